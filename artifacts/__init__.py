@@ -3,9 +3,9 @@
 Offers       the plan: `plan`, `sections` and `learners` (its sections), `sources` (the tables it names)
              the guarantee: `privacy` (costs, composition), `gaussian`, `domains` (the filters), `parts` (divided
              domains), `sessions`, `guarantee`
-             publications: `certificate`, `answers` (the certificate of questions), `measures`, `attestation`,
-             `model_signature`, `vulnerabilities` (known faults of earlier versions)
-             general: `schemas`, `settings` (environment variables), `errors`
+             publications: `certificate`, `records` (of its sessions), `measures`, `attestation`,
+             `model_signature`, `published` (what is handed on), `vulnerabilities` (known faults of released versions)
+             general: `schemas`, `settings` (environment variables), `errors` (and how others' words are printed)
              stores: `ledger` (privacy charges), `home` (private and released files), `mlflow` (the mirror)
 Imports      nothing from flows or tasks
 """

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from concord import __version__
-from concord.artifacts.answers import Promising
+from concord.artifacts.certificate import Certificate
 from concord.artifacts.guarantee import Guarantee
 from concord.artifacts.home.signing import STATEMENT_TYPE
 from concord.artifacts.schemas import Budget, Ref
@@ -71,7 +71,7 @@ class LedgerHead(Signed):
 class PrivacyClaim(Signed):
     """What is claimed.
 
-    guarantee  of everything that the run published; the certificate says what of it is the session's own
+    guarantee  of everything that was published together; the certificate says what of it each session promises
     mechanism  what the answers were drawn by
     version    of Concord that signed
     """
@@ -84,12 +84,12 @@ class PrivacyClaim(Signed):
     version: str
 
     @classmethod
-    def of(cls, certificate: Promising, ledger: LedgerHead, version: str = __version__) -> Self:
+    def of(cls, certificate: Certificate, ledger: LedgerHead, version: str = __version__) -> Self:
         """The claim of `certificate`, resting on the ledger excerpt with that head."""
         domain = certificate.domain
         return cls(
             session=certificate.session,
-            guarantee=certificate.promise,
+            guarantee=certificate.guarantee,
             mechanism=certificate.mechanism.name,
             domain=ClaimedDomain(name=domain.name, cap=domain.cap, sessions=domain.sessions),
             ledger=ledger,

@@ -1,35 +1,33 @@
-"""The certificate: what is promised about a published classifier, to whom, at what cost, and how to check it.
+"""The certificate: what is promised about what was published, to whom, at what cost, and how to check it.
 
-It is public and deterministic: it holds no private data, not even the number of private rows, and no times.
+It is a list of sessions' records (artifacts.records), with the student that was learned from them, if there is one. It
+is public and deterministic: it holds no private data, not even the number of private rows, and no times.
 `schema()` is published with every certificate; a change of the schema needs a new FORMAT, checked by
 tests/artifacts/test_certificate_schema.py. The result of an attack on a mechanism is a separate `AuditReport`.
 """
 
-import json
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.metadata import version
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from concord import __version__
+from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.guarantee import CAVEATS, UNWITNESSED, DomainCharge, Guarantee
 from concord.artifacts.measures import PublicTest, TestRecord
+from concord.artifacts.records import Counts, MechanismRecord, SessionRecord
 from concord.artifacts.schemas import Budget, CertificatePart, Ref
 from concord.artifacts.sections import AboutPlan
-from concord.artifacts.sessions import Session
 
-CertificateFormat = Literal["concord certificate 1", "concord certificate 2", "concord certificate 3"]
-CERTIFICATE_FORMAT: Final = "concord certificate 3"
-SECOND_FORMAT: Final = "concord certificate 2"
-"""The same, without measures by class, warnings, features and what the plan says about itself."""
-FIRST_FORMAT: Final = "concord certificate 1"
-"""The format of version 0.1.0: as the second, without parts of units and private tests."""
+CERTIFICATE_FORMAT: Final = "concord certificate 1"
 CERTIFICATE_FILE: Final = "certificate.json"
 SCHEMA_FILE: Final = "certificate.schema.json"
 """Where the certificate and its schema lie, in the session's folder."""
+TABLE: Final = ".arrow"
+"""How the name of a table of labels ends."""
 LIBRARIES = ("cryptography", "dp-accounting", "numpy", "opendp", "scikit-learn", "scipy", "skops")
 """Packages on which noise, costs or the student depend."""
 OPENED = "concord when opened"
@@ -40,14 +38,6 @@ OPENED = "concord when opened"
 def library_versions() -> dict[str, str]:
     """Versions of Concord, of Python, and of the packages the guarantee depends on."""
     return {"concord": __version__, "python": platform.python_version(), **{name: version(name) for name in LIBRARIES}}
-
-
-class MechanismRecord(CertificatePart):
-    """The mechanism at the door: its name, the public settings it ran with, and where its proof is."""
-
-    name: str
-    settings: dict[str, Any]
-    proof: str
 
 
 class RelabellingRecord(CertificatePart):
@@ -79,23 +69,6 @@ class RelabellingRecord(CertificatePart):
         return None
 
 
-class Counts(CertificatePart):
-    """Public rows: asked, of which answered or refused; and those that came after the session's end.
-
-    If nobody votes there is one question, which hypothesis to publish, and one answer.
-    """
-
-    asked: int
-    answered: int
-    refused: int
-    not_asked: int
-
-    @property
-    def of_rows(self) -> tuple[int, int]:
-        """How many public rows were asked, and how many there are in total."""
-        return self.asked, self.asked + self.not_asked
-
-
 class StudentRecord(CertificatePart):
     """The published classifier: what it is, its file, and its share of right answers on public test rows.
 
@@ -113,55 +86,10 @@ class StudentRecord(CertificatePart):
     named: tuple[str, ...] | None = None
 
 
-class ChoiceRecord(CertificatePart):
-    """A student of the session, chosen among candidates by their errors on private units that were set aside.
-
-    session     the session of its own that paid for it; `file` is what it released
-    clean       whether the candidates learned from none of the units that chose
-    candidates  how each learns, as in the plan; `chosen` is the place of the one chosen, from 0
-    """
-
-    session: str
-    guarantee: Budget
-    file: Ref
-    share: float
-    clean: bool
-    candidates: tuple[dict[str, Any], ...]
-    chosen: int
-
-    @classmethod
-    def of(cls, session: Session, file: Ref, text: bytes) -> Self:
-        """The choice that the session released in `file`, whose content is `text`."""
-        named = {name: session.mechanism[name] for name in ("share", "clean", "candidates")}
-        guarantee = Budget(epsilon=session.epsilon, delta=session.delta)
-        return cls(session=session.id, guarantee=guarantee, file=file, chosen=json.loads(text)["chosen"], **named)
-
-
-class Beside(CertificatePart):
-    """Another session of the same run on the same records: its claim, and the files it released."""
-
-    session: str
-    mechanism: str
-    guarantee: Budget
-    teachers: int
-    labels: tuple[Ref, ...]
-
-    @classmethod
-    def of(cls, session: Session, labels: Sequence[Ref]) -> Self:
-        """Another session of the run, with the files it released."""
-        return cls(
-            session=session.id,
-            mechanism=str(session.mechanism["name"]),
-            guarantee=Budget(epsilon=session.epsilon, delta=session.delta),
-            teachers=session.teachers,
-            labels=tuple(labels),
-        )
-
-
 class Noise(CertificatePart):
     """What part of the released labels noise is expected to have changed, and from what public thing that follows.
 
-    by   "counts": the noisy counts that were released; "guess": the plan's public guess of how much teachers agree
+    by   "counts": the noisy counts that were released; "guess": a public guess of how much teachers agree
     """
 
     changed: float
@@ -185,68 +113,110 @@ class Stated(CertificatePart):
 
     about      the plan's account of the publication: who issues it, for what use, and when
     features   columns of a row that the student may read
+    noise      what noise did to released labels; None if no label was released by itself
+    expected   what other ε would be expected to teach, the planned one among them; empty if nothing is known of it
+    learned    the student; None if there is none, but questions were answered
     """
 
-    student: StudentRecord
     about: AboutPlan = AboutPlan()
     features: tuple[str, ...] = ()
     noise: Noise | None = None
     expected: tuple[Expected, ...] = ()
+    learned: StudentRecord | None = None
 
 
 class Certificate(CertificatePart):
     """What is promised, and how to check it.
 
-    warnings   what whoever relies on the student must know (artifacts.measures)
-    about      what the plan says about the publication; `features` what the student may read of a row
-    noise      what noise did to released labels; None if no label was released by itself
-    expected   what other ε would be expected to teach, the planned one among them; empty if nothing is known of it
-    labels     released files of the session's answers
-    choice     among students of the session, if there was one
-    test       of this very student, the latest
-    beside     what the same run bought in other sessions; `together` is what all of it, and all choices among the
-               session's students and tests of them, promise, by basic composition
+    guarantee  of everything that all its sessions published, together
+    sessions   the leading one, of which the certificate is; others of the same run; and each choice among their
+               students, and each test of one
+    warnings   what whoever relies on the student must know (artifacts.measures), or on the domain's cap (`unpromised`)
     versions   of Concord and packages by which it was written, and of Concord when the oldest session was opened
+    Other fields are those of `Stated`.
     """
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
 
     schema_file: Annotated[Literal["certificate.schema.json"], Field(alias="$schema")] = SCHEMA_FILE
-    format: CertificateFormat = CERTIFICATE_FORMAT
-    session: str
+    format: Literal["concord certificate 1"] = CERTIFICATE_FORMAT
     data_version: str
     about: AboutPlan = AboutPlan()
     guarantee: Guarantee
-    mechanism: MechanismRecord
-    relabelling: RelabellingRecord | None = None
-    teachers: int
-    counts: Counts
+    sessions: Annotated[tuple[SessionRecord, ...], Field(min_length=1)]
     noise: Noise | None = None
-    expected: Annotated[tuple[Expected, ...], Field(exclude_if=lambda expected: not expected)] = ()
+    expected: tuple[Expected, ...] = ()
     domain: DomainCharge
-    labels: tuple[Ref, ...]
     features: tuple[str, ...] = ()
-    student: StudentRecord
-    choice: ChoiceRecord | None = None
-    test: TestRecord | None = None
+    learned: Annotated[StudentRecord | None, Field(alias="student")] = None
     warnings: tuple[str, ...] = ()
-    beside: tuple[Beside, ...] = ()
-    together: Budget | None = None
     caveats: tuple[str, ...] = (*CAVEATS, UNWITNESSED)
     versions: dict[str, str] = Field(default_factory=library_versions)
+
+    @classmethod
+    def read(cls, text: bytes, path: str) -> Self:
+        """The certificate that the file at `path` holds. Raises NotVerified if it holds none."""
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError:
+            raise NotVerified(f"{path} is not a certificate") from None
+
+    @property
+    def leading(self) -> SessionRecord:
+        """The record of the session that the certificate is of."""
+        return self.sessions[0]
+
+    @property
+    def session(self) -> str:
+        """The session that the certificate is of."""
+        return self.leading.session
+
+    @property
+    def mechanism(self) -> MechanismRecord:
+        """The mechanism of the leading session."""
+        return self.leading.mechanism
+
+    @property
+    def teachers(self) -> int:
+        """The teachers, or shards, of the leading session."""
+        return self.leading.teachers
+
+    @property
+    def counts(self) -> Counts:
+        """The counts of the leading session."""
+        return self.leading.counts
+
+    @property
+    def beside(self) -> tuple[SessionRecord, ...]:
+        """Other sessions of the same run on the same records."""
+        return tuple(record for record in self.sessions[1:] if record.about is None)
+
+    @property
+    def choice(self) -> SessionRecord | None:
+        """The choice among students of the leading session, if there was one."""
+        return next((record for record in self.sessions if record.chosen and record.about == self.session), None)
+
+    @property
+    def test(self) -> SessionRecord | None:
+        """The latest test of this very student, if there was one."""
+        student = None if self.learned is None else self.learned.file.digest
+        tests = (record for record in self.sessions[::-1] if record.tested)
+        return next((test for test in tests if test.mechanism.settings.get("student") == student), None)
+
+    @property
+    def tested(self) -> TestRecord | None:
+        """What that test says."""
+        return None if self.test is None else self.test.tested
+
+    @property
+    def relabelling(self) -> RelabellingRecord | None:
+        """How rows were relabelled, if they were."""
+        return RelabellingRecord.of([record.mechanism.settings for record in self.sessions])
 
     @property
     def stated(self) -> Stated:
         """The parts of the certificate that come from neither the ledger nor the door."""
         return Stated(**{name: getattr(self, name) for name in Stated.model_fields})
-
-    @property
-    def promise(self) -> Guarantee:
-        """The guarantee of everything this run published: the session's claim, or that of all its sessions together."""
-        if self.together is None:
-            return self.guarantee
-        whole = self.together
-        return Guarantee.at(whole.epsilon, whole.delta, self.guarantee.unit, self.guarantee.neighbours)
 
     @property
     def checksums(self) -> tuple[str, ...]:
@@ -255,9 +225,21 @@ class Certificate(CertificatePart):
 
     @property
     def files(self) -> tuple[Ref, ...]:
-        """The released files that the certificate names: the student and all answers."""
-        tested = tuple(tried.file for tried in (self.choice, self.test) if tried)
-        return self.student.file, *tested, *self.labels, *(file for other in self.beside for file in other.labels)
+        """The released files that the certificate names: the student, and those of all sessions."""
+        own = () if self.learned is None else (self.learned.file,)
+        return *own, *(file for record in self.sessions for file in record.files)
+
+    @property
+    def tables(self) -> tuple[Ref, ...]:
+        """Those of them that are tables of labels."""
+        return tuple(file for file in self.files if file.path.endswith(TABLE))
+
+    @property
+    def student(self) -> StudentRecord:
+        """The published classifier. Raises WrongInput if nothing was learned."""
+        if self.learned is None:
+            raise WrongInput(f"{self.session}: questions were answered there, and no student is published")
+        return self.learned
 
 
 class Certified(BaseModel):
@@ -285,24 +267,6 @@ def schema() -> dict[str, Any]:
         "$id": f"urn:{CERTIFICATE_FORMAT.replace(' ', ':')}",
     }
     return head | Certificate.model_json_schema(mode="serialization")
-
-
-def promised_together(
-    guarantee: Budget, beside: Sequence[Beside], tests: Sequence[tuple[Budget, bool]]
-) -> Budget | None:
-    """The (ε, δ) of a session, the other sessions of its run and its tests together; None if it is the session's own.
-
-    tests   the claim of each, and whether it touches no unit that the sessions do: then no unit pays for both
-    """
-    learning = _sum([guarantee, *(other.guarantee for other in beside)])
-    separate, shared = (_sum([claim for claim, own in tests if own == kind]) for kind in (True, False))
-    learned, tested = _sum([learning, shared]), _sum([separate, shared])
-    whole = Budget(epsilon=max(learned.epsilon, tested.epsilon), delta=max(learned.delta, tested.delta))
-    return whole if beside or (whole.epsilon, whole.delta) != (guarantee.epsilon, guarantee.delta) else None
-
-
-def _sum(claims: Sequence[Budget]) -> Budget:
-    return Budget(epsilon=sum(claim.epsilon for claim in claims), delta=sum(claim.delta for claim in claims))
 
 
 class AuditReport(BaseModel):

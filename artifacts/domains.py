@@ -50,10 +50,10 @@ from concord.artifacts.privacy import (
     Charge,
     Cost,
     FilterPart,
-    Moved,
+    MovedGaussians,
     Pure,
     Range,
-    Whole,
+    WholeClaim,
     rounded_up,
 )
 
@@ -225,9 +225,9 @@ def _charge_of(part: FilterPart) -> Charge:
             return each.times(part.times) + Charge(delta=_up(part.delta, DELTA_QUANTUM))
         case Range():
             return Charge(mu_squared=squared(mu_of_range(part.epsilon), MU_QUANTUM, up=True))
-        case Moved():
+        case MovedGaussians():
             return Charge(mu_squared=_up(part.mu_squared, MU_QUANTUM), delta=_up(part.delta, DELTA_QUANTUM))
-        case Whole():
+        case WholeClaim():
             if part.cost.epsilon(part.delta) > part.epsilon * UP:
                 raise ValueError(f"it is not within (ε, δ) = ({part.epsilon:g}, {part.delta:g}), which it claims")
             return _charge_of(Pure(epsilon=part.epsilon, delta=part.delta))
@@ -258,7 +258,7 @@ def _more(budget: Decimal, additive: Decimal, total: Charge, each: Charge) -> in
 
 @dataclass(frozen=True, kw_only=True)
 class Domain:
-    """A named body of private data. Only the cap in its filter may ever change, by a `Recap`."""
+    """A named body of private data. Only the cap in its filter may ever change, by a `NewCap`."""
 
     name: str
     unit: str
@@ -282,6 +282,16 @@ class Domain:
         """Whether one can become the other by changes of the cap alone."""
         return replace(self, filter=other.filter) == other and same_rule(self.filter, other.filter)
 
+    def instead_of(self, epsilon: float, delta: float) -> str:
+        """A sentence saying that the cap on record holds and not a plan's (epsilon, delta); empty if they agree."""
+        cap = self.filter.epsilon, self.filter.delta
+        if cap == (epsilon, delta):
+            return ""
+        return (
+            f"domain {self.name!r} has the cap {amount(*cap)} by `concord domain`, which holds, and not the "
+            f"{amount(epsilon, delta)} of privacy.lifetime in the plan"
+        )
+
     def price(self, session: str, claim: tuple[float, float], before: Charge, after: Charge) -> str:
         """A sentence saying what a session would cost the domain: its claim, and the charge `before` and `after` it."""
         cap, spent = (self.filter.epsilon, self.filter.delta), self.filter.spent(before)
@@ -296,7 +306,7 @@ class Domain:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recap:
+class NewCap:
     """A domain's new cap, on the record with its reason."""
 
     filter: AnyFilter

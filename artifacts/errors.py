@@ -1,13 +1,21 @@
-"""Errors, one class per exit status. Every message is one sentence for the person at the console.
+"""Errors, one class per exit status, each one sentence for the person at the console; and how words of others print.
 
-Checked by tests/artifacts/test_errors.py.
+Names of classes, columns, types, domains and files may come from strangers. As they are, they could clear a terminal,
+pass for lines of ours, hide another address, or turn the direction of writing.
+
+Guarantees   of `in_one_line` and `in_lines`, only printable letters and JOINERS reach a terminal or a text; `in_json`
+             loses nothing. Every error of ours, both consoles and all files in words go through them
+Not covered  letters that look like others. Checked by tests/artifacts/test_errors.py and
+             tests/flows/cli/test_strangers_words.py
 """
 
+import json
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 
 class ConcordError(Exception):
-    """The root of all errors here: the console prints its sentence and exits with `exit_status`.
+    """The root of all errors here: the console prints its sentence, on one line, and exits with `exit_status`.
 
     It carries its sentence and nothing else. The exception it was raised from may hold private values; `from None`
     hides them from tracebacks only, and some picklers, Prefect's among them, keep both attributes.
@@ -15,6 +23,9 @@ class ConcordError(Exception):
 
     exit_status: ClassVar[int] = 1
     __context__ = __cause__ = property(lambda _: None, lambda _, __: None)
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(in_one_line(sentence))
 
 
 class EnvironmentFailed(ConcordError):
@@ -47,3 +58,43 @@ class NotVerified(ConcordError):
 
 class NotKept(ConcordError):
     """A replay would have to compute, draw or write something: the run is made in full (flows/replay.py)."""
+
+
+SHOWN_NAMES = 20
+"""Most names that a sentence lists."""
+JOINERS = "\N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"
+"""Letters of honest words that Python does not call printable."""
+
+
+def is_printable(text: str) -> bool:
+    """Whether a text is printed as it is."""
+    return in_one_line(text) == text
+
+
+def in_one_line(text: str) -> str:
+    """A text on one line: a line break, or any other letter that cannot be printed, becomes �."""
+    return _with_others(text, lambda _: "\N{REPLACEMENT CHARACTER}")
+
+
+def in_lines(text: str) -> str:
+    """A text whose line breaks are ours, each line as `in_one_line`."""
+    return "\n".join(map(in_one_line, text.split("\n")))
+
+
+def in_json(value: object, indent: int | None = None) -> str:
+    """JSON whose letters that cannot be printed are escaped."""
+    lines = json.dumps(value, indent=indent, ensure_ascii=False).split("\n")  # no text in JSON holds a line break
+    return "\n".join(_with_others(line, lambda letter: json.dumps(letter)[1:-1]) for line in lines)
+
+
+def quoted(names: Sequence[str]) -> str:
+    """Names in quotes; the first, if there are many."""
+    more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
+    return ", ".join(map(repr, names[:SHOWN_NAMES])) + more
+
+
+def _with_others(text: str, other: Callable[[str], str]) -> str:
+    """The text with another in place of each letter that cannot be printed."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() or letter in JOINERS else other(letter) for letter in text)

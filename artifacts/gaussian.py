@@ -45,6 +45,8 @@ LEAST_EPSILON = 1e-12
 """The least ε that is ever returned, so that a spend never reads as nothing."""
 FARTHEST = 60.0
 """Standard deviations beyond which no tail is computed, and the largest μ that is converted to ε."""
+SURE = 15.0
+"""Standard deviations within which all but 10^-NEAR of a Gaussian lies."""
 NEXT_TO_NOTHING = Decimal("1e-700")
 """An upper bound on Φ(−FARTHEST)."""
 
@@ -125,10 +127,12 @@ def _delta(mu: float, epsilon: float) -> float:
 
 
 def delta_above(mu: float, epsilon: float) -> Decimal:
-    """An upper bound on δ_μ(ε), hardly above the exact value, for μ > 0 and ε ≥ 0."""
+    """An upper bound on δ_μ(ε), hardly above the exact value, for μ > 0."""
     far = epsilon / mu + mu / 2
     if far - mu > FARTHEST:
         return NEXT_TO_NOTHING
+    if far - mu < -SURE:
+        return Decimal(1)
     places = _places(far) + math.ceil(epsilon / math.log(10))
     with localcontext(prec=places):
         shift, half = Decimal(epsilon) / Decimal(mu), Decimal(mu) / 2

@@ -54,7 +54,7 @@ class Guarantee(Budget):
 
     @property
     def factor(self) -> float:
-        """e^ε: how much likelier one unit can make any outcome, up to δ."""
+        """e^ε: by how much at most one unit changes the odds of any conclusion, up to δ."""
         return _exp(self.epsilon)
 
 
@@ -165,11 +165,19 @@ def later_rows_in_words(
     asked, refused    rows asked and refused so far, or expected
     """
     if ended or (queries is not None and asked >= queries) or (cutoff is not None and refused >= cutoff):
-        wider = "`room` in [labeling] would pay for some" if cutoff is None else "a larger cutoff would leave some"
+        wider = "more `queries` would pay for some" if cutoff is None else "a larger cutoff would leave some"
         return f"none can be labelled, since the session ends with these; {wider}"
     most = "any number" if queries is None else f"{queries - asked:,.0f}"
     until = "" if cutoff is None else f", until {cutoff - refused:,.0f} more rows are refused"
     return f"{most} can still be labelled by `concord extend`, or one at a time from Python{until}"
+
+
+def unasked_in_words(session: str, rows: int) -> str:
+    """A sentence on public rows that a session was given and that it ended before, naming the next step."""
+    return (
+        f"{rows:,} public row{'s' * (rows != 1)} of session {session} stay to be asked, since it has ended: a further "
+        "session, which costs again, can ask them: `concord run PLAN --new-session`, then `concord extend` as before"
+    )
 
 
 NO_LATER_ROWS = "need no session: `concord predict` gives their classes and probabilities, at no charge"
@@ -212,10 +220,10 @@ RELABELLED = (
 
 PRECHECKED = (
     "Before anything is spent, whoever runs Concord is shown, rounded, what share of the private rows names no "
-    "declared class, no unit or no known word. A plan that was changed after that was chosen by looking at private "
-    "rows, which the guarantee does not cover. The program itself decides nothing by such a share."
+    "declared class, no unit or no known word. Changing the plan because of such a share is looking at private rows to "
+    "choose a setting, and leaks what ε does not count. The program itself decides nothing by it."
 )
-"""The caveat of every session since the third format: what its operator did after the pre-check is not on record."""
+"""The caveat of every session: what its operator did after the pre-check is not on record."""
 
 
 def faulty_caveat(version: str, faults: Iterable[str]) -> str:
@@ -227,17 +235,28 @@ def faulty_caveat(version: str, faults: Iterable[str]) -> str:
     )
 
 
+LINKED = "is linked on the record to"
+UNPROMISED = "They differ in unit or neighbours, so nothing is promised over the life of all of them together"
+
+
+def unpromised(domain: Domain, others: Sequence[Domain]) -> tuple[str, ...]:
+    """The warning that the cap promises nothing to people who may also be in a linked domain that protects other
+    things, if there is one."""
+    if all((other.unit, other.neighbours) == (domain.unit, domain.neighbours) for other in others):
+        return ()
+    names = ", ".join(other.name for other in others)
+    return (f"The domain {domain.name} {LINKED} {names}: the same people may be in each. {UNPROMISED}",)
+
+
 def linked_caveat(domain: Domain, others: Sequence[Domain]) -> str:
     """The caveat for people who may be in several domains: by basic composition, the sum of the caps.
 
     It holds only if all domains protect the same things: what is secret in one may be public in another.
     """
+    for nothing in unpromised(domain, others):
+        return f"{nothing}."
     names = ", ".join(other.name for other in others)
-    linked = f"The domain {domain.name} is linked on the record to {names}: the same people may be in each. "
-    if any((other.unit, other.neighbours) != (domain.unit, domain.neighbours) for other in others):
-        return (
-            f"{linked}They differ in unit or neighbours, so nothing is promised over the life of all of them together."
-        )
+    linked = f"The domain {domain.name} {LINKED} {names}: the same people may be in each. "
     epsilon = math.fsum(item.filter.epsilon for item in (domain, *others))
     delta = math.fsum(item.filter.delta for item in (domain, *others))
     return (

@@ -56,23 +56,15 @@ class TeachersPlan(Learner):
     """Where they learn and vote."""
     address: Annotated[str | None, OPERATOR] = None
     """Of a Dask cluster that shares the home folder, tls://HOST:PORT; by default one is made on this machine."""
-    unencrypted: Annotated[bool, OPERATOR] = False
-    """Whether the address may be tcp://HOST:PORT: whoever reaches such a scheduler has code run by its workers."""
     block: Annotated[int, Field(ge=1), in_units("teachers"), OPERATOR] = 50
     """How many one task trains: some ten seconds of work."""
-    arrays: bool = True
-    """Linear learners that are known are fitted and asked as arrays; with `false`, by scikit-learn one at a time."""
 
     @model_validator(mode="after")
     def address_is_of_dask(self) -> Self:
         if self.address is not None and self.runner != "dask":
             raise ValueError(f"address belongs to runner = 'dask', got runner = {self.runner!r}")
-        place = (r"(tcp|tls)" if self.unencrypted else "tls") + r"://(\[[\da-fA-F:]+\]|[\w.-]+):\d{1,5}"
-        if self.address is not None and not re.fullmatch(place, self.address):
-            plain = "" if self.unencrypted else "; tcp:// only with `unencrypted = true`, in a network of your own"
-            raise ValueError(f"address must be tls://HOST:PORT, got {self.address!r}{plain}")
-        if self.unencrypted and self.address is None:
-            raise ValueError("unencrypted belongs to an address, and there is none")
+        if self.address is not None and not re.fullmatch(r"tls://(\[[\da-fA-F:]+\]|[\w.-]+):\d{1,5}", self.address):
+            raise ValueError(f"address must be tls://HOST:PORT, got {self.address!r}")
         return self
 
 
@@ -83,8 +75,6 @@ class HypothesesPlan(Section):
     """thresholds, intervals, stumps, rectangles, halfspaces or conjunctions."""
     features: Names | None = None
     """The encoded columns that the class looks at, written COLUMN or COLUMN=WORD; by default all."""
-    grid: Annotated[int, Field(ge=1, le=10_000), in_units("cuts a column")] = 16
-    """Public cut points of each column, if the class needs them."""
 
 
 class RelabelPlan(HypothesesPlan):
@@ -107,8 +97,6 @@ class Fitted(Learner):
     refused: Literal["random", "drop", "soft", "published"] = "random"
     """What refused rows teach: a class drawn at random; nothing; or, if counts are released, shares of the classes.
     Rows that were not asked teach nothing; with `published`, as in the paper, they too get a class at random."""
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
-    """Of the estimator and of random classes: the student is learned from public things, so it is no secret."""
 
 
 class Candidate(Fitted):
@@ -128,8 +116,6 @@ class StudentPlan(Fitted):
     """For `universal`: thresholds, intervals, stumps, rectangles, halfspaces or conjunctions."""
     features: Names | None = None
     """For `universal`: the encoded columns it looks at, written COLUMN or COLUMN=WORD; by default all."""
-    grid: Annotated[int, Field(ge=1, le=10_000), in_units("cuts a column")] = 16
-    """For `universal`: public cut points of each column, if the class needs them."""
     candidates: Annotated[tuple[Candidate, ...], Field(min_length=2, max_length=100)] | None = None
     """Students of which one is chosen, by its errors on the private units that [test] sets aside."""
     epsilon: Epsilon | None = None
@@ -138,7 +124,7 @@ class StudentPlan(Fitted):
 
     @model_validator(mode="after")
     def keys_are_of_its_learner(self) -> Self:
-        fitted, chosen = ("estimator", "params", "refused", "seed"), ("hypotheses", "features", "grid", "epsilon")
+        fitted, chosen = ("estimator", "params", "refused"), ("hypotheses", "features", "epsilon")
         of_others = {
             "fitted": (*chosen[:-1], *(() if self.candidates else chosen[-1:])),
             "universal": (*fitted, "candidates"),
@@ -178,4 +164,4 @@ class StudentPlan(Fitted):
     @property
     def space(self) -> HypothesesPlan:
         """The hypothesis class that a universal student is chosen from."""
-        return HypothesesPlan(hypotheses=self.hypotheses or "", features=self.features, grid=self.grid)
+        return HypothesesPlan(hypotheses=self.hypotheses or "", features=self.features)

@@ -9,7 +9,7 @@ Checked by tests/tasks/student/test_evaluate.py
 
 from collections.abc import Iterator, Sequence
 
-from concord.artifacts.schemas import Budget, CertificatePart, Ref
+from concord.artifacts.schemas import CertificatePart
 
 ConfusionMatrix = tuple[tuple[int, ...], ...]
 """Rows by their class, and in each by the class that the student names: in the order of `classes`."""
@@ -82,7 +82,7 @@ class ClassTested(CertificatePart):
 class TestRecord(CertificatePart):
     """The student, tried on private units that were set aside for the domain's whole life: noisy counts.
 
-    session    the session of its own that paid for it; `file` is what it released
+    share      of the units that is set aside
     clean      whether the student learned from none of the tested units; if not, the intervals say nothing
     earlier    sessions that may have touched the same units before, on whose outcome this student may have been chosen:
                tests, choices among students of other sessions, and whatever was asked of units of every part
@@ -95,9 +95,6 @@ class TestRecord(CertificatePart):
 
     __test__ = False  # no test of pytest's
 
-    session: str
-    guarantee: Budget
-    file: Ref
     share: float
     clean: bool
     earlier: int

@@ -43,7 +43,7 @@ class Division:
 
     commitment  to part key, share and naming rule, keyed by the part key: whoever holds that key can check it
     share       the probability that a unit is in the test part
-    naming      the rule by which a unit is named
+    naming      the rule by which a unit is named; the operator's alone, so an excerpt of the ledger leaves it out
     """
 
     commitment: str

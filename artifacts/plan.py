@@ -6,6 +6,7 @@ as the parameters of the Prefect flows.
 """
 
 import tomllib
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
@@ -16,7 +17,6 @@ from concord.artifacts.learners import RelabelPlan, StudentPlan, TeachersPlan
 from concord.artifacts.sections import (
     AUTO,
     MECHANISMS,
-    TALLIED_KEYS,
     TALLIES,
     AboutPlan,
     DataPlan,
@@ -28,10 +28,6 @@ from concord.artifacts.sections import (
 )
 from concord.artifacts.sources import A_PATH, A_SOURCE, TableSource
 
-ENDED_BY = {"cutoff": "cutoff", "queries": "queries", "room": "queries"}
-"""Keys of [labeling] that say when a session ends."""
-VOTED_KEYS = ("cutoff", "queries", "room", "agreement", "accountant")
-"""Keys of [labeling] that have no meaning for tallies."""
 LINEAR = {"learner": "linear"}
 """The student of a plan for tallies that names none."""
 
@@ -75,6 +71,9 @@ class Plan(Section):
 
     @model_validator(mode="after")
     def tallies_are_of_rows(self) -> Self:
+        if self.data.text and (self.tallied or self.undecided):
+            rule = f"data.text has no meaning for labeling.mechanism = {self.labeling.mechanism!r}"
+            raise ValueError(f"{rule}: tallies have a code for each value. Name a mechanism by which teachers vote")
         if not self.tallied:
             if any(student.learner == "linear" for student in self.student.each) and not self.undecided:
                 rule = "student.learner = 'linear' is the model that tallies are decoded to"
@@ -88,17 +87,6 @@ class Plan(Section):
             )
         if self.relabel is not None:
             raise ValueError("relabel has no meaning for labeling.mechanism = 'tallies': no teacher learns from rows")
-        if self.privacy.secret == "labels" and ((self.labeling.rounds or 1) > 1 or self.labeling.repair):
-            key = "repair = true" if self.labeling.repair else f"rounds = {self.labeling.rounds}"
-            rule = "has no meaning for privacy.secret = 'labels'"
-            raise ValueError(f"labeling.{key} {rule}: features are known, so one round has all of the budget")
-        return self
-
-    @model_validator(mode="after")
-    def words_are_hashed_for_votes(self) -> Self:
-        if self.data.text and (self.tallied or self.undecided):
-            rule = f"data.text has no meaning for labeling.mechanism = {self.labeling.mechanism!r}"
-            raise ValueError(f"{rule}: tallies have a code for each value. Name a mechanism by which teachers vote")
         return self
 
     @model_validator(mode="after")
@@ -149,6 +137,8 @@ class Plan(Section):
 
     @model_validator(mode="after")
     def rows_are_relabelled_or_public(self) -> Self:
+        if self.data.public is None and self.data.public_share is None:
+            raise ValueError("data.public must be given, or else data.public_share if privacy.secret = 'labels'")
         if self.data.public_share is not None and self.privacy.secret != "labels":
             rule = "data.public_share makes features of private rows public"
             raise ValueError(f"{rule}: it needs privacy.secret = 'labels'")
@@ -193,15 +183,13 @@ class Plan(Section):
         """The plan with that mechanism, without keys that it has no use for. Raises WrongInput if that is no plan."""
         tables: dict[str, Any] = self.model_dump(exclude_unset=True)
         tallied, labeling = mechanism == TALLIES, {**tables["labeling"], "mechanism": mechanism}
-        ends = MECHANISMS.get(mechanism, ())
-        voted = (*TALLIED_KEYS, *(key for key, end in ENDED_BY.items() if end not in ends))
-        for key in VOTED_KEYS if tallied else voted:
+        for key in {"cutoff", "queries"} - {*MECHANISMS.get(mechanism, ())}:
             labeling.pop(key, None)
         student = tables.get("student", {})
         if tallied:
             tables.pop("teachers", None)
             if not {"learner", "estimator", "candidates"} & student.keys():
-                tables["student"] = {**LINEAR, **{key: student[key] for key in ("seed",) if key in student}}
+                tables["student"] = LINEAR
         elif cutoff is not None:
             labeling["cutoff"] = cutoff
         data = {key: "" if key in ("private", "public", "test") else value for key, value in tables["data"].items()}
@@ -250,12 +238,18 @@ def read_tables(path: Path) -> dict[str, Any]:
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise WrongInput(f"the plan {path} does not exist: `concord init` writes one") from None
+        raise WrongInput(f"the plan {path} does not exist{_meant(path)}") from None
     except (OSError, UnicodeDecodeError):
         raise WrongInput(f"the plan {path} cannot be read as a text file") from None
     except tomllib.TOMLDecodeError as wrong:
         raise WrongInput(f"the plan {path} is not TOML: {wrong}") from None
     return {**tables, "folder": str(path.absolute().parent)}
+
+
+def _meant(path: Path) -> str:
+    """The end of a sentence about a plan that does not exist: the one beside it that was meant, or how to write one."""
+    close = get_close_matches(path.stem, sorted(each.stem for each in path.parent.glob("*.toml")), n=1)
+    return f"; did you mean {path.with_name(close[0])}.toml?" if close else ": `concord init` writes one"
 
 
 def parse_plan(tables: dict[str, Any]) -> Plan:

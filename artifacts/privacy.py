@@ -25,9 +25,6 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
 from functools import reduce
-from typing import Annotated
-
-from pydantic import Field
 
 UP = 1 + 1e-9
 """Head-room for double arithmetic on the way to a claim; every claimed ε is multiplied by it."""
@@ -130,7 +127,7 @@ class Range:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Moved:
+class MovedGaussians:
     """Discrete Gaussians moved by whole numbers: exact Σμ², and the δ of taking them for continuous ones, by
     tasks/mechanisms/noise.py."""
 
@@ -139,7 +136,7 @@ class Moved:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Whole:
+class WholeClaim:
     """A mechanism with no proof for its parts, at the (ε, δ) of the whole, which `cost` must be within."""
 
     epsilon: float
@@ -147,7 +144,7 @@ class Whole:
     cost: "Cost"
 
 
-FilterPart = Pure | Range | Moved | Whole
+FilterPart = Pure | Range | MovedGaussians | WholeClaim
 """The parts of a cost, for a filter that adds up μ² (artifacts.domains)."""
 
 
@@ -278,12 +275,12 @@ class Charge:
     """A charge in the ledger, in exact decimals. A domain's filter adds up one of the first two amounts.
 
     renyi       Rényi nats at the domain's order
-    mu_squared  squares of Gaussian μ; left out of the record if zero, as in versions that did not know them
+    mu_squared  squares of Gaussian μ
     delta       additive δ
     """
 
     renyi: Decimal = Decimal(0)
-    mu_squared: Annotated[Decimal, Field(exclude_if=lambda amount: not amount)] = Decimal(0)
+    mu_squared: Decimal = Decimal(0)
     delta: Decimal = Decimal(0)
 
     def __add__(self, other: "Charge") -> "Charge":

@@ -101,6 +101,8 @@ class TextFormat(Frozen):
 
 
 EXPONENT = "(?:[eE][+-]?[0-9]+)?"
+NULL_WORDS = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "NaT")
+"""Text of a missing cell in a text file. Columnar files have nulls of their own."""
 COMMAS = TextFormat()
 """The CSV format if none is declared."""
 
@@ -181,7 +183,8 @@ class Passed(Frozen):
 
 
 class Empty(Frozen):
-    """A column without a single public value: nothing can be learned of it, so nothing is encoded."""
+    """A column without a single public value, or of dates in words, of which other tables hold other ones: nothing can
+    be learned of it, so nothing is encoded."""
 
     kind: Literal["null"] = "null"
     name: str
@@ -202,8 +205,7 @@ class Encoding(Frozen):
     label: str
     classes: tuple[str, ...]
     unit: str | None = None
-    format: Annotated[TextFormat, Field(exclude_if=lambda form: form == COMMAS)] = COMMAS
-    """Left out of the JSON, and so of the digest, if it is the usual one: version 0.2.0 knew no other."""
+    format: TextFormat = COMMAS
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -224,6 +226,13 @@ class Encoding(Frozen):
     def digest(self) -> str:
         """SHA-256 in hex of its JSON: not keyed, because it holds public things only."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+
+class PublicRows(Frozen):
+    """The encoding of rows, and the plan's own public rows in batches."""
+
+    encoding: Encoding
+    batches: tuple[PublicBatch, ...]
 
 
 def _outputs(column: Column) -> list[str]:

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.schemas import COMMAS, TextFormat
-from concord.artifacts.sources import PlanTable, check_address
+from concord.artifacts.sources import PlanTable
 
 
 def in_units(unit: str) -> Any:
@@ -53,10 +53,8 @@ In order of preference: `stable` is charged for the refusals that happen; `noisy
 TALLIES = "tallies"
 """The other way to ask: nobody votes, noisy sums over public codes are released (tasks/mechanisms/tallies.py)."""
 ALIAS = "champion"
-"""MLflow's alias of the student that a domain recommends: see `AboutPlan.champion`."""
+"""MLflow's alias of the student that a domain recommends: see `artifacts.mlflow.describe.takes_alias`."""
 AUTO = "auto"  # whichever of these is expected to teach the student most: tasks/advice/choose.py
-GAME_CUTOFF = 10
-"""The largest cutoff for which a table may be calibrated to the adaptive game, which a run and `verify` both play."""
 if TYPE_CHECKING:
     MechanismName = str
 else:
@@ -89,7 +87,8 @@ class DataPlan(Section):
     """The columns to learn from; by default those of the public table but for label and unit, with the types they have
     there."""
     categories: Names | None = None
-    """Features whose numbers name things, such as wards or codes: they are read as words."""
+    """Features whose numbers name things, such as wards or codes: they are read as words. Dates in words, such as
+    31.12.2026, are words too if they are listed here, and are left out otherwise."""
     text: Names | None = None
     """Features of free text: the words of a cell are hashed to 256 columns, by a public rule. For mechanisms by which
     teachers vote; tallies would need a code for each text."""
@@ -101,21 +100,6 @@ class DataPlan(Section):
     public_share: Share | None = None
     """If labels alone are secret: the part of the private units that no teacher learns from. Their features are the
     public rows if `public` is not given."""
-
-    @model_validator(mode="after")
-    def addresses_are_of_stores(self) -> Self:
-        for field, place in (("private", self.private), ("public", self.public), ("test", self.test)):
-            try:
-                check_address(place if isinstance(place, str) else None)
-            except ValueError as wrong:
-                raise ValueError(f"{field} {wrong}") from None
-        return self
-
-    @model_validator(mode="after")
-    def public_rows_are_somewhere(self) -> Self:
-        if self.public is None and self.public_share is None:
-            raise ValueError("public must be given, or else public_share if privacy.secret = 'labels'")
-        return self
 
     @model_validator(mode="after")
     def columns_differ(self) -> Self:
@@ -155,23 +139,13 @@ class AboutPlan(Section):
     """What is said about the publication. Nothing of it changes what is asked, learned or spent."""
 
     issuer: ShortText | None = None
-    """Who publishes it."""
-    contact: ShortText | None = None
-    """Where to ask about it."""
-    curators: Names | None = None
-    """Who holds the private records."""
-    region: ShortText | None = None
-    """What region the records are of, or whose law they are under."""
-    sector: Literal["Technology", "Healthcare", "Education", "Government", "Energy", "Finance"] | None = None
-    """What part of life the records are of, as OpenDP's registry of deployments names them."""
+    """Who publishes it, and where to ask about it."""
     use: Annotated[str, Field(max_length=2000)] | None = None
     """What the classifier is meant for, and what not."""
     justification: Annotated[str, Field(max_length=2000)] | None = None
     """Why this mechanism, ε, δ and privacy unit were chosen."""
     date: Day | None = None
     """The date of the publication, such as "2026-01-31", as the certificate states it: no clock is read."""
-    champion: Literal["better", "always", "never"] = "better"
-    """Whether MLflow calls the student its domain's champion: `better` if it beats the last and nothing warns of it."""
 
 
 class Lifetime(Section):
@@ -192,8 +166,8 @@ class PrivacyPlan(Section):
     domain: Name
     """The ledger's name for this body of private data."""
     epsilon: Epsilon
-    """What this session may spend: smaller protects more and teaches less. At 1, no conclusion about anyone becomes
-    more than 2.7 times as likely."""
+    """What this session may spend: smaller protects more and teaches less. At 1, whatever anyone concludes, one unit
+    changes its odds by at most 2.7 times."""
     delta: Delta
     """The probability that ε is exceeded: well below one in the number of units."""
     lifetime: Lifetime
@@ -211,11 +185,6 @@ class PrivacyPlan(Section):
         return self
 
 
-Pair = Annotated[tuple[str, ...], Field(min_length=2, max_length=2)]
-TALLIED_KEYS = ("rounds", "bins", "repair", "crosses")
-"""Keys of [labeling] that only tallies have."""
-
-
 class LabelingPlan(Section):
     """How private rows are asked for labels of public ones, and when a session ends: by refusals or by rows asked."""
 
@@ -223,80 +192,29 @@ class LabelingPlan(Section):
     """Which mechanism stands at the door: `tallies` asks the rows by noisy sums, the others the teachers' votes; `auto`
     takes what is expected to teach more. `concord plan` compares them."""
     cutoff: Annotated[int, Field(ge=1, le=1_000_000), in_units("refusals")] | None = None
-    """Refusals that are paid for; the session ends with the last. It may be missing until the plan is run: `concord
-    plan` and `concord estimate` find one."""
+    """Refusals after which the session ends; a refusal is a row on which teachers disagree. It may be missing until the
+    plan is run: `concord plan` and `concord estimate` find one."""
     queries: Annotated[int, Field(ge=1, le=10**12), in_units("public rows")] | None = None
-    """Rows that are paid for, if the mechanism ends by rows asked; by default the public rows there are, and `room`."""
-    room: Annotated[int, Field(ge=0, le=10**12), in_units("public rows")] | None = None
-    """If the mechanism ends by rows asked: rows beyond the public ones there are that are paid for as well, so that
-    `concord extend` and single answers can ask so many; by default none, and `concord init` writes a tenth."""
-    batch: Annotated[int, Field(ge=1, le=10_000_000), in_units("public rows"), OPERATOR] = 65_536
-    """Rows that pass the door at once, each batch durable before the next."""
-    accountant: Literal["renyi", "game"] = "renyi"
-    """What proves the (ε, δ) of `stable`: its Rényi curve; or the best adaptive attack, which takes less ε."""
-    agreement: Annotated[float, Field(gt=0, le=1), in_units("share of votes")] | str | None = None
-    """A public guess for mechanism = "auto" and `concord plan`: the mean share of the winning class, or a table of
-    votes that public teachers cast on public rows."""
+    """Rows that are paid for, if the mechanism ends by rows asked; by default the public rows there are. More than
+    those leave room for `concord extend` and single answers."""
+    batch: Annotated[int, Field(ge=1, le=10_000_000), in_units("public rows")] = 65_536
+    """Rows that pass the door at once, each batch durable before the next and published in a file of its own."""
     rows: Annotated[int, Field(ge=1, le=10**12), in_units("private units")] | None = None
-    """How many private units there are, roughly, as you would say it in public; never counted."""
-    rounds: Literal[1, 2, 3] | None = None
-    """For tallies: how often the private rows are asked; by default what a public rule says of `rows`."""
-    bins: Literal[2, 4, 8, 16, 32] | None = None
-    """For tallies: bins of a number in the first round; by default 8, or 16 from ε = 1 on."""
-    repair: bool | None = None
-    """For tallies: whether a tenth of the budget buys totals of the codes, by which public rows that are unlike the
-    private ones are repaired; by default it does."""
-    crosses: Annotated[tuple[Pair, ...], Field(min_length=1, max_length=20)] | None = None
-    """For tallies: pairs of features that are asked about together as well, each a field more, which takes its part of
-    the budget; by default none, since on the tables tried they did not pay."""
+    """How many private units there are, roughly, as you would say it in public; never counted. Tallies are planned by
+    it."""
 
     @model_validator(mode="after")
-    def keys_are_of_its_way_to_ask(self) -> Self:
-        tallied, auto = self.mechanism == TALLIES, self.mechanism == AUTO
-        foreign = ("cutoff", "queries", "room", "agreement") if tallied else () if auto and self.rows else TALLIED_KEYS
-        for key in foreign:
-            if getattr(self, key) is not None:
-                more = ", which asks private rows in rounds" if tallied else " without rows" if auto else ""
-                raise ValueError(f"{key} has no meaning for mechanism = {self.mechanism!r}{more}")
-        if tallied and self.rows is None and self.rounds is None:
+    def keys_are_of_its_mechanism(self) -> Self:
+        ends = () if self.mechanism == TALLIES else MECHANISMS.get(self.mechanism, ("cutoff", "queries"))
+        how = "ends by refusals" if "cutoff" in ends else "ends by rows asked" if ends else "asks in rounds"
+        for key in ("cutoff", "queries"):
+            if key not in ends and getattr(self, key) is not None:
+                raise ValueError(f"{key} has no meaning for mechanism = {self.mechanism!r}, which {how}")
+        if self.mechanism == TALLIES and self.rows is None:
             raise ValueError(
                 "rows must be given for mechanism = 'tallies': how many private units there are, roughly, as you would "
-                "say it in public; or else rounds"
+                "say it in public"
             )
-        return self
-
-    @model_validator(mode="after")
-    def crosses_are_of_two_features(self) -> Self:
-        pairs = [frozenset(pair) for pair in self.crosses or ()]
-        for at, pair in enumerate(pairs):
-            if len(pair) < 2 or pair in pairs[:at]:
-                rule = "crosses must be pairs of two features, each pair once"
-                raise ValueError(f"{rule}, got {list((self.crosses or ())[at])}")
-        return self
-
-    @model_validator(mode="after")
-    def ends_by_its_own_rule(self) -> Self:
-        ends = MECHANISMS.get(self.mechanism, ("cutoff", "queries"))
-        if "cutoff" not in ends and self.cutoff is not None:
-            raise ValueError(f"cutoff has no meaning for mechanism = {self.mechanism!r}, which ends by rows asked")
-        for key in ("queries", "room"):
-            if "queries" not in ends and getattr(self, key) is not None:
-                raise ValueError(f"{key} has no meaning for mechanism = {self.mechanism!r}, which ends by refusals")
-        if self.queries is not None and self.room is not None:
-            raise ValueError("room adds to the public rows, and queries says how many rows in all: give one of them")
-        return self
-
-    def most_asked(self, rows: int) -> int:
-        """The number of rows paid for, if the mechanism ends by rows asked; `rows` is the number of public rows."""
-        return self.queries or rows + (self.room or 0)
-
-    @model_validator(mode="after")
-    def game_is_played_where_it_can_be(self) -> Self:
-        if self.accountant == "game" and self.mechanism != "stable":
-            raise ValueError(f"accountant = 'game' is for mechanism = 'stable', got mechanism = {self.mechanism!r}")
-        if self.accountant == "game" and (self.cutoff or 1) > GAME_CUTOFF:
-            rule = f"accountant = 'game' is for a cutoff of at most {GAME_CUTOFF}, got {self.cutoff}"
-            raise ValueError(f"{rule}: with more refusals it takes long and saves little; take accountant = 'renyi'")
         return self
 
     def check_end(self) -> None:

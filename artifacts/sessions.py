@@ -1,8 +1,8 @@
 """Sessions and batches: the ledger's values besides domains, and how a session moves from one state to the next.
 
-    open ── begin ── commit ──┬── begin …                  one batch after another, rows never restart
-                              ├── settle "spent"           at the cutoff, or at the last row paid for
-                              └── settle "closed"          when the operator ends it
+    open ── begin ─ (draw) ─ commit ──┬── begin …            one batch after another, rows never restart
+                                      ├── settle "spent"     at the cutoff, or at the last row paid for
+                                      └── settle "closed"    when the operator ends it
 
 Everything here is a frozen value: a step returns the next state or raises, and changes nothing. The ledger records all
 of them but Opening and Session as they are (`artifacts.ledger.events`). Checked by
@@ -20,8 +20,8 @@ from concord.artifacts.schemas import Ref
 Status = Literal["open", "spent", "closed"]
 NEIGHBOURS = {"rows": "add or remove one unit", "labels": "change the labels of one unit"}
 """Which pairs of tables a claim compares, by what is secret of a unit: its rows, or their labels alone."""
-QUESTIONS = "questions"
-"""The mechanism's name in a session in which shards answer questions and no row is labelled."""
+LABELS, STUDENT_CHOICE, STUDENT_TEST = "labels", "a choice of a student", "a test of a student"
+"""Purposes of sessions that other records of a home refer to. What is asked says its own (tasks.asks)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,7 @@ class Terms:
 
     id            its name
     domain        the domain it is charged to
+    purpose       what it was opened for, in the words of what was asked; a run uses only sessions for `LABELS`
     identity      keyed digest of the settings it depends on, by which a plan finds its session
     commitment    keyed commitment to the session key; no key serves two sessions
     ensemble      keyed digest of the teachers
@@ -40,13 +41,14 @@ class Terms:
     cutoff        refusals until it ends; None if it does not pay by refusal
     queries       the most rows it may answer; None if the stream may be endless
     teachers      the number of voting teachers
-    version       the version of Concord that opened it; empty for 0.1.0, which did not record it
+    version       the version of Concord that opened it
     part          the only part of the domain's units that it touches; empty if it may touch all (artifacts.parts)
     division      keyed commitment to how units were divided into parts
     """
 
     id: str
     domain: str
+    purpose: str
     identity: str
     commitment: str
     ensemble: str
@@ -57,38 +59,9 @@ class Terms:
     cutoff: int | None
     queries: int | None
     teachers: int
-    version: str = ""
+    version: str
     part: str = ""
     division: str = ""
-
-    @property
-    def estimates(self) -> bool:
-        """Whether it released an estimate for planning, and answered no row."""
-        return self.mechanism.get("name") == "error_estimate"
-
-    @property
-    def tests(self) -> bool:
-        """Whether it tested a student on private rows, and answered no row."""
-        return self.mechanism.get("name") == "private_test"
-
-    @property
-    def asks(self) -> bool:
-        """Whether shards answered questions in it, and no row was labelled."""
-        return self.mechanism.get("asks") == QUESTIONS
-
-    @property
-    def kind(self) -> Literal["labels", "an estimate", "a test of a student", "a choice of a student", "questions"]:
-        """The purpose of the session: a run uses only sessions of the first kind; each other kind has its command."""
-        if self.asks:
-            return "questions"
-        if self.chooses:
-            return "a choice of a student"
-        return "an estimate" if self.estimates else "a test of a student" if self.tests else "labels"
-
-    @property
-    def chooses(self) -> bool:
-        """Whether it chose among candidate students by their errors on private rows, and answered no row."""
-        return self.mechanism.get("name") == "student_choice"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +126,18 @@ class BatchOutcome:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Draw:
+    """Noise that was drawn for the pending batch, recorded before anything made of it is seen.
+
+    name    of the vault's file that keeps it
+    digest  keyed, of that file
+    """
+
+    name: str
+    digest: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Batch:
     """Public rows put to the vote, recorded before any draw; digests are keyed.
 
@@ -165,8 +150,8 @@ class Batch:
     index: int
     first: int
     rows: int
-    rows_digest: str
-    votes_digest: str
+    question_digest: str
+    exact_digest: str
     outcome: BatchOutcome | None = None
 
 

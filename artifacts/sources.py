@@ -7,7 +7,7 @@ never shown. Checked by tests/tasks/data/test_sources.py.
 import re
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
 STORES = ("s3", "gs", "az")
 """Schemes of object stores' addresses, such as s3://bucket/path."""
@@ -88,6 +88,15 @@ SCHEMA = {
         },
     ]
 }
+
+
+def _of_a_store(path: str) -> str:
+    check_address(path)
+    return path
+
+
 PlanTable = Annotated[
-    Annotated[str, Tag(A_PATH)] | Annotated[TableSource, Tag(A_SOURCE)], Discriminator(_kind), WithJsonSchema(SCHEMA)
+    Annotated[str, AfterValidator(_of_a_store), Tag(A_PATH)] | Annotated[TableSource, Tag(A_SOURCE)],
+    Discriminator(_kind),
+    WithJsonSchema(SCHEMA),
 ]

@@ -11,7 +11,7 @@ question.
     print(concord.open_session(done.session).answer(rows.row(0, named=True)))
 
 It uses the same door, ledger and home folder as the command line; every mistake is a ConcordError with one sentence. A
-student's predictions are free; a session's answers are paid for if teachers disagree. Checked by
+student's predictions are free; a session answers from what it reserved when it was opened. Checked by
 tests/flows/test_api.py.
 """
 
@@ -24,16 +24,14 @@ from typing import TYPE_CHECKING, Any
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan, parse_plan, read_tables
-from concord.artifacts.sections import TALLIES
 from concord.artifacts.settings import Settings
 from concord.flows.environment import keep_to, prepare, ready_for
 
 if TYPE_CHECKING:  # heavy packages are imported after `prepare` has made their settings
-    from concord.artifacts.answers import AnswersCertificate
     from concord.artifacts.certificate import Certificate
     from concord.flows.outcome import Summary
     from concord.tasks.asking.questions import ShardFunction
-    from concord.tasks.door.online import Online
+    from concord.tasks.asks.online import Online
 
 
 class Run:
@@ -46,6 +44,11 @@ class Run:
     def session(self) -> str:
         """The session's name, as `open_session` and the command line take it."""
         return self.summary.session
+
+    @property
+    def not_asked(self) -> int:
+        """The number of public rows that the session was given and does not pay for."""
+        return self.summary.not_asked
 
     @property
     def report_path(self) -> Path:
@@ -81,13 +84,9 @@ class Run:
         """
         from concord.artifacts.home.released import Released
 
-        listed = [file for other in self.certificate.beside for file in other.labels]
-        voted = self.certificate.labels if self.certificate.teachers else listed
-        if self.certificate.mechanism.name == TALLIES:
-            voted = [file for file in self.certificate.labels if file.path.endswith("/labels.arrow")]
-        if not voted:
+        if not (tables := self.certificate.tables):
             raise WrongInput("labels: nobody voted in this run, whose student was chosen")
-        return Released(self.home).labels(voted)
+        return Released(self.home).labels(tables)
 
 
 def run(
@@ -129,8 +128,12 @@ def _loaded(plan: str | Path | dict[str, Any] | Plan, given: Iterable[str] = ())
 def _with_frames(plan: Plan, given: Mapping[str, Any], folder: Path) -> Plan:
     if not given:
         return plan
+    for field, frame in given.items():
+        if field != "private" and frame is given.get("private"):
+            raise WrongInput(f"data.{field} must not be the frame of data.private, which would then be published")
     from concord.tasks.data.sources import keep_frame
-    from concord.tasks.door.release import Stores, a_run_in
+    from concord.tasks.door.locks import a_run_in
+    from concord.tasks.door.stores import Stores
 
     vault, domain = Stores.of(folder).vault, plan.privacy.domain
     with a_run_in(vault, domain):  # nothing of the domain is erased meanwhile
@@ -159,11 +162,11 @@ class Answer:
         return from_plain(self.details["answer"])
 
     @cached_property
-    def certificate(self) -> AnswersCertificate:
+    def certificate(self) -> Certificate:
         """The guarantee of its session, and the outcomes of all questions asked in it so far."""
-        from concord.artifacts.answers import AnswersCertificate
+        from concord.artifacts.certificate import Certificate
 
-        return AnswersCertificate.model_validate_json(self.details["certificate_text"])
+        return Certificate.model_validate_json(self.details["certificate_text"])
 
     def __repr__(self) -> str:
         guarantee = self.details["guarantee"]
@@ -206,8 +209,8 @@ def ask(
 def open_session(session: str, *, home: str | Path | None = None) -> Online:
     """An open session that answers single public rows. Raises a ConcordError if the session cannot go on."""
     folder = _prepared(home)
-    from concord.tasks.door.online import Online
-    from concord.tasks.door.release import Stores
+    from concord.tasks.asks.online import Online
+    from concord.tasks.door.stores import Stores
 
     return Online(Stores.of(folder), session)
 
@@ -216,15 +219,17 @@ def load_student(subject: str | Path, *, home: str | Path | None = None) -> Any:
     """Load a published student: a scikit-learn classifier, from raw public columns to class names. It takes frames,
     Arrow tables, one row as a dict or a list of them, and NumPy arrays with columns as in `feature_names_in_`.
 
-    subject   a session; a folder with its certificate and its student's file, such as a copy of HOME/released/SESSION;
-              or a model in MLflow's registry, such as models:/NAME@champion. No vault is needed, and nothing is spent
-    Raises WrongInput if nothing was published there, NotVerified if the file is not what the certificate digests.
+    subject   a session; a published folder, such as a copy of HOME/released/SESSION; or a model in MLflow's registry,
+              such as models:/NAME@champion. No vault is needed, and nothing is spent
+    Raises WrongInput if no student was published there, NotVerified if it is not what the ledger of its home, or the
+    signature of a folder elsewhere, says.
     """
     root = Path(home or Settings.now().home)
     ready_for(str(subject), root)
     from concord.tasks.publish.predict import student_of
+    from concord.tasks.verify.handing import handed_on
 
-    return student_of(str(subject), root)
+    return student_of(handed_on(str(subject), root))
 
 
 def _prepared(home: str | Path | None) -> Path:

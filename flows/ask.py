@@ -10,20 +10,20 @@ from concord.artifacts.errors import BudgetRefused, WrongInput
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref, canonical_json
 from concord.artifacts.sessions import Session
-from concord.flows.run import Admitted, Private, RunContext, running
+from concord.flows.admit import admit, begin, check_unchanged
+from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext, running
 from concord.flows.stage import Disclosure, DoorStage
 from concord.flows.stages import blocks, encode, split
-from concord.flows.steps import begin_session, check_unchanged, covered, find
-from concord.tasks.asking.questions import Question, rehearse_question
-from concord.tasks.asking.shards import answers
-from concord.tasks.door import questions as door_questions
+from concord.tasks.asking.questions import Question, answers, rehearse_question
+from concord.tasks.asks import questions as asks_questions
+from concord.tasks.asks.questions import QuestionsAsk, batch_of, check_code, keep_answers
 from concord.tasks.door.admit import planned_domain
-from concord.tasks.door.questions import Questions, batch_of, check_code, keep_answers
 from concord.tasks.publish.certify import certify_answers
-from concord.tasks.publish.describe import record_of
 
-release_question = DoorStage("release", door_questions.release_question)
+release_question = DoorStage("release", asks_questions.release_question)
 """The door of one question."""
+MOST_LOGGED = 6000
+"""Most characters of an answer that MLflow takes as a parameter."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,10 @@ def ask(plan: Plan, question: Question, home: Path, terms: QuestionTerms) -> dic
         public = encode(run, run.plan, run.files("public"))
         rehearse_question(question, public.batches, public.encoding, run.stores.vault)
         domain = planned_domain(run.stores, run.plan)
-        questions = Questions.of(
+        questions = QuestionsAsk.of(
             run.plan, question, domain.filter.order, epsilon=terms.epsilon, form=terms.form, cutoff=terms.cutoff
         )
-        asked = questions.asked(run.plan, public.encoding, run.stores.vault)
-        admitted = covered(run, find(run, public, domain, questions, asked))  # refuses here
+        (admitted,) = admit(run, domain, [questions], public)  # refuses here
         session = admitted.session
         known = None if session is None else batch_of(run.stores, session.id, question.name)
         if session is None or known is None:
@@ -70,18 +69,18 @@ def check_asked(plan: Plan) -> None:
         )
 
 
-def put_to_shards(run: RunContext, admitted: Admitted[Questions], question: Question) -> Session:
+def put_to_shards(run: RunContext, admitted: Admitted[QuestionsAsk], question: Question) -> Session:
     """Open the session, ask every shard and keep the answers; nothing is drawn yet."""
     if admitted.session is not None and admitted.session.ended:
         raise BudgetRefused(
             f"session {admitted.session.id} has ended ({admitted.session.status}): another question needs a further "
             "session, which costs again and must be asked for by new_session=True"
         )
-    private, encoding = Private.of(run, admitted.stream.sources), admitted.stream.encoding
+    private, encoding = PrivateFiles.of(run, admitted.stream.sources), admitted.stream.encoding
     shards = split(run, run.plan, private.table, encoding, run.erased)
-    made_of = [ref.digest for ref in shards]
-    check_unchanged(run, admitted.session, made_of)
-    session = begin_session(run, admitted, private, made_of, ())
+    counted = Counted([ref.digest for ref in shards], ())
+    check_unchanged(run, admitted.session, counted.private_digests)
+    session = begin(run, admitted, private, counted)
     run.stages.uncached("ask", lambda: (_asked(run, session, shards, encoding, question), False))
     return session
 
@@ -91,16 +90,18 @@ def _asked(run: RunContext, session: Session, shards: list[Ref], encoding: Encod
     return keep_answers(vault, session.id, question, answers(question.portable, parts, encoding, vault))
 
 
-def write_up(run: RunContext, admitted: Admitted[Questions], passed: Disclosure) -> dict[str, Any]:
-    """Certify the question's outcome, and record it in MLflow if it is new. Returns the details for the operator."""
+def write_up(run: RunContext, admitted: Admitted[Any], passed: Disclosure) -> dict[str, Any]:
+    """Certify the outcome of a question, and record it in MLflow if it is new. Returns the details for the operator."""
     from concord.artifacts.mlflow.write import Tracking  # heavy; the other flows are loaded together with this one
 
     session, stores, (file,) = passed.session, run.stores, passed.released
     certificate = certify_answers(session.id, stores.ledger, stores.released, stores.vault)
-    record, domain = record_of(file, json.loads(stores.released.read(file))), admitted.balance.domain
+    record, domain = json.loads(stores.released.read(file)), admitted.balance.domain
     claim = {"epsilon": session.epsilon, "delta": session.delta}
-    shown = {"question": record.question, "outcome": record.outcome, "answer": record.answer}
-    disclosed = {"question": record.question, "outcome": record.outcome, "answer": canonical_json(record.answer)}
+    shown = {name: record[name] for name in ("question", "outcome", "answer")}
+    answer = canonical_json(shown["answer"])
+    told = answer if len(answer) <= MOST_LOGGED else f"in {file.path}"
+    disclosed = {**shown, "answer": told}
     fields = {**claim, **disclosed, "name": session.mechanism["name"], "shards": session.teachers}
     return {
         **shown,

@@ -17,7 +17,7 @@ Guarantees   a key digests each argument whole. A value of a type that cannot be
              answers the same question from the same inputs
 Not covered  the place of files: a table, a home or a file of the vault that moved is the same one, since `Files` and
              `Ref` are known by their digests alone. The files that a result refers to: they are checked when read.
-             Results whose key an earlier version made differently count as missing, which spends nothing.
+             Results whose key another version made differently count as missing, which spends nothing.
              Checked by tests/flows/test_cache.py and tests/flows/test_sealed.py
 """
 

@@ -6,7 +6,7 @@ for this run, and serve no pages. A cluster named by its address is authenticate
 
 Assumes      the certificates' authority is the operator's own, made for this cluster: Dask accepts any certificate of
              it, whatever host that names
-Guarantees   nothing is sent to a scheduler unencrypted, unless the plan says so. Before anything begins, each worker of
+Guarantees   nothing is sent to a scheduler unencrypted. Before anything begins, each worker of
              a named cluster has shown that it runs this version and sees this very home. Only paths, keyed digests and
              settings are sent: no key of the vault, and no password but the one by which a worker reports its tasks to
              Prefect's server
@@ -27,7 +27,7 @@ from concord.artifacts.errors import ConcordError, EnvironmentFailed
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import TeachersPlan
 from concord.flows import server
-from concord.flows.console import end_with_parent, shield_workers
+from concord.flows.ending import end_with_parent, shield_workers
 
 PAGES = ("distributed.scheduler.http.routes", "distributed.worker.http.routes")
 START_SECONDS = 30
@@ -83,8 +83,6 @@ def _credentials(address: str) -> Any:
             f"teachers.address names {address}, whose workers cannot reach the Prefect server that this command starts "
             f"for itself: start one that they can, and name it by {server.ADDRESS_VARIABLE}"
         )
-    if url.scheme == "tcp":  # the plan allows it
-        return Security(require_encryption=False)  # type: ignore[no-untyped-call]
     security = Security(require_encryption=True)  # type: ignore[no-untyped-call]
     for name in TLS:
         variable = f"DASK_DISTRIBUTED__COMM__TLS__{name.replace('_', '__', name != 'ca_file').upper()}"

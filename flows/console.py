@@ -1,26 +1,19 @@
-"""The terminal: the consoles shared by all commands, the progress of stages, and the end of a command by a signal.
+"""The terminal: the consoles shared by all commands, questions to the operator, and the progress of stages.
 
-A command may be killed anywhere: a spend is in vault and ledger before anybody sees its result, and the next run goes
-on from there (tests/promises/test_crash_learn.py). So an interrupted command ends at once, with one sentence, and
-nothing is unwound: unwinding would wait for the current operation, and for Prefect's reports to its server, which takes
-minutes if the server is gone. Python writes each signal into a pipe as it arrives, whatever handler is set and whatever
-the main thread does; a thread reads it and ends the process. Checked by tests/promises/test_endings.py.
+Whatever a console prints passes `PrintableConsole.render`, so no name in it acts on the terminal; `say` also keeps it
+on its line. Checked by tests/flows/cli/test_strangers_words.py.
 """
 
-import multiprocessing
-import os
-import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from multiprocessing import resource_tracker
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self, cast
 from uuid import UUID
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -32,29 +25,37 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bars
 from rich.progress import Task as Bar
+from rich.segment import Segment
 from rich.text import Text
 
-out = Console(highlight=False)
+from concord.artifacts.errors import in_lines, in_one_line
+
+
+class PrintableConsole(Console):
+    """A console of text as it is: no markup, no emoji by their names, and no letter that acts on the terminal."""
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, highlight=False, markup=False, emoji=False)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """The segments of anything printed; those that control the terminal are Rich's own."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=in_lines(segment.text))
+
+
+out = PrintableConsole()
 """Results, on standard output."""
-err = Console(stderr=True, highlight=False)
+err = PrintableConsole(stderr=True)
 """Progress, warnings and questions to the operator, on standard error."""
+
+
+def say(sentence: str, *, mark: str = "", style: str = "", to: Console = out) -> None:
+    """Print a sentence on one line, whoever's words are in it, after a mark of ours in that style."""
+    to.print(Text.assemble((mark, style), in_one_line(sentence)), soft_wrap=True)
+
 
 SHOW_AFTER = 2.0
 """Seconds after which a stage gets a progress artifact in Prefect; each update costs the server 8 to 25 ms."""
-
-NOTHING_LOST = "nothing that was spent is lost: the same command goes on with it"
-SENTENCES = {
-    signal.SIGINT: f"interrupted; {NOTHING_LOST}",
-    signal.SIGTERM: f"ended by SIGTERM; {NOTHING_LOST}",
-    signal.SIGHUP: f"ended, since its terminal was closed; {NOTHING_LOST}",
-}
-LEAVING_PATIENCE = 2.0
-"""Seconds after which a command ends without printing its sentence: a stopped terminal takes no output."""
-CLEAR = "\r\x1b[2K\x1b[?25h"
-"""Erases a line of progress, and shows the cursor."""
-
-_watched = threading.Event()
-_leaving = threading.Lock()
 
 
 @contextmanager
@@ -95,6 +96,15 @@ class RateColumn(ProgressColumn):
         return Text(rate(task.completed, task.elapsed or 0.0), style="progress.data.speed")
 
 
+def _columns(*columns: ProgressColumn) -> tuple[ProgressColumn, ...]:
+    """The columns of a stage: its name, these, and the time it has taken."""
+    return (TextColumn("{task.description:>8}"), *columns, TimeElapsedColumn())
+
+
+def _counted() -> tuple[ProgressColumn, ...]:
+    return _columns(BarColumn(), MofNCompleteColumn(), RateColumn(), TimeRemainingColumn())
+
+
 def rate(done: float, seconds: float) -> str:
     """The rate in parts per second, as text; empty if it is not known yet."""
     return f"{done / seconds:.3g}/s" if done and seconds else ""
@@ -104,19 +114,19 @@ class Progress:
     """Counts the parts of a stage as they end. Use as a context.
 
     A stage of several parts shows how many are done, at what rate, and the time that remains; one of a single part
-    shows the time it has taken. `idle` counts the seconds in which other stages ran instead.
+    shows the time it has taken, or how many of its steps are done if they are many. `idle` counts the seconds in
+    which other stages ran instead.
     """
 
     def __init__(self, name: str, total: int) -> None:
         self.name, self.total = name, total
         self.done, self.all_cached = 0, True
-        self.idle = 0.0
+        self.idle, self._steps = 0.0, 0
         self._artifact: UUID | None = None
         self._started = self._updated = time.monotonic()
-        counted = (BarColumn(), MofNCompleteColumn(), RateColumn(), TimeRemainingColumn())
-        columns = (TextColumn("{task.description:>8}"), *(counted if total > 1 else (SpinnerColumn(),)))
         shown = err.is_terminal and not err.quiet
-        self._bars = Bars(*columns, TimeElapsedColumn(), console=err, transient=True, disable=not shown)
+        columns = _columns(SpinnerColumn()) if total == 1 else _counted()
+        self._bars = Bars(*columns, console=err, transient=True, disable=not shown)
         self._bar = self._bars.add_task(name, total=total)
 
     def __enter__(self) -> Self:
@@ -128,17 +138,23 @@ class Progress:
     ) -> None:
         self._bars.stop()
         if kind is None:
-            err.print(f"{self.name:>8} [green]✓[/green] {', '.join(self._account())}")
+            err.print(f"{self.name:>8} [green]✓[/green] {', '.join(self._account())}", markup=True)
 
     def advance(self, *, cached: bool) -> None:
         """One more part is done."""
         self.done += 1
         self.all_cached = self.all_cached and cached
-        self._bars.update(self._bar, completed=self.done)
-        now = time.monotonic()
-        if now - self._started > SHOW_AFTER and (now - self._updated > 1 or self.done == self.total):
-            self._updated = now
-            self._publish()
+        self._bars.update(self._bar, completed=self.done, total=self.total)
+        self._publish_at_times(self.done, self.total, "part")
+
+    def step(self, done: int, size: int) -> None:
+        """So many steps inside a part are done, of `size`; they are shown in place of the parts."""
+        if done and size != self._steps:
+            self._steps, self._bars.columns = size, _counted()
+            self._bars.reset(self._bar, total=size)
+        if done:
+            self._bars.update(self._bar, completed=done)
+            self._publish_at_times(done, size, "step")
 
     @property
     def seconds(self) -> float:
@@ -154,13 +170,17 @@ class Progress:
         if self.total > 1 and seconds > SHOW_AFTER and not self.all_cached:
             yield rate(self.done, seconds)
 
-    def _publish(self) -> None:
+    def _publish_at_times(self, done: int, total: int, what: str) -> None:
+        now = time.monotonic()
+        if now - self._started > SHOW_AFTER and (now - self._updated > 1 or done == total):
+            self._updated = now
+            self._publish(100 * done / total, f"{self.name}: {done:,} of {total:,} {what}{'s' * (total != 1)}")
+
+    def _publish(self, percent: float, text: str) -> None:
         if not on_page():
             return
         from prefect.artifacts import create_progress_artifact, update_progress_artifact
 
-        percent = 100 * self.done / self.total
-        text = f"{self.name}: {self.done:,} of {self.total:,} part{'s' * (self.total != 1)}"
         if self._artifact is None:
             self._artifact = cast("UUID", create_progress_artifact(progress=percent, description=text))
         else:
@@ -172,68 +192,3 @@ def on_page() -> bool:
     from prefect.context import FlowRunContext  # heavy: commands without stages do without it
 
     return FlowRunContext.get() is not None
-
-
-def watch() -> None:
-    """From now on, end this process upon a signal, with its sentence and the shell's exit status, 128 plus its number.
-
-    To be called first, in the main thread of a command. A signal that is ignored, as under nohup, stays ignored.
-    """
-    _watched.set()
-    heard, result = os.pipe()
-    os.set_blocking(result, False)
-    signal.set_wakeup_fd(result, warn_on_full_buffer=False)
-    for number in SENTENCES:
-        if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, lambda *_: None)
-    threading.Thread(target=_hear, args=(heard,), daemon=True).start()
-    _shield()
-
-
-def shield_workers() -> None:
-    """Have processes that a command starts from now on ignore Ctrl-C: they end silently with the command."""
-    if _watched.is_set():
-        resource_tracker.ensure_running()  # started first: starting it unblocks Ctrl-C
-        _shield()
-
-
-def end_with_parent() -> None:
-    """In a worker process: end when the parent process ends, since no signal would tell of that."""
-    threading.Thread(target=_follow, daemon=True).start()
-
-
-def leave(status: int, sentence: str) -> None:
-    """End this process and its children now, if it is a command under `watch`."""
-    if not _watched.is_set():
-        return
-    _leaving.acquire()  # never released: the first caller gives the reason
-    last_words = threading.Thread(target=_say, args=(sentence,), daemon=True)
-    last_words.start()
-    last_words.join(LEAVING_PATIENCE)
-    for child in multiprocessing.active_children():
-        child.kill()
-    os._exit(status)
-
-
-def _follow() -> None:
-    if parent := multiprocessing.parent_process():
-        parent.join()
-        os._exit(1)
-
-
-def _hear(heard: int) -> None:
-    number = signal.Signals(os.read(heard, 1)[0])
-    while number not in SENTENCES:
-        number = signal.Signals(os.read(heard, 1)[0])
-    leave(128 + number, SENTENCES[number])
-
-
-def _say(sentence: str) -> None:
-    clear = CLEAR if os.isatty(2) else ""
-    with suppress(OSError):
-        os.write(2, f"{clear}concord: {sentence}\n".encode())
-
-
-def _shield() -> None:
-    """Block Ctrl-C in this thread, its later threads and their processes; only the listening thread takes it."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

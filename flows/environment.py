@@ -8,56 +8,60 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed
+from concord.artifacts.home.publication import settle
+from concord.artifacts.home.users import check_owner
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.home.whole import FORMAT, check_format, is_home, make_folder, tidy
-from concord.artifacts.settings import STORE, Settings, own_store_file, sqlite_address
-from concord.flows.database import DATABASE
+from concord.artifacts.home.whole import check_format, is_home, make_folder, tidy
+from concord.artifacts.settings import STORE, Settings, own_store_file, sqlite_address, sqlite_file
 from concord.flows.server import ADDRESS_VARIABLE, serving
 
 if TYPE_CHECKING:
     from concord.artifacts.plan import Plan
 
 
-def prepare(home: Path, *, as_it_is: bool = False) -> Path:
+def prepare(home: Path) -> Path:
     """Make the home folder if missing and point Prefect and MLflow at it. Returns its absolute path.
 
-    A home of an earlier version is upgraded first, unless `as_it_is`. Raises EnvironmentFailed, or NotVerified for a
-    home of a later version.
+    Raises EnvironmentFailed, such as for a home or a ledger that another user made; NotVerified for a home of another
+    format.
     """
     home = home.absolute()
     try:
-        for folder in (home, home / "prefect", home / "results"):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        check_owner("the home folder", home)
+        ledger = sqlite_file(Settings.now().ledger_of(home))
+        if ledger is not None and ledger.exists():
+            check_owner("the ledger", ledger)
+        for folder in (home / "prefect", home / "results"):
+            folder.mkdir(mode=0o700, exist_ok=True)
         if not os.access(home, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         tidy(home)
+        settle(home)
     except OSError as failed:
         raise EnvironmentFailed(
             f"the home folder {home} cannot be written ({failed.strerror}): name another with --home"
         ) from None
     _point_at(home)
-    if check_format(home) < FORMAT and not as_it_is:
-        from concord.tasks.door.erase import upgrade
-
-        upgrade(home)
+    check_format(home)
     return home
 
 
-def reopen(home: Path, *, as_it_is: bool = False, reading: bool = False) -> Path:
+def reopen(home: Path, *, reading: bool = False) -> Path:
     """As `prepare`, for a home folder that must exist: a misspelt name would make a new, empty home.
 
-    reading   nothing will be written, so a home that cannot be written is read as it is
+    reading   nothing will be written, so another user's home, or one that cannot be written, is read as it is
     Raises EnvironmentFailed if the home does not exist, unless the ledger is kept elsewhere.
     """
     if not is_home(home) and Settings.now().ledger is None:
         raise EnvironmentFailed(
             f"there is no home folder of concord at {home.absolute()}: name it with --home or CONCORD_HOME"
         )
-    if reading and home.is_dir() and not os.access(home, os.W_OK):
+    if reading and home.is_dir() and not (os.access(home, os.W_OK) and home.stat().st_uid == os.geteuid()):
         _point_at(home.absolute())
-        check_format(home)
+        check_format(home, reading=True)
         return home.absolute()
-    return prepare(home, as_it_is=as_it_is)
+    return prepare(home)
 
 
 def _point_at(home: Path) -> None:
@@ -79,8 +83,6 @@ def _point_at(home: Path) -> None:
         "DASK_LOGGING__DISTRIBUTED": "critical",  # its workers tell of a run that was killed; what fails, the run says
         "PYTHONWARNINGS": "ignore:resource_tracker",  # of a run that was killed: Python clears up after its workers
     }
-    if "?" in str(home):  # Prefect would make such a path the address of another file
-        settings[DATABASE] = sqlite_address(home / "prefect" / "prefect.db", "aiosqlite")
     for name, value in settings.items():
         os.environ.setdefault(name, str(value))
     if os.environ[STORE].startswith("sqlite"):  # a pool would write to a file that was deleted
@@ -93,7 +95,7 @@ def foreseen(home: Path, *, anew: bool) -> Iterator[None]:
 
     anew   whether the run may not be answered from cache
 
-    A missing home is not made for a plan that may be wrong, and an older one is not upgraded.
+    A missing home is not made for a plan that may be wrong.
     """
     if _needs_only_a_server(home) and (anew or not has_ended(home)):
         with serving(prepare(home)):
@@ -105,9 +107,10 @@ def foreseen(home: Path, *, anew: bool) -> Iterator[None]:
 def _needs_only_a_server(home: Path) -> bool:
     """Whether this is a home of this version's format; for an unreadable one, `prepare` gives the reason later."""
     try:
-        return is_home(home) and check_format(home) == FORMAT
+        check_format(home, reading=True) if (there := is_home(home)) else None
     except (OSError, ConcordError):
         return False
+    return there
 
 
 def is_known(plan: "Plan", home: Path) -> bool:
@@ -149,6 +152,9 @@ REGISTRY = "models:/"
 
 
 def ready_for(subject: str, home: Path) -> None:
-    """Prepare a home if `subject` is a model in MLflow's registry: any other student needs no home."""
+    """Prepare a home if `subject` is a model in MLflow's registry; for any other student only finish a publication that
+    was killed."""
     if subject.startswith(REGISTRY):
         prepare(home)
+    with suppress(OSError):  # it cannot be written, and is read as it is
+        settle(home)

@@ -4,11 +4,11 @@ The ledger and the released files are the record; MLflow repeats them. So if a s
 session was to be recorded, its runs are made again from them: nothing is drawn, asked or spent again.
 
 Assumes      whoever records a session holds its lock RUN, so that it is recorded once
-Guarantees   every run asks MLflow, except a replay whose last answer is still valid (artifacts.mlflow.last). A session
-             is recorded again only if its certificate, its labels and its guarantee verify; a run that shows the same
-             files is not made twice
+Guarantees   every run asks MLflow, except a replay whose last answer is still valid (artifacts.mlflow.last_answer). A
+             session is recorded again only if its certificate, its labels and its guarantee verify; a run that shows
+             the same files is not made twice
 Not covered  forgotten sessions, whose public rows are gone; estimates and audits, of which there is no released file;
-             answers to questions, which `concord.ask` records again
+             answers to questions and counts, which `concord.ask` and `concord count` record again
              Checked by tests/flows/test_mlflow_lost.py
 """
 
@@ -18,16 +18,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from concord.artifacts.certificate import Certified
+from concord.artifacts.certificate import Certificate, Certified
 from concord.artifacts.errors import EnvironmentFailed, NotVerified
 from concord.artifacts.mlflow.describe import Tracked
-from concord.artifacts.mlflow.last import LastAnswer
+from concord.artifacts.mlflow.last_answer import LastAnswer
 from concord.artifacts.privacy import Cost
-from concord.artifacts.sections import MECHANISMS
-from concord.artifacts.sessions import Session
+from concord.artifacts.sessions import LABELS, Session
 from concord.flows.console import err
 from concord.tasks.door.checkpoint import read_checkpoint, stream
-from concord.tasks.door.release import RUN, Stores, alone_if_free
+from concord.tasks.door.locks import RUN, alone_if_free
+from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.mechanism import from_settings
 from concord.tasks.publish.certify import write
 from concord.tasks.publish.track import digests_of, session_of, track
@@ -92,7 +92,7 @@ def to_be_shown(door: Stores) -> list[Session]:
     """The certified sessions, all of which MLflow should show."""
     ledger, released = door.ledger, door.released
     sessions = [session for domain in ledger.domains() for session in ledger.sessions(domain.name)]
-    labelled = [session for session in sessions if session.kind == "labels"]
+    labelled = [session for session in sessions if session.purpose == LABELS]
     return [session for session in labelled if released.find(f"{session.id}/certificate.json")]
 
 
@@ -121,13 +121,12 @@ def record_missing(home: Path, tracking: "Tracking") -> Iterator[tuple[str, str 
 
 
 def _record(home: Path, door: Stores, session: Session, tracking: "Tracking") -> None:
-    from concord.tasks.verify.checks import parsed  # loads MLflow, and mostly nothing is missing
 
     _check(home, session)
     recipe, path = read_checkpoint(door.vault, session.id), f"{session.id}/certificate.json"
     if recipe is None:
         raise NotVerified(f"session {session.id} keeps no public rows: it was forgotten")
-    certificate = parsed((door.released.root / path).read_bytes(), path)
+    certificate = Certificate.read((door.released.root / path).read_bytes(), path)
     per_refusal, classes = _per_refusal(session), recipe.plan.data.classes
     certified = write(
         certificate, classes, per_refusal=per_refusal, ledger=door.ledger, released=door.released, vault=door.vault
@@ -159,6 +158,6 @@ def _check(home: Path, session: Session) -> None:
 def _per_refusal(session: Session) -> Cost | None:
     """The cost of one refusal, from the session's mechanism; None if it is charged whole."""
     settings = session.mechanism
-    if not session.teachers or "relabel" in settings or settings["name"] not in MECHANISMS:
+    if not session.teachers or "relabel" in settings:
         return None
     return from_settings(settings).per_refusal

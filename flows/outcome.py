@@ -6,7 +6,8 @@ from typing import Any, Literal, get_args
 from pydantic import BaseModel
 
 from concord.artifacts.certificate import Certificate
-from concord.artifacts.guarantee import NO_LATER_ROWS, later_rows_in_words, lifetime_in_words
+from concord.artifacts.errors import BudgetRefused
+from concord.artifacts.guarantee import NO_LATER_ROWS, later_rows_in_words, lifetime_in_words, unasked_in_words
 from concord.artifacts.sessions import Session
 from concord.flows.console import on_page
 
@@ -51,6 +52,7 @@ class Summary(BaseModel):
     test         the student's test on private units set aside, as in the certificate
     warnings     warnings to whoever relies on the student
     spent_now    the domain's charge while the run lasted
+    not_asked    public rows that the session was given and does not pay for
     inferred     public rows whose labels follow from tallies, at no charge
     later_rows   a sentence on whether the session can be extended
     conversion   the part of that ε that a domain pays once, with its first session, to convert Rényi charges to ε
@@ -69,6 +71,7 @@ class Summary(BaseModel):
     answered: int
     refused: int
     asked_now: int
+    not_asked: int = 0
     inferred: int = 0
     later_rows: str = ""
     student: dict[str, Any]
@@ -94,7 +97,14 @@ def merge_reports(reports: Sequence[StageReport]) -> list[StageReport]:
 def in_words(summary: Summary) -> str:
     """A run in one line."""
     rows = f"{summary.asked_now} rows asked now, {summary.answered} of {summary.asked} answered in all"
+    rows += f", {summary.not_asked} not asked" * (summary.not_asked > 0)
     return f"session {summary.session}: {rows}; spent now: {spent_in_words(summary.lifetime)}"
+
+
+def check_all_asked(summary: Summary) -> None:
+    """Raise BudgetRefused, naming their number, if public rows were given to a session that does not pay for them."""
+    if summary.not_asked:
+        raise BudgetRefused(unasked_in_words(summary.session, summary.not_asked))
 
 
 def spent_in_words(lifetime: Mapping[str, Any]) -> str:
@@ -104,7 +114,7 @@ def spent_in_words(lifetime: Mapping[str, Any]) -> str:
 
 def measures_of(certificate: Certificate) -> dict[str, Any]:
     """The measures of a student, for a summary."""
-    public, private = certificate.student.public_test, certificate.test
+    public, private = certificate.student.public_test, certificate.tested
     return {
         "accuracy": certificate.student.accuracy,
         **({} if public is None else {"public_test": _of_classes(public.model_dump(mode="json"))}),
@@ -187,6 +197,7 @@ def outcome_in_markdown(summary: Summary) -> str:
         "rows asked": f"{summary.asked:,}, of which {summary.asked_now:,} now",
         "rows answered": f"{summary.answered:,}",
         "rows refused": f"{summary.refused:,}",
+        "rows not asked": f"{summary.not_asked:,}",
         "student": "no public test rows" if public is None else public_in_words(public),
         "private choice": "none" if summary.choice is None else chosen_in_words(summary.choice),
         "private test": "none" if summary.test is None else tested_in_words(summary.test),

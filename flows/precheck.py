@@ -11,8 +11,8 @@ from concord.artifacts.errors import ConcordError, NotKept, WrongInput
 from concord.artifacts.schemas import Encoding
 from concord.artifacts.sessions import Session
 from concord.flows.console import confirmed, err
-from concord.flows.run import Private, RunContext
-from concord.tasks.data.precheck import Unmatched, unmatched
+from concord.flows.run import PrivateFiles, RunContext
+from concord.tasks.data.remarks import Unmatched, unmatched
 
 WORTH_ASKING = {"label": 0.005, "unit": 0.005, "feature": 0.5}
 """Shares at or above which the operator is asked whether to go on."""
@@ -21,7 +21,7 @@ LEAST_SAID = 0.005
 MOST_SAID = 5
 
 
-def look_over(run: RunContext, private: Private, encoding: Encoding, session: Session | None) -> None:
+def precheck_tables(run: RunContext, private: PrivateFiles, encoding: Encoding, session: Session | None) -> None:
     """Print what share of the private rows has no known class, unit or word; at a terminal, ask whether to go on.
 
     Prints nothing if an open session is continued. Raises WrongInput if the operator stops: nothing was spent.
@@ -34,12 +34,12 @@ def look_over(run: RunContext, private: Private, encoding: Encoding, session: Se
         found = unmatched(private.table.of(run.plan, "private"), encoding)
     except ConcordError:  # the stage that reads the table afterwards reports the error
         return
-    for line in shares_in_words(found):
+    for line in (*shares_in_words(found), *left_out(encoding)):
         err.print(f"{'check':>8} {line}", soft_wrap=True, markup=False)
     if is_worth_asking(found) and not confirmed("go on, and spend"):
         raise WrongInput(
             "stopped as you asked, before anything was spent: data.classes, data.unit and data.features must name what "
-            "the private table holds; a plan that is changed now was chosen by looking at private rows"
+            "the private table holds; to change the plan because of these shares leaks what ε does not count"
         )
 
 
@@ -60,6 +60,14 @@ def shares_in_words(found: Unmatched) -> Iterator[str]:
     lost = sorted(found.features.items(), key=lambda item: -item[1])
     for name, share in [(name, share) for name, share in lost if share >= LEAST_SAID][:MOST_SAID]:
         yield f"{rounded(share)} of the private rows have an unknown value in {name!r}: it counts as missing"
+
+
+def left_out(encoding: Encoding) -> Iterator[str]:
+    """The features that nothing is learned from, as public rows alone decide."""
+    for column in encoding.columns:
+        if column.kind == "null":
+            why = "its public cells are empty, or dates in words: write them as 2026-12-31, or store them as dates"
+            yield f"{column.name!r} is left out: {why}"
 
 
 def rounded(share: float) -> str:

@@ -28,25 +28,25 @@ from concord.artifacts.ledger.ledger import AsItStands
 from concord.artifacts.sessions import Session
 from concord.flows.console import Progress
 from concord.flows.outcome import StageName, Summary
-from concord.flows.run import standing
+from concord.flows.run import stores_of_run
 from concord.flows.stage import Begun, Call, Disclosure, DoorStage, Stages, stage_of
-from concord.tasks.door.release import Stores
+from concord.tasks.door.stores import Stores
 
 
 def replayed(flow: Callable[[], Summary]) -> Summary | None:
     """The result of a flow's function without computing anything; None if a result is missing."""
-    token = standing.set(_as_it_stands)
+    token = stores_of_run.set(_as_it_stands)
     try:
         return flow()
     except NotKept:
         return None
     finally:
-        standing.reset(token)
+        stores_of_run.reset(token)
 
 
 def _as_it_stands(home: Path, _: StageName | None) -> tuple[Stores, Stages]:
     """Stores and stages of a home for a replay: no stage runs, and the ledger takes no entry."""
-    stores = Stores(Vault(home / "vault"), AsItStands.of(home), Released(home))
+    stores = Stores(Vault(home / "vault"), AsItStands.checked(home), Released(home))
     return stores, KeptStages(stores, home)
 
 

@@ -1,6 +1,6 @@
 """The context of a run, and the values that its steps exchange. All of them are immutable."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -12,9 +12,10 @@ from concord.artifacts.domains import Domain
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.signing import SIGNING_SECRET, SigningKey
 from concord.artifacts.home.vault import Vault
+from concord.artifacts.ledger.events import belongs_to
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Charge
-from concord.artifacts.schemas import Encoding
+from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.sources import TableSource
 from concord.flows.cache import Files
@@ -22,16 +23,18 @@ from concord.flows.console import err
 from concord.flows.outcome import StageName
 from concord.flows.stage import Stages
 from concord.tasks.data.encode import PublicBatch
-from concord.tasks.data.sources import at_hand, elsewhere
+from concord.tasks.data.places import Place, files_of, is_shared
+from concord.tasks.data.sources import not_local, with_snapshots
 from concord.tasks.data.split import with_public
 from concord.tasks.data.tables import TableFile, find_files
-from concord.tasks.data.units import private_files
-from concord.tasks.door.admit import Asked, Charged
-from concord.tasks.door.checkpoint import PublicSource, check_staged, stream
+from concord.tasks.data.units import names_held, private_table
+from concord.tasks.door.ask import Ask
+from concord.tasks.door.checkpoint import ONLINE, Checkpoint, PublicSource, check_staged, read_checkpoint, stream
 from concord.tasks.door.erase import erased_units
-from concord.tasks.door.release import RUN, Stores, a_run_in, alone, opening
+from concord.tasks.door.locks import RUN, a_run_in, alone, opening
+from concord.tasks.door.stores import Stores
 
-Asking = TypeVar("Asking", bound=Charged)
+Asking = TypeVar("Asking", bound=Ask[Any])
 TableField = Literal["private", "public", "test"]
 
 
@@ -91,7 +94,7 @@ def _to_be_run(home: Path, start_from: StageName | None) -> tuple[Stores, Stages
 
 
 OpenStores = Callable[[Path, StageName | None], tuple[Stores, Stages]]
-standing: ContextVar[OpenStores] = ContextVar("standing", default=_to_be_run)
+stores_of_run: ContextVar[OpenStores] = ContextVar("stores_of_run", default=_to_be_run)
 """Stores and stages for a run of a home: to write and run, unless it is replayed (flows/replay.py)."""
 
 
@@ -100,14 +103,14 @@ def running(
     plan: Plan, home: Path, *, new_session: bool = False, start_from: StageName | None = None
 ) -> Iterator[RunContext]:
     """The context of a run of `plan`. Within the block no other command uses its sessions or erases in its domain."""
-    (stores, stages), domain = standing.get()(home, start_from), plan.privacy.domain
+    (stores, stages), domain = stores_of_run.get()(home, start_from), plan.privacy.domain
     signer = _signer(stores)  # refuses here, if the key cannot be read
     if not stages.in_replay:  # a replay makes MLflow ready only if it needs it
         ready_mlflow(home)
     with ExitStack() as locks:
         locks.enter_context(a_run_in(stores.vault, domain))
         erased = erased_units(stores, domain)
-        named, plan = elsewhere(plan), at_hand(plan, stores.vault, again=start_from == "encode")
+        named, plan = not_local(plan), with_snapshots(plan, stores.vault, again=start_from == "encode")
         if plan.data.public is None:
             plan = with_public(plan, stores.vault, list(digests(stores.vault, plan, "private")), erased, _say_of_public)
         yield RunContext(plan, home, new_session, stores, stages, erased, locks, signer, named)
@@ -127,6 +130,11 @@ class PublicStream:
         if session is not None:
             check_staged(run.stores.vault, session.id, made.sources)
         return made
+
+    @property
+    def own(self) -> PublicRows:
+        """The encoding, and the plan's own rows."""
+        return PublicRows(encoding=self.encoding, batches=self.sources[0].batches)
 
     @cached_property
     def batches(self) -> list[PublicBatch]:
@@ -171,52 +179,94 @@ class Balance:
 class Admitted(Generic[Asking]):
     """An admitted session, before anything private is read.
 
-    asked    the request by which the ledger opens it
+    ask      what it is for
     session  the open session to use; None if a new one is to be opened
     """
 
     balance: Balance
-    mechanism: Asking
-    asked: Asked
+    ask: Asking
     stream: PublicStream
     session: Session | None
 
 
 @dataclass(frozen=True)
-class Private:
-    """The private table: its files, and keyed digests of those that hold a row."""
+class Counted:
+    """The exact private numbers of a session, in the vault before it is opened.
+
+    private_digests  digests of everything private that its answers depend on
+    kept             files that it answers from, such as teachers
+    relabelled       files that relabelling wrote, to be forgotten with it
+    """
+
+    private_digests: Sequence[str]
+    kept: Sequence[Ref]
+    relabelled: tuple[Ref, ...] = ()
+
+
+@dataclass(frozen=True)
+class PrivateFiles:
+    """The private table, and its files by public facts: the real path or address of each, with its inode."""
 
     table: Files
-    with_rows: tuple[str, ...]
+    files: Mapping[str, str]
 
     @classmethod
     def of(cls, run: RunContext, sources: Iterable[PublicSource]) -> Self:
         """The plan's private table. Raises WrongInput if one of its files is named public, or is of another domain.
 
-        Files are recognised by content, and only if they hold a row: two exports without rows are alike whoever is in
-        the table, and one row more in one of them must not decide how the run ends. Recognising a whole file with rows,
-        byte for byte, is the only thing here that a private row can change.
+        Files are told apart by public facts alone. If equal content were refused, whoever supplies a public file with a
+        guess of a private one would learn whether it is right; so it is only noted, on the operator's console.
         """
         if run.erased:
             err.print(f"{'erased':>8} units of domain {run.plan.privacy.domain} are left out")
+        known, test, others = [*sources], run.test, _unlinked(run)
+        files = files_of(file.path for file in private_table(run.plan).files)
+        run.stores.ledger.check_holding(run.plan.privacy.domain, names_held(run.stores.vault, files))
+        for name, theirs in others.items():
+            if any(is_shared(files, each.files) for each in theirs):
+                raise belongs_to(name, run.plan.privacy.domain)
+        check_not_private("data.public", _public_places(run, known), files)
+        if test is not None:
+            check_not_private("data.test", [file.path for file in find_files(test.path, "data.test")], files)
         table = run.files("private")
-        files = zip(private_files(run.plan), table.digests, strict=True)
-        private = cls(table, tuple(digest for file, digest in files if file.holds_rows()))
-        run.stores.ledger.check_holding(run.plan.privacy.domain, private.with_rows)
-        check_not_private("data.public", (digest for source in sources for digest in source.digests), private.with_rows)
-        check_not_private("data.test", run.test.digests if run.test else (), private.with_rows)
-        return private
+        note_copies(table.digests, "data.public", [digest for source in known for digest in source.digests])
+        note_copies(table.digests, "data.test", test.digests if test else ())
+        for name, theirs in others.items():
+            note_copies(table.digests, f"domain {name}", [digest for each in theirs for digest in each.private])
+        return cls(table, files)
 
 
-def check_not_private(field: str, public: Iterable[str], private: Iterable[str]) -> None:
+def _public_places(run: RunContext, sources: Sequence[PublicSource]) -> list[Place]:
+    """Places of the plan's own public files, and of those given later."""
+    own = [file.path for file in find_files(run.plan.path("public"), "data.public")]
+    return [*own, *(Path(source.path) for source in sources[1:] if source.path != ONLINE)]
+
+
+def check_not_private(field: str, public: Iterable[Place], private: Mapping[str, str]) -> None:
     """Raise WrongInput if a private file is also named as a public one: its rows would be published as they are."""
-    if not set(private).isdisjoint(public):
-        raise WrongInput(f"{field} must not hold a file of data.private, which would then be published")
+    if is_shared(files_of(public), private):
+        rule = f"{field} must not hold a file of data.private, which would then be published"
+        raise WrongInput(f"{rule}; a file that was given the inode of a removed private one must be copied")
+
+
+def note_copies(private: Iterable[str], field: str, contents: Iterable[str]) -> None:
+    """Tell the operator if a file of `field` holds the same bytes as a private one: nothing else depends on it."""
+    if not set(private).isdisjoint(contents):
+        err.print(f"{'copy':>8} a file of {field} holds the same bytes as one of data.private: used as the plan says")
+
+
+def _unlinked(run: RunContext) -> dict[str, list[Checkpoint]]:
+    """The checkpoints of the domains that the plan's is not linked to; none in a replay, which opens no session."""
+    ledger, vault, own = run.stores.ledger, run.stores.vault, run.plan.privacy.domain
+    linked = {own, *(domain.name for domain in ledger.linked(own))}
+    names = [domain.name for domain in ledger.domains() if domain.name not in linked and not run.stages.in_replay]
+    each = {name: [read_checkpoint(vault, found.id, online=False) for found in ledger.sessions(name)] for name in names}
+    return {name: [checkpoint for checkpoint in found if checkpoint] for name, found in each.items()}
 
 
 def digests(vault: Vault, plan: Plan, field: TableField) -> Iterator[str]:
     """Keyed digests of the files behind a path of the plan. Raises WrongInput."""
-    files = private_files(plan) if field == "private" else find_files(plan.path(field), f"data.{field}")
+    files = private_table(plan).files if field == "private" else find_files(plan.path(field), f"data.{field}")
     return (digest_of(vault, file) for file in files)
 
 
@@ -229,7 +279,7 @@ def digest_of(vault: Vault, file: TableFile) -> str:
 
 
 def _signer(stores: Stores) -> str:
-    """The fingerprint of the signing key; for a home of an earlier version a key is made now, and a note printed."""
+    """The fingerprint of the signing key; for a home without a key one is made now, and a note printed."""
     new = bool(stores.ledger.domains()) and not stores.vault.has_secret(SIGNING_SECRET)
     key = SigningKey.of(stores.vault).public.fingerprint
     if new and stores.vault.has_secret(SIGNING_SECRET):

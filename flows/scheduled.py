@@ -2,15 +2,17 @@
 
 Each run ends in a state whose name says how it went:
     Completed       rows were answered, or the student was trained again
+    Partly          (Completed) the session ended before the last public row; the message says how many were not asked
     NothingNew      (Completed) everything was there already; nothing was spent
     BudgetRefused   (Failed) the session's refusals or the domain's budget are used up, or a further session was not
                     asked for; WrongInput, NotVerified and EnvironmentFailed likewise (artifacts.errors)
-After a crash, the next run goes on where this one was.
+After a crash, the next run goes on where this one was. A server checks parameters before anything runs, and names the
+key that it refuses. Checked by tests/deployments/test_scheduled.py and tests/flows/test_extend.py.
 """
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from prefect import flow
 from prefect.client.schemas.objects import State
@@ -22,11 +24,33 @@ from concord.artifacts.learners import StudentPlan
 from concord.artifacts.plan import Plan, load_plan
 from concord.artifacts.settings import Settings
 from concord.flows.environment import prepare
-from concord.flows.outcome import Summary, in_words
+from concord.flows.outcome import Summary, check_all_asked, in_words
+
+
+class ByKey:
+    """Marks a parameter that is a section of a plan or something plainer, so that a server refuses it by the very key
+    that is wrong. Of a schema with `anyOf`, it would name the whole parameter and print all of it."""
+
+    def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
+        schema: dict[str, Any] = handler(core_schema)
+        keys = handler.resolve_ref_schema(schema["anyOf"][0])["properties"]
+        keys.update({name: _told_apart(key) for name, key in keys.items() if "anyOf" in key})
+        return _told_apart(schema)
+
+
+def _told_apart(schema: dict[str, Any]) -> dict[str, Any]:
+    """`anyOf` a section and a plainer type, told apart by that type. Any other schema stays as it is."""
+    section, plainer = schema["anyOf"][0], schema["anyOf"][-1]
+    if "$ref" not in section:
+        return schema
+    rest = {name: value for name, value in schema.items() if name != "anyOf"}
+    return {**rest, "if": {"type": plainer["type"]}, "then": plainer, "else": section}
 
 
 @flow(name="scheduled-learn")
-def scheduled_learn(plan: Plan | Path, home: Path | None = None, new_session: bool = False) -> State[Any]:
+def scheduled_learn(
+    plan: Annotated[Plan | Path, ByKey()], home: Path | None = None, new_session: bool = False
+) -> State[Any]:
     """Publish a classifier learned from the plan's private table.
 
     plan          the plan itself, or its TOML file
@@ -54,13 +78,18 @@ def scheduled_extend(session: str, public: str, home: Path | None = None) -> Sta
     def work(home: Path) -> Summary:
         from concord.flows.start import start_extension
 
-        return start_extension(session, Path(public), home)
+        summary = start_extension(session, Path(public), home)
+        if not summary.asked_now:
+            check_all_asked(summary)
+        return summary
 
     return _ended(work, home)
 
 
 @flow(name="scheduled-study")
-def scheduled_study(session: str, student: StudentPlan | None = None, home: Path | None = None) -> State[Any]:
+def scheduled_study(
+    session: str, student: Annotated[StudentPlan | None, ByKey()] = None, home: Path | None = None
+) -> State[Any]:
     """Train a session's student again from the labels it released; nothing is asked and nothing is spent.
 
     student   how it learns from now on; without it, as the session's plan says
@@ -71,14 +100,16 @@ def scheduled_study(session: str, student: StudentPlan | None = None, home: Path
 
         return start_study(session, student, home)
 
-    return _ended(work, home)
+    return _ended(work, home, asks=False)
 
 
-def _ended(work: Callable[[Path], Summary], home: Path | None) -> State[Any]:
-    """Do `work` in a home folder. Returns the state of its run. MLflow is imported inside, after its settings exist."""
+def _ended(work: Callable[[Path], Summary], home: Path | None, *, asks: bool = True) -> State[Any]:
+    """Do `work`, which may ask rows, in a home folder. Returns the state of its run. MLflow is imported inside, after
+    its settings exist."""
     try:
         summary = work(prepare(home or Settings.now().home))
     except ConcordError as error:
         return Failed(name=type(error).__name__, message=str(error))
     nothing_new = not summary.asked_now and all(stage.cached for stage in summary.stages)
-    return Completed(name="NothingNew" if nothing_new else "Completed", message=in_words(summary))
+    name = "Partly" if asks and summary.not_asked else "NothingNew" if nothing_new else "Completed"
+    return Completed(name=name, message=in_words(summary))

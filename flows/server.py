@@ -20,16 +20,15 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import IO, ClassVar
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed
-from concord.artifacts.home.whole import locked
 from concord.artifacts.settings import check_answers
-from concord.flows.console import NOTHING_LOST, leave
-from concord.flows.database import is_made, sound_database
+from concord.flows.database import database_of_its_own
+from concord.flows.ending import NOTHING_LOST, leave
 
 ADDRESS_VARIABLE = "PREFECT_API_URL"
 PREFECT, MLFLOW = "prefect.server.api.server:create_app()", "mlflow.server.fastapi_app:app"
@@ -141,15 +140,15 @@ class Page(Hosted):
 
 
 class Server(Hosted):
-    """Prefect's server over the database of a home folder, and the environment for its clients."""
+    """Prefect's server over a `database`, as its setting, and the environment for its clients."""
 
     own: ClassVar["Server | None"] = None  # the server of this process, if it runs
-    making: threading.Thread | None = None  # if the database is missing: ends when it is made
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, database: Mapping[str, str]) -> None:
         self.log = home / "prefect" / "server.log"
         self.password = f"concord:{secrets.token_hex(32)}"
-        environment = {**NO_BLOCKS, **os.environ, **FINAL, "PREFECT_SERVER_API_AUTH_STRING": self.password}
+        password = {"PREFECT_SERVER_API_AUTH_STRING": self.password}
+        environment = {**NO_BLOCKS, **os.environ, **FINAL, **database, **password}
         ours = "Prefect's server, which this command started,"
         ended = f"{ours} ended before it did: {NOTHING_LOST} (see {self.log})"
         self.cannot = f"{ours} cannot go on, as where the disk is full: {NOTHING_LOST} (see {self.log})"
@@ -186,8 +185,8 @@ def serving(home: Path) -> Iterator[None]:
     if os.environ.get(ADDRESS_VARIABLE):
         yield
         return
-    with sound_database(home):
-        own = Server.own = _begun(home)
+    with database_of_its_own(home) as database:
+        own = Server.own = Server(home, database)
         variables = own.variables()
         before = {name: os.environ.get(name) for name in variables}
         os.environ.update(variables)
@@ -201,27 +200,7 @@ def serving(home: Path) -> Iterator[None]:
             for name, value in before.items():
                 os.environ.pop(name) if value is None else os.environ.update({name: value})
             Server.own = None
-            if own.making is not None:
-                own.making.join()  # a half-made database may never be completed
             own.stop()
-
-
-def _begun(home: Path) -> Server:
-    """Start a server of our own. If it has to make its database, no other starts before that is done: two at once would
-    race in the migration, and one of them fail. The command loads packages meanwhile."""
-    with ExitStack() as held:
-        held.enter_context(locked(home / "prefect.lock"))
-        made, server = is_made(home), Server(home)
-        if not made:
-            server.making = threading.Thread(target=_until_it_answers, args=(server, held.pop_all()), daemon=True)
-            server.making.start()
-    return server
-
-
-def _until_it_answers(server: Server, held: ExitStack) -> None:
-    """Keep the locks in `held` until the server answers or has ended."""
-    with held, suppress(EnvironmentFailed):
-        server.check_answers()
 
 
 def _refused(failed: Exception) -> bool:

@@ -34,7 +34,8 @@ from concord.artifacts.sessions import Session
 from concord.flows.cache import Place, SealedResults, key_of, only, refs_of
 from concord.flows.console import Progress, err
 from concord.flows.outcome import STAGES, StageName, StageReport
-from concord.tasks.door.release import Stores
+from concord.tasks.door.stores import Stores
+from concord.tasks.mechanisms.telling import telling
 
 Call = Mapping[str, Any]
 P = ParamSpec("P")
@@ -255,7 +256,8 @@ class Stages:
         """The result of `work`, which returns with it whether it was a replay."""
 
         def run(progress: Progress) -> list[Any]:
-            result, replayed = work()
+            with telling(progress.step):
+                result, replayed = work()
             progress.advance(cached=replayed)
             return [result]
 
@@ -315,10 +317,8 @@ class Stages:
     def _there(self, result: Any) -> bool:
         """Whether the files a cached result refers to still exist. Their content is checked when they are read; that of
         released files now, since another student or certificate of the session may have replaced them."""
-        return all(
-            (self.home / "vault" / ref["path"]).is_file() or Released(self.home).find(ref["path"]) == Ref(**ref)
-            for ref in refs_of(result)
-        )
+        vault, released = self.home / "vault", Released(self.home)
+        return all((vault / ref["path"]).is_file() or released.has(Ref(**ref)) for ref in refs_of(result))
 
 
 def stage_of(work: Task[..., Any]) -> StageName:

@@ -4,34 +4,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel
-
-from concord.artifacts.certificate import Certificate, Certified
 from concord.artifacts.home.vault import owner
 from concord.artifacts.measures import PublicTest
 from concord.artifacts.plan import Plan
-from concord.artifacts.privacy import Cost
-from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.flows.cache import Files, Place
 from concord.flows.stage import DoorStage, mapped, stage
 from concord.tasks.asking import relabel as asking_relabel
 from concord.tasks.asking import teachers as asking_teachers
 from concord.tasks.asking.relabel import RelabelledRows
+from concord.tasks.asks import estimate as asks_estimate
+from concord.tasks.asks import hypothesis as asks_hypothesis
+from concord.tasks.asks import votes as asks_votes
+from concord.tasks.asks.predicted import Predictor
+from concord.tasks.asks.student_choice import errors_aside
+from concord.tasks.asks.student_test import confusion
 from concord.tasks.data import encode as data_encode
 from concord.tasks.data import split as data_split
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.data.units import Erased
-from concord.tasks.door import choose as door_choose
-from concord.tasks.door import release as door_release
-from concord.tasks.door import trial as door_trial
+from concord.tasks.door import door as door_door
 from concord.tasks.door.asked import votes_folder
 from concord.tasks.door.checkpoint import PublicSource
-from concord.tasks.door.choose import UniversalChoice
-from concord.tasks.door.release import Stores
 from concord.tasks.mechanisms.hypotheses.dichotomies import HypothesisClass
 from concord.tasks.mechanisms.relabelled import Relabelling
-from concord.tasks.publish import certify as publish_certify
 from concord.tasks.student import model as student_model
 from concord.tasks.student import study as student_study
 from concord.tasks.student.evaluate import evaluate, keep_table_path
@@ -39,13 +36,6 @@ from concord.tasks.student.study import Student, student_of_hypothesis
 
 UNITS = ("data.label", "data.unit", "data.format", "data.public_share", "privacy.domain", "privacy.secret", "test")
 """Fields of the plan that determine the private rows and their units."""
-
-
-class Public(BaseModel):
-    """The encoding of rows, and the plan's own public rows in batches."""
-
-    encoding: Encoding
-    batches: list[PublicBatch]
 
 
 @dataclass(frozen=True)
@@ -76,12 +66,12 @@ def blocks(plan: Plan, files: Sequence[Ref]) -> list[Block]:
         "labeling.batch",
     ),
 )
-def encode(place: Place, plan: Plan, table: Files) -> Public:
+def encode(place: Place, plan: Plan, table: Files) -> PublicRows:
     """Learn the encoding from public rows and stage them in batches."""
     encoding = data_encode.learn_encoding(table.of(plan, "public"))
     folder = f"public/{place.key[:16]}"
     batches = data_encode.stage_public(table.path, encoding, place.vault, folder, plan.labeling.batch)
-    return Public(encoding=encoding, batches=list(batches))
+    return PublicRows(encoding=encoding, batches=batches)
 
 
 @mapped("encode")
@@ -121,24 +111,10 @@ def relabel(
 
 
 @mapped("teach", reads=("teachers.estimator", "teachers.params"))
-def teach_models(place: Place, block: Block, plan: Plan, encoding: Encoding) -> Ref:
-    """Train one teacher per shard, for one block of shards, each by its own estimator."""
+def teach(place: Place, block: Block, plan: Plan, encoding: Encoding) -> Ref:
+    """Train one teacher per shard, for one block of shards."""
     path = f"teachers/{owner(block.rows)}/{place.key[:16]}/{block.shards[0]:06d}"
     return asking_teachers.teach(block.rows, range(*block.shards), plan.teachers, encoding, place.vault, path)
-
-
-@mapped("teach", version=2, reads=("teachers.estimator", "teachers.params"))
-def teach_arrays(place: Place, block: Block, plan: Plan, encoding: Encoding) -> Ref:
-    """Train one teacher per shard, for one block of shards, as an array, one by one: for sessions that began so."""
-    path = f"teachers/{owner(block.rows)}/{place.key[:16]}/{block.shards[0]:06d}{asking_teachers.ARRAY}"
-    return asking_teachers.teach_arrays(block.rows, range(*block.shards), plan.teachers, encoding, place.vault, path)
-
-
-@mapped("teach", version=3, reads=("teachers.estimator", "teachers.params"))
-def teach_together(place: Place, block: Block, plan: Plan, encoding: Encoding) -> Ref:
-    """Train one teacher per shard, for one block of shards, as an array, many at once."""
-    path = f"teachers/{owner(block.rows)}/{place.key[:16]}/{block.shards[0]:06d}{asking_teachers.TOGETHER}"
-    return asking_teachers.teach_arrays(block.rows, range(*block.shards), plan.teachers, encoding, place.vault, path)
 
 
 @mapped("poll")
@@ -148,11 +124,11 @@ def poll(place: Place, batch: PublicBatch, teachers: Sequence[Ref], encoding: En
     return asking_teachers.poll(batch, tuple(teachers), encoding, place.vault, path)
 
 
-@mapped("measure", reads=("teachers.estimator", "teachers.params"))
+@mapped("measure", version=2, reads=("teachers.estimator", "teachers.params"))
 def measure(place: Place, block: Block, plan: Plan, encoding: Encoding) -> Ref:
     """Test the teachers of one block of shards on the rows set aside in each."""
     path = f"measured/{owner(block.rows)}/{place.key[:20]}/{block.shards[0]:06d}"
-    return door_choose.measure(block.rows, range(*block.shards), plan.teachers, encoding, place.vault, path)
+    return asks_estimate.measure(block.rows, range(*block.shards), plan.teachers, encoding, place.vault, path)
 
 
 @stage("count", version=2, reads=(*UNITS, "student", "privacy.epsilon"))
@@ -161,15 +137,16 @@ def count(
 ) -> Ref:
     """Count the errors of every candidate for the student on the private rows, except those of erased units."""
     vault, domain = place.vault, plan.privacy.domain
-    candidates = UniversalChoice.of(plan, encoding, batches, vault).candidates
+    candidates = asks_hypothesis.HypothesisAsk.of(plan, encoding, batches, vault).candidates
     left_out, placed = Erased.of(vault, domain, erased), table.of(plan, "private")
     folder, secret = f"counts/{domain}/{place.key[:16]}", place.secret(domain, "split")
-    return door_choose.count_errors(placed, encoding, candidates, vault, folder, secret, left_out)
+    return asks_hypothesis.count_errors(placed, encoding, candidates, vault, folder, secret, left_out)
 
 
-release = DoorStage("release", door_release.release)
-choose = DoorStage("choose", door_choose.choose)
-release_estimate = DoorStage("release", door_choose.release_estimate)
+release_votes = DoorStage("release", asks_votes.release_votes)
+release_once = DoorStage("release", door_door.release_once)
+choose = DoorStage("choose", door_door.release_once)
+release_test = DoorStage("test", door_door.release_once)
 
 
 @stage("study", version=3)
@@ -224,7 +201,7 @@ def evaluated(place: Place, student: Any, encoding: Encoding, test: Files | None
 
 
 @stage("try", reads=(*UNITS, "student.estimator"))
-def try_out(
+def count_confusion(
     place: Place,
     plan: Plan,
     table: Files,
@@ -235,10 +212,10 @@ def try_out(
 ) -> Ref:
     """Count private units of the test part by their class and the student's prediction."""
     vault, domain = place.vault, plan.privacy.domain
-    says = student_model.load(place.released.read(student), plan.student.estimator)["student"].predict
+    candidate = _candidate(place, student, plan.student.estimator, codes)
     left_out, placed = Erased.of(vault, domain, erased), table.of(plan, "private")
     folder, secret = f"tested/{domain}/{place.key[:16]}", place.secret(domain, "split")
-    return door_trial.confusion(placed, encoding, says, vault, folder, secret, left_out, codes)
+    return confusion(placed, encoding, candidate, vault, folder, secret, left_out)
 
 
 @stage("count", reads=UNITS)
@@ -252,33 +229,13 @@ def count_aside(
     codes: Sequence[Codes | None],
     erased: Sequence[str],
 ) -> Ref:
-    """Count the private units of the test part that each candidate is wrong about; see `try_out`."""
+    """Count the private units of the test part that each candidate is wrong about; see `count_confusion`."""
     vault, domain = place.vault, plan.privacy.domain
-    files = zip(students, estimators, codes, strict=True)
-    candidates = [
-        (student_model.load(place.released.read(file), estimator)["student"].predict, read)
-        for file, estimator, read in files
-    ]
+    candidates = [_candidate(place, *each) for each in zip(students, estimators, codes, strict=True)]
     left_out, placed = Erased.of(vault, domain, erased), table.of(plan, "private")
     folder, secret = f"tested/{domain}/{place.key[:16]}", place.secret(domain, "split")
-    return door_trial.errors_aside(placed, encoding, candidates, vault, folder, secret, left_out)
+    return errors_aside(placed, encoding, candidates, vault, folder, secret, left_out)
 
 
-choose_candidate = DoorStage("choose", door_trial.release_choice)
-release_test = DoorStage("test", door_trial.release_trial)
-
-
-@stage("certify", version=6)
-def certify(
-    place: Place,
-    certificate: Certificate,
-    classes: Sequence[str],
-    per_refusal: Cost | None,
-    signer: str,  # noqa: ARG001, so that another key signs again
-) -> Certified:
-    """Write the certificate and its report, signed by the key of that fingerprint."""
-    door = Stores.of(place.home)
-    written = publish_certify.written_now(certificate)
-    return publish_certify.write(
-        written, classes, per_refusal=per_refusal, ledger=door.ledger, released=door.released, vault=door.vault
-    )
+def _candidate(place: Place, student: Ref, estimator: str, codes: Codes | None) -> Predictor:
+    return student_model.load(place.released.at_hand(student), estimator)["student"].predict, codes

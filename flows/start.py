@@ -15,7 +15,7 @@ import importlib
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -39,24 +39,25 @@ from prefect.settings import (
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.learners import StudentPlan, TeachersPlan
 from concord.artifacts.plan import Plan
-from concord.artifacts.sessions import Session
+from concord.artifacts.sessions import LABELS, Session
 from concord.artifacts.settings import STORE, check_answers
 from concord.flows import server
-from concord.flows.again import try_again
 from concord.flows.ask import QuestionTerms, ask
 from concord.flows.cache import SealedResults
 from concord.flows.cluster import task_runner
 from concord.flows.console import err, out
+from concord.flows.count import count
 from concord.flows.environment import is_known, remember
-from concord.flows.learn import estimate, extend, learn, study_again, tallies
-from concord.flows.outcome import STAGES, StageName, Summary, in_words
+from concord.flows.learn import estimate, extend, learn, study_again
+from concord.flows.outcome import STAGES, StageName, Summary, check_all_asked, in_words
 from concord.flows.replay import replayed
-from concord.flows.universal import universal
+from concord.flows.retest import retest
 from concord.tasks.advice.cover import naming_the_largest
 from concord.tasks.asking.questions import Question
+from concord.tasks.asks.labelled import checkpoint_to_extend
 from concord.tasks.data.sources import check_tables
-from concord.tasks.door.checkpoint import check_open, checkpoint_to_extend
-from concord.tasks.door.release import Stores
+from concord.tasks.door.checkpoint import check_open
+from concord.tasks.door.stores import Stores
 
 FlowResult = TypeVar("FlowResult")
 SERVER = (PREFECT_API_URL, PREFECT_API_AUTH_STRING)
@@ -70,7 +71,7 @@ SERVERS_OWN: dict[Any, Any] = {
 
 
 def start(plan: Plan, home: Path, *, new_session: bool = False, start_from: str | None = None) -> Summary:
-    """Run the flow `learn`, `tallies` or `universal` over a plan.
+    """Run the flow `learn` over a plan.
 
     Raises a ConcordError for everything that is not a fault of this program.
     """
@@ -78,15 +79,14 @@ def start(plan: Plan, home: Path, *, new_session: bool = False, start_from: str 
         raise WrongInput(f"--from must name one of {', '.join(STAGES)}, got {start_from!r}")
     plan.labeling.check_end()
     stage: StageName | None = next((stage for stage in STAGES if stage == start_from), None)
-    chosen = tallies if plan.tallied else universal if plan.student.learner == "universal" else learn
     if not new_session and stage is None and is_known(plan, home):
-        again = replayed(lambda: chosen.fn(plan, home))
+        again = replayed(lambda: learn.fn(plan, home))
         if again is not None:
             return again
         err.print(f"{'replay':>8} not all of it is there: starting what runs the rest")
     check_tables(plan)
     with naming_the_largest(plan, home), serving_flows(home):
-        summary = ready(chosen, home, plan.teachers)(plan, home, new_session=new_session, start_from=stage)
+        summary = ready(learn, home, plan.teachers)(plan, home, new_session=new_session, start_from=stage)
     remember(plan, home)
     return summary
 
@@ -95,6 +95,7 @@ def start_extension(session: str, public: Path, home: Path) -> Summary:
     """Run the flow `extend` over more public rows. Raises as `start`.
 
     session   its id, or the domain whose latest session is meant
+    What the session does not pay for is not asked: the summary has the number of those rows (see `check_all_asked`).
     """
     check_here(public)
     door = Stores.of(home)
@@ -122,6 +123,13 @@ def start_estimate(plan: Plan, home: Path, *, epsilon: float, share: float, beta
         return ready(estimate, home, plan.teachers)(plan, home, epsilon, share, beta, again=again)
 
 
+def start_count(plan: Plan, home: Path, *, by: Sequence[str], epsilon: float, again: bool) -> dict[str, Any]:
+    """Run the flow `count` over a plan. Raises as `start`."""
+    check_tables(plan)
+    with serving_flows(home):
+        return ready(count, home)(plan, home, by, epsilon, again=again)
+
+
 def start_question(plan: Plan, question: Question, home: Path, terms: QuestionTerms) -> dict[str, Any]:
     """Run the flow `ask` over a plan. Raises as `start`."""
 
@@ -142,12 +150,12 @@ def start_study(session: str, student: StudentPlan | None, home: Path) -> Summar
 def start_test(session: str, home: Path, *, epsilon: float | None, again: bool) -> Summary:
     """Run the flow `test` over a session, named as in `start_extension`. Raises as `start`."""
     with serving_flows(home):
-        return ready(try_again, home)(latest(Stores.of(home), session).id, home, epsilon=epsilon, again=again)
+        return ready(retest, home)(latest(Stores.of(home), session).id, home, epsilon=epsilon, again=again)
 
 
 def latest(door: Stores, name: str) -> Session:
     """The session of that id, or the domain's latest session that answers rows. Raises WrongInput."""
-    answering = [session for session in door.ledger.sessions(name) if session.kind == "labels"]
+    answering = [session for session in door.ledger.sessions(name) if session.purpose == LABELS]
     return answering[-1] if answering else door.ledger.session(name)
 
 
@@ -205,7 +213,7 @@ NAP = 60.0
 
 
 def serve(session: str, public: Path, home: Path, *, cron: str, timezone: str) -> None:
-    """Extend a session on a schedule, until a signal ends the process (flows/console.py).
+    """Extend a session on a schedule, until a signal ends the process (flows/ending.py).
 
     session   its id, or the domain whose latest session is meant
     cron      five fields, read in `timezone`, a name of the IANA database
@@ -224,6 +232,7 @@ def serve(session: str, public: Path, home: Path, *, cron: str, timezone: str) -
             err.print(f"concord: {error}", soft_wrap=True, markup=False)
         else:
             out.print(in_words(summary), soft_wrap=True)
+            check_all_asked(summary)
 
 
 def next_time(cron: str, timezone: str, after: datetime) -> datetime:

@@ -1,47 +1,33 @@
-"""The steps of a run between its stages: admitting and opening sessions, and publishing their results."""
+"""The steps of a run between its stages: what is decided and tried before it, and what is published after it."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from concord.artifacts.certificate import Certificate, Certified
-from concord.artifacts.domains import Domain
-from concord.artifacts.guarantee import NO_LATER_ROWS, later_rows_in_words
 from concord.artifacts.mlflow.describe import Tracked
-from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.privacy import Cost
+from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.artifacts.sessions import Session
-from concord.flows import stages
+from concord.flows.cache import Place
 from concord.flows.console import err
 from concord.flows.mirror import mirrored
 from concord.flows.outcome import Summary, briefly, extension_in_words, measures_of, merge_reports
-from concord.flows.run import Admitted, Asking, Balance, Private, PublicStream, RunContext, ready_mlflow
-from concord.flows.stage import Disclosure
-from concord.flows.stages import Public
+from concord.flows.run import Admitted, RunContext, ready_mlflow
+from concord.flows.stage import Disclosure, stage
 from concord.tasks.advice.choose import PublicFacts, decided, expected_at
 from concord.tasks.advice.tallies import planned_codes
 from concord.tasks.asking import teachers as asking_teachers
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import labelled_rows, read_frame
-from concord.tasks.data.parts import division_of
-from concord.tasks.door.admit import (
-    Asked,
-    as_opened,
-    calibrated,
-    check_ensemble,
-    check_going_on,
-    claim,
-    going_on,
-    planned_domain,
-    reserve_session,
-)
-from concord.tasks.door.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from concord.tasks.door.release import Stores
-from concord.tasks.mechanisms.mechanism import Mechanism
+from concord.tasks.door.admit import planned_domain
+from concord.tasks.door.stores import Stores
+from concord.tasks.publish import certify as publish_certify
 from concord.tasks.publish.certify import certificate_of
-from concord.tasks.publish.track import column_types, track
+from concord.tasks.publish.track import track
 from concord.tasks.student import study as student_study
 from concord.tasks.student.study import Student
 
@@ -49,7 +35,7 @@ if TYPE_CHECKING:
     from concord.artifacts.mlflow.write import Tracking
 
 
-def decide(run: RunContext, public: Public) -> RunContext:
+def decide(run: RunContext, public: PublicRows) -> RunContext:
     """The run with mechanism = "auto" resolved: from here on the same as if the plan had named the mechanism."""
     if not run.plan.undecided:
         return run
@@ -80,94 +66,6 @@ def rehearse(run: RunContext, encoding: Encoding) -> None:
         labelled_rows(plan.path("test"), encoding)
 
 
-def find(run: RunContext, public: Public, domain: Domain, mechanism: Asking, asked: Asked) -> Admitted[Asking]:
-    """The session that is asked for, if it exists, once no other command is opening or using it.
-
-    Its stream is the plan's own rows, then those it was extended with.
-    """
-    run.wait_for(asked.identity)
-    balance, session = Balance.of(run, domain), going_on(run.stores, asked, new_session=run.new_session)
-    sources = [run.own(public.batches)]
-    if session is not None:
-        session = run.hold(session.id)
-        checkpoint = read_checkpoint(run.stores.vault, session.id)
-        sources.extend(checkpoint.sources[1:] if checkpoint else ())
-    return Admitted(balance, mechanism, asked, PublicStream.of(run, session, public.encoding, sources), session)
-
-
-def covered(run: RunContext, found: Admitted[Asking]) -> Admitted[Asking]:
-    """`found`, if the domain covers it. Raises BudgetRefused if the session would have to be opened and may not be;
-    spends nothing."""
-    if found.session is None:
-        opening = found.asked.opening(division_of(run.plan, run.stores.vault))
-        run.stores.ledger.check_opening(opening, found.balance.domain, further=run.new_session)
-    return found
-
-
-def go_on(run: RunContext, session: Session, checkpoint: Checkpoint) -> Admitted[Mechanism]:
-    """An open session, admitted again with the stream of its checkpoint.
-
-    Raises NotVerified if it would not go on as it began, WrongInput if its tables no longer fit.
-    """
-    vault, domain, encoding = run.stores.vault, run.stores.ledger.domain_of(session), checkpoint.encoding
-    plan = as_opened(run.plan, session)
-    mechanism = calibrated(plan, encoding, checkpoint.sources[0].batches, domain.filter.order, vault)
-    check_going_on(vault, session, mechanism)
-    rehearse(run, encoding)
-    column_types(run.plan.path("public"), encoding)  # checked now: MLflow needs them after the spend
-    balance, asked = Balance.of(run, domain), Asked.labels(plan, mechanism, session.identity)
-    return Admitted(balance, mechanism, asked, PublicStream(encoding, checkpoint.sources), session)
-
-
-def saying_room(found: Admitted[Asking]) -> Admitted[Asking]:
-    """Return `found`; if a session would be opened, print how it can be extended, before anything private is read."""
-    if found.session is None:
-        ends = found.asked.mechanism
-        words = NO_LATER_ROWS
-        if found.asked.teachers:
-            words = later_rows_in_words(queries=ends.queries, cutoff=ends.cutoff, asked=found.stream.rows, refused=0)
-        err.print(f"{'later':>8} rows {words}", soft_wrap=True, markup=False)
-    return found
-
-
-def check_unchanged(run: RunContext, session: Session | None, made_of: Sequence[str]) -> None:
-    """Raise NotVerified if the open session was opened with other private data."""
-    if session is not None:
-        check_ensemble(run.stores.vault, session, made_of)
-
-
-def begin_session(
-    run: RunContext,
-    admitted: Admitted[Any],
-    private: Private,
-    made_of: Sequence[str],
-    kept: Sequence[Ref],
-    relabelled: tuple[Ref, ...] = (),
-    *,
-    further: bool | None = None,
-) -> Session:
-    """Reserve the cost of the session if it is not open yet, and keep its checkpoint. Raises BudgetRefused.
-
-    made_of  digests of everything private that its answers depend on
-    kept     its teachers; if nobody votes, the numbers it answers from
-    further  whether one more session may be opened in the domain; default: the run's `new_session`
-    """
-    further, session = run.new_session if further is None else further, admitted.session
-    claim(run.stores, run.plan, private.with_rows)
-    if session is None:
-        session = run.hold(reserve_session(run.stores, admitted.asked, made_of, new_session=further).id)
-    checkpoint = Checkpoint(
-        plan=run.kept,
-        encoding=admitted.stream.encoding,
-        teachers=tuple(kept),
-        sources=admitted.stream.sources,
-        private=private.with_rows,
-        relabelled=relabelled,
-    )
-    write_checkpoint(run.stores.vault, session.id, checkpoint)
-    return session
-
-
 def note_earlier(door: Stores, session: Session, files: Sequence[Ref]) -> None:
     """Note that private work begins after `files` of a session were released: their times would tell how long it takes.
     `stamp_earlier` gives them new times; so does any later command before it publishes.
@@ -194,17 +92,18 @@ def publish(
     admitted: Admitted[Any],
     passed: Disclosure,
     student: Student,
-    others: Mapping[str, list[Ref]] | None = None,
+    before: Sequence[Disclosure] = (),
     codes: Codes | None = None,
 ) -> Summary:
     """Publish certificate, report and MLflow run for what passed the door. Returns the summary of the run.
 
-    others   the files that other sessions of this run released, by session
-    codes    the codes of rows, for tallies
+    before   what other sessions of this run released: of labels, beside which the student was chosen
+    codes    the codes of rows, for tallies, from which all public rows are labelled
     """
     session, released = passed.session, run.stores.released.root
+    labelled = before[0].session if before else session
     stamp_earlier(run.stores, session)
-    certified, tracked = _certified_and_tracked(run, admitted, passed, student, dict(others or {}), codes)
+    certified, tracked = _certified_and_tracked(run, admitted, passed, student, before, codes)
     certificate = Certificate.model_validate_json(run.stores.released.read(certified.certificate))
     return Summary(
         run_id=tracked.run_id,
@@ -212,20 +111,40 @@ def publish(
         certificate=str(released / certified.certificate.path),
         certificate_digest=certified.certificate.digest,
         report=str(released / certified.report.path),
-        guarantee=certificate.promise.model_dump(),
+        guarantee=certificate.guarantee.model_dump(),
         mechanism=briefly(session.mechanism),
-        teachers=session.teachers,
-        asked=session.asked,
-        answered=session.answered,
-        refused=session.refused,
+        teachers=labelled.teachers,
+        asked=labelled.asked,
+        answered=labelled.answered,
+        refused=labelled.refused,
         asked_now=passed.asked_now,
+        not_asked=admitted.stream.rows - labelled.asked if before else certificate.counts.not_asked,
         later_rows=extension_in_words(session),
-        student=measures_of(certificate) | {"model_uri": tracked.model_uri, "champion": tracked.champion},
-        choice=None if certificate.choice is None else certificate.choice.model_dump(mode="json"),
-        test=None if certificate.test is None else certificate.test.model_dump(mode="json"),
+        inferred=admitted.stream.rows if codes else 0,
+        student=measures_of(certificate)
+        | {"model_uri": tracked.model_uri, "champion": tracked.champion}
+        | student.figures,
+        choice=None if certificate.choice is None else certificate.choice.shown(),
+        test=None if certificate.test is None else certificate.test.shown(),
         warnings=list(certificate.warnings),
         stages=merge_reports(run.stages.reports),
         **admitted.balance.charged(run),
+    )
+
+
+@stage("certify", version=6)
+def certify(
+    place: Place,
+    certificate: Certificate,
+    classes: Sequence[str],
+    per_refusal: Cost | None,
+    signer: str,  # noqa: ARG001, so that another key signs again
+) -> Certified:
+    """Write the certificate and its report, signed by the key of that fingerprint."""
+    door = Stores.of(place.home)
+    written = publish_certify.written_now(certificate)
+    return publish_certify.write(
+        written, classes, per_refusal=per_refusal, ledger=door.ledger, released=door.released, vault=door.vault
     )
 
 
@@ -234,7 +153,7 @@ def _certified_and_tracked(
     admitted: Admitted[Any],
     passed: Disclosure,
     student: Student,
-    others: Mapping[str, list[Ref]],
+    before: Sequence[Disclosure],
     codes: Codes | None,
 ) -> tuple[Certified, Tracked]:
     """Certificate and report, written or from the cache; and their run in MLflow, recorded if it is missing."""
@@ -246,14 +165,14 @@ def _certified_and_tracked(
             session.id,
             passed.released,
             student,
-            beside=others,
+            beside={each.session.id: each.released for each in before},
             features=admitted.stream.encoding.features,
             expected=expected_at(run.plan, admitted.stream.encoding, admitted.stream.rows, codes),
             ledger=stores.ledger,
             released=stores.released,
         )
-        classes, per_refusal = run.plan.data.classes, admitted.mechanism.per_refusal
-        certified, cached = stages.certify.with_cached(run, certificate, classes, per_refusal, run.signer)
+        classes, per_refusal = run.plan.data.classes, admitted.ask.per_refusal
+        certified, cached = certify.with_cached(run, certificate, classes, per_refusal, run.signer)
         tracked, there = mirrored(
             stores,
             run.plan.privacy.domain,
@@ -283,7 +202,7 @@ def _recorded(
         certified,
         admitted.stream.encoding,
         admitted.stream.batches,
-        per_refusal=admitted.mechanism.per_refusal,
+        per_refusal=admitted.ask.per_refusal,
         started=passed.at,
         studied=studied,
         vault=stores.vault,

@@ -1,4 +1,4 @@
-"""The stages and steps of tallies: private rows are asked in rounds, labels of public rows inferred, a student learned.
+"""Learning by tallies: private rows are asked in rounds, and labels of public rows inferred from noisy sums.
 
 The stages come first. As in `flows.stages`, each takes a place and everything its result depends on.
 """
@@ -8,35 +8,36 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from typing import Any
 
+from concord.artifacts.domains import Domain
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import Session
+from concord.flows.admit import check_unchanged
 from concord.flows.cache import Files, Place
-from concord.flows.outcome import Summary
-from concord.flows.run import Admitted, Balance, PublicStream, RunContext
+from concord.flows.learning import Resumable
+from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
 from concord.flows.stage import Disclosure, DoorStage, mapped, stage
-from concord.flows.stages import UNITS, Public, published
-from concord.flows.steps import covered, find, publish, saying_room
-from concord.tasks.advice.tallies import as_begun, check_columns, planned_codes, planned_tallies
+from concord.flows.stages import UNITS, published
+from concord.tasks.advice.tallies import check_columns, planned_codes, planned_tallies
 from concord.tasks.asking import tally as asking_tally
+from concord.tasks.asks import tallies as asks_tallies
+from concord.tasks.asks.tallies import TalliesAsk, sums_digest
 from concord.tasks.data.codes import Codes, deepens
 from concord.tasks.data.encode import PublicBatch, labelled_rows, read_frame
 from concord.tasks.data.units import Erased
-from concord.tasks.door import rounds as door_rounds
-from concord.tasks.door.admit import check_going_on, planned_domain
-from concord.tasks.door.checkpoint import Checkpoint
-from concord.tasks.door.release import Stores
-from concord.tasks.door.rounds import TalliedSession
+from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.student import study as student_study
 from concord.tasks.student.decode import Decoded
 from concord.tasks.student.evaluate import keep_table_path
 from concord.tasks.student.infer import (
-    Follower,
     RoundFile,
+    RoundPlanner,
+    coded_batches,
     inferred,
     linear_student,
     public_codes,
@@ -47,7 +48,7 @@ from concord.tasks.student.infer import (
 from concord.tasks.student.study import Student
 
 
-@stage("code", reads=("labeling.bins", "labeling.crosses", "privacy.epsilon"))
+@stage("code", reads=("privacy.epsilon",))
 def code(place: Place, plan: Plan, encoding: Encoding, batches: Sequence[PublicBatch]) -> Codes:
     """Learn the codes of rows from the staged public rows."""
     return planned_codes(plan, encoding, (read_frame(batch.ref, place.vault) for batch in batches))
@@ -91,13 +92,13 @@ def tally(place: Place, block: Ref, question: Mapping[str, Any]) -> Ref:
 def _release_round(
     door: Stores,
     session: Session,
-    follower: Follower,
+    planner: RoundPlanner,
     released: Sequence[RoundFile],
     question: RoundQuestion,
     blocks: Sequence[Ref],
 ) -> Ref:
-    follow = partial(follower.follow, released, question)
-    return door_rounds.release_round(door, session, follower.mechanism, len(released), question, blocks, follow)
+    follow = partial(planner.follow, released, question)
+    return asks_tallies.release_round(door, session, planner.mechanism, len(released), question, blocks, follow)
 
 
 release_round = DoorStage("release", _release_round)
@@ -116,8 +117,8 @@ def infer(
 ) -> Ref:
     """Labels and scores of all public rows, by the model decoded from the last round."""
     decoded = Decoded.from_record(json.loads(place.released.read(last))["decoded"])
-    rows = public_codes(batches, codes, place.vault)
-    return place.released.write(f"{session}/labels.arrow", inferred(decoded, rows, encoding, session, claim))
+    rows = coded_batches(batches, codes, place.vault)
+    return place.released.hold(f"{session}/labels.arrow", inferred(decoded, rows, encoding, session, claim))
 
 
 @stage("study", version=3)
@@ -150,45 +151,101 @@ def study_inferred(
     return published(place, student, session, encoding, batches, test)
 
 
-def rehearse_tallies(run: RunContext, encoding: Encoding) -> None:
-    """Raise WrongInput now, while nothing is spent, if codes, student or test table would fail later."""
-    check_columns(run.plan, encoding)
-    for student in run.plan.student.each:
-        if student.learner == "fitted":
-            student_study.rehearse_student(student.model_copy(update={"refused": "soft"}), encoding)
-    if run.plan.data.test is not None:
-        labelled_rows(run.plan.path("test"), encoding)
+class BySums(Resumable[TalliesAsk]):
+    """Private rows are asked in rounds of noisy sums, labels of public rows inferred from them; nobody votes."""
+
+    def rehearse(self) -> None:
+        """Raise WrongInput if codes, student or test table would fail."""
+        check_columns(self.run.plan, self.public.encoding)
+        for student in self.run.plan.student.each:
+            if student.learner == "fitted":
+                soft = student.model_copy(update={"refused": "soft"})
+                student_study.rehearse_student(soft, self.public.encoding)
+        if self.run.plan.data.test is not None:
+            labelled_rows(self.run.plan.path("test"), self.public.encoding)
+
+    def ask(self, domain: Domain, session: Session | None = None) -> TalliesAsk:  # noqa: ARG002, since all order alike
+        """Rounds of sums about codes that are learned from the plan's own public rows."""
+        run, public = self.run, self.public
+        self.codes = codes = code(run, run.plan, public.encoding, public.batches)
+        rows, begun = sum(batch.rows for batch in public.batches), None
+        if session is not None:
+            begun = [each["what"] for each in session.mechanism["rounds"]].count("labels")
+        mechanism = planned_tallies(run.plan, codes, rows, begun)
+        return TalliesAsk(mechanism, codes.digest, tuple(batch.ref.digest for batch in public.batches))
+
+    def count(self, admitted: Admitted[TalliesAsk], private: PrivateFiles) -> Counted:
+        """Code the private rows, and sum what is asked before anything is released."""
+        run, plan, codes = self.run, self.run.plan, self._codes
+        encoding, vault = admitted.stream.encoding, run.stores.vault
+        self.units = gather(run, plan, private.table, encoding, codes, run.erased)
+        self.planner = planner_of(run, admitted, codes, self.units)
+        # totals of codes alone would not show changed labels
+        self.sums = [tally(run, self.units, question.record()) for question in self.planner.first_questions()]
+        self.coded = partial(recode, run, plan, private.table, encoding, erased=run.erased, units=self.units)
+        private_digests = tuple(sums_digest(each, vault) for each in self.sums)
+        check_unchanged(run, admitted.session, private_digests)
+        return Counted(private_digests, [*self.units, *chain.from_iterable(self.sums)])
+
+    def release(
+        self,
+        session: Session,
+        admitted: Admitted[TalliesAsk],
+        counted: Counted,  # noqa: ARG002, since it is kept by block
+    ) -> Disclosure:
+        """Pass round after round through the door, and label the public rows by the last."""
+        passed = release_rounds(self.run, session, self.planner, self.units, self.sums[0], self.coded)
+        return self._labelled(admitted, passed, self.planner)
+
+    def fit(self, run: RunContext, admitted: Admitted[TalliesAsk], passed: Disclosure, where: str) -> Student:
+        """The student: the decoded model, or one fitted to inferred labels."""
+        stream, (*_, last, labels) = admitted.stream, passed.released
+        if run.plan.student.learner == "linear":
+            return study_linear(run, where, last, stream.encoding, self._codes, run.test)
+        return study_inferred(run, where, run.plan, stream.encoding, stream.batches, labels, run.test)
+
+    def replay(self, session: Session, admitted: Admitted[TalliesAsk]) -> Disclosure:
+        """The rounds as released, and the labels inferred from the last."""
+        passed, codes = rounds_replayed(self.run, session), self._codes
+        rows = public_codes(admitted.stream.batches, codes, self.run.stores.vault)
+        return self._labelled(admitted, passed, RoundPlanner(admitted.ask.mechanism, codes, rows))
+
+    @property
+    def _codes(self) -> Codes:
+        if self.codes is None:
+            raise AssertionError("codes are learned when the session is admitted")
+        return self.codes
+
+    def _labelled(self, admitted: Admitted[TalliesAsk], passed: Disclosure, planner: RoundPlanner) -> Disclosure:
+        """`passed`, and the file of the labels inferred from its last round, whose codes are those from now on."""
+        stream, last = admitted.stream, passed.released[-1]
+        self.codes = last_codes(self.run, planner, passed)
+        claim = label_claim(admitted, passed)
+        labels = infer(self.run, passed.session.id, last, stream.encoding, self.codes, stream.batches, claim)
+        return replace(passed, released=[*passed.released, labels])
 
 
-def admit_tallies(run: RunContext, public: Public, codes: Codes) -> Admitted[TalliedSession]:
-    """The plan's session of rounds: the open one, or a new one that may be opened. Raises BudgetRefused."""
-    domain, rows = planned_domain(run.stores, run.plan), sum(batch.rows for batch in public.batches)
-    tallied = TalliedSession(planned_tallies(run.plan, codes, rows), codes.digest)
-    asked = tallied.asked(run.plan, public.encoding, public.batches, run.stores.vault)
-    return saying_room(covered(run, find(run, public, domain, tallied, asked)))
-
-
-def follower_of(run: RunContext, admitted: Admitted[TalliedSession], codes: Codes, units: Sequence[Ref]) -> Follower:
+def planner_of(run: RunContext, admitted: Admitted[TalliesAsk], codes: Codes, units: Sequence[Ref]) -> RoundPlanner:
     """The source of a session's questions: the public rows, or the features of its units if those are public.
 
     units   the files of `gather`
     """
-    mechanism, vault = admitted.mechanism.mechanism, run.stores.vault
+    mechanism, vault = admitted.ask.mechanism, run.stores.vault
     if run.plan.privacy.secret == "labels":
         rows, found = asking_tally.known_codes(units, codes, vault)
         if found:
-            return Follower(mechanism, codes, rows, found)
+            return RoundPlanner(mechanism, codes, rows, found)
     batches = admitted.stream.batches
     rows = public_codes(batches, codes, vault)
     if mechanism.secret == "rows" and deepens(codes):
-        return Follower(mechanism, codes, rows, public=lambda: public_rows(batches, vault))
-    return Follower(mechanism, codes, rows, None if mechanism.secret == "rows" else 1)
+        return RoundPlanner(mechanism, codes, rows, public=lambda: public_rows(batches, vault))
+    return RoundPlanner(mechanism, codes, rows, None if mechanism.secret == "rows" else 1)
 
 
 def release_rounds(
     run: RunContext,
     session: Session,
-    follower: Follower,
+    planner: RoundPlanner,
     units: Sequence[Ref],
     sums: Sequence[Ref],
     coded: Callable[[Codes], Sequence[Ref]],
@@ -200,34 +257,20 @@ def release_rounds(
     released, counted, asked_now = list[Ref](), list(sums), 0
     while True:
         published = [json.loads(run.stores.released.read(ref)) for ref in released]
-        question = follower.question(published)
+        question = planner.question(published)
         if released:
-            codes = follower.codes_after(published)
-            counted = tally(run, units if codes is follower.codes else coded(codes), question.record())
-        passed = release_round(run, session, follower, published, question, counted)
+            codes = planner.codes_after(published)
+            counted = tally(run, units if codes is planner.codes else coded(codes), question.record())
+        passed = release_round(run, session, planner, published, question, counted)
         released, session, asked_now = [*released, *passed.released], passed.session, asked_now + passed.asked_now
-        if len(released) == len(follower.mechanism.rounds):
+        if len(released) == len(planner.mechanism.rounds):
             run.stores.released.restamp(released)  # a file's time would show how long later rounds took to count
             return replace(passed, released=released, asked_now=asked_now)
 
 
-def last_codes(run: RunContext, follower: Follower, passed: Disclosure) -> Codes:
+def last_codes(run: RunContext, planner: RoundPlanner, passed: Disclosure) -> Codes:
     """The codes of the last round's question."""
-    return follower.codes_after([json.loads(run.stores.released.read(ref)) for ref in passed.released[:-1]])
-
-
-def go_on_tallies(run: RunContext, session: Session, checkpoint: Checkpoint) -> tuple[Admitted[TalliedSession], Codes]:
-    """An open session, admitted again, and its codes. Raises NotVerified if it would not go on as it began."""
-    ledger, encoding, own = run.stores.ledger, checkpoint.encoding, checkpoint.sources[0].batches
-    codes, begun = code(run, run.plan, encoding, own), as_begun(run.plan, session.mechanism)
-    tallied = TalliedSession(planned_tallies(begun, codes, sum(batch.rows for batch in own)), codes.digest)
-    check_going_on(run.stores.vault, session, tallied)
-    asked, balance = (
-        tallied.asked(run.plan, encoding, own, run.stores.vault),
-        Balance.of(run, ledger.domain_of(session)),
-    )
-    stream = PublicStream.of(run, session, encoding, checkpoint.sources)
-    return Admitted(balance, tallied, asked, stream, session), codes
+    return planner.codes_after([json.loads(run.stores.released.read(ref)) for ref in passed.released[:-1]])
 
 
 def rounds_replayed(run: RunContext, session: Session) -> Disclosure:
@@ -239,32 +282,7 @@ def rounds_replayed(run: RunContext, session: Session) -> Disclosure:
     return Disclosure(session, released, 0, datetime.now(UTC))
 
 
-def study_tallies(
-    run: RunContext, admitted: Admitted[TalliedSession], codes: Codes, passed: Disclosure, labels: Ref, where: str
-) -> Student:
-    """The student: the decoded model, or one fitted to inferred labels; `where` is the path of its released file."""
-    stream = admitted.stream
-    if run.plan.student.learner == "linear":
-        return study_linear(run, where, passed.released[-1], stream.encoding, codes, run.test)
-    return study_inferred(run, where, run.plan, stream.encoding, stream.batches, labels, run.test)
-
-
-def labels_of(run: RunContext, admitted: Admitted[TalliedSession], codes: Codes, passed: Disclosure) -> Ref:
-    """The labels of all public rows, inferred from the last round."""
-    stream, claim = admitted.stream, label_claim(admitted, passed)
-    return infer(run, passed.session.id, passed.released[-1], stream.encoding, codes, stream.batches, claim)
-
-
-def publish_tallies(
-    run: RunContext, admitted: Admitted[TalliedSession], codes: Codes, passed: Disclosure, labels: Ref, student: Student
-) -> Summary:
-    """Publish the outcome of the rounds. Returns the summary, with the number of rows labelled."""
-    summary = publish(run, admitted, replace(passed, released=[*passed.released, labels]), student, codes=codes)
-    figures = {"inferred": admitted.stream.rows, "student": {**summary.student, **student.figures}}
-    return summary.model_copy(update=figures)
-
-
-def label_claim(admitted: Admitted[TalliedSession], passed: Disclosure) -> dict[str, Any]:
+def label_claim(admitted: Admitted[TalliesAsk], passed: Disclosure) -> dict[str, Any]:
     """The guarantee of inferred labels, for the metadata of their table."""
     session, domain = passed.session, admitted.balance.domain
     return {

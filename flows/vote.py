@@ -1,4 +1,4 @@
-"""The steps of votes: admitting a session, training teachers, and asking them about public rows batch by batch.
+"""Learning by votes: teachers are trained, and asked about public rows batch by batch.
 
     for each batch of public rows:  its votes are counted, a few batches ahead ─ it passes the door
 
@@ -9,58 +9,80 @@ end, and the disclosure has the time of the end. Checked by tests/flows/test_int
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count, takewhile
 
+from concord.artifacts.domains import Domain
 from concord.artifacts.home.released import labels_path
 from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.flows import stages
-from concord.flows.run import Admitted, RunContext
+from concord.flows.admit import check_unchanged
+from concord.flows.learning import Resumable
+from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
 from concord.flows.stage import Disclosure
-from concord.flows.stages import Public
-from concord.flows.steps import check_unchanged, covered, find, saying_room
+from concord.flows.stages import split
+from concord.flows.steps import rehearse
 from concord.tasks.asking import relabel as asking_relabel
-from concord.tasks.asking.teachers import ARRAY, TOGETHER, learner_of, teachers_kind
+from concord.tasks.asks.votes import VotesAsk, replay_votes, training
 from concord.tasks.data.encode import PublicBatch
-from concord.tasks.door.admit import Asked, calibrated, planned_domain, session_identity, training
 from concord.tasks.door.asked import online_votes, recounted
-from concord.tasks.door.checkpoint import read_checkpoint
-from concord.tasks.door.release import Stores, replay
+from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.mechanisms.relabelled import Relabelled, Relabelling
+from concord.tasks.student.study import Student
 
 FAR_AHEAD = 64
 """Batches counted ahead on a cluster that is not ours, whose size is unknown."""
 
 
-def admit(run: RunContext, public: Public) -> Admitted[Mechanism]:
-    """The plan's session of votes: the open one, or a new one that may be opened. Raises BudgetRefused."""
-    return saying_room(covered(run, find_votes(run, public)))
+class ByVotes(Resumable[VotesAsk]):
+    """Teachers vote on public rows, votes become labels at the door, and a student learns from those."""
 
+    def rehearse(self) -> None:
+        """Raise WrongInput if teachers, student or test table would fail."""
+        rehearse(self.run, self.public.encoding)
 
-def find_votes(run: RunContext, public: Public) -> Admitted[Mechanism]:
-    """The plan's session of votes, without a check whether it may be opened."""
-    plan, vault, domain = run.plan, run.stores.vault, planned_domain(run.stores, run.plan)
-    mechanism = calibrated(plan, public.encoding, public.batches, domain.filter.order, vault)
-    identity = session_identity(vault, plan, mechanism, public.encoding, public.batches)
-    return find(run, public, domain, mechanism, Asked.labels(plan, mechanism, identity))
+    def ask(self, domain: Domain, session: Session | None = None) -> VotesAsk:
+        """Labels of the public rows."""
+        public, vault = self.public, self.run.stores.vault
+        return VotesAsk.of(self.run.plan, public.encoding, public.batches, domain.filter.order, vault, session)
 
+    def count(self, admitted: Admitted[VotesAsk], private: PrivateFiles) -> Counted:
+        """Split the private rows, relabel them if the plan asks for it, and train the teachers."""
+        run, plan, encoding = self.run, self.run.plan, admitted.stream.encoding
+        settings = relabelling_of(admitted.ask.mechanism)
+        share = None if settings is None else settings.share
+        shards, relabelled = split(run, plan, private.table, encoding, run.erased, share=share), tuple[Ref, ...]()
+        space = asking_relabel.candidates(plan, encoding, admitted.stream.sources[0].batches, run.stores.vault)
+        if settings is not None and space is not None:
+            made = stages.relabel(run, plan, shards, encoding, space, settings)
+            shards, relabelled = list(made.blocks), (made.choice, *shards, *made.blocks)
+        private_digests = training(plan, shards)
+        check_unchanged(run, admitted.session, private_digests)
+        return Counted(private_digests, stages.teach(run, stages.blocks(plan, shards), plan, encoding), relabelled)
 
-@dataclass(frozen=True)
-class Training:
-    """The teachers' training rows.
+    def release(self, session: Session, admitted: Admitted[VotesAsk], counted: Counted) -> Disclosure:
+        """Have the teachers vote, and pass the door batch by batch."""
+        return ask_teachers(self.run, session, admitted, counted.kept)
 
-    shards      blocks of shards
-    relabelled  files that relabelling wrote, to be forgotten with the session
-    made_of     everything private that answers depend on: how teachers are trained, and the shards
-    """
+    def fit(self, run: RunContext, admitted: Admitted[VotesAsk], passed: Disclosure, where: str) -> Student:
+        """The student, fitted to the labels."""
+        stream = admitted.stream
+        return stages.study(run, where, run.plan, stream.encoding, stream.batches, passed.released, run.test)
 
-    shards: Sequence[Ref]
-    relabelled: tuple[Ref, ...]
-    made_of: Sequence[str]
+    def replay(self, session: Session, admitted: Admitted[VotesAsk]) -> Disclosure:
+        """The labels, as released. Raises WrongInput if rows have no label yet, NotVerified if a file is gone."""
+        run = self.run
+
+        def work() -> tuple[list[Ref], bool]:
+            return replay_votes(run.stores, session, admitted.ask, admitted.stream.batches), True
+
+        released = run.stages.uncached("release", work)
+        _stamp_together(run.stores, session)  # an earlier command may have been killed before this
+        return Disclosure(session, released, 0, datetime.now(UTC))
 
 
 def relabelling_of(mechanism: Mechanism) -> Relabelling | None:
@@ -68,42 +90,11 @@ def relabelling_of(mechanism: Mechanism) -> Relabelling | None:
     return mechanism.relabelling if isinstance(mechanism, Relabelled) else None
 
 
-def share(mechanism: Mechanism) -> float | None:
-    """The probability that a unit is in the secret subset that is relabelled, if there is one."""
-    settings = relabelling_of(mechanism)
-    return None if settings is None else settings.share
-
-
-def training_rows(run: RunContext, admitted: Admitted[Mechanism], shards: list[Ref]) -> Training:
-    """The shards, relabelled if the plan asks for it. Raises NotVerified if the session was opened with others."""
-    settings, relabelled = relabelling_of(admitted.mechanism), tuple[Ref, ...]()
-    encoding, own = admitted.stream.encoding, admitted.stream.sources[0].batches
-    space = asking_relabel.candidates(run.plan, encoding, own, run.stores.vault)
-    if settings is not None and space is not None:
-        made = stages.relabel(run, run.plan, shards, encoding, space, settings)
-        shards, relabelled = list(made.blocks), (made.choice, *shards, *made.blocks)
-    trained = Training(shards, relabelled, training(run.plan, shards))
-    check_unchanged(run, admitted.session, trained.made_of)
-    return trained
-
-
-def teach(run: RunContext, admitted: Admitted[Mechanism], trained: Training) -> list[Ref]:
-    """Train one teacher per shard, block by block: as arrays if the plan wants that and the learner is known, otherwise
-    by its estimator. An open session keeps the kind it began with, in any version: its votes are on record, and those
-    of another kind differ on rows near a tie.
-    """
-    plan, encoding, session = run.plan, admitted.stream.encoding, admitted.session
-    begun = read_checkpoint(run.stores.vault, session.id, online=False) if session else None
-    new = TOGETHER if plan.teachers.arrays else ""
-    kind = teachers_kind(begun.teachers) if begun else new
-    trains = {TOGETHER: stages.teach_together, ARRAY: stages.teach_arrays, "": stages.teach_models}
-    known = learner_of(plan.teachers, encoding) is not None
-    return trains[kind if known else ""](run, stages.blocks(plan, trained.shards), plan, encoding)
-
-
-def ask(run: RunContext, session: Session, admitted: Admitted[Mechanism], teachers: Sequence[Ref]) -> Disclosure:
+def ask_teachers(
+    run: RunContext, session: Session, admitted: Admitted[VotesAsk], teachers: Sequence[Ref]
+) -> Disclosure:
     """Have the teachers vote on the stream and pass it through the door, batch by batch."""
-    stores, stream, classes = run.stores, admitted.stream, run.plan.data.classes
+    stores, stream = run.stores, admitted.stream
 
     def there(batch: PublicBatch) -> Ref | None:
         with recounted():
@@ -113,23 +104,11 @@ def ask(run: RunContext, session: Session, admitted: Admitted[Mechanism], teache
     if not session.ended:
         _note_unstamped(stores, session)
     with stages.poll.in_turn(run, lacking, _ahead(run.plan.teachers, session), teachers, stream.encoding) as polled:
-        passed = stages.release(
-            run, session, admitted.mechanism, classes, stream.batches, lambda batch: there(batch) or polled(batch)
+        passed = stages.release_votes(
+            run, session, admitted.ask, stream.batches, lambda batch: there(batch) or polled(batch)
         )
     _stamp_together(stores, session)
     return replace(passed, at=datetime.now(UTC))
-
-
-def replay_labels(run: RunContext, session: Session, admitted: Admitted[Mechanism]) -> Disclosure:
-    """The labels, as released. Raises WrongInput if rows have no label yet, NotVerified if a file is gone."""
-    classes, batches = run.plan.data.classes, admitted.stream.batches
-
-    def work() -> tuple[list[Ref], bool]:
-        return replay(run.stores, session, admitted.mechanism, classes, batches), True
-
-    released = run.stages.uncached("release", work)
-    _stamp_together(run.stores, session)  # an earlier command may have been killed before this
-    return Disclosure(session, released, 0, datetime.now(UTC))
 
 
 def _note_unstamped(door: Stores, session: Session) -> None:

@@ -4,7 +4,7 @@
 
 A *room* is a source file with code in it; a folder's `__init__.py` that holds a docstring alone is its door plate.
 `--run` walks the way of one small run as well, which takes a minute. Any layout of the three folders is understood,
-that of version 0.1.0 included, so that before and after are measured by the same script.
+so that before and after are measured by the same script.
 """
 
 import argparse

@@ -6,11 +6,13 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from concord.artifacts.sections import MECHANISMS
+from concord.artifacts.sessions import STUDENT_CHOICE, STUDENT_TEST
 from tests.house import House, imported
 
 ROOT = Path(__file__).parents[1]
 HOUSE = House(ROOT)
-LARGEST_FILE = 330
+LARGEST_FILE = 450
 LONGEST_CHAIN = 14
 
 TYPES = {"concord.artifacts", "concord.__version__"}
@@ -26,19 +28,21 @@ ROOMS: dict[str, set[str]] = {
     "artifacts/ledger": {"pydantic", *TYPES},
     "artifacts/mlflow": {"numpy", "pyarrow", "pydantic", *TYPES},
     "tasks/mechanisms": {"concord.artifacts.privacy", "concord.artifacts.errors", "concord.tasks.mechanisms", *PURE}
-    | {"concord.artifacts.sections.MECHANISMS", "concord.artifacts.sections.GAME_CUTOFF"},
+    | {"concord.artifacts.sections.MECHANISMS"},
     "tasks/data": {"concord.tasks.data", "sklearn", "threadpoolctl", *ROWS, *TYPES},
     "tasks/asking": {"concord.tasks.data", "concord.tasks.mechanisms", "concord.tasks.asking", *TYPES, *ROWS}
     | {"scipy", "sklearn", "threadpoolctl"},
     "tasks/advice": {"concord.tasks.data", "concord.tasks.asking", "concord.tasks.mechanisms", "concord.tasks.advice"}
-    | {*TYPES, *ROWS},
+    | {"concord.tasks.student", "scipy", "sklearn", *TYPES, *ROWS},
     "tasks/door": {"concord.tasks.door", *DOOR_WORK, *TYPES, *ROWS},
+    "tasks/asks": {"concord.tasks.asks", "concord.tasks.door", *DOOR_WORK, *TYPES, *ROWS},
     "tasks/student": {"concord.tasks.student", "concord.tasks.data", "concord.tasks.mechanisms", *TYPES, *ROWS}
     | {"pandas", "sklearn", "skops", "scipy", "threadpoolctl"},
     "tasks/publish": {"concord", "concord.tasks.publish", "concord.tasks.student", *DOOR_WORK, *TYPES, *ROWS}
-    | {"jinja2", "markupsafe", "matplotlib", "scipy"},
+    | {"concord.tasks.asks.kinds", "jinja2", "markupsafe", "matplotlib", "scipy"},
     "tasks/verify": {
         "concord.tasks.verify",
+        "concord.tasks.asks.kinds",
         "concord.tasks.publish",
         "concord.tasks.student",
         *DOOR_WORK,
@@ -51,7 +55,6 @@ ROOMS: dict[str, set[str]] = {
 ALONE = {
     "flows/hosted.py": {"uvicorn"},
     "flows/cluster.py": {"dask", "distributed"},
-    "tasks/asking/alone.py": {"cloudpickle"},
     "tasks/asking/answers.py": {"cloudpickle"},
     "tasks/asking/questions.py": {"cloudpickle"},
     "tasks/data/databases.py": {"sqlalchemy"},
@@ -59,7 +62,7 @@ ALONE = {
     "tasks/publish/disclosures.py": {"sklearn", "yaml"},
     "tasks/publish/export.py": {"sklearn"},
     "tasks/student/onnx.py": {"skl2onnx"},
-    "tasks/mechanisms/noise.py": {"opendp", "cryptography"},
+    "tasks/mechanisms/noise.py": {"opendp", "cryptography", "concord.artifacts.gaussian"},
     "artifacts/home/signing.py": {"pydantic"},
     "artifacts/home/token.py": {"pkcs11"},
     "artifacts/model_signature.py": {"cryptography"},
@@ -110,16 +113,17 @@ def test_a_file_imports_what_its_room_allows(path: str) -> None:
         ("tasks/mechanisms/stable.py", "opendp.prelude"),
         ("tasks/mechanisms/stable.py", "concord.tasks.data.cells"),
         ("tasks/student/study.py", "mlflow"),
-        ("tasks/student/study.py", "concord.tasks.door.release"),
+        ("tasks/student/study.py", "concord.tasks.door.admit"),
         ("tasks/student/study.py", "concord.flows.learn"),
+        ("tasks/door/door.py", "concord.tasks.asks.tallies"),
         ("tasks/data/cells.py", "concord.tasks.asking.teachers"),
-        ("tasks/verify/verify.py", "concord.tasks.door.release"),
+        ("tasks/verify/verify.py", "concord.tasks.door.admit"),
         ("artifacts/mlflow/describe.py", "mlflow"),
         ("artifacts/home/vault.py", "concord.artifacts.ledger.ledger"),
         ("artifacts/plan.py", "concord.tasks.student.study"),
         ("artifacts/plan.py", "sqlalchemy"),
         ("flows/learn.py", "mlflow"),
-        ("flows/learn.py", "tasks.door.release"),
+        ("flows/learn.py", "tasks.door.admit"),
     ],
 )
 def test_the_table_refuses_what_it_should(path: str, module: str) -> None:
@@ -131,7 +135,6 @@ APART = {
     "tasks/verify/holdings.py": {"concord.tasks.verify"},
     "tasks/verify/recompute.py": {"concord.artifacts.errors", "concord.tasks.verify"},
     "tasks/verify/recompute_filter.py": {"concord.artifacts.errors", "concord.tasks.verify"},
-    "tasks/verify/recompute_game.py": {"concord.artifacts.errors"},
     "tasks/verify/recompute_gaussian.py": {"concord.artifacts.errors"},
     "tasks/verify/recompute_questions.py": set[str](),
 }
@@ -142,6 +145,41 @@ APART = {
 def test_what_checks_is_apart_from_what_is_checked(path: str) -> None:
     ours = {module for module in imported(HOUSE.trees[path]) if module.startswith("concord.")}
     assert {module for module in ours if not any(module.startswith(f"{name}.") for name in APART[path])} == set()
+
+
+TAKES_ANY_ASK = {"admit", "cache", "learning", "once", "replay", "run", "stage"}
+KINDS = {
+    node.name
+    for path in HOUSE.rooms
+    if path.startswith("tasks/asks/")
+    for node in ast.walk(HOUSE.trees[path])
+    if isinstance(node, ast.ClassDef)
+} | {*MECHANISMS, "universal", "student_choice", "private_test", "error_estimate", "group_counts"}
+ABOUT_A_KIND = {"LABELS", "STUDENT_CHOICE", "STUDENT_TEST", STUDENT_CHOICE, STUDENT_TEST, "tallied", "learner"}
+
+
+def words_of(path: str) -> set[str]:
+    """Every name, attribute and whole text in a file."""
+    nodes = [vars(node) for node in ast.walk(HOUSE.trees[path])]
+    words = (node.get(part) for node in nodes for part in ("id", "attr", "name", "value"))
+    return {word for word in words if isinstance(word, str)}
+
+
+def takes_any_ask(path: str) -> bool:
+    """Whether a file is of the door, or of a run whatever it asks."""
+    room, file = str(PurePosixPath(path).parent), PurePosixPath(path).stem
+    return room == "tasks/door" or (room == "flows" and file in TAKES_ANY_ASK)
+
+
+@pytest.mark.parametrize("path", [path for path in HOUSE.rooms if takes_any_ask(path)])
+def test_the_door_and_admission_know_no_kind_of_release(path: str) -> None:
+    """They go by what an ask says of itself."""
+    assert words_of(path) & (KINDS | ABOUT_A_KIND) == set()
+
+
+@pytest.mark.parametrize("path", ["tasks/asks/labelled.py", "flows/tally.py", "flows/steps.py", "flows/set_aside.py"])
+def test_that_one_knows_a_kind_would_be_seen(path: str) -> None:
+    assert words_of(path) & (KINDS | ABOUT_A_KIND)
 
 
 def test_no_circle_closes() -> None:
@@ -169,6 +207,55 @@ def test_every_folder_says_what_it_offers() -> None:
         files = {PurePosixPath(path).stem for path in HOUSE.rooms if str(PurePosixPath(path).parent) == folder}
         named = {name for name in files if f"`{name}`" in words}
         assert named == files - {"__init__"}, (folder, files - named)
+
+
+NAMED = KINDS | {"tallies", "optimal_release", "laplace_release", "questions", "counts"}
+CATALOGUES = {"TALLIES", "MECHANISMS", "STUDENT_CHOICE", "STUDENT_TEST"}
+KNOW_NO_KIND = ("tasks/publish/", "tasks/verify/", "tasks/door/", "flows/", "artifacts/mlflow/")
+TABLES = {
+    "tasks/verify/recompute.py": "the referee's one table, and the prices that its lines name",
+    "tasks/verify/recompute_filter.py": "the same, for a Gaussian filter",
+    "flows/cli/plan.py": "shows what each mechanism that a plan may name would do",
+}
+"""Files of those that name kinds of release, and why they may."""
+
+
+def kinds_compared(tree: ast.AST) -> set[str]:
+    """The comparisons of a file that name a kind of release or a mechanism; a plan's way to learn is neither."""
+    compared = [node.pattern if isinstance(node, ast.match_case) else node for node in ast.walk(tree)]
+    return {
+        ast.unparse(node)
+        for node in compared
+        if isinstance(node, ast.Compare | ast.pattern) and _names_a_kind([*ast.walk(node)])
+    }
+
+
+def _names_a_kind(inside: list[ast.AST]) -> bool:
+    if any(isinstance(part, ast.Attribute) and part.attr == "learner" for part in inside):
+        return False
+    return any(
+        (isinstance(part, ast.Constant) and part.value in NAMED)
+        or (isinstance(part, ast.Name) and part.id in CATALOGUES)
+        for part in inside
+    )
+
+
+@pytest.mark.parametrize("path", [path for path in HOUSE.rooms if path.startswith(KNOW_NO_KIND)])
+def test_nobody_but_the_catalogues_compares_a_kind_by_its_name(path: str) -> None:
+    assert bool(kinds_compared(HOUSE.trees[path])) is (path in TABLES)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'session.mechanism["name"] == "tallies"',
+        'name in ("universal", "stable")',
+        "name not in MECHANISMS",
+        'match name:\n    case "private_test":\n        pass',
+    ],
+)
+def test_a_comparison_of_a_kind_is_seen(text: str) -> None:
+    assert kinds_compared(ast.parse(text))
 
 
 def test_our_packages_are_known_by_one_name() -> None:

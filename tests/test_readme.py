@@ -1,7 +1,9 @@
 """README and pages are true: their commands, options, files, mechanisms, statuses and tree are those of the code."""
 
+import os
 import re
 import shlex
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from typer.main import get_command
 from concord.artifacts import errors
 from concord.artifacts.plan import parse_plan, read_tables
 from concord.artifacts.sections import MECHANISMS, TALLIES
-from concord.flows.cli import app
+from concord.flows.cli.commands import app
 from concord.flows.outcome import STAGES
 
 ROOT = Path(__file__).parents[1]
@@ -24,17 +26,20 @@ def tracked_pages() -> list[Path]:
     return [ROOT / "README.md", *(page for top in tops for page in sorted((ROOT / top).rglob("*.md")))]
 
 
+GUIDES = [str(page.relative_to(ROOT)) for page in sorted((ROOT / "deployments/guides").glob("*.md"))]
 PAGES = {
     page: (ROOT / page).read_text(encoding="utf-8")
-    for page in ("README.md", "deployments/README.md", "tests/privacy/README.md", "artifacts/README.md")
+    for page in ("README.md", "deployments/README.md", *GUIDES, "tests/privacy/README.md", "artifacts/README.md")
 }
 ALL_PAGES = "\n".join(path.read_text(encoding="utf-8") for path in tracked_pages())
 """Also those that nobody reads first."""
-README, OPERATORS = PAGES["README.md"], PAGES["deployments/README.md"]
+README, COMMAND_PAGE = PAGES["README.md"], PAGES["deployments/guides/commands.md"]
 EVERYTHING = "\n".join(PAGES.values())
 TREE = ("flows", "tasks", "artifacts", "deployments", "tests")
 LONGEST = 150
 """Lines of the README: for a person who has never heard of it."""
+GUIDE_WORDS = 1000
+"""Most words of a page for one task."""
 SHIPPED = {"artifacts/code/concord_student.py"}
 """Of a published model's folder, in which a path begins as one of the repository does."""
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]  # the app is a group
@@ -59,9 +64,9 @@ def test_every_command_it_shows_exists_with_its_options(command: str, rest: str)
     assert set(re.findall(r"--[a-z-]+", rest)) <= options
 
 
-def blocks(*languages: str) -> list[str]:
-    """Every block of a page in one of those languages."""
-    return re.findall(rf"^```(?:{'|'.join(languages)})\n(.*?)^```", ALL_PAGES, re.DOTALL | re.MULTILINE)
+def blocks(*languages: str, page: str = ALL_PAGES) -> list[str]:
+    """Every block of a page, or of all, in one of those languages."""
+    return re.findall(rf"^```(?:{'|'.join(languages)})\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
 
 
 def typed() -> list[str]:
@@ -100,8 +105,39 @@ def test_every_command_there_is_is_shown() -> None:
     assert {command for command, _ in invocations()} == set(COMMANDS)
 
 
-def test_the_readme_stays_short() -> None:
+def test_pages_stay_short() -> None:
     assert len(README.splitlines()) < LONGEST
+    assert {page for page in GUIDES if len(PAGES[page].split()) > GUIDE_WORDS} == set()
+
+
+def test_the_index_for_operators_leads_to_every_page() -> None:
+    linked = set(re.findall(r"\]\((guides/[^)]+)\)", PAGES["deployments/README.md"]))
+    assert {f"deployments/{target}" for target in linked} == {*GUIDES}
+
+
+def masked(text: str) -> str:
+    """What is shown, without figures and names that differ from run to run, and without line breaks."""
+    return " ".join(re.sub(r"(?<=demo-hospital-)[\da-f]+|[\d.,]+", "…", text).split())
+
+
+@pytest.mark.slow
+def test_the_first_example_runs_as_written_in_the_folder_of_make_run(tmp_path: Path) -> None:
+    """Typed into one shell, after what `make run` does; only the last line, which serves until it is ended, is not."""
+    (example,) = blocks("console", page=README)
+    (python,) = blocks("python", page=README)
+    lines = re.findall(r"^\$ (?:[^\n]*\\\n)*[^\n]*\n", example, re.MULTILINE)
+    assert lines[-1].startswith("$ concord ui")
+    typed = "".join(line.removeprefix("$ ") for line in lines[:-1])
+    (tmp_path / ".venv").symlink_to(ROOT / ".venv")
+    apart = {name: value for name, value in os.environ.items() if not name.startswith(("CONCORD_", "PREFECT_"))}
+    script = f"set -e\n.venv/bin/concord demo\n{typed}python - <<'END'\n{python}END\n"
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, env=apart, capture_output=True, text=True, check=False, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    shown = re.sub(r"^\$ (?:[^\n]*\\\n)*[^\n]*\n", "", example, flags=re.MULTILINE).splitlines()
+    assert [line for line in shown if masked(line) not in masked(done.stdout)] == [], done.stdout
+    assert len(shown) >= 5
 
 
 @pytest.mark.parametrize("target", sorted(set(re.findall(r"(?:`|^|\bor )make ([a-z-]+)", EVERYTHING, re.MULTILINE))))
@@ -155,7 +191,7 @@ def test_its_tree_is_the_repository_s() -> None:
 
 
 def test_exit_statuses_are_those_of_the_errors() -> None:
-    details = dict(re.findall(r"(\d) ([a-z][^·.]*)", OPERATORS.split("Exit status:")[1].split("\n\n")[0]))
+    details = dict(re.findall(r"(\d) ([a-z][^·.]*)", COMMAND_PAGE.split("Exit status:")[1].split("\n\n")[0]))
     classes = (errors.EnvironmentFailed, errors.WrongInput, errors.BudgetRefused, errors.NotVerified)
     assert set(details) == {"0", *(str(error.exit_status) for error in classes)}
     assert "budget" in details[str(errors.BudgetRefused.exit_status)]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["__version__", "ask", "load_student", "open_session", "run"]
 
-__version__ = "0.2.0"
+__version__ = "1.0.0"
 """Of the package, and of what ledger and certificates say they were written by."""
 
 

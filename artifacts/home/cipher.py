@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified
+from concord.artifacts.home.users import read_own
 from concord.artifacts.settings import KEY, KEY_FILE, Settings
 
 KEY_BYTES, SALT_BYTES, TAG_BYTES = 32, 32, 16
@@ -48,7 +49,11 @@ class Cipher:
             raise EnvironmentFailed(f"the vault's key must be given once, got both {KEY} and {KEY_FILE}")
         if text:
             return cls(_key_of(text.get_secret_value(), KEY))
-        return cls(_key_of(_read_key(path), KEY_FILE)) if path else None
+        if path is None:
+            return None
+        return cls(
+            _key_of(read_own(path, KEY_FILE, f"the key file {path}").decode("ascii", errors="replace"), KEY_FILE)
+        )
 
     def writer(self, file: BinaryIO, name: str) -> "Writer":
         """A writer that encrypts into `file` under that name; the file is complete once the writer is finished."""
@@ -126,17 +131,6 @@ def _nonce(count: int, *, last: bool) -> bytes:
 
 def _changed(name: str) -> NotVerified:
     return NotVerified(f"the vault file {name} is not what was written")
-
-
-def _read_key(path: Path) -> str:
-    try:
-        mode = path.stat().st_mode & 0o777
-        text = path.read_bytes().decode("ascii", errors="replace")
-    except OSError as failed:
-        raise EnvironmentFailed(f"{KEY_FILE} names {path}, which cannot be read: {failed.strerror}") from None
-    if mode & 0o077:
-        raise EnvironmentFailed(f"the key file {path} must be readable by its owner alone (0600), found {mode:04o}")
-    return text
 
 
 def _key_of(text: str, where: str) -> bytes:

@@ -1,9 +1,9 @@
-"""Empty databases, made once per installation and copied into each new home.
+"""Empty databases, made once per installation and copied when a new one is needed.
 
     PREFIX/share/concord/PACKAGE-VERSION-SHA256.db      PREFIX: the environment that the packages are installed in
 
 Prefect and MLflow make a new database by hundreds of migrations, which take seconds; `make install` has them do it once
-for all homes (`python -m concord.flows.database`).
+(`python -m concord.flows.database`).
 
 Assumes      whoever may write to PREFIX may replace the packages there as well
 Guarantees   only a file is copied whose name matches its version and digest, that this user or root owns and nobody

@@ -17,12 +17,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified
+from concord.artifacts.home.publication import HELD, publish_together
 from concord.artifacts.home.whole import make_folder, write_whole
 from concord.artifacts.schemas import Ref
 
 Integers = NDArray[np.int64]
-HELD = "held"
-"""Folder of the home for files computed from released data and not yet published, such as candidate students."""
 
 
 def labels_schema(classes: int, guarantee: dict[str, str]) -> pa.Schema:
@@ -48,7 +47,8 @@ class Released:
     """The published files of one home folder.
 
     Assumes      what is handed in was computed from released and public things alone
-    Guarantees   a file appears whole and durable or not at all; a changed one is refused on reading
+    Guarantees   a file appears whole and durable or not at all, and those of `publish` together; a changed one is
+                 refused on reading
     Not covered  who may read them: they are meant to be given away. Checked by tests/artifacts/home/test_released.py
     """
 
@@ -66,6 +66,36 @@ class Released:
         except OSError as failed:
             raise EnvironmentFailed(f"the released file {path} cannot be written: {failed.strerror}") from None
         return Ref(path=path, digest=sha256(data))
+
+    def hold(self, path: str, data: bytes) -> Ref:
+        """Keep a file that is to be published at `path` together with the certificate that names it."""
+        return Ref(path=path, digest=self.write(f"{HELD}/{path}", data).digest)
+
+    def held(self, ref: Ref) -> bytes | None:
+        """The bytes of a file that `hold` kept and that is not published yet; None if there is none."""
+        kept = self.find(f"{HELD}/{ref.path}")
+        return self.read(kept) if kept is not None and kept.digest == ref.digest else None
+
+    def at_hand(self, ref: Ref) -> bytes:
+        """The bytes of a file, held or published. Raises NotVerified if neither is what was written."""
+        return self.held(ref) or self.read(ref)
+
+    def has(self, ref: Ref) -> bool:
+        """Whether the file is there as it was written, held or published."""
+        return self.find(ref.path) == ref or self.held(ref) is not None
+
+    def publish(self, session: str, files: Mapping[str, bytes]) -> dict[str, Ref]:
+        """Publish files in the session's folder, by name, all at once, and let go of those that were held.
+
+        They replace earlier ones, in their order. Raises EnvironmentFailed.
+        """
+        try:
+            publish_together(self.root.parent, session, files)
+            for name in files:
+                self._place(f"{HELD}/{session}/{name}").unlink(missing_ok=True)
+        except OSError as failed:
+            raise EnvironmentFailed(f"session {session} cannot be published: {failed.strerror}") from None
+        return {name: Ref(path=f"{session}/{name}", digest=sha256(data)) for name, data in files.items()}
 
     def read(self, ref: Ref) -> bytes:
         """The bytes of a published file. Raises NotVerified if it is missing or not what was written."""
@@ -96,8 +126,7 @@ class Released:
         classes: Sequence[str],
         guarantee: Mapping[str, str],
     ) -> Ref:
-        """Publish the labels released for a batch. The same arguments give the same bytes; a file that 0.1.0 published
-        for them is kept.
+        """Publish the labels released for a batch. The same arguments give the same bytes.
 
         session, index  where it belongs; `first` is the session-wide index of its first row
         labels          (asked,) class indices, negative if refused; rows after `asked` were not asked
@@ -111,19 +140,7 @@ class Released:
             _scores(labels, counts, rows, len(classes)),
             pa.repeat(pa.scalar(session, pa.string()), rows),
         ]
-        path = labels_path(session, index)
-        earlier = self._uncompressed(path, pa.table(columns, schema=schema))
-        return self.write(path, earlier or table_bytes(columns, schema))
-
-    def _uncompressed(self, path: str, table: pa.Table) -> bytes | None:
-        """The table's uncompressed bytes, if 0.1.0 published them at `path`: that file is never overwritten."""
-        try:
-            there = self._place(path).read_bytes()
-            found = pa.ipc.open_file(pa.BufferReader(there)).read_all()
-        except (OSError, pa.ArrowException):
-            return None
-        same = found.equals(table, check_metadata=True)
-        return there if same and there == table_bytes(found.columns, found.schema, compression=None) else None
+        return self.write(labels_path(session, index), table_bytes(columns, schema))
 
     def restamp(self, refs: Sequence[Ref]) -> None:
         """Rewrite files unchanged, so that neither their times nor their folder's tell when each was first written.
@@ -144,15 +161,7 @@ class Released:
 
     def labels(self, refs: Sequence[Ref]) -> pa.Table:
         """Released labels of batches in order, as one table of `labels_schema`. Raises NotVerified."""
-        return pa.concat_tables([pa.ipc.open_file(pa.BufferReader(self.read(ref))).read_all() for ref in refs])
-
-
-def content_of(file: Path) -> bytes:
-    """What a file holds that somebody published, wherever it lies. Raises OSError if it is none: a pipe may never
-    end."""
-    if not file.is_file():
-        raise FileNotFoundError
-    return file.read_bytes()
+        return pa.concat_tables([pa.ipc.open_file(pa.BufferReader(self.at_hand(ref))).read_all() for ref in refs])
 
 
 def table_bytes(columns: Sequence[Any], schema: pa.Schema, compression: str | None = "lz4") -> bytes:

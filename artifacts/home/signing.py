@@ -30,9 +30,10 @@ from cryptography.hazmat.primitives.serialization import (
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
-from concord.artifacts.home.token import MOST_BYTES, TokenKey, names_token, read_own
+from concord.artifacts.home.token import TokenKey, names_token
+from concord.artifacts.home.users import MOST_BYTES, read_own
 from concord.artifacts.home.vault import Vault, derive
-from concord.artifacts.settings import Settings
+from concord.artifacts.settings import SIGNING_KEY, Settings
 
 SIGNING_SECRET = "signing"
 """The secret of the vault that the home's own key is derived from."""
@@ -177,7 +178,7 @@ def _text(data: bytes) -> str:
 
 
 def _read(path: Path) -> Ed25519PrivateKey:
-    text = read_own(path, f"the key file {path}")
+    text = read_own(path, SIGNING_KEY, f"the key file {path}")
     try:
         key = load_pem_private_key(text, password=None)
     except Exception:  # an encrypted key raises TypeError, an odd one anything; none of it is shown

@@ -23,30 +23,13 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from concord.artifacts.errors import EnvironmentFailed
+from concord.artifacts.home.users import read_own
 from concord.artifacts.settings import SIGNING_KEY
 
 PKCS11 = "pkcs11:"
-MOST_BYTES = 1 << 16
-"""More than a file with one secret holds."""
 OCTETS = b"\x04\x20"
 """The DER header of an octet string of 32 bytes, in which most tokens wrap a point."""
 ATTRIBUTES = {"token", "serial", "object", "id", "module-path", "pin-source"}
-
-
-def read_own(path: Path, what: str) -> bytes:
-    """The content of a file that only its owner may read.
-
-    `what` names the file in errors: usually its path, but not for a PIN's file, whose path may be the PIN itself.
-    Raises EnvironmentFailed if others may read it, or if it cannot be read.
-    """
-    try:
-        mode, content = path.stat().st_mode & 0o777, path.read_bytes()[:MOST_BYTES]
-    except (OSError, ValueError) as failed:
-        why = failed.strerror if isinstance(failed, OSError) else "its name is none"
-        raise EnvironmentFailed(f"{SIGNING_KEY} names {what}, which cannot be read: {why}") from None
-    if mode & 0o077:
-        raise EnvironmentFailed(f"{what} must be readable by its owner alone (0600), found {mode:04o}")
-    return content
 
 
 class TokenKey:
@@ -118,7 +101,7 @@ def _session(terms: dict[str, str]) -> Iterator[tuple[Any, Any]]:
     if not Path(module).is_file():
         raise EnvironmentFailed(f"{SIGNING_KEY} names the token library {module}, which is not there")
     source = unquote(terms["pin-source"]).removeprefix("file:").removeprefix("//")
-    pin = read_own(Path(source), "the file of the PIN").decode(errors="replace").strip()
+    pin = read_own(Path(source), SIGNING_KEY, "the file of the PIN").decode(errors="replace").strip()
     which: dict[str, Any] = {"token_label": unquote(terms["token"])}
     which |= {"token_serial": unquote(terms["serial"]).encode()} if "serial" in terms else {}
     try:

@@ -6,6 +6,7 @@ made once and stored with a check value. If the environment names a key (`artifa
 made, every file is encrypted, secrets as well, and the vault opens only with that key.
 """
 
+import fnmatch
 import hashlib
 import hmac
 import os
@@ -21,7 +22,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified
 from concord.artifacts.home.cipher import Cipher, Writer, encrypted
-from concord.artifacts.home.merged import Merged
+from concord.artifacts.home.users import check_owner
 from concord.artifacts.home.whole import UNFINISHED, discard, make_folder, passing_folder, sync_folder, write_whole
 from concord.artifacts.schemas import AnyPath, Ref
 from concord.artifacts.settings import KEY, KEY_FILE
@@ -78,9 +79,9 @@ class Sink:
 class Vault:
     """The vault of one home folder.
 
-    Assumes      one owner of the folder; other users of the machine are not root
-    Guarantees   files 0600 and folders 0700 from birth; a changed, moved or foreign file is refused on reading;
-                 what `create` and `secret` have returned from is there after a power cut
+    Assumes      other users of the machine are not root
+    Guarantees   files 0600 and folders 0700 from birth; another user's vault or secret is refused, and a changed, moved
+                 or foreign file on reading; what `create` and `secret` have returned from is there after a power cut
     Not covered  deletion by the owner; copies made of the disk, if it is not encrypted. Checked by
                  tests/artifacts/home/test_vault.py
     """
@@ -88,13 +89,14 @@ class Vault:
     def __init__(self, root: Path) -> None:
         """Open `root`, making it if it is missing.
 
-        Raises EnvironmentFailed if others may read it, if it is encrypted and no key is given, or if it is not
-        encrypted and a key is given; NotVerified if the key is not the one it was made with.
+        Raises EnvironmentFailed if it is another user's, if others may read it, if it is encrypted and no key is given,
+        or if it is not encrypted and a key is given; NotVerified if the key is not the one it was made with.
         """
-        self.root, self._cipher, self._merged = root, Cipher.given(), Merged(self)
+        self.root, self._cipher = root, Cipher.given()
         with self._in_one_sentence("opened"):
             root.parent.mkdir(parents=True, exist_ok=True)
             make_folder(root)
+            check_owner("the vault", root)
             mode = root.stat().st_mode & 0o777
         if mode & 0o077:
             raise EnvironmentFailed(
@@ -105,14 +107,13 @@ class Vault:
     def secret(self, name: str) -> bytes:
         """The 32-byte secret of that name (such as sessions/ID), made at first use and the same ever after.
 
-        Raises NotVerified if its file is damaged: whatever depends on it would seem to have changed.
+        Raises NotVerified if its file is damaged, EnvironmentFailed if it is another user's.
         """
         self._make_secret(name)
         with self._in_one_sentence("read"), suppress(NotVerified):
-            whole, _ = self._parts(f"secrets/{name}", 0)
-            key, check = whole[:KEY_BYTES], whole[KEY_BYTES:]
-            # Files of 0.1.0 end with the key. Zeros are what a disk leaves of a file whose content was lost.
-            if len(key) == KEY_BYTES and any(key) and check in (b"", _check(key, name)):
+            check_owner("the key", self.root / "secrets" / name)
+            key, check = self._parts(f"secrets/{name}", SEAL_BYTES)
+            if len(key) == KEY_BYTES and hmac.compare_digest(check, _check(key, name)):
                 return key
         raise NotVerified(f"the key {self.root}/secrets/{name} is damaged: put back a copy of it")
 
@@ -134,7 +135,7 @@ class Vault:
 
     def has(self, ref: Ref) -> bool:
         """Whether the file is there; what it holds is checked when it is read."""
-        return self._there(ref.path)
+        return (self.root / ref.path).is_file()
 
     @contextmanager
     def create(self, path: str, *, exclusive: bool = False) -> Iterator[Sink]:
@@ -163,7 +164,7 @@ class Vault:
 
     def keep(self, path: str, make: Callable[[], bytes]) -> Ref:
         """The file at `path`; if it is missing, it is written with the result of `make`. The first writer wins."""
-        if not self._there(path):
+        if not (self.root / path).is_file():
             content = make()
             try:
                 with self.create(path, exclusive=True) as sink:
@@ -211,21 +212,15 @@ class Vault:
 
     def take(self, path: str) -> tuple[Ref, bytes] | None:
         """As `find`, with the bytes that the digest was computed from."""
-        return self._open(path) if self._there(path) else None
-
-    def raw(self, path: str) -> bytes:
-        """The whole content of a file with its seal, which is not checked."""
-        return self._parts(path, 0)[0]
+        return self._open(path) if (self.root / path).is_file() else None
 
     def paths(self, folder: str, pattern: str, known: Collection[str] = ()) -> list[str]:
-        """The files of a folder whose names match, besides those that are known; sorted, merged or not."""
-        return self._merged.paths(folder, pattern, known)
-
-    def merge(self, folder: str, pattern: str) -> Iterator[None]:
-        """Merge the small files of a folder whose names match into a few, in short steps; they are found and read as
-        before. Each must be written once, and destroyed only with its folder. Raises EnvironmentFailed."""
-        with self._in_one_sentence("written"):
-            yield from self._merged.merge(folder, pattern)
+        """The files of a folder whose names match, besides those that are known; sorted."""
+        try:
+            paths = {f"{folder}/{name}" for name in os.listdir(self.root / folder)}
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return sorted(fnmatch.filter(paths.difference(known), f"{folder}/{pattern}"))
 
     def _installation(self) -> bytes:
         """The installation's own secret, after a check that the vault is encrypted if and only if a key is given."""
@@ -259,9 +254,6 @@ class Vault:
             key = secrets.token_bytes(KEY_BYTES)
             file.write(key + _check(key, name))  # if another process was first, its secret is used
 
-    def _there(self, path: str) -> bool:
-        return (self.root / path).is_file() or self._merged.has(path)
-
     def _open(self, path: str) -> tuple[Ref, bytes]:
         content, trailer = self._parts(path, SEAL_BYTES)
         digest = hmac.new(self._seal, content, hashlib.sha256).hexdigest()
@@ -270,14 +262,11 @@ class Vault:
         return Ref(path=path, digest=digest), content
 
     def _parts(self, path: str, last: int) -> tuple[bytes, bytes]:
-        """The content of a file, merged or not: all but its `last` bytes, and those bytes."""
-        try:
-            with (self.root / path).open("rb") as file:
-                if self._cipher is None:
-                    return file.read(max(0, os.fstat(file.fileno()).st_size - last)), file.read()
-                whole = self._cipher.read(file, path)
-        except FileNotFoundError:
-            whole = self._merged.part(path)
+        """The content of a file: all but its `last` bytes, and those bytes."""
+        with (self.root / path).open("rb") as file:
+            if self._cipher is None:
+                return file.read(max(0, os.fstat(file.fileno()).st_size - last)), file.read()
+            whole = self._cipher.read(file, path)
         end = max(0, len(whole) - last)
         return whole[:end], whole[end:]
 

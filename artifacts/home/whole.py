@@ -14,15 +14,7 @@ Guarantees   a file appears whole or not at all; the next `sweep` removes what a
 Not covered  a file that is not durable may be lost, or found empty, after a power cut. Checked by
              tests/artifacts/home/test_whole.py
 
-One file in a home folder holds the number of its format, which tells a version of Concord whether it may open the home:
-
-    1  homes without such a file
-    2  the ledger records which private files each domain holds
-    3  the ledger records which version opened a session; a new key is followed by a check value, which 0.1.0 would take
-       for damage; small files of the vault may be merged
-
-The number is raised if an older home needs `tasks.door.erase.upgrade` first, or if an older version must not open a
-newer home.
+One file in a home folder holds the number of its format, by which a version of Concord refuses a later one's home.
 """
 
 import fcntl
@@ -53,7 +45,7 @@ def write_whole(
     """
     passing = _passing(final, root).with_name(f"{final.name}.{secrets.token_hex(8)}")
     try:
-        with os.fdopen(_born(passing, root / UNFINISHED, mode), "wb") as file:
+        with os.fdopen(_created(passing, root / UNFINISHED, mode), "wb") as file:
             yield file
             file.flush()
             if durable:
@@ -88,8 +80,7 @@ def discard(path: Path, root: Path) -> None:
     passing = _passing(path, root)
     if passing.is_dir():
         shutil.rmtree(passing)
-    name = f"{escape(path.name)}.{TOKEN}"
-    for left in (*passing.parent.glob(name), *path.parent.glob(f".{name}")):  # 0.1.0: in that folder, with a dot
+    for left in passing.parent.glob(f"{escape(path.name)}.{TOKEN}"):
         shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
 
 
@@ -100,14 +91,6 @@ def sweep(root: Path) -> None:
         return
     with _held(folder):
         _clear(folder)
-
-
-def remove_hidden(root: Path) -> None:
-    """Remove what killed writers of 0.1.0 left below `root`: it kept unfinished files in their final folder."""
-    for file in root.rglob(f".*.{TOKEN}"):
-        file.unlink(missing_ok=True)
-    for folder in (*root.glob("unlabelled/*/.*"), *root.glob("*/*/*/spill-*")):
-        shutil.rmtree(folder)
 
 
 def make_folder(folder: Path, mode: int = 0o700) -> None:
@@ -134,7 +117,7 @@ def _passing(path: Path, root: Path) -> Path:
     return path if path.is_relative_to(unfinished) else unfinished / path.relative_to(root)
 
 
-def _born(passing: Path, folder: Path, mode: int) -> int:
+def _created(passing: Path, folder: Path, mode: int) -> int:
     """Create a file, open and locked. Returns its descriptor."""
     _enter(folder)
     with _held(folder, shared=True):
@@ -216,20 +199,9 @@ def _opened(path: Path) -> int:
         raise EnvironmentFailed(f"the lock {path} cannot be taken: {failed.strerror}") from None
 
 
-FORMAT = 3
+FORMAT = 1
 FIRST_KEPT = ("vault", "ledger.db")
 """Files that every home in use has."""
-
-MOVED = {
-    "tasks.chosen": "concord_student",
-    "tasks.encode": "concord.tasks.student.model",
-    "tasks.student": "concord_student",
-    "tasks.teach": "concord.tasks.asking.teachers",
-    "concord.tasks.data.encode": "concord.tasks.student.model",
-    "concord.tasks.student.model": "concord_student",
-    "concord.tasks.student.study": "concord_student",
-}
-"""Current modules of types that files of earlier versions name: students in released/, teachers in the vault."""
 
 
 def is_home(home: Path) -> bool:
@@ -237,41 +209,31 @@ def is_home(home: Path) -> bool:
     return any((home / name).exists() for name in ("format", *FIRST_KEPT))
 
 
-def check_format(home: Path) -> int:
-    """The format of a home; an empty home gets this version's format.
+def check_format(home: Path, *, reading: bool = False) -> None:
+    """Check that a home is of this version's format; one that names none becomes so, durably, but for `reading`.
 
-    Raises NotVerified if the format is newer than this version's.
+    Raises NotVerified if it is of another format; EnvironmentFailed if it cannot be read or written.
     """
     file = home / "format"
     try:
-        if not is_home(home):
-            set_format(home)
-        text = file.read_text() if file.exists() else "1"
+        if not file.exists():
+            if reading:
+                return
+            with write_whole(file, home, mode=0o666, durable=True) as made:
+                made.write(f"{FORMAT}\n".encode())
+        text = file.read_text()
     except OSError as failed:
-        raise EnvironmentFailed(f"the home folder {home} cannot be read: {failed.strerror}") from None
+        raise EnvironmentFailed(f"the home folder {home} cannot be used: {failed.strerror}") from None
     if not text.strip().isdecimal():
         raise NotVerified(f"the file {file} must hold the number of a format, and does not")
-    if int(text) > FORMAT:
+    if int(text) != FORMAT:
         raise NotVerified(
             f"the home folder {home} is of format {int(text)} and this version of concord knows {FORMAT}: go on with "
-            "the version that wrote it, or a later one"
+            "the version that wrote it"
         )
-    return int(text)
-
-
-def set_format(home: Path) -> None:
-    """Record durably that the home is of this version's format. Raises EnvironmentFailed."""
-    try:
-        with write_whole(home / "format", home, mode=0o666, durable=True) as file:
-            file.write(f"{FORMAT}\n".encode())
-    except OSError as failed:
-        raise EnvironmentFailed(f"the home folder {home} cannot be written: {failed.strerror}") from None
 
 
 def tidy(home: Path) -> None:
     """Remove the unfinished files that killed processes left in the home."""
-    if not (home / UNFINISHED).is_dir():
-        for folder in ("vault", "released"):
-            remove_hidden(home / folder)
     for root in (home, home / "vault"):
         sweep(root)

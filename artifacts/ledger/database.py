@@ -2,14 +2,14 @@
 
 Assumes      PostgreSQL, or SQLite on a disk of this machine; file systems known to be shared are refused
 Guarantees   one writer at a time; records are durable when a transaction ends, all of them or none; the lock is freed
-             when its holder dies
-Not covered  what the records say: artifacts.ledger.events reads them. Checked by
+             when its holder dies. Another user's file is not written, and one with anything in it but the table as it
+             was made, such as a trigger or a view, is not opened
+Not covered  what the records say: artifacts.ledger.events reads them; what else a server's database holds. Checked by
              tests/artifacts/ledger/test_ledger_database.py
 """
 
 import hashlib
 import os
-import pwd
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -34,11 +34,14 @@ from sqlalchemy import (
     select,
     text,
 )
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import Engine, make_url
 from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
+from sqlalchemy.schema import CreateTable
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
+from concord.artifacts.home.users import check_owner, user_name
 from concord.artifacts.ledger.events import LogRecord
 from concord.artifacts.settings import sqlite_file
 
@@ -66,6 +69,8 @@ ENTRIES = Table(
     Column("previous", Text, nullable=False, unique=True),
     Column("digest", Text, nullable=False),
 )
+MADE = " ".join(str(CreateTable(ENTRIES).compile(dialect=sqlite.dialect())).split())
+"""The statement by which SQLite keeps the table: defaults and conflict rules of its columns would be in it."""
 
 
 class LedgerRows:
@@ -121,23 +126,13 @@ class Entries:
         with _in_one_sentence(self.engine), self._transaction() as connection:
             yield LedgerRows(connection)
 
-    def back_up(self, file: Path) -> bool:
-        """Copy the table durably to a new file. Returns False for a table on a server, which has its own backups."""
-        if self.engine.dialect.name != "sqlite":
-            return False
-        _bear(file)
-        with _in_one_sentence(self.engine), self.engine.connect() as connection:
-            connection.exec_driver_sql("VACUUM INTO ?", (str(file),))
-        with file.open("rb") as copy:
-            os.fsync(copy.fileno())
-        return True
-
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
         """A transaction that holds the writer lock from its first statement and is durable when it ends."""
         with self.engine.connect() as connection:
             if self.engine.dialect.name == "sqlite":
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
+                check_owner("the ledger", sqlite_file(_address(self.engine)) or Path())
             else:
                 connection.execute(text("SET LOCAL synchronous_commit = on"))
                 connection.execute(text(f"SET LOCAL lock_timeout = '{LOCK_WAIT}s'"))
@@ -156,9 +151,13 @@ def _engine(url: str) -> Engine:
         raise EnvironmentFailed(f"the ledger's database needs the package {missing.name}") from None
     if engine.dialect.name == "sqlite":
         _check_local(sqlite_file(url) or Path())
-        _bear(sqlite_file(url) or Path())
+        _create(sqlite_file(url) or Path())
         event.listen(engine, "connect", _durable)
     return engine
+
+
+def _address(engine: Engine) -> str:
+    return engine.url.render_as_string(hide_password=False)
 
 
 def _check_local(file: Path) -> None:
@@ -178,7 +177,7 @@ def _check_local(file: Path) -> None:
         )
 
 
-def _bear(file: Path) -> None:
+def _create(file: Path) -> None:
     """Make an empty database file that nobody else may read, unless there is a file."""
     if file.is_file():
         return
@@ -198,16 +197,23 @@ def _durable(connection: sqlite3.Connection, _: Any) -> None:
 
 
 def _recognised(connection: Connection) -> bool:
-    """Whether the database holds a ledger. Raises NotVerified if it holds anything else."""
-    tables = inspect(connection)
-    if tables.has_table(ENTRIES.name):
-        if [column["name"] for column in tables.get_columns(ENTRIES.name)] != ENTRIES.columns.keys():
+    """Whether the database holds a ledger. Raises NotVerified if that is not as it was made; a file may hold nothing
+    else, since a trigger would change what is written."""
+    if connection.dialect.name != "sqlite":
+        tables = inspect(connection)
+        there = tables.has_table(ENTRIES.name)
+        if there and [column["name"] for column in tables.get_columns(ENTRIES.name)] != ENTRIES.columns.keys():
             raise NotVerified("the database holds a table of entries that is not a ledger's")
-        return True
-    others = {*tables.get_table_names()} - {ENTRIES.name}  # another process may have made that one since
-    if connection.dialect.name == "sqlite" and others:
-        raise NotVerified("the database holds other tables and is not a ledger")
-    return False
+        return there
+    schema = connection.exec_driver_sql("SELECT type, name, sql FROM sqlite_master").all()
+    ours = {("table", ENTRIES.name, MADE), ("index", f"sqlite_autoindex_{ENTRIES.name}_1", "")}
+    found = {(kind, name, " ".join((made or "").split())) for kind, name, made in schema}
+    if strange := sorted(f"{kind} {name!r}" for kind, name, _ in found - ours):
+        raise NotVerified(
+            f"the database is not a ledger, or was changed: it holds the {', the '.join(strange)}, and a ledger "
+            "holds its table of entries as it was made, and nothing else"
+        )
+    return bool(found)
 
 
 @contextmanager
@@ -219,29 +225,24 @@ def _in_one_sentence(engine: Engine) -> Iterator[None]:
         cause = getattr(failed, "orig", None) or failed
         message = " ".join(str(cause).split())
         code = getattr(cause, "sqlite_errorcode", None)
-        file = sqlite_file(engine.url.render_as_string(hide_password=False))
+        file = sqlite_file(_address(engine))
         if code is not None and code & 0xFF in MAY_NOT_WRITE and file is not None:
-            raise EnvironmentFailed(_whose(file, message)) from None
+            raise EnvironmentFailed(_unusable(file, message)) from None
         if isinstance(failed, OperationalError | InterfaceError) and code != sqlite3.SQLITE_ERROR:
             raise EnvironmentFailed(f"the ledger's database failed: {message}") from None
         raise NotVerified(f"the ledger's database cannot be read: {message}") from None
 
 
-def _whose(file: Path, message: str) -> str:
-    """That a ledger cannot be written, whose it is, who runs, and what to do."""
-    user = _user(os.geteuid())
+def _unusable(file: Path, message: str) -> str:
+    """That a ledger cannot be used, and what to do; whose it is, if it is another's."""
+    user = user_name(os.geteuid())
     try:
-        owner = _user(file.stat().st_uid)
+        check_owner("the ledger", file)
+    except EnvironmentFailed as anothers:
+        return str(anothers)
     except OSError:
         return f"the ledger {file} cannot be found ({message}): put it back, or let {user} into its folder"
-    cannot = f"the ledger {file} cannot be written ({message}): it belongs to {owner}"
-    if owner == user:
-        return f"{cannot}, as whom this runs: make the file and its folder writable"
-    return f"{cannot}, and this runs as {user}: run it as {owner}, or make the file and its folder writable for {user}"
-
-
-def _user(number: int) -> str:
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:  # as in a container, whose list of users is its own
-        return f"user {number}"
+    return (
+        f"the ledger {file} cannot be written ({message}): it belongs to {user}, as whom this runs: make the file and "
+        "its folder writable"
+    )

@@ -8,7 +8,8 @@ of entry. A remark is recorded for a domain and charges nothing:
 
     forgotten   a session's key, teachers and votes were destroyed; about: the session
     erased      a unit's rows, and what depended on them, were destroyed; about: a keyed digest of the unit's id
-    holds       a private file was learned from; about: its digest, keyed by the vault that read it
+    holds       a private file was learned from; about: a digest of its real path or address, keyed by the vault that
+                read it
     linked      the domain may hold files, and people, of another one; about: that domain
 
 The other kind concerns a witness (artifacts.ledger.witness): that one sees the ledger, and how the ledger goes on if
@@ -23,11 +24,11 @@ from typing import Any, Literal, Self
 
 from pydantic import TypeAdapter, ValidationError
 
-from concord.artifacts.domains import Domain, Recap
+from concord.artifacts.domains import Domain, NewCap
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.parts import Division
 from concord.artifacts.privacy import Charge
-from concord.artifacts.sessions import Admission, Batch, BatchOutcome, Settlement
+from concord.artifacts.sessions import Admission, Batch, BatchOutcome, Draw, Settlement
 
 RemarkKind = Literal["forgotten", "erased", "holds", "linked"]
 
@@ -78,10 +79,15 @@ class Remarks:
         own, asked = {domain, *self.linked(domain)}, [("holds", file) for file in files]
         for other, remarks in self._remarks.items():
             if other not in own and not remarks.keys().isdisjoint(asked):
-                raise WrongInput(
-                    f"a file of data.private belongs to domain {other!r}, which counts its people already: name "
-                    f"that domain, or let `concord link {other} {domain}` say that people may be in both"
-                )
+                raise belongs_to(other, domain)
+
+
+def belongs_to(other: str, domain: str) -> WrongInput:
+    """The refusal of a file of `other` as one of `domain`."""
+    return WrongInput(
+        f"a file of data.private belongs to domain {other!r}, which counts its people already: name that domain, or "
+        f"let `concord link {other} {domain}` say that people may be in both"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,24 +132,23 @@ def shortfall(witnessed: Charge, own: Charge) -> Charge:
 GENESIS = "0" * 64
 """The digest that the first record follows."""
 
-Event = Domain | Recap | Division | Remark | Restoration | Watch | Admission | Batch | BatchOutcome | Settlement
+Event = Domain | NewCap | Division | Remark | Restoration | Watch | Admission | Batch | Draw | BatchOutcome | Settlement
 """Every type of event in the ledger."""
 
 EVENT_KINDS: dict[str, type[Event]] = {
     "gaussian": Domain,
     "domain": Domain,
-    "recap": Recap,
+    "recap": NewCap,
     "divide": Division,
     "remark": Remark,
     "restore": Restoration,
     "watch": Watch,
     "open": Admission,
     "begin": Batch,
+    "draw": Draw,
     "commit": BatchOutcome,
     "settle": Settlement,
 }
-OMITTED_DEFAULTS = [("version", ""), ("part", ""), ("division", ""), ("rounds", [])]
-"""Keys left out of a body if they have these values, because earlier versions did not write them."""
 _KIND_OF = {event: kind for kind, event in EVENT_KINDS.items()}
 _ADAPTERS: dict[str, TypeAdapter[Any]] = {kind: TypeAdapter(event) for kind, event in EVENT_KINDS.items()}
 
@@ -222,7 +227,6 @@ def _kind(event: Event) -> str:
 
 def _text(event: Event) -> str:
     plain = _ADAPTERS[_kind(event)].dump_python(event, mode="json")
-    plain = {name: value for name, value in plain.items() if (name, value) not in OMITTED_DEFAULTS}
     return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 

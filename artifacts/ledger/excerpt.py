@@ -2,9 +2,10 @@
 
 An excerpt is a small ledger of its own, in which charge, cap and admission can be recomputed. It holds the entries that
 decide what one domain is charged. It leaves out reasons, keyed digests of settings, teachers and rows, names of data
-versions, all times, and everything of other domains; a session's key appears only as a commitment. The batches of a
-session are merged into one, since the charge depends only on how many rows were asked and refused; those of an open
-session are left out, unless the certificate covers them.
+versions, the rule by which units are named (columns, and the format of files), all times, and everything of other
+domains; a session's key appears only as a commitment. The batches of a session are merged into one, since the charge
+depends only on how many rows were asked and refused; those of an open session are left out, unless the certificate
+covers them.
 
     commitment of an entry = SHA-256(salt ‖ digest),  salt = HMAC(secret of the vault, digest)
 
@@ -30,7 +31,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from concord.artifacts.domains import Recap
+from concord.artifacts.domains import NewCap
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import Vault, derive, keyed_digest
 from concord.artifacts.ledger.events import Entry, Event, LogRecord, Restoration, Watch
@@ -230,7 +231,7 @@ def _as_one(
 
 
 def _batch(index: int, first: int, rows: int) -> Batch:
-    return Batch(index=index, first=first, rows=rows, rows_digest="", votes_digest="")
+    return Batch(index=index, first=first, rows=rows, question_digest="", exact_digest="")
 
 
 def _shown(record: LogRecord, domain: str, batches: Iterable[Event], hide: Hide) -> Iterator[Event]:
@@ -238,10 +239,10 @@ def _shown(record: LogRecord, domain: str, batches: Iterable[Event], hide: Hide)
     if record.kind in ("begin", "commit"):
         yield from batches
         return
-    if record.domain not in (domain, "") or record.kind == "remark":
+    if record.domain not in (domain, "") or record.kind in ("remark", "draw"):
         return
     match record.event:
-        case Recap() as event:
+        case NewCap() as event:
             yield replace(event, reason="")
         case Watch() as event:
             yield replace(event, reason="")
@@ -258,7 +259,7 @@ def _shown(record: LogRecord, domain: str, batches: Iterable[Event], hide: Hide)
                 division=hide(event.division) if event.division else "",
             )
         case Division() as event:
-            yield replace(event, commitment=hide(event.commitment))
+            yield replace(event, commitment=hide(event.commitment), naming="")
         case event:
             yield event
 

@@ -3,7 +3,8 @@
 Privacy statement
     Assumes      costs handed to it are upper bounds; nothing is drawn that `begin_batch` did not return for
     Guarantees   what is admitted in a domain satisfies its cap (Filter), whatever process, crash or retry intervenes;
-                 no row is drawn under two sets of votes; an entry changed in place is found before anything is spent
+                 no row is drawn under two sets of votes, and no batch has two draws; an entry changed in place is found
+                 before anything is spent
     Ends         never: entries are only added
     Not covered  an old copy of the whole database put in the place of a newer one, unless a witness saw the newer one
                  (artifacts.ledger.witness); whoever may write the database can rewrite it
@@ -19,17 +20,19 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Self
 
 from concord.artifacts.domains import Domain, FilterKind
 from concord.artifacts.errors import NotKept, NotVerified
 from concord.artifacts.ledger.database import Entries, LedgerRows
 from concord.artifacts.ledger.events import Entry, LogRecord, Remark, RemarkKind, Standing
+from concord.artifacts.ledger.held import Held
 from concord.artifacts.ledger.reading import Reading, Value
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.ledger.witness import Watching, Witness
 from concord.artifacts.parts import Division
 from concord.artifacts.schemas import Ref
-from concord.artifacts.sessions import Batch, BatchOutcome, Opening, Session
+from concord.artifacts.sessions import Batch, BatchOutcome, Draw, Opening, Session
 from concord.artifacts.settings import Settings
 
 
@@ -48,12 +51,21 @@ class Ledger(Reading):
         self._guard = threading.Lock()
 
     @classmethod
-    def of(cls, home: Path) -> "Ledger":
+    def of(cls, home: Path) -> Self:
         """The ledger of a home folder: the database CONCORD_LEDGER names, or HOME/ledger.db, its owner's alone.
 
         Its witness is the file that CONCORD_WITNESS names, if it names one.
         """
         return cls(Settings.now().ledger_of(home), Witness.of(home))
+
+    @classmethod
+    def checked(cls, home: Path) -> Self:
+        """As `of`, for all that believes what it says. Raises NotVerified if it denies what the home holds or its
+        witness saw."""
+        held, ledger = Held(home), cls.of(home)
+        ledger.check_witness()
+        held.check(ledger)
+        return ledger
 
     def name_domain(
         self, name: str, kind: FilterKind = "renyi", /, *, unit: str, neighbours: str, epsilon: float, delta: float
@@ -91,8 +103,8 @@ class Ledger(Reading):
         self._write(lambda state: state.remark(domain, remark), lambda _: None)
 
     def hold(self, domain: str, files: Iterable[str], reason: str = "") -> None:
-        """Record that the domain holds those private files, by their keyed digests; `reason` names the source, if it
-        was not a file.
+        """Record that the domain holds those private files, by keyed digests of their names; `reason` names the source,
+        if it was not a file.
 
         Raises WrongInput if a domain that is not linked to this one holds one of them.
         """
@@ -128,6 +140,13 @@ class Ledger(Reading):
             lambda state: state.begin(session, batch),
             lambda state: state.batches(session, batch.index, batch.index + 1)[0],
         )
+
+    def record_draw(self, session: str, draw: Draw) -> None:
+        """Record what was drawn for a begun batch, before anything made of it is seen.
+
+        Raises NotVerified if another draw of that name is on record, as by another copy of the vault.
+        """
+        self._write(lambda state: state.draw(session, draw), lambda _: None)
 
     def commit_batch(
         self, session: str, index: int, *, asked: int, answered: int, refused: int, released: Ref
@@ -186,10 +205,6 @@ class Ledger(Reading):
             with self._entries.reading() as rows:
                 _catch_up(LedgerState(), rows)
         self.domains()  # entries this process read before must still be there; if it read none, this reads all
-
-    def back_up(self, file: Path) -> bool:
-        """Copy the ledger to a new file, unless it is on a server. Returns whether it was copied."""
-        return self._entries.back_up(file)
 
     def _read(self, ask: Callable[[LedgerState], Value]) -> Value:
         with self._guard, self._entries.reading() as rows:

@@ -13,7 +13,7 @@ from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.parts import LEARNING, Division
 from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Ref
-from concord.artifacts.sessions import Batch, Session
+from concord.artifacts.sessions import STUDENT_CHOICE, STUDENT_TEST, Batch, Session
 
 Value = TypeVar("Value")
 
@@ -31,6 +31,10 @@ class Reading:
     def domains(self) -> tuple[Domain, ...]:
         """Every domain, in the order they were named."""
         return self._read(lambda state: tuple(state.domains.values()))
+
+    def caps(self, domain: str) -> tuple[tuple[float, float], ...]:
+        """Every cap (ε, δ) that the domain has had, in order; none if there is no such domain."""
+        return self._read(lambda state: state.caps.get(domain, ()))
 
     def linked(self, domain: str) -> tuple[Domain, ...]:
         """The domains it is linked to, directly or through others, as far as they have been named."""
@@ -52,6 +56,10 @@ class Reading:
     def batches(self, session: str, first: int = 0) -> tuple[Batch, ...]:
         """The session's batches so far, from that one on, with the outcomes of those committed."""
         return self._read(lambda state: state.batches(session, first))
+
+    def drawn(self, session: str, name: str) -> str | None:
+        """The keyed digest of what a session drew under that name; None if that is not on record."""
+        return self._read(lambda state: state.drawn(session, name))
 
     def choice(self, learned: Session) -> tuple[Session, Ref] | None:
         """The choice among students of a session, and the file that it released; None if none was released yet."""
@@ -123,16 +131,20 @@ def _before(state: LedgerState, test: Session) -> Iterator[Session]:
 
 def _looked(state: LedgerState, test: Session, session: Session) -> bool:
     learned = test.mechanism["session"]
-    if session.id == learned or (session.chooses and session.mechanism["session"] == learned):
+    if session.id == learned or choices_of([session], learned):
         return False
     return state.parts.of(session.id) != LEARNING or session.division != test.division
 
 
-def trials_of(sessions: Iterable[Session], learned: str) -> list[Session]:
+def private_tests_of(sessions: Iterable[Session], learned: str) -> list[Session]:
     """The sessions that tested a student of session `learned`, in order."""
-    return [session for session in sessions if session.tests and session.mechanism["session"] == learned]
+    return _about_student(sessions, STUDENT_TEST, learned)
 
 
 def choices_of(sessions: Iterable[Session], learned: str) -> list[Session]:
     """The sessions that chose among students of session `learned`, in order."""
-    return [session for session in sessions if session.chooses and session.mechanism["session"] == learned]
+    return _about_student(sessions, STUDENT_CHOICE, learned)
+
+
+def _about_student(sessions: Iterable[Session], purpose: str, learned: str) -> list[Session]:
+    return [session for session in sessions if session.purpose == purpose and session.mechanism["session"] == learned]

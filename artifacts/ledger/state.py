@@ -10,16 +10,19 @@ tests/artifacts/ledger/test_ledger_model.py.
 from collections.abc import Iterable
 from dataclasses import replace
 
-from concord.artifacts.domains import Domain, Recap, amount
+from concord.artifacts.domains import Domain, NewCap, amount
 from concord.artifacts.errors import BudgetRefused, ConcordError, NotCovered, NotVerified, WrongInput
 from concord.artifacts.ledger.events import Entry, LogRecord, Remark, Remarks, Restoration, Standing, Watch, shortfall
 from concord.artifacts.parts import Division, Parts, by_part, largest, least
 from concord.artifacts.privacy import Charge
-from concord.artifacts.sessions import Admission, Batch, BatchOutcome, Opening, Session, Settlement, Terms
+from concord.artifacts.sessions import Admission, Batch, BatchOutcome, Draw, Opening, Session, Settlement, Terms
 
+CAP = ("lifetime.epsilon", "lifetime.delta")
+KEPT = "a domain keeps it; for another one, name another domain in the plan, and `concord link` the two"
 TERMS_DIFFER = {
-    **dict.fromkeys(("lifetime.epsilon", "lifetime.delta"), "only `concord domain` changes a cap"),
-    "lifetime.filter": "a domain keeps its filter; name another domain, and `concord link` the two, for the other one",
+    **dict.fromkeys(("unit", "neighbours"), f"{KEPT}, though nothing is promised then over both of them together"),
+    "lifetime.filter": KEPT,
+    **dict.fromkeys(CAP, "the plan that first named it set it so: write that, or let `concord domain` change it"),
 }
 """Hints for each field in which a plan's domain differs from the one on record."""
 
@@ -28,6 +31,7 @@ class LedgerState:
     """Domains, sessions and batches, as the records read so far leave them.
 
     head       the last of those records
+    caps       every (ε, δ) that was set as a domain's cap, in order; all but the first by `concord domain`
     restored   of each history that a witness saw in place of this one and that was made good: its last entry's digest
     witnessed, lost_its_witness   whether a witness sees the ledger; whether one was lost once
     """
@@ -37,10 +41,12 @@ class LedgerState:
         self.restored: set[str] = set()
         self.witnessed = self.lost_its_witness = False
         self.domains: dict[str, Domain] = {}
+        self.caps: dict[str, tuple[tuple[float, float], ...]] = {}
         self.sessions: dict[str, Session] = {}
         self.remarks = Remarks()
         self.parts = Parts()
         self._batches: dict[str, list[Batch]] = {}
+        self._draws: dict[str, dict[str, str]] = {}
         self._lost: dict[str, Charge] = {}
 
     @property
@@ -62,11 +68,11 @@ class LedgerState:
         match entry.event:
             case Domain() as domain:
                 _require((domain.name, "") == (entry.domain, entry.session) and domain.name not in self.domains)
-                self.domains[domain.name] = domain
-            case Recap() as recap:
+                self._cap(domain)
+            case NewCap() as recap:
                 known = self.domain(entry.domain)
                 _require(recap.filter.kind == known.filter.kind)
-                self.domains[entry.domain] = replace(known, filter=recap.filter)
+                self._cap(replace(known, filter=recap.filter))
             case Division() as division:
                 _require(entry.session == "" and self.divide(entry.domain, division) == [entry])
                 self.parts.divide(entry.domain, division)
@@ -84,17 +90,24 @@ class LedgerState:
                 _require(admission.domain in self.domains and admission.id not in self.sessions)
                 self.sessions[admission.id] = Session.opened(admission)
                 self.parts.enter(admission)
-                self._batches[admission.id] = []
+                self._batches[admission.id], self._draws[admission.id] = [], {}
             case step:
                 self._step(self.session(entry.session), entry.domain, step)
 
-    def _step(self, session: Session, domain: str, step: Batch | BatchOutcome | Settlement) -> None:
+    def _cap(self, domain: Domain) -> None:
+        self.domains[domain.name] = domain
+        self.caps[domain.name] = (*self.caps.get(domain.name, ()), (domain.filter.epsilon, domain.filter.delta))
+
+    def _step(self, session: Session, domain: str, step: Batch | Draw | BatchOutcome | Settlement) -> None:
         _require(session.domain == domain)
         batches = self._batches[session.id]
         match step:
             case Batch():
                 self.sessions[session.id] = session.begin(step)
                 batches.append(step)
+            case Draw():
+                _require(self.draw(session.id, step) != [])
+                self._draws[session.id][step.name] = step.digest
             case BatchOutcome():
                 self.sessions[session.id] = session.commit(step)
                 batches[step.index] = replace(batches[step.index], outcome=step)
@@ -114,7 +127,8 @@ class LedgerState:
         for standing in restoration.standings:
             name, known = standing.domain.name, self.domains.get(standing.domain.name)
             _require(known is None or known.differs_only_in_cap(standing.domain))
-            self.domains[name] = standing.domain
+            if known != standing.domain:
+                self._cap(standing.domain)
             self._lost[name] = self._lost.get(name, Charge()) + shortfall(standing.charge, least(self.totals(name)))
 
     def _end_all(self) -> None:
@@ -184,10 +198,12 @@ class LedgerState:
             raise BudgetRefused(f"domain {name!r} cannot cover this session: {infinite}") from None
 
     def name(self, asked: Domain) -> list[Entry]:
-        """Name a domain, once; later plans must agree. Raises WrongInput naming the field that differs."""
+        """Name a domain, once; later plans must agree, but for a cap that `concord domain` has changed since: that one
+        holds, whatever a plan says. Raises WrongInput naming the field that differs."""
         known = self.domains.get(asked.name)
         if known is None:
             return [Entry(domain=asked.name, event=asked)]
+        changed = CAP if len(self.caps[asked.name]) > 1 else ()
         for field, frozen, given in (
             ("unit", known.unit, asked.unit),
             ("neighbours", known.neighbours, asked.neighbours),
@@ -195,9 +211,9 @@ class LedgerState:
             ("lifetime.epsilon", known.filter.epsilon, asked.filter.epsilon),
             ("lifetime.delta", known.filter.delta, asked.filter.delta),
         ):
-            if frozen != given:
-                rule = TERMS_DIFFER.get(field, "it is frozen")
-                raise WrongInput(f"{field} of domain {asked.name!r} is {frozen!r} on the record, got {given!r}: {rule}")
+            if frozen != given and field not in changed:
+                rule = f"{field} of domain {asked.name!r} is {frozen!r} on the record, got {given!r}"
+                raise WrongInput(f"{rule}: {TERMS_DIFFER[field]}")
         return []
 
     def recap(self, name: str, epsilon: float, delta: float, reason: str) -> list[Entry]:
@@ -208,7 +224,7 @@ class LedgerState:
                 f"domain {name!r} cannot be capped at {amount(epsilon, delta)}: "
                 f"it is charged {amount(*changed.filter.spent(self.total(name)))} already"
             )
-        return [Entry(domain=name, event=Recap(filter=changed.filter, reason=reason))]
+        return [Entry(domain=name, event=NewCap(filter=changed.filter, reason=reason))]
 
     def divide(self, name: str, division: Division) -> list[Entry]:
         """Divide a domain, once. Raises WrongInput if it is divided by another share or naming rule."""
@@ -253,10 +269,9 @@ class LedgerState:
             raise NotCovered(
                 f"the budget does not cover it, unless the plan asks less or `concord domain` raises the cap: {price}"
             )
-        # Estimates, tests, choices and questions have an ε of their own: a run takes none of them for its own session.
-        alike = any(known.kind == opening.kind for known in self.sessions_of(domain.name))
+        alike = any(known.purpose == opening.purpose for known in self.sessions_of(domain.name))
         if alike and not further:
-            raise BudgetRefused(f"a further session must be asked for with --new-session: {price}")
+            raise BudgetRefused(f"a further session must be asked for with --new-session, or --again: {price}")
         admission = Admission.charged(opening, by=domain.filter)
         return [Entry(domain=domain.name, session=opening.id, event=admission)]
 
@@ -283,14 +298,30 @@ class LedgerState:
             return [Entry(domain=session.domain, session=name, event=batch)]
         for what, differs in (
             ("position", (known.first, known.rows) != (batch.first, batch.rows)),
-            ("rows", known.rows_digest != batch.rows_digest),
-            ("votes", known.votes_digest != batch.votes_digest),
+            ("rows", known.question_digest != batch.question_digest),
+            ("votes", known.exact_digest != batch.exact_digest),
         ):
             if differs:
                 raise NotVerified(f"the {what} of batch {batch.index} of session {name} changed since it was begun")
         if known.outcome is None and session.status != "open":
             raise BudgetRefused(f"session {name} was closed before its batch {batch.index} was released")
         return []
+
+    def drawn(self, name: str, draw: str) -> str | None:
+        """The digest of a draw of the session, by the draw's name, if it is on record."""
+        return self._draws[self.session(name).id].get(draw)
+
+    def draw(self, name: str, draw: Draw) -> list[Entry]:
+        """Record what was drawn for the pending batch; none if it is on record. Raises NotVerified if another is."""
+        session, known = self.session(name), self.drawn(name, draw.name)
+        if known == draw.digest:
+            return []
+        if known is not None or session.status != "open" or session.pending is None:
+            raise NotVerified(
+                f"the vault holds other noise of session {name} ({draw.name}) than was drawn: another copy of the "
+                f"vault was in use; put that in its place, or end the session by `concord close {name}`"
+            )
+        return [Entry(domain=session.domain, session=name, event=draw)]
 
     def commit(self, name: str, outcome: BatchOutcome) -> list[Entry]:
         """Commit the pending batch's release, and settle the session if that was its last."""

@@ -10,10 +10,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from concord.artifacts.certificate import Certificate, ChoiceRecord
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import in_one_line
 from concord.artifacts.home.released import sha256, sha256_of_all
 from concord.artifacts.measures import PublicTest, TestRecord
-from concord.artifacts.sections import TALLIES
+from concord.artifacts.records import ChoiceRecord, SessionRecord
 
 MOST_CLASS_METRICS = 20
 """The most classes for which recall and precision are tracked per class."""
@@ -96,24 +97,22 @@ class Stage:
 
 def published_stages(certificate: Certificate) -> dict[str, Stage]:
     """The stages after the door, in order, from a certificate."""
-    guarantee, counts, domain = certificate.guarantee, certificate.counts, certificate.domain
+    leading, domain, whole = certificate.leading, certificate.domain, certificate.guarantee
     student, relabelling = certificate.student, certificate.relabelling
-    mechanism = {name: value for name, value in certificate.mechanism.settings.items() if name != "relabel"}
-    asked = (
-        {f"rows_{name}": float(count) for name, count in counts.model_dump().items()} if certificate.teachers else {}
-    )
-    whole = certificate.together
+    mechanism = {name: value for name, value in leading.mechanism.settings.items() if name != "relabel"}
+    asked = {f"rows_{name}": float(count) for name, count in leading.counts.model_dump().items()}
+    own = {"epsilon": leading.guarantee.epsilon, "delta": leading.guarantee.delta}
+    together = {"epsilon_together": whole.epsilon, "delta_together": whole.delta}
     return {
         "release": Stage(
             _settings(mechanism, "mechanism.")
             | _settings({} if relabelling is None else relabelling.model_dump(), "relabel.")
-            | _settings({"teachers": certificate.teachers, "data_version": certificate.data_version}),
-            {"epsilon": guarantee.epsilon, "delta": guarantee.delta, **asked}
-            | ({} if whole is None else {"epsilon_together": whole.epsilon, "delta_together": whole.delta}),
+            | _settings({"teachers": leading.teachers, "data_version": certificate.data_version}),
+            own | (asked if leading.teachers else {}) | (together if [*own.values()] != [*together.values()] else {}),
             "The door: public rows were answered or refused, and the domain was charged. Nothing before it is told.",
             (PUBLIC_ROWS,),
         ),
-        **({} if certificate.choice is None else {"choose": _chosen(certificate.choice)}),
+        **_aside("choose", certificate.choice),
         "study": Stage(
             _settings(student.params, "student.")
             | _settings({"student": student.estimator})
@@ -123,7 +122,7 @@ def published_stages(certificate: Certificate) -> dict[str, Stage]:
             "The student, learned from released labels and public rows alone.",
             (PUBLIC_ROWS, RELEASED_LABELS),
         ),
-        **({} if certificate.test is None else {"test": _tested(certificate.test)}),
+        **_aside("test", certificate.test),
         "certify": Stage(
             _settings({"certificate": certificate.format}),
             {"domain_epsilon_spent": domain.spent.epsilon, "domain_delta_spent": domain.spent.delta},
@@ -143,18 +142,28 @@ def _on_public_rows(accuracy: float | None, test: PublicTest | None) -> dict[str
     return found
 
 
-def _chosen(choice: ChoiceRecord) -> Stage:
+def _aside(name: str, record: SessionRecord | None) -> dict[str, Stage]:
+    """The stage of a choice or a test on private units that were set aside, if there was one."""
+    if record is None:
+        return {}
+    epsilon = record.guarantee.epsilon
+    if record.tested:
+        return {name: _tested(record.tested, epsilon)}
+    return {name: _chosen(record.chosen, epsilon)} if record.chosen else {}
+
+
+def _chosen(choice: ChoiceRecord, epsilon: float) -> Stage:
     """The chosen candidate and the price of the choice."""
     chosen = choice.candidates[choice.chosen]
     among = {"among": len(choice.candidates), "number": choice.chosen + 1, "share": choice.share, "clean": choice.clean}
     return Stage(
         _settings({**among, **chosen}, "chosen."),
-        {"choice_epsilon": choice.guarantee.epsilon},
+        {"choice_epsilon": epsilon},
         "How the student learns was chosen among candidates, by their errors on private units that were set aside.",
     )
 
 
-def _tested(test: TestRecord) -> Stage:
+def _tested(test: TestRecord, epsilon: float) -> Stage:
     """Metrics of a private test, each with the ends of its interval; per class only if there are few classes."""
     measured = {"accuracy": test.accuracy, "balanced_accuracy": test.balanced_accuracy}
     for at, item in enumerate(test.classes if len(test.classes) <= MOST_CLASS_METRICS else ()):
@@ -165,7 +174,7 @@ def _tested(test: TestRecord) -> Stage:
         ends["test_majority"] = test.majority
     return Stage(
         _settings({"share": test.share, "clean": test.clean, "level": test.level, "among": test.among}, "test."),
-        {"test_rows": float(test.rows), "test_epsilon": test.guarantee.epsilon, **ends},
+        {"test_rows": float(test.rows), "test_epsilon": epsilon, **ends},
         "The student, tried out on private units that were set aside: noisy counts; intervals count the noise.",
     )
 
@@ -188,7 +197,7 @@ def _settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 def digest_of_labels(certificate: Certificate) -> str:
     """One digest of the released labels of a certificate."""
-    return sha256_of_all(ref.digest.encode() for ref in certificate.labels)
+    return sha256_of_all(ref.digest.encode() for ref in certificate.leading.files)
 
 
 def dataset(digest: str) -> dict[str, str]:
@@ -204,15 +213,15 @@ def listing(digests: Mapping[str, str]) -> str:
 
 def tags(certificate: Certificate) -> dict[str, str]:
     """The tags of a run, for an auditor to filter by."""
-    guarantee = certificate.guarantee
+    guarantee, own = certificate.guarantee, certificate.leading.guarantee
     return {
         "domain": certificate.domain.name,
         "session": certificate.session,
         "mechanism": certificate.mechanism.name,
         "unit": guarantee.unit,
         "neighbours": guarantee.neighbours,
-        "epsilon": repr(guarantee.epsilon),
-        "delta": repr(guarantee.delta),
+        "epsilon": repr(own.epsilon),
+        "delta": repr(own.delta),
         "digest.student": certificate.student.file.digest,
         **({WARNED: "true"} if certificate.warnings else {}),
     }
@@ -220,14 +229,12 @@ def tags(certificate: Certificate) -> dict[str, str]:
 
 def guarantee_text(certificate: Certificate) -> str:
     """The guarantee in a few sentences of Markdown, for a run's note and a model's description."""
-    guarantee, counts = certificate.promise, certificate.counts
+    guarantee, counts = certificate.guarantee, certificate.counts
     measured = _measured_in_words(certificate.student.public_test)
     voters = f" with {certificate.teachers:,} teachers" if certificate.teachers else ""
     rows = f"Of {counts.asked:,} public rows asked, {counts.answered:,} were answered and {counts.refused:,} refused. "
-    if certificate.mechanism.name == TALLIES:
-        rows = f"No teacher voted: noisy sums were released in {counts.answered} rounds; all else follows from them. "
-    elif not certificate.teachers:
-        rows = "No teacher voted: one hypothesis was chosen by its errors on the private rows. "
+    if not certificate.teachers:
+        rows = f"No teacher voted: {certificate.mechanism.releases}. "
     warned = "".join(f"**Warning:** {warning}.\n\n" for warning in certificate.warnings)
     return (
         f"{warned}ε = {guarantee.epsilon:g}, δ = {guarantee.delta:g} for {guarantee.unit} ({guarantee.neighbours}): "
@@ -247,7 +254,7 @@ def _measured_in_words(test: PublicTest | None) -> str:
     )
     if test.matrix is None or len(test.classes) > LISTED_CLASSES:
         return sentence
-    names = [f"`{item.name.replace('|', '/').replace('`', '´')}`" for item in test.classes]
+    names = [f"`{in_one_line(item.name).replace('|', '/').replace('`', '´')}`" for item in test.classes]
     head = f"| of class | recall | precision | {' | '.join(f'said {name}' for name in names)} |"
     lines = [
         f"| {name} | {_share(item.recall)} | {_share(item.precision)} | {' | '.join(f'{count:,}' for count in row)} |"
@@ -291,18 +298,15 @@ class Champion:
 def takes_alias(certificate: Certificate, now: Champion | None) -> bool:
     """Whether a student that is being recorded becomes its domain's champion.
 
-    The plan decides if it says `always` or `never`. Otherwise a student with a warning does not, nor does one that does
-    not beat the champion by balanced accuracy, on the same public test rows or on the private units set aside. A
-    measured student beats one that was not measured; among students not measured, the latest is champion. A private
-    test that is not clean does not count as a measurement.
+    A student with a warning does not, nor does one that does not beat the champion by balanced accuracy, on the same
+    public test rows or on the private units set aside. A measured student beats one that was not measured; among
+    students not measured, the latest is champion. A private test that is not clean does not count as a measurement.
     """
-    if certificate.about.champion != "better":
-        return certificate.about.champion == "always"
     if certificate.warnings:
         return False
     if now is None or WARNED in now.tags or now.tags.get("digest.student") == certificate.student.file.digest:
         return True
-    public, private = certificate.student.public_test, certificate.test
+    public, private = certificate.student.public_test, certificate.tested
     if public is not None and now.params.get(TEST_TABLE) == public.table:
         return public.balanced_accuracy > now.metrics["balanced_accuracy"]
     tried = "test_balanced_accuracy" in now.metrics and now.params.get("test.clean") != str(False)

@@ -46,8 +46,8 @@ def budget_in_words(certificate: Certificate) -> str:
 
 def about_domain(certificate: Certificate, experiment: str) -> str:
     """The description of a domain on the page of its experiment with that id, in Markdown."""
-    guarantee = certificate.guarantee
-    wanted = f"tags.mechanism = '{certificate.mechanism.name}' and tags.epsilon = '{guarantee.epsilon!r}'"
+    guarantee, own = certificate.guarantee, certificate.leading.guarantee
+    wanted = f"tags.mechanism = '{certificate.mechanism.name}' and tags.epsilon = '{own.epsilon!r}'"
     return (
         f"{budget_in_words(certificate)}\n\n"
         f"Privacy unit: {guarantee.unit}. Neighbours: {guarantee.neighbours}. Each run is a session as it was "
@@ -63,13 +63,19 @@ def registered(domain: str) -> str:
     return f"{domain}-student"
 
 
-def about_students(certificate: Certificate) -> str:
-    """The description of a domain's students in the model registry, in Markdown."""
-    use = USE.format(f"models:/{registered(certificate.domain.name)}@{ALIAS}")
+def about_students(certificate: Certificate, version: str | None) -> str:
+    """The description of a domain's students in the model registry, in Markdown.
+
+    version   the latest, to be used if there is no champion; None if there is one
+    """
+    which = f"@{ALIAS}" if version is None else f"/{version}"
+    whose = "the champion, the best of them that nothing warns of"
+    if version is not None:
+        whose = f"version {version}, the latest, whose description has its warnings: there is no champion"
     return (
         f"Classifiers published from private data, each with the guarantee that its version states.\n\n"
         f"{budget_in_words(certificate)}\n\n"
-        f"To use the champion, the best of them that nothing warns of:\n\n{use}"
+        f"To use {whose}:\n\n{USE.format(f'models:/{registered(certificate.domain.name)}{which}')}"
     )
 
 

@@ -291,10 +291,11 @@ class Tracking(Records):
             description=guarantee_text(certificate),
             model_id=model_id,
         )
-        self._client.update_registered_model(name, about_students(certificate))
         now = self._champion(name)
         if takes_alias(certificate, None if now is None else Champion(now.tags, now.params, now.metrics)):
             self._client.set_registered_model_alias(name, ALIAS, made.version)
+        led = ALIAS in self._client.get_registered_model(name).aliases
+        self._client.update_registered_model(name, about_students(certificate, None if led else made.version))
         return f"models:/{name}/{made.version}"
 
 

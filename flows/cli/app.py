@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from traceback import format_exception
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +20,7 @@ from rich.progress import Progress as Bars
 from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 from typer.core import TyperGroup
 
+from concord.artifacts.errors import in_json, in_lines
 from concord.flows.console import err, out
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
@@ -26,13 +28,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "extend": ("concord extend census-1751dd7e --public arriving/",),
     "test": ("concord test census-1751dd7e", "concord test census-1751dd7e --epsilon 0.5"),
     "serve": ('concord serve census --public arriving/ --cron "0 3 * * *" --timezone Europe/Berlin',),
+    "count": ("concord count plan.toml --by ward,sex --epsilon 0.2",),
     "demo": ("concord demo --home /tmp/try",),
     "init": (
         "concord init",
         "concord init --private stays.csv --public open.csv --label outcome --classes no,yes --domain ward --rows 9000",
     ),
     "plan": (
-        "concord plan plan.toml --figure plan.svg",
+        "concord plan plan.toml",
         "concord plan --explain labeling.cutoff",
         "concord plan --epsilon 1 --delta 1e-6 --teachers 1000 --queries 18000 --classes 2 --agreement 0.998",
     ),
@@ -132,7 +135,7 @@ def starting(quiet: bool = False) -> Iterator[Callable[[str], None]]:
 
 def print_json(value: dict[str, Any]) -> None:
     """Print one JSON object on standard output, which holds nothing else."""
-    text = json.dumps(value, ensure_ascii=False)
+    text = in_json(value)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
@@ -141,7 +144,9 @@ def print_json(value: dict[str, Any]) -> None:
 
 
 def speak_plainly() -> None:
-    """Replace letters that the terminal or file cannot encode by plain ones, so that the output never fails."""
+    """Replace letters that the terminal or file cannot encode by plain ones, so that the output never fails; and print
+    the words of a traceback, which may be a stranger's, as lines of ours are."""
+    sys.excepthook = lambda *raised: print(in_lines("".join(format_exception(*raised))), file=sys.stderr)
     codecs.register_error("concord.plain", _in_plain_letters)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from concord.artifacts.errors import EnvironmentFailed, WrongInput
+from concord.artifacts.errors import EnvironmentFailed, WrongInput, in_one_line, quoted
 from concord.artifacts.plan import RULES
 from concord.artifacts.sections import NAME_PATTERN, TALLIES
 from concord.artifacts.sources import check_address
@@ -25,20 +25,25 @@ from concord.tasks.advice.draft import (
 )
 from concord.tasks.advice.keys import PLAN_SCHEMA_FILE, SHIPPED
 from concord.tasks.advice.suggest import suggest
-from concord.tasks.data.formats import MAY_BE_NAMES, format_of, remarks_on, words_of
+from concord.tasks.data.csv_files import words_of
+from concord.tasks.data.files import format_of
+from concord.tasks.data.remarks import MAY_BE_NAMES, remarks_on
 from concord.tasks.data.tables import PRIVATE, find_files, open_public
+from concord.tasks.data.units import open_private
 
 REQUIRED_WISHES = ("private", "public", "label", "classes", "domain", "rows")
 """Settings that cannot be guessed. If all are given, nothing is asked, and the others get their defaults."""
+ROW = "row"
+"""The answer that each row is protected by itself, unless a private column has that name."""
 PROMPTS = {
     "private": "Private labelled table (Parquet, Arrow IPC or CSV)",
     "public": "Public table without labels",
     "test": "Public labelled table to try the student on; empty for none",
     "label": "Label column",
     "classes": "Classes, with commas between; only what is known in public",
-    "unit": "Column that says whose a row is; empty to protect each row by itself",
+    "unit": "Column that says whose a row is; `row` to protect each row by itself",
     "domain": "Name of this body of private data; it is published",
-    "rows": "Private rows there are, roughly, as you would say it in public",
+    "rows": "Private rows there are, or people if a column says whose a row is; roughly, as you would say it in public",
     "epsilon": "ε this session may spend",
     "delta": "δ it may spend",
     "lifetime_epsilon": "ε of all sessions on this data together",
@@ -73,7 +78,7 @@ def begin(given: Mapping[str, Any], path: Path, home: Path, *, tallies: bool | N
 
 def wishes_of(given: Mapping[str, Any]) -> Wishes:
     """The settings: as given, else as answered at the terminal, else their defaults. Raises WrongInput."""
-    stated = {name: value for name, value in given.items() if value not in (None, ())}
+    stated = {name: value for name, value in given.items() if value not in (None, (), "")}
     missing = [name for name in REQUIRED_WISHES if name not in stated and not (name == "classes" and "test" in stated)]
     if missing and not sys.stdin.isatty():
         raise WrongInput(f"init must be given {', '.join(f'--{name}' for name in missing)}, or asked at a terminal")
@@ -84,7 +89,8 @@ def wishes_of(given: Mapping[str, Any]) -> Wishes:
             stated[name] = _meant(name, stated[name], stated)
         else:
             usual = _default(name, stated)
-            stated[name] = _asked(name, usual, stated) if missing else _meant(name, usual, stated)
+            asked = missing or usual is None
+            stated[name] = _asked(name, usual, stated) if asked else _meant(name, usual, stated)
     if missing and "categories" not in stated:
         stated["categories"] = _categories(stated)
     return Wishes(**stated)
@@ -96,7 +102,7 @@ def show_begun(found: Mapping[str, Any]) -> None:
     out.print(f"later rows {found['later_rows']}", markup=False, soft_wrap=True)
     if found["format"]:
         out.print(f"CSV files: {found['format']}, as found in a public one", markup=False)
-    out.print(f"next: look it through, then [bold]concord plan {found['plan']}[/bold] and concord run {found['plan']}")
+    out.print(f"next: look it through, then concord plan {found['plan']} and concord run {found['plan']}")
 
 
 def _categories(stated: Mapping[str, Any]) -> tuple[str, ...]:
@@ -113,7 +119,7 @@ def _default(name: str, stated: Mapping[str, Any]) -> Any:
         return classes_of(stated["test"], stated["label"], stated["format"])
     usual: dict[str, Callable[[], Any]] = {
         "test": str,
-        "unit": str,
+        "unit": lambda: _usual_unit(stated),
         "epsilon": lambda: 1.0,
         "delta": lambda: usual_delta(stated["rows"]),
         "lifetime_epsilon": lambda: 4 * stated["epsilon"],
@@ -122,9 +128,27 @@ def _default(name: str, stated: Mapping[str, Any]) -> Any:
     return usual[name]() if name in usual else None
 
 
+def _usual_unit(stated: Mapping[str, Any]) -> str | None:
+    """The row; None, for the operator to say, if a column is the private table's alone: it may say whose a row is.
+
+    Raises WrongInput, naming such columns, if nobody can be asked. They are schema: no private row is read.
+    """
+    known = {*open_public(stated["public"], "--public", stated["format"]).names, stated["label"], ""}
+    alone = quoted(sorted(open_private(stated["private"], stated["format"]).names - known))
+    if not alone:
+        return ROW
+    if sys.stdin.isatty():
+        err.print(f"the private table alone has {alone}", soft_wrap=True, markup=False)
+        return None
+    raise WrongInput(
+        f"--unit must be given, since --private alone has {alone}: --unit COLUMN if such a column says whose a row is, "
+        f"so that all rows of one person are protected together, or --unit {ROW} to protect each row by itself"
+    )
+
+
 def _asked(name: str, default: Any, stated: Mapping[str, Any]) -> Any:
     """The answer at the terminal. A wrong one is refused and asked for again."""
-    shown = ",".join(default) if isinstance(default, tuple) else default
+    shown = in_one_line(",".join(default)) if isinstance(default, tuple) else default
     while True:
         answer = typer.prompt(PROMPTS[name], default=shown, err=True, show_default=bool(shown))
         try:
@@ -152,6 +176,8 @@ def _meant(name: str, value: Any, stated: Mapping[str, Any]) -> Any:
             find_files(value, PRIVATE)
         case "public" | "test" if value:
             check_public(option, value, stated["private"])
+        case "unit" if value == ROW and ROW not in open_private(stated["private"], stated["format"]).names:
+            return None
         case "label" | "unit" if value:
             check_column(option, value, stated["private"], stated["format"])
         case "epsilon" | "delta":
@@ -172,7 +198,7 @@ def _classes(value: Any) -> tuple[str, ...]:
 
 
 def _count(value: Any) -> int:
-    digits = str(value).replace(",", "").replace("_", "").replace(" ", "")
+    digits = re.sub(r"(?<=\d)[., _'](?=\d{3}(?!\d))", "", str(value).strip())
     if not digits.isdecimal() or not int(digits):
         raise WrongInput(f"--rows must be a whole number above 0, got {value!r}")
     return int(digits)

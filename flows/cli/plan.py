@@ -19,7 +19,6 @@ from concord.tasks.advice.choose import (
     recommended,
     tallies_at_other_epsilons,
     weigh_tallies,
-    would_work,
 )
 from concord.tasks.advice.compare import plan_mechanism, plan_mechanisms, ranked
 from concord.tasks.advice.cover import Account, check_cover
@@ -29,42 +28,38 @@ from concord.tasks.advice.expect import (
     Premises,
     at_other_epsilons,
     at_other_teachers,
-    dearer,
     expect_choice,
-    played,
     premises_of,
+    read_agreement,
 )
-from concord.tasks.advice.guess import read_agreement
-from concord.tasks.advice.tallies import check_columns, expect_tallies
+from concord.tasks.advice.rehearse import expect_tallies
+from concord.tasks.advice.tallies import check_columns
 from concord.tasks.advice.worth import fields_of
-from concord.tasks.data.sources import public_at_hand
-from concord.tasks.publish.plan_figure import write_choice_figure, write_plan_figure
+from concord.tasks.data.sources import with_public_snapshots
 
 FIGURES = ("epsilon", "delta", "teachers", "queries", "classes")
 
 
-def report(
-    path: Path | None, agreement: str | None, figure: Path | None, home: Path, **given: float | None
-) -> dict[str, Any]:
-    """What to expect of a plan, with the figures `given` in place of its own; draws the figure if `figure` is a path.
+def report(path: Path | None, agreement: str | None, home: Path, **given: float | None) -> dict[str, Any]:
+    """What to expect of a plan, with the figures `given` in place of its own.
 
     home   the home whose ledger, if there is one, has the domain's remaining budget
     Raises WrongInput if a figure is missing or not valid, BudgetRefused if the domain does not cover the plan.
     """
     if path is None:
-        return {**_of_votes(None, None, agreement, figure, **given), "candidates": None, "lifetime": None}
-    plan = public_at_hand(_planned(path, given), home)
+        return {**_of_votes(None, None, agreement, **given), "candidates": None, "lifetime": None}
+    plan = with_public_snapshots(_planned(path, given), home)
     if plan.undecided and no_votes(plan) and not given["teachers"]:
         plan = plan.naming(TALLIES)
     account, asks = Account.of(plan, home), plan.votes or plan.tallied
     public = PublicFacts.of(plan, account.domain.filter.order) if asks and plan.data.public is not None else None
     covered = check_cover(plan, public, account)
     if not asks:
-        found = _of_choice(plan, figure, **given)
+        found = _of_choice(plan, **given)
     elif plan.tallied and public is not None:
-        found = _of_tallies(plan, public, figure, **given)
+        found = _of_tallies(plan, public, **given)
     else:
-        found = _of_votes(plan, public, agreement, figure, **given)
+        found = _of_votes(plan, public, agreement, **given)
     candidates = expect_candidates(plan)
     return {**found, "candidates": candidates and asdict(candidates), "lifetime": covered and asdict(covered)}
 
@@ -79,7 +74,7 @@ def _planned(path: Path, given: Mapping[str, float | None]) -> Plan:
 
 
 def _of_votes(
-    plan: Plan | None, public: PublicFacts | None, agreement: str | None, figure: Path | None, **given: float | None
+    plan: Plan | None, public: PublicFacts | None, agreement: str | None, **given: float | None
 ) -> dict[str, Any]:
     """What to expect of every mechanism of votes, and of tallies for comparison."""
     asked = _asked(plan, public, agreement, **given)
@@ -93,16 +88,11 @@ def _of_votes(
     else:
         other = at_other_epsilons(asked, what_if)
     teachers = at_other_teachers(asked)
-    if figure is not None:
-        write_plan_figure(figure, options, other, teachers, asked)
     return {
         **{name: getattr(asked, name) for name in FIGURES},
         "agreement": float(stream.shares[:, 0].mean()),
         "mechanism_at": {"epsilon": stream.epsilon, "delta": stream.delta},
         "relabel": asked.subset,
-        "accountant": asked.accountant,
-        "played": played(asked),
-        "dearer": dearer(asked),
         "choice": None if plan is None or not asked.choice else asdict(expect_choice(plan, asked.choice)),
         "mechanisms": [asdict(option) for option in options],
         "planned": planned and asdict(planned),
@@ -119,7 +109,7 @@ def show_plan(found: dict[str, Any]) -> None:
     if found["choice"]:
         _show_choice(found["choice"])
     if "tallies" in found:
-        _show_tallies(found["tallies"], found["would_work"], found["what_if"])
+        _show_tallies(found["tallies"], found["what_if"])
     if found.get("later_rows"):
         out.print(f"Later rows {found['later_rows']}.", markup=False, soft_wrap=True)
     if found["candidates"]:
@@ -130,8 +120,8 @@ def show_plan(found: dict[str, Any]) -> None:
 
 def _asked(plan: Plan | None, public: PublicFacts | None, agreement: str | None, **given: float | None) -> Premises:
     """The figures to plan for: those given, otherwise the plan's. Raises WrongInput."""
-    rows = None if plan is None or public is None else plan.labeling.queries or public.rows
-    result = premises_of(plan, given["queries"] or rows) if plan else {}
+    rows = int(given["queries"] or (public.rows if public else 0)) or None
+    result = premises_of(plan, rows) if plan else {}
     result |= {} if public is None else {"fields": fields_of(public.encoding)}
     result |= {name: given[name] for name in FIGURES if given[name] is not None}
     for name in FIGURES:
@@ -142,27 +132,22 @@ def _asked(plan: Plan | None, public: PublicFacts | None, agreement: str | None,
     return Premises(**result)
 
 
-def _of_choice(plan: Plan, figure: Path | None, **given: float | None) -> dict[str, Any]:
+def _of_choice(plan: Plan, **given: float | None) -> dict[str, Any]:
     """What to expect of a plan in which nobody votes."""
     for name, value in given.items():
         if value is not None and name not in ("epsilon", "rows"):
             raise WrongInput(f"--{name} has no meaning for a plan whose student is chosen without a vote")
     choice = expect_choice(plan, given["epsilon"] or plan.privacy.epsilon)
-    if figure is not None:
-        write_choice_figure(figure, choice)
     return {"epsilon": choice.epsilon, "delta": 0.0, "choice": asdict(choice), "mechanisms": []}
 
 
-def _of_tallies(plan: Plan, public: PublicFacts, figure: Path | None, **given: float | None) -> dict[str, Any]:
+def _of_tallies(plan: Plan, public: PublicFacts, **given: float | None) -> dict[str, Any]:
     """The cost of tallies, and what to expect of them."""
     for name, value in given.items():
         if value is not None and name not in ("epsilon", "delta", "rows"):
             raise WrongInput(f"--{name} has no meaning for a plan that asks for tallies, in which nobody votes")
-    if figure is not None:
-        raise WrongInput("--figure draws mechanisms that vote, and a choice: there is none of tallies yet")
     check_columns(plan, public.encoding)
-    found = expect_tallies(plan, public.codes(plan), public.rows)
-    other = [] if found.worth is None else tallies_at_other_epsilons(plan, public)
+    found = expect_tallies(plan, public)
     return {
         "epsilon": found.epsilon,
         "delta": found.delta,
@@ -171,8 +156,7 @@ def _of_tallies(plan: Plan, public: PublicFacts, figure: Path | None, **given: f
         "recommended": {"name": TALLIES, "cutoff": None, "reason": found.reason} if found.feasible else None,
         "tallies": asdict(found),
         "later_rows": NO_LATER_ROWS,
-        "what_if": [_flat(item) for item in other],
-        "would_work": None if found.feasible else would_work(plan, public),
+        "what_if": [_flat(item) for item in tallies_at_other_epsilons(plan, public)],
     }
 
 
@@ -206,7 +190,7 @@ def _show_mechanisms(found: dict[str, Any]) -> None:
     if own is not None:
         named = own["name"] if own["cutoff"] is None else f"{own['name']}, cutoff {own['cutoff']:,}"
         out.print(f"As planned, {named}: {own['reason']}.", markup=False)
-    advice = f"Take [bold]{best['name']}[/bold]: {best['reason']}." if best else f"This cannot work: {found['reason']}."
+    advice = f"Take {best['name']}: {best['reason']}." if best else f"This cannot work: {found['reason']}."
     out.print(advice, soft_wrap=True)
     for name, why in _why_not(found).items():
         out.print(f"Not {name}: {why}.", markup=False, soft_wrap=True)
@@ -244,16 +228,6 @@ def _shared_out(found: dict[str, Any]) -> list[str]:
             f"Rows are relabelled. For {whole} in all, labels are chosen and the mechanism runs, as above, on a secret "
             f"subset: teachers learn from it alone, {found['relabel']['share']:.1%} of the private rows in the mean."
         )
-    if found["played"] is False:
-        parts.append(
-            "accountant = 'game' brings nothing here: the table that the Rényi curve of stable voting proves answers "
-            "as much. It is the one that runs, and the domain is charged for it as with accountant = 'renyi'."
-        )
-    elif found["dearer"]:
-        parts.append(
-            "The ε of stable voting is that of the best adaptive attack. Its table is steeper for it, and the domain "
-            f"is charged {found['dearer']:.2f} times as much as with accountant = 'renyi'."
-        )
     return parts
 
 
@@ -282,19 +256,20 @@ def _show_choice(choice: dict[str, Any]) -> None:
     out.print(table)
 
 
-def _show_tallies(found: dict[str, Any], would: str | None, other: list[dict[str, Any]]) -> None:
+def _show_tallies(found: dict[str, Any], other: list[dict[str, Any]]) -> None:
     title = f"ε = {found['epsilon']:g}, δ = {found['delta']:g}, {found['codes']:,} codes of {found['columns']} columns"
     table = _table(title, "round", "asked about", "columns", "share of the budget", "noise of a sum, in units")
     for number, item in enumerate(found["rounds"], start=1):
         table.add_row(str(number), item["what"], str(item["columns"]), f"{item['share']:.0%}", f"{item['noise']:,.1f}")
     out.print(table)
     out.print(f"The domain is charged ρ = {found['rho']:.4g}, all of it when the session is opened.")
+    table = _table("rehearsed on public rows with made-up labels", "signal", "right", "possible", "largest class")
+    for each in found["rehearsed"]:
+        table.add_row(each["signal"], *(f"{each[name]:.1%}" for name in ("right", "possible", "largest")))
+    out.print(table)
     out.print(f"To expect: {found['reason']}.", soft_wrap=True)
-    if would is not None:
-        out.print(f"This cannot work as planned: {would}.", soft_wrap=True)
     out.print(HEADINGS.partition(" margin needed")[0], style="dim", soft_wrap=True)
-    if other:
-        _show_what_if(other, relabelled=False)
+    _show_what_if(other, relabelled=False)
 
 
 def _show_candidates(choice: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """The commands for budgets and caps, ending sessions, erasing data, and using a published student."""
 
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -7,7 +8,7 @@ import typer
 
 from concord.artifacts.errors import WrongInput
 from concord.flows.cli.app import HOME, HomeOption, JsonOption, app, print_json
-from concord.flows.console import out
+from concord.flows.console import say
 
 
 @app.command("budget")
@@ -34,9 +35,9 @@ def domain_command(
 
     if not (0 < epsilon < float("inf") and 0 < delta < 1):
         raise WrongInput(f"the cap must have ε > 0 and 0 < δ < 1, got ε = {epsilon!r}, δ = {delta!r}")
-    changed = Ledger.of(reopen(home)).recap(name, epsilon, delta, reason)
+    changed = Ledger.checked(reopen(home)).recap(name, epsilon, delta, reason)
     rule = changed.filter
-    out.print(f"domain {name}: cap is now ε = {rule.epsilon:g}, δ = {rule.delta:g}, by the filter {rule.kind}")
+    say(f"domain {name}: cap is now ε = {rule.epsilon:g}, δ = {rule.delta:g}, by the filter {rule.kind}")
 
 
 @app.command("link")
@@ -47,12 +48,17 @@ def link_command(
     home: HomeOption = HOME,
 ) -> None:
     """Say on the record that people may be in both domains: if both protect the same, the sum of both caps holds."""
+    from concord.artifacts.guarantee import unpromised
     from concord.artifacts.ledger.ledger import Ledger
     from concord.flows.environment import reopen
 
-    Ledger.of(reopen(home)).remark(name, "linked", other, reason)
+    ledger = Ledger.checked(reopen(home))
+    ledger.remark(name, "linked", other, reason)
     promised = "people in both are promised the sum of both caps, if unit and neighbours are the same in both"
-    out.print(f"domains {name} and {other} are linked: {promised}", soft_wrap=True)
+    say(f"domains {name} and {other} are linked: {promised}")
+    for domain in filter(None, (ledger.domain(name),)):
+        for warning in unpromised(domain, ledger.linked(name)):
+            say(f"      {warning}", mark="warning", style="yellow")
 
 
 @app.command("restore")
@@ -70,9 +76,8 @@ def restore_command(
     from concord.flows.cli.show import budget_of, show_budget
     from concord.flows.environment import reopen
 
-    home = reopen(home, as_it_is=True)  # an upgrade would write, which a ledger behind its witness refuses
-    Ledger.of(home).restore(reason)
     home = reopen(home)
+    Ledger.of(home).restore(reason)
     figures = budget_of(home)
     print_json(figures) if as_json else show_budget(figures)
 
@@ -91,15 +96,15 @@ def close_command(
     from concord.flows.cli.show import session_of
     from concord.flows.environment import reopen
     from concord.tasks.door.erase import close as end
-    from concord.tasks.door.release import Stores
+    from concord.tasks.door.stores import Stores
 
     door = Stores.of(reopen(home))
     end(door, session, give_back=not whole)
     ended = session_of(door.ledger, session)
-    if as_json:
-        print_json(ended)
-    else:
-        out.print(f"session {session} is {ended['status']}, charged ε = {ended['settled']['epsilon']:.3g}")
+    shared = door.ledger.domain_of(door.ledger.session(session)).filter.conversion
+    once = f", of which {shared:.3g} counts once for all sessions of its domain" if shared else ""
+    charged = f"charged ε = {ended['settled']['epsilon']:.3g}{once}"
+    print_json(ended) if as_json else say(f"session {session} is {ended['status']}, {charged}")
 
 
 @app.command("forget")
@@ -114,13 +119,11 @@ def forget_command(
     """
     from concord.flows.environment import reopen
     from concord.tasks.door.erase import forget as destroy
-    from concord.tasks.door.release import Stores
+    from concord.tasks.door.stores import Stores
 
     forgotten = destroy(Stores.of(reopen(home)), session)
     result = "its key, teachers and votes are destroyed" if forgotten else "it was forgotten before"
-    print_json({"session": session, "forgotten_now": forgotten}) if as_json else out.print(
-        f"session {session}: {result}"
-    )
+    print_json({"session": session, "forgotten_now": forgotten}) if as_json else say(f"session {session}: {result}")
 
 
 @app.command("erase")
@@ -152,18 +155,21 @@ def export_command(
 ) -> None:
     """Write a published student as a folder that scikit-learn alone can use, and as ONNX if its parts are known.
 
-    No vault is needed, and nothing is spent.
+    What was published is checked first. No vault is needed, and nothing is spent.
     """
-    from concord.tasks.publish.export import ONNX, export
+    from concord.flows.environment import ready_for
 
-    source = Path(session) if Path(session).is_dir() else home / "released" / session
-    written = export(source, to)
+    ready_for(session, home)
+    from concord.tasks.publish.export import ONNX, export
+    from concord.tasks.verify.handing import handed_on
+
+    written = export(handed_on(session, home), to)
     if as_json:
         print_json({"folder": str(to), "files": written.files, "without_onnx": written.without_onnx})
         return
-    out.print(f"{to}: {', '.join(written.files)}", soft_wrap=True)
+    say(f"{to}: {', '.join(written.files)}")
     if written.without_onnx:
-        out.print(f"no {ONNX}: {written.without_onnx}", soft_wrap=True)
+        say(f"no {ONNX}: {written.without_onnx}")
 
 
 @app.command("predict")
@@ -176,14 +182,22 @@ def predict_command(
 ) -> None:
     """Write the class of every row of a table, and its probabilities, by a published student.
 
-    No vault is needed, and nothing is spent.
+    What was published is checked first. No vault is needed, and nothing is spent. In CSV, a class that begins like a
+    formula of a spreadsheet has an apostrophe before it.
     """
     from concord.flows.environment import ready_for
 
     ready_for(student, home)
     from concord.tasks.publish.predict import predict_table, student_of
+    from concord.tasks.verify.handing import handed_on
 
-    count = predict_table(student_of(student, home), str(rows), out_file)
-    print_json({"rows": count, "file": str(out_file)}) if as_json else out.print(
-        f"{out_file}: {count} rows", soft_wrap=True
-    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        count = predict_table(student_of(handed_on(student, home)), str(rows), out_file)
+    said = list(dict.fromkeys(str(each.message) for each in caught))
+    if as_json:
+        print_json({"rows": count, "file": str(out_file), "warnings": said})
+        return
+    for warning in said:
+        say(f"warning: {warning}")
+    say(f"{out_file}: {count} rows")

@@ -7,11 +7,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from concord.artifacts.domains import AnyFilter, Domain
+from concord.artifacts.errors import in_one_line
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.privacy import Charge
 from concord.artifacts.sessions import Session
-from concord.flows.console import out
+from concord.flows.console import out, say
 
 if TYPE_CHECKING:
     from concord.flows.outcome import Summary
@@ -20,6 +21,8 @@ NARROW: dict[str, Any] = {"box": None, "pad_edge": False, "padding": (0, 2, 0, 0
 WHERE = {"public_test": "on public test rows", "private_test": "by the private test: noisy counts"}
 MOST_SHOWN = 7
 """The most classes for which the console shows a table."""
+MOST_GROUPS_SHOWN = 20
+"""The most groups that the console shows; the released file has all of them."""
 OUTCOMES = ("asked", "answered", "refused")
 
 
@@ -28,7 +31,7 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
     from concord.flows.outcome import chosen_in_words, public_in_words, spent_in_words, tested_in_words
 
     if quiet:
-        out.print(summary.certificate, soft_wrap=True)
+        say(summary.certificate)
         return
     guarantee, student = summary.guarantee, summary.student
     lines = {
@@ -58,15 +61,38 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
         lines["private test"] = tested_in_words(summary.test)
     if summary.choice is not None:
         lines["chosen"] = chosen_in_words(summary.choice)
+    if summary.not_asked:
+        lines["rows"] += f", {summary.not_asked:,} not asked, since the session ended before"
     for name, value in lines.items():
-        out.print(f"{name:<11}  {value}", soft_wrap=True, markup=False)
+        say(f"{name:<11}  {value}")
     for test in ("public_test", "private_test"):
         show_classes(student.get(test), WHERE[test])
     for warning in summary.warnings:
-        out.print(f"[yellow]warning[/yellow]      {escape(warning)}", soft_wrap=True)
+        say(f"      {warning}", mark="warning", style="yellow")
     if not student["champion"]:
-        why = "it has a warning" if summary.warnings else "it does not beat the champion, or the plan says so"
-        out.print(f"champion     no: {why}; `champion` in [about] says otherwise", soft_wrap=True, markup=False)
+        say(f"champion     no: {'it has a warning' if summary.warnings else 'it does not beat the champion'}")
+
+
+def show_counts(details: dict[str, Any]) -> None:
+    """Print the counts, largest first, with their cost."""
+    from concord.flows.outcome import spent_in_words
+
+    answer, guarantee = details["answer"], details["guarantee"]
+    rows = sorted(zip(answer["groups"], answer["counts"], strict=True), key=lambda row: -row[1])
+    table = Table("group", "about", **NARROW)
+    for words, about in rows[:MOST_GROUPS_SHOWN]:
+        table.add_row(escape(in_one_line(", ".join(words))), f"{about:,}")
+    table.add_row("any other", f"{answer['others']:,}")
+    out.print(table)
+    lines = {
+        "groups": f"{len(rows):,}, each within {details['within']:,} of its exact count with probability 0.95",
+        "guarantee": f"ε = {guarantee['epsilon']:g}, δ = 0 for {guarantee['unit']}, in session {details['session']}",
+        "spent now": spent_in_words(details["lifetime"]),
+        "counts": details["file"],
+        "certificate": details["certificate"],
+    }
+    for name, value in lines.items():
+        out.print(f"{name:<11}  {value}", soft_wrap=True, markup=False)
 
 
 def show_classes(test: dict[str, Any] | None, where: str) -> None:
@@ -74,7 +100,7 @@ def show_classes(test: dict[str, Any] | None, where: str) -> None:
     if test is None or len(test["recall"]) > MOST_SHOWN:
         return
     table = Table(title=where, title_justify="left", **NARROW)
-    names = [escape(name) for name in test["recall"]]
+    names = [in_one_line(name) for name in test["recall"]]
     for heading in ("class", "recall", "precision", *(f"named {name}" for name in names)):
         table.add_column(heading, overflow="fold")
     for at, (name, own) in enumerate(zip(names, test["recall"], strict=True)):
@@ -90,8 +116,9 @@ def _share(share: float | dict[str, float] | None) -> str:
 
 
 def budget_of(home: Path) -> dict[str, Any]:
-    """Every domain of the ledger with its cap, the amounts spent and remaining, and its sessions."""
-    return Ledger.of(home).at_once(lambda now: {"domains": [_domain(now, domain) for domain in now.domains()]})
+    """Every domain of the ledger with its cap, the amounts spent and remaining, and its sessions. Raises NotVerified if
+    the ledger denies what the home holds."""
+    return Ledger.checked(home).at_once(lambda now: {"domains": [_domain(now, domain) for domain in now.domains()]})
 
 
 def _domain(ledger: Reading, domain: Domain) -> dict[str, Any]:
@@ -188,7 +215,7 @@ def erased(home: Path, domain: str, unit: str | None) -> dict[str, Any]:
     `tasks.door.erase`."""
     from concord.artifacts.mlflow.read import Records
     from concord.tasks.door.erase import erase
-    from concord.tasks.door.release import Stores
+    from concord.tasks.door.stores import Stores
 
     door = Stores.of(home)
     now = erase(door, domain, unit)
@@ -203,19 +230,13 @@ def erased(home: Path, domain: str, unit: str | None) -> dict[str, Any]:
 def show_erasure(details: dict[str, Any]) -> None:
     """Print what was erased, what cannot be recalled, and what the owner of the table must still do."""
     result = "the vault keeps nothing more of its table" if details["erased_now"] else "nothing of its table was left"
-    out.print(
-        f"domain {details['domain']}: {result}; its sessions are closed, charged whole and forgotten",
-        soft_wrap=True,
-        markup=False,
-    )
+    say(f"domain {details['domain']}: {result}; its sessions are closed, charged whole and forgotten")
     for text in details["published"]:
         models = ", ".join(text["models"]) or "no model"
-        out.print(f"already published: session {text['session']}, {text['labels']} labels, {models}", markup=False)
+        say(f"already published: session {text['session']}, {text['labels']} answers, {models}")
     if details["left_out"]:
-        out.print("from now on the unit is left out wherever the domain's table names it", soft_wrap=True, markup=False)
-    out.print(
+        say("from now on the unit is left out wherever the domain's table names it")
+    say(
         "left to do: remove what was erased from the table itself, name its new state in [data] version, and ask for a "
-        "--new-session, which costs again",
-        soft_wrap=True,
-        markup=False,
+        "--new-session, which costs again"
     )

@@ -1,15 +1,17 @@
 """An auditor's commands: verify files and ledger, attack a mechanism, and open MLflow."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.flows.cli.app import HOME, HomeOption, JsonOption, app, print_json
-from concord.flows.console import err, out
+from concord.flows.console import err, out, say
 
 if TYPE_CHECKING:
     from concord.artifacts.certificate import AuditReport
@@ -26,23 +28,21 @@ def audit_calibrated(
 
     settings    cutoff, queries, classes and teachers
     """
-    from concord.artifacts.sections import TALLIES
-    from concord.tasks.mechanisms.adaptive_adversary import LEAST_ORDER
     from concord.tasks.mechanisms.mechanism import calibrate
     from concord.tasks.mechanisms.odds import Attacked
     from concord.tasks.mechanisms.queries import FORMS
+    from concord.tasks.mechanisms.stable import LEAST_ORDER
     from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
     from concord.tasks.verify.audit import audit_mechanism
 
-    mechanism: Attacked
-    if name == TALLIES:
-        rounds = planned_rounds(classes=settings["classes"], fields=AUDITED_FIELDS, codes=AUDITED_CODES)
-        mechanism = Tallies.calibrate(epsilon=epsilon, delta=delta, classes=settings["classes"], rounds=rounds)
-    elif alone := {form.name: form for form in FORMS.values()}.get(name):
-        mechanism = alone(epsilon=epsilon, delta=delta)
-    else:
-        mechanism = calibrate(name, epsilon=epsilon, delta=delta, order=LEAST_ORDER, **settings)  # no domain is charged
-    votes = {"classes": settings["classes"], "teachers": settings["teachers"]}
+    budget: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
+    classes = settings["classes"]
+    rounds = planned_rounds(classes=classes, fields=AUDITED_FIELDS, codes=AUDITED_CODES)
+    others: dict[str, Callable[[], Attacked]] = {form.name: partial(form, **budget) for form in FORMS.values()}
+    others[Tallies.name] = partial(Tallies.calibrate, **budget, classes=classes, rounds=rounds)
+    voting = partial(calibrate, name, **budget, order=LEAST_ORDER, **settings)  # no domain is charged
+    mechanism = others.get(name, voting)()
+    votes = {"classes": classes, "teachers": settings["teachers"]}
     with err.status(f"{trials:,} sessions of {name} on each of two neighbours …"):
         return audit_mechanism(mechanism, epsilon=epsilon, delta=delta, trials=trials, confidence=confidence, **votes)
 
@@ -56,16 +56,13 @@ def show_audit(report: "AuditReport") -> None:
     table.add_row("proved", proved if report.epsilon_lower_bound else f"nothing, in {report.trials:,} trials")
     table.add_row("attack", report.attack)
     table.add_row("event", report.event)
-    table.add_row("verdict", "[green]the claim stands[/green]" if report.holds else "[red]the claim is broken[/red]")
+    verdict = ("the claim stands", "green") if report.holds else ("the claim is broken", "red")
+    table.add_row("verdict", Text(*verdict))
     out.print(table)
 
 
-MARKS = {
-    (True, False): "[green]ok  [/green]",
-    (True, True): "[yellow]warn[/yellow]",
-    (False, False): "[red]FAIL[/red]",
-}
-"""The mark before a check, by whether it holds and whether it warns."""
+MARKS = {(True, False): ("ok  ", "green"), (True, True): ("warn", "yellow"), (False, False): ("FAIL", "red")}
+"""The mark before a check and its style, by whether it holds and whether it warns."""
 
 
 def checks_of(
@@ -93,11 +90,6 @@ def checks_of(
 
     found = [] if kept is not None and subject is None else verify(home, subject, test, trusted)
     return found if kept is None else [*found, *verify_kept(home, kept, trusted)]
-
-
-def _in_one_line(text: str) -> str:
-    """A text on one line: names in it come from whoever made the folder, and must not look like our own lines."""
-    return escape("".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text))
 
 
 @app.command("verify")
@@ -128,8 +120,8 @@ def verify_command(
         print_json({"ok": passed, "warnings": [item for item in details if item["warning"]], "checks": details})
     else:
         for check in checks:
-            mark = MARKS[(check.ok, check.warning)]
-            out.print(f"{mark} {_in_one_line(f'{check.name}: {check.detail}')}", soft_wrap=True)
+            mark, style = MARKS[(check.ok, check.warning)]
+            say(f" {check.name}: {check.detail}", mark=mark, style=style)
     if not passed:
         raise typer.Exit(4)
 
@@ -146,11 +138,13 @@ def certify_command(
 ) -> None:
     """Say what a certificate says in the words of a registry, a guideline, an inventory, a lineage or a model card.
 
-    No vault is needed, and nothing is spent. What the plan's [about] did not say is listed.
+    What was published is checked first. No vault is needed, and nothing is spent. What the plan's [about] did not say
+    is listed.
     """
     from concord.tasks.publish.statements import statement
+    from concord.tasks.verify.handing import handed_on
 
-    text, lacking = statement(Path(session) if Path(session).is_dir() else home / "released" / session, kind)
+    text, lacking = statement(handed_on(session, home), kind)
     if out_file:
         if out_file.exists():
             raise WrongInput(f"--out must be a new file, but {out_file} is there already")
@@ -158,9 +152,9 @@ def certify_command(
     if as_json:
         print_json({"as": kind, "text": text, "lacking": lacking, "file": str(out_file) if out_file else None})
     elif not out_file:
-        out.print(text, soft_wrap=True, markup=False, highlight=False)
+        out.print(text, soft_wrap=True)
     if lacking:
-        err.print(f"the plan does not say: {', '.join(lacking)}", soft_wrap=True, markup=False)
+        say(f"the plan does not say: {', '.join(lacking)}", to=err)
 
 
 @app.command("key")
@@ -218,9 +212,9 @@ def ui_command(home: HomeOption = HOME, port: Annotated[int, typer.Option(help="
     home = reopen(home)
     tracked = Settings.now().store_of(home)
     if tracked.startswith("http"):
-        out.print(f"audit view: {tracked}, the MLflow server that MLFLOW_TRACKING_URI names")
+        say(f"audit view: {tracked}, the MLflow server that MLFLOW_TRACKING_URI names")
         return
     page = Page(home, port)
-    out.print(f"audit view: {page.address} (for you alone; end with Ctrl-C)", soft_wrap=True)
+    say(f"audit view: {page.address} (for you alone; end with Ctrl-C)")
     page.wait()
     raise EnvironmentFailed(page.ended)

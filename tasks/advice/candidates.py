@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from concord.artifacts.domains import freeze
 from concord.artifacts.plan import Plan
 from concord.tasks.advice.expect import BETA, selection_rows
-from concord.tasks.mechanisms.student_choice import StudentChoice
+from concord.tasks.mechanisms.exponential import StudentChoice
 
 GAPS = (0.05, 0.02, 0.01, 0.003)
 """Differences between the error rates of the other candidates and of the best one."""

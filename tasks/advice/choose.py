@@ -1,7 +1,7 @@
 """Choose: resolve mechanism = "auto" to votes or tallies, by their worth to the student.
 
 The plan states what may be compared: votes if it has [teachers], at its cutoff and rows if it names them; and tallies
-if it has labeling.rows, with its rounds, bins and repair. The reason names each alternative that is left out. The
+if it has labeling.rows. The reason names each alternative that is left out. The
 result is a plan that names the chosen mechanism; it is that plan which runs, is charged and is recorded.
 
 Assumes      the public facts in `PublicFacts` belong to the plan
@@ -10,9 +10,12 @@ Not covered  how well guesses describe the private rows (worth.py). Checked by t
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
+import polars as pl
 
 from concord.artifacts.certificate import Expected
 from concord.artifacts.domains import freeze
@@ -23,43 +26,59 @@ from concord.artifacts.schemas import Encoding
 from concord.artifacts.sections import MECHANISMS, TALLIES
 from concord.tasks.advice.compare import Option, Stream, best_mechanism, recommend
 from concord.tasks.advice.expect import RATIOS, AtEpsilon, Premises, at_other_epsilons, premises_of
-from concord.tasks.advice.tallies import bins_of, check_columns, planned_codes, tallies_option
+from concord.tasks.advice.tallies import check_columns, planned_codes, tallies_option
 from concord.tasks.advice.worth import enough, fields_of
-from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.codes import Codes
+from concord.tasks.data.cells import cast_rows, systematic_sample
+from concord.tasks.data.codes import Codes, coarse_bins
 from concord.tasks.data.encode import labelled_rows, learn_encoding
 from concord.tasks.data.tables import open_public
+
+REHEARSED = 4_000
+"""Most public rows on which tallies are rehearsed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublicFacts:
-    """Facts of the public table: its number of rows, its encoding, its codes for a plan; and the Rényi order of the
-    domain that is charged."""
+    """Facts of the public tables.
+
+    rows      number of public rows
+    codes     their codes for a plan
+    order     Rényi order of the domain that is charged
+    sample    some of the rows, cast; empty if nothing is to be rehearsed
+    shares    of the classes in the public test table; None if there is none
+    """
 
     rows: int
     encoding: Encoding
     codes: Callable[[Plan], Codes]
     order: float
+    sample: pl.DataFrame = field(default_factory=pl.DataFrame)
+    shares: tuple[float, ...] | None = None
 
     @classmethod
     def of(cls, plan: Plan, order: float | None = None) -> "PublicFacts":
         """The facts of the plan's own table. Raises WrongInput if it does not fit the plan, or the test table."""
         encoding, table = learn_encoding(plan), open_public(plan.path("public"), form=plan.data.format)
         frames = [cast_rows(frame, encoding) for frame in table.frames(encoding.features)]
+        shares = None
         if plan.data.test is not None:
-            labelled_rows(plan.path("test"), encoding)
+            counts = np.bincount(labelled_rows(plan.path("test"), encoding)[1], minlength=len(encoding.classes))
+            shares = tuple(((counts + 0.5) / (counts + 0.5).sum()).tolist())
         lifetime = plan.privacy.lifetime
         return cls(
             rows=sum(frame.height for frame in frames),
             encoding=encoding,
             codes=_once_by_bins(lambda asked: planned_codes(asked, encoding, frames)),
             order=order or freeze(lifetime.filter, lifetime.epsilon, lifetime.delta).order,
+            sample=systematic_sample(iter(frames), REHEARSED),
+            shares=shares,
         )
 
     def stream(self, plan: Plan) -> Stream:
         """The stream that a voting mechanism would answer. Raises WrongInput if no budget is left for it."""
-        premises = premises_of(plan, plan.labeling.queries or self.rows)
-        return Premises(**{**premises, "order": self.order, "fields": fields_of(self.encoding)}).stream
+        return Premises(
+            **{**premises_of(plan, self.rows), "order": self.order, "fields": fields_of(self.encoding)}
+        ).stream
 
 
 def _once_by_bins(learn: Callable[[Plan], Codes]) -> Callable[[Plan], Codes]:
@@ -67,7 +86,7 @@ def _once_by_bins(learn: Callable[[Plan], Codes]) -> Callable[[Plan], Codes]:
     learned: dict[int, Codes] = {}
 
     def codes(plan: Plan) -> Codes:
-        bins = bins_of(plan)
+        bins = coarse_bins(plan.privacy.epsilon)
         if bins not in learned:
             learned[bins] = learn(plan)
         return learned[bins]
@@ -76,17 +95,22 @@ def _once_by_bins(learn: Callable[[Plan], Codes]) -> Callable[[Plan], Codes]:
 
 
 def decided(plan: Plan, public: PublicFacts) -> tuple[Plan, str]:
-    """The plan with mechanism = "auto" replaced by the chosen one, and the reason. Raises WrongInput if none works."""
+    """The plan with mechanism = "auto" replaced by the chosen one, and the reason. Raises WrongInput if none can run.
+
+    Tallies are taken unless votes are worth more and teach a student by themselves.
+    """
     tallies, worth, mechanism = weigh_tallies(plan, public), 0.0, None
     if no_votes(plan) is None:
         stream = public.stream(plan)
         worth, mechanism = best_mechanism(stream, plan.labeling.cutoff)
-    if not tallies.feasible and worth < enough(len(plan.data.classes), fields_of(public.encoding)):
-        raise WrongInput(f"labeling.mechanism = 'auto' finds nothing that can work: {would_work(plan, public)}")
-    if tallies.feasible and tallies.worth > worth:
+    least = enough(len(plan.data.classes), fields_of(public.encoding))
+    if tallies.feasible and (worth < least or tallies.worth > worth):
         otherwise = no_votes(plan) or f"votes would teach as much as {worth:,.0f}"
         return plan.naming(TALLIES), f"{tallies.reason}; {otherwise}"
-    assert mechanism is not None
+    if mechanism is None or worth < least:
+        few = f"votes would teach as much as {worth:,.0f} labels, and a student needs about {least:,}"
+        why = f"no tallies: {tallies.reason}; {no_votes(plan) or few}"
+        raise WrongInput(f"labeling.mechanism = 'auto' finds nothing that can work: {why}")
     less = f"tallies would teach as much as {tallies.worth:,.0f}"
     otherwise = less if tallies.feasible else f"no tallies: {tallies.reason}"
     votes = f"{mechanism.name} of {plan.teachers.count:,} teachers is as good as {worth:,.0f} labels"
@@ -168,13 +192,12 @@ def expected_at(plan: Plan, encoding: Encoding, rows: int, codes: Codes | None) 
 def recommended(
     options: Sequence[Option], plan: Plan | None, public: PublicFacts | None, own: Option | None = None
 ) -> dict[str, Any]:
-    """The recommended option and the reason, or why there is none and what would make the plan work; and whether the
-    session of the plan's `own` option, or else of the recommended one, can be extended."""
+    """The recommended option and the reason, or why there is none; and whether the session of the plan's `own` option,
+    or else of the recommended one, can be extended."""
     try:
         best = recommend(options)
     except WrongInput as none:
-        ways = "" if plan is None or public is None else f"; {would_work(plan, public)}"
-        return {"recommended": None, "reason": f"{none}{ways}", "later_rows": None}
+        return {"recommended": None, "reason": str(none), "later_rows": None}
     named = {"name": best.name, "cutoff": best.cutoff, "reason": best.reason}
     later = None if plan is None or public is None else later_rows(plan, public.rows, own or best)
     return {"recommended": named, "reason": best.reason, "later_rows": later}
@@ -185,67 +208,14 @@ def later_rows(plan: Plan, rows: int, option: Option) -> str:
     if option.name == TALLIES:
         return NO_LATER_ROWS
     by_rows = "queries" in MECHANISMS[option.name]
-    queries, refused = plan.labeling.most_asked(rows) if by_rows else None, rows - option.expected_answered
-    return later_rows_in_words(queries=queries, cutoff=option.cutoff, asked=rows, refused=refused)
-
-
-def would_work(plan: Plan, public: PublicFacts) -> str:
-    """Changes that would let the plan label `enough` rows, in words."""
-    ways, reason = list[str](), no_tallies(plan, public.encoding)
-    if reason is None:
-        ways.extend(_of_tallies(plan.naming(TALLIES), public))
-    elif no_tallies(_with(plan, "labeling", rows=1), public.encoding) is None:
-        ways.append(f"tallies may: {reason}")
-    if no_votes(plan) is None:
-        ways.extend(_of_votes(plan, public))
-    return "; ".join(ways) or "no ε up to 16 would do, nor any number of rows"
-
-
-def _of_tallies(plan: Plan, public: PublicFacts) -> Iterable[str]:
-    codes, stated = public.codes(plan), plan.labeling.rows or 1
-
-    def works(asked: Plan) -> bool:
-        return tallies_option(asked, codes, public.rows).feasible
-
-    rows = _least(stated, lambda most: works(_with(plan, "labeling", rows=int(most))), LARGEST_ROWS)
-    if rows is not None:
-        yield f"tallies would from about {rows:,.0f} private units on"
-    epsilon = _least(plan.privacy.epsilon, lambda most: works(_with(plan, "privacy", epsilon=most)), LARGEST_EPSILON)
-    if epsilon is not None:
-        yield f"with the {stated:,} stated, tallies would from about ε = {epsilon:g} on"
-
-
-def _of_votes(plan: Plan, public: PublicFacts) -> Iterable[str]:
-    needed = enough(len(plan.data.classes), fields_of(public.encoding))
-
-    def works(epsilon: float) -> bool:
-        try:
-            stream = public.stream(_with(plan, "privacy", epsilon=epsilon))
-        except WrongInput:
-            return False
-        return best_mechanism(stream, plan.labeling.cutoff)[0] >= needed
-
-    epsilon = _least(plan.privacy.epsilon, works, LARGEST_EPSILON, within=1.3)
-    if epsilon is not None:
-        yield f"votes of {plan.teachers.count:,} teachers would from about ε = {epsilon:g} on"
-
-
-LARGEST_EPSILON, LARGEST_ROWS = 16.0, 1e9
-"""Largest ε and number of rows that are suggested."""
-
-
-def _least(start: float, works: Callable[[float], bool], most: float, within: float = 1.05) -> float | None:
-    """The least number from `start` to `most` that works, up to a factor `within` and two digits; None if none does."""
-    low, high = start, start
-    while not works(high):
-        low, high = high, 2 * high
-        if high > most:
-            return None
-    while high > within * low:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if works(middle) else (middle, high)
-    step = 10.0 ** (math.floor(math.log10(high)) - 1)
-    return math.ceil(round(high / step, 6)) * step
+    paid = plan.labeling.queries or rows
+    asked = min(rows, paid) if by_rows else rows
+    return later_rows_in_words(
+        queries=paid if by_rows else None,
+        cutoff=option.cutoff,
+        asked=asked,
+        refused=asked - option.expected_answered,
+    )
 
 
 def _with(plan: Plan, section: str, **changes: Any) -> Plan:

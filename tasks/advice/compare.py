@@ -24,13 +24,12 @@ from numpy.typing import ArrayLike
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.sections import MECHANISMS
-from concord.tasks.advice.guess import TYPICAL_AGREEMENT
-from concord.tasks.advice.worth import Lesson, enough, lost, typical_agreement, worth_of_votes
-from concord.tasks.mechanisms.adaptive_adversary import LEAST_ORDER
+from concord.tasks.advice.worth import TYPICAL_AGREEMENT, Lesson, enough, lost, typical_agreement, worth_of_votes
 from concord.tasks.mechanisms.distance import Floats
 from concord.tasks.mechanisms.mechanism import Expectation, Mechanism, calibrate, expectation
 from concord.tasks.mechanisms.noise import check_budget
 from concord.tasks.mechanisms.odds import Shares, profile
+from concord.tasks.mechanisms.stable import LEAST_ORDER
 
 FAILURE_ODDS = 0.01
 """A margin or a number of teachers is enough if a row is refused, or its label changed, with at most these odds."""
@@ -55,7 +54,6 @@ class Stream:
     shares: Shares
     order: float
     room: int = 0
-    accountant: str = "renyi"
     lesson: Lesson = "soft"
     rows: float | None = None
     fields: int | None = None
@@ -72,7 +70,6 @@ class Stream:
         agreement: ArrayLike | None = None,
         order: float = LEAST_ORDER,
         room: int = 0,
-        accountant: str = "renyi",
         lesson: Lesson = "soft",
         units: float | None = None,
         fields: int | None = None,
@@ -98,7 +95,6 @@ class Stream:
             shares=profile(TYPICAL_AGREEMENT if agreement is None else agreement, classes),
             order=order,
             room=room,
-            accountant=accountant,
             lesson=lesson,
             rows=rows,
             fields=fields,
@@ -115,7 +111,6 @@ class Stream:
             classes=self.classes,
             teachers=self.teachers,
             order=self.order,
-            accountant=self.accountant,
         )
 
     def outcome(self, mechanism: Mechanism) -> Expectation:

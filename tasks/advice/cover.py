@@ -52,7 +52,8 @@ class Account:
     def of(cls, plan: Plan, home: Path) -> Self:
         """The plan's domain from the home's ledger, or as the plan would create it.
 
-        Raises WrongInput if the two caps differ, NotVerified if the ledger does not verify.
+        Raises WrongInput if the two caps differ, unless `concord domain` has changed the ledger's; NotVerified if the
+        ledger does not verify.
         """
         name, lifetime = plan.privacy.domain, plan.privacy.lifetime
         ledger = _ledger(home)
@@ -89,7 +90,7 @@ def _ledger(home: Path) -> Ledger | None:
     """The ledger of a home, or None if there is none: opening it would create it."""
     file = sqlite_file(Settings.now().ledger_of(home))
     there = is_home(home) if file is None else file.is_file()
-    return Ledger.of(home) if there else None
+    return Ledger.checked(home) if there else None
 
 
 def named_filter(name: str, home: Path) -> FilterKind | None:
@@ -142,7 +143,9 @@ def check_cover(plan: Plan, public: PublicFacts | None, account: Account) -> Cov
     after = account.charged if own else account.charged + charge
     share, used, more = rule.share(charge), rule.share(account.charged), rule.more(after, charge)
     words = lifetime_in_words(share, rule.share(after), more)
-    reason = "; ".join(filter(None, (f"the session takes {words}{GOES_ON if own else ''}", _suits(plan, fit))))
+    lifetime, takes = plan.privacy.lifetime, f"the session takes {words}{GOES_ON if own else ''}"
+    capped = account.domain.instead_of(lifetime.epsilon, lifetime.delta)
+    reason = "; ".join(filter(None, (takes, capped, _suits(plan, fit))))
     return Covered(share=share, used=used, more=more, own=own, fit=fit, reason=reason)
 
 
@@ -193,7 +196,7 @@ def costs_of(plan: Plan, public: PublicFacts | None, account: Account) -> list[C
     elif plan.relabel is not None:
         costs.append(Cost.approximate(plan.epsilon_of_labels, plan.privacy.delta))  # whatever answers, the whole
     elif plan.votes:
-        rows = labeling.queries or (public.rows if public else None)
+        rows = public.rows if public else labeling.queries
         if (
             plan.undecided
             or rows is None

@@ -1,10 +1,12 @@
 """Draft: write a first plan from the user's statements and the public tables.
 
-Of the private table only the names of its columns are read, to check that those the user named exist. The user states
-its number of rows and its classes; teachers and mechanism follow from these and the public rows.
+Of the private table only the names of its columns are read: to check that those the user named exist, and to ask
+whether one that it alone has says whose a row is. The user states its number of rows and its classes; teachers and
+mechanism follow from these and the public rows.
 
 Assumes      the stated figures and classes are public knowledge
-Guarantees   no private cell is read; the text loads as a plan
+Guarantees   no private cell is read; the text loads as a plan; columns whose words other tables lack, such as dates
+             in words, are left out, by public rows alone
 Not covered  how good the plan is: `concord plan` states what to expect. Checked by tests/flows/cli/test_init.py
 """
 
@@ -17,23 +19,34 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from concord.artifacts.domains import FilterKind
-from concord.artifacts.errors import WrongInput
+from concord.artifacts.errors import WrongInput, is_printable
 from concord.artifacts.plan import parse_plan
 from concord.artifacts.schemas import COMMAS, Kind, TextFormat
 from concord.artifacts.sections import MECHANISMS
 from concord.tasks.advice.compare import Option
 from concord.tasks.advice.keys import SCHEMA_LINE
 from concord.tasks.asking.teachers import PROPOSED
-from concord.tasks.data.cells import kind_of, text
-from concord.tasks.data.formats import ALL_DIFFER, FREE_TEXT, ONE_VALUE, check_target, remarks_on, words_of
+from concord.tasks.data.cells import OURS, kind_of, text
+from concord.tasks.data.csv_files import words_of
+from concord.tasks.data.remarks import (
+    ALL_DIFFER,
+    DATES,
+    FREE_TEXT,
+    NUMBERS_DIFFER,
+    ONE_VALUE,
+    TOO_MANY,
+    check_target,
+    remarks_on,
+)
 from concord.tasks.data.tables import PRIVATE, PublicTable, find_files, open_public
-from concord.tasks.data.units import private_frames, private_names
+from concord.tasks.data.units import open_private
 from concord.tasks.mechanisms.mechanism import mechanism_class
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """The user's statements. Paths are as given; `rows` is the rough size of the private table, as known in public."""
+    """The user's statements. Paths are as given; `rows` is roughly how many private units there are, as
+    known in public: rows, or people if `unit` names them."""
 
     private: str
     public: str
@@ -54,12 +67,12 @@ class Wishes:
 
 @dataclass(frozen=True, kw_only=True)
 class EnsembleAdvice:
-    """The number of teachers, the mechanism of most worth for their votes on the public rows, and the number of later
-    rows that are paid for too, if it ends by rows."""
+    """The number of teachers, the mechanism of most worth for their votes on the public rows, and the number of rows
+    that are paid for, later ones too, if it ends by rows."""
 
     teachers: int
     best: Option
-    room: int
+    queries: int
 
 
 def usual_delta(rows: int) -> float:
@@ -82,7 +95,8 @@ def classes_of(path: str, label: str, form: TextFormat = COMMAS) -> tuple[str, .
 
 def features_of(table: PublicTable, besides: Sequence[str | None]) -> dict[str, Kind]:
     """The columns that can be features, with their kinds."""
-    names = [name for name in table.names if name not in (*besides, "") and kind_of(table.type_of(name)) is not None]
+    named = [name for name in table.names if name not in (*besides, "") and not name.startswith(OURS)]
+    names = [name for name in named if kind_of(table.type_of(name)) is not None]
     return table.kinds(names)
 
 
@@ -95,7 +109,7 @@ def check_public(option: str, path: str, private: str) -> None:
 
 def check_column(option: str, name: str, private: str, form: TextFormat = COMMAS) -> None:
     """Raise WrongInput if the private table has no such column."""
-    private_frames(private, {name: option}, form)
+    open_private(private, form).frames({name: option})
 
 
 def draft(wishes: Wishes, ensemble: EnsembleAdvice | None, folder: Path) -> str:
@@ -106,12 +120,11 @@ def draft(wishes: Wishes, ensemble: EnsembleAdvice | None, folder: Path) -> str:
     table = open_public(wishes.public, "--public", wishes.format)
     kinds = features_of(table, (wishes.label, wishes.unit))
     remarks = remarks_on(table, kinds) | dict.fromkeys(wishes.categories, "numbers that are words, by `categories`")
-    remarks |= dict.fromkeys(kinds.keys() - private_names(wishes.private, wishes.format), ABSENT)
+    known = open_private(wishes.private, wishes.format).names
+    remarks |= {name: ABSENT for name in kinds if name not in known}
     if remarks.keys() == kinds.keys() and {*remarks.values()} <= {*LEFT_OUT}:
-        raise WrongInput(
-            "--public must hold a column to learn from, but each is missing in --private, or holds one value alone, or "
-            "free text"
-        )
+        why = ", ".join(f"{name!r} ({remarks[name]})" for name in [*kinds][:MOST_SHOWN])
+        raise WrongInput(f"--public must hold a column to learn from, but none of its {len(kinds)} can be one: {why}")
     features = {name: f"{kind}{remarks.get(name, '') and '; '}{remarks.get(name, '')}" for name, kind in kinds.items()}
     features |= {name: UNREAD for name in table.names if name not in (*kinds, wishes.label, wishes.unit)}
     asked = (_tallies(wishes),) if ensemble is None else (_teachers(wishes, ensemble), _door(ensemble))
@@ -122,8 +135,10 @@ def draft(wishes: Wishes, ensemble: EnsembleAdvice | None, folder: Path) -> str:
 
 
 ABSENT = "not in the private table, left out"
-UNREAD = "without a name, or neither numbers, words, dates, truth values nor lists of one length, left out"
-LEFT_OUT = (FREE_TEXT, ONE_VALUE, ALL_DIFFER, ABSENT, UNREAD)
+UNREAD = "without a name of its own, or neither numbers, words, dates, truth values nor lists of one length, left out"
+MOST_SHOWN = 5
+"""Columns without use that an error shows."""
+LEFT_OUT = (FREE_TEXT, DATES, NUMBERS_DIFFER, TOO_MANY, ONE_VALUE, ALL_DIFFER, ABSENT, UNREAD)
 """Remarks on columns that cannot be features."""
 BY_GAUSSIAN = "# by this filter more sessions of noisy sums fit, and fewer of any other kind, than without it\n"
 """Remark on a filter that suits better."""
@@ -187,7 +202,7 @@ def _teachers(wishes: Wishes, ensemble: EnsembleAdvice) -> str:
     params = ", ".join(f"{key} = {_toml(value)}" for key, value in PROPOSED.params.items())
     return f"""\
 [teachers]
-count = {ensemble.teachers} # about {size:,} rows each, of the {wishes.rows:,} stated; more agree sooner and know less
+count = {ensemble.teachers} # about {size:,} units each, of the {wishes.rows:,} stated; more agree sooner and know less
 estimator = {_toml(PROPOSED.estimator)}
 params = {{ {params} }}
 """
@@ -197,7 +212,7 @@ def _tallies(wishes: Wishes) -> str:
     return f"""\
 [labeling]
 mechanism = "tallies" # nobody votes: exact noisy sums over the private rows are released, and labels inferred from them
-rows = {wishes.rows} # private rows, as stated: a public rule takes one round or three by it
+rows = {wishes.rows} # private units, as stated: a public rule takes one round or three by it
 
 [student]
 learner = "linear" # the model that the sums are decoded to; or the estimator of any classifier that takes weights
@@ -208,8 +223,8 @@ def _door(ensemble: EnsembleAdvice) -> str:
     best = ensemble.best
     counting = mechanism_class(best.name).counts
     cutoff = None if best.cutoff is None else f"cutoff = {best.cutoff} # refusals until it ends"
-    room = f"room = {ensemble.room} # later rows that are paid for as well, for `concord extend` and single answers"
-    ends = "\n".join(filter(None, (cutoff, room if "queries" in MECHANISMS[best.name] else None)))
+    queries = f"queries = {ensemble.queries} # rows that are paid for, later ones too: `concord extend`, single answers"
+    ends = "\n".join(filter(None, (cutoff, queries if "queries" in MECHANISMS[best.name] else None)))
     regression = ("RidgeCV", "{ alphas = [1.0, 10.0, 100.0, 1000.0, 10000.0] }")
     learner, params = regression if counting else ("LogisticRegression", "{ max_iter = 1000 }")
     refused = "soft" if counting else "drop"
@@ -228,7 +243,8 @@ refused = "{refused}" # {why}
 
 
 def _toml(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(letter if is_printable(letter) else f"\\U{ord(letter):08x}" for letter in text)
 
 
 def _path(path: str | None, folder: Path) -> str:

@@ -2,7 +2,7 @@
 
 The ε of a plan is divided before a mechanism is calibrated: the choice of a student takes its part, and relabelling
 leaves an (ε, δ) for the mechanism on a secret subset. Planning divides as the door does
-(`tasks.door.admit.calibrated`).
+(`tasks.asks.votes`).
 
 Not covered  how well a public guess of agreement describes the private teachers. Checked by
              tests/tasks/advice/test_expect.py and tests/flows/cli/test_plan_command.py
@@ -13,22 +13,29 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
 from concord.artifacts.domains import freeze
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.learners import RelabelPlan
 from concord.artifacts.plan import Plan
-from concord.artifacts.privacy import ORDERS
+from concord.artifacts.schemas import TextFormat
 from concord.tasks.advice.compare import Option, Stream, best_mechanism, plan_mechanism
-from concord.tasks.advice.guess import Guess, expected_agreement
 from concord.tasks.advice.worth import Lesson, learning_units
 from concord.tasks.asking.relabel import Subset, hypothesis_space, subset_of
 from concord.tasks.data.encode import encode_public, learn_encoding
+from concord.tasks.data.files import format_of
 from concord.tasks.data.tables import open_public
-from concord.tasks.mechanisms.adaptive_adversary import LEAST_ORDER
 from concord.tasks.mechanisms.error_estimate import check_parameters
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.noise import check_budget
 from concord.tasks.mechanisms.relabelled import inner_budget
+from concord.tasks.mechanisms.stable import LEAST_ORDER
+
+Guess = float | NDArray[np.float64]
+"""The agreement of teachers: the mean share of the winning class, or a table of votes on public rows."""
 
 
 def public_row_count(plan: Plan) -> int:
@@ -57,7 +64,6 @@ class Premises:
     cutoff           its planned cutoff; None for the best
     choice           the part of ε for the choice of a student
     relabel          how rows are relabelled before teachers learn from them, if they are
-    accountant       the accountant that proves the (ε, δ) of stable voting
     lesson           how the student uses the answers
     units            number of private units that are learned from, as the plan states; `fields` the number of columns
     """
@@ -74,7 +80,6 @@ class Premises:
     cutoff: int | None = None
     choice: float = 0.0
     relabel: RelabelPlan | None = None
-    accountant: str = "renyi"
     lesson: Lesson = "soft"
     units: float | None = None
     fields: int | None = None
@@ -107,60 +112,34 @@ class Premises:
             agreement=self.agreement,
             order=self.order,
             room=self.room,
-            accountant=self.accountant,
             lesson=self.lesson,
             units=units,
             fields=self.fields,
         )
 
 
-def premises_of(plan: Plan, queries: float | None = None) -> dict[str, Any]:
-    """The fields of Premises that a plan states; `queries` overrides the plan's own and the count of its public rows.
+def premises_of(plan: Plan, rows: int | None = None) -> dict[str, Any]:
+    """The fields of Premises that a plan states; `rows` is the number of public rows, if it is known.
 
     Raises WrongInput if one of its public tables cannot be read.
     """
     lifetime, labeling = plan.privacy.lifetime, plan.labeling
-    asked = queries or labeling.queries or (None if plan.data.public is None else public_row_count(plan))
+    rows = rows or (labeling.queries if plan.data.public is None else public_row_count(plan))
+    paid = labeling.queries or rows
     return {
         "epsilon": plan.privacy.epsilon,
         "delta": plan.privacy.delta,
         "teachers": plan.teachers.count,
-        **({} if asked is None else {"queries": asked}),
+        **({} if rows is None or paid is None else {"queries": min(rows, paid), "room": max(0, paid - rows)}),
         "classes": len(plan.data.classes),
-        "agreement": None if plan.labeling.agreement is None else expected_agreement(plan),
         "order": freeze(lifetime.filter, lifetime.epsilon, lifetime.delta).order,
-        "room": labeling.room or 0,
         "mechanism": None if labeling.mechanism == "auto" else labeling.mechanism,
         "cutoff": labeling.cutoff,
         "choice": (plan.student.epsilon or 0.0) if plan.student.learner == "universal" else 0.0,
         "relabel": plan.relabel,
-        "accountant": labeling.accountant,
         "lesson": plan.student.refused,
         "units": learning_units(plan),
     }
-
-
-def played(premises: Premises) -> bool | None:
-    """Whether accountant = "game" has a better table at the planned cutoff than the Rényi accountant. None if the game
-    was not asked for, or if there is no cutoff yet."""
-    if premises.accountant == "renyi" or premises.cutoff is None:
-        return None
-    made = premises.stream.calibrated("stable", premises.cutoff)
-    return bool(made.settings()["accountant"] == premises.accountant)
-
-
-def dearer(premises: Premises) -> float | None:
-    """Ratio of the domain's charge for stable voting at the planned cutoff to that with the Rényi accountant, whose
-    table is less steep. None if that accountant is planned, if there is no cutoff yet, or if rows are relabelled, which
-    is charged by the whole ε."""
-    if premises.accountant == "renyi" or premises.cutoff is None or premises.relabel is not None:
-        return None
-    at = ORDERS.index(premises.order)
-    game, renyi = (
-        replace(premises, accountant=name).stream.calibrated("stable", premises.cutoff).cost.renyi[at]
-        for name in (premises.accountant, "renyi")
-    )
-    return game / renyi
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -289,3 +268,36 @@ def selection_rows(*, candidates: int, alpha: float, beta: float, rate: float) -
     spread, choice = math.sqrt(2 * math.log(4 * candidates / beta)), math.log(2 * candidates / beta) / rate
     root = (spread + math.sqrt(spread**2 + 4 * alpha * choice)) / (2 * alpha)
     return math.ceil(root**2)
+
+
+def read_agreement(guess: str, classes: int, form: TextFormat | None = None) -> Guess:
+    """The guess as a number, or the votes in the table it names. Raises WrongInput if it is neither.
+
+    A table (Parquet, Arrow IPC or CSV) has one row per public query, and either one column, the share of the winning
+    class, or one per class, votes or shares in any order: (rows,) or (rows, classes).
+
+    form   format of a CSV file; detected if not given
+    """
+    try:
+        return float(guess)
+    except ValueError:
+        return _votes(guess, classes, form)
+
+
+def _votes(path: str, classes: int, form: TextFormat | None) -> Guess:
+    table = open_public(path, "agreement", form or format_of(path, field="agreement"))
+    if len(table.names) not in (1, classes):
+        rule = f"agreement must have one column, of winners' shares, or {classes}, of votes by class"
+        raise WrongInput(f"{rule}; {path} has {len(table.names)}")
+    rows = pl.concat([_numbers(frame, path) for frame in table.frames(table.names)]).to_numpy()
+    return np.asarray(rows[:, 0] if rows.shape[1] == 1 else rows, np.float64)
+
+
+def _numbers(frame: pl.DataFrame, path: str) -> pl.DataFrame:
+    try:
+        numbers = frame.select(pl.all().cast(pl.Float64))
+    except pl.exceptions.InvalidOperationError:
+        raise WrongInput(f"agreement must hold numbers alone; {path} does not") from None
+    if sum(numbers.null_count().row(0)):
+        raise WrongInput(f"agreement must have a number in every cell; {path} has empty ones")
+    return numbers

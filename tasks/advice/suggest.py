@@ -14,10 +14,11 @@ from typing import Any
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.guarantee import NO_LATER_ROWS
 from concord.artifacts.plan import Plan, parse_plan
-from concord.tasks.advice.choose import PublicFacts, later_rows, weigh_tallies, would_work
+from concord.tasks.advice.choose import PublicFacts, later_rows, weigh_tallies
 from concord.tasks.advice.compare import Option, Stream, best_mechanism, plan_mechanism
 from concord.tasks.advice.cover import Account, better_filter, check_cover, fit_by_filter, named_filter
 from concord.tasks.advice.draft import EnsembleAdvice, Wishes, draft, usual_room
+from concord.tasks.advice.rehearse import expect_tallies
 from concord.tasks.advice.worth import fields_of
 
 ROWS_A_TEACHER = (200, 100, 50, 25)
@@ -68,16 +69,17 @@ def _suggested(wishes: Wishes, folder: Path, direct: str, public: PublicFacts, t
     """The suggestion of tallies, by the plan `direct`, or of votes."""
     plan = _parsed(direct, folder)
     asked = weigh_tallies(plan, public)
-    if tallies:
-        return Suggested(text=direct, ensemble=None, reason=asked.reason)
     voting = _ensemble(wishes, public)
     worth = voting.best.worth if voting.best.feasible else 0.0
-    if tallies is None and asked.feasible and asked.worth > worth:
+    if tallies or (tallies is None and asked.feasible and asked.worth > worth):
         otherwise = f"votes would teach as much as {worth:,.0f}" if worth else "votes would not do"
-        return Suggested(text=direct, ensemble=None, reason=f"{asked.reason}; {otherwise}")
+        reason = f"{expect_tallies(plan, public).reason}; {otherwise}" if asked.feasible else asked.reason
+        return Suggested(text=direct, ensemble=None, reason=reason)
     if not worth:
-        ways = would_work(plan, public)
-        raise WrongInput(f"nothing can teach a student within the budget, from {wishes.rows:,} rows: {ways}")
+        raise WrongInput(
+            f"votes cannot teach a student within the budget, from {wishes.rows:,} rows: {voting.best.reason}; "
+            f"{'leave out --no-tallies to ask the rows themselves' if asked.feasible else asked.reason}"
+        )
     less = f"tallies would teach as much as {asked.worth:,.0f}" if asked.feasible else f"no tallies: {asked.reason}"
     reason = f"{voting.best.reason}; {less}"
     voting = replace(voting, best=replace(voting.best, reason=reason))
@@ -106,7 +108,7 @@ def _ensemble(wishes: Wishes, public: PublicFacts) -> EnsembleAdvice:
             found.append((worth, plan_mechanism(mechanism.name, stream, mechanism.cutoff), teachers))
     nothing = 0.0, Option(name="none", feasible=False, reason="no mechanism fits the budget"), 0
     _, best, teachers = max(found, key=lambda each: each[0], default=nothing)
-    return EnsembleAdvice(teachers=teachers, best=best, room=usual_room(public.rows))
+    return EnsembleAdvice(teachers=teachers, best=best, queries=public.rows + usual_room(public.rows))
 
 
 def _round(count: int) -> int:

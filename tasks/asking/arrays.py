@@ -1,58 +1,43 @@
-"""Linear teachers as arrays: the learners that allow it, a block of teachers as one array, and votes by one product.
+"""Linear teachers as one array: scikit-learn's fits, one a shard, and the votes of all of them by one product.
 
-    weights (outputs, teachers, numbers + 1) · (a row's numbers, 1)  =  scores (outputs, teachers)
+    weights (outputs, teachers, width + 1) · (a row's numbers, 1)  =  scores (outputs, teachers)
 
 With two classes there is one output, and a teacher votes for the second class if it is above zero. Otherwise each class
 has an output, and the vote is the first of the largest; a class that a shard lacks cannot win (LACKS). A teacher
-without a model has zeros and its fixed vote in the offset: it keeps its place and is asked like the others. Naive Bayes
-is linear in a row's numbers and their squares.
+without a model has zeros and its fixed vote in the offset: it keeps its place and is asked like the others.
 
-Assumes      KNOWN has the learner's name and each of its parameters; all others are fitted and asked one by one
-Guarantees   the choice of fit follows from plan and encoding, which are public. Weights are scikit-learn's for the
-             same rows in double precision, converged, within 1e-4 of the largest. A teacher depends on its own shard
-             alone to the bit, with its own stopping rule, whether it is fitted by itself or together with others. A
-             vote depends on the row and its own teacher alone: shapes of products are public, and a score is a sum of
-             its own teacher's weights. Checked by tests/tasks/asking/test_linear_teachers.py and
-             tests/privacy/test_linear_alone.py
-Not covered  votes on rows within rounding of a tie may differ from scikit-learn's, which uses single precision. A
-             `max_iter` or `tol` that would stop earlier than scikit-learn's default leaves the learner to scikit-learn;
-             one that would stop later changes nothing, since a fit ends when it has converged. Logistic regression with
-             next to no penalty on columns that are not scaled: from about 1e8 for C times the square of a cell on, the
-             loss is so flat that weights, and votes with them, may be farther from the optimum than stated here
+Assumes      the learners of LINEAR predict by their `coef_` and `intercept_` alone, whatever their parameters
+Guarantees   whether teachers are an array follows from the plan, which is public. A vote depends on the row and its own
+             teacher alone: shapes of products are public, and a score is a sum of its own teacher's weights. Checked by
+             tests/tasks/asking/test_linear_teachers.py and tests/privacy/test_linear_alone.py
+Not covered  votes on rows within rounding of a tie may differ from those of `predict`
 """
 
 import io
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError
 
 from concord.artifacts.learners import TeachersPlan
-from concord.tasks.asking.gradients import logistic_of_many
-from concord.tasks.asking.linear import (
-    Classes,
-    Numbers,
-    Rows,
-    aligned,
-    discriminant,
-    naive_bayes,
-    nearest_centroid,
-    ridge,
+
+Rows = NDArray[np.floating[Any]]
+Classes = NDArray[np.int64]
+Weights = NDArray[np.float32]
+
+LINEAR = (
+    "sklearn.discriminant_analysis.LinearDiscriminantAnalysis",
+    "sklearn.linear_model.LogisticRegression",
+    "sklearn.linear_model.Perceptron",
+    "sklearn.linear_model.RidgeClassifier",
+    "sklearn.linear_model.SGDClassifier",
+    "sklearn.svm.LinearSVC",
 )
-from concord.tasks.asking.logistic import logistic
-from concord.tasks.data.guard import PRIVATE_FAILURES
-
-Weights = NDArray[np.floating[Any]]
-Test = Callable[[Any], bool]
-
-UNKNOWNS = 192
-"""Most unknowns of a logistic regression: beyond, scikit-learn's first-order steps are faster than a Hessian."""
-WIDEST = 4096
-"""Most columns times classes of other learners."""
+"""Learners whose teachers are one array."""
+CACHE_LINE = 64  # bytes
 # The sizes of products decide how sums are grouped, and so votes near a tie, which are recorded. So these three must
 # never change, for any session or machine. Half a mebibyte of scores fits a processor's own cache.
 TEACHERS_AT_A_TIME = 250
@@ -65,90 +50,47 @@ LACKS = -1e38
 """Offset of a class of which a shard has no row. Not −∞, since −∞ times zero is NaN."""
 
 
-@dataclass(frozen=True)
-class Known:
-    """A learner that can be fitted as arrays.
-
-    fit        fits one shard, in `linear` or `logistic`
-    together   fits many shards of two classes faster, with None for each shard left to `fit`; or None
-    params     a test of the value of each supported parameter; a plan with others is left to scikit-learn
-    required   parameters that a plan must name, since scikit-learn's default is another learner
-    fits       whether a number of columns and of classes is supported
-    squares    whether scores use a row's numbers and their squares, in double precision
-    """
-
-    fit: Callable[..., Numbers]
-    params: Mapping[str, Test]
-    required: frozenset[str] = frozenset()
-    fits: Callable[[int, int], bool] = lambda width, classes: width * classes <= WIDEST
-    squares: bool = False
-    together: Callable[..., list[Numbers | None]] | None = None
-
-    @property
-    def dtype(self) -> type[np.floating[Any]]:
-        """Type of the weights: double if there are squares, which may be large."""
-        return np.float64 if self.squares else np.float32
+def aligned(*shape: int, dtype: Any = np.float32) -> NDArray[Any]:
+    """An array that starts at a cache line, because the grouping of sums may depend on the address."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    room = np.empty(size + CACHE_LINE, dtype=np.uint8)
+    start = -room.__array_interface__["data"][0] % CACHE_LINE
+    found: NDArray[Any] = room[start : start + size].view(dtype).reshape(shape)
+    return found
 
 
-def known(teachers: TeachersPlan, width: int, classes: int) -> Known | None:
-    """The learner that fits these teachers as arrays on rows of that width; None if there is none."""
-    found = KNOWN.get(teachers.estimator)
-    if found is None or not found.fits(width, classes) or not found.required <= set(teachers.params):
-        return None
-    may = all(name in found.params and found.params[name](value) for name, value in teachers.params.items())
-    return found if may else None
+def is_linear(teachers: TeachersPlan) -> bool:
+    """Whether the votes of the plan's teachers are one product."""
+    return teachers.estimator in LINEAR
 
 
-def between(low: float, high: float) -> Test:
-    """A test whether a parameter is a number from `low` to `high`."""
-    return lambda value: isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
+def weights_of(model: Any, fixed: int, width: int, classes: int) -> Weights:
+    """The weights (outputs, width + 1) of a teacher: a fitted linear classifier, whose `classes_` are class indices; or
+    None, or one with a weight that is no number, for weights that vote `fixed` on every row."""
+    found = None if model is None else _of_model(model, classes)
+    if found is not None and np.isfinite(found).all():
+        return found
+    votes = np.full(classes, LACKS, dtype=np.float32)
+    votes[fixed] = 1
+    offset = np.clip(votes[1:], -1, 1) if classes == 2 else votes
+    return np.hstack([np.zeros((len(offset), width), dtype=np.float32), offset[:, None]])
 
 
-def among(*values: str) -> Test:
-    """A test whether a parameter is one of these words."""
-    return lambda value: isinstance(value, str) and value in values
-
-
-def anything(_: Any) -> bool:
-    """The test of a parameter that has no effect here."""
-    return True
-
-
-KNOWN: Mapping[str, Known] = {
-    "sklearn.linear_model.LogisticRegression": Known(
-        logistic,
-        {
-            "C": between(1e-6, 1e6),
-            "max_iter": between(100, math.inf),
-            "tol": between(0, 1e-4),
-            "solver": among("lbfgs", "newton-cg", "newton-cholesky"),
-            "n_jobs": anything,
-            "random_state": anything,
-        },
-        fits=lambda width, classes: (width + 1) * (1 if classes == 2 else classes) <= UNKNOWNS,
-        together=logistic_of_many,
-    ),
-    "sklearn.linear_model.RidgeClassifier": Known(
-        ridge,
-        {"alpha": between(1e-6, 1e12), "solver": among("auto", "cholesky", "svd"), "random_state": anything},
-    ),
-    "sklearn.discriminant_analysis.LinearDiscriminantAnalysis": Known(
-        discriminant,
-        {
-            "solver": among("lsqr"),
-            "shrinkage": lambda value: among("auto")(value) or between(0, 1)(value),
-        },
-        required=frozenset({"solver"}),
-    ),
-    "sklearn.naive_bayes.GaussianNB": Known(naive_bayes, {"var_smoothing": between(0, 1)}, squares=True),
-    "sklearn.neighbors.NearestCentroid": Known(nearest_centroid, {"metric": among("euclidean")}),
-}
+def _of_model(model: Any, classes: int) -> Weights:
+    weights = np.atleast_2d(model.coef_)
+    own = np.column_stack([weights, np.broadcast_to(model.intercept_, len(weights))]).astype(np.float32)
+    if classes == 2:
+        return own
+    if len(own) == 1:  # of more than two classes, the shard holds two
+        own = np.vstack([np.zeros_like(own), own])
+    all_of_them = np.zeros((classes, own.shape[1]), dtype=np.float32)
+    all_of_them[:, -1], all_of_them[model.classes_] = LACKS, own
+    return all_of_them
 
 
 @dataclass(frozen=True)
 class LinearTeachers:
-    """Teachers as one array of weights (outputs, teachers, numbers + 1): of a row's numbers, their squares if there are
-    any, and the offset."""
+    """Teachers as one array of weights (outputs, teachers, width + 1): of a row's numbers, and the offset."""
 
     weights: Weights
 
@@ -164,18 +106,10 @@ class LinearTeachers:
 
     def scores(self, X: Rows) -> Iterator[Weights]:
         """Scores (outputs, teachers, rows) on X (rows, width), TEACHERS_AT_A_TIME at a time."""
-        numbers = self._numbers(X)
+        numbers = aligned(len(X), X.shape[1] + 1)
+        numbers[:, :-1], numbers[:, -1] = X, 1
         for start in range(0, len(self), TEACHERS_AT_A_TIME):
-            yield self.weights[:, start : start + TEACHERS_AT_A_TIME] @ numbers
-
-    def _numbers(self, X: Rows) -> Weights:
-        """The matrix that weights are multiplied with, (numbers + 1, rows)."""
-        width = X.shape[1]
-        found = aligned(len(X), self.weights.shape[2], dtype=self.weights.dtype)
-        found[:, :width], found[:, -1] = X, 1
-        if found.shape[1] > width + 1:
-            np.square(X, out=found[:, width:-1], dtype=found.dtype)
-        return found.T
+            yield self.weights[:, start : start + TEACHERS_AT_A_TIME] @ numbers.T
 
     def save(self) -> bytes:
         """The weights as a NumPy file, which holds no code."""
@@ -191,7 +125,7 @@ class LinearTeachers:
     def joined(cls, weights: Sequence[Weights]) -> "LinearTeachers":
         """Blocks of teachers as one array, in their order."""
         outputs, _, numbers = weights[0].shape
-        room = aligned(outputs, sum(part.shape[1] for part in weights), numbers, dtype=weights[0].dtype)
+        room = aligned(outputs, sum(part.shape[1] for part in weights), numbers)
         return cls(np.concatenate(weights, axis=1, out=room))
 
 
@@ -209,60 +143,3 @@ def _count(counts: NDArray[np.uint32], scores: Weights) -> None:
         np.putmask(best, better, score)
     for at in range(len(scores)):
         counts[:, at] += np.add.reduce(winner == at, axis=0, dtype=np.uint8)
-
-
-def weights_together(
-    learner: Known, params: Mapping[str, Any], shards: Sequence[tuple[Rows, Classes, int]], classes: int
-) -> list[Weights]:
-    """The weights of each shard's teacher, from its X, y and fixed vote as `weights_of` takes them. They are converged
-    too, but may differ from those of `weights_of` in their last digits.
-    """
-    held = [np.flatnonzero(np.bincount(y, minlength=classes)) for _, y, _ in shards]
-    two = [at for at, there in enumerate(held) if learner.together is not None and len(there) == 2]
-    pairs = [(shards[at][0], (shards[at][1] == held[at][1]).astype(np.int64)) for at in two]
-    found = dict(zip(two, learner.together(pairs, **params), strict=True)) if learner.together else {}
-    return [weights_of(learner, params, X, y, classes, fixed, found.get(at)) for at, (X, y, fixed) in enumerate(shards)]
-
-
-def weights_of(
-    learner: Known,
-    params: Mapping[str, Any],
-    X: Rows,
-    y: Classes,
-    classes: int,
-    fixed: int,
-    found: Numbers | None = None,
-) -> Weights:
-    """The weights (outputs, numbers + 1) of one shard's teacher, from X (rows, width) and class indices y (rows,), in
-    memory of their own. If the shard cannot be fitted, weights that vote `fixed` on every row.
-
-    found   weights of the classes that the shard holds, if they are fitted already
-    """
-    try:
-        return _fitted(learner, params, X, y, classes, found)
-    except MemoryError:
-        raise  # the machine's fault, not the shard's: it must not change a teacher
-    except PRIVATE_FAILURES:
-        votes = np.full(classes, LACKS)
-        votes[fixed] = 1
-        offset = np.clip(votes[1:], -1, 1) if classes == 2 else votes
-        return np.hstack([np.zeros((len(offset), X.shape[1] * (1 + learner.squares))), offset[:, None]]).astype(
-            learner.dtype
-        )
-
-
-def _fitted(
-    learner: Known, params: Mapping[str, Any], X: Rows, y: Classes, classes: int, found: Numbers | None
-) -> Weights:
-    there = np.flatnonzero(np.bincount(y, minlength=classes))
-    if len(there) < 2:
-        raise LinAlgError("a fit needs two classes")
-    own = learner.fit(X, np.searchsorted(there, y), len(there), **params) if found is None else found
-    weights = (own[1:] - own[:1] if classes == 2 else own - own.mean(axis=0)).astype(learner.dtype)
-    if not np.isfinite(weights).all():
-        raise LinAlgError("a weight is no number")
-    if classes == 2:
-        return weights
-    all_of_them = np.zeros((classes, weights.shape[1]), dtype=learner.dtype)
-    all_of_them[:, -1], all_of_them[there] = LACKS, weights
-    return all_of_them

@@ -10,7 +10,7 @@ Guarantees   ĥ is drawn once for the same blocks and settings, and stored in th
              second process takes the stored draw. Copies of a row are a keyed function of the row
 Ends         with the session; a domain has one that is relabelled (see `artifacts.ledger.state`)
 Not covered  ĥ, the subset and its size are not private: they stay in the vault until the session is forgotten
-             Checked by tests/tasks/asking/test_relabel.py and tests/promises/test_crash_draws.py; the exact law by
+             Checked by tests/tasks/asking/test_relabel.py and tests/promises/test_crash_relabel.py; the exact law by
              tests/privacy/test_relabelled.py
 
 The class (`hypothesis_space`) is the one that a plan names, over columns of the encoded matrix, with public cut points.
@@ -72,6 +72,8 @@ from concord.tasks.mechanisms.hypotheses.halfspaces import HalfPlane, Halfspaces
 from concord.tasks.mechanisms.noise import keyed_draws
 from concord.tasks.mechanisms.relabelled import Relabelling, choose_hypothesis, most_copies, share_for
 
+CUTS = 16
+"""Public cut points of each column, if a class needs them."""
 CLASSES: dict[str, type[HypothesisClass]] = {
     kind.name: kind for kind in (Thresholds, Intervals, Stumps, Rectangles, Halfspaces, Conjunctions)
 }
@@ -119,7 +121,7 @@ def hypothesis_space(
     plain = hypothesis_class(plan.hypotheses, columns=columns)
     if plain.bound is not None or (plain.linear and not bounded):
         return plain
-    grid = cut_points(X[:, columns], plan.grid)
+    grid = cut_points(X[:, columns], CUTS)
     return hypothesis_class(plan.hypotheses, columns=columns, grid=grid)
 
 

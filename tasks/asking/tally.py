@@ -35,9 +35,7 @@ from concord.tasks.data.units import (
     NOBODY,
     UNIT,
     Erased,
-    owned_frames,
-    private_files,
-    private_frames,
+    private_table,
     shards_of,
 )
 from concord.tasks.mechanisms.contributions import RoundQuestion, tally
@@ -59,24 +57,19 @@ def gather(
     erased  units whose rows are left out
     Raises WrongInput if the table lacks a column; no row can make it fail.
     """
-    private_files(plan)  # of a format that keeps rows where they are
+    table = private_table(plan)  # of a format that keeps rows where they are
     columns = dict.fromkeys(encoding.features, "data.features") | columns_of_names(plan)
     columns |= {plan.data.label: "data.label"}
     once = [name for name in columns if name not in (plan.data.unit, *columns_of_names(plan))]
-    path, form = plan.path("private"), plan.data.format
-    unit, learning = plan.data.unit, of_part(plan, key, LEARNING)
-    if unit is None:  # single rows cannot be erased, and need a name only if a share of them is made public
+    learning = of_part(plan, key, LEARNING)
+    if table.unit is None:  # single rows cannot be erased, and need a name only if a share of them is made public
         named = plan.data.public_share is not None
-        rows = (
-            owned_frames(path, columns, None, NOBODY, form, once)
-            if named
-            else ((raw, pl.Series()) for raw in private_frames(path, columns, form, once))
-        )
+        rows = table.owned(columns, once=once) if named else ((raw, pl.Series()) for raw in table.frames(columns, once))
         coded = (_coded(_only(raw, learning(raw, owner)), encoding, codes) for raw, owner in rows)
         return _in_blocks(coded, codes, vault, folder)
     schema = pl.Schema({**_schema(codes), UNIT: pl.Binary()})
     with spilling(vault, f"{folder}/spill-units", schema) as spill:
-        for raw, owner in owned_frames(path, columns, unit, erased, form, once):
+        for raw, owner in table.owned(columns, erased, once):
             mine = learning(raw, owner)
             owned = _coded(_only(raw, mine), encoding, codes).with_columns(owner.filter(mine)).drop_nulls(UNIT)
             spill.add(owned, shards_of(owned[UNIT], key, SPILLS))

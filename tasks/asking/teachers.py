@@ -4,7 +4,6 @@ A shard that cannot train still votes, by a fixed rule. Votes are counted batch 
 time, so that memory is bounded by one block and one slice of rows.
 """
 
-import io
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,27 +17,21 @@ from numpy.typing import NDArray
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.home.whole import MOVED
 from concord.artifacts.learners import Learner, TeachersPlan
 from concord.artifacts.schemas import Encoding, Ref
-from concord.tasks.asking.arrays import MOST_HELD, Known, LinearTeachers, Weights, known, weights_of, weights_together
-from concord.tasks.asking.linear import Classes, aligned
+from concord.tasks.asking.arrays import MOST_HELD, Classes, LinearTeachers, Weights, aligned, is_linear, weights_of
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import SHARD, Matrix, PublicBatch, encode, read_frame
 from concord.tasks.data.guard import PRIVATE_FAILURES, private_stage, silenced
 
 Cell = TypeVar("Cell", bound=np.generic)
 REHEARSAL_ROWS = 64
-ARRAY = ".npy"
-"""Ending of the path of teachers that are one array …"""
-TOGETHER = f".together{ARRAY}"
-"""… and of those fitted together, which differ in their last digits."""
 PROPOSED = Learner(
     estimator="sklearn.discriminant_analysis.LinearDiscriminantAnalysis",
     params={"solver": "lsqr", "shrinkage": "auto"},
 )
 """The teacher that `concord init` writes into a plan: a shard's few dozen rows set its shrinkage. Its students are
-better than those of a weak logistic regression (tests/benchmarks/README.md); a plan that names none has its default."""
+better than those of a weak logistic regression (tests/benchmarks/TRIED.md); a plan that names none has its default."""
 
 
 @dataclass(frozen=True)
@@ -67,49 +60,25 @@ class Teacher:
 
 @private_stage
 def teach(block: Ref, shards: range, teachers: TeachersPlan, encoding: Encoding, vault: Vault, path: str) -> Ref:
-    """Train the teachers of one block of shards, and write them to the vault in one file.
+    """Train the teachers of one block of shards, and write them to the vault in one file: linear ones as an array.
 
     Raises WrongInput if the estimator cannot be fitted to made-up rows, on which it is tried first.
     """
     rehearse_teachers(teachers, encoding)
+    classes = len(encoding.classes)
     with silenced():
-        block_of = [
-            fitted_teacher(teachers, shard, aligned_copy(X), aligned_copy(y), len(encoding.classes))
+        fitted = [
+            fitted_teacher(teachers, shard, aligned_copy(X), aligned_copy(y), classes)
             for shard, X, y in _each(shards, read_frame(block, vault), encoding)
         ]
-    with vault.create(path) as sink:
-        pickle.dump(block_of, sink)
-    return sink.ref
-
-
-@private_stage
-def teach_arrays(block: Ref, shards: range, teachers: TeachersPlan, encoding: Encoding, vault: Vault, path: str) -> Ref:
-    """Train the teachers of one block as one array in one file, for a plan whose learner is known (`arrays.known`):
-    together if `path` ends in TOGETHER, otherwise one by one.
-    """
-    classes, found = len(encoding.classes), learner_of(teachers, encoding)
-    assert found is not None, "who calls this has asked"
-    with silenced():
-        each = [
-            (X, y, fixed_vote(shard, y, classes)) for shard, X, y in _each(shards, read_frame(block, vault), encoding)
-        ]
-        if path.endswith(TOGETHER):
-            block_of = weights_together(found, teachers.params, each, classes)
+        if is_linear(teachers):
+            weights = [weights_of(each.model, each.fixed, encoding.width, classes) for each in fitted]
+            file = LinearTeachers(np.stack(weights, axis=1)).save()
         else:
-            block_of = [weights_of(found, teachers.params, X, y, classes, fixed) for X, y, fixed in each]
+            file = pickle.dumps(fitted)
     with vault.create(path) as sink:
-        sink.write(LinearTeachers(np.stack(block_of, axis=1)).save())
+        sink.write(file)
     return sink.ref
-
-
-def learner_of(teachers: TeachersPlan, encoding: Encoding) -> Known | None:
-    """The learner that fits the plan's teachers as arrays, or None; it follows from plan and encoding, both public."""
-    return known(teachers, encoding.width, len(encoding.classes))
-
-
-def teachers_kind(blocks: Sequence[Ref]) -> str:
-    """TOGETHER, ARRAY, or "" for models, by the paths of the teachers' files, which may be gone."""
-    return next((kind for kind in (TOGETHER, ARRAY) if any(block.path.endswith(kind) for block in blocks)), "")
 
 
 def _each(shards: range, rows: pl.DataFrame, encoding: Encoding) -> Iterator[tuple[int, Matrix, Classes]]:
@@ -120,13 +89,6 @@ def _each(shards: range, rows: pl.DataFrame, encoding: Encoding) -> Iterator[tup
         yield shard, X[first:last], y[first:last]
 
 
-class _Unpickler(pickle.Unpickler):
-    """Finds types pickled by version 0.1.0 in their present modules."""
-
-    def find_class(self, module_name: str, global_name: str) -> Any:
-        return super().find_class(MOVED.get(module_name, module_name), global_name)
-
-
 Ensemble = Sequence[Teacher] | LinearTeachers
 
 
@@ -135,7 +97,7 @@ def load_teachers(ref: Ref, vault: Vault) -> Ensemble:
     file = vault.read(ref)
     if file.startswith(MAGIC_PREFIX):
         return LinearTeachers.load(file)
-    loads: list[Teacher] = _Unpickler(io.BytesIO(file)).load()
+    loads: list[Teacher] = pickle.loads(file)
     return loads
 
 

@@ -2,10 +2,10 @@
 
 Offers       `tables` (public files, read strictly), `units` (private rows and their units), `parts` (units set aside),
              `split` (units to shards), `cells` (any cell to a number, a truth value, a date, a word or a null),
-             `encode`, `codes` and `views` (learned from public rows), `precheck` (private rows that a plan does not
-             recognise), `guard` (nothing private leaves by an error)
+             `encode`, `codes` and `vectors` (learned from public rows), `remarks` (what public columns seem to hold,
+             and what a plan does not recognise in private ones), `guard` (nothing private leaves by an error)
 Its own      sources of rows: `sources` (any table, as files), `snapshots` (a table that is no file, read once),
-             `databases`, `places` (object stores), `files` (Parquet, Arrow, CSV); reading: `formats` (of CSV), `sound`
-             (lines and stored columns, cell by cell), `words` (columns stored as dictionaries), `names` (one text per
+             `databases`, `places` (object stores), `files` (Parquet, Arrow, CSV); reading: `csv_files` (lines, and how
+             they are written), `stored_columns` (of Parquet and Arrow, cell by cell), `identifiers` (one text per
              unit); `spill` (rows regrouped through files); `concord_pictures` (published with a student of pictures)
 """

@@ -16,10 +16,23 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from concord.artifacts.schemas import COMMAS, Column, Encoding, Hashed, Kind, OneHot, Passed, Scaled, TextFormat
-from concord.tasks.data.names import decoded, names_as_text
+from concord.artifacts.schemas import (
+    COMMAS,
+    NULL_WORDS,
+    Column,
+    Encoding,
+    Hashed,
+    Kind,
+    OneHot,
+    Passed,
+    Scaled,
+    TextFormat,
+)
+from concord.tasks.data.identifiers import decoded, names_as_text
 
-LABEL = "concord.label"
+OURS = "concord."
+"""How the names of columns begin that are added to cast rows."""
+LABEL = f"{OURS}label"
 """Name of the column that holds the class index in cast rows."""
 
 LARGEST_NUMBER = 1e100
@@ -27,9 +40,6 @@ LARGEST_NUMBER = 1e100
 
 WHOLE = 2**53
 """Largest integer up to which a double holds every integer exactly."""
-
-NULL_WORDS = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "NaT")
-"""Text of a missing cell in a text file. Columnar files have nulls of their own."""
 
 DAYS = (-719_162, 2_932_896)
 """0001-01-01 and 9999-12-31, in days since 1970."""
@@ -182,7 +192,7 @@ def nothing(dtype: Type) -> pl.Expr:
 
 
 def canonical_id(name: str, dtype: Type, *, rounded: bool = False) -> pl.Expr:
-    """Canonical text of an identifier, the same for every stored type (tasks.data.names). `rounded`: numbers as
+    """Canonical text of an identifier, the same for every stored type (tasks.data.identifiers). `rounded`: numbers as
     doubles."""
     words = _identifier(name, dtype)
     return words.map_batches(partial(names_as_text, rounded=rounded), return_dtype=pl.String(), is_elementwise=True)

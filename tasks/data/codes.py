@@ -21,7 +21,7 @@ from pydantic import Field, model_validator
 
 from concord.artifacts.schemas import Column, Frozen, OneHot, Passed, Scaled
 from concord.tasks.data.cells import Numbers, WordPlaces, cast_columns, distinct, numbers_of, systematic_sample
-from concord.tasks.data.views import VectorField, learn_layer, learn_view
+from concord.tasks.data.vectors import VectorField, learn_layer, learn_view
 
 CodeMatrix = NDArray[np.int32]
 
@@ -29,8 +29,6 @@ ATOM = 0.1
 """Share of public rows beyond which a number is a code of its own."""
 FREQUENT = 0.01
 """Share of public rows from which a word is a code of its own."""
-CROSS_BINS, CROSS_WORDS = 4, 14
-"""Groups of a cross: quantiles of a number, and frequent words of a category."""
 Coded = Scaled | OneHot | Passed
 CODED = (Scaled, OneHot, Passed)
 """Columns that have codes; columns without values and free text have none."""
@@ -94,47 +92,14 @@ class WordField(Frozen):
         return self.start + np.array([places.get(word, self.size - 2) for word in cells], np.int32)
 
 
-class CrossField(Frozen):
-    """Two columns together: a code for each pair of their groups, by look-up from the codes of two earlier fields.
-
-    left, right   numbers of these fields
-    groups        for each of the two, the group of each of its codes
-    """
-
-    kind: Literal["cross"] = "cross"
-    name: str
-    start: int
-    left: int
-    right: int
-    groups: tuple[tuple[int, ...], tuple[int, ...]]
-
-    @property
-    def size(self) -> int:
-        """How many codes it has."""
-        return (max(self.groups[0]) + 1) * self.width
-
-    @property
-    def width(self) -> int:
-        """Groups of the right field."""
-        return max(self.groups[1]) + 1
-
-    def of_codes(self, left: CodeMatrix, right: CodeMatrix) -> CodeMatrix:
-        """The code (rows,) of each row, from its codes of the two fields, numbered from 0."""
-        rows, columns = (np.array(groups, dtype=np.int32) for groups in self.groups)
-        found: CodeMatrix = self.start + rows[left] * np.int32(self.width) + columns[right]
-        return found
-
-
-ColumnField = NumberField | WordField | VectorField
-CodedField = Annotated[ColumnField | CrossField, Field(discriminator="kind")]
+CodedField = Annotated[NumberField | WordField | VectorField, Field(discriminator="kind")]
 
 
 class Codes(Frozen):
-    """The fields of a row's codes. A number has two, a coarse view and a fine one; a category, a vector and a cross of
-    two columns have one.
+    """The fields of a row's codes. A number has two, a coarse view and a fine one; a category and a vector have one.
 
     fields   F of them; their ranges of codes follow one another and cover 0 … D−1
-    coarse   the fields that the first round asks: one for each column and cross
+    coarse   the fields that the first round asks: one for each column
     fine     the fields of later rounds, for which a model has weights: one for each column, in the same order
     """
 
@@ -150,20 +115,9 @@ class Codes(Frozen):
             if field.start != start:
                 raise ValueError(f"the codes of field {field.name!r} must start at {start}, got {field.start}")
             start += field.size
-        for at, field in enumerate(self.fields):
-            if isinstance(field, CrossField):
-                self._check_cross(field, self.fields[:at])
         if not all(0 <= at < len(self.fields) for at in (*self.coarse, *self.fine)):
             raise ValueError(f"coarse and fine must be fields 0 to {len(self.fields) - 1}")
         return self
-
-    @staticmethod
-    def _check_cross(field: CrossField, before: Sequence[CodedField]) -> None:
-        if not all(0 <= at < len(before) for at in (field.left, field.right)):
-            raise ValueError(f"the cross {field.name!r} must be of two fields before it")
-        sizes = tuple(before[at].size for at in (field.left, field.right))
-        if tuple(map(len, field.groups)) != sizes or min(map(min, field.groups)) < 0:
-            raise ValueError(f"the cross {field.name!r} must have a group from 0 on for each code of its two fields")
 
     @property
     def size(self) -> int:
@@ -211,19 +165,22 @@ class Codes(Frozen):
             found = codes_of_numbers(own, numbers) if numbers else [field.of(own) for field in views.values()]
             for at, each in zip(views, found, strict=True):
                 codes[:, at] = each[which]
-        for at, field in enumerate(self.fields):
-            if isinstance(field, CrossField):
-                left, right = (codes[:, part] - self.span(part).start for part in (field.left, field.right))
-                codes[:, at] = field.of_codes(left, right)
         return codes
 
-    def _views(self) -> dict[str, dict[int, ColumnField]]:
+    def _views(self) -> dict[str, dict[int, CodedField]]:
         """The fields of each column, by number."""
-        found = dict[str, dict[int, ColumnField]]()
+        found = dict[str, dict[int, CodedField]]()
         for at, field in enumerate(self.fields):
-            if not isinstance(field, CrossField):
-                found.setdefault(field.name, {})[at] = field
+            found.setdefault(field.name, {})[at] = field
         return found
+
+
+def coarser(fine: CodedField, coarse: CodedField) -> NDArray[np.int64]:
+    """The code of a column's coarse view, from 0, for each code of its fine view (codes,)."""
+    if not (isinstance(fine, NumberField) and isinstance(coarse, NumberField)):
+        return np.arange(fine.size)
+    found: NDArray[np.int64] = np.searchsorted(coarse.cuts, np.array([-np.inf, *fine.cuts]), side="right")
+    return np.append(found, coarse.size - 1)
 
 
 def coarse_bins(epsilon: float) -> int:
@@ -238,11 +195,10 @@ def learn_codes(
     coarse: int,
     fine: int = 32,
     cells: int = VECTOR_CELLS,
-    crosses: Sequence[Sequence[str]] = (),
 ) -> Codes:
     """Codes of cast public rows, with `coarse` and `fine` bins of a number and at most `cells` cells of a vector.
 
-    `coarse` divides `fine`; `crosses` are pairs of columns, of numbers and words.
+    `coarse` divides `fine`.
     """
     if fine % coarse:
         raise ValueError(f"coarse bins must divide the {fine} fine ones, got {coarse}")
@@ -256,13 +212,6 @@ def learn_codes(
             start = fields[-1].start + fields[-1].size if fields else 0
             fields.append(_field(column, sample[column.name], start, cells if isinstance(column, Passed) else bins))
         views.append((first, len(fields) - 1))
-    places = {column.name: last for column, (_, last) in zip(used, views, strict=True)}
-    for pair in crosses:
-        left, right = (places[name] for name in pair)
-        groups = _groups(fields[left], sample[pair[0]]), _groups(fields[right], sample[pair[1]])
-        start = fields[-1].start + fields[-1].size
-        fields.append(CrossField(name=" × ".join(pair), start=start, left=left, right=right, groups=groups))
-        views.append((len(fields) - 1, len(fields) - 1))
     return Codes(
         fields=tuple(fields),
         coarse=tuple(first for first, _ in views),
@@ -277,16 +226,6 @@ def _field(column: Coded, cells: pl.Series, start: int, bins: int) -> CodedField
         return WordField(name=column.name, start=start, words=frequent_words(cells))
     cuts = interval_cuts(numbers_of(cells.drop_nulls(), column.kind), cells.len(), bins)
     return NumberField(kind=column.kind, name=column.name, start=start, cuts=cuts)
-
-
-def _groups(field: CodedField, cells: pl.Series) -> tuple[int, ...]:
-    """The group in a cross of each of a field's codes: CROSS_BINS quantiles or CROSS_WORDS words, and missing cells."""
-    if isinstance(field, NumberField):
-        cuts = interval_cuts(numbers_of(cells.drop_nulls(), field.kind), cells.len(), CROSS_BINS)
-        firsts = np.searchsorted(np.array(cuts), np.array([-np.inf, *field.cuts]), side="right")
-        return (*firsts.tolist(), len(cuts) + 1)
-    known = min(CROSS_WORDS, field.size - 2)
-    return (*(min(at, known) for at in range(field.size - 1)), known + 1)
 
 
 def frequent_words(cells: pl.Series) -> tuple[str, ...]:

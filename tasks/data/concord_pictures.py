@@ -4,8 +4,8 @@ Concord.
     levels 0 … 255 ─ gradients, part by part ─ their main components ─ a network ─ a score for each class
 
 Gradients are whole numbers, by rules that look at one picture alone: views of private pictures are made of the same
-(concord.tasks.data.views). Its type is known as `concord_pictures.Pictures`, wherever the file lies; within Concord it
-answers to that name too.
+(concord.tasks.data.vectors). Its type is known as `concord_pictures.Pictures`, wherever the file lies; within Concord
+it answers to that name too.
 
 Not covered  pictures in colour; a graph for ONNX. Checked by tests/tasks/data/test_pictures.py
 """

@@ -29,7 +29,7 @@ from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
 from concord.artifacts.settings import check_answers, required, sqlite_file
 from concord.tasks.data.cells import WHOLE
 from concord.tasks.data.files import PRIVATE
-from concord.tasks.data.names import ESCAPED
+from concord.tasks.data.identifiers import ESCAPED
 
 ROWS = 1 << 12
 """Rows fetched at a time."""

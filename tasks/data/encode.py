@@ -25,13 +25,14 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from concord.artifacts.errors import WrongInput
+from concord.artifacts.errors import WrongInput, quoted
 from concord.artifacts.home.vault import Vault, hashed
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Column, Empty, Encoding, Hashed, Kind, OneHot, Passed, Ref, Scaled
 from concord.artifacts.schemas import PublicBatch as PublicBatch
 from concord.tasks.data.cells import (
     LABEL,
+    OURS,
     Numbers,
     cast_rows,
     cell,
@@ -41,13 +42,10 @@ from concord.tasks.data.cells import (
     systematic_sample,
     word_index,
 )
-from concord.tasks.data.sound import quoted
-from concord.tasks.data.tables import PublicTable, open_public
+from concord.tasks.data.tables import PublicTable, are_dates, open_public
 
 VOCABULARY = 100
 """Words kept of a category, the most frequent first; the others count as missing."""
-MOST_LABELS_SHOWN = 5
-"""Labels of a public table that an error shows."""
 SKEWED = 2.0
 """Skewness beyond which a number is encoded by its logarithm: money, counts and bytes, but not ages."""
 
@@ -57,7 +55,7 @@ def learn_columns(
 ) -> tuple[Column, ...]:
     """A column of the encoding for each feature. Raises WrongInput if the table cannot give one.
 
-    categories   columns whose numbers are names: they are read as words
+    categories   columns whose numbers are names: they are read as words; dates in words are not, but for these
     texts        columns of free text, whose words are hashed
     """
     kinds = table.kinds(features)
@@ -73,6 +71,8 @@ def learn_columns(
     fixed: dict[str, Column] = {**lists, **{name: Hashed(name=name) for name in texts}}
     others = [name for name in features if name not in fixed]
     sample = systematic_sample(table.frames(others)) if others else pl.DataFrame()
+    words = [name for name in others if kinds[name] == "categorical" and name not in categories]
+    fixed |= {name: Empty(name=name) for name in words if are_dates(sample[name])}
     return tuple(fixed.get(name) or learn_column(sample, name, kinds[name]) for name in features)
 
 
@@ -133,8 +133,9 @@ def public_features(plan: Plan) -> tuple[PublicTable, tuple[str, ...]]:
     for key, listed_in in (("categories", plan.data.categories), ("text", plan.data.text)):
         if others := [name for name in listed_in or () if name not in features]:
             raise WrongInput(f"data.{key} must be features, got {others[0]!r}; they are {quoted(features)}")
-    if "" in features:
-        raise WrongInput(f"data.features must list the features, since a column of {plan.data.public} has no name")
+    if odd := [name for name in features if not name or name.startswith(OURS)]:
+        why = f"since a column of {plan.data.public} is named {odd[0]!r}: name all, and none as those here are named"
+        raise WrongInput(f"data.features must list the features, {why}")
     names = class_names(plan.data.classes)
     if names.count(twice := max(names, key=names.count)) > 1:
         raise WrongInput(f"data.classes must differ however they are stored, got two that both read as {twice!r}")
@@ -181,8 +182,9 @@ def labelled_rows(path: str, encoding: Encoding) -> tuple[pl.DataFrame, NDArray[
     index = class_index(encoding.label, raw.schema[encoding.label], encoding.classes)
     foreign = raw.filter(index.is_null())[encoding.label]
     if len(foreign):
-        rule = f"data.test must name a declared class in every row of {encoding.label!r}, got {foreign[0]!r}"
-        held = ", ".join(map(repr, raw[encoding.label].drop_nulls().unique().sort().head(MOST_LABELS_SHOWN)))
+        one = "a row without one, which must be left out" if foreign[0] is None else repr(foreign[0])
+        rule = f"data.test must name a declared class in every row of {encoding.label!r}, got {one}"
+        held = quoted(raw[encoding.label].drop_nulls().unique().sort().to_list())
         raise WrongInput(f"{rule}: the column holds {held}, and data.classes names {', '.join(encoding.classes)}")
     return cast_rows(raw.drop(encoding.label), encoding), raw.select(index).to_series().to_numpy().astype(np.int64)
 

@@ -1,8 +1,8 @@
 """Files of rows: Parquet, Arrow IPC or CSV, as a file, a folder or a glob; objects of a store; files of a snapshot.
 
 A line of a CSV file is a row; line breaks within quotes are read in public files alone, if the plan declares them.
-Private and public files are cut into cells by the same declared rules (TextFormat, tasks.data.sound), so that a cell
-is the same category on both sides.
+Private and public files are cut into cells by the same declared rules (tasks.data.csv_files), so that a cell is the
+same category on both sides.
 
 Partitions. In a folder, each part NAME=VALUE of a file's path below it is a column of words, the same in all rows of
 the file, even if the file has a column of that name. It follows from that path alone, never from other files. Paths of
@@ -26,23 +26,22 @@ import pyarrow as pa
 import pyarrow.parquet
 from polars.exceptions import PanicException
 
-from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
+from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput, quoted
 from concord.artifacts.schemas import COMMAS, TextFormat
 from concord.tasks.data.cells import clean_text
-from concord.tasks.data.names import ESCAPED
-from concord.tasks.data.places import Elsewhere, Format, KeptTable, Partition, Remote, objects, reachable
-from concord.tasks.data.sound import (
-    csv_names,
-    declare_to_find,
+from concord.tasks.data.csv_files import csv_names, declare_to_find, find_format, read_rows
+from concord.tasks.data.identifiers import ESCAPED
+from concord.tasks.data.places import Format, Partition, Remote, StoredFile, StoredTable, objects, reachable
+from concord.tasks.data.stored_columns import (
+    SizedColumns,
+    parquet_batches,
     parquet_footer,
     polars_type,
-    quoted,
-    read_lines,
-    read_rows,
-    sound,
-    sound_words,
+    read_column,
+    sized_columns,
+    words_and_places,
+    words_as_enum,
 )
-from concord.tasks.data.words import SizedColumns, parquet_batches, sized_columns, words_as_enum
 
 PRIVATE = "data.private"
 """The plan's field of the private table. No content of its files is shown, not even the words of the first line, which
@@ -65,7 +64,7 @@ class TableFile:
     called      its name in messages; by default its path
     """
 
-    path: Path | Elsewhere
+    path: Path | StoredFile
     format: Format
     field: str
     form: TextFormat = COMMAS
@@ -119,32 +118,30 @@ class TableFile:
         return polars_type(self.stored_as(name))
 
     def frames(
-        self, columns: Sequence[str], rows: int = 0, names: Collection[str] = (), once: Collection[str] = ()
+        self, columns: Sequence[str], names: Collection[str] = (), once: Collection[str] = ()
     ) -> Iterator[pl.DataFrame]:
         """Frames of those `columns` that the file has; of a CSV file, all of them, absent ones null. Raises WrongInput.
 
-        rows    most rows of a frame; ROWS_IN_MEMORY if not given
         names   columns whose cells are never numbers (`clean_text`)
-        once    columns of text that may come as an Enum, if the file stores each word once (tasks.data.words)
+        once    columns of text that may come as an Enum, if the file stores each word once (tasks.data.stored_columns)
         """
-        rows = rows or ROWS_IN_MEMORY
         added = {name: cell for name, cell in self.partition if name in columns}
         own = [name for name in columns if name not in added]
         with self.readable():
             if self.format == "csv":
-                frames = self._text_frames(own, rows, names)
+                frames = self._text_frames(own, names)
             else:
-                frames = self._stored_frames([name for name in own if name in self._stored], rows, once)
+                frames = self._stored_frames([name for name in own if name in self._stored], once)
             for height, frame in frames:
                 read = clean_text(frame, names=names) if self.format == "text" and frame.width else frame
                 cells = [pl.Series(name, [cell] * height, pl.String) for name, cell in added.items()]
                 yield pl.DataFrame([*read.get_columns(), *cells])
 
-    def _stored_frames(self, columns: Sequence[str], rows: int, once: Collection[str]) -> Iterator[SizedFrame]:
+    def _stored_frames(self, columns: Sequence[str], once: Collection[str]) -> Iterator[SizedFrame]:
         present = {name: self.stored_as(name) for name in columns}
         stored = {name.strip(): name for name in self._schema.names}
         known = [stored[name] for name, kind in present.items() if polars_type(kind) != pl.Unknown]
-        for height, batch in self._batches(known, rows, {stored[name] for name in present if name in once}):
+        for height, batch in self._batches(known, {stored[name] for name in present if name in once}):
             cells = [
                 _cells(name, batch[stored[name]], kind)
                 if stored[name] in known
@@ -153,14 +150,12 @@ class TableFile:
             ]
             yield height, pl.DataFrame(cells)
 
-    def _text_frames(
-        self, columns: Sequence[str], rows: int, words: Collection[str]
-    ) -> Iterator[tuple[int, pl.DataFrame]]:
+    def _text_frames(self, columns: Sequence[str], words: Collection[str]) -> Iterator[SizedFrame]:
         """Cells of all lines by the position of their column. In a private file, a cell missing from a line is null and
         nothing fails; in a public one each line must have as many cells as the first."""
         places = [self._stored.index(name) if name in self._stored else len(self._stored) for name in columns]
         strict = self.field != PRIVATE
-        for split in _groups(read_rows(self.path, self.form, strict=strict), rows):
+        for split in _groups(read_rows(self.path, self.form, strict=strict)):
             if strict:
                 self._check_cells(split)
             cells = {
@@ -193,15 +188,6 @@ class TableFile:
         shown = "" if self.field == PRIVATE else f": its columns are {quoted(self.names)}"
         return shown + (declare_to_find(name, self.path, self.form) if self.format == "csv" else "")
 
-    def holds_rows(self) -> bool:
-        """Whether it has a row beneath its column names. Raises WrongInput if it cannot be read."""
-        with self.readable():
-            if self.format == "csv":
-                return any(True for _ in read_lines(self.path, self.form))
-            if self.format == "parquet":
-                return bool(pyarrow.parquet.read_metadata(self._bytes()).num_rows)
-            return any(height for height, _ in self._batches([], ROWS_IN_MEMORY))
-
     @contextmanager
     def readable(self) -> Iterator[None]:
         """Context that turns any exception of a reader into WrongInput; a damaged file may raise anything."""
@@ -212,22 +198,23 @@ class TableFile:
         except ConcordError:
             raise
         except (Exception, PanicException) as wrong:
-            if isinstance(self.path, Elsewhere):
+            if isinstance(self.path, StoredFile):
                 self.path.check()
             hidden = self.field == PRIVATE or (isinstance(self.path, Remote) and isinstance(wrong, OSError))
             reason = "" if hidden else f": {str(wrong).partition(chr(10))[0]}{_declare(wrong)}"
             raise WrongInput(f"{self.field}: {self.shown} cannot be read as {self.format}{reason}") from None
 
-    def _batches(self, columns: Sequence[str], rows: int, once: Collection[str] = ()) -> Iterator[SizedColumns]:
-        """Batches of at most `rows` rows; Parquet columns in `once` come as dictionaries if the file has them so."""
+    def _batches(self, columns: Sequence[str], once: Collection[str]) -> Iterator[SizedColumns]:
+        """Batches of at most ROWS_IN_MEMORY rows; Parquet columns in `once` are dictionaries if it has them so."""
         if self.format == "parquet":
-            yield from parquet_batches(self._bytes, parquet_footer(self.path), columns, rows, once)
+            yield from parquet_batches(self._bytes, parquet_footer(self.path), columns, ROWS_IN_MEMORY, once)
             return
         fields = [self._schema.names.index(name) for name in columns]
         options = pa.ipc.IpcReadOptions(included_fields=fields or [0])
         with pa.ipc.open_file(self._bytes(), options=options) as file:
             for batch in map(file.get_batch, range(file.num_record_batches)):
-                yield from sized_columns(batch.slice(first, rows) for first in range(0, batch.num_rows, rows))
+                firsts = range(0, batch.num_rows, ROWS_IN_MEMORY)
+                yield from sized_columns(batch.slice(first, ROWS_IN_MEMORY) for first in firsts)
 
     @cached_property
     def _schema(self) -> pa.Schema:
@@ -246,7 +233,7 @@ def find_files(path: str, field: str, form: TextFormat = COMMAS) -> tuple[TableF
 
     path   of a file, a folder or a glob; the address of an object or a folder of a store, or of a snapshot
     """
-    if isinstance(path, KeptTable):
+    if isinstance(path, StoredTable):
         return tuple(TableFile(kept.place, kept.format, field, form, *kept[2:]) for kept in path.files)
     place: Path | Remote = Remote(path.rstrip("/")) if "://" in path else Path(path)
     found: Sequence[Path | Remote] = objects(path, field) if isinstance(place, Remote) else _local(place)
@@ -257,6 +244,15 @@ def find_files(path: str, field: str, form: TextFormat = COMMAS) -> tuple[TableF
     if len({file.format for file in files}) > 1:
         raise WrongInput(f"{field} must hold files of one format, got several in {path}")
     return tuple(files)
+
+
+def format_of(*tables: str | None, field: str = "--public") -> TextFormat:
+    """The format detected in the first of these public tables that is CSV. Raises WrongInput."""
+    for path in filter(None, tables):
+        if files := [file for file in find_files(path, field) if file.format == "csv"]:
+            with files[0].readable():
+                return find_format([file.path for file in files])
+    return COMMAS
 
 
 def _local(place: Path) -> list[Path]:
@@ -274,8 +270,8 @@ def _file(path: Path | Remote, number: int, root: str, field: str, form: TextFor
 
 def _cells(name: str, column: pa.Array | pa.ChunkedArray, stored: pa.DataType) -> pl.Series:
     if isinstance(column, pa.ChunkedArray):
-        return words_as_enum(name, [sound_words(part) for part in column.chunks])
-    return sound(name, column, stored)
+        return words_as_enum(name, [words_and_places(part) for part in column.chunks])
+    return read_column(name, column, stored)
 
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -317,13 +313,13 @@ def _declare(wrong: BaseException) -> str:
     return known if isinstance(wrong, UnicodeDecodeError) else ""
 
 
-def _groups(lines: Iterator[list[str]], rows: int) -> Iterator[list[list[str]]]:
-    """Groups of at most `rows` rows, or fewer if they are long."""
+def _groups(lines: Iterator[list[str]]) -> Iterator[list[list[str]]]:
+    """Groups of at most ROWS_IN_MEMORY rows, or fewer if they are long."""
     group, size = list[list[str]](), 0
     for line in lines:
         group.append(line)
         size += len(line) + sum(map(len, line))
-        if len(group) == rows or size >= FRAME_TEXT:
+        if len(group) == ROWS_IN_MEMORY or size >= FRAME_TEXT:
             yield group
             group, size = [], 0
     if group:

@@ -2,7 +2,7 @@
 
 A unit is in the test part if 64 bits of its name, keyed by the part key, are below ⌊share·2^64⌋. Its name is its cell
 in the column `data.unit`. If a unit is a row, its name is the row's raw cells in a fixed list of columns, each in the
-spelling of tasks.data.names. Cast cells would not do, since they change with the public vocabulary; nor would the
+spelling of tasks.data.identifiers. Cast cells would not do, since they change with the public vocabulary; nor would the
 position in the table, which changes with any other row.
 
 Assumes      the part key is fixed for the domain's life and independent of the data; columns do not hold the label
@@ -10,8 +10,9 @@ Guarantees   a unit's part depends on its name, the key and the share alone, wha
              files, and however it is cast. Rows of one name are in one part
 Not covered  units whose name changes. If a later file stores a column as doubles, all its numbers have new names;
              UUIDs, single floats and moments with a zone have names of their own; and cells of CSV files read
-             differently in another declared format. All this is part of the naming rule, and the ledger refuses
-             another rule. Checked by tests/tasks/data/test_set_aside.py
+             differently in another declared format. All this is part of the naming rule: the ledger refuses another
+             rule, and nothing that is published tells it (artifacts.ledger.excerpt).
+             Checked by tests/tasks/data/test_set_aside.py
 
 If only labels are secret, features of a further part of the units may be the public rows (tasks.data.split): no label
 of theirs is read, neither to learn from nor to test a student on.
@@ -23,11 +24,10 @@ from collections.abc import Callable, Mapping
 import polars as pl
 
 from concord.artifacts.home.vault import Vault, derive, keyed_digest
-from concord.artifacts.parts import TEST, Division
+from concord.artifacts.parts import EVERY, TEST, Division
 from concord.artifacts.plan import Plan
 from concord.artifacts.sections import PrivateTestPlan
-from concord.tasks.data.tables import PRIVATE, find_files
-from concord.tasks.data.units import sampled, stored_as_one, stored_oddly, unit_names
+from concord.tasks.data.units import PrivateTable, open_private, sampled, unit_names
 
 BY_UNIT, BY_CELLS = "data.unit", "test.columns"
 """The fields of a plan that may name units."""
@@ -60,20 +60,17 @@ def part_key(key: bytes) -> bytes:
 
 def naming_rule(plan: Plan) -> str:
     """The naming rule of units, as the ledger records it: columns, whether their numbers are rounded to doubles, their
-    types whose values have names of their own (tasks.data.names), and the differences of the CSV format from the
+    types whose values have names of their own (tasks.data.identifiers), and the differences of the CSV format from the
     default, since cells read differently in another format."""
     columns = (plan.data.unit,) if plan.data.unit else tuple(columns_of_names(plan))
-    named_by = [
-        (column, _rounded(plan, column), *stored_oddly(plan.path("private"), column, plan.data.format))
-        for column in columns
-    ]
+    named_by = [(column, _rounded(plan, column), *_table(plan).odd_types(column)) for column in columns]
     written = {FORMAT_FIELD: unusual} if (unusual := format_of_names(plan)) else {}
     return json.dumps({BY_UNIT if plan.data.unit else BY_CELLS: named_by, **written})
 
 
 def format_of_names(plan: Plan) -> dict[str, str]:
     """The differences of the private table's format from the default; empty if its files are not CSV."""
-    text = find_files(plan.path("private"), PRIVATE, plan.data.format)[0].format == "csv"
+    text = _table(plan).files[0].format == "csv"
     return plan.data.format.model_dump(exclude_defaults=True) if text else {}
 
 
@@ -90,7 +87,7 @@ def of_part(plan: Plan, key: bytes, part: str) -> Callable[[pl.DataFrame, pl.Ser
 
     def found(rows: pl.DataFrame, owners: pl.Series) -> pl.Series:
         mine = pl.repeat(True, rows.height, dtype=pl.Boolean, eager=True)
-        if plan.test is not None:
+        if plan.test is not None and part != EVERY:
             tested = _where(rows.height, row_names(rows, rounded) if rounded else owners, secret, plan.test.share)
             mine = tested if part == TEST else ~tested
         if plan.data.public_share is not None:
@@ -126,4 +123,8 @@ def _framed(cell: bytes | None) -> bytes:
 
 def _rounded(plan: Plan, column: str) -> bool:
     field = BY_UNIT if plan.data.unit else BY_CELLS
-    return stored_as_one(plan.path("private"), column, field, plan.data.format)
+    return _table(plan).is_rounded(column, field)
+
+
+def _table(plan: Plan) -> PrivateTable:
+    return open_private(plan.path("private"), plan.data.format)

@@ -11,7 +11,7 @@ import io
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -35,7 +35,7 @@ Partition = tuple[tuple[str, str | None], ...]
 """Columns named in a file's path, each with the cell that all of its rows have there."""
 
 
-class Elsewhere(ABC):
+class StoredFile(ABC):
     """The part of `pathlib.Path` that readers of tables use."""
 
     @abstractmethod
@@ -53,18 +53,23 @@ class Elsewhere(ABC):
     def check(self) -> None:
         """Raise NotVerified if it is known not to be what was written; Arrow's errors do not show that."""
 
+    @property
+    @abstractmethod
+    def origins(self) -> tuple[str, ...]:
+        """The addresses and local paths that it was read from; none for a frame."""
+
     def read_bytes(self) -> bytes:
         """The whole content."""
         with self.open("rb") as file:
             return bytes(file.read())
 
-    def resolve(self) -> "Elsewhere":
+    def resolve(self) -> "StoredFile":
         """Itself."""
         return self
 
 
 @dataclass(frozen=True)
-class Remote(Elsewhere):
+class Remote(StoredFile):
     """An object of a store, by its address."""
 
     address: str
@@ -81,6 +86,10 @@ class Remote(Elsewhere):
 
     def check(self) -> None:
         """Does nothing: there is no record to compare with."""
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        return (self.address,)
 
     def write_bytes(self, content: bytes) -> None:
         """Write the object, replacing any earlier one."""
@@ -188,19 +197,46 @@ def reachable(address: str, field: str) -> Iterator[None]:
     raise EnvironmentFailed(f"{field}: {address} cannot be read ({reason}): what lets us in, the environment says")
 
 
-class Kept(NamedTuple):
-    """A file of a stored table: its place, format, partition and name."""
+Place = Path | StoredFile
 
-    place: Elsewhere
+
+def files_of(places: Iterable[Place]) -> dict[str, str]:
+    """Files by public facts, whatever they hold: by real path or address, each with its inode if it is a local one."""
+    origins = (origin for place in places for origin in ([str(place)] if isinstance(place, Path) else place.origins))
+    names = [origin.rstrip("/") if "://" in origin else str(Path(origin).resolve()) for origin in origins]
+    return {name: _inode(name) for name in names}
+
+
+def _inode(path: str) -> str:
+    """Device and inode of a file; empty if it is not there."""
+    if not os.path.isfile(path):
+        return ""
+    found = os.stat(path)
+    return f"{found.st_dev}:{found.st_ino}"
+
+
+def is_shared(files: Mapping[str, str], earlier: Mapping[str, str]) -> bool:
+    """Whether one of `files` was among `earlier`: by its name, as a hard link, or renamed.
+
+    The inode of an earlier file that is still there is what it is now: replaced, its former one may be another file's.
+    """
+    inodes = {_inode(name) or inode for name, inode in earlier.items()} - {""}
+    return not files.keys().isdisjoint(earlier) or not inodes.isdisjoint(files.values())
+
+
+class Placed(NamedTuple):
+    """A file of a table: its place, format, partition and name in messages."""
+
+    place: Place
     format: Format
     partition: Partition
     name: str
 
 
-class KeptTable(str, ABC):
+class StoredTable(str, ABC):
     """The name of a stored table, which can be used like a path."""
 
     @property
     @abstractmethod
-    def files(self) -> Sequence[Kept]:
+    def files(self) -> Sequence[Placed]:
         """Its files."""

@@ -25,7 +25,7 @@ from pydantic import ValidationError
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.schemas import Frozen, Ref
-from concord.tasks.data.places import Elsewhere, Format, Kept, KeptTable, Partition
+from concord.tasks.data.places import Format, Partition, Placed, StoredFile, StoredTable
 
 PART_BYTES = 1 << 24
 PARTS_IN_MEMORY = 4
@@ -34,20 +34,21 @@ SCHEME = "snapshot://"
 
 
 class Listed(Frozen):
-    """One file of a snapshot: its name, format, partition, size in bytes and parts."""
+    """One file of a snapshot: its name, format, partition, size in bytes and parts, and what it was read from."""
 
     name: str
     format: Format
     partition: Partition = ()
     size: int
     parts: tuple[Ref, ...]
+    origins: tuple[str, ...] = ()
 
 
 class Snapshot(Frozen):
     """A table as it was read.
 
-    read    identity of the source for the record: Delta's version, or a keyed digest of a query or a frame; empty for
-            an address
+    read    identity of the source for the record: Delta's version, or a keyed digest of a query; empty for an address
+            or a frame
     """
 
     read: str
@@ -55,7 +56,7 @@ class Snapshot(Frozen):
 
 
 @dataclass(frozen=True)
-class Sealed(Elsewhere):
+class Sealed(StoredFile):
     """A file of a snapshot."""
 
     vault: Vault
@@ -68,6 +69,10 @@ class Sealed(Elsewhere):
         """Raise NotVerified if a part is not what was written."""
         for part in self.listed.parts:
             self.vault.read(part)
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        return self.listed.origins
 
     def __str__(self) -> str:
         return self.listed.name
@@ -121,11 +126,12 @@ class Sealing:
     def flush(self) -> None:
         """Does nothing: `finish` writes the buffer."""
 
-    def finish(self, name: str, form: Format, partition: Partition = ()) -> Listed:
+    def finish(self, name: str, form: Format, partition: Partition = (), origins: tuple[str, ...] = ()) -> Listed:
         """Write the rest; returns the file's entry for the list."""
         while self._held:
             self._put(PART_BYTES)
-        return Listed(name=name, format=form, partition=partition, size=self.size, parts=tuple(self.parts))
+        parts = tuple(self.parts)
+        return Listed(name=name, format=form, partition=partition, size=self.size, parts=parts, origins=origins)
 
     def _put(self, size: int) -> None:
         with self._vault.create(f"{self._folder}/{len(self.parts):06d}") as sink:
@@ -134,7 +140,7 @@ class Sealing:
         self.parts.append(sink.ref)
 
 
-class SnapshotTable(KeptTable):
+class SnapshotTable(StoredTable):
     """The name of a snapshot: snapshot://VAULT#FOLDER."""
 
     @classmethod
@@ -143,10 +149,11 @@ class SnapshotTable(KeptTable):
         return cls(f"{SCHEME}{vault.root.absolute()}#{folder}")
 
     @property
-    def files(self) -> tuple[Kept, ...]:
+    def files(self) -> tuple[Placed, ...]:
         """Its files. Raises NotVerified if it is gone, or is not what was written."""
         vault, found = self._found
-        return tuple(Kept(Sealed(vault, file), file.format, file.partition, file.name) for file in found.files)
+        sealed = (Sealed(vault, file) for file in found.files)
+        return tuple(Placed(at, at.listed.format, at.listed.partition, at.listed.name) for at in sealed)
 
     @property
     def read(self) -> str:

@@ -12,7 +12,7 @@ Assumes      a plan's `[data] version` names the state of the private data. Type
 Guarantees   nothing is read from a snapshot that was not written by this vault, and no two runs read two states of one
              version. Rows of a query are sorted, so that the same rows give the same bytes in any order; they are then
              recognised, and the order reveals nothing. No cell can fail: rows are copied, and cast later
-             (tasks.data.cells). The source is on record: Delta's version, keyed digests of queries and frames
+             (tasks.data.cells). The source is on record: Delta's version, keyed digests of queries
 Not covered  two reads of one Delta version after files were vacuumed: the second fails. Frames that are equal and not
              stored alike count as two tables. Checked by tests/tasks/data/test_sources.py, and to the bit by
              tests/privacy/test_source_alone.py
@@ -39,7 +39,7 @@ from concord.tasks.data.databases import rows_of_query, word_of
 from concord.tasks.data.encode import public_features
 from concord.tasks.data.files import find_files
 from concord.tasks.data.guard import private_stage
-from concord.tasks.data.places import Elsewhere, Format, Partition, Remote, reachable
+from concord.tasks.data.places import Placed, Remote, reachable
 from concord.tasks.data.snapshots import Sealing, Snapshot, SnapshotTable, find_snapshot, write_snapshot
 from concord.tasks.data.spill import spilling
 from concord.tasks.data.tables import PRIVATE, open_public
@@ -56,7 +56,7 @@ READABLE = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
 TABLE_FIELDS = ("private", "public", "test")
 
 
-def elsewhere(plan: Plan) -> dict[str, str | TableSource]:
+def not_local(plan: Plan) -> dict[str, str | TableSource]:
     """Tables of a plan that are not local files, by field."""
     tables: dict[str, Any] = {field: getattr(plan.data, field) for field in TABLE_FIELDS}
     return {field: table for field, table in tables.items() if isinstance(table, TableSource) or "://" in (table or "")}
@@ -67,7 +67,7 @@ def check_tables(plan: Plan) -> None:
 
     No row is read, so that a command can check this first.
     """
-    named, features = elsewhere(plan), plan.data.features or ()
+    named, features = not_local(plan), plan.data.features or ()
     if "private" not in named:
         find_files(plan.path("private"), PRIVATE, plan.data.format)
     if plan.data.public is not None and "public" not in named:
@@ -77,22 +77,22 @@ def check_tables(plan: Plan) -> None:
         open_public(plan.path("test"), "data.test", plan.data.format).must_hold([*features, plan.data.label])
 
 
-def at_hand(plan: Plan, vault: Vault, *fields: str, again: bool = False) -> Plan:
+def with_snapshots(plan: Plan, vault: Vault, *fields: str, again: bool = False) -> Plan:
     """The plan with a snapshot for each table that is not a local file, read now if there is none.
 
     fields  fields of the tables that are needed; by default all
     again   read them again
     Raises WrongInput if there is no such table, EnvironmentFailed if it cannot be read.
     """
-    tables = {field: table for field, table in elsewhere(plan).items() if field in (fields or TABLE_FIELDS)}
+    tables = {field: table for field, table in not_local(plan).items() if field in (fields or TABLE_FIELDS)}
     read: dict[str, Any] = {field: _snapshot(plan, field, tables[field], vault, again=again) for field in tables}
     return plan.model_copy(update={"data": plan.data.model_copy(update=read)}) if read else plan
 
 
-def public_at_hand(plan: Plan, home: Path) -> Plan:
+def with_public_snapshots(plan: Plan, home: Path) -> Plan:
     """The plan with snapshots of its public tables, which is all that planning reads."""
-    fields = {"public", "test"} & elsewhere(plan).keys()
-    return at_hand(plan, Vault(home / "vault"), *fields) if fields else plan
+    fields = {"public", "test"} & not_local(plan).keys()
+    return with_snapshots(plan, Vault(home / "vault"), *fields) if fields else plan
 
 
 def _snapshot(plan: Plan, field: str, table: str | TableSource, vault: Vault, *, again: bool) -> SnapshotTable:
@@ -138,25 +138,21 @@ def folder_of(domain: str, field: str, key: str) -> str:
 def read_table(source: str | TableSource, vault: Vault, folder: str, field: str) -> None:
     """Read a table into a folder of the vault."""
     if isinstance(source, str):
-        found = [(file.shown, file.path, file.format, file.partition) for file in find_files(source, field)]
+        found = [Placed(file.path, file.format, file.partition, file.shown) for file in find_files(source, field)]
         _keep_files(vault, folder, "", found, field)
     elif source.query is not None and source.connection is not None:
         _keep_query(vault, folder, source.query, source.connection, field)
     elif source.delta is not None:
         read, files = delta_files(source.delta, source.version, field)
-        _keep_files(vault, folder, read, files, field)
+        _keep_files(vault, folder, read, files, field, source.delta)
     else:
         raise WrongInput(f"{field}: the frame is no longer in the vault: give it to concord.run again")
 
 
-Source = tuple[str, Path | Elsewhere, Format, Partition]
-"""A file to copy: its name, its place, its format and its partition."""
-
-
-def _keep_files(vault: Vault, folder: str, read: str, files: Iterable[Source], field: str) -> None:
-    """Copy the bytes of files into a snapshot."""
+def _keep_files(vault: Vault, folder: str, read: str, files: Iterable[Placed], field: str, *table: str) -> None:
+    """Copy the bytes of files, those of a `table` if it has a name of its own, into a snapshot."""
     listed = []
-    for number, (name, place, form, partition) in enumerate(files):
+    for number, (place, form, partition, name) in enumerate(files):
         sealing = Sealing(vault, f"{folder}/{number:05d}")
         with reachable(name, field):
             before = place.stamp() if isinstance(place, Remote) else None
@@ -165,7 +161,7 @@ def _keep_files(vault: Vault, folder: str, read: str, files: Iterable[Source], f
                     sealing.write(part)
             if isinstance(place, Remote) and place.stamp() != before:
                 raise EnvironmentFailed(f"{field}: {name} was written while it was read: run again")
-        listed.append(sealing.finish(name, form, partition))
+        listed.append(sealing.finish(name, form, partition, (str(place), *table)))
     write_snapshot(vault, folder, Snapshot(read=read, files=tuple(listed)))
 
 
@@ -181,7 +177,7 @@ def _keep_query(vault: Vault, folder: str, query: str, variable: str, field: str
                 spill.add(frame, pl.Series([digest[0] * ORDER_PARTS >> 8 for digest in digests], dtype=pl.UInt32))
             ordered = (part.sort(ORDER_COLUMN).select(names).to_arrow() for part in spill.read(ORDER_PARTS))
             _write(sealing, pa.schema([(name, pa.large_string()) for name in names]), ordered)
-    listed = sealing.finish(f"the query of {field}", "text")
+    listed = sealing.finish(f"the query of {field}", "text", origins=(f"query://{variable}/{query}",))
     write_snapshot(vault, folder, Snapshot(read=f"query {keyed_digest(key, query)}", files=(listed,)))
 
 
@@ -191,7 +187,7 @@ def _write(file: Any, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
             writer.write_table(table.cast(schema), max_chunksize=BATCH)
 
 
-def delta_files(place: str, version: int | None, field: str) -> tuple[str, list[Source]]:
+def delta_files(place: str, version: int | None, field: str) -> tuple[str, list[Placed]]:
     """Identity of a Delta table for the record, and its files at that version, by default the latest."""
     try:
         from deltalake import DeltaTable
@@ -226,9 +222,9 @@ def delta_files(place: str, version: int | None, field: str) -> tuple[str, list[
     ]
 
 
-def _of_delta(name: str, uri: str, partition: Mapping[str, Any]) -> Source:
+def _of_delta(name: str, uri: str, partition: Mapping[str, Any]) -> Placed:
     words = tuple((column, word_of(cell)) for column, cell in partition.items())
-    return name, Remote(uri) if "://" in uri else Path(uri), "parquet", words
+    return Placed(Remote(uri) if "://" in uri else Path(uri), "parquet", words, name)
 
 
 @private_stage
@@ -245,7 +241,7 @@ def keep_frame(frame: Any, vault: Vault, field: str, domain: str) -> TableSource
             sealing = Sealing(vault, f"{folder}/00000")
             _write(sealing, table.schema, [table])
             listed = sealing.finish(f"the frame of data.{field}", "ipc")
-            write_snapshot(vault, folder, Snapshot(read=f"frame {key}", files=(listed,)))
+            write_snapshot(vault, folder, Snapshot(read="", files=(listed,)))
     return TableSource(frame=key)
 
 

@@ -6,9 +6,7 @@ Checked by tests/tasks/data/test_spill.py and test_split.py.
 import resource
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from itertools import pairwise
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -58,10 +56,8 @@ class Spill:
         self._open.close()
 
     def _grouped(self) -> dict[int, pl.DataFrame]:
-        rows = pl.concat(self._held).sort(PART, maintain_order=True)
-        parts, firsts = np.unique(rows[PART].to_numpy(), return_index=True)
-        rows, bounds = rows.drop(PART), pairwise([*firsts.tolist(), rows.height])
-        return {part: rows[first:last] for part, (first, last) in zip(parts.tolist(), bounds, strict=True)}
+        parts = pl.concat(self._held).partition_by(PART, maintain_order=True, include_key=False, as_dict=True)
+        return {int(part): rows for (part,), rows in parts.items()}
 
     def _stored(self, part: int) -> Iterator[pl.DataFrame]:
         if part in self._files:

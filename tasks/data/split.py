@@ -61,8 +61,7 @@ from concord.tasks.data.units import (
     UNIT,
     Erased,
     names_of,
-    owned_frames,
-    private_files,
+    private_table,
     sampled,
     shards_of,
 )
@@ -150,11 +149,11 @@ def _identified(
 
     part   part of the units, if they are divided: rows of the test part are read only under its name
     """
-    private_files(plan)  # of a format that keeps rows where they are
+    table = private_table(plan)  # of a format that keeps rows where they are
     columns = dict.fromkeys(encoding.features, "data.features") | columns_of_names(plan)
     columns |= {plan.data.label: "data.label"}
     chosen = of_part(plan, key, part)
-    for frame, owners in owned_frames(plan.path("private"), columns, plan.data.unit, erased, plan.data.format):
+    for frame, owners in table.owned(columns, erased):
         mine = chosen(frame, owners)
         raw, owner = frame.filter(mine), owners.filter(mine)
         rows = cast_rows(raw, encoding)
@@ -173,22 +172,13 @@ def _copies_named(rows: Iterable[pl.DataFrame], vault: Vault, folder: str, schem
         for frame in rows:
             spill.add(frame.drop(UNIT), pl.Series(_halves(frame[CONTENT])[:, 0] % SPILLS))  # by the digest's first bits
         for part in filter(len, spill.read(SPILLS)):
-            digests = _halves(part[CONTENT])
-            yield part.with_columns(names_of(np.column_stack([digests, _copies(digests)])))
+            copies = part.select(pl.int_range(1, pl.len() + 1, dtype=pl.UInt64).over(CONTENT)).to_series()
+            yield part.with_columns(names_of(np.column_stack([_halves(part[CONTENT]), copies.to_numpy()])))
 
 
 def _halves(digests: pl.Series) -> NDArray[np.uint64]:
     """Digests as two numbers each: (rows, 2)."""
     return np.frombuffer(b"".join(digests.to_list()), dtype="<u8").reshape(-1, 2)
-
-
-def _copies(digests: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The copy number, from 1, of each digest (rows, 2) among those that are the same."""
-    order, place = np.lexsort(digests.T), np.arange(len(digests), dtype="<u8")
-    ordered, found = digests[order], np.empty_like(place)
-    begins = np.append(True, (ordered[1:] != ordered[:-1]).any(axis=1))
-    found[order] = place - np.maximum.accumulate(np.where(begins, place, 0)) + 1
-    return found
 
 
 def _subset(rows: Iterable[pl.DataFrame], key: bytes, share: float) -> Iterator[pl.DataFrame]:
@@ -231,7 +221,7 @@ def with_public(
 @private_stage
 def set_apart(plan: Plan, key: bytes, vault: Vault, place: str, erased: Erased) -> None:
     """Write features of the public part into a folder of the vault, which appears complete or not at all."""
-    files = private_files(plan)
+    files = private_table(plan).files
     spoken_for = {plan.data.label, plan.data.unit}
     named = {name: "data.features" for file in files for name in file.names if name not in spoken_for}
     features = plan.data.features or tuple(named)
@@ -273,7 +263,7 @@ def _digests(vault: Vault, folder: Path) -> dict[str, str]:
 def _parts(plan: Plan, features: Sequence[str], key: bytes, erased: Erased) -> Iterator[pl.DataFrame]:
     """Features of the public part, a frame at a time."""
     columns = dict.fromkeys(features, "data.features")
-    for raw, owner in owned_frames(plan.path("private"), columns, plan.data.unit, erased, plan.data.format):
+    for raw, owner in private_table(plan).owned(columns, erased):
         named = raw.filter(owner.is_not_null())
         public = sampled(owner.drop_nulls(), public_key(key), plan.data.public_share or 0.0)
         yield named.filter(public).select(features)

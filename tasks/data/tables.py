@@ -1,7 +1,7 @@
 """Tables: several files as one table. A public table is read strictly: a fault is reported in one sentence that names
 the field, the value and the rule. In a private one, files may store ids in several types, if those can be read as one.
 
-Checked by tests/tasks/data/test_tables.py and tests/tasks/data/test_names.py.
+Checked by tests/tasks/data/test_tables.py and tests/tasks/data/test_identifiers.py.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,6 +21,16 @@ from concord.tasks.data.files import find_files as find_files
 
 TEXT_KINDS: tuple[Kind, ...] = ("boolean", "numeric", "date")
 """Kinds of a column of text besides categories; the first that fits every cell is taken."""
+
+_DAY, _MONTH, _YEAR = r"(?:0?[1-9]|[12][0-9]|3[01])", r"\p{L}{3,9}\.?", r"(?:[0-9]{4}|[0-9]{2})"
+DATES_IN_WORDS = (
+    rf"{_DAY}[./-]{_DAY}[./-]{_YEAR}",
+    rf"[0-9]{{4}}[./-]{_DAY}[./-]{_DAY}",
+    rf"{_DAY}\.?[ -]{_MONTH}[ -]{_YEAR}",
+    rf"{_MONTH} {_DAY},? {_YEAR}",
+)
+DATE = rf"^(?:{'|'.join(DATES_IN_WORDS)})(?:[T ,].*)?$"
+"""A word that is a date to a reader: in digits, or with the name of a month; perhaps with a time."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +127,11 @@ def _kind_of_words(words: Sequence[str | None]) -> Kind:
     """The kind of a column from the paths of files."""
     cells = pl.Series(words, dtype=pl.String)
     possible = set() if is_padded(cells) else kinds_of_text(cells, TEXT_KINDS)
-    return next((kind for kind in TEXT_KINDS if kind in possible), "categorical") if len(cells.drop_nulls()) else "null"
+    return _first_of(possible) if len(cells.drop_nulls()) else "null"
+
+
+def _first_of(possible: set[Kind]) -> Kind:
+    return next((kind for kind in TEXT_KINDS if kind in possible), "categorical")
 
 
 def _kinds_of_lines(file: TableFile, columns: Sequence[str], codes: set[str]) -> dict[str, Kind]:
@@ -130,10 +144,13 @@ def _kinds_of_lines(file: TableFile, columns: Sequence[str], codes: set[str]) ->
                 seen.add(name)
             if is_padded(frame[name]):
                 codes.add(name)
-    return {
-        name: next((kind for kind in TEXT_KINDS if kind in possible[name]), "categorical") if name in seen else "null"
-        for name in columns
-    }
+    return {name: _first_of(possible[name]) if name in seen else "null" for name in columns}
+
+
+def are_dates(cells: pl.Series) -> bool:
+    """Whether most words are dates, of which a vocabulary of one table has few of another's."""
+    words = cells.cast(pl.String).drop_nulls()
+    return 2 * int(words.str.strip_chars().str.contains(DATE).sum()) > len(words)
 
 
 def read_as_one(stored: Mapping[str, pa.DataType], unit: str, field: str = "data.unit") -> bool:

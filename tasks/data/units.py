@@ -1,8 +1,8 @@
 """Rows of the private table, read one at a time by rules that cannot fail, and the units they belong to.
 
 A CSV file is read line by line, in the format that the plan declares: an unbalanced quote, a ragged line or bytes that
-are no text touch that line alone (tasks.data.sound). Columnar files are read by batches, and their types do not matter:
-cells are cast later, by `tasks.data.cells`. Only what the schema lacks is an error.
+are no text touch that line alone (tasks.data.csv_files). Columnar files are read by batches, and their types do not
+matter: cells are cast later, by `tasks.data.cells`. Only what the schema lacks is an error.
 Checked by tests/tasks/data/test_tables.py and tests/tasks/data/test_split.py.
 
 Units: the unit of each row, and decisions by a keyed hash of it.
@@ -15,7 +15,7 @@ Guarantees   a decision about a unit depends on its name and the key alone, neve
              labels are secret, no label decides what is a row or where it is: CSV files and paths that name labels are
              refused
 Not covered  rows of a unit that changes its name.
-             Checked in tests/tasks by test_split.py, test_units.py, test_names.py, test_label_private.py and
+             Checked in tests/tasks by test_split.py, test_units.py, test_identifiers.py, test_label_private.py and
              test_left_out.py
 
 Hashes (`artifacts.home.vault.hashed`) have a purpose of their own each.
@@ -34,71 +34,133 @@ from numpy.typing import NDArray
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault, derive, hashed, keyed_digest
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import COMMAS, TextFormat
-from concord.tasks.data.cells import NULL_WORDS, canonical_id, text
+from concord.artifacts.schemas import COMMAS, NULL_WORDS, TextFormat
+from concord.tasks.data.cells import canonical_id
 from concord.tasks.data.files import PRIVATE, TableFile, find_files, partition_of
 from concord.tasks.data.tables import odd_types, read_as_one
 
+UNIT = "concord.unit"
 MUST_HAVE = ("data.label", "data.unit")
 """Fields that name columns which the header of a CSV file must have."""
 
 
-def private_files(plan: Plan) -> tuple[TableFile, ...]:
-    """The files of the private table. Raises WrongInput if one is missing or of a format that a label could break.
+@dataclass(frozen=True)
+class Erased:
+    """The erased units of a domain, by keyed digests of their names; the key outlives them."""
+
+    key: bytes = b""
+    digests: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, vault: Vault, domain: str, digests: Iterable[str] = ()) -> Self:
+        """The erased units of a domain in the vault."""
+        return cls(derive(vault.secret(f"domains/{domain}"), "erasure"), frozenset(digests))
+
+    def digest(self, name: bytes | str) -> str:
+        """The keyed digest of a unit's name that is stored."""
+        return keyed_digest(self.key, "unit", name)
+
+    def spared(self, units: pl.Series) -> pl.Series:
+        """Whether each row belongs to no erased unit."""
+        asked = units.unique().drop_nulls() if self.digests else ()
+        gone = [unit for unit in asked if self.digest(unit) in self.digests]
+        return ~units.is_in(pl.Series(gone, dtype=units.dtype).implode(), nulls_equal=False).fill_null(False)
+
+
+NOBODY = Erased()
+"""No unit was erased."""
+
+
+@dataclass(frozen=True)
+class PrivateTable:
+    """The private table. Only what a schema lacks is an error: no row can make reading fail.
+
+    files   of one format
+    unit    the column that names units; None if it has none
+    """
+
+    files: tuple[TableFile, ...]
+    unit: str | None = None
+
+    @property
+    def names(self) -> set[str]:
+        """Its columns, which only the operator may see: those of a pivoted table are values."""
+        return {name for file in self.files for name in file.names}
+
+    def frames(self, columns: Mapping[str, str], once: Collection[str] = ()) -> Iterator[pl.DataFrame]:
+        """The columns of every row, in frames; a column that one of several files lacks is null in its rows.
+
+        `columns` maps each name to the plan's field that asks for it. The column of `data.unit` is read as words, so
+        that no rule for numbers changes an id. `once` are columns of text that may come as an Enum (tasks.data.files).
+        Raises WrongInput, before any row is read, if no file has a column, or if one has it twice.
+        """
+        _check_headers(self.files, columns)
+        present = self.names
+        for name, asked_by in columns.items():
+            if name not in present:
+                rule = f"{PRIVATE} must hold the column {name!r} that {asked_by} names, but its columns lack it"
+                raise WrongInput(rule + self.files[0].what_to_try(name))
+        names = [name for name, asked_by in columns.items() if asked_by == "data.unit"]
+        return _frames(self.files, tuple(columns), names, once)
+
+    def owned(
+        self, columns: Mapping[str, str], erased: Erased = NOBODY, once: Collection[str] = ()
+    ) -> Iterator[tuple[pl.DataFrame, pl.Series]]:
+        """Frames without rows of erased units, each with the units of its rows as UNIT: the name in the column `unit`,
+        null if it has none; without such a column, the row's position in the table.
+
+        Raises WrongInput if files store the ids in types that cannot be read as one.
+        """
+        unit = self.unit
+        frames = self.frames({**columns, **({unit: "data.unit"} if unit else {})}, once)
+        rounded = unit is not None and self.is_rounded(unit, "data.unit")
+        first = 0
+        for raw in frames:
+            owner = unit_names(raw[unit], rounded=rounded) if unit else _places(first, raw.height)
+            first += raw.height
+            spared = erased.spared(owner)
+            yield raw.filter(spared), owner.filter(spared)
+
+    def is_rounded(self, column: str, field: str) -> bool:
+        """Whether names in that column are rounded to doubles, by `read_as_one`. Raises WrongInput as it does."""
+        stored = {file.shown: file.stored_as(column) for file in self.files if column in file.names}
+        return read_as_one(stored, column, field)
+
+    def odd_types(self, column: str) -> list[str]:
+        """Types of that column whose values have names of their own (`odd_types`)."""
+        return odd_types(file.stored_as(column) for file in self.files if column in file.names)
+
+
+def open_private(path: str, form: TextFormat = COMMAS, unit: str | None = None) -> PrivateTable:
+    """The private table at a file, folder or glob, whose CSV files have that format. Raises WrongInput if nothing is
+    there, or if the format allows line breaks within cells of CSV files."""
+    files = find_files(path, PRIVATE, form)
+    if form.quoted_line_breaks and files[0].format == "csv":
+        rule = f"{PRIVATE} must be Parquet or Arrow IPC if data.format.quoted_line_breaks = true, got CSV"
+        raise WrongInput(f"{rule}, in which a quote that one row leaves open would take the next: write it as Parquet")
+    return PrivateTable(files, unit)
+
+
+def private_table(plan: Plan) -> PrivateTable:
+    """The private table of a plan. Raises WrongInput if a file is missing or of a format that a label could break.
 
     If only labels are secret, neighbouring tables are equal otherwise, also in the positions of rows. In a CSV file, a
     label with a line break makes two rows of one, moves all later rows, and may name any unit. A label in a path
     decides the file of its row, and so the positions of all others.
     """
-    files = _find(plan.path("private"), plan.data.format)
-    if plan.privacy.secret == "labels" and files[0].format == "csv":
+    table = open_private(plan.path("private"), plan.data.format, plan.data.unit)
+    if plan.privacy.secret == "labels" and table.files[0].format == "csv":
         rule = f"{PRIVATE} must be Parquet or Arrow IPC if privacy.secret = 'labels', got CSV"
         raise WrongInput(f"{rule}, in which a label can break its line and move other rows: write it as Parquet")
-    if plan.privacy.secret == "labels" and any(plan.data.label in _named_by_path(file) for file in files):
+    if plan.privacy.secret == "labels" and any(plan.data.label in _named_by_path(file) for file in table.files):
         rule = f"{PRIVATE} must hold the label within its files if privacy.secret = 'labels', got it in their paths"
         raise WrongInput(f"{rule}, which lets a label move other rows: write the table without that partition")
-    return files
+    return table
 
 
 def _named_by_path(file: TableFile) -> set[str]:
     """Columns named in a file's path, also if they are not read from it because of a glob."""
     return {name for name, _ in (*file.partition, *partition_of(str(file.path), ""))}
-
-
-def private_names(path: str, form: TextFormat = COMMAS) -> set[str]:
-    """The columns of the private table. They are never shown, since those of a pivoted table are values."""
-    return {name for file in _find(path, form) for name in file.names}
-
-
-def _find(path: str, form: TextFormat) -> tuple[TableFile, ...]:
-    """The private files. Raises WrongInput if the declared format allows line breaks within cells of CSV files."""
-    files = find_files(path, PRIVATE, form)
-    if form.quoted_line_breaks and files[0].format == "csv":
-        rule = f"{PRIVATE} must be Parquet or Arrow IPC if data.format.quoted_line_breaks = true, got CSV"
-        raise WrongInput(f"{rule}, in which a quote that one row leaves open would take the next: write it as Parquet")
-    return files
-
-
-def private_frames(
-    path: str, columns: Mapping[str, str], form: TextFormat = COMMAS, once: Collection[str] = ()
-) -> Iterator[pl.DataFrame]:
-    """The columns of every row, in frames; a column that one of several files lacks is null in its rows.
-
-    `columns` maps each name to the plan's field that asks for it, and `form` is the plan's format of CSV files. The
-    column of `data.unit` is read as words, so that no rule for numbers changes an id. `once` are columns of text that
-    may come as an Enum (tasks.data.files).
-    Raises WrongInput, before any row is read, if no file has a column, if one has it twice, or if a file is missing or
-    of another format.
-    """
-    files = _find(path, form)
-    _check_headers(files, columns)
-    present = {name for file in files for name in file.names}
-    for name, asked_by in columns.items():
-        if name not in present:
-            rule = f"{PRIVATE} must hold the column {name!r} that {asked_by} names, but its columns lack it"
-            raise WrongInput(rule + files[0].what_to_try(name))
-    names = [name for name, asked_by in columns.items() if asked_by == "data.unit"]
-    return _frames(files, tuple(columns), names, once)
 
 
 def _check_headers(files: Sequence[TableFile], columns: Mapping[str, str]) -> None:
@@ -136,64 +198,13 @@ def _frames(
             yield frame.with_columns(absent).select(columns)
 
 
-UNIT = "concord.unit"
-
-
-@dataclass(frozen=True)
-class Erased:
-    """The erased units of a domain, by keyed digests of their names; the key outlives them."""
-
-    key: bytes = b""
-    digests: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(cls, vault: Vault, domain: str, digests: Iterable[str] = ()) -> Self:
-        """The erased units of a domain in the vault."""
-        return cls(derive(vault.secret(f"domains/{domain}"), "erasure"), frozenset(digests))
-
-    def digest(self, name: bytes | str) -> str:
-        """The keyed digest of a unit's name that is stored."""
-        return keyed_digest(self.key, "unit", name)
-
-    def spared(self, units: pl.Series) -> pl.Series:
-        """Whether each row belongs to no erased unit."""
-        asked = units.unique().drop_nulls() if self.digests else ()
-        gone = [unit for unit in asked if self.digest(unit) in self.digests]
-        return ~units.is_in(pl.Series(gone, dtype=units.dtype).implode(), nulls_equal=False).fill_null(False)
-
-
-NOBODY = Erased()
-"""No unit was erased."""
-
-
-def owned_frames(
-    path: str,
-    columns: Mapping[str, str],
-    unit: str | None,
-    erased: Erased,
-    form: TextFormat = COMMAS,
-    once: Collection[str] = (),
-) -> Iterator[tuple[pl.DataFrame, pl.Series]]:
-    """Frames of `private_frames` without rows of erased units, each with the units of its rows as UNIT: the name in the
-    column `unit`, null if it has none; without such a column, the row's position in the table.
-
-    Raises WrongInput if files store the ids in types that cannot be read as one.
-    """
-    asked = {**columns, **({unit: "data.unit"} if unit else {})}
-    frames = private_frames(path, asked, form, once)
-    rounded = unit is not None and stored_as_one(path, unit, "data.unit", form)
-    first = 0
-    for raw in frames:
-        owner = unit_names(raw[unit], rounded=rounded) if unit else _places(first, raw.height)
-        first += raw.height
-        spared = erased.spared(owner)
-        if unit and erased.digests:
-            spared &= erased.spared(_former_names(raw[unit]))
-        yield raw.filter(spared), owner.filter(spared)
+def names_held(vault: Vault, files: Iterable[str]) -> tuple[str, ...]:
+    """Keyed digests of the real paths and addresses of private files, by which the ledger knows whose they are."""
+    return tuple(vault.digest("private file", name) for name in files)
 
 
 def unit_names(ids: pl.Series, *, rounded: bool) -> pl.Series:
-    """The names of units by their ids, as bytes; null if an id stands for a missing one. See tasks.data.names."""
+    """The names of units by their ids, as bytes; null if an id stands for a missing one. See tasks.data.identifiers."""
     name = canonical_id("id", ids.dtype, rounded=rounded)
     return (
         ids.alias("id").to_frame().select(pl.when(~name.is_in(NULL_WORDS)).then(name).cast(pl.Binary).alias(UNIT))[UNIT]
@@ -227,23 +238,6 @@ def _bits(units: pl.Series, key: bytes, purpose: bytes) -> NDArray[np.uint64]:
     once = units.to_arrow(compat_level=pl.CompatLevel.oldest()).dictionary_encode()
     which: NDArray[np.int32] = once.indices.to_numpy()
     return keyed_bits(pl.Series(once.dictionary).to_list(), key, purpose)[which]
-
-
-def stored_as_one(path: str, column: str, field: str, form: TextFormat = COMMAS) -> bool:
-    """Whether names in that column are rounded to doubles, by `read_as_one`. Raises WrongInput as it does."""
-    files = _find(path, form)
-    return read_as_one({file.shown: file.stored_as(column) for file in files if column in file.names}, column, field)
-
-
-def stored_oddly(path: str, column: str, form: TextFormat = COMMAS) -> list[str]:
-    """Types of that column whose values have names of their own (`odd_types`)."""
-    return odd_types(file.stored_as(column) for file in _find(path, form) if column in file.names)
-
-
-def _former_names(ids: pl.Series) -> pl.Series:
-    """Names of version 0.1.0, whose digests identify the units erased then."""
-    word = text("id", ids.dtype).str.replace(r"^\+?(-?)0*(\d+)(?:\.0*)?$", "$1$2")
-    return ids.alias("id").to_frame().select(word.cast(pl.Binary)).to_series()
 
 
 def _places(first: int, rows: int) -> pl.Series:

@@ -1,7 +1,6 @@
-"""The door: admission of sessions, the release of answers, and the end of sessions.
+"""The door: admission of sessions, the release of answers, and the end of sessions. It knows no kind of release.
 
-Offers       `admit` (opening a session), `release` (the door), `checkpoint` (secrets, and the state of a session),
-             `online` (one row at a time), `known` and `asked` (rows it was asked so, and their files), `erase` (close,
-             forget, erase, upgrade); by way of the same door `choose` (one answer ends the session), `rounds` (of
-             tallies), `trial` (students tried out), `questions`
+Offers       `ask` (what it needs to know of anything that is asked), `admit` (opening a session), `door` (one step of
+             any session), `stores` and `locks` (what it uses of a home), `checkpoint` (secrets, and the state of a
+             session), `asked` (files of rows asked online), `erase` (close, forget, erase)
 """

@@ -4,14 +4,12 @@
     votes/DOMAIN/ENSEMBLE/online-DIGEST              votes, which can be counted again
     sessions/ID/answers-INDEX.npz                    answers made with noise, which cannot be made again
 
-Small files are merged by the thousand (artifacts.home.merged). A damaged merged file stops its session, since a process
-that does not know all rows that were asked could answer one of them twice; it affects no other session and no released
-file. Checked by tests/flows/test_online_known.py and tests/promises/test_crash_merged.py
+A damaged file of rows stops its session, since a process that does not know all rows that were asked could answer one
+of them twice; it affects no other session and no released file. Checked by tests/flows/test_online_known.py
 """
 
-import os
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified
@@ -49,15 +47,6 @@ def online_rows(
                 yield PublicBatch(ref=found[0], first=0, rows=int([*Path(path).stem.split("-"), "1"][2])), found[1]
 
 
-def all_known(vault: Vault, session: str, known: Collection[str]) -> bool:
-    """Whether the files of rows that a session was asked are all `known`, but for those that are merged already."""
-    folder = f"sessions/{session}/online"
-    with suppress(FileNotFoundError):
-        names = os.listdir(vault.root / folder)  # with each new row: a glob of a thousand takes 2 ms
-        return all(f"{folder}/{name}" in known for name in names if name.endswith(".arrow"))
-    return True
-
-
 def online_votes(vault: Vault, teachers: Sequence[Ref], row: PublicBatch) -> str:
     """The path of the votes on rows asked online in the vault."""
     return f"{votes_folder(vault, teachers)}/online-{row.ref.digest}"
@@ -78,16 +67,3 @@ def saying(what: str) -> Iterator[None]:
     except OSError as failed:
         why = f"the vault file {failed.filename} cannot be read ({failed.strerror}); {what}"
         raise EnvironmentFailed(why) from None
-
-
-def merge_online(vault: Vault, session: str, teachers: Sequence[Ref]) -> Iterator[None]:
-    """Merge the small files of single answers (rows, votes and stored noise), by short steps.
-
-    Raises EnvironmentFailed.
-    """
-    for folder, pattern in (
-        (f"sessions/{session}/online", "*.arrow"),
-        (votes_folder(vault, teachers), "online-*"),
-        (f"sessions/{session}", "answers-*.npz"),
-    ):
-        yield from vault.merge(folder, pattern)

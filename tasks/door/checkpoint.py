@@ -10,24 +10,27 @@ So labels, student and certificate always cover the whole session, whichever com
     extend   adds new rows, before the door
     online   keeps rows answered together in a file of their own; reading the checkpoint adds them at its end
 
-Assumes      one command at a time writes the checkpoint of a session (`tasks.door.release.alone`)
+Assumes      one command at a time writes the checkpoint of a session (`tasks.door.locks.alone`)
 Guarantees   rows of a session are kept, in their order; batches with the same content count once
 Not covered  a checkpoint replaced by an older one: certify then finds fewer labels than the ledger has, and stops.
              Checked by tests/flows/test_extend.py
 """
 
 import io
-from collections.abc import Callable, Iterable, Sequence
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from concord.artifacts.errors import BudgetRefused, NotVerified
+from concord.artifacts.guarantee import unasked_in_words
 from concord.artifacts.home.vault import Vault, derive, keyed_digest
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding, PublicBatch, Ref
-from concord.artifacts.sessions import Session
+from concord.artifacts.schemas import Encoding, PublicBatch, PublicRows, Ref
+from concord.artifacts.sessions import Draw, Session
 from concord.tasks.door.asked import online_rows, saying
 from concord.tasks.mechanisms import noise
 from concord.tasks.mechanisms.distance import Draws, Ints
@@ -51,9 +54,16 @@ def commitment(vault: Vault, session: str) -> str:
 
 def check_key(vault: Vault, session: Session) -> None:
     """Raise NotVerified if the session's key is not the one it was opened with."""
-    earlier = keyed_digest(derive(session_key(vault, session.id), "commitment"), session.id)  # an older version's
-    if session.commitment not in (commitment(vault, session.id), earlier):
+    if session.commitment != commitment(vault, session.id):
         raise NotVerified(f"the key of session {session.id} in the vault is not the one it was opened with")
+
+
+class DrawsOnRecord(Protocol):
+    """What a ledger offers to randomness: keyed digests of draws, by session and name."""
+
+    def drawn(self, session: str, name: str) -> str | None: ...
+
+    def record_draw(self, session: str, draw: Draw) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -61,12 +71,15 @@ class Randomness:
     """The `tasks.mechanisms.distance.RandomSource` of one session.
 
     Assumes      the session key never leaves the vault; a row index belongs to one row for ever
-    Guarantees   `uniform` gives a row the same draw at every call; `kept` returns the value of its first call
+    Guarantees   `uniform` gives a row the same draw at every call; `kept` returns the value of its first call, which
+                 is in the vault and on record in the ledger before anyone sees it. If it is on record and not in the
+                 vault, or another is, nothing is drawn: an older copy of the vault, or a second one, is in use
     Not covered  `laplace` and `gaussian` are fresh at every call: the caller must keep the answers made with them.
-                 Checked by tests/tasks/door/test_release.py
+                 Checked by tests/tasks/asks/test_votes.py and tests/promises/test_drawn_once.py
     """
 
     vault: Vault
+    ledger: DrawsOnRecord
     session: str
 
     def uniform(self, first: int, rows: int) -> Draws:
@@ -86,21 +99,27 @@ class Randomness:
         return self.kept(name, lambda: [draw()])[0]
 
     def kept(self, name: str, make: Callable[[], Sequence[Ints]]) -> list[Ints]:
-        """The arrays that `make` gave at its first call under this name, stored in the vault before this returns."""
+        """The arrays that `make` gave at its first call under this name, for the batch that is begun.
+
+        Raises NotVerified if they are gone, or are not those on record.
+        """
         path = f"sessions/{self.session}/{name}.npz"
         with saying(
             f"it holds noise of session {self.session}, which is not drawn again: put back a copy of it, or end the "
             f"session by `concord close {self.session}`"
         ):
-            self.vault.find(path)
-        kept = self.vault.keep(path, lambda: _packed(make()))
-        with np.load(io.BytesIO(self.vault.read(kept)), allow_pickle=False) as arrays:
-            return [arrays[array] for array in arrays.files]
+            if self.vault.find(path) is None and self.ledger.drawn(self.session, name) is not None:
+                raise NotVerified(f"the vault file {path} is missing")
+        content = self.vault.read(self.vault.keep(path, lambda: _packed(make())))  # no two draws have equal bytes
+        key = derive(session_key(self.vault, self.session), "digests")
+        self.ledger.record_draw(self.session, Draw(name=name, digest=keyed_digest(key, "draw", content)))
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            return [arrays[array] for array in arrays.files[1:]]
 
 
 def _packed(arrays: Sequence[Ints]) -> bytes:
     buffer = io.BytesIO()
-    np.savez(buffer, *arrays)
+    np.savez(buffer, np.frombuffer(secrets.token_bytes(16), np.uint8), *arrays)
     return buffer.getvalue()
 
 
@@ -123,9 +142,10 @@ class Checkpoint(BaseModel):
     """State that a session needs to answer further rows.
 
     sources     public rows, those of the plan first
-    private     keyed digests of the private files, which must never be added as public ones
+    files       the private files, by real path or address, each with its inode: they must never be added as public ones
+    private     keyed digests of what they hold, by which the operator is told of copies
     relabelled  files of relabelling (the choice, the subset, the relabelled rows), to be forgotten with the session
-    former      teachers and files of relabelling made by another version or in other blocks, to be forgotten too
+    former      teachers and files of relabelling made in other blocks, to be forgotten too
     """
 
     model_config = ConfigDict(frozen=True)
@@ -134,9 +154,15 @@ class Checkpoint(BaseModel):
     encoding: Encoding
     teachers: tuple[Ref, ...]
     sources: tuple[PublicSource, ...]
+    files: Mapping[str, str] = {}
     private: tuple[str, ...] = ()
     relabelled: tuple[Ref, ...] = ()
     former: tuple[tuple[Ref, ...], ...] = ()
+
+    @property
+    def public(self) -> PublicRows:
+        """The encoding, and the plan's own public rows."""
+        return PublicRows(encoding=self.encoding, batches=self.sources[0].batches)
 
     @property
     def made(self) -> list[tuple[Ref, ...]]:
@@ -190,60 +216,6 @@ def write_checkpoint(vault: Vault, session: str, recipe: Checkpoint) -> None:
             sink.write(recipe.model_dump_json().encode())
 
 
-def checkpoint_to_extend(vault: Vault, session: Session, *, online: bool = True) -> Checkpoint:
-    """The checkpoint of a session that is to be extended. Raises NotVerified if it or its teachers are gone.
-
-    Raises BudgetRefused if they are gone for good, with a session that has ended; WrongInput if the student needs
-    no further labels.
-    """
-    recipe = read_checkpoint(vault, session.id, online=online)
-    if recipe is not None:
-        check_fitted(session, recipe.plan)
-    if recipe is None or not all(vault.has(block) for block in recipe.teachers):
-        check_open(session)
-        raise NotVerified(
-            f"the teachers of session {session.id} are no longer in the vault: run its plan again with "
-            "`concord run PLAN`, which trains them again and spends nothing"
-        )
-    return recipe
-
-
-def checkpoint_to_study(vault: Vault, session: Session) -> Checkpoint:
-    """The checkpoint of a session whose student is to learn again. Raises WrongInput if it has none."""
-    checkpoint = checkpoint_to_test(vault, session)
-    check_fitted(session, checkpoint.plan)
-    return checkpoint
-
-
-def checkpoint_to_test(vault: Vault, session: Session) -> Checkpoint:
-    """The checkpoint of a session whose student is to be tested: fitted to labels, or decoded from tallies.
-
-    Raises WrongInput if it has none.
-    """
-    checkpoint = read_checkpoint(vault, session.id)
-    if checkpoint is None:
-        raise WrongInput(f"session {session.id} keeps no rows to learn from: it was forgotten, or released nothing yet")
-    if session.kind != "labels" or not checkpoint.plan.tallied:
-        check_fitted(session, checkpoint.plan)
-    return checkpoint
-
-
-def check_fitted(session: Session, plan: Plan) -> None:
-    """Raise WrongInput if no student is fitted to labels of the session: nothing would learn from further labels."""
-    if session.kind != "labels":
-        verb = "answers" if session.asks else "is"
-        raise WrongInput(f"session {session.id} {verb} {session.kind}: it labels no row and has no student of its own")
-    if plan.tallied:
-        raise WrongInput(
-            f"session {session.id} released tallies, from which the label of any row follows: `concord predict "
-            f"{session.id} ROWS --out FILE` names it, and its plan with another [student] is run again, which spends "
-            "nothing"
-        )
-    if plan.student.learner == "universal":
-        rule = "it is not fitted to labels, and labels any row by itself"
-        raise WrongInput(f"the student of session {session.id} was chosen: {rule}")
-
-
 def knows_rounds(vault: Vault, session: Session) -> bool:
     """Whether the ledger has all rounds of a session that this home drew; if not, another copy of it was in use."""
     return not any((vault.root / f"sessions/{session.id}").glob(f"round-{session.next_row:05d}.*"))
@@ -259,8 +231,10 @@ def check_given_back(vault: Vault, sessions: Iterable[Session]) -> None:
             )
 
 
-def check_open(session: Session) -> None:
-    """Raise BudgetRefused if a session answers no further rows."""
+def check_open(session: Session, waiting: int = 0) -> None:
+    """Raise BudgetRefused if a session answers no further rows, with the number of those that wait, if it is known."""
+    if session.ended and waiting:
+        raise BudgetRefused(unasked_in_words(session.id, waiting))
     if session.ended:
         raise BudgetRefused(
             f"session {session.id} has ended ({session.status}): more rows need a further session, which costs "

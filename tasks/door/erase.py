@@ -1,4 +1,4 @@
-"""Close or forget a session, erase a unit's rows, and upgrade a home of an earlier version.
+"""Close or forget a session, and erase a unit's rows.
 
 Close and forget: end a session, and remove from the vault what only it needed.
     Assumes      the decision to close a session depends on public and released things alone, or nothing is given back
@@ -24,47 +24,30 @@ unit may never have been in the table; the steps taken do not depend on that.
                  domain, erased at once, come back with a further session; copies of the vault, and what a disk keeps of
                  removed files; what workers of a cluster write after their flow was killed. Checked by
                  tests/promises/test_erasing.py and tests/tasks/data/test_left_out.py
-
-Upgrade: bring a home written by an earlier version to this one's format, once, after a copy of the ledger is made.
-    format 1 → 2   the private files of known sessions are put on the ledger's record
-    format 2 → 3   nothing: sessions that are on record do not say which version opened them, and need not
-    Assumes      no version older than the home's opens it meanwhile
-    Guarantees   the ledger of before lies in HOME/backups before anything is written; what was interrupted is finished
-                 by the next command; nothing is spent or drawn
-    Not covered  a ledger on a database server, which has backups of its own. Checked by tests/promises/test_upgrade.py
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
 from itertools import chain
-from pathlib import Path
 from typing import Final, get_args
 from unicodedata import normalize
 
 import polars as pl
 
 from concord.artifacts.errors import NotVerified, WrongInput
-from concord.artifacts.home.released import HELD, round_path
+from concord.artifacts.home.publication import HELD
+from concord.artifacts.home.released import round_path
 from concord.artifacts.home.vault import Vault, keyed_digest
-from concord.artifacts.home.whole import (
-    FORMAT,
-    UNFINISHED,
-    check_format,
-    locked,
-    make_folder,
-    passing_folder,
-    set_format,
-    sync_folder,
-)
+from concord.artifacts.home.whole import UNFINISHED
 from concord.artifacts.schemas import Ref, TextFormat
 from concord.artifacts.sessions import Session
 from concord.tasks.asking.tally import sums_folder
 from concord.tasks.data.cells import clean_text
-from concord.tasks.data.names import ESCAPED
+from concord.tasks.data.identifiers import ESCAPED
 from concord.tasks.data.units import Erased, unit_names
 from concord.tasks.door.asked import votes_folder
 from concord.tasks.door.checkpoint import Checkpoint, knows_rounds, read_checkpoint
-from concord.tasks.door.release import RUN, Stores, alone, no_run_in
+from concord.tasks.door.locks import RUN, alone, no_run_in
+from concord.tasks.door.stores import Stores
 
 
 def close(door: Stores, name: str, *, give_back: bool) -> Session:
@@ -192,7 +175,7 @@ def _digests(door: Stores, domain: str, unit: str | None) -> tuple[str, ...]:
     units = Erased.of(door.vault, domain)
     if unit is None:
         return (_everybody(units),)
-    if "one row" in known.unit:
+    if known.unit.removeprefix("the labels of ") == "one row":
         raise WrongInput(
             f"the privacy unit of domain {domain!r} is {known.unit}, which has no name that --unit could give: leave "
             "--unit out, and all rows of the domain are erased"
@@ -228,55 +211,3 @@ def _made_public(door: Stores, sessions: list[str]) -> Iterator[str]:
     for recipe in (read_checkpoint(door.vault, session, online=False) for session in sessions):
         if recipe is not None and recipe.plan.privacy.secret == "labels":
             yield from (batch.ref.path for batch in recipe.sources[0].batches if door.vault.has(batch.ref))
-
-
-def upgrade(home: Path) -> None:
-    """Bring the home to this version's format. Raises NotVerified if its format is newer."""
-    with locked(home / "upgrade.lock"):
-        found = check_format(home)
-        if found == FORMAT:
-            return
-        door = Stores.of(home)
-        _back_up(door, home, found)
-        for step in UPGRADES[found - 1 :]:
-            step(door)
-        set_format(home)
-
-
-def _back_up(door: Stores, home: Path, found: int) -> None:
-    folder = home / "backups"
-    if any(folder.glob(f"format-{found}-*/ledger.db")):
-        return  # made by an upgrade that was interrupted: the ledger as it was before
-    make_folder(folder)
-    named = folder / f"format-{found}-{datetime.now(UTC):%Y-%m-%d}"
-    with passing_folder(named, home) as passing:
-        if door.ledger.back_up(passing / "ledger.db"):
-            passing.rename(named)
-            sync_folder(folder)
-
-
-def _claim_private_files(door: Stores) -> None:
-    """Record the private files of sessions as their domains'; domains that share a file are linked from the start."""
-    for domain in door.ledger.domains():
-        for session in door.ledger.sessions(domain.name):
-            recipe = read_checkpoint(door.vault, session.id, online=False)
-            for file in () if recipe is None else recipe.private:
-                _claim(door, domain.name, file)
-
-
-def _claim(door: Stores, domain: str, file: str) -> None:
-    try:
-        door.ledger.hold(domain, [file])
-    except WrongInput:
-        holders = [
-            other.name
-            for other in door.ledger.domains()
-            if any((remark.kind, remark.about) == ("holds", file) for remark in door.ledger.remarks(other.name))
-        ]
-        for other in holders:
-            door.ledger.remark(other, "linked", domain, "they shared a private file before this was on the record")
-        door.ledger.hold(domain, [file])
-
-
-UPGRADES: tuple[Callable[[Stores], None], ...] = (_claim_private_files, lambda _: None)
-"""The upgrade from each format to the next; each may run again after it was interrupted."""

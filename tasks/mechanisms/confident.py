@@ -31,7 +31,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import Cost
 from concord.tasks.mechanisms.distance import REFUSED, Answers, Floats, Ints, RandomSource
 from concord.tasks.mechanisms.mechanism import FieldSettings
-from concord.tasks.mechanisms.noise import check_budget, exact_epsilon, gaussians_delta, least_noise, with_moves
+from concord.tasks.mechanisms.noise import check_budget, exact_epsilon, gaussian_cost, gaussians_delta, least_noise
 from concord.tasks.mechanisms.noisy_votes import gaussian_surprisal, noises, noisy_labels, shifts
 from concord.tasks.mechanisms.odds import Attack, Odds, changed_odds, label_weights, one_vote_moved
 
@@ -99,11 +99,8 @@ class Confident(FieldSettings):
     @property
     def cost(self) -> Cost:
         """Zero-concentrated with ρ; also claims (epsilon, delta) if the exact δ is within it."""
-        proved = self.delta_at(self.epsilon) <= self.delta
-        claims = ((self.epsilon, self.delta),) if proved else ()
-        cost = replace(Cost.gaussian(sum(count / (2 * scale**2) for count, scale in self.draws)), claims=claims)
-        moves = [(count, count, scale) for count, scale in self.draws]
-        return with_moves(cost, (self.epsilon, self.delta), moves)
+        rho = sum(count / (2 * scale**2) for count, scale in self.draws)
+        return gaussian_cost(self, rho, [(count, count, scale) for count, scale in self.draws])
 
     @property
     def draws(self) -> tuple[tuple[int, float], ...]:

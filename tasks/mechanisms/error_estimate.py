@@ -19,9 +19,10 @@ from typing import ClassVar
 import numpy as np
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.privacy import UP, Cost
+from concord.artifacts.privacy import Cost
 from concord.tasks.mechanisms.distance import Ints, RandomSource
 from concord.tasks.mechanisms.mechanism import FieldSettings
+from concord.tasks.mechanisms.noise import laplace_reach, laplace_scale
 
 RATE_STEPS = 1000
 """Steps of an error rate: rounding moves it by at most a twentieth of a percentage point."""
@@ -46,7 +47,7 @@ class ErrorEstimate(FieldSettings):
                 "an error estimate needs 0 < epsilon < inf, at least 1 shard and at least 1 step, "
                 f"got {epsilon!r}, {shards!r}, {steps!r}"
             )
-        return cls(epsilon=epsilon, shards=shards, steps=steps, scale=steps / epsilon * UP**2)
+        return cls(epsilon=epsilon, shards=shards, steps=steps, scale=laplace_scale(epsilon, steps))
 
     @property
     def cost(self) -> Cost:
@@ -74,9 +75,8 @@ class ErrorEstimate(FieldSettings):
     def upper_rate(self, noisy: int, beta: float) -> float:
         """A rate that the mean of all shards exceeds with probability at most β over the noise, rounding included."""
         check_parameters(fractions={"beta": beta}, positive={})
-        # Pr[noise <= −t] is p^t/(1 + p) for whole t, p = e^(−1/scale)
-        margin = math.ceil(max(0.0, -self.scale * (math.log(beta) + math.log1p(math.exp(-1 / self.scale)))))
-        return min(1.0, max(0.0, (noisy + margin + self.shards / 2) / (self.shards * self.steps)))
+        highest = noisy + laplace_reach(self.scale, beta) + self.shards / 2
+        return min(1.0, max(0.0, highest / (self.shards * self.steps)))
 
     def suggested_cutoff(self, noisy: int, *, queries: int, beta: float) -> int:
         """T of BTT18, Theorem 3.2, for that many queries at the upper rate; β is halved between the two.

@@ -6,8 +6,7 @@ proof. To add one, write its file, add a line to `artifacts.sections.MECHANISMS`
 
 Offers       `Mechanism` (the protocol), `calibrate` and `from_settings` (a mechanism by its name in
              `artifacts.sections.MECHANISMS`: `MECHANISM` of the module of that name), `expectation` (rows answered, and
-             the share of their labels that noise changes), `Once` (a mechanism with a single answer), `FieldSettings`
-             (a mechanism whose fields are its settings)
+             the share of their labels that noise changes), `FieldSettings` (a mechanism whose fields are its settings)
 
 Statement of `expectation`
     Assumes      the votes are public: a guess of them, or a simulation
@@ -25,7 +24,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from importlib import import_module
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, cast
+from typing import Any, ClassVar, Protocol, Self, cast
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import Cost
@@ -160,14 +159,12 @@ def calibrate(
     classes: int,
     teachers: int,
     order: float,
-    accountant: str = "renyi",
 ) -> Mechanism:
     """The mechanism `name` that spends at most (epsilon, delta) by its end.
 
     cutoff      refusals until it halts, for mechanisms that pay by refusal
     queries     largest number of rows it may answer, for mechanisms that pay by row
     order       Rényi order at which its domain is charged, if its cost must be finite there
-    accountant  the accountant that proves its (ε, δ), for a mechanism that has several
     Raises WrongInput if the settings cannot be met.
     """
     make = mechanism_class(name).calibrate
@@ -177,7 +174,6 @@ def calibrate(
         "classes": classes,
         "teachers": teachers,
         "order": order,
-        "accountant": accountant,
     }
     taken = inspect.signature(make).parameters
     try:
@@ -243,48 +239,3 @@ def _expected_up_to(most: int, trials: int, chance: float) -> float:
 
     below = trials * chance * float(binom.cdf(most - 2, trials - 1, chance))
     return below + most * float(binom.sf(most - 1, trials, chance))
-
-
-class OneAnswer(Protocol):
-    """A mechanism with one answer."""
-
-    @property
-    def epsilon(self) -> float: ...
-
-    @property
-    def cost(self) -> Cost: ...
-
-    def settings(self) -> dict[str, Any]: ...
-
-
-Answering = TypeVar("Answering", bound=OneAnswer)
-
-
-@dataclass(frozen=True)
-class Once(Generic[Answering]):
-    """A mechanism with one answer, with the attributes that opening a session needs.
-
-    mechanism   draws the answer
-    about       other public facts of the question, as JSON
-    """
-
-    mechanism: Answering
-    about: dict[str, Any]
-
-    cutoff: ClassVar[None] = None
-    queries: ClassVar[int] = 1
-    per_refusal: ClassVar[None] = None
-
-    @property
-    def cost(self) -> Cost:
-        """Cost of the mechanism."""
-        return self.mechanism.cost
-
-    def settings(self) -> dict[str, Any]:
-        """As JSON."""
-        return {**self.mechanism.settings(), **self.about}
-
-    @property
-    def epsilon(self) -> float:
-        """ε of the mechanism."""
-        return self.mechanism.epsilon

@@ -14,7 +14,8 @@ choices by test_exponential.py.
 Statement of calibration: the least noise within a budget, and the exact δ of Gaussian counts
     Assumes      scales and how often they are drawn at are fixed in advance
     Guarantees   `gaussian_delta` is at least the δ of that many discrete Gaussians, each shifted by one, at ε;
-                 `gaussians_delta` is of several scales together; `moved_delta` of vectors under any whole shifts
+                 `gaussians_delta` is of several scales together; `moved_delta` of vectors under any whole shifts. None
+                 is rounded down, however small ε and the shifts are
     Ends         nothing is drawn here
     Not covered  releases whose number at a scale is not bounded in advance; in what order they come does not matter
 
@@ -66,11 +67,12 @@ from opendp.measures import zero_concentrated_divergence
 from opendp.metrics import l1_distance, l2_distance, linf_distance
 from opendp.mod import Domain, Measurement, Metric, enable_features
 from scipy.optimize import brentq
-from scipy.special import log_ndtr
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.privacy import UP, Cost, Moved, Whole
+from concord.artifacts.gaussian import delta_above
+from concord.artifacts.privacy import UP, Cost, MovedGaussians, WholeClaim
 from concord.tasks.mechanisms.distance import Draws, Ints
+from concord.tasks.mechanisms.telling import tell
 
 enable_features("contrib")
 
@@ -98,6 +100,7 @@ def _noise(make: Callable[..., Measurement], metric: Metric, scale: float, size:
     add = make(_integers(), metric, scale=float(scale))
     noise = np.zeros(size, dtype=np.int64)
     for start in range(0, size, DRAWS_AT_A_TIME):
+        tell(start, size)
         noise[start : start + DRAWS_AT_A_TIME] = add(noise[start : start + DRAWS_AT_A_TIME])
     return noise
 
@@ -211,12 +214,35 @@ def exact_epsilon(mechanism: Exact) -> float:
     return float(brentq(beyond, 0.0, mechanism.epsilon)) if held else mechanism.epsilon
 
 
+def laplace_scale(epsilon: float, moved: int = 1) -> float:
+    """The least scale at which a number that a unit moves by `moved` at most costs epsilon. Raises WrongInput."""
+    if not 0 < epsilon < math.inf:
+        raise WrongInput(f"epsilon must be positive and finite, got {epsilon!r}")
+    if moved * UP**2 > epsilon * LARGEST_SCALE:
+        raise WrongInput(f"epsilon must be larger, since no noise is as wide as it asks for, got {epsilon!r}")
+    return moved / epsilon * UP**2
+
+
+def laplace_reach(scale: float, tail: float) -> int:
+    """The least whole t ≥ 0 that discrete Laplace noise reaches with probability at most `tail`."""
+    # Pr[noise ≥ t] is p^t/(1 + p) for whole t > 0, p = e^(−1/scale)
+    return math.ceil(max(0.0, -scale * (math.log(tail) + math.log1p(math.exp(-1 / scale)))))
+
+
 def check_budget(*, epsilon: float, delta: float, queries: int, classes: int) -> None:
     """Raises WrongInput unless epsilon, delta, queries and classes are in their ranges."""
     if not 0 < epsilon < math.inf or not 0 < delta < 1:
         raise WrongInput(f"epsilon must be positive and finite and delta between 0 and 1, got {epsilon!r}, {delta!r}")
     if queries < 1 or classes < 2:
         raise WrongInput(f"queries must be at least 1 and classes at least 2, got {queries!r}, {classes!r}")
+
+
+def gaussian_cost(mechanism: Exact, rho: float, moves: Sequence[tuple[int, int, float]]) -> Cost:
+    """Zero-concentrated with ρ, with its part for a Gaussian filter (`with_moves`); also claims the mechanism's budget
+    if its sharper δ is within it."""
+    claim = mechanism.epsilon, mechanism.delta
+    proved = mechanism.delta_at(mechanism.epsilon) <= mechanism.delta
+    return with_moves(replace(Cost.gaussian(rho), claims=(claim,) if proved else ()), claim, moves)
 
 
 def gaussian_delta(epsilon: float, shifts: int, scale: float) -> float:
@@ -249,11 +275,11 @@ def with_moves(cost: Cost, claim: tuple[float, float], moves: Sequence[tuple[int
     """`cost` with its part for a Gaussian filter: μ² of these moves and δ of rounding, or, for a scale below
     LEAST_ROUNDED, the whole claimed (ε, δ)."""
     if min(scale for _, _, scale in moves) < LEAST_ROUNDED:
-        return replace(cost, parts=(Whole(epsilon=claim[0], delta=claim[1], cost=cost),))
+        return replace(cost, parts=(WholeClaim(epsilon=claim[0], delta=claim[1], cost=cost),))
     squares = (Fraction(square) / (Fraction(scale) ** 2 - Fraction(ROUNDED) ** 2) for square, _, scale in moves)
     above, below = _slack(moves)
     slack = (math.expm1(above) + math.expm1(below)) * UP
-    return replace(cost, parts=(Moved(mu_squared=sum(squares, Fraction(0)), delta=slack),))
+    return replace(cost, parts=(MovedGaussians(mu_squared=sum(squares, Fraction(0)), delta=slack),))
 
 
 def _slack(moves: Sequence[tuple[float, int, float]]) -> tuple[float, float]:
@@ -269,10 +295,9 @@ def _theta(scale: float) -> float:
 
 
 def _smooth(epsilon: float, mu: float) -> float:
-    """δ of one continuous Gaussian of scale 1 shifted by mu (Balle & Wang 2018)."""
-    start = epsilon / mu - mu / 2
-    outside = float(log_ndtr(-start))
-    return math.exp(outside) * -math.expm1(min(0.0, epsilon + float(log_ndtr(-start - mu)) - outside))
+    """δ of one continuous Gaussian of scale 1 shifted by mu; rounded up, in decimals: in doubles, the difference of two
+    nearly equal tails would be too small for a tiny mu."""
+    return math.nextafter(float(delta_above(mu, epsilon)), math.inf)
 
 
 def _ripple(shifts: int, scale: float) -> float:

@@ -30,7 +30,7 @@ from scipy.special import ndtr, ndtri
 from concord.artifacts.privacy import Cost
 from concord.tasks.mechanisms.distance import Answers, Floats, Ints, RandomSource
 from concord.tasks.mechanisms.mechanism import FieldSettings
-from concord.tasks.mechanisms.noise import check_budget, exact_epsilon, gaussian_delta, least_noise, with_moves
+from concord.tasks.mechanisms.noise import check_budget, exact_epsilon, gaussian_cost, gaussian_delta, least_noise
 from concord.tasks.mechanisms.odds import Attack, Odds, changed_odds, one_vote_moved
 
 
@@ -156,10 +156,7 @@ class NoisyVotes(NoisyCounts):
     @property
     def cost(self) -> Cost:
         """Zero-concentrated with ρ; also claims (epsilon, delta) if the exact δ at `scale` is within it."""
-        proved = self.delta_at(self.epsilon) <= self.delta
-        claims = ((self.epsilon, self.delta),) if proved else ()
-        cost = replace(Cost.gaussian(self._moved / (2 * self.scale**2)), claims=claims)
-        return with_moves(cost, (self.epsilon, self.delta), [(self._moved, self._moved, self.scale)])
+        return gaussian_cost(self, self._moved / (2 * self.scale**2), [(self._moved, self._moved, self.scale)])
 
     def delta_at(self, epsilon: float) -> float:
         """δ of all counts at that ε, exact except that it is rounded up."""

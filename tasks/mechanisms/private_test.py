@@ -10,7 +10,7 @@ Privacy statement
     Ends         after one release
     Not covered  how the unit came to be in the test part (artifacts.parts). The intervals do not hold for a student
                  that learned from the tested units, or was chosen by tests on them; for one chosen among candidates
-                 use those of student_choice.py
+                 use those of exponential.py
 
 Proof. If rows are secret, one more unit adds 1 to one cell and 1 to either right or wrong: `moved` = 1. If only labels
 are secret, a unit moves from one cell to another and may move between right and wrong: at most two cells and both
@@ -29,7 +29,7 @@ Checked by tests/privacy/test_private_test.py: exact δ and exact coverage of sm
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Self
 
@@ -40,7 +40,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import UP, Cost
 from concord.tasks.mechanisms.distance import Ints, RandomSource
 from concord.tasks.mechanisms.mechanism import FieldSettings
-from concord.tasks.mechanisms.noise import gaussians_delta, least_noise, with_moves
+from concord.tasks.mechanisms.noise import gaussian_cost, gaussians_delta, least_noise
 
 COUNTS_MOVED = {"rows": 1, "labels": 2}
 """Number of cells that a unit moves by one, and of numbers of the pair, by which part of the unit is secret."""
@@ -123,10 +123,7 @@ class PrivateTest(FieldSettings):
     @property
     def cost(self) -> Cost:
         """Zero-concentrated with ρ; also claims (epsilon, delta) if the exact δ is within it."""
-        proved = self.delta_at(self.epsilon) <= self.delta
-        cost = replace(Cost.gaussian(self.rho), claims=((self.epsilon, self.delta),) if proved else ())
-        moves = [(count, count, scale) for count, scale in self.draws]
-        return with_moves(cost, (self.epsilon, self.delta), moves)
+        return gaussian_cost(self, self.rho, [(count, count, scale) for count, scale in self.draws])
 
     def delta_at(self, epsilon: float) -> float:
         """δ of the release at that ε, exact except that it is rounded up."""

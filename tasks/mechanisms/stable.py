@@ -18,19 +18,21 @@ multiplies E_D exp((α−1)ℓ − κN) by p^α q^(1−α) e^−κ + (1−p)^α 
 and at the halt E exp((α−1)ℓ) ≤ e^(κT). Both orders of D, D' are covered since κ takes both. ∎
 Stopped after N < T refusals, the same argument gives N·κ(α)/(α−1) in a filter kept at one order.
 Kin: optimal partition selection (Desfontaines et al. 2022), target charging (Cohen & Lyu 2023).
+Of all tables within (epsilon, delta), `fit` takes the greedy one, whose steps all cost the same at one Rényi order: it
+may not be the best. What is claimed of it is recomputed from its integers.
 Checked by tests/privacy/test_stable.py and, against the best adaptive adversary, tests/privacy/test_stable_game.py.
 """
 
 import base64
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from concord.artifacts.privacy import ORDERS, UP, Cost, Whole
-from concord.tasks.mechanisms.adaptive_adversary import Accountant, fit, played_delta
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.privacy import ORDERS, UP, Cost, WholeClaim
 from concord.tasks.mechanisms.distance import (
     REFUSED,
     WHOLE,
@@ -41,9 +43,12 @@ from concord.tasks.mechanisms.distance import (
     RandomSource,
     Table,
     distance_to_instability,
+    greedy_table,
+    log_odds,
     per_refusal,
     plurality,
     probabilities,
+    steepest,
 )
 from concord.tasks.mechanisms.odds import (
     SPLIT_SHARE,
@@ -56,10 +61,16 @@ from concord.tasks.mechanisms.odds import (
     split_attack,
 )
 
-SCALAR_FIELDS = ("epsilon", "delta", "cutoff", "order", "accountant")
-PLANNED = "planned_accountant"
-"""Key of a setting that is present only if the plan asked for another accountant."""
-
+SCALAR_FIELDS = ("epsilon", "delta", "cutoff", "order")
+LABEL_SHARE = 0.1
+"""The part of δ spent on labels that differ; the rest converts the Rényi curve."""
+LEAST_SLIP = 2.0**-50
+"""Least π = 1 − P[0]/2^64: below it the integer complement is too coarse to be certified."""
+LEAST_ORDER = 1.5
+TARGET = 0.01
+"""Calibration minimises the distance at which refusal falls to this."""
+LARGEST_TABLE = 500_000
+"""Largest distance at which refusals of a table may fall to TARGET: no ensemble could use a larger one."""
 ROWS_TOGETHER = 16_384
 """Rows answered at a time: temporaries stay in the processor's cache."""
 LEAST_REFUSED = 1 / 3
@@ -70,9 +81,7 @@ LEAST_REFUSED = 1 / 3
 class StableVoting:
     """Public settings only.
 
-    refusal              (L + 1,) uint64, probability × 2^64 by distance; its last entry repeats
-    accountant           the accountant that proves its (ε, δ)
-    planned_accountant   the accountant the plan asked for, if it was replaced because it gains nothing
+    refusal   (L + 1,) uint64, probability × 2^64 by distance; its last entry repeats
     """
 
     name: ClassVar[str] = "stable"
@@ -91,8 +100,6 @@ class StableVoting:
     cutoff: int
     order: float
     refusal: Table
-    accountant: Accountant = "renyi"
-    planned_accountant: Accountant | None = None
 
     def __post_init__(self) -> None:
         table = self.refusal
@@ -102,47 +109,27 @@ class StableVoting:
             raise ValueError("refusal must not rise with distance and cutoff must be at least 1")
 
     @classmethod
-    def calibrate(
-        cls,
-        *,
-        epsilon: float,
-        delta: float,
-        cutoff: int,
-        order: float = 1.5,
-        accountant: Accountant = "renyi",
-    ) -> Self:
+    def calibrate(cls, *, epsilon: float, delta: float, cutoff: int, order: float = LEAST_ORDER) -> Self:
         """The table that answers most within (epsilon, delta) at `cutoff` refusals. Raises WrongInput if none fits.
 
-        order         Rényi order of the domain that will be charged: a table's curve is infinite a little above the
-                      order it is built for
-        accountant    "game" calibrates to the best adaptive adversary (adaptive_adversary.py), up to GAME_CUTOFF
-                      refusals: 7 to 14% less distance, in seconds. The curve by which a domain is charged rises
-                      accordingly. If no such table answers more, the table of "renyi" is used
+        order   Rényi order of the domain that will be charged: a table's curve is infinite a little above the order it
+                is built for
         """
-        made = fit(float(epsilon), float(delta), int(cutoff), float(order), accountant)
-        return cls(
-            epsilon=float(epsilon),
-            delta=float(delta),
-            cutoff=int(cutoff),
-            order=made.order,
-            refusal=made.refusal,
-            accountant=made.accountant,
-            planned_accountant=None if made.accountant == accountant else accountant,
-        )
+        built_at, refusal = fit(float(epsilon), float(delta), int(cutoff), float(order))
+        return cls(epsilon=float(epsilon), delta=float(delta), cutoff=int(cutoff), order=built_at, refusal=refusal)
 
     @classmethod
     def from_settings(cls, settings: dict[str, Any]) -> Self:
         """The mechanism that `settings` was taken from."""
         table = np.frombuffer(base64.b64decode(settings["refusal"]), "<u8").astype(np.uint64)
         fields = {key: settings[key] for key in SCALAR_FIELDS}
-        return cls(**fields, refusal=table, planned_accountant=settings.get(PLANNED))
+        return cls(**fields, refusal=table)
 
     def settings(self) -> dict[str, Any]:
         """JSON. `refusal` is the table, base64 of little-endian 64-bit integers: enough to recompute κ and π."""
         table = base64.b64encode(self.refusal.astype("<u8").tobytes()).decode("ascii")
         fields = {key: getattr(self, key) for key in SCALAR_FIELDS}
-        planned = {} if self.planned_accountant is None else {PLANNED: self.planned_accountant}
-        return {"name": self.name, **fields, **planned, "refusal": table}
+        return {"name": self.name, **fields, "refusal": table}
 
     @cached_property
     def per_refusal(self) -> Cost:
@@ -153,15 +140,9 @@ class StableVoting:
     @cached_property
     def cost(self) -> Cost:
         """Cost at the cutoff, computed from the integers of the table that runs."""
-        claims = ((self.epsilon, self.played_delta),) if self.accountant == "game" else ()
         curve = tuple(self.cutoff * r for r in self.per_refusal.renyi)
-        cost = Cost(renyi=curve, delta=self.cutoff * self._slip_odds, claims=claims)
-        return replace(cost, parts=(Whole(epsilon=self.epsilon, delta=self.delta, cost=cost),))
-
-    @property
-    def played_delta(self) -> float:
-        """Upper bound of δ at `epsilon` against the best adaptive adversary; computed once per table."""
-        return played_delta(self.refusal, self.cutoff, self.epsilon, self.order)
+        cost = Cost(renyi=curve, delta=self.cutoff * self._slip_odds)
+        return replace(cost, parts=(WholeClaim(epsilon=self.epsilon, delta=self.delta, cost=cost),))
 
     @property
     def _slip_odds(self) -> float:
@@ -237,6 +218,57 @@ class StableVoting:
             labels=label_weights(np.tile([p[at], q[at], not_p[at], not_q[at]], (rows, 1)), classes),
             share=1 - SPLIT_SHARE,
         )
+
+
+@cache
+def fit(epsilon: float, delta: float, cutoff: int, least_order: float) -> tuple[float, Table]:
+    """The Rényi order and the table for (epsilon, delta) at `cutoff` refusals. Raises WrongInput if there is none."""
+    slip = _slip(epsilon, delta, cutoff)
+    delta_renyi = delta - cutoff * slip / (1 - slip) * UP
+    order, kappa = _best_order(slip, epsilon / UP**2, delta_renyi, cutoff, max(least_order, LEAST_ORDER))
+    table = greedy_table(slip, order, kappa)
+    table.setflags(write=False)
+    return order, table
+
+
+def _slip(epsilon: float, delta: float, cutoff: int) -> float:
+    """π such that T·π/(1−π) is LABEL_SHARE of δ."""
+    if not 0 < epsilon < math.inf or not 0 < delta < 1 or cutoff < 1:
+        raise WrongInput(
+            f"stable voting needs 0 < epsilon < inf, 0 < delta < 1 and cutoff >= 1, got {epsilon}, {delta}, {cutoff}"
+        )
+    slip = LABEL_SHARE * delta / (cutoff + LABEL_SHARE * delta)
+    if slip < LEAST_SLIP:
+        least = LEAST_SLIP * cutoff / LABEL_SHARE
+        raise WrongInput(f"delta must be at least {least:.2g} for stable voting with cutoff {cutoff}, got {delta:g}")
+    return slip
+
+
+def _best_order(slip: float, epsilon: float, delta: float, cutoff: int, least: float) -> tuple[float, float]:
+    """The Rényi order in ORDERS, at least `least`, whose table answers most within (epsilon, delta), and its κ."""
+    orders = np.array([order for order in ORDERS if order >= least])
+    room = epsilon - _conversion(orders, delta)
+    orders, room = orders[room > 0], room[room > 0]
+    kappa = room * (orders - 1) / cutoff
+    distance = _reach(slip, orders, kappa)
+    if not len(distance) or distance.min() > LARGEST_TABLE:
+        raise WrongInput(
+            f"stable voting with this epsilon, delta and cutoff {cutoff} needs over {LARGEST_TABLE:,} teachers"
+        )
+    best = int(distance.argmin())
+    return float(orders[best]), float(kappa[best])
+
+
+def _conversion(order: Floats, delta: float) -> Floats:
+    """ε added by converting Rényi nats of `order` at `delta` (Canonne, Kamath & Steinke 2020, Prop. 12)."""
+    return np.log1p(-1 / order) - (math.log(delta) + np.log(order)) / (order - 1)
+
+
+def _reach(slip: float, order: Floats, kappa: Floats) -> Floats:
+    """Approximate distance at which refusal has fallen to TARGET, for a table of each order (orders,): ∫ 1/fall."""
+    grid = np.linspace(log_odds(WHOLE - math.floor(slip * WHOLE)), math.log(TARGET / (1 - TARGET)), 65)
+    falls = steepest(np.broadcast_to(grid, (len(order), 65)), order[:, None], kappa[:, None])
+    return np.asarray(np.trapezoid(1 / falls, -grid, axis=1))
 
 
 MECHANISM = StableVoting

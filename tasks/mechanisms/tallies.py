@@ -45,9 +45,9 @@ from concord.tasks.mechanisms.noise import (
     LARGEST_SCALE,
     check_budget,
     exact_epsilon,
+    gaussian_cost,
     least_noise,
     moved_delta,
-    with_moves,
 )
 from concord.tasks.mechanisms.odds import SumsAttack
 
@@ -165,9 +165,7 @@ class Tallies:
     @property
     def cost(self) -> Cost:
         """Zero-concentrated with ρ; also claims (epsilon, delta) if the sharper δ is within it."""
-        proved = self.delta_at(self.epsilon) <= self.delta
-        cost = replace(Cost.gaussian(self.rho), claims=((self.epsilon, self.delta),) if proved else ())
-        return with_moves(cost, (self.epsilon, self.delta), self._moves)
+        return gaussian_cost(self, self.rho, self._moves)
 
     def delta_at(self, epsilon: float) -> float:
         """δ of all rounds at that ε; rounded up."""

@@ -2,21 +2,20 @@
 
 An excerpt of the ledger (artifacts.ledger.excerpt), a signed statement over everything published
 (artifacts.attestation), its schema, and the public half of the key; of a student's file its own signature and key
-(artifacts.model_signature). All of it is written before the certificate, so that there is none without a signature.
+(artifacts.model_signature). All of it is published together with the certificate, and moved into place before it.
 
 Assumes      the certificate was made of this ledger, at this moment or an earlier one
 Guarantees   of the vault, the secrets that sign and hide are read, and nothing else; the same certificate
              and ledger give the same bytes, whenever and however often this runs
-Not covered  a copy taken while files of an earlier certificate are being replaced: it does not verify
+Not covered  what artifacts.home.publication does not cover
              Checked by tests/tasks/publish/test_attest.py
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from concord.artifacts.answers import Promising
 from concord.artifacts.attestation import (
     ATTESTATION_FILE,
     ATTESTATION_SCHEMA_FILE,
@@ -27,7 +26,7 @@ from concord.artifacts.attestation import (
     Subject,
     attestation_schema,
 )
-from concord.artifacts.certificate import CERTIFICATE_FILE, SCHEMA_FILE, Certificate
+from concord.artifacts.certificate import CERTIFICATE_FILE, SCHEMA_FILE, Certificate, schema
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import Released, sha256
 from concord.artifacts.home.signing import PAYLOAD_TYPE, SigningKey
@@ -44,45 +43,40 @@ CHARGING = ("domain", "gaussian", "recap", "divide", "open", "settle", "watch", 
 
 
 def publish_certificate(
-    certificate: Promising,
-    schema: dict[str, Any],
-    files: Sequence[Ref],
+    certificate: Certificate,
+    files: Mapping[str, bytes],
     *,
     ledger: Ledger,
     released: Released,
     vault: Vault,
-) -> tuple[Ref, Ref, *tuple[Ref, ...]]:
-    """Publish a certificate, and before it its schema and its evidence: excerpt, key, statement and its schema.
+) -> dict[str, Ref]:
+    """Publish a certificate together with its schema and its evidence: excerpt, key, statement and its schema.
 
-    files   files published with the certificate that it does not name
-    Returns certificate, schema and evidence. Raises NotVerified if the certificate agrees with no state of the ledger.
+    files   further files of its session's folder, by name, that are published with it
+    Returns all of them by name. Raises NotVerified if the certificate agrees with no state of the ledger.
     """
     excerpt, key, folder = excerpt_of(certificate, ledger, vault), SigningKey.of(vault), certificate.session
-    text = certificate.model_dump_json(indent=2).encode()
-    own = Ref(path=f"{folder}/{CERTIFICATE_FILE}", digest=sha256(text))
-    form, *evidence = (
-        released.write(f"{folder}/{name}", content)
-        for name, content in (
-            (SCHEMA_FILE, _json(schema)),
-            (EXCERPT_FILE, excerpt.text),
-            (KEY_FILE, key.public.pem),
-            (ATTESTATION_SCHEMA_FILE, _json(attestation_schema())),
-            *_model_signature(certificate, ModelKey.of(vault)),
-        )
-    )
-    subjects = {file.path: file for file in (own, form, *evidence, *files, *certificate.files)}
+    evidence = {
+        SCHEMA_FILE: _json(schema()),
+        EXCERPT_FILE: excerpt.text,
+        KEY_FILE: key.public.pem,
+        ATTESTATION_SCHEMA_FILE: _json(attestation_schema()),
+        **dict(_model_signature(certificate, ModelKey.of(vault))),
+    }
+    text = {CERTIFICATE_FILE: certificate.model_dump_json(indent=2).encode()}
+    own = [Ref(path=f"{folder}/{name}", digest=sha256(data)) for name, data in {**files, **evidence, **text}.items()]
+    subjects = {file.path: file for file in (*own, *certificate.files)}
     statement = Statement(
         subject=tuple(Subject.of(subjects[path]) for path in sorted(subjects)),
         predicate=PrivacyClaim.of(certificate, LedgerHead(entries=len(excerpt.entries), head=excerpt.head)),
     )
-    envelope = key.envelope(PAYLOAD_TYPE, statement.text)
-    evidence.append(released.write(f"{folder}/{ATTESTATION_FILE}", envelope))
-    return (released.write(own.path, text), form, *evidence)
+    signed = {ATTESTATION_FILE: key.envelope(PAYLOAD_TYPE, statement.text)}
+    return released.publish(folder, {**files, **evidence, **signed, **text})
 
 
-def _model_signature(certificate: Promising, key: ModelKey) -> Iterator[tuple[str, bytes]]:
+def _model_signature(certificate: Certificate, key: ModelKey) -> Iterator[tuple[str, bytes]]:
     """The signature of the student's file, and the public half of its key; nothing if there is no student."""
-    if isinstance(certificate, Certificate):
+    if certificate.learned is not None:
         file = certificate.student.file
         yield MODEL_SIGNATURE_FILE, key.bundle(Path(file.path).name, file.digest)
         yield MODEL_KEY_FILE, key.pem
@@ -92,7 +86,7 @@ def _json(value: dict[str, Any]) -> bytes:
     return json.dumps(value, indent=2).encode()
 
 
-def excerpt_of(certificate: Promising, ledger: Ledger, vault: Vault) -> Excerpt:
+def excerpt_of(certificate: Certificate, ledger: Ledger, vault: Vault) -> Excerpt:
     """The ledger's excerpt on the domain, as of a moment that agrees with the certificate. Raises NotVerified."""
     name, records, hide = certificate.domain.name, ledger.records(), hiding(vault)
     made = Excerpt.of(records, name, rows_covered(certificate, ledger), hide)
@@ -109,23 +103,19 @@ def excerpt_of(certificate: Promising, ledger: Ledger, vault: Vault) -> Excerpt:
     return made
 
 
-def rows_covered(certificate: Promising, ledger: Reading) -> dict[str, int]:
+def rows_covered(certificate: Certificate, ledger: Reading) -> dict[str, int]:
     """Number of rows asked in the batches that a certificate covers, by session."""
-    files = set(certificate.files)
-    sessions = [certificate.session]
-    if isinstance(certificate, Certificate):
-        sessions += [other.session for other in certificate.beside]
     return {
-        session: sum(
+        record.session: sum(
             batch.outcome.asked
-            for batch in ledger.batches(session)
-            if batch.outcome is not None and batch.outcome.released in files
+            for batch in ledger.batches(record.session)
+            if batch.outcome is not None and batch.outcome.released in record.files
         )
-        for session in sessions
+        for record in certificate.sessions
     }
 
 
-def _says(certificate: Promising, moment: Reading) -> bool:
+def _says(certificate: Certificate, moment: Reading) -> bool:
     """Whether the domain's charges at that moment are those in the certificate."""
     domain = moment.domain(certificate.domain.name)
     return domain is not None and domain_charge(domain, moment) == certificate.domain

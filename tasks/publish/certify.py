@@ -3,8 +3,8 @@
 The report is the certificate as one page that opens offline and fetches nothing.
 
 Assumes      as in tasks.publish.describe
-Guarantees   the same certificate gives the same files, and it is the last of them to appear, so it is never without its
-             signature. Of the vault, only the secrets named in tasks.publish.attest are read
+Guarantees   the same certificate gives the same files. They appear together, with the student that it names
+             (artifacts.home.publication). Of the vault, only the secrets named in tasks.publish.attest are read
 Not covered  whether the guarantee is right: tasks.verify.verify recomputes it. Checked by
              tests/tasks/publish/test_certify.py and test_report.py
 """
@@ -19,9 +19,10 @@ import pyarrow.compute as pc
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from concord.artifacts.answers import answers_schema
 from concord.artifacts.certificate import (
+    CERTIFICATE_FILE,
     OPENED,
+    SCHEMA_FILE,
     Certificate,
     Certified,
     Expected,
@@ -29,9 +30,8 @@ from concord.artifacts.certificate import (
     Stated,
     StudentRecord,
     library_versions,
-    schema,
 )
-from concord.artifacts.errors import WrongInput
+from concord.artifacts.guarantee import LINKED
 from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import StudentPlan
@@ -39,13 +39,13 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Ref
-from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import Session
-from concord.tasks.advice.guess import expected_agreement
+from concord.tasks.advice.worth import TYPICAL_AGREEMENT
 from concord.tasks.mechanisms.mechanism import Mechanism, expectation, from_settings
 from concord.tasks.mechanisms.odds import profile
 from concord.tasks.publish.attest import publish_certificate
-from concord.tasks.publish.describe import answers_of, describe, describe_answers
+from concord.tasks.publish.describe import describe, released_by
+from concord.tasks.publish.disclosures import in_words, reworded
 from concord.tasks.publish.figures import (
     budget_figure,
     epsilon_if_stopped_early,
@@ -55,7 +55,7 @@ from concord.tasks.publish.figures import (
     spending,
     what_if_figure,
 )
-from concord.tasks.publish.outcomes import Outcomes, tables
+from concord.tasks.publish.outcomes import Outcomes, tables, voted
 from concord.tasks.student.concord_student import Chosen
 from concord.tasks.student.concord_tallied import Tallied
 from concord.tasks.student.study import Student
@@ -72,7 +72,9 @@ def render(certificate: Certificate, figures: Mapping[str, str]) -> str:
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     drawn = {name: _inline(name, figure) for name, figure in figures.items()}
-    return templates.get_template(TEMPLATE).render(certificate=certificate, figures=drawn)
+    return templates.get_template(TEMPLATE).render(
+        certificate=reworded(certificate, in_words), figures=drawn, linked=LINKED
+    )
 
 
 def _inline(name: str, figure: str) -> Markup:
@@ -109,15 +111,14 @@ def certificate_of(
     """
     ledger.check_witness()
     session = ledger.session(session_id)
-    counts = Outcomes.of(session, labels, released).counted(session)
     stated = Stated(
-        student=_student(plan.student, student, session),
+        learned=_student(plan.student, student, session),
         about=plan.about,
         features=tuple(features),
         noise=noise_in(plan, session, labels, released),
         expected=tuple(expected),
     )
-    made = ledger.at_once(lambda now: describe(session_id, labels, counts, stated, beside, now, released))
+    made = ledger.at_once(lambda now: describe({session_id: labels, **beside}, stated, now, released))
     return made.model_copy(update={"versions": {OPENED: made.versions[OPENED]}})
 
 
@@ -135,7 +136,7 @@ def write(
     released: Released,
     vault: Vault,
 ) -> Certified:
-    """Write a certificate, its report and its figures into its session's folder.
+    """Publish a certificate in its session's folder, with its report, its figures and the files that waited for it.
 
     The same certificate gives the same files.
 
@@ -143,11 +144,11 @@ def write(
     Raises NotVerified if a file of labels is not what was written.
     """
     session = ledger.session(certificate.session)
-    found = Outcomes.of(session, certificate.labels, released)
     drawn = {"budget": budget_figure(certificate.domain)}
     if len({each.lost for each in certificate.expected}) > 1:
         drawn["expected"] = expected_figure(certificate.expected, session.epsilon)
-    if session.teachers:
+    if labels := voted(session, certificate.leading.files):
+        found = Outcomes.of(labels, released)
         spent = spending(session, per_refusal, found.refused)
         if len(set(spent.epsilon.tolist())) > 1:  # a flat line shows nothing
             drawn["spend"] = spend_figure(session, spent)
@@ -155,20 +156,28 @@ def write(
         sooner = epsilon_if_stopped_early(session, spent)
         if sooner is not None:
             drawn["what_if"] = what_if_figure(session, sooner)
-    page = released.write(f"{session.id}/report.html", render(certificate, drawn).encode())
-    figures = {name: released.write(f"{session.id}/{name}.svg", svg.encode()) for name, svg in drawn.items()}
-    drawn_files = (page, *figures.values())
-    file, form, *evidence = publish_certificate(
-        certificate, schema(), drawn_files, ledger=ledger, released=released, vault=vault
+    beside = {"report.html": render(certificate, drawn).encode()}
+    beside |= {f"{name}.svg": svg.encode() for name, svg in drawn.items()}
+    waiting = {Path(file.path).name: released.held(file) for file in certificate.files}
+    held = {name: data for name, data in waiting.items() if data is not None}
+    files = publish_certificate(certificate, {**held, **beside}, ledger=ledger, released=released, vault=vault)
+    named = {CERTIFICATE_FILE, SCHEMA_FILE, *held, *beside}
+    return Certified(
+        certificate=files[CERTIFICATE_FILE],
+        schema_file=files[SCHEMA_FILE],
+        report=files["report.html"],
+        figures={name: files[f"{name}.svg"] for name in drawn},
+        evidence=tuple(file for name, file in files.items() if name not in named),
     )
-    return Certified(certificate=file, schema_file=form, report=page, figures=figures, evidence=tuple(evidence))
 
 
 def certify_answers(session: str, ledger: Ledger, released: Released, vault: Vault) -> Ref:
-    """Write the certificate of a session of questions, with its evidence. Raises NotVerified."""
+    """Write the certificate of a session from which no student learns, with its evidence. Raises NotVerified."""
     ledger.check_witness()
-    certificate = ledger.at_once(lambda now: describe_answers(session, answers_of(now, session), now, released))
-    return publish_certificate(certificate, answers_schema(), (), ledger=ledger, released=released, vault=vault)[0]
+    certificate = ledger.at_once(
+        lambda now: describe({session: released_by(now.session(session), now)}, Stated(), now, released)
+    )
+    return publish_certificate(certificate, {}, ledger=ledger, released=released, vault=vault)[CERTIFICATE_FILE]
 
 
 def _student(plan: StudentPlan, student: Student, session: Session) -> StudentRecord:
@@ -187,21 +196,18 @@ def _student(plan: StudentPlan, student: Student, session: Session) -> StudentRe
 
 def noise_in(plan: Plan, session: Session, labels: Sequence[Ref], released: Released) -> Noise | None:
     """The share of released labels that noise is expected to have changed, from public things alone: the noisy counts
-    if they were released (their margins err equally in both directions), otherwise the plan's guess of agreement.
+    if they were released (their margins err equally in both directions), otherwise a typical agreement of teachers.
 
-    None if no single label was released, or if the guess is a table that no longer exists.
+    None if no single label was released.
     """
-    if session.mechanism["name"] not in MECHANISMS or not session.answered:
+    if not (labels := voted(session, labels)) or not session.answered:
         return None
     mechanism, classes = from_settings(session.mechanism), len(plan.data.classes)
     if mechanism.counts:
         return Noise(
             changed=round(_changed(mechanism, classes, tables(labels, released)), EXPECTED_DIGITS), by="counts"
         )
-    try:
-        votes = profile(expected_agreement(plan), classes) * session.teachers
-    except WrongInput:
-        return None
+    votes = profile(TYPICAL_AGREEMENT, classes) * session.teachers
     return Noise(changed=round(expectation(mechanism, votes, session.asked).changed, EXPECTED_DIGITS), by="guess")
 
 

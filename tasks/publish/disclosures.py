@@ -1,26 +1,31 @@
 """Disclosures: a published certificate in prose, for users of the model, a registry and a guideline.
 
 The model card describes a published student, its guarantee, its inputs and its purpose. The other two use the subjects
-and keys of the registry and the guideline, in our words, and list what is missing.
+and keys of the registry and the guideline, in our words, and list what is missing. A certificate may be a stranger's:
+each writes it `reworded`.
 
-Checked by tests/tasks/publish/test_export.py and tests/tasks/publish/test_statements.py
+Checked by tests/tasks/publish/test_export.py, tests/tasks/publish/test_statements.py and
+tests/flows/cli/test_strangers_words.py
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import yaml
+from pydantic import BaseModel
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.pipeline import Pipeline
 
 from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import in_one_line
+from concord.artifacts.guarantee import LINKED
 from concord.artifacts.measures import PublicTest, TestRecord
-from concord.artifacts.sections import TALLIES
 from concord.artifacts.sessions import NEIGHBOURS
 
 NOT_STATED = "Not stated by the publisher."
 ABOUT = {
-    "registry": ("curators", "date", "use", "region", "sector", "justification"),
+    "registry": ("issuer", "date", "use", "justification"),
     "nist": ("use", "justification"),
     "cyclonedx": ("issuer", "use"),
     "dataset": (),
@@ -50,31 +55,63 @@ TAKES = {
 }
 
 
-def model_card(certificate: Certificate, student: Pipeline) -> Iterator[str]:
+def reworded(value: Any, word: Callable[[str], str]) -> Any:
+    """A certificate, or a part of it, with `word` of each text in its place."""
+    match value:
+        case str():
+            return word(value)
+        case BaseModel():
+            return value.model_copy(update={name: reworded(part, word) for name, part in value})
+        case list() | tuple():
+            return type(value)(reworded(part, word) for part in value)
+        case dict():
+            return {word(name): reworded(part, word) for name, part in value.items()}
+    return value
+
+
+ACTIVE = re.compile(r"[\\`*|<\[&]|(?<![^\W_])_|_(?![^\W_])")
+"""What Markdown takes for code, emphasis, a cell's end, a tag, a link or an entity; an _ within a word is none."""
+LEADING = re.compile(r"^(\d+)(?=[.)](?!\S))|^(?=[#>+=~-])")
+"""What comes before a heading, a quote, a rule or a list at the beginning of a line."""
+
+
+def in_words(text: str) -> str:
+    """A text on one line, its words apart by single spaces."""
+    return in_one_line(" ".join(text.split()))
+
+
+def in_markdown(text: str) -> str:
+    """A text as words of Markdown that say it and do nothing else."""
+    return LEADING.sub(r"\1\\", ACTIVE.sub(r"\\\g<0>", in_words(text)))
+
+
+def model_card(published: Certificate, student: Pipeline) -> Iterator[str]:
     """The lines of the model card, Markdown. `student` is the published one that the certificate digests."""
-    guarantee, counts, record, about = certificate.promise, certificate.counts, certificate.student, certificate.about
-    yield f"# A classifier of {', '.join(_plain(str(name)) for name in student.classes_)}\n"
+    certificate: Certificate = reworded(published, in_markdown)
+    guarantee, counts, record, about = certificate.guarantee, certificate.counts, certificate.student, certificate.about
+    yield f"# A classifier of {', '.join(in_markdown(str(name)) for name in student.classes_)}\n"
     yield (
-        f"Learned from private data (domain `{certificate.domain.name}`, session `{certificate.session}`) with "
+        f"Learned from private data (domain {certificate.domain.name}, session {certificate.session}) with "
         f"ε = {guarantee.epsilon:g}, δ = {guarantee.delta:g} for {guarantee.unit} ({guarantee.neighbours}): "
-        f"differential privacy, by `{certificate.mechanism.name}`. Using it costs nothing more.\n"
+        f"differential privacy, by {certificate.mechanism.name}. Using it costs nothing more.\n"
     )
     if certificate.teachers:
         yield f"It learned from {counts.answered:,} answers to {counts.asked:,} public rows.\n"
     yield from (f"**Warning:** {warning}.\n" for warning in certificate.warnings)
     right = _measured(record.public_test) or "not measured on public rows"
-    yield f"- Student: `{record.estimator}` {record.params or ''}\n- Measured: {right}"
-    yield f"- SHA-256 of its file: `{record.file.digest}`, as `certificate.json` names it\n"
-    if certificate.test:
-        yield f"- {test_in_words(certificate.test)}\n"
+    params = in_markdown(str(published.student.params or ""))
+    yield f"- Student: {record.estimator} {params}\n- Measured: {right}"
+    yield f"- SHA-256 of its file: {record.file.digest}, as `certificate.json` names it\n"
+    if test := certificate.tested:
+        yield f"- {test_in_words(test)}\n"
     yield "## What it is meant for\n"
     yield f"{about.use or 'The publisher has not said.'}\n"
     if about.issuer:
-        yield f"Issued by {_plain(', '.join(filter(None, (about.issuer, about.contact))))}.\n"
+        yield f"Issued by {about.issuer}.\n"
     yield "## What it takes\n\nA pandas or polars frame of raw rows; a missing or unknown cell is no error.\n"
     yield "| column | holds |\n|---|---|"
     for name, (part, _) in columns_of(student).items():
-        yield f"| {_plain(name)} | {holds(part)} |"
+        yield f"| {in_markdown(name)} | {holds(part)} |"
     yield "\n## What the guarantee does not cover\n"
     yield from (f"- {caveat}" for caveat in certificate.caveats)
     yield ""
@@ -103,11 +140,6 @@ def test_in_words(test: TestRecord) -> str:
     )
 
 
-def _plain(name: str) -> str:
-    """A name on one line, escaped so that it neither ends a cell of a Markdown table nor begins a tag."""
-    return "".join(f"\\{letter}" if letter in "\\`*_|<[" else letter for letter in " ".join(name.split()))
-
-
 def _measured(test: PublicTest | None) -> str | None:
     if test is None:
         return None
@@ -125,17 +157,17 @@ def lacking(certificate: Certificate, kind: str) -> list[str]:
 
 def registry(certificate: Certificate) -> str:
     """A draft for the registry's reviewers: deployments-schema.yaml of opendp/deployments-registry-data."""
-    about, promise, domain = certificate.about, certificate.promise, certificate.domain
+    certificate = reworded(certificate, in_words)
+    about, promise, domain = certificate.about, certificate.guarantee, certificate.domain
     absent = lacking(certificate, "registry")
     basic = {
         "name": f"Classifier learned from {domain.name}",
-        "data_curators": [*(about.curators or ())] or [NOT_STATED],
+        "data_curators": [about.issuer or NOT_STATED],
         "intended_use": about.use or NOT_STATED,
         "data_product_type": "Machine learning model",
-        "data_product_region": about.region or NOT_STATED,
+        "data_product_region": NOT_STATED,
         "description": description(certificate),
         "publication_date": about.date,
-        **({"data_product_sector": about.sector} if about.sector else {}),
     }
     deployment = {
         "basic": basic,
@@ -161,7 +193,7 @@ def registry(certificate: Certificate) -> str:
             "access_type_details": "The classifier is published as a file. Using it asks the private records nothing.",
         },
         "accounting": {
-            "post_processing": f"The student, `{certificate.student.estimator}`, is fitted to what was released.",
+            "post_processing": f"The student, {certificate.student.estimator}, is fitted to what was released.",
             "composition": COMPOSITION.format(_of_lifetime(certificate)),
         },
         "implementation": {
@@ -183,11 +215,11 @@ def registry(certificate: Certificate) -> str:
 
 def nist(certificate: Certificate) -> str:
     """Answers to the publication's subjects, from the top of its pyramid to the bottom, and a list of missing ones."""
-    return "\n".join(_nist(certificate))
+    return "\n".join(_nist(reworded(certificate, in_markdown)))
 
 
 def _nist(certificate: Certificate) -> Iterator[str]:
-    promise, about, test = certificate.promise, certificate.about, certificate.student.public_test
+    promise, about, test = certificate.guarantee, certificate.about, certificate.student.public_test
     yield f"# {certificate.session}, read as NIST SP 800-226 asks\n"
     yield "Subjects are those of its pyramid, from the parameter down to the data. The words are ours.\n"
     yield f"## Privacy parameter\n\nε = {promise.epsilon:g}, δ = {promise.delta:g}. {_of_lifetime(certificate)}\n"
@@ -199,9 +231,9 @@ def _nist(certificate: Certificate) -> Iterator[str]:
     yield f"## Composition\n\n{COMPOSITION.format(_of_lifetime(certificate))}\n"
     right = f"{test.accuracy:.1%} of {test.rows:,} public test rows are right" if test else "No public rows tested it"
     yield f"## Utility\n\n{right}.\n"
-    if certificate.test:
-        yield f"{test_in_words(certificate.test)}.\n"
-    yield from (f"- {warning}\n" for warning in certificate.warnings)
+    if certificate.tested:
+        yield f"{test_in_words(certificate.tested)}.\n"
+    yield from (f"- {warning}\n" for warning in certificate.warnings if LINKED not in warning)
     yield "## Bias\n"
     yield from (
         f"- of class {item.name}, {item.recall:.1%} are found\n"
@@ -211,7 +243,7 @@ def _nist(certificate: Certificate) -> Iterator[str]:
     yield "Missing: which groups of people it serves worse is not measured; only classes are.\n"
     yield f"## Trust and threat model\n\n{CENTRAL}\n"
     yield "## Side channels, floating point and random numbers\n"
-    yield from (f"- {caveat}" for caveat in certificate.caveats)
+    yield from (f"- {caveat}" for caveat in certificate.caveats if LINKED not in caveat)
     yield f"\n## What is not protected\n\n{_unprotected(certificate)}\n"
     yield (
         "## Access control and security of the private data\n\nMissing: who may enter the machine that holds the "
@@ -226,16 +258,15 @@ def _nist(certificate: Certificate) -> Iterator[str]:
 
 
 def description(certificate: Certificate) -> str:
-    counts, asked = certificate.counts, certificate.mechanism.name
-    how = f"{counts.answered:,} released answers to {counts.asked:,} public rows ({asked})"
-    if not certificate.teachers:  # no public row was asked about
-        how = f"noisy sums over public codes ({asked})" if asked == TALLIES else f"one private choice ({asked})"
-    return f"A classifier, `{certificate.student.estimator}`, that learned from {how}."
+    counts, mechanism = certificate.counts, certificate.mechanism
+    how = f"{counts.answered:,} released answers to {counts.asked:,} public rows"
+    what = how if certificate.teachers else mechanism.releases
+    return f"A classifier, {certificate.student.estimator}, that learned from: {what} ({mechanism.name})."
 
 
 def _mechanism(certificate: Certificate) -> str:
     settings = ", ".join(f"{name} = {value}" for name, value in _short(certificate.mechanism.settings))
-    return f"`{certificate.mechanism.name}` ({settings}). Proof: {certificate.mechanism.proof}."
+    return f"{certificate.mechanism.name} ({settings}). Proof: {certificate.mechanism.proof}."
 
 
 def _short(settings: dict[str, Any]) -> Iterator[tuple[str, object]]:
@@ -245,14 +276,15 @@ def _short(settings: dict[str, Any]) -> Iterator[tuple[str, object]]:
 
 def _unprotected(certificate: Certificate) -> str:
     labels = " Only labels are protected: features of the records are treated as public."
-    alone = labels if certificate.promise.neighbours == NEIGHBOURS["labels"] else ""
+    alone = labels if certificate.guarantee.neighbours == NEIGHBOURS["labels"] else ""
     return f"The public rows, the plan and the declared classes.{alone}"
 
 
 def _of_lifetime(certificate: Certificate) -> str:
     domain = certificate.domain
     charged = "1 session has" if domain.sessions == 1 else f"{domain.sessions} sessions have"
-    return (
+    spent = (
         f"Over its lifetime the domain {domain.name} may spend ε = {domain.cap.epsilon:g}, δ = {domain.cap.delta:g}; "
         f"{charged} been charged, ε = {domain.spent.epsilon:.3g} at δ = {domain.spent.delta:g}."
     )
+    return " ".join((spent, *(caveat for caveat in certificate.caveats if LINKED in caveat)))

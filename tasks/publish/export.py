@@ -1,7 +1,7 @@
 """Export: a published student as a folder that needs nothing of Concord.
 
     student.skops         the file that the certificate digests
-    concord_student.py    estimators of the student that scikit-learn lacks
+    concord_*.py          estimators of the student that scikit-learn lacks
     model.onnx            the student from clean cells on, if skl2onnx knows its parts
     MODEL_CARD.md         the student, its guarantee and its inputs
     certificate.json      the guarantee, and certificate.schema.json and report.html as they were published
@@ -9,35 +9,35 @@
     model.sig             the student's own signature in the OpenSSF's form, by model-key.pem
     example.py            six lines that predict, and requirements.txt for them
 
-Assumes      the session's folder holds what was published
-Guarantees   only published things are read: no vault, no ledger; nothing is spent
-Not covered  whether the certificate is right: tasks.verify.verify. Checked by tests/tasks/publish/test_export.py
+Assumes      the published student was checked (tasks.verify.handing), and its values were (tasks.student.fitted)
+Guarantees   nothing but what was published is read, and nothing is spent. The files that were signed are written with
+             the bytes that were compared; into example.py, of a student's words and numbers nothing but their `repr`
+Not covered  what a stranger's report.html holds, which is copied as it was signed; whether the certificate is right:
+             tasks.verify.verify. Checked by tests/tasks/publish/test_export.py
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
-from shutil import copyfile
+from types import ModuleType
+from typing import Any
 
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.pipeline import Pipeline
 
-from concord.artifacts.attestation import ATTESTATION_FILE, ATTESTATION_SCHEMA_FILE, KEY_FILE
-from concord.artifacts.certificate import CERTIFICATE_FILE, SCHEMA_FILE
+from concord.artifacts.attestation import ATTESTATION_FILE, KEY_FILE
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.ledger.excerpt import EXCERPT_FILE
-from concord.artifacts.model_signature import MODEL_KEY_FILE, MODEL_SIGNATURE_FILE
-from concord.tasks.publish.disclosures import columns_of, model_card
-from concord.tasks.student.model import is_older, load, modules_needed, read_published
+from concord.artifacts.published import Published
+from concord.tasks.publish.disclosures import columns_of, in_markdown, model_card
+from concord.tasks.student.fitted import strangers
+from concord.tasks.student.model import load, modules_needed
 from concord.tasks.student.trust import trusted_types
 
 NEEDED = ("numpy", "pandas", "scikit-learn", "scipy", "skops")
 STUDENT, ONNX = "student.skops", "model.onnx"
-EVIDENCE = (ATTESTATION_FILE, ATTESTATION_SCHEMA_FILE, EXCERPT_FILE, KEY_FILE, MODEL_SIGNATURE_FILE, MODEL_KEY_FILE)
-COPIED = (CERTIFICATE_FILE, SCHEMA_FILE, "report.html", *EVIDENCE)
 EXAMPLE = """import pandas as pd
 import skops.io
 
@@ -56,37 +56,41 @@ class Exported:
     without_onnx: str | None
 
 
-def export(source: Path, target: Path) -> Exported:
-    """Write the student of `source`, a session's published folder, to the new or empty folder `target`.
+def export(published: Published, target: Path) -> Exported:
+    """Write a published student to the new or empty folder `target`.
 
-    Raises WrongInput if nothing was published there, or if an earlier version published it; NotVerified if the
-    student's file is not the one that the certificate names.
+    Raises WrongInput if `target` is neither; NotVerified as `load` does.
     """
-    certificate, file = read_published(source)
-    if is_older(file):
-        raise WrongInput(
-            f"the student in {source} is of an earlier version and needs its code: publish it anew with "
-            "`concord run PLAN --from study`, which spends nothing"
-        )
+    file = published.student
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise WrongInput(f"--to must name a folder that is empty or not there yet, got {target}")
-    student, trusted = load(file), trusted_types(file)
-    target.mkdir(parents=True, exist_ok=True)
-    (target / STUDENT).write_bytes(file)
-    for name in COPIED:
-        if (source / name).is_file():
-            copyfile(source / name, target / name)
-    without = _write_onnx(student, target / ONNX)
-    row = ", ".join(f"{name!r}: {value}" for name, value in example_row(student).items())
-    texts = {
-        **{f"{part.NAME}.py": Path(str(part.__file__)).read_text(encoding="utf-8") for part in modules_needed(trusted)},
-        "example.py": EXAMPLE.format(trusted=trusted, file=STUDENT, row=f"{{{row}}}"),
-        "requirements.txt": "".join(f"{name}=={version(name)}\n" for name in _needed(certificate.student.estimator)),
-        "MODEL_CARD.md": "\n".join((*model_card(certificate, student), *_to_use(without), *_to_check(target))),
+    graph = _graph(student := load(file))
+    without = graph if isinstance(graph, str) else None
+    files = {
+        STUDENT: file,
+        **published.beside,
+        **({ONNX: graph} if isinstance(graph, bytes) else {}),
+        **{name: text.encode() for name, text in _texts(published, student, without).items()},
     }
-    for name, text in texts.items():
-        (target / name).write_text(text, encoding="utf-8")
-    return Exported(tuple(sorted(path.name for path in target.iterdir())), without)
+    target.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (target / name).write_bytes(content)
+    return Exported(tuple(sorted(files)), without)
+
+
+@strangers()
+def _texts(published: Published, student: Pipeline, without_onnx: str | None) -> dict[str, str]:
+    """The programs and the card, by their names."""
+    trusted = trusted_types(published.student)
+    modules = modules_needed(trusted)
+    row = ", ".join(f"{name!r}: {value}" for name, value in example_row(student).items())
+    card = (*model_card(published.certificate, student), *_to_use(without_onnx), *_to_check(published))
+    return {
+        **{f"{part.NAME}.py": Path(str(part.__file__)).read_text(encoding="utf-8") for part in modules},
+        "example.py": EXAMPLE.format(trusted=trusted, file=STUDENT, row=f"{{{row}}}"),
+        "requirements.txt": "".join(f"{name}=={version(name)}\n" for name in _needed(trusted, modules)),
+        "MODEL_CARD.md": "\n".join(card),
+    }
 
 
 def example_row(student: Pipeline) -> dict[str, str]:
@@ -95,47 +99,51 @@ def example_row(student: Pipeline) -> dict[str, str]:
 
 
 def _example(part: Pipeline, at: int) -> str:
-    kind = part[0].kind
+    kind, size = part[0].kind, part[0].size
+    return f"[0] * {size!r}" if kind in ("uint8", "float32") else repr(_typical(part, kind, at))
+
+
+def _typical(part: Pipeline, kind: str, at: int) -> Any:
+    """A cell of a column of that kind: a plain value, as tasks.student.fitted has checked."""
     if "code" in part.named_steps:
         known = part["code"].cuts or part["code"].words
-        return repr(known[len(known) // 2] if kind != "boolean" else True) if known else "None"
+        return (kind == "boolean" or known[len(known) // 2]) if known else None
     if isinstance(part[-1], HashingVectorizer):
-        return repr("a few words")
+        return "a few words"
     if kind == "categorical":
-        return repr(next(iter(part[1].categories_[0]), None))
-    if kind in ("uint8", "float32"):
-        return f"[0] * {part[0].size}"
+        return next(iter(part[1].categories_[0].tolist()), None)
     middle = float(part["fill"].statistics_[at])
     if "log" in part.named_steps:
         middle = math.copysign(math.expm1(abs(middle)), middle)
     if kind == "boolean":
-        return repr(middle == 1)
-    return repr((date(1970, 1, 1) + timedelta(days=middle)).isoformat() if kind == "date" else float(f"{middle:.6g}"))
+        return middle == 1
+    return (date(1970, 1, 1) + timedelta(days=middle)).isoformat() if kind == "date" else float(f"{middle:.6g}")
 
 
-def _write_onnx(student: Pipeline, file: Path) -> str | None:
-    """Write the ONNX graph; returns the reason if there is none."""
+def _graph(student: Pipeline) -> bytes | str:
+    """The ONNX graph, or the reason if there is none."""
     try:
         from concord.tasks.student.onnx import to_onnx
     except ModuleNotFoundError as absent:
         return f"{absent.name} is not installed: pip install 'concord[export]'"
     try:
-        file.write_bytes(to_onnx(student))
+        return to_onnx(student)
     except NotImplementedError as unknown:
         return str(unknown)
-    return None
+    except Exception as failed:  # of a stranger's student, skl2onnx may fail in any way
+        return f"skl2onnx cannot convert it ({type(failed).__name__})"
 
 
-def _needed(estimator: str) -> list[str]:
-    """Packages that the example needs, with the student's own; not Concord, whose part is in the folder."""
-    package = estimator.split(".")[0]
-    own = [] if package == "concord" else packages_distributions().get(package, [])
+def _needed(trusted: Sequence[str], modules: Sequence[ModuleType]) -> list[str]:
+    """Packages that the example needs, with those of the student's types; not ours, whose part is in the folder."""
+    packages = {name.split(".")[0] for name in trusted} - {part.NAME for part in modules}
+    own = (name for package in packages for name in packages_distributions().get(package, []))
     return sorted({*NEEDED, *own})
 
 
-def _to_check(target: Path) -> Iterator[str]:
+def _to_check(published: Published) -> Iterator[str]:
     """The card's section on the evidence, if it was published, as it is since the third format."""
-    if (target / ATTESTATION_FILE).is_file():
+    if ATTESTATION_FILE in published.beside:
         yield (
             "## To check it\n\n`concord verify .` in this folder recomputes the guarantee and what the domain was "
             f"charged, compares these files with what `{KEY_FILE}` signed (name the key you trust with `--key`), and "
@@ -153,4 +161,4 @@ def _to_use(without_onnx: str | None) -> Iterator[str]:
             "1970) as double, NaN if missing; words as string; lists as float. Its first output is the class.\n"
         )
     else:
-        yield f"There is no `{ONNX}`: {without_onnx}.\n"
+        yield f"There is no `{ONNX}`: {in_markdown(without_onnx)}.\n"

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from concord.artifacts.certificate import Counts, Expected
+from concord.artifacts.certificate import Expected
+from concord.artifacts.errors import in_one_line
 from concord.artifacts.guarantee import DomainCharge
 from concord.artifacts.home.released import Integers
 from concord.artifacts.parts import EVERY, PARTS
 from concord.artifacts.privacy import Cost
-from concord.artifacts.sections import MECHANISMS
+from concord.artifacts.records import Counts
 from concord.artifacts.sessions import Session
 from concord.tasks.mechanisms.mechanism import from_settings
 
@@ -88,7 +89,7 @@ def spend_figure(session: Session, spent: Spending) -> str:
 
 def labels_figure(by_class: Mapping[str, int], classes: Sequence[str], counts: Counts) -> str:
     """Rows answered by class of the released label, against those refused and not asked."""
-    bars = [(name, by_class.get(name, 0), BLUE) for name in classes]
+    bars = [(in_one_line(name), by_class.get(name, 0), BLUE) for name in classes]
     bars += [("refused", counts.refused, ORANGE), ("not asked", counts.not_asked, GREY)]
     figure, axes = _axes("public rows", None, height=1.0 + 0.3 * len(bars))
     axes.barh(range(len(bars)), [bar[1] for bar in bars], color=[bar[2] for bar in bars])
@@ -210,7 +211,7 @@ def epsilon_if_stopped_early(session: Session, spent: Spending) -> Spending | No
     A mechanism that pays by refusal goes on to the next refusal, so the plan includes that one. None if there is no
     such plan: nothing was asked, there are no teachers, or rows were relabelled, which is always charged whole.
     """
-    if session.mechanism["name"] not in MECHANISMS or "relabel" in session.mechanism or not session.asked:
+    if not session.teachers or "relabel" in session.mechanism or not session.asked:
         return None
     mechanism = from_settings(session.mechanism)
     at = np.unique(np.linspace(0, len(spent.rows) - 1, PLANS).astype(np.int64))

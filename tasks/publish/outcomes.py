@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from concord.artifacts.certificate import Counts
+from concord.artifacts.certificate import TABLE
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import Released
+from concord.artifacts.records import Counts
 from concord.artifacts.schemas import Ref
-from concord.artifacts.sections import TALLIES
 from concord.artifacts.sessions import Session
 
 
@@ -37,25 +37,51 @@ class Outcomes:
     not_asked: int
 
     @classmethod
-    def of(cls, session: Session, files: Sequence[Ref], released: Released) -> "Outcomes":
-        """The outcomes in released files. A choice, and each round of tallies, counts as one answered row.
+    def of(cls, files: Sequence[Ref], released: Released) -> "Outcomes":
+        """The outcomes in released tables of labels. Raises NotVerified if a file is not what was written."""
+        parts, by_class, not_asked = [np.zeros(0, dtype=bool)], Counter[str](), 0
+        for table in tables(files, released):
+            asked = pc.not_equal(table["outcome"], "not asked")
+            parts.append(pc.equal(table["outcome"].filter(asked), "refused").to_numpy())
+            not_asked += table.num_rows - len(parts[-1])
+            for found in pc.value_counts(table["label"].drop_null()).to_pylist():
+                by_class[found["values"]] += found["counts"]
+        return cls(np.concatenate(parts), by_class, not_asked)
 
-        Raises NotVerified if a file is not what was written.
-        """
-        if session.teachers:
-            return _labelled(files, released)
-        rounds = sum(file.path.startswith(f"{session.id}/rounds/") for file in files)
-        return cls(np.zeros(rounds if session.mechanism["name"] == TALLIES else 1, dtype=bool), {}, 0)
 
-    def counted(self, session: Session) -> Counts:
-        """Numbers of rows by outcome. Raises NotVerified if released labels and ledger differ."""
-        asked, refused = len(self.refused), int(self.refused.sum())
-        if (asked - refused, refused) != (session.answered, session.refused):
-            raise NotVerified(
-                f"the released labels of session {session.id} hold {asked - refused} answers and {refused} refusals, "
-                f"but the ledger has {session.answered} and {session.refused}"
-            )
-        return Counts(asked=asked, answered=asked - refused, refused=refused, not_asked=self.not_asked)
+def voted(session: Session, files: Sequence[Ref]) -> tuple[Ref, ...]:
+    """Those files of a session that are tables of labels by votes: what is inferred from other answers is none."""
+    return tuple(file for file in files if session.teachers and file.path.endswith(TABLE))
+
+
+def refusals(session: Session, files: Sequence[Ref], released: Released) -> NDArray[np.bool_]:
+    """Whether each row, round or question of a session was refused, (asked,): only votes are."""
+    labels = voted(session, files)
+    return Outcomes.of(labels, released).refused if labels else np.zeros(session.asked, dtype=bool)
+
+
+def counted(session: Session, files: tuple[Ref, ...], released: Released) -> Counts:
+    """What was asked, by outcome: as the ledger has it, and for rows, as the released files say.
+
+    Raises NotVerified if released labels and ledger differ.
+    """
+    if not (labels := voted(session, files)):
+        return Counts(asked=session.asked, answered=session.answered, refused=session.refused, not_asked=0)
+    found = _sums(labels, released)
+    if (found.answered, found.refused) != (session.answered, session.refused):
+        raise NotVerified(
+            f"the released labels of session {session.id} hold {found.answered} answers and {found.refused} refusals, "
+            f"but the ledger has {session.answered} and {session.refused}"
+        )
+    return found
+
+
+@lru_cache(maxsize=64)
+def _sums(labels: tuple[Ref, ...], released: Released) -> Counts:
+    """Rows by outcome; cached, because a session may be described as of many moments."""
+    found = Outcomes.of(labels, released)
+    asked, refused = len(found.refused), int(found.refused.sum())
+    return Counts(asked=asked, answered=asked - refused, refused=refused, not_asked=found.not_asked)
 
 
 def tables(files: Sequence[Ref], released: Released) -> Iterator[pa.Table]:
@@ -66,15 +92,4 @@ def tables(files: Sequence[Ref], released: Released) -> Iterator[pa.Table]:
 @lru_cache(maxsize=8)
 def classes_named(files: tuple[Ref, ...], released: Released) -> tuple[str, ...]:
     """The classes that released labels name; cached, because a session may be described as of many moments."""
-    return tuple(_labelled(files, released).by_class)
-
-
-def _labelled(files: Sequence[Ref], released: Released) -> Outcomes:
-    parts, by_class, not_asked = [np.zeros(0, dtype=bool)], Counter[str](), 0
-    for table in tables(files, released):
-        asked = pc.not_equal(table["outcome"], "not asked")
-        parts.append(pc.equal(table["outcome"].filter(asked), "refused").to_numpy())
-        not_asked += table.num_rows - len(parts[-1])
-        for found in pc.value_counts(table["label"].drop_null()).to_pylist():
-            by_class[found["values"]] += found["counts"]
-    return Outcomes(np.concatenate(parts), by_class, not_asked)
+    return tuple(Outcomes.of(files, released).by_class)

@@ -10,23 +10,24 @@
 Facts that only the publisher knows (who, what for, where, why) come from `[about]` of the plan. If one is absent, the
 statement says so, and `lacking` names its key. Nothing is invented, and no clock is read.
 
-Assumes      the session's folder holds what was published
-Guarantees   only published things are read: no vault, no ledger; nothing is spent
+Assumes      the published student was checked (tasks.verify.handing)
+Guarantees   nothing but what was published is read, and nothing is spent. Whatever words stand in it, they end no line
+             and no cell, make no link and no tag, and do nothing to a terminal
 Not covered  whether the certificate is right: tasks.verify.published. Checked by tests/tasks/publish/test_statements.py
+             and tests/flows/cli/test_strangers_words.py
 """
 
-import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from concord import __version__
 from concord.artifacts.certificate import Certificate
-from concord.artifacts.errors import WrongInput
+from concord.artifacts.errors import WrongInput, in_json
 from concord.artifacts.mlflow.describe import dataset
+from concord.artifacts.published import Published
 from concord.tasks.publish.disclosures import ABOUT, NOT_STATED, description, lacking, model_card, nist, registry
-from concord.tasks.student.model import load, read_published
+from concord.tasks.student.model import load
 
 DATED = ("registry", "openlineage")
 """Statements that require a date."""
@@ -36,27 +37,27 @@ RUN_FACET = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunFacet"
 VERSION_FACET = "https://openlineage.io/spec/facets/1-0-1/DatasetVersionDatasetFacet.json"
 
 
-def statement(folder: Path, kind: str) -> tuple[str, list[str]]:
-    """The certificate of a published folder as a text of that kind, and the keys it lacks.
+def statement(published: Published, kind: str) -> tuple[str, list[str]]:
+    """The certificate of a published student as a text of that kind, and the keys it lacks.
 
-    Raises WrongInput if nothing was published there, the kind is unknown, or it requires a date and there is none;
-    NotVerified if the student's file is not the one that the certificate names.
+    Raises WrongInput if the kind is unknown, or requires a date and there is none; NotVerified as `load` does.
     """
     if kind not in ABOUT:
         raise WrongInput(f"--as must be one of {', '.join(ABOUT)}, got {kind!r}")
-    certificate, student = read_published(folder)
+    certificate = published.certificate
     if kind in DATED and not certificate.about.date:
         raise WrongInput(
             f"--as {kind} needs the date of publication, and no clock is read: add [about] date = "
             '"YYYY-MM-DD" to the plan and run it again, which spends nothing'
         )
-    text = STATEMENTS[kind](certificate) if kind in STATEMENTS else "\n".join(model_card(certificate, load(student)))
-    return text, lacking(certificate, kind)
+    if kind in STATEMENTS:
+        return STATEMENTS[kind](certificate), lacking(certificate, kind)
+    return "\n".join(model_card(certificate, load(published.student))), lacking(certificate, kind)
 
 
 def cyclonedx(certificate: Certificate) -> str:
     """The student as a component with a model card, and the released labels as data."""
-    promise, about, record = certificate.promise, certificate.about, certificate.student
+    promise, about, record = certificate.guarantee, certificate.about, certificate.student
     properties = {
         "concord:session": certificate.session,
         "concord:epsilon": repr(promise.epsilon),
@@ -75,7 +76,7 @@ def cyclonedx(certificate: Certificate) -> str:
                 {"type": "dataset", "name": file.path, "description": "What passed the door: labels, sums or a choice."}
             ],
         }
-        for file in certificate.labels
+        for file in certificate.leading.files
     ]
     measured = [{"type": kind, "value": f"{value:.6g}"} for kind, value in _figures(certificate)]
     model = {
@@ -90,7 +91,7 @@ def cyclonedx(certificate: Certificate) -> str:
                 "approach": {"type": "semi-supervised"},
                 "task": "classification",
                 "modelArchitecture": record.estimator,
-                "datasets": [{"ref": file.digest} for file in certificate.labels],
+                "datasets": [{"ref": file.digest} for file in certificate.leading.files],
                 "inputs": [{"format": name} for name in certificate.features],
                 "outputs": [{"format": "class"}],
             },
@@ -120,13 +121,13 @@ def cyclonedx(certificate: Certificate) -> str:
 
 def labels_dataset(certificate: Certificate) -> str:
     """The released files of the session's answers, each as MLflow keeps a dataset: by name and digest."""
-    return _json([{"name": file.path, **dataset(file.digest)} for file in certificate.labels])
+    return _json([{"name": file.path, **dataset(file.digest)} for file in certificate.leading.files])
 
 
 def openlineage(certificate: Certificate) -> str:
     """One run event. The private table is named by its domain and version: no digest of it is published."""
-    files = (certificate.student.file, *certificate.labels)
-    guarantee = {"epsilon": certificate.promise.epsilon, "delta": certificate.promise.delta}
+    files = (certificate.student.file, *certificate.leading.files)
+    guarantee = {"epsilon": certificate.guarantee.epsilon, "delta": certificate.guarantee.delta}
     facet = {"_producer": PRODUCER, "_schemaURL": RUN_FACET, **guarantee, "session": certificate.session}
     facet["eventTime"] = "to the day: when in it the run ended is not published"
     event = {
@@ -152,7 +153,7 @@ STATEMENTS: dict[str, Callable[[Certificate], str]] = {
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    return in_json(value, indent=2) + "\n"
 
 
 def _identity(certificate: Certificate) -> UUID:

@@ -15,7 +15,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from concord.artifacts.certificate import Certificate, Certified
-from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import Released, sha256_of_all
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
@@ -35,8 +34,8 @@ from concord.artifacts.sessions import Session
 from concord.tasks.data.encode import PublicBatch, read_frame
 from concord.tasks.data.tables import open_public
 from concord.tasks.publish.figures import spending
-from concord.tasks.publish.outcomes import Outcomes
-from concord.tasks.student.model import is_older, load, modules_needed
+from concord.tasks.publish.outcomes import refusals
+from concord.tasks.student.model import load, modules_needed
 
 if TYPE_CHECKING:
     from concord.artifacts.mlflow.write import Tracking
@@ -69,13 +68,8 @@ def track(
 
     certificate = Certificate.model_validate_json(released.read(certified.certificate))
     session = ledger.session(certificate.session)
-    refused = Outcomes.of(session, certificate.labels, released).refused
+    refused = refusals(session, certificate.leading.files, released)
     file = released.read(certificate.student.file)
-    if is_older(file):
-        raise NotVerified(
-            f"the student of session {session.id} is of an earlier version, and MLflow could not load it: publish it "
-            "anew with `concord run PLAN --from study`, which spends nothing"
-        )
     types = trusted_types(file, plan.student.estimator)
     return tracking.publish(
         Publication(

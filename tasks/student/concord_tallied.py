@@ -64,33 +64,6 @@ class Code(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
         return (self.start + found).reshape(-1, 1)
 
 
-class Crossed(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
-    """Code numbers (rows, columns) with those of crosses beside them, by look-up.
-
-    crosses   of each: of its left and its right field the column, the first code and the group of each code; and the
-              code of the first pair of groups
-    """
-
-    def __init__(self, crosses: Any) -> None:
-        self.crosses = crosses
-
-    def fit(self, X: Any = None, y: Any = None) -> "Crossed":  # noqa: ARG002
-        """Nothing is learned."""
-        return self
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def transform(self, X: Any) -> NDArray[np.int64]:
-        """Code numbers (rows, columns + crosses)."""
-        codes = np.asarray(X)
-        added = []
-        for (left, first, rows), (right, second, columns), start in self.crosses:
-            group = np.array(rows)[codes[:, left] - first] * (max(columns) + 1)
-            added.append(start + group + np.array(columns)[codes[:, right] - second])
-        return np.column_stack([codes, *added])
-
-
 class Tallied(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """A linear model of codes as a classifier: `weights` (codes, columns), `intercept` and `prior` (columns,).
 
@@ -133,6 +106,6 @@ class Tallied(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-l
         return total
 
 
-for _part in (Code, Crossed, Tallied):
+for _part in (Code, Tallied):
     _part.__module__ = NAME
 sys.modules.setdefault(NAME, sys.modules[__name__])

@@ -9,20 +9,25 @@ Checked by tests/tasks/student/test_decode.py.
 """
 
 import math
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 from scipy.special import expit, logit
 from threadpoolctl import threadpool_limits
 
-from concord.tasks.data.codes import CodeMatrix, Codes
+from concord.tasks.data.codes import CodeMatrix, Codes, coarser
 from concord.tasks.mechanisms.contributions import LARGEST_WEIGHT, STEPS_A_NAT, IntegerModel, RoundQuestion, expected
 from concord.tasks.mechanisms.distance import Floats
-from concord.tasks.student.joint import KAPPAS, DecodedColumn, MeasuredColumn, Places, decode_column
+from concord.tasks.mechanisms.telling import tell
+from concord.tasks.student.crossed import CrossedRows, sampled
+from concord.tasks.student.joint import KAPPAS, DecodedColumn, MeasuredColumn, MeasuredRounds, decode_column
 from concord.tasks.student.prior import Totals, prior_of, repaired, unlike
 
 FEW_SUMS = 2_000
@@ -30,7 +35,7 @@ FEW_SUMS = 2_000
 
 
 @dataclass(frozen=True, eq=False)
-class Heard:
+class NoisyRound:
     """A round's question, the sd of the noise in its sums (in steps), and the sums it released, laid out by `tally`."""
 
     question: RoundQuestion
@@ -86,37 +91,44 @@ class Decoded:
 
 
 def decode(
-    heard: Sequence[Heard],
+    heard: Sequence[NoisyRound],
     rows: CodeMatrix,
     codes: Codes,
     *,
     units: float | None = None,
     kappas: Sequence[float] = KAPPAS,
+    begun: Decoded | None = None,
 ) -> Decoded:
     """Decode all rounds together.
 
     heard   rounds in order; totals of codes, if there are any, are of the coarse fields
-    rows    codes (m, F) of public rows
+    rows    codes (m, F) of public rows, of which a sample is used
     units   number of private units, if it is public; otherwise it is estimated from released counts
+    begun   what the rounds before the last were decoded to: fewer steps are left then
     """
     counted, counted_noise = (units, 0.0) if units is not None else estimated_units(heard)
     if all(each.question.what == "codes" for each in heard):
         raise ValueError("decoding needs a round that asked for labels")
-    with _threads(sum(len(each.sums) for each in heard)):
-        tried = [
-            _decode_on(heard, stand_in, codes, counted, moved, kappas)
-            for stand_in, moved in _repairs(heard, rows, codes, counted, counted_noise)
-        ]
+    tried = [
+        _decode_on(heard, stand_in, codes, counted, moved, kappas, begun)
+        for stand_in, moved in _repairs(heard, sampled(rows, codes), codes, counted, counted_noise)
+    ]
     return max(tried, key=lambda each: each[1])[0]
 
 
-def _threads(sums: int) -> AbstractContextManager[object]:
-    """Limit few sums to one thread: several would spend more time waiting than working."""
-    return threadpool_limits(1, user_api="blas") if sums < FEW_SUMS else nullcontext()
+def _threads(sums: int, columns: int) -> AbstractContextManager[object]:
+    """Limit columns beside one another, and few sums, to one thread each: more would wait longer than they work."""
+    return threadpool_limits(1, user_api="blas") if columns > 1 or sums < FEW_SUMS else nullcontext()
 
 
 def _decode_on(
-    heard: Sequence[Heard], rows: CodeMatrix, codes: Codes, units: float, moved: float, kappas: Sequence[float]
+    heard: Sequence[NoisyRound],
+    rows: CodeMatrix,
+    codes: Codes,
+    units: float,
+    moved: float,
+    kappas: Sequence[float],
+    begun: Decoded | None,
 ) -> tuple[Decoded, float]:
     """The model decoded on these public rows, and its evidence.
 
@@ -124,16 +136,30 @@ def _decode_on(
     """
     if moved:
         heard = [each for each in heard if each.question.what == "labels"]
-    places, prior = model_places(rows, codes), prior_of([codes.fields[at] for at in codes.fine])
-    guesses = [expected(each.question, rows) / each.question.steps for each in heard]
-    found = []
-    for column in range(max(each.question.columns for each in heard)):
-        rounds = [_measured(each, guess, rows, column) for each, guess in zip(heard, guesses, strict=True)]
-        found.append(decode_column(rounds, places, prior, units, kappas))
-    return _decoded(found, places, codes, units, moved), sum(column.evidence for column in found)
+    crossed, rows = CrossedRows.of(rows, codes)
+    prior = prior_of([codes.fields[at] for at in codes.fine])
+    guesses = [guess_of(each.question, rows) for each in heard]
+    columns = max(each.question.columns for each in heard)
+
+    def decoded(column: int) -> DecodedColumn:
+        asked = [measured(each, guess, codes, column) for each, guess in zip(heard, guesses, strict=True)]
+        return decode_column(
+            MeasuredRounds(asked, crossed, units),
+            prior,
+            kappas,
+            None if begun is None else _column(begun, codes, column),
+        )
+
+    found = list[DecodedColumn]()
+    workers = os.cpu_count() or 1
+    with _threads(sum(len(each.sums) for each in heard), columns), ThreadPoolExecutor(workers) as pool:
+        for column, each in enumerate(pool.map(decoded, range(columns))):
+            tell(column, columns)
+            found.append(each)
+    return _decoded(found, crossed, codes, units, moved), sum(column.evidence for column in found)
 
 
-def estimated_units(heard: Sequence[Heard]) -> tuple[float, float]:
+def estimated_units(heard: Sequence[NoisyRound]) -> tuple[float, float]:
     """The number of private units estimated from all released counts, at least 1, and its standard deviation."""
     counts: list[tuple[float, float]] = []
     for each in heard:
@@ -147,13 +173,6 @@ def estimated_units(heard: Sequence[Heard]) -> tuple[float, float]:
     return max(1.0, sum(count * noise**-2 for count, noise in counts) / precision), precision**-0.5
 
 
-def model_places(rows: CodeMatrix, codes: Codes) -> Places:
-    """Indices (m, fine fields + 1) of the weights that each row sums, without gaps; the last is the intercept."""
-    places = _local(rows, codes, codes.fine)
-    intercept = sum(codes.fields[field].size for field in codes.fine)
-    return np.column_stack([places, np.full(len(rows), intercept)])
-
-
 def next_fields(decoded: Decoded, codes: Codes, most: int, unlike: Sequence[int] = ()) -> tuple[int, ...]:
     """The fields that the next round asks, ascending: the fine ones of largest importance, ties to the first.
 
@@ -165,7 +184,7 @@ def next_fields(decoded: Decoded, codes: Codes, most: int, unlike: Sequence[int]
     return tuple(sorted(views[field] for field in ranked[:most]))
 
 
-def unlike_fields(heard: Sequence[Heard], rows: CodeMatrix, codes: Codes, units: float | None) -> tuple[int, ...]:
+def unlike_fields(heard: Sequence[NoisyRound], rows: CodeMatrix, codes: Codes, units: float | None) -> tuple[int, ...]:
     """The coarse fields whose codes clearly differ in frequency between public and private rows, by their totals."""
     totals = _totals(heard, codes, *((units, 0.0) if units is not None else estimated_units(heard)))
     return () if totals is None else unlike(rows, codes, totals)
@@ -204,7 +223,7 @@ def odds_scores(decoded: Decoded, rows: CodeMatrix) -> Floats:
 
 
 def _repairs(
-    heard: Sequence[Heard], rows: CodeMatrix, codes: Codes, units: float, units_noise: float
+    heard: Sequence[NoisyRound], rows: CodeMatrix, codes: Codes, units: float, units_noise: float
 ) -> list[tuple[CodeMatrix, float]]:
     """Candidates (public rows after repair, share of cells changed): two ways of repair, or one if nothing changed."""
     totals = _totals(heard, codes, units, units_noise)
@@ -214,7 +233,7 @@ def _repairs(
     return found if found[0][1] else found[:1]
 
 
-def _totals(heard: Sequence[Heard], codes: Codes, units: float, units_noise: float) -> Totals | None:
+def _totals(heard: Sequence[NoisyRound], codes: Codes, units: float, units_noise: float) -> Totals | None:
     """The number of private units with each coarse code; None if no round asked for it."""
     counted = [each for each in heard if each.question.what == "codes"]
     if not counted:
@@ -224,43 +243,64 @@ def _totals(heard: Sequence[Heard], codes: Codes, units: float, units_noise: flo
     return Totals(_by_field(counted[0]), counted[0].noise, units, units_noise)
 
 
-def _by_field(heard: Heard) -> tuple[Floats, ...]:
+def _by_field(heard: NoisyRound) -> tuple[Floats, ...]:
     sizes = [stop - start for start, stop in heard.question.spans]
     return tuple(np.split(heard.cells[:, 0], np.cumsum(sizes)[:-1]))
 
 
-def _measured(heard: Heard, guess: Floats, rows: CodeMatrix, column: int) -> MeasuredColumn:
-    asked = heard.question
-    starts = np.cumsum([0, *(stop - start for start, stop in asked.spans)])[:-1]
-    shift = starts - np.array([start for start, _ in asked.spans])
-    places = rows[:, list(asked.fields)].astype(np.int64) + shift
+def guess_of(asked: RoundQuestion, rows: CodeMatrix) -> Floats | None:
+    """q, the probability that a round subtracted: (rows, columns), or (columns,) if it is the same for all rows."""
     if asked.what == "codes":
-        return MeasuredColumn(places, None, heard.cells[:, 0], heard.noise)
-    return MeasuredColumn(places, guess[:, column], heard.cells[:, column], heard.noise)
+        return None
+    found: Floats = expected(asked, rows if asked.model is not None else rows[:1]) / asked.steps
+    return found if asked.model is not None else found[0]
 
 
-def _local(rows: CodeMatrix, codes: Codes, asked: Sequence[int]) -> Places:
-    """Codes of the asked fields, numbered without gaps."""
-    sizes = np.cumsum([0, *(codes.fields[field].size for field in asked)])[:-1]
-    starts = np.array([codes.fields[field].start for field in asked])
-    places: Places = rows[:, list(asked)].astype(np.int64) - starts + sizes
-    return places
+def measured(heard: NoisyRound, guess: Floats | None, codes: Codes, column: int) -> MeasuredColumn:
+    """A round's sums for one column of weights."""
+    if guess is None:
+        return MeasuredColumn(_view(heard.question, codes), None, heard.cells[:, 0], heard.noise)
+    return MeasuredColumn(_view(heard.question, codes), guess[..., column], heard.cells[:, column], heard.noise)
 
 
-def _decoded(found: Sequence[DecodedColumn], places: Places, codes: Codes, units: float, moved: float) -> Decoded:
+def _view(asked: RoundQuestion, codes: Codes) -> csr_array:
+    """The fine codes (cells, weights) that add to each cell of a round; the last weight, the intercept's, to none."""
+    starts = dict(zip(codes.fine, np.cumsum([0, *(codes.fields[at].size for at in codes.fine)]).tolist(), strict=False))
+    fine = dict(zip(codes.coarse, codes.fine, strict=True)) | dict(zip(codes.fine, codes.fine, strict=True))
+    cells, weights, top = list[NDArray[np.int64]](), list[NDArray[np.int64]](), 0
+    for at in asked.fields:
+        within = coarser(codes.fields[fine[at]], codes.fields[at])
+        cells.append(top + within)
+        weights.append(starts[fine[at]] + np.arange(len(within)))
+        top += codes.fields[at].size
+    where = np.concatenate(cells), np.concatenate(weights)
+    size = sum(codes.fields[at].size for at in codes.fine) + 1
+    return csr_array((np.ones(len(where[0])), where), shape=(top, size))
+
+
+def _column(begun: Decoded, codes: Codes, column: int) -> DecodedColumn:
+    """A column as it was decoded before; its evidence is not known any more."""
+    weights = [begun.weights[codes.span(field), column] for field in codes.fine]
+    prior = replace(prior_of([codes.fields[at] for at in codes.fine]), spread=begun.spread[:, column])
+    return DecodedColumn(np.append(np.concatenate(weights), begun.intercept[column]), prior, begun.kappa[column], 0.0)
+
+
+def _decoded(found: Sequence[DecodedColumn], rows: CrossedRows, codes: Codes, units: float, moved: float) -> Decoded:
     columns = np.column_stack([column.weights for column in found])
     weights = np.zeros((codes.size, len(found)))
     importance = np.zeros(codes.width)
-    top = 0
+    shares = rows.totals(np.ones(len(rows.counts))) / rows.counts.sum()
     for at, field in enumerate(codes.fine):
-        weights[codes.span(field)] = columns[top : top + codes.fields[field].size]
-        importance[field] = columns[places[:, at]].std(axis=0).max()
-        top += codes.fields[field].size
+        own = slice(rows.starts[at], rows.starts[at + 1])
+        weights[codes.span(field)] = columns[own]
+        mean = shares[own] @ columns[own]
+        importance[field] = np.sqrt(shares[own] @ (columns[own] - mean) ** 2).max()
+    p = expit(np.column_stack([rows.logits(column) for column in columns.T]))
     return Decoded(
         weights=weights,
         intercept=columns[-1],
         units=units,
-        prior=expit(columns[places].sum(axis=1)).mean(axis=0),
+        prior=rows.counts @ p / rows.counts.sum(),
         importance=importance,
         spread=np.column_stack([column.prior.spread for column in found]),
         kappa=np.array([column.kappa for column in found]),

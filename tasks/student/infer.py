@@ -19,7 +19,7 @@ Not covered  moments with a time zone as words. Checked by tests/tasks/student/t
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,20 +32,21 @@ from sklearn.compose import ColumnTransformer
 from sklearn.metrics import recall_score
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from concord.artifacts.home.released import table_bytes
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.measures import PublicTest
 from concord.artifacts.schemas import Encoding, OneHot
-from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, CrossField, NumberField, WordField, deepened
+from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, WordField, deepened
 from concord.tasks.data.encode import PublicBatch, labelled_rows, read_frame
 from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import Tallies
+from concord.tasks.student.concord_published import Published
 from concord.tasks.student.concord_student import Cells
-from concord.tasks.student.concord_tallied import POINTS, Code, Crossed, Tallied
+from concord.tasks.student.concord_tallied import POINTS, Code, Tallied
+from concord.tasks.student.crossed import sampled_of
 from concord.tasks.student.decode import (
     Decoded,
-    Heard,
+    NoisyRound,
     decode,
     next_fields,
     next_model,
@@ -55,6 +56,7 @@ from concord.tasks.student.decode import (
 )
 from concord.tasks.student.evaluate import measured
 from concord.tasks.student.joint import KAPPAS
+from concord.tasks.student.model import named
 
 RoundFile = Mapping[str, Any]
 """The content of a released round's file."""
@@ -63,7 +65,7 @@ PICTURES = 1 << 16
 
 
 @dataclass(frozen=True)
-class Follower:
+class RoundPlanner:
     """Inputs of a session's questions: its mechanism, its codes, and those of its public rows (rows, fields).
 
     units   number of private units, if only labels are secret: then rows are one of each unit, or of some
@@ -92,7 +94,7 @@ class Follower:
         model = None if record is None else IntegerModel.from_record(record)
         return self.mechanism.question(number, asked, [spans[field] for field in asked], model)
 
-    def unaided(self) -> tuple[RoundQuestion, ...]:
+    def first_questions(self) -> tuple[RoundQuestion, ...]:
         """The questions that depend on no released sums: all up to the first that asks for labels."""
         first = [each.what for each in self.mechanism.rounds].index("labels")
         spans = [(self.codes.span(field).start, self.codes.span(field).stop) for field in self.codes.coarse]
@@ -105,12 +107,14 @@ class Follower:
         unlike: tuple[int, ...] = ()
         if all(each.what == "codes" for each in self.mechanism.rounds[: number + 1]):
             return {"decoded": None, "next": None}
-        now, codes = Heard(question, self.mechanism.rounds[number].scale, sums), self.codes_after(released)
+        now, codes = NoisyRound(question, self.mechanism.rounds[number].scale, sums), self.codes_after(released)
         if self.public is None or codes is self.codes:
             exact = self.units == len(self.rows) and not self.mechanism.many  # then no row stands for others
             kappas = (0.0,) if exact else KAPPAS
             rounds = [*map(heard, released), now]
-            decoded = decode(rounds, self.rows, self.codes, units=self.units, kappas=kappas)
+            before = released[-1]["decoded"] if released else None
+            begun = None if before is None else Decoded.from_record(before)
+            decoded = decode(rounds, self.rows, self.codes, units=self.units, kappas=kappas, begun=begun)
             unlike = unlike_fields(rounds, self.rows, self.codes, self.units)
         else:
             rows, units = codes.of(self.public()), float(released[-1]["decoded"]["units"])
@@ -131,15 +135,20 @@ class Follower:
         return {"fields": list(learned.coarse), "model": None, "codes": learned.model_dump(mode="json")}
 
 
-def heard(published: RoundFile) -> Heard:
+def heard(published: RoundFile) -> NoisyRound:
     """A released round in the form that the decoder takes."""
     question = RoundQuestion.from_record(published["question"])
-    return Heard(question, float(published["scale"]), np.array(published["sums"], dtype=np.int64))
+    return NoisyRound(question, float(published["scale"]), np.array(published["sums"], dtype=np.int64))
 
 
 def public_codes(batches: Sequence[PublicBatch], codes: Codes, vault: Vault) -> CodeMatrix:
-    """Codes of staged public rows (rows, fields)."""
-    return np.concatenate([codes.of(read_frame(batch.ref, vault)) for batch in batches])
+    """Codes (rows, fields) of the sample of staged public rows that models are decoded on."""
+    return sampled_of(lambda: coded_batches(batches, codes, vault), codes)
+
+
+def coded_batches(batches: Sequence[PublicBatch], codes: Codes, vault: Vault) -> Iterator[CodeMatrix]:
+    """Codes (rows, fields) of all staged public rows, batch by batch."""
+    return (codes.of(read_frame(batch.ref, vault)) for batch in batches)
 
 
 def public_rows(batches: Sequence[PublicBatch], vault: Vault) -> pl.DataFrame:
@@ -168,20 +177,31 @@ def inferred_schema(classes: int, guarantee: dict[str, str]) -> pa.Schema:
     return pa.schema(fields, metadata=guarantee)
 
 
-def inferred(decoded: Decoded, rows: CodeMatrix, encoding: Encoding, session: str, claim: Mapping[str, str]) -> bytes:
+def inferred(
+    decoded: Decoded, batches: Iterable[CodeMatrix], encoding: Encoding, session: str, claim: Mapping[str, str]
+) -> bytes:
     """Labels inferred for public rows, with the probability of each class, as an Arrow file of `inferred_schema`."""
+    schema, sink, first = inferred_schema(len(encoding.classes), dict(claim)), pa.BufferOutputStream(), 0
+    with pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as file:
+        for rows in batches:
+            file.write_batch(pa.record_batch(_inferred(decoded, rows, first, encoding, session), schema=schema))
+            first += len(rows)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def _inferred(decoded: Decoded, rows: CodeMatrix, first: int, encoding: Encoding, session: str) -> list[Any]:
+    """The columns of labels of rows that are numbered from `first` on."""
     probability, balanced = scores(decoded, rows), odds_scores(decoded, rows)
     names = pa.array(encoding.classes, pa.string())
-    flat = pa.array(probability.ravel())
-    columns = [
-        pa.array(np.arange(len(rows), dtype=np.uint64)),
+    return [
+        pa.array(np.arange(first, first + len(rows), dtype=np.uint64)),
         names.take(pa.array(probability.argmax(axis=1))),
-        pa.array(["inferred"] * len(rows), pa.string()),
-        pa.FixedSizeListArray.from_arrays(flat, len(encoding.classes)),
+        pa.repeat(pa.scalar("inferred", pa.string()), len(rows)),
+        pa.FixedSizeListArray.from_arrays(pa.array(probability.ravel()), len(encoding.classes)),
         names.take(pa.array(balanced.argmax(axis=1))),
-        pa.array([session] * len(rows), pa.string()),
+        pa.repeat(pa.scalar(session, pa.string()), len(rows)),
     ]
-    return table_bytes(columns, inferred_schema(len(encoding.classes), dict(claim)))
 
 
 def soft_labels(labels: pa.Table, classes: int) -> NDArray[np.float64]:
@@ -193,24 +213,12 @@ def soft_labels(labels: pa.Table, classes: int) -> NDArray[np.float64]:
 def linear_student(decoded: Decoded, encoding: Encoding, codes: Codes) -> Pipeline:
     """The student of a decoded model, from raw public columns to class names."""
     known = {column.name: column.vocabulary for column in encoding.columns if isinstance(column, OneHot)}
-    fine = [codes.fields[at] for at in codes.fine]
-    fields = [field for field in fine if not isinstance(field, CrossField)]
+    fields = [codes.fields[at] for at in codes.fine]
     parts = [(field.name, make_pipeline(Cells(field.kind), _code(field, known)), [field.name]) for field in fields]
     nothing = pd.DataFrame({name: pd.Series([None], dtype=object) for name in encoding.features})
-    coded = ColumnTransformer(parts, sparse_threshold=0, verbose_feature_names_out=False).fit(nothing)
+    coded = ColumnTransformer(named(parts), sparse_threshold=0, verbose_feature_names_out=False).fit(nothing)
     model = Tallied(decoded.weights, decoded.intercept, decoded.prior, list(encoding.classes)).fit()
-    crosses = [_cross(field, codes) for field in fine if isinstance(field, CrossField)]
-    crossed = [("cross", Crossed(crosses))] if crosses else []
-    return Pipeline([("encode", coded), *crossed, ("student", model)])
-
-
-def _cross(field: CrossField, codes: Codes) -> list[Any]:
-    """A cross in the form that `Crossed` takes; columns are those of `fine`."""
-    parts = [
-        [codes.fine.index(at), codes.fields[at].start, list(groups)]
-        for at, groups in zip((field.left, field.right), field.groups, strict=True)
-    ]
-    return [*parts, field.start]
+    return Published([("encode", coded), ("student", model)])
 
 
 def _code(field: CodedField, known: Mapping[str, Sequence[str]]) -> Code:

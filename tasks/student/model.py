@@ -20,11 +20,11 @@ import io
 import itertools
 import json
 import re
+import warnings
 import zipfile
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import groupby
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from types import ModuleType
 from typing import Any
 
@@ -32,24 +32,20 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, OneHotEncoder, OrdinalEncoder, StandardScaler
-from sklearn.utils.metaestimators import available_if
 
-from concord.artifacts.answers import ANSWERS_FORMAT
-from concord.artifacts.certificate import Certificate
-from concord.artifacts.errors import NotVerified, WrongInput
-from concord.artifacts.home.released import content_of, sha256
-from concord.artifacts.home.whole import MOVED
+from concord.artifacts.errors import NotVerified, WrongInput, quoted
 from concord.artifacts.schemas import Column, Encoding, Hashed, OneHot, Passed, Scaled
 from concord.tasks.data import concord_pictures
 from concord.tasks.data.encode import BAG
-from concord.tasks.student import concord_student, concord_tallied
+from concord.tasks.student import concord_published, concord_student, concord_tallied
+from concord.tasks.student.concord_published import Published
 from concord.tasks.student.concord_student import Cells, signed_log
+from concord.tasks.student.fitted import check_fitted, parts_of, strangers
 
 Encoder = tuple[str, Any, list[str]]
 """An entry of a ColumnTransformer: its name, its transformer, and its columns."""
@@ -58,25 +54,35 @@ Encoder = tuple[str, Any, list[str]]
 def published_student(encoding: Encoding, learned: Any) -> Pipeline:
     """The pipeline from raw public columns to class names, whose last step was fitted on the encoding's matrix."""
     single = FunctionTransformer(np.require, kw_args={"dtype": "float32"})
-    return Pipeline([("encode", published_encoding(encoding)), ("float32", single), ("student", learned)])
+    return Published([("encode", published_encoding(encoding)), ("float32", single), ("student", learned)])
 
 
 def published_encoding(encoding: Encoding) -> ColumnTransformer:
     """The encoding as a fitted transformer of raw rows, (rows, encoding.width)."""
-    parts, numeric = [], {}
+    parts: list[Encoder] = []
+    learned: dict[int, list[Any]] = {}
     for columns in _alike(encoding.columns):
-        parts += _parts(columns)
-        if isinstance(columns[0], Scaled):
-            numeric[parts[-1 - columns[0].missing][0]] = columns
+        found = _parts(columns)
+        learned |= {len(parts): columns} if found else {}
+        parts += found
     nothing = pd.DataFrame({name: pd.Series([None], dtype=object) for name in encoding.features})
-    whole = ColumnTransformer(parts, sparse_threshold=0, verbose_feature_names_out=False).fit(nothing)
-    for name, columns in numeric.items():
-        _settle(whole.named_transformers_[name], columns)
-    for column in encoding.columns:
-        if isinstance(column, Passed) and column.element == "uint8":
-            scaler = whole.named_transformers_[column.name]["scale"]
-            scaler.max_abs_ = scaler.scale_ = np.full(column.size, 255.0)
+    whole = ColumnTransformer(named(parts), sparse_threshold=0, verbose_feature_names_out=False).fit(nothing)
+    for at, columns in learned.items():
+        _settle(whole.transformers_[at][1], columns)
     return whole
+
+
+def named(parts: Iterable[Encoder]) -> list[Encoder]:
+    """The parts under names that scikit-learn takes, which a column's may not be: each once, none of its own
+    parameters, and without two underscores together."""
+    taken, found = set(ColumnTransformer([]).get_params(deep=False)), []
+    for wanted, part, columns in parts:
+        name = re.sub("__+", "_", wanted)
+        while name in taken:
+            name += "'"
+        taken.add(name)
+        found.append((name, part, columns))
+    return found
 
 
 def _alike(columns: Sequence[Column]) -> Iterator[list[Any]]:
@@ -121,11 +127,17 @@ def _numbers(columns: list[Scaled]) -> Pipeline:
     )
 
 
-def _settle(numbers: Pipeline, columns: list[Scaled]) -> None:
-    """Give the parts of a pipeline of numbers the statistics of the public rows, which they were not fitted on."""
-    fill, mean, scale = (np.array([getattr(column, name) for column in columns]) for name in ("fill", "mean", "scale"))
-    numbers["fill"].statistics_ = fill
-    numbers["scale"].mean_, numbers["scale"].scale_, numbers["scale"].var_ = mean, scale, scale**2
+def _settle(part: Pipeline, columns: list[Any]) -> None:
+    """Give a part the statistics of the public rows, which it was not fitted on."""
+    match columns[0]:
+        case Scaled():
+            fill, mean, scale = (
+                np.array([getattr(one, name) for one in columns]) for name in ("fill", "mean", "scale")
+            )
+            part["fill"].statistics_ = fill
+            part["scale"].mean_, part["scale"].scale_, part["scale"].var_ = mean, scale, scale**2
+        case Passed(element="uint8") as bytes_:
+            part["scale"].max_abs_ = part["scale"].scale_ = np.full(bytes_.size, 255.0)
 
 
 def _words(column: OneHot) -> Pipeline:
@@ -151,21 +163,14 @@ def _text(column: Hashed) -> Pipeline:
 
 ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 """The time of every entry of the file: the earliest a zip archive can hold."""
-OLDER = re.compile(r'"__module__": "(?:concord|tasks)\.')
-"""A type of a student that an earlier version published."""
-
-
-class Encode(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
-    """First step of students of version 0.1.0: an encoding, as JSON text. `load` replaces it by present parts."""
-
-    def __init__(self, encoding: str) -> None:
-        self.encoding = encoding
 
 
 def dump(student: Any) -> bytes:
     """The file of a student: the same student gives the same bytes."""
     import skops.io
 
+    for part in parts_of(student):
+        getattr(part, "__dict__", {}).pop("_stop_words_id", None)  # an address, which scikit-learn finds again
     return canonical_file(skops.io.dumps(student))
 
 
@@ -227,100 +232,52 @@ class _Names:
 def modules_needed(types: Iterable[str]) -> list[ModuleType]:
     """The modules of a student's own types, whose files are published with it."""
     named = {name.split(".")[0] for name in types}
-    return [concord_student, *(part for part in (concord_tallied, concord_pictures) if part.NAME in named)]
+    some = (concord_published, concord_tallied, concord_pictures)
+    return [concord_student, *(part for part in some if part.NAME in named)]
 
 
+@strangers()
 def load(file: bytes, planned: str | None = None) -> Any:
-    """The student in a file. Raises NotVerified if it holds untrusted types; `planned` as in `trusted_types`."""
+    """The student in a file. Raises NotVerified if it holds untrusted types, or values that no student has; `planned`
+    as in `trusted_types`."""
     import skops.io  # loads all of scikit-learn, and its tests' tools
 
     from concord.tasks.student.trust import trusted_types
 
-    current = _renamed(file) if is_older(file) else file
-    student = skops.io.loads(current, trusted=trusted_types(current, planned))
-    if current is file:
-        return student
-    return published_student(Encoding.model_validate_json(student["encode"].encoding), student["student"])
+    _check_packing(file)
+    student = skops.io.loads(file, trusted=trusted_types(file, planned))
+    check_fitted(student)
+    return student
 
 
-class AnyRows(Pipeline):  # type: ignore[misc]  # scikit-learn is untyped
+class AnyRows(Published):
     """A loaded student that takes rows as they come: a polars or pandas frame, an Arrow table, a dict for one row, a
     list of dicts, or a NumPy array (rows, columns) with columns in the order of `feature_names_in_`."""
 
-    def predict(self, X: Any, **params: Any) -> Any:
-        """Class names (rows,)."""
-        return super().predict(self._framed(X), **params)
-
-    @available_if(lambda self: hasattr(self.steps[-1][1], "predict_proba"))  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any, **params: Any) -> Any:
-        """Probabilities (rows, classes), in the order of `classes_`."""
-        return super().predict_proba(self._framed(X), **params)
+    def _looked_over(self, X: Any) -> Any:
+        return super()._looked_over(self._framed(X))
 
     def _framed(self, rows: Any) -> Any:
         if isinstance(rows, pa.Table):
             return pl.from_arrow(rows)
         names = [str(name) for name in self.feature_names_in_]
         if isinstance(rows, np.ndarray):
+            if rows.ndim not in (1, 2) or rows.shape[-1] != len(names):
+                rule = f"rows must be an array of {len(names)} columns, as feature_names_in_ lists them"
+                raise WrongInput(f"{rule} ({quoted(names)}), got one of shape {rows.shape}")
             rows = [dict(zip(names, row, strict=True)) for row in np.atleast_2d(rows).tolist()]
         listed = [rows] if isinstance(rows, Mapping) else rows
         if not (isinstance(listed, list) and all(isinstance(row, Mapping) for row in listed)):
             return rows
+        held = dict.fromkeys(str(key) for row in listed for key in row)
+        if (absent := [name for name in names if name not in held]) and (others := sorted(held.keys() - {*names})):
+            warnings.warn(f"no row has {quoted(absent)}, which counts as missing, but {quoted(others)}", stacklevel=4)
         return pd.DataFrame({name: pd.Series([row.get(name) for row in listed], dtype=object) for name in names})
 
 
-def read_published(folder: Path) -> tuple[Certificate, bytes]:
-    """The certificate and the student's file in a session's published folder, or a copy of it.
-
-    Raises WrongInput if nothing was published there, or only answers to questions; NotVerified if it is no certificate,
-    or if the file does not have the certified digest.
-    """
-    text = b""
-    try:
-        text = content_of(folder / "certificate.json")
-        certificate = Certificate.model_validate_json(text)
-        file = content_of(folder / Path(certificate.student.file.path).name)
-    except OSError:
-        missing = f"{folder.name}: no certificate and student are published in {folder}"
-        if others := [*_students_of(folder.name, folder.parent)]:
-            missing = f"{folder.name} is a domain, of which one session must be named: {', '.join(others)}"
-        raise WrongInput(missing) from None
-    except ValueError:
-        if ANSWERS_FORMAT.encode() in text:
-            raise WrongInput(f"{folder.name}: questions were answered there, and no student is published") from None
-        raise NotVerified(f"{folder / 'certificate.json'} is not a certificate") from None
-    if sha256(file) != certificate.student.file.digest:
-        raise NotVerified(f"the student's file in {folder} is not the one that its certificate names")
-    return certificate, file
-
-
-def _students_of(domain: str, released: Path) -> Iterator[str]:
-    """The sessions of a domain that published a student, sorted."""
-    for file in sorted(released.glob("*/certificate.json")):
-        with suppress(OSError, ValueError):
-            if Certificate.model_validate_json(content_of(file)).domain.name == domain:
-                yield file.parent.name
-
-
-def is_older(file: bytes) -> bool:
-    """Whether an earlier version published this student, with an encoding of Concord's own types.
-
-    Raises NotVerified if it would unpack to more than it is: Concord packs none, and a stranger's might fill memory.
-    """
+def _check_packing(file: bytes) -> None:
+    """Raise NotVerified if a student would unpack to more than it is: Concord packs none, and a stranger's might fill
+    memory."""
     with zipfile.ZipFile(io.BytesIO(file)) as archive:
         if (held := sum(part.file_size for part in archive.infolist())) > len(file):
             raise NotVerified(f"the student's file holds {held:,} bytes in its {len(file):,}: Concord packs no student")
-        return OLDER.search(archive.read("schema.json").decode()) is not None
-
-
-def _renamed(file: bytes) -> bytes:
-    """A student's file with types under their present names."""
-    with zipfile.ZipFile(io.BytesIO(file)) as archive:
-        parts = {name: archive.read(name) for name in archive.namelist()}
-    names = re.compile("|".join(map(re.escape, MOVED)))
-    pattern = rf'"__module__": "({names.pattern})"'
-    schema = re.sub(pattern, lambda found: f'"__module__": "{MOVED[found[1]]}"', parts["schema.json"].decode())
-    whole = io.BytesIO()
-    with zipfile.ZipFile(whole, "w") as archive:
-        for name, part in {**parts, "schema.json": schema.encode()}.items():
-            archive.writestr(zipfile.ZipInfo(name, ZIP_EPOCH), part)
-    return whole.getvalue()

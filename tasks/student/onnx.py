@@ -11,7 +11,6 @@ Not covered  how raw cells become clean ones (`concord_student.Cells`); students
 """
 
 import re
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -53,7 +52,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from concord.tasks.student.concord_student import Cells, ScoreClassifier, signed_log
-from concord.tasks.student.concord_tallied import LEAST, Code, Crossed, Tallied
+from concord.tasks.student.concord_tallied import LEAST, Code, Tallied
 
 OPSET = {"": 21, "ai.onnx.ml": 4}
 UNKNOWN = re.compile(r"shape calculator for type '<class '([\w.]+)'>'")
@@ -72,7 +71,6 @@ def to_onnx(student: Pipeline) -> bytes:
         (SimpleImputer, _filled),
         (ScoreClassifier, _best),
         (Code, _code),
-        (Crossed, _crossed),
         (Tallied, _tallied),
     ):
         update_registered_converter(part, f"Concord{part.__name__}", _joined, convert, overwrite=True)
@@ -80,7 +78,7 @@ def to_onnx(student: Pipeline) -> bytes:
     options = {id(student[-1]): {"zipmap": False}} if gives_odds else None
     try:
         own = {"options": options, "target_opset": OPSET, "custom_parsers": PARSERS}
-        graph = convert_sklearn(student, "student", inputs(student), **own)
+        graph = convert_sklearn(Pipeline(student.steps), "student", inputs(student), **own)
     except (RuntimeError, NotImplementedError, NameError, ValueError, TypeError) as wrong:
         unknown = UNKNOWN.search(str(wrong))
         why = f"it does not know {unknown[1]}" if unknown else str(wrong).splitlines()[0][:200]
@@ -150,7 +148,7 @@ PARSERS = {
     ColumnTransformer: _columns,
     ScoreClassifier: _scored,
     Tallied: _classified,
-    **dict.fromkeys((Code, Crossed), _coded),
+    Code: _coded,
     **dict.fromkeys((Cells, FunctionTransformer, MissingIndicator, SimpleImputer), _typed),
 }
 
@@ -158,9 +156,6 @@ PARSERS = {
 def _joined(operator: Any) -> None:
     """Set the shape of the concatenated inputs; that of classes is known already."""
     if isinstance(operator.raw_operator, ScoreClassifier | Tallied):
-        return
-    if isinstance(operator.raw_operator, Crossed):
-        operator.outputs[0].type = DoubleTensorType([None, None])
         return
     width = sum(given.type.shape[1] for given in operator.inputs)
     operator.outputs[0].type = type(operator.outputs[0].type)([None, width])
@@ -217,25 +212,6 @@ def _code(scope: Any, operator: Any, container: Any) -> None:
         place = OnnxSub(place, np.array([[1]]), **version)
     codes = OnnxAdd(place, np.array([[model.start]]), **version)
     _write(OnnxCast(codes, to=DOUBLE, **_end(operator)), scope, container)
-
-
-def _crossed(scope: Any, operator: Any, container: Any) -> None:
-    model, X, version = operator.raw_operator, _whole(operator), {"op_version": OPSET[""]}
-    codes, added = OnnxCast(X, to=WHOLE, **version), []
-    for *parts, start in model.crosses:
-        rows, columns = (_looked_up(codes, *part) for part in parts)
-        width = np.array([[max(parts[1][2]) + 1]])
-        pair = OnnxAdd(OnnxMul(rows, width, **version), columns, **version)
-        added.append(OnnxAdd(pair, np.array([[start]]), **version))
-    joined = OnnxConcat(codes, *added, axis=1, **version)
-    _write(OnnxCast(joined, to=DOUBLE, **_end(operator)), scope, container)
-
-
-def _looked_up(codes: Any, column: int, first: int, groups: Sequence[int]) -> Any:
-    """The group (rows, 1) of each code of a column."""
-    version = {"op_version": OPSET[""]}
-    own = OnnxSub(OnnxGather(codes, np.array([column]), axis=1, **version), np.array([[first]]), **version)
-    return OnnxGather(np.array(groups), own, axis=0, **version)
 
 
 def _tallied(scope: Any, operator: Any, container: Any) -> None:

@@ -29,9 +29,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import block_diag, cho_factor, cho_solve, cholesky, solve_triangular
+from scipy.linalg.lapack import dtrtri
 
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField
-from concord.tasks.data.views import VectorField
+from concord.tasks.data.vectors import VectorField
 from concord.tasks.mechanisms.distance import Floats, Ints
 
 FIRST_SPREAD = 0.6
@@ -124,9 +125,9 @@ def correlations(field: CodedField) -> Floats:
 def posterior(linear: Linear, prior: Prior) -> tuple[Floats, Floats]:
     """Mean (d,) of u given the sums, and the variance (d,) of each part."""
     factor, sd = _factor(linear, prior)
-    mean = sd * cho_solve(factor, sd * linear.pull)
-    variance = sd**2 * np.diag(cho_solve(factor, np.eye(len(sd))))
-    return mean, variance
+    inverse, _ = dtrtri(factor[0], lower=True)
+    within = np.tril(inverse) * sd
+    return within.T @ (within @ linear.pull), (within**2).sum(axis=0)
 
 
 def evidence(linear: Linear, prior: Prior) -> float:
@@ -148,11 +149,25 @@ def improved(linear: Linear, prior: Prior) -> Prior:
 
 def whitened(jacobian: Floats, target: Floats, covariance: Floats) -> Linear:
     """Sums `target` = jacobian · u + noise of that covariance."""
-    # the sums of every field have the same total, up to noise that doubles may lose among many units
-    lower = cholesky(covariance + EVEN * np.diag(covariance).max() * np.eye(len(covariance)), lower=True)
+    lower = _lower(covariance)
     both = solve_triangular(lower, np.column_stack([jacobian, target]), lower=True)
     gram = both.T @ both
     return Linear(gram[:-1, :-1], gram[:-1, -1], float(gram[-1, -1]), lower)
+
+
+def likelihood(target: Floats, covariance: Floats) -> float:
+    """Log-likelihood of `target` with mean zero and that covariance, without the constant ½ log 2π per number."""
+    lower = _lower(covariance)
+    parts = solve_triangular(lower, target, lower=True)
+    return -0.5 * float(parts @ parts) - float(np.log(np.diag(lower)).sum())
+
+
+def _lower(covariance: Floats) -> Floats:
+    """The Cholesky factor of a covariance with EVEN more on its diagonal: the sums of every field have the same total,
+    up to noise that doubles may lose among many units."""
+    more, at = covariance.copy(), np.arange(len(covariance))
+    more[at, at] += EVEN * np.diag(covariance).max()
+    return np.asarray(cholesky(more, lower=True, overwrite_a=True, check_finite=False))
 
 
 def _factor(linear: Linear, prior: Prior) -> tuple[tuple[Floats, bool], Floats]:

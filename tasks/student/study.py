@@ -33,6 +33,8 @@ from concord.tasks.student.model import dump, published_student
 Targets = NDArray[np.float64]
 Used = NDArray[np.bool_]
 Refused = Literal["random", "drop", "soft", "published"]
+SEED = 0
+"""Of the estimator and of random classes: the student is learned from public things, so it is no secret."""
 MOST_CELLS = 1 << 26
 """Cells of float32 that rows and their targets may take while a student learns: 256 MiB. An estimator copies them."""
 
@@ -77,7 +79,7 @@ def study(
     """
 
     def learned(batch: PublicBatch, file: Ref) -> tuple[Used, Targets]:
-        table, seed = released.labels([file]), (plan.seed, batch.first)
+        table, seed = released.labels([file]), (SEED, batch.first)
         return lessons(table, encoding.classes, plan.refused, teachers=teachers, seed=seed)
 
     sizes = [teaching(released.labels([file]), plan.refused) for file in labels]
@@ -149,8 +151,8 @@ def rehearse_student(plan: StudentPlan, encoding: Encoding) -> None:
 def publish_student(
     student: Pipeline, session: str, test: PublicTest | None, released: Released, named: tuple[str, ...] | None = None
 ) -> Student:
-    """Write the student's file into the session's folder."""
-    return Student(ref=released.write(f"{session}/student.skops", dump(student)), test=test, named=named)
+    """Keep the student's file for the session's folder, in which it is published with its certificate."""
+    return Student(ref=released.hold(f"{session}/student.skops", dump(student)), test=test, named=named)
 
 
 def named_by(student: Pipeline, encoding: Encoding, batches: Sequence[PublicBatch], vault: Vault) -> tuple[str, ...]:
@@ -209,7 +211,7 @@ def _votes(labels: pa.Table, classes: int) -> NDArray[np.int64]:
 
 def _fit(plan: StudentPlan, X: Matrix, targets: Targets, classes: Sequence[str]) -> Any:
     """An estimator of class names, fitted to X (rows, width) and class scores (rows, classes)."""
-    estimator = plan.build(random_state=plan.seed)
+    estimator = plan.build(random_state=SEED)
     try:
         if is_regressor(estimator) and X.size:
             return ScoreClassifier(estimator, list(classes)).fit(X, targets)

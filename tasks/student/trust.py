@@ -24,7 +24,7 @@ from sklearn.metrics import _dist_metrics
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.settings import Settings
 from concord.tasks.data import concord_pictures
-from concord.tasks.student import concord_student, concord_tallied
+from concord.tasks.student import concord_published, concord_student, concord_tallied
 
 OURS = frozenset(
     {
@@ -33,9 +33,9 @@ OURS = frozenset(
         "numpy.ravel",
         "numpy.require",
         *(f"{concord_student.NAME}.{name}" for name in ("Cells", "Chosen", "ScoreClassifier", "signed_log")),
-        *(f"{concord_tallied.NAME}.{name}" for name in ("Code", "Crossed", "Tallied")),
+        *(f"{concord_tallied.NAME}.{name}" for name in ("Code", "Tallied")),
         f"{concord_pictures.NAME}.Pictures",
-        "concord.tasks.student.model.Encode",  # of version 0.1.0
+        f"{concord_published.NAME}.Published",
     }
 )
 

@@ -6,8 +6,9 @@ A certificate states how many sessions its domain had and how many of them were 
 is it computed again and compared.
 
 Assumes      the ledger's chain holds; released labels are read as the certificate digests them
-Guarantees   found and named: a field that never agreed with the ledger at such a moment; a label file that is left out
-             before others that are covered; counts that differ from those of its files
+Guarantees   found and named: a field that never agreed with the ledger at such a moment; an answer of any kind that it
+             names and the ledger never committed; a label file that is left out before others that are covered; counts
+             that differ from those of its files
 Not covered  the version that wrote it: only the one that opened the session is compared. Caveats about faults that were
              not known to the version that wrote it. Checked by tests/tasks/verify/test_verify_certificate.py
 """
@@ -18,21 +19,18 @@ from dataclasses import dataclass, replace
 
 from pydantic import BaseModel
 
-from concord.artifacts.answers import AnswersCertificate, Promising, promising
-from concord.artifacts.certificate import OPENED, Certificate, Counts, Stated
+from concord.artifacts.certificate import CERTIFICATE_FILE, OPENED, Certificate, Stated
 from concord.artifacts.errors import ConcordError, NotVerified, WrongInput
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
-from concord.artifacts.vulnerabilities import WITHOUT_A_NAME, is_version
-from concord.tasks.publish.describe import describe, describe_answers, form_of
-from concord.tasks.publish.outcomes import Outcomes
-from concord.tasks.verify.checks import CheckedSession, equal
+from concord.artifacts.vulnerabilities import is_version
+from concord.tasks.publish.describe import describe
+from concord.tasks.publish.outcomes import counted
+from concord.tasks.verify.checks import CheckedSession, equal, holds_answers
 
-FIELDS = dict.fromkeys((*AnswersCertificate.model_fields, *Certificate.model_fields))
-COMPARED_FIELDS = [*(name for name in FIELDS if name != "versions"), "versions"]
 DomainStanding = tuple[str, int, int]
 """A domain, how many sessions it had, and how many of them were open."""
 
@@ -44,7 +42,7 @@ class Claim:
     by        the version of Concord that wrote it
     standing  the state of its domain, as the certificate states it
     covered   batches of each session that it covers; `since` counts the rows answered after those
-    alike     number of COMPARED_FIELDS that agreed at the best moment so far; `wrong` is about the next field
+    alike     number of its parts that agreed at the best moment so far; `wrong` is about the next one, if there is one
     """
 
     ref: Ref
@@ -54,29 +52,35 @@ class Claim:
     covered: dict[str, int]
     since: int
     files: int
-    counts: Counts
-    stated: Stated | None
+    stated: Stated
     alike: int = -1
     wrong: ConcordError | None = None
+
+    @property
+    def agreed(self) -> bool:
+        """Whether it agreed with the ledger at some moment."""
+        return self.alike >= 0 and self.wrong is None
 
     @classmethod
     def of(cls, subject: CheckedSession) -> "Claim":
         """The claim of a session's certificate. Raises NotVerified if its files are not as it states."""
-        path = f"{subject.session.id}/certificate.json"
+        path = f"{subject.session.id}/{CERTIFICATE_FILE}"
         ref = subject.released.find(path)
         if ref is None:
             raise NotVerified(f"the released file {path} is missing")
-        certificate = promising(subject.released.read(ref), path, asks=subject.session.asks)
+        certificate = Certificate.read(subject.released.read(ref), path)
+        equal("the session that the certificate is of", certificate.session, subject.session.id)
         for file in certificate.files:
             subject.released.read(file)
         by = certificate.versions.get("concord", "")
         if not is_version(by):
             raise NotVerified(f"the certificate's version of concord is {by!r}, which is none")
         covered, since = {}, 0
-        for session, labels in _labels(certificate).items():
-            covered[session], later = _covered(session, labels, subject.ledger)
+        for record in certificate.sessions:
+            name, ledger = record.session, subject.ledger
+            covered[name], later = _covered(name, record.files, ledger, subject.released)
             since += later
-        own = _as_of(subject.session, covered.get(subject.session.id, 0), subject.ledger)
+            counted(_as_of(ledger.session(name), covered[name], ledger), record.files, subject.released)
         domain = certificate.domain
         return cls(
             ref=ref,
@@ -86,27 +90,20 @@ class Claim:
             covered=covered,
             since=since,
             files=len(certificate.files),
-            counts=_counted(certificate, own, subject.released),
-            stated=certificate.stated if isinstance(certificate, Certificate) else None,
+            stated=certificate.stated,
         )
 
     def compare(self, moment: Reading, released: Released) -> None:
         """Compare with the certificate that is due at that moment, and keep the result if it is the best so far."""
-        certificate = promising(released.read(self.ref), self.ref.path, asks=self.stated is None)
-        due = self._due(certificate, moment, released)
-        compared = [name for name in COMPARED_FIELDS if name in type(certificate).model_fields]
-        wrong = [name for name in compared if _part(certificate, name) != _part(due, name)]
-        alike = COMPARED_FIELDS.index(wrong[0]) if wrong else len(COMPARED_FIELDS)
+        certificate = Certificate.read(released.read(self.ref), self.ref.path)
+        run = (certificate.leading, *certificate.beside)
+        due = describe({each.session: each.files for each in run}, self.stated, moment, released, self.by)
+        found, expected = _parts(certificate), _parts(due)
+        wrong = [name for name in {**found, **expected} if found.get(name) != expected.get(name)]
+        alike = [*found, *expected].index(wrong[0]) if wrong else len(found)
         if alike >= self.alike:
-            self.alike, self.wrong = alike, _differs(wrong[0], certificate, due) if wrong else None
-
-    def _due(self, certificate: Promising, moment: Reading, released: Released) -> Promising:
-        labels = _labels(certificate)
-        own = labels.pop(self.session)
-        if isinstance(certificate, AnswersCertificate) or self.stated is None:
-            return describe_answers(self.session, own, moment, released, self.by)
-        form = form_of(self.by, certificate.format)
-        return describe(self.session, own, self.counts, self.stated, labels, moment, released, self.by, form)
+            self.alike = alike
+            self.wrong = _differs(wrong[0], found.get(wrong[0]), expected.get(wrong[0])) if wrong else None
 
     def gone_so_far(self, moment: Reading) -> bool:
         """Whether each session had committed exactly the batches that the certificate covers."""
@@ -142,9 +139,7 @@ class Certificates:
 
     @property
     def _pending(self) -> list[Claim]:
-        return [
-            claim for claim in self._claims.values() if isinstance(claim, Claim) and claim.alike < len(COMPARED_FIELDS)
-        ]
+        return [claim for claim in self._claims.values() if isinstance(claim, Claim) and not claim.agreed]
 
     def _walk(self, ledger: Ledger) -> None:
         """Go through the history once, comparing each certificate at the moments that agree with its standing."""
@@ -171,28 +166,17 @@ class Certificates:
             for claim in due:
                 name = claim.standing[0]
                 stood = claim.standing == (name, had[name], opened[name])
-                if stood and claim.alike < len(COMPARED_FIELDS) and claim.gone_so_far(moment):
+                if stood and not claim.agreed and claim.gone_so_far(moment):
                     claim.compare(moment, self._released)
 
 
-def _counted(certificate: Promising, session: Session, released: Released) -> Counts:
-    """Rows by outcome, or questions. Raises NotVerified if released files and ledger do not say the same."""
-    if isinstance(certificate, Certificate):
-        return Outcomes.of(session, certificate.labels, released).counted(session)
-    return certificate.counts  # compared with the files by `describe_answers`
-
-
-def _labels(certificate: Promising) -> dict[str, tuple[Ref, ...]]:
-    """The released files of each session that the certificate covers."""
-    if isinstance(certificate, AnswersCertificate):
-        return {certificate.session: certificate.files}
-    return {certificate.session: certificate.labels} | {item.session: item.labels for item in certificate.beside}
-
-
-def _covered(session: str, labels: tuple[Ref, ...], ledger: Reading) -> tuple[int, int]:
+def _covered(session: str, labels: tuple[Ref, ...], ledger: Reading, released: Released) -> tuple[int, int]:
     """Number of batches of a session that these files cover, and of rows answered after them. Raises NotVerified."""
     committed = [batch.outcome for batch in ledger.batches(session) if batch.outcome]
     named = set(labels)
+    for path in sorted(file.path for file in named - {outcome.released for outcome in committed}):
+        if path != f"{session}/labels.arrow" and holds_answers(released, path):  # that one follows from released rounds
+            raise NotVerified(f"the certificate names {path}, which the ledger never committed: it was cut back")
     known = [outcome.released in named for outcome in committed]
     covered = known.index(False) if False in known else len(known)
     if any(known[covered:]) or (committed and not covered):
@@ -222,18 +206,20 @@ def _open_in(moment: Reading) -> Iterator[str]:
         yield from (domain.name for session in moment.sessions(domain.name) if session.status == "open")
 
 
-def _differs(name: str, certificate: Promising, due: Promising) -> ConcordError:
-    result, so = _part(certificate, name), _part(due, name)
+def _parts(certificate: Certificate) -> dict[str, object]:
+    """The fields of each session's record and of the certificate, by name; of the versions, the one that opened it."""
+    fields = {name: part for name, part in certificate if name not in ("sessions", "versions")}
+    records = {f"{name} of session {record.session}": part for record in certificate.sessions for name, part in record}
+    names = tuple(record.session for record in certificate.sessions)
+    return {"sessions": names, **records, **fields, "versions": certificate.versions.get(OPENED)}
+
+
+def _differs(name: str, found: object, due: object) -> ConcordError:
     try:
-        equal(f"the certificate's {name}", _differing(result, so), _differing(so, result))
+        equal(f"the certificate's {name}", _differing(found, due), _differing(due, found))
     except NotVerified as wrong:
         return wrong
     return NotVerified(f"the certificate's {name} is in another order than it was recorded")
-
-
-def _part(certificate: Promising, name: str) -> object:
-    """A field; of the versions, the one that opened the session."""
-    return certificate.versions.get(OPENED, WITHOUT_A_NAME) if name == "versions" else getattr(certificate, name)
 
 
 def _differing(item: object, other: object) -> object:

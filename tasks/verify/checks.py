@@ -2,38 +2,38 @@
 
 A check of a session is a function of a `CheckedSession`: it returns a sentence about what it found, or raises
 NotVerified naming the difference. MLflow is a mirror of the ledger and of released files, and is rebuilt from them, so
-only facts that an auditor relies on are compared. The home is searched for sessions that the ledger does not know. A
-ledger that was deleted, emptied or cut back, or another one named by mistake, has an intact chain and keeps its rule;
-only the further sessions in the home show that it is wrong.
+only facts that an auditor relies on are compared. What the home holds is compared with the ledger by
+artifacts.ledger.held, as every command does that believes the ledger.
 
-Assumes      the certificate was compared with the ledger; MLflow returns what it stored; a session's checkpoint is in
-             the vault when its first row is asked, and its folder in `released` afterwards
+Assumes      the certificate was compared with the ledger; MLflow returns what it stored
 Guarantees   found and named, if it was changed or is missing: a released label file; any file of the MLflow run, with
              its certificate; any file of the registered model, its description and its tags; the run's tags of the
-             guarantee, its note, parameters and figures. A session that the home holds and the ledger does not is
-             named with its place; so are answers released in a batch that the ledger never committed
+             guarantee, its note, parameters and figures; answers released in a batch that the ledger never committed
 Not covered  in MLflow, additional records: nested runs, curves except for their last point, datasets, descriptions of
              experiments and registered models, times; the version that an alias names, which operators choose; a
-             server, which may hold sessions of other homes. A session of which no trace is left. After a recorded
-             restoration, sessions that the ledger lost are named and do not fail, since they were charged as lost
+             server, which may hold sessions of other homes. After a recorded restoration, what the ledger lost is
+             named and does not fail, since it was charged as lost
              Checked by test_verify.py, test_verify_mlflow.py and test_verify_home.py in tests/tasks/verify
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import lru_cache
 
 import pyarrow.compute as pc
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import ConcordError, NotVerified
 from concord.artifacts.home.released import Released, labels_path
+from concord.artifacts.ledger.held import AGAIN, Held, named
 from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.mlflow.describe import MODEL_FILE, NOTE, SERIES, Recorded, guarantee_text, listing, tags, whole
 from concord.artifacts.sessions import Session
-from concord.artifacts.settings import Settings, own_ledger
 from concord.artifacts.vulnerabilities import Vulnerability
+from concord.tasks.verify.recompute import SLACK, least_delta
+from concord.tasks.verify.recompute_gaussian import PublicSettings
 
 TO_DO = (
     "Where one of these cannot be ruled out, do not rely on the guarantee: open a further session with this version "
@@ -104,14 +104,6 @@ def checked(name: str, check: Callable[[], str]) -> Check:
         return Check(name=name, ok=False, detail=f"it holds what Concord never writes ({type(failed).__name__})")
 
 
-def parsed(text: bytes, path: str) -> Certificate:
-    """The certificate in a file. Raises NotVerified if the file holds none."""
-    try:
-        return Certificate.model_validate_json(text)
-    except ValidationError:
-        raise NotVerified(f"{path} is not a certificate") from None
-
-
 def equal(what: str, found: object, recorded: object) -> None:
     """Raise NotVerified, naming `what`, if `found` differs from `recorded`."""
     if found != recorded:
@@ -123,58 +115,42 @@ def _short(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:80]}…"
 
 
-MOST_NAMED = 5
-"""Sessions that are named; the others are counted."""
+def proved(settings: PublicSettings, claim: tuple[float, float], of: str = "") -> str:
+    """Check that settings state a claim (ε, δ), if they state any, and prove it. Raises NotVerified.
+
+    of   whose settings they are, in the words of a sentence
+    """
+    stated = {**settings, **settings.get("relabel", {})}
+    for term, claimed in zip(("epsilon", "delta"), claim, strict=True):
+        equal(f"the {term} that is claimed{of}", claimed, stated.get(term, claimed))
+    epsilon, delta = claim
+    least = _least_delta(json.dumps(settings, sort_keys=True), epsilon)
+    if not least <= delta * SLACK:
+        raise NotVerified(f"at ε = {epsilon:g} the settings{of} prove δ = {least:.6g}, claimed {delta:g}")
+    return f"at ε = {epsilon:g} the settings prove δ = {least:.6g} of the {delta:g} claimed"
 
 
-class Home:
-    """The sessions of which a home holds files or records, by their place."""
+@lru_cache(maxsize=256)
+def _least_delta(settings: str, epsilon: float) -> float:
+    """What the same settings of any number of sessions prove."""
+    return least_delta(json.loads(settings), epsilon)
 
-    def __init__(self, home: Path, ledger: Reading, tracked: set[str]) -> None:
-        """`tracked`: the sessions that MLflow shows, if they are all of this home."""
-        vault = home / "vault"
-        self.held: Mapping[str, set[str]] = {
-            "released files": _folders(home / "released", "*/*"),
-            "vault": _folders(vault / "sessions", "*/recipe.json"),
-            "MLflow": tracked,
-        }
-        self._begun = {path.name for path in (vault / "secrets" / "sessions").glob("*")}
-        self._shared = Settings.now().ledger_of(home) != own_ledger(home)
-        self.known = {session.id for domain in ledger.domains() for session in ledger.sessions(domain.name)}
-        self._restored = ledger.restored
 
-    @property
-    def unknown(self) -> set[str]:
-        """Sessions that the home holds and the ledger does not."""
-        return set().union(*self.held.values()) - self.known
-
-    @property
-    def others(self) -> set[str]:
-        """Sessions that the ledger knows and this home never opened: a ledger on a server may serve several homes."""
-        return self.known - self._begun - set().union(*self.held.values()) if self._shared else set()
-
-    def checks(self) -> list[Check]:
-        """The checks of sessions that only the home knows, and of those that only the ledger knows."""
-        name, found = "the home's sessions", [*self._unknown()]
-        text = "; ".join(found)
-        if found and self._restored:
-            lost = (
-                f"{text}: lost with what the ledger was restored without, and charged as lost; they cannot be verified"
-            )
-            checks = [Check(name=name, ok=True, warning=True, detail=lost)]
-        elif found:
-            again = "it was deleted, emptied or cut back, or CONCORD_LEDGER names another: put its own back"
-            checks = [Check(name=name, ok=False, detail=f"{text}, which the ledger does not know: {again}")]
-        else:
-            checks = [Check(name=name, ok=True, detail="the ledger knows every session that the home holds")]
-        if self.others:
-            detail = f"the ledger serves other homes as well: verify there {_named(self.others)}"
-            checks.append(Check(name="other homes", ok=True, warning=True, detail=detail))
-        return checks
-
-    def _unknown(self) -> list[str]:
-        lost = {where: sessions - self.known for where, sessions in self.held.items()}
-        return [f"{where}: {_named(sessions)}" for where, sessions in lost.items() if sessions]
+def of_home(held: Held, ledger: Reading, others: set[str]) -> list[Check]:
+    """The checks of what the home holds, and of `others`: sessions that the ledger knows and this home never opened."""
+    name, found = "the home's sessions", [*held.denied_by(ledger)]
+    text = "; ".join(found)
+    if found and ledger.restored:
+        lost = f"{text}: lost with what the ledger was restored without, and charged as lost; they cannot be verified"
+        checks = [Check(name=name, ok=True, warning=True, detail=lost)]
+    elif found:
+        checks = [Check(name=name, ok=False, detail=f"{text}: {AGAIN}")]
+    else:
+        checks = [Check(name=name, ok=True, detail="the ledger knows every session that the home holds")]
+    if others:
+        detail = f"the ledger serves other homes as well: verify there {named(others)}"
+        checks.append(Check(name="other homes", ok=True, warning=True, detail=detail))
+    return checks
 
 
 BY_ONE = (("round", "a round"), ("answer", "an answer"))
@@ -196,7 +172,7 @@ def labels(subject: CheckedSession) -> str:
         for path in sorted(by_one[folder] - pending - {ref.path for ref in refs}):
             raise NotVerified(f"the released file {path} is of {kind} that the ledger never committed: it was cut back")
     for path in sorted(files - begun - {ref.path for ref in refs}):
-        if _answers(released, path):
+        if holds_answers(released, path):
             raise NotVerified(
                 f"the released file {path} holds answers that the ledger never committed: it was cut back"
             )
@@ -207,24 +183,16 @@ def _named_in(released: Released, folder: str, pattern: str) -> set[str]:
     return {f"{folder}/{file.name}" for file in (released.root / folder).glob(pattern)}
 
 
-def _answers(released: Released, path: str) -> bool:
-    """Whether any row of a file was asked; rows after the end of a session were not, and cost nothing."""
+def holds_answers(released: Released, path: str) -> bool:
+    """Whether a released file holds an answer: any does but a table of rows that were not asked, since they came after
+    the end of a session and cost nothing."""
     ref = released.find(path)
+    if not path.endswith(".arrow"):
+        return ref is not None
     try:
         return ref is not None and pc.any(pc.not_equal(released.labels([ref])["outcome"], "not asked")).as_py() is True
     except (ValueError, KeyError):  # no table of labels
         raise NotVerified(f"the released file {path} is not what was written") from None
-
-
-def _folders(root: Path, pattern: str) -> set[str]:
-    """The names of the folders below `root` that hold such a file."""
-    return {path.relative_to(root).parts[0] for path in root.glob(pattern)}
-
-
-def _named(sessions: set[str]) -> str:
-    shown = sorted(sessions)[:MOST_NAMED]
-    more = f" and {len(sessions) - MOST_NAMED} more" if len(sessions) > MOST_NAMED else ""
-    return f"{', '.join(shown)}{more}"
 
 
 def run_files(subject: CheckedSession) -> str:
@@ -261,7 +229,7 @@ def run_figures(subject: CheckedSession) -> str:
     run = _run(subject)
     certificate = _certificate(run)
     stage, epsilon = whole(certificate), subject.session.epsilon
-    equal("MLflow's guarantee", certificate.guarantee.epsilon, epsilon)
+    equal("MLflow's guarantee", certificate.leading.guarantee.epsilon, epsilon)
     _all_equal("tag", run.tags, {**tags(certificate), NOTE: stage.note})
     equal("MLflow's list of parameters", sorted(run.params), sorted(stage.params))
     _all_equal("parameter", run.params, stage.params)
@@ -285,4 +253,4 @@ def _run(subject: CheckedSession) -> Recorded:
 
 
 def _certificate(run: Recorded) -> Certificate:
-    return parsed(run.certificate, "MLflow's certificate.json")
+    return Certificate.read(run.certificate, "MLflow's certificate.json")

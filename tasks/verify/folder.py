@@ -5,9 +5,9 @@ Labels are unpacked a batch at a time, after the unpacked size of all of them is
 of each buffer.
 
 Assumes      the folder does not change while it is read
-Guarantees   pipes, devices and files outside the published folder count as missing. Labels are refused before any is
-             unpacked if their form or number is not as Concord writes it, or if they ask for more memory than their
-             rows take, or than LZ4, with which Concord packs them, can pack into their bytes
+Guarantees   pipes, devices, links and files outside the published folder count as missing. Labels are refused before
+             any is unpacked if their form or number is not as Concord writes it, or if they ask for more memory than
+             their rows take, or than LZ4, with which Concord packs them, can pack into their bytes
 Not covered  JSON may take 36 times its bytes while it is parsed
              Checked by tests/tasks/verify/test_verify_folder.py, with peaks of memory
 """
@@ -22,8 +22,7 @@ from typing import Self
 
 import pyarrow as pa
 
-from concord.artifacts.answers import ANSWERS_FORMAT, Promising, promising
-from concord.artifacts.certificate import CERTIFICATE_FILE
+from concord.artifacts.certificate import CERTIFICATE_FILE, Certificate
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.released import labels_schema, sha256
 from concord.artifacts.schemas import Ref
@@ -54,7 +53,7 @@ FIFTH_VERSION, RECORD_BATCH = 4, 3
 class PublishedSession:
     """A published certificate, and the files published with it."""
 
-    certificate: Promising
+    certificate: Certificate
     text: bytes
     folder: Path
     _digests: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
@@ -69,7 +68,7 @@ class PublishedSession:
             raise WrongInput(f"{CERTIFICATE_FILE} cannot be read at {path}: this user may not") from None
         except (OSError, ValueError):
             raise WrongInput(f"there is no {CERTIFICATE_FILE} to verify at {path}") from None
-        return cls(promising(text, str(file), asks=ANSWERS_FORMAT.encode() in text), text, file.parent)
+        return cls(Certificate.read(text, str(file)), text, file.parent)
 
     def read(self, path: str, most: int = LARGEST_PARSED) -> bytes:
         """The content of a published file. Raises NotVerified if it is missing, lies elsewhere or is too large."""
@@ -127,7 +126,7 @@ def certificate_file(path: Path) -> Path:
 def _pieces(file: Path, path: str, most: int, at_once: int) -> Iterator[bytes]:
     """The content of a file, up to its stated size, in pieces. Raises OSError if there is none, NotVerified if it is
     larger than `most`."""
-    if not file.is_file():  # pipes and devices, which never end, are no files
+    if not file.is_file() or file.is_symlink():  # pipes and devices never end, and a link leads anywhere
         raise FileNotFoundError
     with file.open("rb") as stream:
         size = os.fstat(stream.fileno()).st_size

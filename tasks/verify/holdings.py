@@ -51,7 +51,7 @@ class Amount:
     @classmethod
     def of(cls, body: RecordBody) -> "Amount":
         """The amount in a record."""
-        return cls(exact(body["renyi"]), exact(body["delta"]), exact(body.get("mu_squared", 0)))
+        return cls(exact(body["renyi"]), exact(body["delta"]), exact(body["mu_squared"]))
 
     def __add__(self, other: "Amount") -> "Amount":
         return Amount(self.nats + other.nats, self.delta + other.delta, self.square + other.square)
@@ -113,8 +113,8 @@ class DomainSums:
 
     def touched(self, body: RecordBody) -> str:
         """The only part of the recorded division that a session opened now reads; empty if it may read all."""
-        known = self.divided is not None and body.get("division") == self.divided["commitment"]
-        return str(body.get("part", "")) if known else ""
+        known = self.divided is not None and body["division"] == self.divided["commitment"]
+        return str(body["part"]) if known else ""
 
     def lacking(self, seen: Amount) -> Amount:
         """The amount to charge to every part so that none is charged less than `seen`."""
@@ -168,6 +168,7 @@ class Holding:
     pending: int = 0
     asked: int = 0
     refused: int = 0
+    draws: set[str] = field(default_factory=set)
 
     @property
     def exhausted(self) -> bool:

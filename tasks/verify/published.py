@@ -8,9 +8,8 @@ Guarantees   found and named: a certificate whose bytes no Concord writes, one t
              or of more classes than votes were paid for; and what tasks.verify.signed finds of signature and ledger.
              Whatever cannot be read is a fault that is found: no file makes a check end otherwise
              With a certificate that somebody kept: that this one's excerpt denies what that one's did
-Not covered  what nobody can tell without the ledger (`LEFT`, which a check lists). A certificate of an earlier version
-             is not signed: that is a warning, and a fault if a key is named. Known faults of the version that opened
-             the session are warnings too (artifacts.vulnerabilities): private data alone can tell if they did harm.
+Not covered  what nobody can tell without the ledger (`LEFT`, which a check lists). Known faults of the version that
+             opened the session are warnings (artifacts.vulnerabilities): private data alone can tell if they did harm.
              Checked by tests/tasks/verify/test_verify_published.py, test_verify_signed.py and
              test_verify_excerpt.py
 """
@@ -22,38 +21,29 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from concord import __version__
-from concord.artifacts.answers import AnswersCertificate, Promising
 from concord.artifacts.attestation import ATTESTATION_FILE, KEY_FILE
-from concord.artifacts.certificate import CERTIFICATE_FILE, FIRST_FORMAT, OPENED, Certificate, Counts
+from concord.artifacts.certificate import CERTIFICATE_FILE, OPENED, Certificate
 from concord.artifacts.errors import NotVerified, WrongInput
-from concord.artifacts.guarantee import CAVEATS, Guarantee
+from concord.artifacts.guarantee import CAVEATS, UNPROMISED, Guarantee
 from concord.artifacts.home.released import sha256
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt
-from concord.artifacts.measures import warnings_of
+from concord.artifacts.ledger.held import named
+from concord.artifacts.measures import TestRecord, warnings_of
+from concord.artifacts.records import AnswerRecord, ChoiceRecord, SessionRecord, promised
 from concord.artifacts.schemas import Budget, Ref
-from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import NEIGHBOURS
-from concord.artifacts.vulnerabilities import WITHOUT_A_NAME, faults_of, is_version, older
-from concord.tasks.verify.checks import MOST_NAMED, Check, checked, equal, known_faults
+from concord.artifacts.vulnerabilities import faults_of, is_version, older
+from concord.tasks.verify.checks import Check, checked, equal, known_faults, proved
 from concord.tasks.verify.folder import PublishedSession, certificate_file
 from concord.tasks.verify.measured import public_test
-from concord.tasks.verify.recompute import SLACK, least_delta
-from concord.tasks.verify.signed import (
-    UNSIGNED,
-    check_counts,
-    checks_beside,
-    kept_excerpt,
-    signer,
-    statement_of,
-    unsigned,
-)
+from concord.tasks.verify.recompute import SLACK, releases
+from concord.tasks.verify.signed import check_counts, checks_beside, kept_excerpt, signer, statement_of
 
 SIGNED_WITH = (ATTESTATION_FILE, EXCERPT_FILE, KEY_FILE)
 """Files whose presence shows that a folder was published."""
-SIGNING = "0.2.0"
-"""The first version that signs what it publishes."""
 LARGEST_ANSWER = 2**24
 """Bytes of the file of an answer, of which a certificate may name any number."""
 LEFT = (
@@ -88,12 +78,11 @@ def verify_published(
         "guarantee": lambda: _proved(certificate),
         "budget": lambda: _within_cap(certificate),
         "files": lambda: _files(at),
-        "released labels": lambda: _counts(at),
+        "released labels": lambda: "; ".join(_counts(record, at) for record in certificate.sessions),
     }
-    if isinstance(certificate, Certificate):
-        student = certificate
-        checks["public test"] = lambda: public_test(student, at.named, test, None)
-        checks["what it says"] = lambda: _consistent(student)
+    if certificate.learned is not None:
+        checks["public test"] = lambda: public_test(certificate, at.named, test, None)
+        checks["what it says"] = lambda: _consistent(certificate)
     checks |= checks_beside(at, key)
     if kept is not None:
         checks["kept certificate"] = lambda: _not_denied(at, kept)
@@ -115,8 +104,6 @@ def _not_denied(at: PublishedSession, kept: Path) -> str:
 def _left(at: PublishedSession, key: str | None) -> Iterator[Check]:
     """Warnings about what was not checked, and about the signer."""
     session = at.certificate.session
-    if unsigned(at):
-        yield Check(name=f"{session}: signature", ok=True, warning=True, detail=UNSIGNED)
     with suppress(NotVerified):  # a check has found that
         by = signer(at.certificate, at.read)
         if key is None:
@@ -124,15 +111,14 @@ def _left(at: PublishedSession, key: str | None) -> Iterator[Check]:
             yield Check(name=f"{session}: signer", ok=True, warning=True, detail=detail)
         covered = statement_of(at.certificate, at.read, by).digests
         there = {f"{session}/{file.relative_to(at.folder)}" for file in _files_in(at.folder)}
-        others = sorted(there - covered.keys() - {f"{session}/{ATTESTATION_FILE}"})
-        if others:
-            more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
-            detail = f"not signed with the rest: {', '.join(others[:MOST_NAMED])}{more}"
+        if others := there - covered.keys() - {f"{session}/{ATTESTATION_FILE}"}:
+            detail = f"not signed with the rest: {named(others)}"
             yield Check(name=f"{session}: other files", ok=True, warning=True, detail=detail)
-    opened = at.certificate.versions.get(OPENED, WITHOUT_A_NAME)
-    if is_version(opened):
-        found = faults_of(opened, at.certificate.mechanism.settings, at.certificate.guarantee)
-        yield from known_faults(session, opened, found)
+    for caveat in at.certificate.caveats:
+        if UNPROMISED in caveat:
+            yield Check(name=f"{session}: lifetime", ok=True, warning=True, detail=caveat)
+    if is_version(opened := at.certificate.versions.get(OPENED, "")):
+        yield from known_faults(session, opened, faults_of(opened, at.certificate.guarantee))
     yield Check(name=f"{session}: not checked here", ok=True, warning=True, detail=LEFT)
 
 
@@ -146,13 +132,14 @@ def _files_in(folder: Path) -> Iterator[Path]:
     yield from (Path(failed.filename) for failed in closed)
 
 
-def _as_written(certificate: Promising, text: bytes) -> str:
+def _as_written(certificate: Certificate, text: bytes) -> str:
     """Check that the file has exactly the bytes that Concord writes for its content."""
-    if text != certificate.model_dump_json(indent=2, exclude_unset=True).encode():
+    if text != certificate.model_dump_json(indent=2).encode():
         raise NotVerified(f"{CERTIFICATE_FILE} holds other bytes than Concord writes for what it says")
-    by = certificate.versions.get("concord", "")
-    if not is_version(by) or (certificate.format == FIRST_FORMAT) != older(by, SIGNING):
-        raise NotVerified(f"version {by!r} of Concord writes no certificate of the format {certificate.format!r}")
+    by, opened = (certificate.versions.get(name, "") for name in ("concord", OPENED))
+    for named_version in (by, opened):
+        if not is_version(named_version):
+            raise NotVerified(f"the certificate names a version {named_version!r} of Concord, which is none")
     if older(__version__, by):
         raise NotVerified(
             f"Concord {by} wrote it, of which this {__version__} knows nothing: verify it with that version"
@@ -160,25 +147,23 @@ def _as_written(certificate: Promising, text: bytes) -> str:
     return f"as Concord writes it, SHA-256 {sha256(text)}"
 
 
-def _proved(certificate: Promising) -> str:
-    """Check that the settings prove the claim, and that the other numbers follow from the claim."""
-    claim, settings = certificate.guarantee, certificate.mechanism.settings
-    equal("the mechanism's name", settings.get("name"), certificate.mechanism.name)
-    equal("the guarantee", claim, Guarantee.at(claim.epsilon, claim.delta, claim.unit, claim.neighbours))
-    equal("what is protected", claim.neighbours, NEIGHBOURS[settings.get("secret", _secret(claim.neighbours))])
+def _proved(certificate: Certificate) -> str:
+    """Check that settings prove the claim of each session, and that the other numbers follow from these claims."""
+    whole = certificate.guarantee
+    equal("the guarantee", whole, Guarantee.at(whole.epsilon, whole.delta, whole.unit, whole.neighbours))
+    found = [_proves(record, whole.neighbours) for record in certificate.sessions]
+    together = promised(certificate.sessions)
+    equal("what is promised of all that was published", Budget(epsilon=whole.epsilon, delta=whole.delta), together)
+    return "; ".join(found)
+
+
+def _proves(record: SessionRecord, neighbours: str) -> str:
+    """Check that the settings of a session prove its claim."""
+    claim, settings = record.guarantee, record.mechanism.settings
+    equal("the mechanism's name", settings.get("name"), record.mechanism.name)
+    equal("what is protected", neighbours, NEIGHBOURS[settings.get("secret", _secret(neighbours))])
     check_counts(settings)
-    stated = {**settings, **settings.get("relabel", {})}
-    for term in ("epsilon", "delta"):
-        equal(f"the mechanism's {term}", stated.get(term, getattr(claim, term)), getattr(claim, term))
-    delta = least_delta(settings, claim.epsilon)
-    if not delta <= claim.delta * SLACK:
-        raise NotVerified(f"at ε = {claim.epsilon:g} the settings prove δ = {delta:.6g}, claimed {claim.delta:g}")
-    others = [other.guarantee for other in certificate.beside] if isinstance(certificate, Certificate) else []
-    for name in ("epsilon", "delta"):
-        least = math.fsum(getattr(of, name) for of in (claim, *others))
-        if not getattr(certificate.promise, name) * SLACK >= least:
-            raise NotVerified(f"all that was published together is claimed to cost less than its sessions' {least:g}")
-    return f"at ε = {claim.epsilon:g} the settings prove δ = {delta:.6g} of the {claim.delta:g} claimed"
+    return proved(settings, (claim.epsilon, claim.delta))
 
 
 def _secret(neighbours: str) -> str:
@@ -189,9 +174,9 @@ def _secret(neighbours: str) -> str:
     return secret
 
 
-def _within_cap(certificate: Promising) -> str:
+def _within_cap(certificate: Certificate) -> str:
     """Check that the domain's charges include this session's claim, and stay within the cap in each part of units."""
-    domain, claim = certificate.domain, certificate.guarantee
+    domain = certificate.domain
     equal("the number of sessions", len(domain.charges), domain.sessions)
     shares: dict[str, list[float]] = defaultdict(list)
     claims: dict[str, list[Budget]] = defaultdict(list)
@@ -200,11 +185,8 @@ def _within_cap(certificate: Promising) -> str:
         claims[charge.session].append(Budget(epsilon=charge.epsilon, delta=charge.delta))
         if not charge.share >= 0 or (charge.share > 0 and not domain.spent.epsilon > 0):
             raise NotVerified(f"session {charge.session} is charged {charge.share:g} of a budget that it did not spend")
-    own = [Budget(epsilon=claim.epsilon, delta=claim.delta)]
-    equal("what the domain says that this session claims", claims[certificate.session], own)
-    for other in certificate.beside if isinstance(certificate, Certificate) else ():
-        due = [other.guarantee]
-        equal(f"what the domain says that session {other.session} claims", claims[other.session], due)
+    for record in certificate.sessions:
+        equal(f"what the domain says that session {record.session} claims", claims[record.session], [record.guarantee])
     in_every = math.fsum([domain.lost, *shares.pop("", [])])
     for part in shares or {"": []}:
         if not math.fsum([in_every, *shares.get(part, [])]) <= SLACK:
@@ -223,7 +205,7 @@ def _consistent(certificate: Certificate) -> str:
         equal("the student's accuracy", certificate.student.accuracy, measured.accuracy)
     if certificate.versions.get("concord") == __version__:
         named, asked = certificate.student.named, certificate.counts.of_rows
-        for text in (*warnings_of(measured, certificate.test, None, named, asked=asked), *CAVEATS):
+        for text in (*warnings_of(measured, certificate.tested, None, named, asked=asked), *CAVEATS):
             if text not in (*certificate.warnings, *certificate.caveats):
                 raise NotVerified(f"the certificate leaves out what must stand in it: {text}")
     return f"{len(certificate.warnings)} warnings and {len(certificate.caveats)} caveats stand in it"
@@ -236,61 +218,66 @@ def _files(at: PublishedSession) -> str:
     return f"{len(at.certificate.files)} files are as the certificate digests them"
 
 
-def _counts(at: PublishedSession) -> str:
-    """Check that there are as many released labels as it counts, and no more than its settings pay for.
-
-    Sessions that were not asked row by row have no such labels.
-    """
-    certificate = at.certificate
-    counts, settings = certificate.counts, certificate.mechanism.settings
-    single = isinstance(certificate, AnswersCertificate) and settings.get("cutoff") is None
-    for name, most in (("asked", settings.get("queries", 1 if single else None)), ("refused", settings.get("cutoff"))):
+def _counts(record: SessionRecord, at: PublishedSession) -> str:
+    """Check that a session released as many labels or answers as are counted, and no more than its settings pay for."""
+    counts, settings = record.counts, record.mechanism.settings
+    what = releases(settings, record.purpose)
+    most_asked = settings.get("queries", 1 if what == "answers" and settings.get("cutoff") is None else None)
+    for name, most in (("asked", most_asked), ("refused", settings.get("cutoff"))):
         if most is not None and getattr(counts, name) > most:
             raise NotVerified(f"{getattr(counts, name)} were {name}, but the settings pay for {most}")
-    if isinstance(certificate, AnswersCertificate):
-        return _answers(certificate, at)
-    _named_once(certificate.labels)
-    if not certificate.teachers:
-        if certificate.mechanism.name in MECHANISMS:
-            raise NotVerified(f"{certificate.mechanism.name} answers by votes, and no teacher is said to have voted")
+    _named_once(record.files)
+    equal("the number asked", counts.answered + counts.refused, counts.asked)
+    if what == "answers":
+        return _answers(record, at)
+    equal("what is said of released files", record.outcomes, ())
+    if what != "labels":
+        equal("the number of teachers", record.teachers, 0)
         equal("the number of rows not asked", counts.not_asked, 0)
         return "nothing was asked row by row"
+    if not record.teachers:
+        raise NotVerified(f"{record.mechanism.name} answers by votes, and no teacher is said to have voted")
     found, labels = Counter[str](), set[str]()
-    for ref, batch in at.batches(certificate.labels, counts.asked + counts.not_asked):
+    for ref, batch in at.batches(record.files, counts.asked + counts.not_asked):
         found.update({kind["values"]: kind["counts"] for kind in batch["outcome"].value_counts().to_pylist()})
         labels.update(batch["label"].drop_null().unique().to_pylist())
         for session in batch["session"].unique().to_pylist():
-            equal(f"the session of the labels in {ref.path}", session, certificate.session)
+            equal(f"the session of the labels in {ref.path}", session, record.session)
     if len(labels) > (classes := settings.get("classes", len(labels))):
         raise NotVerified(f"{len(labels)} classes were released, but the settings pay for votes on {classes}")
     for name, claimed in (("answered", counts.answered), ("refused", counts.refused), ("not asked", counts.not_asked)):
         equal(f"the number of rows {name}", found[name], claimed)
-    equal("the number of rows asked", counts.answered + counts.refused, counts.asked)
     return f"{counts.answered} answers and {counts.refused} refusals are as counted"
 
 
 def _named_once(files: Sequence[Ref]) -> None:
     """Raise NotVerified if a file is named again, by which reading them would never end."""
-    for path, named in Counter(file.path for file in files).items():
-        if named > 1:
-            raise NotVerified(f"the published file {path} is named {named:,} times")
+    for path, times in Counter(file.path for file in files).items():
+        if times > 1:
+            raise NotVerified(f"the published file {path} is named {times:,} times")
 
 
-def _answers(certificate: AnswersCertificate, at: PublishedSession) -> str:
-    """Check that each released answer is the recorded one, and that there are as many as it counts."""
-    _named_once(certificate.files)
-    for record in certificate.answers:
-        released = json.loads(at.named(record.file, LARGEST_ANSWER))
-        recorded = {
-            "question": record.question,
-            "code": record.code,
-            "outcome": record.outcome,
-            "answer": record.answer,
-        }
-        equal(f"the answer in {record.file.path}", {name: released.get(name) for name in recorded}, recorded)
-    refused = sum(record.outcome == "refused" for record in certificate.answers)
-    found = Counts(
-        asked=len(certificate.answers), answered=len(certificate.answers) - refused, refused=refused, not_asked=0
-    )
-    equal("the number of questions", certificate.counts, found)
-    return f"{found.answered} answers and {refused} refusals are as counted"
+def _answers(record: SessionRecord, at: PublishedSession) -> str:
+    """Check that each released answer is the recorded one, and that there are as many as are counted."""
+    counts = record.counts
+    equal("the number of answers that are certified", len(record.outcomes), len(record.files))
+    for file, outcome in zip(record.files, record.outcomes, strict=True):
+        released = json.loads(at.named(file, LARGEST_ANSWER))
+        recorded = _repeated(outcome)
+        equal(f"the answer in {file.path}", {name: released.get(name) for name in recorded}, recorded)
+    refused = sum(getattr(outcome, "outcome", "") == "refused" for outcome in record.outcomes)
+    equal("the number of answers", (counts.asked, counts.refused, counts.not_asked), (len(record.files), refused, 0))
+    return f"{counts.answered} answers and {refused} refusals are as counted"
+
+
+def _repeated(outcome: AnswerRecord | ChoiceRecord | TestRecord) -> dict[str, Any]:
+    """What a certificate repeats of the released file, by its names there."""
+    said = outcome.model_dump(mode="json")
+    match outcome:
+        case AnswerRecord():
+            return said
+        case ChoiceRecord():
+            return {"chosen": said["chosen"]}
+        case TestRecord():
+            counts = {} if outcome.matrix is None else {"matrix": said["matrix"]}
+            return {"classes": [item.name for item in outcome.classes], **counts}

@@ -14,7 +14,8 @@ Guarantees   every breach of the ledger's rule is named:
              3  a session and each of its refusals are charged what the settings cost, rounded up by no more than
                 ROUNDING, for the neighbours of the domain; no key serves two sessions, no secret subset two relabelled
                 ones
-             4  nothing is begun out of turn or once the session has ended; counts add up; a settlement is the whole
+             4  nothing is begun out of turn or once the session has ended; noise is drawn for a batch that was begun,
+                and once under its name; counts add up; a settlement is the whole
                 reservation, or what was refused if that is less and may be returned. Of μ² nothing returns but what
                 rounds were charged that no entry began
              5  a domain is divided into parts of units once; a charge that names a part by that division counts in it
@@ -82,6 +83,7 @@ class Reckoning:
             "restore": self._restore,
             "open": self._open,
             "begin": self._begin,
+            "draw": self._draw,
             "commit": self._commit,
             "settle": self._settle,
         }
@@ -151,7 +153,7 @@ class Reckoning:
             cutoff=body["cutoff"],
             queries=body["queries"],
             part=account.touched(body),
-            rounds=tuple(map(Amount.of, body.get("rounds", ()))),
+            rounds=tuple(map(Amount.of, body["rounds"])),
         )
         self.holdings[record.session] = holding
         yield from _priced(holding, mechanism, account.order)
@@ -178,6 +180,12 @@ class Reckoning:
             holding.rows + body["rows"],
             body["rows"],
         )
+
+    def _draw(self, record: RecordKept, body: RecordBody) -> Iterator[str]:
+        holding = self._of(record)
+        if not holding.open or not holding.pending or body["name"] in holding.draws:
+            yield "noise was drawn for no batch that was begun, or drawn again"
+        holding.draws.add(body["name"])
 
     def _commit(self, record: RecordKept, body: RecordBody) -> Iterator[str]:
         holding, asked, refused = self._of(record), body["asked"], body["refused"]
@@ -243,7 +251,7 @@ def _priced(holding: Holding, mechanism: RecordBody, order: Fraction | None) -> 
         yield "what is refused may not be charged one by one, or is not"
     elif each is not None and holding.each is not None:
         yield from _charged("a refusal", holding.each, each, 1)
-    if holding.rounds and (order is not None or mechanism.get("name") != "tallies"):
+    if holding.rounds and (order is not None or recompute.releases(mechanism) != "rounds"):
         yield "rounds may not be charged one by one"
     elif holding.rounds:
         alone = [json.dumps({**mechanism, "rounds": [of]}, sort_keys=True) for of in mechanism["rounds"]]

@@ -16,34 +16,41 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from concord.artifacts.errors import NotVerified
-from concord.tasks.verify.recompute_game import game_delta
 from concord.tasks.verify.recompute_gaussian import PublicSettings, sums_delta, tallies_charge, tallies_delta
 from concord.tasks.verify.recompute_questions import DIGITS, TWO_TO_64, question_delta, question_slip
 
 WIDE = 12
 """Width of the sum over responses, in units of the root of their number; the rest, below 1e-125, is added."""
+LABELS = "labels"
+"""The purpose of a session from which a student learns."""
 VOTES_MOVED = {"rows": 1, "labels": 2}
 AT_ONCE = 1 << 20
 """Outcomes of noise held in memory at once: a stranger's scale may ask for any number of them."""
-MOST_PLAYED = 10
-"""Most refusals for which Concord computes the game."""
 SLACK = 1 + 1e-9
 """Allowance for rounding of doubles; claims are rounded up by more."""
 ROUNDING_ROOM = SLACK**2
 """Factor by which a choice is drawn below its ε, as head-room for the rounding of its cost."""
 
 
+Releases = Literal["labels", "rounds", "hypothesis", "answers"]
+"""Labels of rows that teachers vote on; sums, round by round; a student; or answers, which the certificate repeats."""
+
+
 @dataclass(frozen=True)
 class Route:
-    """The recomputation of one mechanism: δ at an ε, and Rényi nats at an order with additive δ."""
+    """The recomputation of one mechanism: δ at an ε, and Rényi nats at an order with additive δ.
+
+    releases   what it releases, if a student learns from that or of that
+    """
 
     least_delta: Callable[[PublicSettings, float], float]
     charge: Callable[[PublicSettings, float], tuple[float, float]]
+    releases: Releases = "labels"
 
 
 def least_delta(settings: PublicSettings, epsilon: float) -> float:
@@ -94,12 +101,15 @@ def _relabelled_delta(settings: PublicSettings, epsilon: float) -> float:
         return float(share * steps * Decimal(_route(settings).least_delta(settings, float(each))))
 
 
+def releases(settings: PublicSettings, purpose: str = LABELS) -> Releases:
+    """What a session of that purpose releases. Raises NotVerified if its guarantee cannot be recomputed."""
+    return _route(settings).releases if purpose == LABELS else "answers"
+
+
 def _route(settings: PublicSettings) -> Route:
-    name, accountant = settings.get("name"), settings.get("accountant", "renyi")
-    if name == "stable" and accountant == "game" and int(settings["cutoff"]) <= MOST_PLAYED:
-        return Route(game_delta, _stable_charge)
-    if name not in ROUTES or accountant != "renyi":
-        raise NotVerified(f"the guarantee of {name!r} (accountant {accountant!r}) cannot be recomputed by another path")
+    name = settings.get("name")
+    if name not in ROUTES:
+        raise NotVerified(f"the guarantee of {name!r} cannot be recomputed by another path")
     return ROUTES[name]
 
 
@@ -192,10 +202,7 @@ def _laplace_charge(settings: PublicSettings, order: float) -> tuple[float, floa
 
 
 def _choice_charge(settings: PublicSettings, order: float) -> tuple[float, float]:
-    """The worst two-valued loss of range ε (Dong, Durfee & Rogers 2020), found by search. A session of version 0.1.0,
-    which does not record `secret`, is charged as randomised response, as it was then."""
-    if "secret" not in settings:
-        return _pure_charge(settings, order)
+    """The worst two-valued loss of range ε (Dong, Durfee & Rogers 2020), found by search."""
     with localcontext(prec=DIGITS):
         alpha, spread = Decimal(order), Decimal(pure(settings))
         low, high = Decimal(0), spread
@@ -224,10 +231,13 @@ def _pure_charge(settings: PublicSettings, order: float) -> tuple[float, float]:
 def pure(settings: PublicSettings) -> float:
     """ε of one pure release. Of the exponential mechanism, its parameter (a unit moves an error count by 1), which is
     the ε of its settings divided by ROUNDING_ROOM; of an error estimate, the steps by which a shard moves the sum,
-    divided by the noise's scale."""
+    divided by the noise's scale; of counts of groups, one step, likewise."""
     if settings["name"] in ("universal", "student_choice"):
+        if settings.get("secret") not in VOTES_MOVED:
+            raise NotVerified(f"a choice must say what is secret of a unit, got {settings.get('secret')!r}")
         return float(settings["epsilon"]) / ROUNDING_ROOM
-    return int(settings["steps"]) / float(settings["scale"])
+    steps = 1 if settings["name"] == "group_counts" else int(settings["steps"])
+    return steps / float(settings["scale"])
 
 
 def _question_charge(settings: PublicSettings, order: float) -> tuple[float, float]:
@@ -299,11 +309,12 @@ ROUTES = {
     "noisy_votes": Route(_gaussian_delta, _concentrated_charge),
     "confident": Route(_gaussian_delta, _concentrated_charge),
     "laplace_votes": Route(_laplace_delta, _laplace_charge),
-    "tallies": Route(tallies_delta, tallies_charge),
-    "universal": Route(_pure_delta, _choice_charge),
-    "student_choice": Route(_pure_delta, _choice_charge),
-    "error_estimate": Route(_pure_delta, _pure_charge),
-    "private_test": Route(_gaussian_delta, _concentrated_charge),
-    "optimal_release": Route(question_delta, _question_charge),
-    "laplace_release": Route(question_delta, _question_charge),
+    "tallies": Route(tallies_delta, tallies_charge, "rounds"),
+    "universal": Route(_pure_delta, _choice_charge, "hypothesis"),
+    "student_choice": Route(_pure_delta, _choice_charge, "answers"),
+    "error_estimate": Route(_pure_delta, _pure_charge, "answers"),
+    "group_counts": Route(_pure_delta, _pure_charge, "answers"),
+    "private_test": Route(_gaussian_delta, _concentrated_charge, "answers"),
+    "optimal_release": Route(question_delta, _question_charge, "answers"),
+    "laplace_release": Route(question_delta, _question_charge, "answers"),
 }

@@ -66,9 +66,9 @@ def _charge(settings: PublicSettings) -> tuple[float, float]:
         case "laplace_votes":
             each, times = recompute.laplace_moves(settings)
             return times * _pure(each), 0.0
-        case "universal" | "student_choice" if "secret" in settings:
+        case "universal" | "student_choice":
             return _pure(recompute.pure(settings) / 2), 0.0  # a loss within ε/2 of its middle
-        case "universal" | "student_choice" | "error_estimate":
+        case "error_estimate" | "group_counts":
             return _pure(recompute.pure(settings)), 0.0
         case "optimal_release" | "laplace_release":
             return _pure(recompute.stated_budget(settings)[0]), question_slip(settings)

@@ -13,26 +13,14 @@ Not covered  an excerpt made up as a whole, with all other files, by the holder 
              test_verify_excerpt.py
 """
 
-import json
-import os
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from concord import __version__
-from concord.artifacts.answers import Promising
 from concord.artifacts.attestation import ATTESTATION_FILE, KEY_FILE, LedgerHead, PrivacyClaim, Statement
-from concord.artifacts.certificate import (
-    CERTIFICATE_FILE,
-    CERTIFICATE_FORMAT,
-    FIRST_FORMAT,
-    OPENED,
-    SCHEMA_FILE,
-    Certificate,
-    promised_together,
-)
+from concord.artifacts.certificate import CERTIFICATE_FILE, OPENED, SCHEMA_FILE, Certificate
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.guarantee import LOST_WITNESS, UNWITNESSED, WITNESSED
@@ -42,20 +30,15 @@ from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt
 from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.model_signature import MODEL_KEY_FILE, MODEL_SIGNATURE_FILE
 from concord.artifacts.model_signature import check as check_model
-from concord.artifacts.schemas import Ref
-from concord.artifacts.sessions import Session
+from concord.artifacts.records import SessionRecord, promised
+from concord.artifacts.schemas import Budget, Ref
 from concord.artifacts.vulnerabilities import oldest
-from concord.tasks.publish.describe import caveats, claims_of_tests, domain_charge, proof_of, tests_of
-from concord.tasks.verify.checks import equal
+from concord.tasks.asks.kinds import mechanism_of
+from concord.tasks.publish.describe import caveats, domain_charge, followers
+from concord.tasks.verify.checks import equal, proved
 from concord.tasks.verify.folder import PublishedSession, Read
 from concord.tasks.verify.reckoning import reckon
-from concord.tasks.verify.recompute import SLACK, least_delta
 
-UNSIGNED = (
-    "NOBODY SIGNED THIS: nothing is signed, and there is no excerpt of the ledger, as version 0.1.0 published. Anybody "
-    "can make such a folder; what it says is worth no more than your trust in whoever handed it to you, and what the "
-    "domain was charged is not checked here. A publisher who signs can publish it again; name their key with --key"
-)
 BESIDE = (CERTIFICATE_FILE, SCHEMA_FILE, EXCERPT_FILE, KEY_FILE)
 """Files of a session's folder that a statement always covers."""
 
@@ -79,19 +62,11 @@ MOST_ROUNDS = 2**8
 
 
 def checks_beside(at: PublishedSession, key: str | None) -> dict[str, Callable[[], str]]:
-    """The checks of excerpt and signature; none for a certificate that never had them, unless a key is named."""
-    if unsigned(at) and key is None:
-        return {}
+    """The checks of excerpt and signature."""
     return {
         "ledger excerpt": lambda: excerpt(at.certificate, at.read),
         "signature": lambda: signature(at, key),
     }
-
-
-def unsigned(at: PublishedSession) -> bool:
-    """Whether the certificate has the only format that was published without evidence, and no evidence is there."""
-    files = (at.folder / name for name in (ATTESTATION_FILE, EXCERPT_FILE, KEY_FILE))
-    return at.certificate.format == FIRST_FORMAT and not any(map(os.path.lexists, files))
 
 
 def check_counts(settings: object) -> None:
@@ -112,7 +87,7 @@ def check_counts(settings: object) -> None:
         check_counts(part)
 
 
-def signer(certificate: Promising, read: Read) -> PublicKey:
+def signer(certificate: Certificate, read: Read) -> PublicKey:
     """The key that is published with a certificate. Raises NotVerified if the file holds no key."""
     try:
         return PublicKey.of_pem(read(f"{certificate.session}/{KEY_FILE}"))
@@ -120,7 +95,7 @@ def signer(certificate: Promising, read: Read) -> PublicKey:
         raise NotVerified(f"{KEY_FILE}: {wrong}") from None
 
 
-def _named(certificate: Promising, read: Read, trusted: str | None) -> PublicKey:
+def _named(certificate: Certificate, read: Read, trusted: str | None) -> PublicKey:
     key = signer(certificate, read)
     if trusted is not None and not key.is_named(trusted):
         raise NotVerified(f"{KEY_FILE} holds the key {key.fingerprint}, which is not the one that you named")
@@ -149,7 +124,7 @@ def signature(at: PublishedSession, trusted: str | None) -> str:
     head = LedgerHead(entries=len(excerpt.entries), head=excerpt.head)
     claim = PrivacyClaim.of(certificate, head, statement.predicate.version)
     equal("the claim that was signed", statement.predicate, claim)
-    if isinstance(certificate, Certificate) and (path := f"{certificate.session}/{MODEL_SIGNATURE_FILE}") in signed:
+    if certificate.learned is not None and (path := f"{certificate.session}/{MODEL_SIGNATURE_FILE}") in signed:
         _model(certificate.student.file, read(path), read(f"{certificate.session}/{MODEL_KEY_FILE}"))
     found = f"{len(signed) - len(missing)} files are as the key {key.fingerprint} signed them"
     if missing:
@@ -166,7 +141,7 @@ def _model(file: Ref, bundle: bytes, key: bytes) -> None:
         raise NotVerified(f"{MODEL_SIGNATURE_FILE}: {wrong}") from None
 
 
-def kept_excerpt(certificate: Promising, read: Read, trusted: str | None) -> Excerpt:
+def kept_excerpt(certificate: Certificate, read: Read, trusted: str | None) -> Excerpt:
     """The excerpt that was signed with a certificate; other published files need not be there.
 
     Raises NotVerified if certificate or excerpt is not what the key signed, or the key is not the `trusted` one.
@@ -179,7 +154,7 @@ def kept_excerpt(certificate: Promising, read: Read, trusted: str | None) -> Exc
     return Excerpt.read(read(f"{certificate.session}/{EXCERPT_FILE}"))
 
 
-def statement_of(certificate: Promising, read: Read, key: PublicKey) -> Statement:
+def statement_of(certificate: Certificate, read: Read, key: PublicKey) -> Statement:
     """The statement that the key signed. Raises NotVerified if there is none."""
     try:
         payload = payload_of(read(f"{certificate.session}/{ATTESTATION_FILE}"), PAYLOAD_TYPE, key)
@@ -194,95 +169,72 @@ def statement_of(certificate: Promising, read: Read, key: PublicKey) -> Statemen
     return statement
 
 
-def excerpt(certificate: Promising, read: Read) -> str:
+def excerpt(certificate: Certificate, read: Read) -> str:
     """Check that the excerpt keeps the ledger's rule and agrees with the certificate. Raises NotVerified."""
     found = Excerpt.read(read(f"{certificate.session}/{EXCERPT_FILE}"))
     for line in found.entries:
         check_counts(line.body)
     for wrong in reckon(found.records):
         raise NotVerified(f"{EXCERPT_FILE}: {wrong}")
-    moment = found.reading
+    moment, run = found.reading, [certificate.leading, *certificate.beside]
+    _named_once(certificate)
     try:
-        session = moment.session(certificate.session)
-        others = [moment.session(name) for name in _other_sessions(certificate)]
+        sessions = [moment.session(record.session) for record in run]
     except WrongInput as missing:
         raise NotVerified(f"{EXCERPT_FILE}: {missing}") from None
-    _carries(certificate, moment, session)
-    if not isinstance(certificate, Certificate):
-        equal("the shards", certificate.shards, session.teachers)
-        equal("the version that opened the session", certificate.versions.get(OPENED), oldest([session]))
-        return _summary(found)
-    equal("the version that opened the session", certificate.versions.get(OPENED), oldest([session, *others]))
-    equal("the teachers", certificate.teachers, session.teachers)
-    for other in (*others, *tests_of([session, *others], moment)):
-        _claimed(other)
-    whole = promised_together(certificate.guarantee, certificate.beside, claims_of_tests([session, *others], moment))
-    equal("what is promised of all that was published", certificate.together, whole)
-    for other, of in zip(others, certificate.beside, strict=True):
-        claim = (of.mechanism, of.guarantee.epsilon, of.guarantee.delta, of.teachers)
-        due = (other.mechanism.get("name"), other.epsilon, other.delta, other.teachers)
-        equal(f"what is certified of session {other.id}", claim, due)
-    return _summary(found)
+    due = [*sessions, *followers(sessions, moment)]
+    equal("the sessions", sorted(record.session for record in certificate.sessions), sorted(each.id for each in due))
+    _carries(certificate, moment)
+    equal("the version that opened the session", certificate.versions.get(OPENED), oldest(sessions))
+    for record in certificate.sessions:
+        _records(record, moment)
+    together = promised(certificate.sessions)
+    claimed = Budget(epsilon=certificate.guarantee.epsilon, delta=certificate.guarantee.delta)
+    equal("what is promised of all that was published", claimed, together)
+    return f"{len(found.entries)} entries of the ledger keep its rule, and carry the domain's charges and the claim"
 
 
-def _claimed(session: Session) -> None:
-    """Check that the settings of another session covered by the certificate prove its claim."""
-    stated = {**session.mechanism, **session.mechanism.get("relabel", {})}
-    for term in ("epsilon", "delta"):
-        claim = getattr(session, term)
-        equal(f"the {term} that session {session.id} claims", claim, stated.get(term, claim))
-    delta = _least_delta(json.dumps(session.mechanism, sort_keys=True), session.epsilon)
-    if not delta <= session.delta * SLACK:
-        raise NotVerified(
-            f"at ε = {session.epsilon:g} the settings of session {session.id} prove δ = {delta:.6g}, and it claims "
-            f"{session.delta:g}"
-        )
+def _records(record: SessionRecord, moment: Reading) -> None:
+    """Check that the excerpt carries what is certified of a session, and that its settings prove its claim."""
+    session, of = moment.session(record.session), f" of session {record.session}"
+    equal(f"the mechanism's settings{of}", record.mechanism.settings, session.mechanism)
+    equal(f"the purpose{of}", record.purpose, session.purpose)
+    proved(session.mechanism, (session.epsilon, session.delta), of)
+    equal(f"the claim{of}", (record.guarantee.epsilon, record.guarantee.delta), (session.epsilon, session.delta))
+    equal(f"the part{of}", record.part, moment.part_of(session.id))
+    equal(f"the teachers{of}", record.teachers, session.teachers)
+    counts, found = record.counts, (session.asked, session.answered, session.refused)
+    equal(f"the rows asked, answered and refused{of}", (counts.asked, counts.answered, counts.refused), found)
 
 
-@lru_cache(maxsize=256)
-def _least_delta(settings: str, epsilon: float) -> float:
-    """What the same settings of any number of sessions prove."""
-    return least_delta(json.loads(settings), epsilon)
-
-
-def _carries(certificate: Promising, moment: Reading, session: Session) -> None:
-    domain, claim = moment.domain_of(session), certificate.guarantee
+def _carries(certificate: Certificate, moment: Reading) -> None:
+    domain, claim = moment.domain_of(moment.session(certificate.session)), certificate.guarantee
     equal("the unit", claim.unit, domain.unit)
     equal("what is protected", claim.neighbours, domain.neighbours)
-    equal("the session's claim", (claim.epsilon, claim.delta), (session.epsilon, session.delta))
-    equal("the mechanism's settings", certificate.mechanism.settings, session.mechanism)
     due = domain_charge(domain, moment)
     for name in type(due).model_fields:
         equal(f"the domain's {name}", getattr(certificate.domain, name), getattr(due, name))
     if certificate.versions.get("concord") == __version__:
-        _in_words(certificate, moment, domain, session)
-    counts = certificate.counts
-    found = (session.asked, session.answered, session.refused)
-    equal("the rows asked, answered and refused", (counts.asked, counts.answered, counts.refused), found)
+        _in_words(certificate, moment, domain)
 
 
-def _in_words(certificate: Promising, moment: Reading, domain: Domain, session: Session) -> None:
-    """Check that the named proof is the mechanism's, and that no caveat due by the excerpt is left out.
+def _in_words(certificate: Certificate, moment: Reading, domain: Domain) -> None:
+    """Check that the named proofs are the mechanisms', and that no caveat due by the excerpt is left out.
 
     A witness may have been added later; the certificate may not claim one that is not in the excerpt.
     """
-    equal("the proof", certificate.mechanism.proof, proof_of(session.mechanism))
-    form = certificate.format if isinstance(certificate, Certificate) else CERTIFICATE_FORMAT
-    sessions = [session, *map(moment.session, _other_sessions(certificate))]
-    due = {*caveats(domain, sessions, moment, __version__, form)} - {LOST_WITNESS}
+    for record in certificate.sessions:
+        equal("the mechanism", record.mechanism, mechanism_of(moment.session(record.session)))
+    run = [moment.session(record.session) for record in (certificate.leading, *certificate.beside)]
+    due = {*caveats(domain, run, moment)} - {LOST_WITNESS}
     if moment.witnessed and UNWITNESSED in certificate.caveats:
         due -= {WITNESSED}
     for text in sorted(due - {*certificate.caveats}):
         raise NotVerified(f"the certificate leaves out what must stand in it: {text}")
 
 
-def _other_sessions(certificate: Promising) -> Sequence[str]:
-    """The sessions beside the certificate's. Raises NotVerified if one is named again: each is recomputed."""
-    names = [other.session for other in certificate.beside] if isinstance(certificate, Certificate) else []
-    if len({certificate.session, *names}) <= len(names):
+def _named_once(certificate: Certificate) -> None:
+    """Raise NotVerified if a session is named again: each is recomputed."""
+    names = [record.session for record in certificate.sessions]
+    if len({*names}) < len(names):
         raise NotVerified("the certificate names a session twice that was published with it")
-    return names
-
-
-def _summary(found: Excerpt) -> str:
-    return f"{len(found.entries)} entries of the ledger keep its rule, and carry the domain's charges and the claim"

@@ -1,13 +1,25 @@
-"""An error of ours tells one sentence and nothing else, whoever pickles it on its way out of a stage."""
+"""An error of ours tells one sentence and nothing else, whoever pickles it on its way out of a stage; and words of
+others are printed as letters that do nothing."""
 
 import copyreg
+import json
 import pickle
 import traceback
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from concord.artifacts.errors import BudgetRefused, ConcordError, EnvironmentFailed, NotVerified, WrongInput
+from concord.artifacts.errors import (
+    BudgetRefused,
+    ConcordError,
+    EnvironmentFailed,
+    NotVerified,
+    WrongInput,
+    in_json,
+    in_lines,
+    in_one_line,
+    is_printable,
+)
 
 VALUE = "a private value"
 KINDS = [EnvironmentFailed, WrongInput, BudgetRefused, NotVerified]
@@ -68,3 +80,53 @@ def test_what_an_error_of_ours_was_raised_over_is_not_pickled(
 @pytest.mark.parametrize("way", [over_another, because_of_another])
 def test_any_other_error_would_tell(way: Callable[[type[Exception]], None]) -> None:
     assert VALUE.encode() in pickle.dumps(raised(way, Leaky))
+
+
+HONEST = ["<=50K", "naïve", "漢字", "é-ε", "🙂", "non\u00a0breaking", "12\u202f%", "می\u200cخواهم", "a\\b", ""]
+ACTING = [
+    "\x1b[2J",
+    "\x9b2J",
+    "\x07",
+    "\x7f",
+    "\r",
+    "\n",
+    "\t",
+    "\x85",
+    "\u2028",
+    "\u202e",
+    "\u2066",
+    "\ufeff",
+    "\U000e0041",
+]
+NO_TEXT = "\udcff"
+"""What Python makes of a byte that is no letter."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("letter", [*ACTING, NO_TEXT])
+def test_a_sentence_stands_on_its_line_whoever_s_words_are_in_it(kind: type[ConcordError], letter: str) -> None:
+    sentence = str(kind(f"no such class: {letter}ok"))
+    assert sentence.startswith("no such class: \N{REPLACEMENT CHARACTER}")
+    assert (sentence.splitlines(), is_printable(sentence)) == ([sentence], True)
+    assert str(pickle.loads(pickle.dumps(kind(sentence)))) == sentence
+
+
+@pytest.mark.parametrize("word", HONEST)
+def test_honest_words_are_printed_as_they_are(word: str) -> None:
+    assert (in_one_line(word), in_lines(word), str(WrongInput(word)), is_printable(word)) == (word, word, word, True)
+    assert json.loads(in_json([word])) == [word]
+    assert word.replace("\\", "\\\\") in in_json(word)
+
+
+@pytest.mark.parametrize("letter", [*ACTING, NO_TEXT])
+def test_json_loses_nothing_and_does_nothing(letter: str) -> None:
+    value = {f"a{letter}": [letter, f"{letter}b"], "c": 1}
+    for indent in (None, 2):
+        text = in_json(value, indent)
+        assert json.loads(text) == value
+        assert in_lines(text) == text
+        assert len(text.splitlines()) == (1 if indent is None else 7)
+
+
+def test_lines_are_ours() -> None:
+    assert in_lines("a\x1b\nb\r\n") == "a\N{REPLACEMENT CHARACTER}\nb\N{REPLACEMENT CHARACTER}\n"

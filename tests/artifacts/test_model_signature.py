@@ -39,7 +39,7 @@ def test_their_library_verifies_what_a_run_published_and_no_other_model(tmp_path
     certified(made, STABLE, made.truth)
     folder = made.released.root / SESSION
     verify_by_theirs(folder)
-    page = (Path(__file__).parents[2] / "deployments" / "README.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "deployments/guides/sign.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"`model_signing (verify[^`]*)`", page)
     command = [str(Path(sys.executable).parent / "model_signing"), *shown.split()]
     subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=300)

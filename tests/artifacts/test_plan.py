@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.plan import parse_plan
+from concord.artifacts.plan import load_plan, parse_plan
 from tests.support.people import changed, tables_of_plan
 
 TABLES = tables_of_plan(Path("data"))
@@ -23,7 +23,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "teachers__count": (10.5, "teachers.count must be a whole number, got 10.5"),
     "teachers__params": (3, "teachers.params must be a table of keys, got 3"),
     "teachers__estimator": ("LogisticRegression", "such as sklearn.linear_model.LogisticRegression"),
-    "labeling__agreement": (3, "labeling.agreement must be less than or equal to 1, got 3"),
+    "labeling__agreement": (0.9, "labeling.agreement is not a key of the plan"),
     "labeling__mechanism": ("stabel", "labeling.mechanism must be 'stable', 'noisy_votes',"),
 }
 
@@ -49,3 +49,21 @@ def test_a_slip_of_the_pen_is_told_and_not_that_the_right_key_is_missing(key: st
     with pytest.raises(WrongInput) as raised:
         parse_plan(tables)
     assert str(raised.value) == f"{'.'.join([*sections, slip])} is not a key of the plan; did you mean {last!r}?"
+
+
+@pytest.mark.parametrize(
+    ("named", "end"),
+    [
+        ("s", "; did you mean {}/s.toml?"),
+        ("stays", "; did you mean {}/stays-2026.toml?"),
+        ("s.tml", "; did you mean {}/s.toml?"),
+        ("plan.toml", ": `concord init` writes one"),
+        ("no/s", ": `concord init` writes one"),
+    ],
+)
+def test_a_plan_beside_the_one_that_is_not_there_was_not_named(tmp_path: Path, named: str, end: str) -> None:
+    for there in ("s.toml", "stays-2026.toml", "s.csv"):
+        (tmp_path / there).touch()
+    with pytest.raises(WrongInput) as raised:
+        load_plan(tmp_path / named)
+    assert str(raised.value) == f"the plan {tmp_path / named} does not exist{end.format(tmp_path)}"

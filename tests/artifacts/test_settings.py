@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 VARIABLES = {str(field.validation_alias) for field in Settings.model_fields.values()}
 FILLED = {
     *(f"flows/{name}.py" for name in ("environment", "database", "server", "start", "hosted", "cli/app")),
-    "tasks/asking/shards.py",
+    "tasks/asking/questions.py",
 }
 """What fills the environment for Prefect, MLflow and our own processes, or hands it on."""
 

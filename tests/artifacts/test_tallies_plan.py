@@ -20,7 +20,7 @@ def tables(**labeling: Any) -> dict[str, Any]:
 def test_the_decoded_model_is_the_student_unless_another_is_named() -> None:
     plan = parse_plan(tables())
     assert (plan.tallied, plan.votes, plan.teachers.count, plan.student.learner) == (True, False, 0, "linear")
-    assert parse_plan({**tables(), "student": {"seed": 3}}).student.learner == "linear"
+    assert parse_plan({**tables(), "student": {}}).student.learner == "linear"
     fitted = {"estimator": "sklearn.naive_bayes.BernoulliNB"}
     assert parse_plan({**tables(), "student": fitted}).student.learner == "fitted"
 
@@ -42,16 +42,9 @@ def test_the_plan_for_images_fits_a_student_to_inferred_labels() -> None:
     ("change", "message"),
     [
         ({"labeling": {"mechanism": "tallies"}}, "rows must be given for mechanism = 'tallies'"),
-        ({"labeling": {"mechanism": "tallies", "rounds": 4}}, "labeling.rounds must be 1, 2 or 3, got 4"),
-        ({"labeling": {"mechanism": "tallies", "rounds": 1, "bins": 7}}, "labeling.bins must be 2, 4, 8, 16 or 32"),
-        ({"labeling": {"mechanism": "tallies", "rounds": 1, "cutoff": 9}}, "cutoff has no meaning"),
-        ({"labeling": {"mechanism": "tallies", "rounds": 1, "queries": 9}}, "queries has no meaning"),
-        ({"labeling": {"mechanism": "tallies", "rounds": 1, "agreement": 0.9}}, "agreement has no meaning"),
-        ({"labeling": {"mechanism": "stable", "rounds": 1}}, "rounds has no meaning for mechanism = 'stable'"),
-        ({"labeling": {"mechanism": "auto", "rounds": 1}}, "rounds has no meaning for mechanism = 'auto' without rows"),
-        ({"labeling": {"mechanism": "tallies", "rounds": 1, "crosses": [["a", "a"]]}}, "pairs of two features, each"),
-        ({"labeling": {"mechanism": "tallies", "rounds": 1, "crosses": [["a", "b"], ["b", "a"]]}}, "each pair once"),
-        ({"labeling": {"mechanism": "stable", "crosses": [["a", "b"]]}}, "crosses has no meaning"),
+        ({"labeling": {"mechanism": "tallies", "rows": 9, "rounds": 1}}, "rounds is not a key of the plan"),
+        ({"labeling": {"mechanism": "tallies", "rows": 9, "cutoff": 9}}, "cutoff has no meaning"),
+        ({"labeling": {"mechanism": "tallies", "rows": 9, "queries": 9}}, "queries has no meaning"),
         ({"labeling": {"mechanism": "auto"}}, "teachers.count must be given for labeling.mechanism = 'auto'"),
         ({"teachers": {"count": 10}}, "teachers have no meaning for labeling.mechanism = 'tallies'"),
         ({"relabel": {}, "teachers": {"count": 0}}, "relabel has no meaning for labeling.mechanism = 'tallies'"),
@@ -62,16 +55,6 @@ def test_the_plan_for_images_fits_a_student_to_inferred_labels() -> None:
 def test_what_it_does_not_take_is_told_in_one_sentence(change: dict[str, Any], message: str) -> None:
     with pytest.raises(WrongInput, match=message):
         parse_plan(tables() | change)
-
-
-@pytest.mark.parametrize("beside", [{"rounds": 3}, {"repair": True}])
-def test_where_labels_alone_are_secret_one_round_has_all(beside: dict[str, Any]) -> None:
-    given = tables()
-    given["privacy"] |= {"secret": "labels"}
-    assert parse_plan(given).tallied
-    given["labeling"] |= beside
-    with pytest.raises(WrongInput, match=r"has no meaning for privacy.secret = 'labels': features are known"):
-        parse_plan(given)
 
 
 def test_a_linear_student_needs_tallies() -> None:

@@ -51,7 +51,23 @@ def figures(what: Said, truth: Ints) -> dict[str, float]:
         predicted = np.argmax(each, axis=1)
         found[f"{name}accuracy"] = 100 * float(np.mean(predicted == truth))
         found[f"{name}balanced"] = balanced(predicted, truth)
-    return {**found, "auc": 100 * area(what.probabilities, truth)}
+    safe = np.clip(what.probabilities, 1e-9, 1)
+    safe /= safe.sum(axis=1, keepdims=True)
+    return {
+        **found,
+        "auc": 100 * area(what.probabilities, truth),
+        "log_loss": float(-np.log(safe[np.arange(len(truth)), truth]).mean()),
+        "calibration": 100 * miscalibrated(safe, truth),
+    }
+
+
+def miscalibrated(probabilities: Floats, truth: Ints) -> float:
+    """Expected calibration error: by how much the predicted class is right more or less often than its probability
+    says, in the mean over 15 equal intervals of it (Guo et al. 2017)."""
+    sure, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == truth
+    bins = np.minimum((15 * sure).astype(int), 14)
+    gaps = [abs(float((right[bins == each] - sure[bins == each]).sum())) for each in np.unique(bins)]
+    return sum(gaps) / len(truth)
 
 
 def area(probabilities: Floats, truth: Ints) -> float:

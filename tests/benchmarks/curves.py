@@ -3,7 +3,7 @@
     python -m tests.benchmarks.curves FOLDER [--case adult] [--epsilon 0.1 0.5 1 2] [--tried …] [--seeds 5]
 
 FOLDER holds the data sets, as for `make data`. Prints mean accuracy and its standard error over runs, in percent; the
-page README.md beside this says what follows. No setting is chosen by this: that would be to choose on the test rows.
+page TRIED.md beside this says what follows. No setting is chosen by this: that would be to choose on the test rows.
 """
 
 import argparse
@@ -28,12 +28,12 @@ from tests.benchmarks.tables import cases
 class Tried:
     """What differs from the public rule.
 
-    labeling    keys of `[labeling]`
+    rounds      of labels
     codes       arguments of `learn_codes`
     constants   by full name, such as concord.tasks.data.codes.ATOM
     """
 
-    labeling: Mapping[str, Any] = field(default_factory=dict)
+    rounds: int | None = None
     codes: Mapping[str, Any] = field(default_factory=dict)
     constants: Mapping[str, Any] = field(default_factory=dict)
 
@@ -46,11 +46,10 @@ TRIED: dict[str, Tried] = {
     **{f"{bins} coarse bins": Tried(codes={"coarse": bins}) for bins in (4, 8, 16, 32)},
     "64 fine bins": Tried(codes={"fine": 64}),
     "numbers of 2 % are codes": Tried(constants={f"{CODES}.ATOM": 0.02}),
-    **{f"{rounds} rounds": Tried({"rounds": rounds}) for rounds in (1, 2, 3)},
-    "no totals": Tried({"repair": False}),
+    **{f"{rounds} rounds": Tried(rounds) for rounds in (1, 2, 3)},
     "totals for a twentieth": Tried(constants={f"{SUMS}.REPAIR_SHARE": 0.05}),
-    "three rounds, all fields": Tried({"rounds": 3}, constants={f"{SUMS}.LATER_FIELDS": 100}),
-    "three rounds, five fields": Tried({"rounds": 3}, constants={f"{SUMS}.LATER_FIELDS": 5}),
+    "three rounds, all fields": Tried(3, constants={f"{SUMS}.LATER_FIELDS": 100}),
+    "three rounds, five fields": Tried(3, constants={f"{SUMS}.LATER_FIELDS": 5}),
     "smoother weights": Tried(constants={f"{PRIOR}.SMOOTH": 0.98}),
     "smooth over half a number": Tried(constants={f"{PRIOR}.LENGTH": 0.5}),
     "first spread 0.2": Tried(constants={f"{PRIOR}.FIRST_SPREAD": 0.2}),
@@ -68,10 +67,8 @@ def recoded(data: Coded, epsilon: float, given: Mapping[str, Any]) -> Coded:
 
 def accuracy(data: Coded, epsilon: float, tried: Tried) -> float:
     """Of one run on the test rows, in percent."""
-    plan = plan_of(data, epsilon)
-    changed = plan.model_copy(update={"labeling": plan.labeling.model_copy(update=dict(tried.labeling))})
     codes, places = data.at(epsilon)
-    last = learn(data, epsilon, planned_tallies(changed, codes, len(places.public)))
+    last = learn(data, epsilon, planned_tallies(plan_of(data, epsilon), codes, len(places.public), tried.rounds))
     found = scores(Decoded.from_record(last["decoded"]), places.test)
     return 100 * float(np.mean(found.argmax(axis=1) == data.labels.test))
 

@@ -37,7 +37,7 @@ from concord.tasks.mechanisms.mechanism import calibrate
 from concord.tasks.mechanisms.tallies import Tallies
 from concord.tasks.student.concord_student import ScoreClassifier
 from concord.tasks.student.decode import Decoded, odds_scores, scores
-from concord.tasks.student.infer import Follower, RoundFile
+from concord.tasks.student.infer import RoundFile, RoundPlanner
 from tests.benchmarks.tables import Case
 
 Ints = NDArray[np.int64]
@@ -171,13 +171,13 @@ def learn(data: Coded, epsilon: float, mechanism: Tallies) -> RoundFile:
     """All rounds, each under fresh exact noise: what the last one's file would say."""
     (codes, places), source = data.at(epsilon), Drawn()
     rows = places.public
-    follower = Follower(mechanism, codes, rows, public=(lambda: data.public) if deepens(codes) else None)
+    planner = RoundPlanner(mechanism, codes, rows, public=(lambda: data.public) if deepens(codes) else None)
     released: list[RoundFile] = []
     for number, each in enumerate(mechanism.rounds):
-        question, asked = follower.question(released), follower.codes_after(released)
+        question, asked = planner.question(released), planner.codes_after(released)
         private = places.private if asked is codes else asked.of(data.private)
         sums = mechanism.release(number, tally(question, private, data.labels.private), source)
-        follows = follower.follow(released, question, sums)
+        follows = planner.follow(released, question, sums)
         now = {"question": question.record(), "scale": each.scale, "sums": sums.tolist(), "codes": asked}
         released.append({**now, **follows})
     return released[-1]

@@ -22,7 +22,9 @@ from tests.benchmarks.ours import OURS
 from tests.benchmarks.without_privacy import OPEN
 
 PAGE, README = RESULTS.parent / "README.md", RESULTS.parents[2] / "README.md"
-FIGURE = RESULTS.parent / "accuracy.svg"
+FIGURE, SMALL = RESULTS.parent / "accuracy.svg", RESULTS.parent / "small.svg"
+SIZES = {"{}-500": 500, "{}-2000": 2_000, "{}-8000": 8_000, "{}": 32_561}
+"""Private rows by case, of Adult."""
 START, END = "<!-- measured by make bench-accuracy -->", "<!-- end of what was measured -->"
 NAMES = {
     "dp_ebm": "DP-EBM (interpret)",
@@ -43,9 +45,15 @@ MEASURES = {
     "balanced": "Balanced accuracy",
     "odds_balanced": "Balanced accuracy at the prior odds",
     "auc": "AUC",
+    "calibration": "Expected calibration error",
+    "log_loss": "Log loss",
 }
+IN_NATS = ("log_loss",)
+"""Measures that are no percentages."""
+OTHERS = [measure for measure in MEASURES if measure != "accuracy"]
+"""What is folded."""
 Lines = Sequence[dict[str, Any]]
-COMPARED = {name: title for name, title in MEASURES.items() if name != "auc"}
+COMPARED = {name: MEASURES[name] for name in ("accuracy", "balanced", "odds_balanced")}
 """By what `auto` is held against the best choice in hindsight."""
 ALLOWED = 1.0
 """Points that it may lose."""
@@ -64,8 +72,9 @@ def cell(found: Lines, measure: str) -> str:
     values = _values(found, measure)
     if not values:
         return found[0]["why"] if found else ""
-    mean = f"{np.mean(values):.1f}"
-    return mean if len(values) == 1 else f"{mean} ± {np.std(values, ddof=1):.1f}"
+    digits = 3 if measure in IN_NATS else 1
+    mean = f"{np.mean(values):.{digits}f}"
+    return mean if len(values) == 1 else f"{mean} ± {np.std(values, ddof=1):.{digits}f}"
 
 
 def of(lines: Lines, case: str, method: str, epsilon: float) -> Lines:
@@ -94,9 +103,13 @@ def page(lines: Lines) -> Iterator[str]:
     for case in dict.fromkeys(line["case"] for line in lines):
         mine = [line for line in lines if line["case"] == case]
         runs = max(line["seed"] for line in mine) + 1
-        yield f"### {case}\n\nδ = {mine[0]['delta']:g}; at most {runs} runs.\n"
-        for measure, title in MEASURES.items():
-            yield "\n".join([f"{title}, in percent:\n", *table(lines, case, measure), ""])
+        yield f"### {case}\n\nδ = {mine[0]['delta']:g}; at most {runs} runs. Accuracy, in percent:\n"
+        yield "\n".join([*table(lines, case, "accuracy"), "", "<details><summary>Other measures</summary>", ""])
+        for measure in OTHERS:
+            if any(measure in line for line in mine):
+                unit = "nats" if measure in IN_NATS else "percent"
+                yield "\n".join([f"{MEASURES[measure]}, in {unit}:\n", *table(lines, case, measure), ""])
+        yield "</details>\n"
 
 
 @dataclass(frozen=True)
@@ -246,14 +259,37 @@ def draw(lines: Lines, case: str = "adult", measure: str = "accuracy") -> Figure
     return figure
 
 
+def draw_small(lines: Lines, family: str = "adult", epsilon: float = 1.0) -> Figure:
+    """Accuracy against the number of private rows at one ε, a line a method, what has no guarantee among them."""
+    figure = Figure(figsize=(7.2, 3.6), layout="constrained")
+    axes = figure.subplots()
+    for method in METHODS:
+        points = []
+        for case, rows in SIZES.items():
+            values = _values(of(lines, case.format(family), method, epsilon), "accuracy")
+            points += [(rows, float(np.mean(values)))] if values else []
+        if len(points) > 1:
+            width, dashes = (2.2, "-") if method in OURS else (1.0, ":" if method in OPEN else "--")
+            name = f"Concord: {method}" if method in OURS else NAMES[method]
+            axes.plot(
+                *zip(*points, strict=True), marker="o", markersize=3, label=name, linewidth=width, linestyle=dashes
+            )
+    axes.set(xscale="log", xlabel="private rows", ylabel="accuracy on test rows, %")
+    axes.set_xticks([*SIZES.values()], [f"{rows:,}" for rows in SIZES.values()])
+    axes.minorticks_off()
+    figure.legend(fontsize="x-small", loc="outside right center")
+    return figure
+
+
 def main() -> None:
-    """Write pages and figure."""
+    """Write pages and figures."""
     lines = read()
     for path, text in pages(lines).items():
         path.write_text(text, encoding="utf-8")
-    with rc_context({"svg.hashsalt": "concord"}):  # the same file each time
-        draw(lines).savefig(FIGURE, metadata={"Date": None})
-    FIGURE.write_text(re.sub(r"[ \t]+$", "", FIGURE.read_text(), flags=re.MULTILINE))
+    for path, figure in ((FIGURE, draw(lines)), (SMALL, draw_small(lines))):
+        with rc_context({"svg.hashsalt": "concord"}):  # the same file each time
+            figure.savefig(path, metadata={"Date": None})
+        path.write_text(re.sub(r"[ \t]+$", "", path.read_text(), flags=re.MULTILINE))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A run too large for us: arithmetic and a simulation of its schedule, from rates that were measured.
 
     python -m tests.benchmarks.schedule measure    rates.json: processor seconds of each step, on this machine
-    python -m tests.benchmarks.schedule            the tables of deployments/SCALE.md, from rates.json
+    python -m tests.benchmarks.schedule            the tables of deployments/guides/scale.md, from rates.json
 
 The simulation is of events: tasks of a stage are given to the first worker that is free, polls are begun at most AHEAD
 batches before the door, and the door takes one batch after another. What one process does, one core does: encode, split
@@ -23,7 +23,7 @@ from time import process_time
 from typing import Any
 
 RATES = Path(__file__).with_name("rates.json")
-PAGE = Path(__file__).parents[2] / "deployments" / "SCALE.md"
+PAGE = Path(__file__).parents[2] / "deployments/guides/scale.md"
 AHEAD = 64
 """As flows/vote.py has it, on a cluster of others."""
 WORKERS = (1, 16, 128, 1024)

@@ -5,7 +5,7 @@ five of words, and their class follows a logit that is linear in them, but where
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tests.benchmarks import packaged
 from tests.benchmarks.prepare import adult, kdd99, mnist
 
 Floats = NDArray[np.float64]
@@ -30,6 +31,9 @@ SHIFTS = {
 }
 PUBLIC, TEST = 10_000, 20_000
 """Rows of a synthetic family besides the private ones."""
+FEW = (500, 2_000, 8_000)
+SMALLER = ("adult", *packaged.TABLES)
+"""Tables of which FEW private rows are a case of their own, such as adult-500; the other rows are the same."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ class Case:
 def cases(folder: Path) -> dict[str, Callable[[], Case]]:
     """Every case by name, made when it is asked for."""
     shifted = {f"adult-{name}": partial(_adult, folder, kept) for name, kept in SHIFTS.items()}
-    return {
+    found: dict[str, Callable[[], Case]] = {
         "adult": partial(_adult, folder, pl.lit(True)),
         **shifted,
         "kdd99": partial(_kdd99, folder),
@@ -69,7 +73,10 @@ def cases(folder: Path) -> dict[str, Callable[[], Case]]:
         "agnostic-1m": partial(family, 1_000_000, flipped=0.2),
         "classes-10": partial(family, 30_000, classes=10),
         "shifted": partial(family, 30_000, flipped=0.1, shifted=True),
+        **{f"xor-{columns}": partial(xor, columns) for columns in (2, 3)},
     }
+    found |= {name: partial(_packaged, name) for name in packaged.TABLES}
+    return found | {f"{name}-{rows}": partial(_few, found[name], rows) for name in SMALLER for rows in FEW}
 
 
 def _adult(folder: Path, kept: pl.Expr) -> Case:
@@ -101,6 +108,27 @@ def _mnist(folder: Path) -> Case:
     tables = {name: rows.with_columns(pl.col("^label$").cast(pl.String)) for name, rows in mnist(folder).items()}
     known = tables["public"].with_columns(tables["truth"]["label"])
     return Case(tables["private"], known, tables["test"], "label", tuple("0123456789"))
+
+
+def _packaged(name: str) -> Case:
+    private, known, test = packaged.parted(name)
+    return Case(private, known, test, packaged.LABEL, tuple(sorted(private[packaged.LABEL].unique())))
+
+
+def _few(whole: Callable[[], Case], rows: int) -> Case:
+    case = whole()
+    if case.private.height <= rows:
+        raise ValueError(f"the case has {case.private.height} private rows, not more than {rows}")
+    return replace(case, private=case.private.sample(rows, seed=1))
+
+
+def xor(columns: int, rows: int = 30_000) -> Case:
+    """The class is whether an odd number of the first columns, of ten, lie above their middle: no single column tells
+    anything of it."""
+    numbers = np.random.default_rng(13).normal(size=(rows + PUBLIC + TEST, 10))
+    odd = (numbers[:, :columns] > 0).sum(axis=1) % 2 == 1
+    table = {f"n{at}": column for at, column in enumerate(numbers.T)} | {"y": np.where(odd, "odd", "even")}
+    return _parted(pl.DataFrame(table), rows, ("even", "odd"))
 
 
 def rare(rows: int = 50_000) -> Case:

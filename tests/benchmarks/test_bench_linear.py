@@ -1,34 +1,27 @@
-"""Benchmarks of linear teachers as arrays: fits, and votes by one product. Run by `make bench`; see speed.md.
+"""Benchmark of linear teachers: votes by one product. Run by `make bench`; see speed.md.
 
-Peers run on the same rows: scikit-learn's fits and predictions in a loop, fits by joblib on all cores, and the bare
-matrix product of the same numbers. Fits as arrays are in blocks of a plan's default size, on as many threads as there
-are cores, as a run has them. Of each, the best of three; what is asserted is on the wall, against the better peer.
+Peers run on the same rows: scikit-learn's predictions in a loop, and the bare matrix product of the same numbers.
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
 import pytest
-from joblib import Parallel, delayed
 from sklearn.linear_model import LogisticRegression
-from threadpoolctl import threadpool_limits
 
 from concord.artifacts.learners import TeachersPlan
-from concord.tasks.asking.arrays import LinearTeachers, known, weights_together
-from concord.tasks.asking.teachers import Teacher, add_votes
+from concord.tasks.asking.arrays import LinearTeachers, weights_of
+from concord.tasks.asking.teachers import Teacher, add_votes, fitted_teacher
 from concord.tasks.data.guard import silenced
 from tests.benchmarks.speed import MACHINE, Measured
 
 pytestmark = pytest.mark.bench
 
-ROWS, WIDTH, CORES = 100, 50, 2
-AIM_OF_FITS, LEAST_FITS, LEAST_VOTES, MOST_OF_PRODUCT = 10.0, 6.0, 15.0, 2.0
-"""Times as fast as the better of scikit-learn's loop and joblib; as the loop of predictions; times the bare product's
-seconds."""
+ROWS, WIDTH = 100, 50
+LEAST_VOTES, MOST_OF_PRODUCT = 15.0, 2.0
+"""Times as fast as the loop of predictions; times the bare product's seconds."""
 Shard = tuple[np.ndarray, np.ndarray]
 
 
@@ -50,62 +43,11 @@ def timed(work: Callable[[], Any]) -> tuple[float, float, Any]:
 
 
 def as_arrays(some: list[Shard]) -> list[np.ndarray]:
-    """The weights of each shard's teacher, fitted in blocks by as many threads as there are cores."""
+    """The weights of each shard's teacher, as `teach` fits them."""
     plan = TeachersPlan(count=len(some))
-    learner = known(plan, WIDTH, 2)
-    assert learner is not None
-
-    def block(first: int) -> list[np.ndarray]:
-        with silenced():
-            own = [(X, y, 0) for X, y in some[first : first + plan.block]]
-            return weights_together(learner, {}, own, 2)
-
-    with ThreadPoolExecutor(CORES) as pool:
-        return [weights for found in pool.map(block, range(0, len(some), plan.block)) for weights in found]
-
-
-def by_scikit_learn(X: np.ndarray, y: np.ndarray) -> LogisticRegression:
-    return LogisticRegression().fit(X, y)
-
-
-def by_joblib(some: list[Shard]) -> list[LogisticRegression]:
-    fits: list[LogisticRegression] = Parallel(n_jobs=CORES)(delayed(by_scikit_learn)(*shard) for shard in some)
-    return fits
-
-
-def by_loop(some: list[Shard]) -> list[LogisticRegression]:
-    return [by_scikit_learn(X, y) for X, y in some]
-
-
-@pytest.mark.parametrize(("teachers", "tries"), [(1_000, 3), (10_000, 3)])
-def test_fits_of_logistic_teachers(teachers: int, tries: int, record: Callable[[Measured], None]) -> None:
-    some, took = shards(teachers), dict[str, list[tuple[float, float]]]()
-    fits: dict[str, Callable[[list[Shard]], Any]] = {"arrays": as_arrays, "loop": by_loop, "joblib": by_joblib}
-    found: dict[str, Any] = {}
-    by_joblib(some[:CORES])  # its workers are there then
-    with threadpool_limits(1):
-        for _ in range(tries):
-            for name, fit in fits.items():
-                seconds, processor, found[name] = timed(partial(fit, some))
-                took.setdefault(name, []).append((seconds, processor))
-    wall = {name: min(seconds for seconds, _ in each) * 1e6 / teachers for name, each in took.items()}
-    used = {name: min(processor for _, processor in each) * 1e6 / teachers for name, each in took.items()}
-    times = min(wall["loop"], wall["joblib"]) / wall["arrays"]
-    print(
-        f"\nfits of {teachers:,} logistic teachers, {ROWS} rows x {WIDTH} ({MACHINE}), "
-        f"microseconds each, best of {tries}"
-    )
-    print(f"  arrays, on {CORES} threads: {wall['arrays']:,.0f} ({used['arrays']:,.0f} of processor)")
-    print(f"  scikit-learn, in a loop: {wall['loop']:,.0f} ({used['loop']:,.0f} of processor)")
-    print(f"  scikit-learn, by joblib on {CORES} cores: {wall['joblib']:,.0f}")
-    print(f"  {times:.1f} times as fast as the better; {used['loop'] / used['arrays']:.1f} times by processor time")
-    what, better = f"fits of {teachers:,} logistic teachers, {ROWS} rows × {WIDTH}", min(wall["loop"], wall["joblib"])
-    beside = f"the better of scikit-learn's loop and joblib: {better:,.0f} µs a fit; ours {wall['arrays']:,.0f}"
-    record(Measured(what, times, "×", AIM_OF_FITS, least=True, beside=f"{beside}; at least {LEAST_FITS:g} is asked"))
-    theirs = np.array([np.append(model.coef_, model.intercept_) for model in found["loop"]])
-    ours = np.array(found["arrays"])[:, 0]
-    assert np.abs(ours - theirs).max() < 0.02 * np.abs(theirs).max()  # it stops at its tolerance
-    assert times > LEAST_FITS
+    with silenced():
+        fitted = [fitted_teacher(plan, at, X, y, 2) for at, (X, y) in enumerate(some)]
+        return [weights_of(teacher.model, teacher.fixed, WIDTH, 2) for teacher in fitted]
 
 
 def test_votes_of_a_thousand_logistic_teachers(record: Callable[[Measured], None]) -> None:

@@ -17,11 +17,10 @@ import pytest
 from concord.artifacts.errors import WrongInput
 from concord.tasks.advice.compare import Stream, margin_needed
 from concord.tasks.mechanisms import noise
-from concord.tasks.mechanisms.adaptive_adversary import LEAST_ORDER
 from concord.tasks.mechanisms.distance import REFUSED
 from concord.tasks.mechanisms.mechanism import calibrate
 from concord.tasks.mechanisms.odds import profile
-from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.mechanisms.stable import LEAST_ORDER, StableVoting
 from concord.tasks.verify.audit import audit_mechanism
 
 pytestmark = pytest.mark.bench

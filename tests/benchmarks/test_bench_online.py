@@ -7,19 +7,17 @@ Run by `make bench`.
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from statistics import median
 from time import perf_counter, process_time
 from typing import Any
 
 import polars as pl
 import pytest
 
-from concord.artifacts.home.merged import MANY
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import BatchOutcome
-from concord.tasks.door.online import Online
-from concord.tasks.door.release import Stores
+from concord.tasks.asks.online import Online
+from concord.tasks.door.stores import Stores
 from tests.artifacts.ledger.openings import batch, named, opening
 from tests.benchmarks.speed import MACHINE, Measured
 from tests.support.people import people
@@ -72,21 +70,6 @@ def test_rows_answered_online(session: str, home: Path, record: Callable[[Measur
     assert 300 + len(together) < online.state.asked <= 300 + len(together) + len(alone) + len(at_once)
     assert speeds[f"{TOGETHER:,} together"] > LEAST_TOGETHER
     assert speeds[f"single, {CALLERS} callers"] > LEAST_SINGLE
-
-
-def test_files_of_many_single_answers(session: str, home: Path) -> None:
-    """Rows and votes are merged from the first answer after the first thousand on: what is left, and what that took."""
-    online, files, seconds = Online(Stores.of(home), session), held(home)[0], list[float]()
-    for row in undisputed(MANY + 500, 80):
-        started = perf_counter()
-        online.answer(row)
-        seconds.append(perf_counter() - started)
-    left = (held(home)[0] - files) / len(seconds)
-    before, while_merged = median(seconds[:MANY]), seconds[MANY:]
-    print(f"\n{len(seconds):,} single answers ({MACHINE}): {left:.2f} files each; median ", end="")
-    print(f"{1e3 * before:.0f} ms, of the 500 that merge {1e3 * median(while_merged):.0f}, at most ", end="")
-    print(f"{1e3 * max(while_merged):.0f} (of the others {1e3 * max(seconds[:MANY]):.0f})")
-    assert left < 2
 
 
 def parts(rows: list[dict[str, Any]], size: int) -> Iterator[list[dict[str, Any]]]:

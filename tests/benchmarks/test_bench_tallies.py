@@ -59,7 +59,7 @@ def test_the_private_pass_of_14_fields(tmp_path: Path, record: Callable[[Measure
         {
             "data": {**tables, "label": "y", "classes": ["no", "yes"]},
             "privacy": {"domain": "pass", "epsilon": 1.0, "delta": 1e-5, "lifetime": lifetime},
-            "labeling": {"mechanism": "tallies", "rounds": 1},
+            "labeling": {"mechanism": "tallies", "rows": 300},
         }
     )
     encoding, vault = learn_encoding(plan), Vault(tmp_path / "vault")

@@ -3,13 +3,16 @@
 from inspect import signature
 from pkgutil import resolve_name
 
+import numpy as np
+import polars as pl
 import pytest
 
-from concord.artifacts.sections import LabelingPlan
 from concord.tasks.data.codes import learn_codes
-from tests.benchmarks.accuracy import EPSILONS, METHODS, read
+from tests.benchmarks.accuracy import EPSILONS, METHODS, figures, miscalibrated, read
 from tests.benchmarks.curves import TRIED
-from tests.benchmarks.page import FIGURE, MEASURES, cell, draw, hindsight, pages, table
+from tests.benchmarks.ours import Said
+from tests.benchmarks.page import FIGURE, IN_NATS, MEASURES, SMALL, cell, draw, draw_small, hindsight, pages, table
+from tests.benchmarks.tables import xor
 
 LINES = read()
 
@@ -18,6 +21,7 @@ def test_the_pages_are_made_of_what_was_measured() -> None:
     for path, text in pages(LINES).items():
         assert path.read_text(encoding="utf-8") == text, f"make bench-accuracy writes {path}"
     assert FIGURE.read_text().startswith("<?xml")
+    assert SMALL.read_text().startswith("<?xml")
 
 
 def test_nothing_was_measured_twice() -> None:
@@ -36,7 +40,8 @@ def test_a_cell_without_a_measurement_is_empty_and_one_that_failed_says_why() ->
 @pytest.mark.parametrize("measure", MEASURES)
 def test_tables_have_a_row_for_each_method_that_was_measured_alone(measure: str) -> None:
     lines = [{"case": "c", "method": "tallies", "epsilon": 1.0, measure: 50.0}]
-    assert list(table(lines, "c", measure))[2:] == ["| **`tallies`** |  |  | 50.0 |  |  |"]
+    shown = "50.000" if measure in IN_NATS else "50.0"
+    assert list(table(lines, "c", measure))[2:] == [f"| **`tallies`** |  |  | {shown} |  |  |"]
     assert EPSILONS.index(1.0) == 2
 
 
@@ -63,7 +68,6 @@ def test_hindsight_names_the_best_and_what_auto_lost_to_it() -> None:
 @pytest.mark.parametrize("name", TRIED)
 def test_what_a_curve_changes_is_there_to_be_changed(name: str) -> None:
     tried = TRIED[name]
-    assert tried.labeling.keys() <= LabelingPlan.model_fields.keys()
     assert tried.codes.keys() <= signature(learn_codes).parameters.keys()
     assert all(resolve_name(constant) != value for constant, value in tried.constants.items())
 
@@ -72,3 +76,27 @@ def test_a_figure_draws_a_line_a_method() -> None:
     lines = [{"case": "adult", "method": name, "epsilon": 1.0, "accuracy": 80.0} for name in ("tallies", "dp_sgd")]
     (axes,) = draw(lines).axes
     assert len(axes.containers) == 2
+
+
+def test_a_figure_of_few_rows_draws_methods_that_were_measured_on_more_than_one_size() -> None:
+    def line(case: str, method: str) -> dict[str, object]:
+        return {"case": case, "method": method, "epsilon": 1.0, "accuracy": 80.0}
+
+    several = [line(case, "tallies") for case in ("adult-500", "adult-2000", "adult")]
+    (axes,) = draw_small([*several, line("adult", "dp_sgd")]).axes
+    assert [np.size(drawn.get_xdata()) for drawn in axes.lines] == [3]
+
+
+def test_calibration_is_the_gap_between_what_is_said_and_what_is_right() -> None:
+    said = np.array([[0.9, 0.1]] * 10)
+    assert miscalibrated(said, np.array([0] * 9 + [1])) == pytest.approx(0.0)
+    assert miscalibrated(said, np.array([0] * 5 + [1] * 5)) == pytest.approx(0.4)
+    assert figures(Said(said, np.log(said)), np.array([0] * 9 + [1]))["log_loss"] == pytest.approx(0.325, abs=1e-3)
+
+
+def test_an_exclusive_or_tells_nothing_by_single_columns() -> None:
+    private = xor(2).private
+    odd = private.filter(pl.col("y") == "odd")
+    shares = [(odd[name] > 0).mean() for name in ("n0", "n1", "n2")]
+    assert shares == pytest.approx([0.5, 0.5, 0.5], abs=0.02)
+    assert ((odd["n0"] > 0) != (odd["n1"] > 0)).all()

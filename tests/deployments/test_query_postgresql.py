@@ -9,7 +9,7 @@ import pytest
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.tasks.data.databases import rows_of_query
-from concord.tasks.data.sources import at_hand
+from concord.tasks.data.sources import with_snapshots
 from tests.support.postgresql import server
 from tests.support.sources import PASSWORD, VARIABLE, asked_of, plan_over, read
 
@@ -87,7 +87,7 @@ def test_a_query_brings_no_other_statements(address: str, tmp_path: Path, monkey
     more = "select 1 as c) as x; commit; create table planted (c int); select * from (select 1 as c"
     for query, finds in ((more, "cannot insert multiple commands"), ("select * from planted", "does not exist")):
         with pytest.raises(WrongInput, match=finds):
-            at_hand(plan_over(asked_of(monkeypatch, address, query), tmp_path), Vault(tmp_path / "vault"))
+            with_snapshots(plan_over(asked_of(monkeypatch, address, query), tmp_path), Vault(tmp_path / "vault"))
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_what_it_fails_with_is_one_sentence(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, error: type[Exception], says: str
 ) -> None:
     with pytest.raises(error, match=says) as failed:
-        at_hand(plan_over(asked_of(monkeypatch, address, query), tmp_path), Vault(tmp_path / "vault"))
+        with_snapshots(plan_over(asked_of(monkeypatch, address, query), tmp_path), Vault(tmp_path / "vault"))
     assert PASSWORD not in str(failed.value)
     assert "a%b" not in str(failed.value)
 
@@ -113,6 +113,6 @@ def test_what_it_fails_with_is_one_sentence(
 def test_a_wrong_password_is_not_shown(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = address.replace(PASSWORD, "mistaken")
     with pytest.raises(EnvironmentFailed, match="cannot be opened") as failed:
-        at_hand(plan_over(asked_of(monkeypatch, wrong), tmp_path), Vault(tmp_path / "vault"))
+        with_snapshots(plan_over(asked_of(monkeypatch, wrong), tmp_path), Vault(tmp_path / "vault"))
     assert "mistaken" not in str(failed.value)
     assert VARIABLE in str(failed.value)

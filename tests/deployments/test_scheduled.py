@@ -13,7 +13,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.flows import scheduled
 from concord.tasks.door.erase import close
-from concord.tasks.door.release import Stores
+from concord.tasks.door.stores import Stores
 from tests.support.homes import charged, state_of
 from tests.support.people import arrive, changed
 
@@ -129,13 +129,44 @@ def test_another_student_on_a_schedule(session: str, home: Path) -> None:
     assert ended(scheduled.scheduled_study, session=session, home=home)[:2] == (StateType.FAILED, "NotVerified")
 
 
-@pytest.mark.parametrize(("place", "value"), [("epsilon", -1.0), ("epsilon", "much"), ("delta", 1.0), ("domain", "")])
-def test_a_server_refuses_parameters_that_break_the_plan_s_schema(place: str, value: object, plan: Plan) -> None:
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("privacy.epsilon", -1.0),
+        ("privacy.epsilon", "much"),
+        ("privacy.delta", 1.0),
+        ("privacy.domain", ""),
+        ("privacy.lifetime", 4.0),
+        ("privacy.lifetime.epsilon", "much"),
+        ("privacy.lifetime.filter", {"kind": "renyi"}),
+        ("labeling.mechanism", 5),
+        ("data.format.decimal", 0),
+        ("test.share", "half"),
+        ("relabel.form", 2),
+    ],
+)
+def test_a_server_that_refuses_a_key_names_it_however_deep_it_is(key: str, value: object, plan: Plan) -> None:
+    """It said that the whole plan was wrong, and printed it, if two rules spoke of one key."""
     schema, tables = scheduled.scheduled_learn.parameters.model_dump(), plan.model_dump(mode="json")
+    tables |= {"test": {"share": 0.1}, "relabel": {"hypotheses": "thresholds", "features": ["size"], "form": "tight"}}
     validate({"plan": tables}, schema, raise_on_error=True)
-    tables["privacy"][place] = value
-    with pytest.raises(ValidationError, match=f"plan.privacy.{place}"):
+    validate({"plan": "plan.toml"}, schema, raise_on_error=True)
+    *sections, last = key.split(".")
+    part = tables
+    for section in sections:
+        part = part[section]
+    part[last] = value
+    with pytest.raises(ValidationError, match=rf"^Validation failed for field 'plan\.{key}'") as refused:
         validate({"plan": tables}, schema, raise_on_error=True)
+    assert tables["data"]["label"] not in str(refused.value)
+
+
+def test_a_server_that_refuses_how_a_student_learns_names_the_key() -> None:
+    schema = scheduled.scheduled_study.parameters.model_dump()
+    for student in (None, {"refused": "drop"}):
+        validate({"session": "people-1", "student": student}, schema, raise_on_error=True)
+    with pytest.raises(ValidationError, match=r"^Validation failed for field 'student\.refused'"):
+        validate({"session": "people-1", "student": {"refused": ["drop"]}}, schema, raise_on_error=True)
 
 
 @pytest.mark.slow

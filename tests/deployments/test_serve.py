@@ -12,14 +12,15 @@ import pytest
 
 from concord.artifacts.errors import BudgetRefused, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.plan import Plan
 from concord.flows import start
 from concord.flows.start import next_time, serve
 from concord.tasks.door.erase import close
-from concord.tasks.door.release import Stores
+from concord.tasks.door.stores import Stores
 from concord.tasks.verify.verify import verify
 from tests.deployments.services import ROOT, until
 from tests.support.homes import die_extending, state_of
-from tests.support.people import arrive
+from tests.support.people import arrive, changed
 
 
 @pytest.mark.parametrize(
@@ -72,6 +73,19 @@ def test_it_answers_what_arrived_each_time(
     text = [line for line in capsys.readouterr().out.splitlines() if line.startswith("session")]
     assert [line.split(": ")[1].split(",")[0] for line in text] == [f"{n} rows asked now" for n in (150, 0, 40)]
     assert Ledger.of(home).session(session).asked == 490
+
+
+@pytest.mark.slow
+def test_it_ends_when_rows_arrive_that_are_not_paid_for(
+    plan: Plan, home: Path, arriving: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before: it went on for ever, and said every night that nothing was asked."""
+    labeling = {"mechanism": "noisy_votes", "queries": 400, "batch": 128}
+    start.start(changed({**plan.model_dump(), "labeling": labeling}), home)
+    comes(monkeypatch, idle, idle)
+    with pytest.raises(BudgetRefused, match="50 public rows of session"):
+        serve("people", arriving, home, cron="0 3 * * *", timezone="UTC")
+    assert "100 rows asked now, 400 of 400 answered in all, 50 not asked" in capsys.readouterr().out
 
 
 def test_a_wrong_table_is_told_and_the_next_time_waited_for(

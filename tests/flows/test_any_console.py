@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from concord.flows.cli import command
 from concord.flows.cli.app import speak_plainly
+from concord.flows.cli.commands import command
 from concord.flows.console import out
 from tests.support.processes import own_environment
 
@@ -66,7 +66,7 @@ def test_a_name_that_is_no_text_is_said_all_the_same(monkeypatch: pytest.MonkeyP
     speak_plainly()
     out.print("the plan é-\udcff.toml")
     stream.seek(0)
-    assert stream.read() == "the plan é-?.toml\n"
+    assert stream.read() == "the plan é-�.toml\n"
 
 
 def without_power() -> None:

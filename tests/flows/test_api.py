@@ -25,8 +25,11 @@ EXAMPLES = [*map(dedent, LINES), *OF_README]
 
 @pytest.fixture
 def folder(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """plan.toml, its tables and further rows, in the folder where Python runs."""
-    people(20, 8).drop("outcome", "person").write_parquet(write_tables(tmp_path) / "more.parquet")
+    """plan.toml, its tables and further rows, in the folder where Python runs, as the documentation names them."""
+    further = people(20, 8).drop("outcome", "person")
+    for file in (write_tables(tmp_path) / "more.parquet", tmp_path / ".concord/demo/data/demo/public.parquet"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        further.write_parquet(file)
     write_plan(tmp_path, privacy__epsilon=8.0, labeling__cutoff=60)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CONCORD_HOME", str(home))
@@ -50,7 +53,7 @@ def test_the_readmes_lines_run_on_the_plan_that_init_writes(
     (folder / "plan.toml").unlink()
     tables = ("--private", "private.csv", "--public", "public.parquet", "--test", "test.parquet")
     stated = ("--label", "outcome", "--classes", "no,yes", "--domain", "people", "--rows", "6000", "--delta", "1e-5")
-    status, printed, _ = concord("init", *tables, *stated)
+    status, printed, _ = concord("init", *tables, *stated, "--unit", "row")
     assert (status, "later rows need no session" in printed) == (0, True)
     for lines in OF_README:
         exec(lines, {})

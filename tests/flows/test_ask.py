@@ -19,16 +19,17 @@ from concord.flows.api import ask, run
 from concord.flows.cli.show import budget_of
 from concord.flows.start import latest, start_extension
 from concord.tasks.door.erase import close, erase, forget
-from concord.tasks.door.release import Stores
+from concord.tasks.door.stores import Stores
 from concord.tasks.verify.folder import PublishedSession
+from concord.tasks.verify.handing import handed_on
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.signed import excerpt
 from concord.tasks.verify.verify import verify
 from tests.support.people import people, write_plan, write_tables
 
 pytestmark = pytest.mark.slow
-PAGE = (Path(__file__).parents[2] / "deployments" / "README.md").read_text(encoding="utf-8")
-(EXAMPLE,) = re.findall(r"## Questions\n.*?```python\n(.*?)```", PAGE, re.DOTALL)
+PAGE = (Path(__file__).parents[2] / "deployments/guides/questions.md").read_text(encoding="utf-8")
+(EXAMPLE,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 STREAM: dict[str, Any] = {"epsilon": 8.0, "cutoff": 2}
 """Terms by which it refuses what 150 shards agree on with probability 1e-8, and with 5e-11 nothing that they do not."""
 
@@ -94,13 +95,19 @@ def test_a_question_is_paid_for_once_certified_and_replayed(plan: Path, home: Pa
     assert (first.outcome, first.value, repr(first)) == ("answered", "dark", repr(first))
     assert first.spent_now["epsilon"] > 0
     assert all(check.ok for check in verify_published(home / "released" / first.session))
+    with pytest.raises(WrongInput, match="questions were answered there"):
+        handed_on(first.session, home)
     session = Ledger.of(home).session(first.session)
     assert (session.status, session.epsilon, session.delta, session.teachers) == ("spent", 1.0, 1e-9, 150)
     certificate = first.certificate
-    assert (certificate.guarantee.epsilon, certificate.shards) == (1.0, 150)
-    with pytest.raises(NotVerified, match="the shards"):
-        excerpt(certificate.model_copy(update={"shards": 9}), PublishedSession.at(home / "released" / session.id).read)
-    assert [(item.question, item.answer) for item in certificate.answers] == [("larger_shade", "dark")]
+    assert (certificate.guarantee.epsilon, certificate.teachers) == (1.0, 150)
+    more = certificate.leading.model_copy(update={"teachers": 9})
+    with pytest.raises(NotVerified, match="the teachers"):
+        excerpt(
+            certificate.model_copy(update={"sessions": (more,)}),
+            PublishedSession.at(home / "released" / session.id).read,
+        )
+    assert [(item.question, item.answer) for item in certificate.leading.answers] == [("larger_shade", "dark")]
     (domain,) = budget_of(home)["domains"]
     assert [(item["mechanism"], item["asked"]) for item in domain["sessions"]] == [("optimal_release", 1)]
     assert faults(home) == []
@@ -137,7 +144,7 @@ def test_a_stream_of_questions_shares_a_session_until_it_is_closed(plan: Path, h
     assert Ledger.of(home).total("people") == charged
     assert {answer.session for answer in answers} == {first.session}
     assert (first.value, answers[1].outcome, answers[1].value) == ("dark", "refused", None)
-    assert [item.answer for item in answers[1].certificate.answers] == ["dark", True, None]
+    assert [item.answer for item in answers[1].certificate.leading.answers] == ["dark", True, None]
     assert (first.certificate.session, faults(home)) == (first.session, [])  # the certificate is that of the session
     close(Stores.of(home), first.session, give_back=True)
     assert Ledger.of(home).total("people").renyi < charged.renyi
@@ -157,7 +164,7 @@ def test_questions_are_no_session_of_a_run_nor_a_run_one_of_questions(plan: Path
     asked = ask(plan, larger_shade, epsilon=0.5)
     done = run(plan)
     assert latest(Stores.of(home), "people").id == done.session
-    with pytest.raises(WrongInput, match="answers questions"):
+    with pytest.raises(WrongInput, match="is for questions"):
         start_extension(asked.session, Path("more.parquet"), home)
     assert [charge.session for charge in done.certificate.domain.charges] == [asked.session, done.session]
     assert asked.session in done.report_path.read_text()
@@ -219,7 +226,7 @@ def test_plans_without_shards_and_questions_that_cannot_be_asked_spend_nothing(p
         "labeling": None,
         "student": None,
         "labeling__mechanism": "tallies",
-        "labeling__rounds": 1,
+        "labeling__rows": 300,
     }
     folder = write_tables(plan.parent / "tallied")
     with pytest.raises(WrongInput, match="has none"):

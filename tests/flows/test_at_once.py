@@ -2,14 +2,13 @@
 
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from concord.artifacts.ledger.ledger import Ledger
-from concord.flows import run, server
+from concord.flows import run
 from concord.flows.outcome import Summary
 from concord.flows.start import start
 from tests.support.people import changed, tables_of_plan, write_tables
@@ -24,9 +23,9 @@ def test_the_loser_takes_up_the_winners_session_and_spends_nothing(
     plan = changed(tables_of_plan(write_tables(tmp_path / "data")), **small)
     admitted, losers = threading.Event(), ThreadPoolExecutor(1)
     second: list[Future[Summary]] = []
-    private_of = run.Private.of
+    private_of = run.PrivateFiles.of
 
-    def naming(*arguments: Any) -> run.Private:
+    def naming(*arguments: Any) -> run.PrivateFiles:
         if second:
             admitted.set()  # the loser got past the winner, who has opened nothing yet
         else:
@@ -35,7 +34,7 @@ def test_the_loser_takes_up_the_winners_session_and_spends_nothing(
         return private_of(*arguments)
 
     monkeypatch.setattr(run, "_say_waiting", admitted.set, raising=False)
-    monkeypatch.setattr(run.Private, "of", naming)
+    monkeypatch.setattr(run.PrivateFiles, "of", naming)
     winner = start(plan, home)
     loser = second[0].result()
     assert (loser.session, loser.run_id) == (winner.session, winner.run_id)
@@ -43,39 +42,3 @@ def test_the_loser_takes_up_the_winners_session_and_spends_nothing(
     assert winner.spent_now["epsilon"] > 0
     assert all(stage.cached for stage in loser.stages)
     assert len(Ledger.of(home).sessions("people")) == 1
-
-
-def test_in_a_fresh_home_one_server_makes_its_database_before_another_begins(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of four first runs one ended: the servers had raced the migration of Prefect's database."""
-    database, two = tmp_path / "prefect" / "prefect.db", threading.Barrier(2)
-    database.parent.mkdir()
-    at_once: list[bool] = []
-
-    class Slow:
-        making: threading.Thread | None = None
-
-        def __init__(self, _: Path) -> None:
-            if not database.exists():
-                with suppress(threading.BrokenBarrierError):
-                    two.wait(0.5)
-                    at_once.append(True)  # two servers make it
-                database.touch()
-
-        def check_answers(self) -> None: ...
-
-        def stop(self) -> None: ...
-
-        def variables(self) -> dict[str, str]:
-            return {}
-
-    def serve(_: int) -> None:
-        with server.serving(tmp_path):
-            pass
-
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    monkeypatch.setattr(server, "Server", Slow)
-    with ThreadPoolExecutor(2) as commands:
-        list(commands.map(serve, range(2)))
-    assert at_once == []

@@ -77,7 +77,7 @@ def key(stage: Described, home: Path, **arguments: Any) -> str:
 
 @pytest.mark.parametrize("name", STAGES)
 def test_changing_any_argument_changes_the_key(name: str, plan: Plan, tmp_path: Path) -> None:
-    stage, other = STAGES[name], {"student__seed": 1, "labeling__batch": 7, "privacy__domain": "others"}
+    stage, other = STAGES[name], {"student__params": {"C": 2.0}, "labeling__batch": 7, "privacy__domain": "others"}
     values = VALUES | {Plan: (plan, changed(plan.model_dump(), **other, teachers__params={"C": 2.0}))}
     kinds = {name: item.annotation for name, item in stage.signature.parameters.items() if name != "place"}
     arguments = {name: values[kind][0] for name, kind in kinds.items()}
@@ -127,7 +127,7 @@ def test_files_that_moved_are_the_same_files() -> None:
 def test_a_block_that_moved_within_the_vault_is_not_trained_again(plan: Plan, tmp_path: Path) -> None:
     moved = Ref(path="elsewhere/a/b", digest=ONE.digest)
     blocks = [Block((0, 5), ONE), Block((0, 5), moved), Block((0, 5), OTHER), Block((0, 6), ONE)]
-    keys = [key(stages.teach_models, tmp_path, block=block, plan=plan, encoding=encoding("s")) for block in blocks]
+    keys = [key(stages.teach, tmp_path, block=block, plan=plan, encoding=encoding("s")) for block in blocks]
     assert keys[0] == keys[1]
     assert len(set(keys)) == 3
 
@@ -144,13 +144,13 @@ def test_a_home_that_moved_has_the_same_keys(plan: Plan, tmp_path: Path) -> None
 
 def test_the_students_settings_are_in_no_key_of_the_teachers(plan: Plan) -> None:
     other = changed(plan.model_dump(), student__refused="drop")
-    for stage in (stages.encode, stages.split, stages.teach_models):
+    for stage in (stages.encode, stages.split, stages.teach):
         assert digested(only(plan, *stage.reads)) == digested(only(other, *stage.reads))
     assert digested(only(plan, *stages.study.reads)) != digested(only(other, *stages.study.reads))
 
 
 def test_a_stage_sees_of_its_plan_what_it_says_it_reads(plan: Plan) -> None:
-    view = stages.teach_models.arguments(block=Block((0, 5), ONE), plan=plan, encoding=encoding("s"))["plan"]
+    view = stages.teach.arguments(block=Block((0, 5), ONE), plan=plan, encoding=encoding("s"))["plan"]
     assert view.teachers.estimator == plan.teachers.estimator
     for part, field in ((view.teachers, "count"), (view, "student"), (view, "data")):
         with pytest.raises(AttributeError):

@@ -12,9 +12,11 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.read import Records
 from concord.artifacts.parts import LEARNING, TEST
 from concord.artifacts.plan import Plan
+from concord.artifacts.sessions import STUDENT_CHOICE
 from concord.flows.cli.plan import FIGURES, report
 from concord.flows.outcome import Summary, outcome_in_markdown
 from concord.flows.start import start, start_extension, start_study, start_test
+from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
 from tests.support.people import arrive, changed, write_plan, write_tables
 
@@ -40,6 +42,8 @@ def kinds(home: Path) -> list[tuple[str, str]]:
 
 def all_is_well(home: Path) -> bool:
     wrong = [check for check in verify(home) if not check.ok]
+    copies = [file.parent for file in (home / "released").glob("*/certificate.json")]
+    wrong += [check for folder in copies for check in verify_published(folder) if not check.ok]
     assert wrong == []
     return True
 
@@ -55,7 +59,7 @@ def test_a_student_is_chosen_once_at_no_further_charge(
     commit = Ledger.commit_batch
 
     def but_for_the_choice(self: Ledger, session: str, *given: Any, **named: Any) -> Any:
-        return (dies if self.session(session).chooses else commit)(self, session, *given, **named)
+        return (dies if self.session(session).purpose == STUDENT_CHOICE else commit)(self, session, *given, **named)
 
     with monkeypatch.context() as patch:
         patch.setattr(Ledger, "commit_batch", but_for_the_choice)
@@ -70,17 +74,20 @@ def test_a_student_is_chosen_once_at_no_further_charge(
     totals = ledger.totals("people")
     assert 0 < totals[TEST].renyi <= totals[LEARNING].renyi == ledger.total("people").renyi
     certificate = certificate_of(summary)
-    assert certificate.promise.epsilon == plan.privacy.epsilon
-    choice, test = certificate.choice, certificate.test
-    assert choice is not None
+    assert certificate.guarantee.epsilon == plan.privacy.epsilon
+    paid, tried, test = certificate.choice, certificate.test, certificate.tested
+    assert paid is not None
+    assert tried is not None
     assert test is not None
-    assert (choice.clean, choice.share, len(choice.candidates), choice.guarantee.epsilon) == (True, 0.3, 3, 0.5)
+    choice = paid.chosen
+    assert choice is not None
+    assert (choice.clean, choice.share, len(choice.candidates), paid.guarantee.epsilon) == (True, 0.3, 3, 0.5)
     assert choice.chosen in (0, 2)  # the constant is some 200 units worse: e^-100
     assert (test.among, test.earlier, test.clean) == (3, 0, True)
-    assert test.guarantee.epsilon == plan.privacy.epsilon - 0.5
+    assert tried.guarantee.epsilon == plan.privacy.epsilon - 0.5
     chosen = choice.candidates[choice.chosen]
     assert (certificate.student.params, certificate.student.refused) == (chosen["params"], chosen["refused"])
-    settings = ledger.session(choice.session).mechanism
+    settings = ledger.session(paid.session).mechanism
     assert certificate.student.file.digest == settings["students"][choice.chosen]
     page = Path(summary.report).read_text(encoding="utf-8")
     assert f"{choice.chosen + 1}, chosen" in page
@@ -113,18 +120,19 @@ def test_a_student_is_chosen_once_at_no_further_charge(
 @pytest.mark.slow
 def test_a_model_of_tallies_may_be_a_candidate(plan: Plan, home: Path) -> None:
     tables = {name: part for name, part in plan.model_dump().items() if name not in ("teachers", "student")}
-    tables["labeling"] = {"mechanism": "auto", "rows": 3000, "rounds": 1}
+    tables["labeling"] = {"mechanism": "auto", "rows": 3000}
     candidates = [{"estimator": CONSTANT}, {"learner": "linear"}]
     tallied = changed(tables, student__candidates=candidates, student__epsilon=1.0)
     summary = start(tallied, home)
     assert kinds(home) == [("tallies", LEARNING), ("student_choice", TEST), ("private_test", TEST)]
     certificate = certificate_of(summary)
     assert certificate.choice is not None
-    assert certificate.choice.chosen == 1
+    assert certificate.choice.chosen is not None
+    assert certificate.choice.chosen.chosen == 1
     assert certificate.student.estimator.endswith("Tallied")
-    assert certificate.test is not None
-    assert certificate.test.accuracy.low > 0.7
-    assert certificate.promise.epsilon == tallied.privacy.epsilon
+    assert certificate.tested is not None
+    assert certificate.tested.accuracy.low > 0.7
+    assert certificate.guarantee.epsilon == tallied.privacy.epsilon
     assert start(tallied, home).spent_now == {"epsilon": 0.0, "delta": 0.0}
     assert all_is_well(home)
 
@@ -140,11 +148,11 @@ def test_a_choice_that_leaves_the_test_nothing_is_refused_before_anything_is_rea
 def test_a_plan_says_what_a_choice_costs_and_takes(tmp_path: Path) -> None:
     folder = write_tables(tmp_path / "data")
     plan = write_plan(folder, test__share=0.3, student__candidates=CANDIDATES, student__epsilon=0.5)
-    found = report(plan, None, None, tmp_path, **UNSAID)["candidates"]
+    found = report(plan, None, tmp_path, **UNSAID)["candidates"]
     assert (found["candidates"], found["epsilon"], found["aside"]) == (3, 0.5, None)
     assert 0 < found["nats"] <= found["order"] * 0.5**2 / 8
     units = {item["gap"]: item["drawn"] for item in found["units"]}
     assert units[0.01] == pytest.approx(728, abs=2)  # ln(2·19)/(0.5·0.01)
     assert all(item["proved"] > item["drawn"] for item in found["units"])
-    assert report(write_plan(folder), None, None, tmp_path, **UNSAID)["candidates"] is None
+    assert report(write_plan(folder), None, tmp_path, **UNSAID)["candidates"] is None
     assert json.dumps(found)

@@ -32,12 +32,12 @@ from tests.support.people import changed
 
 TLS = ("ca_file", "client_cert", "client_key")
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "in the clear": ({"address": "tcp://10.0.0.1:8786"}, "tls://HOST:PORT.*unencrypted = true"),
-    "in the clear here": ({"address": "tcp://127.0.0.1:8786"}, "tls://HOST:PORT.*unencrypted = true"),
+    "in the clear": ({"address": "tcp://10.0.0.1:8786"}, "must be tls://HOST:PORT"),
+    "in the clear here": ({"address": "tcp://127.0.0.1:8786"}, "must be tls://HOST:PORT"),
     "no scheme": ({"address": "10.0.0.1:8786"}, "must be tls://HOST:PORT"),
-    "another scheme": ({"address": "inproc://10.0.0.1/1", "unencrypted": True}, "must be tls://HOST:PORT"),
+    "another scheme": ({"address": "inproc://10.0.0.1/1"}, "must be tls://HOST:PORT"),
     "a password": ({"address": "tls://me:word@host:8786"}, "must be tls://HOST:PORT"),
-    "a flag for nothing": ({"unencrypted": True}, "unencrypted belongs to an address"),
+    "no such flag": ({"unencrypted": True}, "teachers.unencrypted is not a key of the plan"),
     "another runner": ({"runner": "threads", "address": "tls://host:8786"}, "belongs to runner = 'dask'"),
 }
 

@@ -1,6 +1,7 @@
 """A session goes on with more public rows: the same teachers, mechanism and key, paid for as it goes; and it ends."""
 
 import fcntl
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,20 +15,23 @@ from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
+from concord.flows.api import run
 from concord.flows.outcome import Summary
+from concord.flows.scheduled import scheduled_extend, scheduled_learn
 from concord.flows.start import serve, start, start_extension
 from concord.tasks.door.checkpoint import read_checkpoint, write_checkpoint
 from concord.tasks.door.erase import close, forget
-from concord.tasks.door.release import RUN, Stores
+from concord.tasks.door.locks import RUN
+from concord.tasks.door.stores import Stores
 from concord.tasks.verify.verify import verify
 from tests.support.homes import charged, die_extending, labels_of, state_of
-from tests.support.people import arrive, changed, people
+from tests.support.people import arrive, changed, people, write_plan, write_tables
 
 
 def certified_rows(home: Path, summary: Summary) -> pl.DataFrame:
     certificate = Certificate.model_validate_json(Path(summary.certificate).read_bytes())
     assert certificate.counts.asked == summary.asked
-    return pl.DataFrame(Released(home).labels(certificate.labels))
+    return pl.DataFrame(Released(home).labels(certificate.leading.files))
 
 
 def test_more_rows_are_answered_in_the_same_session(session: str, plan: Plan, home: Path, arriving: Path) -> None:
@@ -49,7 +53,7 @@ def test_more_rows_are_answered_in_the_same_session(session: str, plan: Plan, ho
 
 @pytest.mark.slow
 def test_a_session_that_pays_by_rows_is_extended_by_its_room(plan: Plan, home: Path, arriving: Path) -> None:
-    roomy = changed({**plan.model_dump(exclude={"labeling"}), "labeling": {"mechanism": "noisy_votes", "room": 60}})
+    roomy = changed({**plan.model_dump(exclude={"labeling"}), "labeling": {"mechanism": "noisy_votes", "queries": 360}})
     first = start(roomy, home)
     assert (first.asked, first.later_rows.partition(" by ")[0]) == (300, "60 can still be labelled")
     more = start_extension(first.session, arriving, home)
@@ -77,14 +81,6 @@ def test_rows_put_before_are_not_asked_again(session: str, plan: Plan, home: Pat
     pl.read_parquet(plan.path("public")).write_ipc(tmp_path / "copy.arrow")
     assert start_extension(session, tmp_path / "copy.arrow", home).asked_now == 0
     assert state_of(home, session)[:2] == state[:2]
-
-
-def test_the_private_file_is_not_put_to_its_own_session(session: str, plan: Plan, home: Path, tmp_path: Path) -> None:
-    state = state_of(home, session)
-    copy = Path(shutil.copy(plan.path("private"), tmp_path / "another-name.csv"))
-    with pytest.raises(WrongInput, match="--public must not hold a file of data"):
-        start_extension(session, copy, home)
-    assert state_of(home, session) == state
 
 
 def a_feature_absent(folder: Path) -> None:
@@ -152,15 +148,49 @@ def test_rows_after_the_cutoff_are_not_asked_and_the_run_still_agrees(session: s
     assert all(check.ok for check in verify(home))
 
 
+PAID_BY_ROW = {"mechanism": "noisy_votes", "queries": 400, "batch": 128}
+
+
+def test_rows_that_are_not_paid_for_are_named_and_stay_to_be_asked(
+    plan: Plan, home: Path, tmp_path: Path, concord: Callable[..., tuple[int, str, str]]
+) -> None:
+    """600 rows for 100 that are left. Before: Completed, with 100 rows asked, and then NothingNew and exit status 0."""
+    own = start(changed({**plan.model_dump(), "labeling": PAID_BY_ROW}), home)
+    more = {"session": own.session, "public": str(arrive(tmp_path / "more", 20, rows=600)), "home": home}
+    partly: Any = scheduled_extend(**more, return_state=True)
+    assert (partly.name, partly.is_completed()) == ("Partly", True)
+    assert "100 rows asked now" in partly.message
+    assert "500 not asked" in partly.message
+    refused: Any = scheduled_extend(**more, return_state=True)
+    assert (refused.name, refused.is_failed()) == ("BudgetRefused", True)
+    asked = ("extend", own.session, "--public", more["public"])
+    for status, out, err in (concord(*asked), concord(*asked, "--json")):
+        assert (status, "nothing new" in out) == (3, False)
+        assert f"500 public rows of session {own.session} stay to be asked" in err
+    assert (json.loads(out)["asked"], json.loads(out)["not_asked"]) == (400, 500)
+    arrive(tmp_path / "more", 21, rows=30)
+    assert concord(*asked)[2].startswith("concord: 530 public rows")
+    assert start_extension(own.session, Path(plan.path("public")), home).asked == 400
+    assert all(check.ok for check in verify(home))
+
+
 @pytest.mark.slow
-def test_rows_beyond_those_paid_for_are_not_asked(plan: Plan, home: Path, arriving: Path) -> None:
-    labeling = {"mechanism": "noisy_votes", "queries": 400, "batch": 128}
-    own = start(changed({**plan.model_dump(), "labeling": labeling}), home)
-    summary = start_extension(own.session, arriving, home)
-    assert (own.asked, summary.asked, summary.asked_now) == (300, 400, 100)
-    assert certified_rows(home, summary)["outcome"].to_list() == ["answered"] * 400 + ["not asked"] * 50
-    with pytest.raises(BudgetRefused, match="has ended"):
-        start_extension(own.session, arrive(arriving, 12), home)
+@pytest.mark.parametrize(
+    "pays", [{"labeling__mechanism": "noisy_votes", "labeling__queries": 200}, {"labeling__cutoff": 1}]
+)
+def test_a_run_whose_plan_pays_for_fewer_rows_names_the_others(
+    home: Path, tmp_path: Path, concord: Callable[..., tuple[int, str, str]], pays: dict[str, Any]
+) -> None:
+    """It is no failure, since the plan says so. Before: Completed, then NothingNew, without a word."""
+    fewer = write_plan(write_tables(tmp_path), **{"labeling__cutoff": None, **pays})
+    for _ in range(2):
+        state: Any = scheduled_learn(plan=fewer, home=home, return_state=True)
+        assert (state.name, state.is_completed()) == ("Partly", True)
+    again = run(fewer, home=home)
+    assert again.not_asked == 300 - again.summary.asked > 0
+    assert f"{again.not_asked} not asked" in state.message
+    status, out, _ = concord("run", str(fewer))
+    assert (status, f"{again.not_asked} not asked" in out) == (0, True)
 
 
 def test_rows_that_come_twice_in_the_plan_s_own_table_are_asked_once(plan: Plan, home: Path, tmp_path: Path) -> None:

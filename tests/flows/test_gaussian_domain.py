@@ -23,7 +23,7 @@ def test_a_gaussian_domain_from_its_plan_to_its_report(tmp_path: Path, home: Pat
     given = {name: section for name, section in tables.items() if name not in ("teachers", "student")}
     lifetime = {"epsilon": 4.0, "delta": 4e-5, "filter": "gaussian"}
     given["privacy"] |= {"epsilon": 1.0, "delta": 1e-5, "lifetime": lifetime}
-    plan = parse_plan(given | {"labeling": {"mechanism": "tallies", "rounds": 1, "batch": 128}, "test": {"share": 0.3}})
+    plan = parse_plan(given | {"labeling": {"mechanism": "tallies", "rows": 300, "batch": 128}, "test": {"share": 0.3}})
     summary = start(plan, home)
     assert summary.lifetime["more"] == 12
     assert summary.spent_now["epsilon"] == pytest.approx(0.904, abs=2e-3)

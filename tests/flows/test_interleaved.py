@@ -23,7 +23,7 @@ from concord.tasks.door.asked import online_votes
 from concord.tasks.door.erase import close
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes
 from concord.tasks.mechanisms.stable import StableVoting
-from tests.support.at_door import CLASSES, NOISY, ROWS, STABLE, Case, make_case, write
+from tests.support.at_door import CLASSES, NOISY, ROWS, STABLE, Case, labels_by, make_case, write
 
 TEACHERS = (Ref(path="teachers/d/key/000000", digest="of teachers"),)
 AT_ONCE = StableVoting.calibrate(epsilon=2.0, delta=1e-9, cutoff=1)
@@ -56,7 +56,7 @@ class Counted(Stages):
 
 @pytest.fixture(autouse=True)
 def without_prefect(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stages.release, "task", stages.release.task.fn)
+    monkeypatch.setattr(stages.release_votes, "task", stages.release_votes.task.fn)
 
 
 def asked(case: Case, counted: Counted) -> Disclosure:
@@ -65,8 +65,8 @@ def asked(case: Case, counted: Counted) -> Disclosure:
     plan = SimpleNamespace(data=SimpleNamespace(classes=CLASSES), teachers=TeachersPlan(count=1))
     run: Any = SimpleNamespace(stores=case.door, stages=counted, plan=plan)
     stream = SimpleNamespace(batches=case.batches, encoding=None)
-    admitted: Any = SimpleNamespace(mechanism=case.mechanism, stream=stream)
-    return vote.ask(run, case.session, admitted, TEACHERS)
+    admitted: Any = SimpleNamespace(ask=labels_by(case.mechanism), stream=stream)
+    return vote.ask_teachers(run, case.session, admitted, TEACHERS)
 
 
 def on_cores(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
@@ -214,7 +214,7 @@ def test_what_a_killed_run_released_is_stamped_by_the_next(
 def test_what_a_run_left_is_stamped_before_another_student_is_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ended: bool
 ) -> None:
-    """`concord study` and `concord test` replay labels whose run was killed, or failed and was closed."""
+    """`study_again` and `concord test` replay labels whose run was killed, or failed and was closed."""
     case = make_case(tmp_path / "home", STABLE)
     counted = Counted(case)
 
@@ -234,10 +234,11 @@ def test_what_a_run_left_is_stamped_before_another_student_is_published(
         close(case.door, "d-1", give_back=False)
     time.sleep(0.02)
     before = time.time()
-    admitted: Any = SimpleNamespace(mechanism=case.mechanism, stream=SimpleNamespace(batches=case.batches))
+    admitted: Any = SimpleNamespace(ask=labels_by(case.mechanism), stream=SimpleNamespace(batches=case.batches))
     plan = SimpleNamespace(data=SimpleNamespace(classes=CLASSES))
     run: Any = SimpleNamespace(stores=case.door, stages=counted, plan=plan)
-    vote.replay_labels(run, case.door.ledger.session("d-1"), admitted)
+    public: Any = None
+    vote.ByVotes(run, public).replay(case.door.ledger.session("d-1"), admitted)
     assert min(moments(case)) > before - 0.01
 
 

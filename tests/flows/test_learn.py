@@ -15,11 +15,8 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.write import Tracking
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.privacy import Charge
-from concord.artifacts.schemas import Ref
-from concord.flows import vote
 from concord.flows.outcome import Summary
 from concord.flows.start import start
-from concord.tasks.asking.teachers import ARRAY, TOGETHER, teachers_kind
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.refusing import REFUSE
 
@@ -212,7 +209,7 @@ def test_every_mechanism_runs_and_replays(plan: Plan, home: Path, mechanism: str
 @pytest.mark.slow
 def test_auto_is_the_mechanism_it_stands_for(plan: Plan, home: Path) -> None:
     """It is chosen from public figures, and asking for it by name goes on with the same session."""
-    first = start(another(plan, labeling__mechanism="auto", labeling__cutoff=None, labeling__agreement=0.97), home)
+    first = start(another(plan, labeling__mechanism="auto", labeling__cutoff=None), home)
     chosen = {"labeling__mechanism": first.mechanism["name"], "labeling__cutoff": first.mechanism.get("cutoff")}
     assert start(another(plan, **chosen), home).session == first.session
 
@@ -243,25 +240,6 @@ def test_other_runners_give_the_same_labels(session: str, plan: Plan, home: Path
     labels = labels_of(home, session)
     again = start(another(plan, teachers__runner=runner), home, start_from="teach")
     assert labels_of(home, again.session) == labels
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["", ARRAY, TOGETHER])
-def test_a_session_keeps_the_kind_of_teachers_that_it_began_with(
-    kind: str, kept: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Those of an earlier version are scikit-learn's, or fitted each by itself; some of their votes near ties are other
-    ones."""
-    tables = tables_of_plan(kept / "data")
-    began, later = (changed(tables, teachers__arrays=arrays) for arrays in (kind != "", kind == ""))
-    with monkeypatch.context() as earlier:
-        earlier.setattr(vote, "TOGETHER", kind or TOGETHER)
-        before = start(began, home)
-    labels = labels_of(home, before.session)
-    after = start(later, home, start_from="teach")
-    assert (after.session, after.asked_now, labels_of(home, after.session)) == (before.session, 0, labels)
-    files = [file for file in (home / "vault/teachers").rglob("*") if file.is_file()]
-    assert {teachers_kind([Ref(path=file.name, digest="")]) for file in files} == {kind}
 
 
 @pytest.mark.slow

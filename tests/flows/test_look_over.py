@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
+from concord.artifacts.schemas import Empty, Encoding
 from concord.flows import console, precheck
-from concord.flows.precheck import is_worth_asking, look_over, rounded, shares_in_words
-from concord.tasks.data.precheck import Unmatched
+from concord.flows.precheck import is_worth_asking, precheck_tables, rounded, shares_in_words
+from concord.tasks.data.remarks import Unmatched
 
 WRONG = Unmatched(1.0, 0.0, {"shade": 0.126})
+ENCODING = Encoding(columns=(Empty(name="day"),), label="label", classes=("no", "yes"))
 RIGHT = Unmatched(0.0, 0.0, {"shade": 0.001})
 
 
@@ -59,7 +61,7 @@ def run_it(patch: pytest.MonkeyPatch, found: Unmatched, answer: str, *, wanted: 
     private: Any = SimpleNamespace(table=SimpleNamespace(of=lambda *_: None))
     run: Any = SimpleNamespace(plan=None, stages=SimpleNamespace(in_replay=False))
     with console.asking(wanted):
-        look_over(run, private, None, None)  # type: ignore[arg-type]
+        precheck_tables(run, private, ENCODING, None)
     return terminal
 
 
@@ -75,7 +77,8 @@ def test_it_goes_on_if_the_operator_says_so_or_nobody_can_be_asked(monkeypatch: 
     for wanted, tty in ((False, True), (True, False)):  # --yes or a schedule; no terminal
         silent = run_it(monkeypatch, WRONG, "n", wanted=wanted, tty=tty)
         assert silent.asked == []
-        assert len(silent.lines) == 2
+        assert len(silent.lines) == 3
+        assert "'day' is left out: its public cells are empty, or dates in words" in silent.lines[2]
     assert run_it(monkeypatch, RIGHT, "n", wanted=True).asked == []
 
 
@@ -85,10 +88,12 @@ def test_a_check_that_fails_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(precheck, "unmatched", fails)
     private: Any = SimpleNamespace(table=SimpleNamespace(of=lambda *_: None))
-    look_over(SimpleNamespace(plan=None, stages=SimpleNamespace(in_replay=False)), private, None, None)  # type: ignore[arg-type]
+    precheck_tables(SimpleNamespace(plan=None, stages=SimpleNamespace(in_replay=False)), private, None, None)  # type: ignore[arg-type]
 
 
 def test_a_session_that_goes_on_is_not_looked_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precheck, "unmatched", lambda *_: pytest.fail("read"))
+    run: Any = SimpleNamespace(plan=None, stages=SimpleNamespace(in_replay=False))
+    private: Any = SimpleNamespace()
     session: Any = object()
-    look_over(SimpleNamespace(plan=None, stages=SimpleNamespace(in_replay=False)), SimpleNamespace(), None, session)  # type: ignore[arg-type]
+    precheck_tables(run, private, private, session)

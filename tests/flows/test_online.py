@@ -1,7 +1,7 @@
 """A session is asked one row at a time: the same door, ledger and stream, whoever asks and whatever happens between."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +10,16 @@ import pytest
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
-from concord.artifacts.home import merged
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.flows.outcome import Summary
 from concord.flows.start import start, start_extension
-from concord.tasks.door.erase import close, erase, forget
-from concord.tasks.door.online import Online
-from concord.tasks.door.release import Passage, Stores
+from concord.tasks.asks.online import Online
+from concord.tasks.asks.votes import LabelStream
+from concord.tasks.door.erase import close, forget
+from concord.tasks.door.stores import Stores
 from concord.tasks.verify.verify import verify
-from tests.promises import crashes
-from tests.support.copies import copied
 from tests.support.people import changed, people
 
 NEW = people(40, 31).drop("outcome", "person")
@@ -36,7 +34,7 @@ def certified(home: Path, summary: Summary) -> pl.DataFrame:
     """The released rows that a certificate covers."""
     certificate = Certificate.model_validate_json(Path(summary.certificate).read_bytes())
     assert certificate.counts.asked == summary.asked
-    return pl.DataFrame(Released(home).labels(certificate.labels))
+    return pl.DataFrame(Released(home).labels(certificate.leading.files))
 
 
 def killed(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, work: Callable[[], object]) -> None:
@@ -172,7 +170,7 @@ def test_an_answer_that_was_killed_is_finished(
 def test_a_row_put_and_not_begun_is_answered_by_the_next_run(
     session: str, plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    killed(monkeypatch, Passage, "pass_through", lambda: opened(home, session).answer(ROWS[0]))
+    killed(monkeypatch, LabelStream, "release", lambda: opened(home, session).answer(ROWS[0]))
     opened(home, session).answer(ROWS[1])
     summary = start(plan, home)
     assert (summary.asked, summary.asked_now) == (302, 1)
@@ -215,68 +213,6 @@ def test_nothing_of_it_is_left_when_the_session_is_forgotten(session: str, home:
         opened(home, session)
     with pytest.raises(WrongInput, match="no session 'nobody'"):
         opened(home, "nobody")
-
-
-def merging(home: Path, session: str, monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
-    """Answers to rows asked one by one, whose files are merged by the four."""
-    with monkeypatch.context() as patch:
-        patch.setattr(merged, "MANY", 4)
-        patch.setattr("concord.tasks.door.online.MANY", 4)
-        patch.setattr("concord.tasks.door.online.MERGING_STEPS", 99)
-        online = opened(home, session)
-        return [online.answer(row) for row in ROWS[:13]]
-
-
-def test_files_of_single_answers_are_merged(session: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is published, and what is answered again, is the same to the bit as if none had been merged."""
-    twin = copied(home, home.parent / "twin")
-    answers, kept = merging(home, session, monkeypatch), home / "vault" / "sessions" / session
-    assert len(list((kept / "online" / merged.MERGED).iterdir())) == 3
-    assert len(list((kept / "online").glob("*.arrow"))) < 4
-    assert len(list((home / "vault" / "votes").rglob(f"{merged.MERGED}/*"))) == 3
-    assert [opened(twin, session).answer(row) for row in ROWS[:13]] == answers
-    assert crashes.files(home / "released") == crashes.files(twin / "released")
-    state = Ledger.of(home).session(session)
-    assert opened(home, session).answers(ROWS[:13]) == answers
-    assert Ledger.of(home).session(session) == state
-    other = Stores.of(copied(home, home.parent / "other"))
-    close(Stores.of(home), session, give_back=True)
-    assert forget(Stores.of(home), session)
-    assert erase(other, "people", None)
-    for vault in (home / "vault", other.vault.root):
-        assert not any(vault.rglob(merged.MERGED))
-        assert not any(vault.rglob("online-*"))
-
-
-def test_merging_of_many_files_goes_on_where_it_was(session: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To list a million files anew every thousand answers would hold them up."""
-    begun = list[Iterator[None]]()
-
-    def merge(*_: object) -> Iterator[None]:
-        begun.append(iter([None] * 22))
-        return begun[-1]
-
-    monkeypatch.setattr("concord.tasks.door.online.MANY", 1)
-    monkeypatch.setattr("concord.tasks.door.online.merge_online", merge)
-    online = opened(home, session)
-    for row in ROWS[:7]:
-        online.answer(row)
-    assert [len([*left]) for left in begun] == [0, 13]
-
-
-@pytest.mark.slow
-def test_a_run_after_answers_that_were_merged(
-    session: str, plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Their rows are read and their votes checked where they are now; merged files that are lost are told."""
-    answers = merging(home, session, monkeypatch)
-    summary = start(plan, home)
-    assert (summary.asked, summary.asked_now) == (313, 0)
-    assert certified(home, summary)["label"].to_list()[300:] == answers
-    assert all(check.ok for check in verify(home))
-    shutil.rmtree(home / "vault" / "sessions" / session / "online" / merged.MERGED)
-    with pytest.raises(NotVerified, match="but the ledger has"):
-        start(plan, home)
 
 
 @pytest.mark.slow

@@ -11,37 +11,27 @@ import polars as pl
 import pytest
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified
-from concord.artifacts.home import merged
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.flows.start import start_extension
+from concord.tasks.asks.known import KnownRows
+from concord.tasks.asks.online import as_staged
+from concord.tasks.asks.votes import LabelStream
 from concord.tasks.door.asked import online_rows
 from concord.tasks.door.erase import close, erase, forget
-from concord.tasks.door.known import KnownRows
-from concord.tasks.door.online import as_staged
-from concord.tasks.door.release import Passage, Stores
+from concord.tasks.door.stores import Stores
 from concord.tasks.verify.verify import verify
 from tests.flows.test_online import ROWS, killed, opened
 from tests.support.people import people
 
 PAIRS = [ROWS[first : first + 2] for first in range(0, 10, 2)]
-MANY = 4
 
 
-@pytest.fixture
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are merged by the four."""
-    monkeypatch.setattr(merged, "MANY", MANY)
-    monkeypatch.setattr("concord.tasks.door.online.MANY", MANY)
-    monkeypatch.setattr("concord.tasks.door.online.MERGING_STEPS", 99)
-
-
-@pytest.mark.usefixtures("soon")
 def test_processes_that_alternate_read_each_file_once(
     session: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Merged or not: else each answer of one would cost the other all rows that were ever asked."""
+    """Else each answer of one would cost the other all rows that were ever asked."""
     both, reads, take = (opened(home, session), opened(home, session)), Counter[tuple[int, str]](), Vault.take
 
     def counted(vault: Vault, path: str) -> Any:
@@ -51,12 +41,11 @@ def test_processes_that_alternate_read_each_file_once(
     with monkeypatch.context() as patch:
         patch.setattr(Vault, "take", counted)
         answers = [both[at % 2].answer(row) for at, row in enumerate(ROWS[:26])]
-    assert max(count for (_, path), count in reads.items() if merged.MERGED not in path) == 1
+    assert max(reads.values()) == 1
     assert sum(reads.values()) < 2 * 26
     assert both[0].answers(ROWS[:26]) == both[1].answers(ROWS[:26]) == answers
     assert opened(home, session).answers(ROWS[:26]) == answers
     assert Ledger.of(home).session(session).asked == 326
-    assert len(list((home / "vault" / "sessions" / session / "online" / merged.MERGED).iterdir())) > 3
 
 
 def test_a_row_that_was_put_and_not_begun_is_known_once_a_run_answers_it(
@@ -64,7 +53,7 @@ def test_a_row_that_was_put_and_not_begun_is_known_once_a_run_answers_it(
 ) -> None:
     """Its batch is a later one than the file says, and the file was there when the one before was looked for."""
     online, other = opened(home, session), opened(home, session)
-    killed(monkeypatch, Passage, "pass_through", lambda: other.answer(ROWS[0]))
+    killed(monkeypatch, LabelStream, "release", lambda: other.answer(ROWS[0]))
     online.answer(ROWS[1])
     people(50, 32).drop("outcome", "person").write_parquet(tmp_path / "more.parquet")
     start_extension(session, tmp_path / "more.parquet", home)
@@ -81,7 +70,7 @@ def test_rows_that_were_put_and_not_begun_are_asked_as_they_were_put(
 ) -> None:
     """A run asks for all of a file: a row of it, asked alone meanwhile, would be drawn for twice."""
     other = opened(home, session)
-    killed(monkeypatch, Passage, "pass_through", lambda: opened(home, session).answers(PAIRS[0]))
+    killed(monkeypatch, LabelStream, "release", lambda: opened(home, session).answers(PAIRS[0]))
     other.answer(ROWS[9])  # which is in no such file
     assert other.state.asked == 301
     if again:
@@ -95,12 +84,12 @@ def test_rows_that_were_put_and_not_begun_are_asked_as_they_were_put(
 def test_of_a_row_that_was_drawn_for_twice_the_first_answer_stays(
     session: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As an earlier version did: each of its files held the row, and a run asked for all of them."""
+    """Each of two files held the row, and a run asked for all of them."""
     online, vault = opened(home, session), Vault(home / "vault")
     with monkeypatch.context() as patch:
         patch.setattr(KnownRows, "left", lambda *_: None)
         for last in range(2, 10):
-            killed(monkeypatch, Passage, "pass_through", partial(opened(home, session).answers, ROWS[:last]))
+            killed(monkeypatch, LabelStream, "release", partial(opened(home, session).answers, ROWS[:last]))
     for rows, _ in online_rows(vault, session):
         online._release(rows, online.state)
     known = KnownRows(Stores.of(home), session)
@@ -140,7 +129,10 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.usefixtures("soon")
+def files_of_rows(home: Path, session: str) -> list[Path]:
+    return sorted((home / "vault" / "sessions" / session / "online").glob("*.arrow"))
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_rows_that_are_damaged_or_gone_stop_their_session_and_nothing_else(
     session: str, home: Path, damage: str
@@ -148,11 +140,11 @@ def test_rows_that_are_damaged_or_gone_stop_their_session_and_nothing_else(
     """Else a row that was asked would seem new, and be answered twice. Once a copy is back, all goes on."""
     online = opened(home, session)
     answers = [online.answers(pair) for pair in PAIRS]
-    (pack,) = (home / "vault" / "sessions" / session / "online" / merged.MERGED).iterdir()
+    file = files_of_rows(home, session)[0]
     kept, released = home.parent / "kept", sorted((home / "released").rglob("*"))
-    shutil.copytree(pack.parent, kept)
+    shutil.copytree(file.parent, kept)
     state = online.state
-    DAMAGES[damage](pack)
+    DAMAGES[damage](file)
     fresh = opened(home, session)
     for rows in (PAIRS[0], ROWS[20:22]):
         with pytest.raises(NotVerified, match=f"sessions/{session}/online.*be answered twice.*concord close {session}"):
@@ -160,15 +152,15 @@ def test_rows_that_are_damaged_or_gone_stop_their_session_and_nothing_else(
     assert online.answers(PAIRS[0]) == answers[0]  # it has read them
     assert (online.state, sorted((home / "released").rglob("*"))) == (state, released)
     assert all(check.ok for check in verify(home))
-    shutil.rmtree(pack.parent, ignore_errors=True)
-    shutil.copytree(kept, pack.parent)
+    shutil.rmtree(file.parent, ignore_errors=True)
+    shutil.copytree(kept, file.parent)
     assert [fresh.answers(pair) for pair in PAIRS] == answers
     assert fresh.state == state
 
 
 def test_rows_that_cannot_be_read_are_named(session: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened(home, session).answers(PAIRS[0])
-    (file,) = (home / "vault" / "sessions" / session / "online").glob("*.arrow")
+    (file,) = files_of_rows(home, session)
     true = Path.open
 
     def refused(path: Path, *how: Any, **named: Any) -> Any:
@@ -192,14 +184,10 @@ def test_a_session_that_forgot_rows_would_answer_them_twice(
     assert Ledger.of(home).session(session).asked == 303
 
 
-@pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("end", ["forgotten", "erased"])
 def test_a_session_whose_rows_are_damaged_can_end(session: str, home: Path, end: str) -> None:
-    online = opened(home, session)
-    for row in ROWS[: MANY + 1]:
-        online.answer(row)
-    (pack,) = (home / "vault" / "sessions" / session / "online" / merged.MERGED).iterdir()
-    pack.write_bytes(b"")
+    opened(home, session).answer(ROWS[0])
+    files_of_rows(home, session)[0].write_bytes(b"")
     door = Stores.of(home)
     if end == "forgotten":
         close(door, session, give_back=True)
@@ -209,18 +197,16 @@ def test_a_session_whose_rows_are_damaged_can_end(session: str, home: Path, end:
     assert not (home / "vault" / "sessions" / session).exists()
 
 
-@pytest.mark.usefixtures("soon")
-def test_votes_that_are_damaged_can_be_cast_again(session: str, home: Path) -> None:
+def test_votes_that_are_damaged_can_be_cast_again(session: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     online = opened(home, session)
-    answers = [online.answer(row) for row in ROWS[: MANY + 1]]
-    (pack,) = (home / "vault" / "votes").rglob(f"{merged.MERGED}/*")
-    pack.write_bytes(pack.read_bytes()[:-1])
-    with pytest.raises(NotVerified, match=f"{pack.name} is not what was written; it holds votes.*or remove it"):
-        opened(home, session).answer(ROWS[9])
+    killed(monkeypatch, LabelStream, "release", lambda: online.answer(ROWS[0]))
+    (votes,) = (home / "vault" / "votes").rglob("online-*")
+    votes.write_bytes(votes.read_bytes()[:-1])
+    with pytest.raises(NotVerified, match=f"{votes.name} is not what was written; it holds votes.*or remove it"):
+        opened(home, session).answer(ROWS[0])
     assert Ledger.of(home).session(session).pending is None
-    pack.unlink()
-    assert opened(home, session).answers(ROWS[: MANY + 1]) == answers
-    opened(home, session).answer(ROWS[9])
+    votes.unlink()
+    opened(home, session).answer(ROWS[0])
 
 
 def test_an_answer_while_a_home_is_verified_is_no_damage(

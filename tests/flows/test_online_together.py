@@ -17,10 +17,10 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.flows.start import start
+from concord.tasks.asks import online as asks_online
+from concord.tasks.asks.known import KnownRows
+from concord.tasks.asks.online import Online, Waiting, as_staged
 from concord.tasks.data.encode import frame_bytes
-from concord.tasks.door import online as door_online
-from concord.tasks.door.known import KnownRows
-from concord.tasks.door.online import Online, Waiting, as_staged
 from concord.tasks.verify.verify import verify
 from tests.flows.test_online import NEW, ROWS, certified, killed, opened
 from tests.support.people import people
@@ -179,7 +179,7 @@ def test_what_fails_for_some_fails_for_no_others(session: str, home: Path, monke
         return answer(self, rows)
 
     monkeypatch.setattr(Online, "_answer", failing)
-    monkeypatch.setattr(door_online, "MOST_ROWS", 2)
+    monkeypatch.setattr(asks_online, "MOST_ROWS", 2)
     others = Waiting(as_staged(ROWS[:2], online._recipe.encoding))
     online._waiting.append(others)
     answers = online.answers(ROWS[2:6])

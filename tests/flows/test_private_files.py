@@ -1,71 +1,249 @@
-"""Which domain a private file is of, and that it is no public one: told by the bytes of files that hold a row."""
+"""Which domain a private file is of, and that it is no public one: by real path, inode and address, never by content.
 
+A table cut by day or person holds one row a file. If equal content decided how a run ends, whoever supplies a public
+file with a guess of such a row would learn whether it is right. The console alone notes it.
+"""
+
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
+import concord
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
-from concord.flows.run import Private, check_not_private, running
-from concord.tasks.data.tables import find_files
+from concord.flows.run import PrivateFiles, running
+from concord.flows.start import start_extension
+from concord.tasks.data.encode import learn_encoding
+from concord.tasks.data.units import names_held
 from concord.tasks.door.admit import claim
+from concord.tasks.door.checkpoint import Checkpoint, PublicSource, write_checkpoint
+from tests.artifacts.ledger.openings import opening
 from tests.support.people import changed, people, tables_of_plan, write_tables
+from tests.support.sources import asked_of, database
+
+GUESS = people(2, 77).head(1)
+"""The row of one private file, and a guess of it."""
 
 
-def plan_of(folder: Path, domain: str, seed: int, rows: int, suffix: str = ".csv") -> Plan:
-    """A plan over two private files: one of its own, and one of so many rows that are the same for every domain."""
+def plan_of(folder: Path, domain: str, *, seed: Any = 1, **changes: Any) -> Plan:
+    """A plan over two private files: one of many rows, and one of a single row that is the same for every domain."""
     found = tables_of_plan(write_tables(folder))
     parts = folder / "parts"
     parts.mkdir()
-    write(people(50, seed), parts / f"monday{suffix}")
-    write(people(9, 77).head(rows), parts / f"tuesday{suffix}")
+    people(50, seed).write_csv(parts / "monday.csv")
+    GUESS.write_csv(parts / "tuesday.csv")
     found["data"]["private"], found["privacy"]["domain"] = str(parts), domain
-    return changed(found)
+    return changed(found, **changes)
 
 
-def write(table: pl.DataFrame, file: Path) -> None:
-    if file.suffix == ".csv":
-        table.write_csv(file)
-    elif file.suffix == ".parquet":
-        table.write_parquet(file)
-    else:
-        table.write_ipc(file)
-
-
-def named(plan: Plan, home: Path) -> Private:
-    """The private table of a run that claimed its files for its domain."""
+def named(plan: Plan, home: Path, session: str = "") -> PrivateFiles:
+    """The private table of a run that claimed its files for its domain, and opened a session if that has a name."""
     with running(plan, home) as run:
-        private = Private.of(run, ())
-        claim(run.stores, plan, private.with_rows)
+        own = PublicSource(path=run.plan.path("public"), digests=run.files("public").digests, batches=())
+        private = PrivateFiles.of(run, [own])
+        claim(run.stores, plan, private.files)
+        if session:
+            asked = opening(session, domain=plan.privacy.domain, commitment=session)
+            run.stores.ledger.open_session(asked)
+            files, contents = private.files, private.table.digests
+            encoding = learn_encoding(plan)
+            kept = Checkpoint(plan=plan, encoding=encoding, teachers=(), sources=(), files=files, private=contents)
+            write_checkpoint(run.stores.vault, session, kept)
     return private
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".arrow"])
-def test_a_part_without_rows_belongs_to_nobody(home: Path, tmp_path: Path, suffix: str) -> None:
-    assert len(named(plan_of(tmp_path / "a", "clinic-a", 1, 0, suffix), home).table.digests) == 2
-    named(plan_of(tmp_path / "b", "clinic-b", 2, 0, suffix), home)  # as it goes with one row more in the part:
-    named(plan_of(tmp_path / "c", "clinic-c", 3, 1, suffix), home)
+def a_copy(file: Path, other: Path) -> None:
+    shutil.copy(file, other)
 
 
-def test_a_part_with_rows_belongs_to_the_domain_that_named_it_first(home: Path, tmp_path: Path) -> None:
-    named(plan_of(tmp_path / "a", "clinic-a", 1, 3), home)
+def a_symlink(file: Path, other: Path) -> None:
+    other.symlink_to(file)
+
+
+def a_hard_link(file: Path, other: Path) -> None:
+    os.link(file, other)
+
+
+def a_new_name(file: Path, other: Path) -> None:
+    file.rename(other)
+
+
+LINKS = [a_symlink, a_hard_link]
+TUESDAY = "parts/tuesday.csv"
+
+
+@pytest.mark.parametrize("field", ["public", "test"])
+@pytest.mark.parametrize("guess", [GUESS, GUESS.with_columns(visits=pl.col("visits") + 1)], ids=["right", "wrong"])
+def test_a_guess_of_a_private_file_ends_the_run_the_same_right_or_wrong(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], guess: pl.DataFrame, field: str
+) -> None:
+    """Before: WrongInput, and exit status 2, if and only if the guess was right."""
+    plan = plan_of(tmp_path / "a", "clinic-a", **{f"data__{field}": "guess.csv"})
+    guess.write_csv(tmp_path / "a" / "guess.csv")
+    named(plan, home)
+    noted = f"a file of data.{field} holds the same bytes as one of data.private" in capsys.readouterr().err
+    assert noted == guess.equals(GUESS)
+
+
+@pytest.mark.parametrize("field", ["public", "test"])
+@pytest.mark.parametrize("link", LINKS)
+def test_a_private_file_is_no_public_one_by_any_of_its_names(
+    home: Path, tmp_path: Path, field: str, link: Callable[[Path, Path], None]
+) -> None:
+    for name in (TUESDAY, "alias.csv"):
+        plan = plan_of(tmp_path / name, "clinic-a", **{f"data__{field}": name})
+        link(tmp_path / name / TUESDAY, tmp_path / name / "alias.csv")
+        with pytest.raises(WrongInput, match=rf"data\.{field} must not hold a file of data\.private"):
+            named(plan, home)
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_a_copy_in_another_domain_does_not_end_its_run(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], rows: int
+) -> None:
+    """Before: refused if that file held a row, and not if it held none."""
+    for domain in ("clinic-a", "clinic-b"):
+        plan = plan_of(tmp_path / domain, domain, seed=ord(domain[-1]))
+        GUESS.head(rows).write_csv(tmp_path / domain / TUESDAY)
+        named(plan, home, f"{domain}-1")
+    assert "a file of domain clinic-a holds the same bytes as one of data.private" in capsys.readouterr().err
+
+
+def test_a_copy_in_a_linked_domain_is_not_even_noted(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named(plan_of(tmp_path / "a", "clinic-a"), home, "clinic-a-1")
+    Ledger.of(home).remark("clinic-a", "linked", "clinic-b")
+    named(plan_of(tmp_path / "b", "clinic-b"), home, "clinic-b-1")
+    assert "same bytes" not in capsys.readouterr().err
+
+
+def the_file_itself(_: Path, __: Path) -> None:
+    """The same path."""
+
+
+@pytest.mark.parametrize("link", [the_file_itself, a_new_name, *LINKS])
+def test_a_file_belongs_to_the_domain_that_named_it_first_by_any_of_its_names(
+    home: Path, tmp_path: Path, link: Callable[[Path, Path], None]
+) -> None:
+    named(plan_of(tmp_path / "a", "clinic-a"), home, "clinic-a-1")
+    file, other = tmp_path / "a" / TUESDAY, tmp_path / "b" / TUESDAY
+    plan = plan_of(tmp_path / "b", "clinic-b", seed=2)
+    if link is the_file_itself:
+        plan = plan.model_copy(update={"data": plan.data.model_copy(update={"private": str(file)})})
+    else:
+        other.unlink()
+        link(file, other)
     with pytest.raises(WrongInput, match="belongs to domain 'clinic-a'"):
-        named(plan_of(tmp_path / "b", "clinic-b", 2, 3), home)
+        named(plan, home)
+    Ledger.of(home).remark("clinic-a", "linked", "clinic-b")
+    named(plan, home)
 
 
-def test_a_private_file_with_rows_is_no_public_one(home: Path, tmp_path: Path) -> None:
-    private = named(plan_of(tmp_path / "a", "clinic-a", 1, 0), home)
-    monday, tuesday = private.table.digests
-    check_not_private("--public", [tuesday], private.with_rows)
-    with pytest.raises(WrongInput, match=r"must not hold a file of data\.private"):
-        check_not_private("--public", [monday], private.with_rows)
+@pytest.mark.parametrize("field", ["public", "private"])
+def test_the_inode_of_a_file_that_was_replaced_is_free_for_another(home: Path, tmp_path: Path, field: str) -> None:
+    """A table that is written anew every night, beside it and then renamed, leaves its inode to some other file."""
+    named(plan_of(tmp_path / "a", "clinic-a"), home, "clinic-a-1")
+    plan = plan_of(tmp_path / "b", "clinic-b", seed=2, data__public="next.csv")
+    people(9, 5).write_csv(tmp_path / "b" / "next.csv")
+    anew = tmp_path / "a" / "anew.csv"
+    GUESS.write_csv(anew)
+    again = tmp_path / "b" / ("next.csv" if field == "public" else TUESDAY)
+    os.link(tmp_path / "a" / TUESDAY, tmp_path / "kept")  # so that its inode is that of the next file
+    again.unlink()
+    anew.replace(tmp_path / "a" / TUESDAY)
+    (tmp_path / "kept").rename(again)
+    named(plan, home)
 
 
-@pytest.mark.parametrize("text", ["", "\n", " \n\n", "\r\n"])
-def test_blank_lines_are_no_rows(tmp_path: Path, text: str) -> None:
-    (tmp_path / "part.csv").write_text(f"age,label\n{text}")
-    (file,) = find_files(str(tmp_path / "part.csv"), "data.private")
-    assert not file.holds_rows()
-    (tmp_path / "part.csv").write_text(f"age,label\n{text}1,yes")
-    assert file.holds_rows()
+def test_how_many_files_hold_rows_does_not_show_in_the_ledger(home: Path, tmp_path: Path) -> None:
+    """Before: the ledger had an entry for each file that held a row."""
+    for domain in ("none", "one"):
+        plan = plan_of(tmp_path / domain, domain)
+        GUESS.head(domain == "one").write_csv(tmp_path / domain / TUESDAY)
+        named(plan, home)
+    ledger = Ledger.of(home)
+    assert [len(ledger.remarks(domain)) for domain in ("none", "one")] == [2, 2]
+
+
+def test_what_a_file_holds_is_not_on_record(home: Path, tmp_path: Path) -> None:
+    """Before: a digest of its bytes was, keyed by the vault."""
+    plan = plan_of(tmp_path / "a", "clinic-a")
+    first = named(plan, home)
+    GUESS.head(0).write_csv(tmp_path / "a" / TUESDAY)
+    second = named(plan, home)
+    names = names_held(Vault(home / "vault"), first.files)
+    assert names == tuple(remark.about for remark in Ledger.of(home).remarks("clinic-a"))
+    assert first.files == second.files
+    assert first.table.digests[0] == second.table.digests[0]
+    assert first.table.digests[1] != second.table.digests[1]
+
+
+@pytest.mark.parametrize("link", [a_copy, a_new_name, *LINKS])
+def test_extend_takes_a_guess_of_the_private_file_and_no_other_name_of_it(
+    session: str, plan: Plan, home: Path, tmp_path: Path, link: Callable[[Path, Path], None]
+) -> None:
+    """Before: WrongInput for the right guess alone."""
+    private, other = Path(plan.path("private")), tmp_path / "another-name.csv"
+    link(private, other)
+    if link is a_copy:
+        assert start_extension(session, other, home).asked_now > 0
+        return
+    with pytest.raises(WrongInput, match="--public must not hold a file of data"):
+        start_extension(session, other, home)
+    if link is a_new_name:
+        other.rename(private)
+
+
+def test_extend_goes_on_if_the_private_table_was_taken_away(
+    session: str, plan: Plan, home: Path, arriving: Path
+) -> None:
+    private = Path(plan.path("private"))
+    private.rename(private.with_name("away"))
+    try:
+        assert start_extension(session, arriving, home).asked_now == 150
+    finally:
+        private.with_name("away").rename(private)
+
+
+def test_a_query_belongs_to_the_domain_that_named_it_first_whatever_it_finds(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before: only while it found the same rows."""
+    for domain in ("clinic-a", "clinic-b"):
+        rows = people(20, ord(domain[-1]))
+        source = asked_of(monkeypatch, database(tmp_path / "ward.db", rows.rows(), rows.columns))
+        plan = plan_of(tmp_path / domain, domain, data__private=source, data__version=domain)
+        if domain == "clinic-a":
+            named(plan, home)
+    with pytest.raises(WrongInput, match="belongs to domain 'clinic-a'"):
+        named(plan, home)
+
+
+@pytest.mark.parametrize("public", ["a file", "the same version", "another version"])
+def test_a_private_delta_table_is_no_public_one(home: Path, tmp_path: Path, public: str) -> None:
+    """Two versions of it may have no file in common."""
+    deltalake = pytest.importorskip("deltalake")
+    table = str(tmp_path / "delta")
+    for seed in (1, 2):
+        deltalake.write_deltalake(table, people(20, seed).to_arrow(), mode="overwrite")
+    (file,) = deltalake.DeltaTable(table, version=0).file_uris()
+    shown = {"a file": file, "the same version": {"delta": table, "version": 0}, "another version": {"delta": table}}
+    private = {"delta": table, "version": 0}
+    plan = plan_of(tmp_path / "a", "clinic", data__private=private, data__public=shown[public])
+    with pytest.raises(WrongInput, match=r"data\.public must not hold a file of data\.private"):
+        named(plan, home)
+
+
+def test_a_private_frame_is_no_public_one(home: Path, tmp_path: Path) -> None:
+    """Frames have no name: the same object is refused, and an equal one is noted."""
+    frame = people(10, 1)
+    with pytest.raises(WrongInput, match=r"data\.test must not be the frame of data\.private"):
+        concord.run(tables_of_plan(write_tables(tmp_path)), private=frame, test=frame, home=home)

@@ -16,7 +16,7 @@ from concord.artifacts.plan import Plan
 from concord.flows.outcome import Summary
 from concord.flows.start import start, start_extension
 from concord.tasks.door.erase import close, forget
-from concord.tasks.door.release import Stores
+from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.relabelled import Relabelling
 from concord.tasks.verify.verify import verify
 from tests.support.homes import charged, labels_of

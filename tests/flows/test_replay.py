@@ -129,7 +129,7 @@ def test_a_ledger_as_it_stands_gives_no_batch_that_is_not_committed(session: str
     """Else the door would draw for it."""
     ledger = Ledger.of(home)
     known = ledger.session(session)
-    batch = Batch(index=known.batches, first=known.next_row, rows=2, rows_digest="a" * 64, votes_digest="b" * 64)
+    batch = Batch(index=known.batches, first=known.next_row, rows=2, question_digest="a" * 64, exact_digest="b" * 64)
     with pytest.raises(NotKept):
         AsItStands.of(home).begin_batch(session, batch)
     assert len(ledger.batches(session)) == known.batches

@@ -18,7 +18,7 @@ from concord.artifacts.plan import Plan
 from concord.flows.cache import SealedResults
 from concord.flows.start import start
 from concord.tasks.door.checkpoint import read_checkpoint
-from concord.tasks.door.release import Stores
+from concord.tasks.door.stores import Stores
 from tests.support.people import changed
 
 Edit = Callable[[Path], None]
@@ -61,7 +61,7 @@ def have_code_run(home: Path) -> None:
 
 
 def take_the_seals_off(home: Path) -> None:
-    """What 0.1.0 left has none."""
+    """A file without one."""
     for file in results(home, "poll"):
         file.write_bytes(file.read_bytes()[SEAL_BYTES:])
 

@@ -12,19 +12,18 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import parse_plan
 from concord.flows.api import run
 from concord.flows.start import start_study
-from concord.tasks.data.sources import at_hand
+from concord.tasks.data.sources import with_snapshots
 from concord.tasks.door.erase import erase
-from concord.tasks.door.release import Stores
+from concord.tasks.door.stores import Stores
 from tests.support.homes import charged
 from tests.support.people import people, tables_of_plan, write_plan, write_tables
 from tests.support.sources import PASSWORD, VARIABLE, asked_of, database
 
-PAGE = (Path(__file__).parents[2] / "deployments/README.md").read_text(encoding="utf-8")
-SECTION = re.findall(r"## Tables that are no files\n(.*?)\n## ", PAGE, re.DOTALL)[0]
+PAGE = (Path(__file__).parents[2] / "deployments/guides/tables.md").read_text(encoding="utf-8")
 
 
 def test_the_tables_of_the_page_are_tables(tmp_path: Path) -> None:
-    (example,) = re.findall(r"```toml\n(.*?)```", SECTION, re.DOTALL)
+    (example,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     tables = tables_of_plan(tmp_path)
     tables["data"] = {**tables["data"], **tomllib.loads(example)["data"]}
     plan = parse_plan(tables)
@@ -42,7 +41,7 @@ def test_a_plan_that_was_left_to_advice_keeps_its_snapshots(tmp_path: Path) -> N
     snapshot = type("Kept", (str,), {})("snapshot://somewhere#else")
     held = plan.model_copy(update={"data": plan.data.model_copy(update={"private": snapshot})})
     assert held.naming("stable", 12).data.private is snapshot
-    assert at_hand(plan, Vault(tmp_path / "vault")) is plan
+    assert with_snapshots(plan, Vault(tmp_path / "vault")) is plan
 
 
 @pytest.mark.slow
@@ -79,7 +78,7 @@ def test_the_lines_of_the_page_run_and_a_frame_given_twice_is_one_table(
     write_plan(write_tables(tmp_path))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CONCORD_HOME", str(home))
-    (example,) = re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL)
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     exec(example, {})
     assert "epsilon=4.0" in capsys.readouterr().out
     frames = {"private": pl.read_csv("private.csv"), "test": pl.read_parquet("test.parquet").to_pandas()}

@@ -16,9 +16,9 @@ from concord.artifacts.plan import Plan, load_plan, parse_plan
 from concord.flows.api import Run
 from concord.flows.start import start, start_extension, start_study, start_test
 from concord.tasks.data.codes import Codes
-from concord.tasks.data.views import VectorField
+from concord.tasks.data.vectors import VectorField
 from concord.tasks.door.erase import forget
-from concord.tasks.door.release import Stores
+from concord.tasks.door.stores import Stores
 from concord.tasks.verify.verify import verify
 from tests.support.people import changed, people, tables_of_plan, write_tables
 
@@ -27,7 +27,7 @@ STAGES = ["encode", "code", "gather", "tally", "release", "infer", "study", "cer
 
 def tables(folder: Path) -> dict[str, Any]:
     given = tables_of_plan(write_tables(folder))
-    given["labeling"] = {"mechanism": "tallies", "rounds": 1, "batch": 128}
+    given["labeling"] = {"mechanism": "tallies", "rows": 300, "batch": 128}
     return {name: section for name, section in given.items() if name not in ("teachers", "student")}
 
 
@@ -123,7 +123,7 @@ def test_a_student_that_knows_cells_alone_is_refused_for_pictures_before_anythin
 
 @pytest.mark.slow
 def test_forgetting_a_session_destroys_the_sums_of_all_its_rounds(tmp_path: Path, home: Path) -> None:
-    summary = start(changed(tables(tmp_path / "data"), labeling__rounds=3), home)
+    summary = start(changed(tables(tmp_path / "data"), labeling__rows=6000), home)
     assert list((home / "vault" / "sums").rglob("*.npy"))
     forget(Stores.of(home), summary.session)
     assert not list((home / "vault" / "sums").rglob("*.npy"))
@@ -138,7 +138,7 @@ def plan(tmp_path: Path) -> Plan:
 
 
 def test_a_run_publishes_labels_and_a_student_and_again_spends_nothing(tmp_path: Path, home: Path) -> None:
-    plan = changed(tables(tmp_path / "data"), labeling__rounds=3, labeling__rows=6000)
+    plan = changed(tables(tmp_path / "data"), labeling__rows=6000)
     summary = start(plan, home)
     assert [report.name for report in summary.stages] == STAGES
     assert summary.student["accuracy"] > 0.85
@@ -149,7 +149,7 @@ def test_a_run_publishes_labels_and_a_student_and_again_spends_nothing(tmp_path:
     assert [check for check in verify(home) if not check.ok] == []
 
     certificate = Certificate.model_validate_json(Path(summary.certificate).read_bytes())
-    assert [file.path.rpartition("/")[2] for file in certificate.labels] == [
+    assert [file.path.rpartition("/")[2] for file in certificate.leading.files] == [
         *(f"round-{number:05d}.json" for number in range(4)),
         "labels.arrow",
     ]
@@ -176,24 +176,6 @@ def test_a_run_publishes_labels_and_a_student_and_again_spends_nothing(tmp_path:
     start(plan, home)
     assert Ledger.of(home).total("people") == charged
     assert {path: path.read_bytes() for path in files} == files
-
-
-@pytest.mark.slow
-def test_crosses_are_fields_of_their_own(tmp_path: Path, home: Path) -> None:
-    plan = changed(tables(tmp_path / "data"), labeling__crosses=[["size", "shade"]])
-    summary = start(plan, home)
-    assert summary.student["accuracy"] > 0.85
-    public, ran = pl.read_parquet(plan.path("public")), Run(summary, home)
-    assert ran.student.predict(public).tolist() == pl.DataFrame(pl.from_arrow(ran.labels))["label"].to_list()
-    assert [
-        each["fields"]
-        for each in Certificate.model_validate_json(Path(summary.certificate).read_bytes()).mechanism.settings["rounds"]
-    ] == [4, 4]
-    assert [check for check in verify(home) if not check.ok] == []
-    with pytest.raises(
-        WrongInput, match=r"labeling\.crosses must be of features that hold numbers or words, got 'age'"
-    ):
-        start(changed(tables(tmp_path / "other"), labeling__crosses=[["size", "age"]]), home)
 
 
 @pytest.mark.slow
@@ -235,7 +217,7 @@ def test_a_budget_that_is_too_small_refuses_before_a_private_row_is_read(
 ) -> None:
     small = plan.privacy.model_copy(update={"lifetime": plan.privacy.lifetime.model_copy(update={"epsilon": 4.0})})
     read: list[object] = []
-    monkeypatch.setattr("concord.tasks.asking.tally.owned_frames", lambda *given: read.append(given))
+    monkeypatch.setattr("concord.tasks.data.units.PrivateTable.owned", lambda *given: read.append(given))
     with pytest.raises(BudgetRefused, match="budget does not cover it"):
         start(plan.model_copy(update={"privacy": small}), home)
     assert read == []
@@ -249,5 +231,6 @@ def test_adult_at_epsilon_1(home: Path) -> None:
     summary = start(load_plan(path), home)
     assert summary.student["accuracy"] > 0.86
     assert summary.student["prior_odds_balanced_accuracy"] > 0.82
-    (last,) = [file for file in json.loads(Path(summary.certificate).read_bytes())["labels"] if "00003" in file["path"]]
+    (leading,) = json.loads(Path(summary.certificate).read_bytes())["sessions"]
+    (last,) = [file for file in leading["files"] if "00003" in file["path"]]
     assert last["path"].endswith("rounds/round-00003.json")

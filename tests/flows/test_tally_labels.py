@@ -17,7 +17,7 @@ from tests.support.secret_labels import tables
 
 def tallied(folder: Path) -> dict[str, Any]:
     given = tables(folder, public_share=0.2)
-    given["labeling"] = {"mechanism": "tallies", "rounds": 1, "batch": 512}
+    given["labeling"] = {"mechanism": "tallies", "rows": 300, "batch": 512}
     return {name: section for name, section in given.items() if name not in ("teachers", "student")}
 
 
@@ -37,7 +37,7 @@ def test_a_run_asks_once_and_promises_labels_alone(tmp_path: Path, home: Path, u
     settings = certificate.mechanism.settings
     assert (settings["secret"], settings["many"], len(settings["rounds"])) == ("labels", unit is not None, 1)
     assert [check for check in verify(home) if not check.ok] == []
-    asked = json.loads((home / "released" / certificate.labels[0].path).read_bytes())
+    asked = json.loads((home / "released" / certificate.leading.files[0].path).read_bytes())
     assert asked["decoded"]["units"] == int(asked["decoded"]["units"])
     charged = Ledger.of(home).total("people")
     assert start(plan, home).spent_now["epsilon"] == 0

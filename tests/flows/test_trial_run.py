@@ -18,14 +18,14 @@ from concord.artifacts.parts import EVERY, LEARNING, TEST
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Ref
-from concord.artifacts.sessions import Opening, Terms
+from concord.artifacts.sessions import STUDENT_TEST, Opening, Terms
 from concord.flows.cli.show import budget_of
 from concord.flows.outcome import Summary
 from concord.flows.start import start, start_extension, start_study, start_test
 from concord.tasks.data.encode import read_frame
 from concord.tasks.door.checkpoint import read_checkpoint
 from concord.tasks.door.erase import erase
-from concord.tasks.door.release import Stores
+from concord.tasks.door.stores import Stores
 from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.signed import excerpt
 from concord.tasks.verify.verify import verify
@@ -50,7 +50,7 @@ def certificate_of(summary: Summary) -> Certificate:
 
 
 def trials_in(home: Path) -> list[str]:
-    return [session.id for session in Ledger.of(home).sessions("people") if session.tests]
+    return [session.id for session in Ledger.of(home).sessions("people") if session.purpose == STUDENT_TEST]
 
 
 def test_a_run_tests_its_student_at_no_further_charge(plan: Plan, home: Path) -> None:
@@ -62,13 +62,14 @@ def test_a_run_tests_its_student_at_no_further_charge(plan: Plan, home: Path) ->
     assert 0 < totals[TEST].renyi <= totals[LEARNING].renyi == ledger.total("people").renyi
     assert summary.guarantee["epsilon"] == plan.privacy.epsilon
 
-    test = certificate_of(summary).test
+    record, test = certificate_of(summary).test, certificate_of(summary).tested
+    assert record is not None
     assert test is not None
-    assert (test.session, test.clean, test.earlier, test.share) == (tested, True, 0, 0.3)
+    assert (record.session, test.clean, test.earlier, test.share) == (tested, True, 0, 0.3)
     assert test.accuracy.low < test.accuracy.value < test.accuracy.high
     assert 0.6 < test.accuracy.value <= 1
     assert 300 < test.rows < 1200  # noisy: of some 2,500 people, three in ten
-    assert summary.test == test.model_dump(mode="json")
+    assert summary.test == record.shown()
     report = Path(summary.report).read_text(encoding="utf-8")
     assert "Tried out on private records" in report
     assert f"{100 * test.accuracy.low:.1f}%" in report
@@ -111,7 +112,7 @@ def test_a_run_that_ended_once_its_test_was_released_leaves_no_times_to_a_later_
     """Labels and student are of before the units were counted, the test's file of after: study publishes all anew."""
 
     def die(released: Released, refs: Sequence[Ref]) -> None:
-        if any(ref.path.endswith("student.skops") for ref in refs):
+        if trials_in(home):  # its counts are released: the files of before get new times
             raise EnvironmentFailed("the disk is full")
         restamp(released, refs)
 
@@ -125,7 +126,9 @@ def test_a_run_that_ended_once_its_test_was_released_leaves_no_times_to_a_later_
     counted = max(file.stat().st_mtime for file in (home / "released" / tested).rglob("*") if file.is_file())
     summary = start_study(learned, None, home)
     certificate = certificate_of(summary)
-    times = [(home / "released" / ref.path).stat().st_mtime for ref in (certificate.student.file, *certificate.labels)]
+    times = [
+        (home / "released" / ref.path).stat().st_mtime for ref in (certificate.student.file, *certificate.leading.files)
+    ]
     assert min(times) > counted
     assert not list((home / "vault" / "sessions" / learned).glob("earlier*"))
 
@@ -144,11 +147,12 @@ def test_another_test_costs_what_it_says_and_is_no_better_for_it(plan: Plan, hom
     third = start_test("people", home, epsilon=0.5, again=True)
     assert third.test["earlier"] == 2  # type: ignore[index]
     assert len(trials_in(home)) == 3
-    promised = certificate_of(third).promise
+    promised = certificate_of(third).guarantee
     assert promised.epsilon == pytest.approx(first.guarantee["epsilon"] + 1.0)  # the test part pays for all three
     assert third.guarantee["epsilon"] == promised.epsilon
     assert all(check.ok for check in verify(home))
-    untold = certificate_of(third).model_copy(update={"together": None})
+    less = first.guarantee["epsilon"]
+    untold = certificate_of(third).model_copy(update={"guarantee": promised.model_copy(update={"epsilon": less})})
     with pytest.raises(NotVerified, match="promised of all that was published"):
         excerpt(untold, PublishedSession.at(home / "released" / first.session).read)
 
@@ -185,7 +189,7 @@ def test_a_student_of_an_older_session_is_not_clean(plan: Plan, home: Path) -> N
     assert "Not clean" in Path(tested.report).read_text(encoding="utf-8")
     ledger = Ledger.of(home)
     assert [ledger.part_of(session.id) for session in ledger.sessions("people")] == [EVERY, LEARNING, TEST, TEST]
-    assert certificate_of(tested).promise.epsilon == pytest.approx(older.guarantee["epsilon"] + 0.5)
+    assert certificate_of(tested).guarantee.epsilon == pytest.approx(older.guarantee["epsilon"] + 0.5)
     assert all(check.ok for check in verify(home))
 
 
@@ -208,7 +212,7 @@ def test_a_restored_vault_with_another_key_counts_in_every_part(plan: Plan, home
     assert [ledger.part_of(session.id) for session in ledger.sessions("people")] == [LEARNING, TEST, EVERY, EVERY]
     assert newer.test is not None
     assert newer.test["clean"]  # by its own key, it learned from none of those
-    assert certificate_of(newer).promise.epsilon == pytest.approx(0.6)  # but each unit may be in both
+    assert certificate_of(newer).guarantee.epsilon == pytest.approx(0.6)  # but each unit may be in both
     assert all(check.ok for check in verify(home))
 
 
@@ -236,4 +240,4 @@ def test_the_counts_are_erased_with_everything_else(plan: Plan, home: Path) -> N
     erase(Stores.of(home), "people", None)
     assert not (home / "vault" / "tested" / "people").is_dir()
     assert not any(path.name in trials_in(home) for path in (home / "vault" / "sessions").glob("*/*"))
-    assert json.loads(Path(summary.certificate).read_bytes())["test"]["rows"] > 0
+    assert json.loads(Path(summary.certificate).read_bytes())["sessions"][1]["outcomes"][0]["rows"] > 0

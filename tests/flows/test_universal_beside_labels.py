@@ -45,14 +45,17 @@ def test_both_are_paid_for_and_the_certificate_says_the_sum(plan: Plan, home: Pa
     assert (summary.guarantee["epsilon"], summary.guarantee["delta"]) == (4.0, 1e-5)
     assert (summary.session, summary.asked, summary.teachers) == (choice.id, labels.asked, 100)
     certificate = Certificate.model_validate_json(Path(summary.certificate).read_bytes())
-    assert certificate.together is not None
-    assert (certificate.together.epsilon, certificate.promise.delta) == (4.0, 1e-5)
+    assert (certificate.guarantee.epsilon, certificate.guarantee.delta) == (4.0, 1e-5)
+    assert certificate.leading.guarantee.epsilon == 1.0
     assert [other.session for other in certificate.beside] == [labels.id]
-    assert len(certificate.beside[0].labels) == 3
+    assert len(certificate.beside[0].files) == 3
     assert all(check.ok for check in verify(home))
     report = Path(summary.report).read_text()
     assert "the promise above is the sum" in report
     assert "ε = 4" in report
+    for session in (labels, choice):
+        with pytest.raises(WrongInput, match="labels any row by itself"):
+            start_extension(session.id, Path(plan.path("public")), home)
 
 
 @pytest.mark.slow
@@ -81,7 +84,7 @@ def test_a_kill_between_the_two_openings_needs_no_new_session(
         return reserve_session(*given, **named)
 
     with monkeypatch.context() as patch:
-        patch.setattr("concord.flows.steps.reserve_session", killed_at_the_second)
+        patch.setattr("concord.flows.admit.reserve_session", killed_at_the_second)
         with pytest.raises(KeyboardInterrupt):
             start(plan, home)
     assert len(Ledger.of(home).sessions("people")) == 1
@@ -105,17 +108,10 @@ def test_another_student_beside_the_same_labels_must_be_asked_for(tables: dict[s
     """The plan asks for one choice beside its labels; a second one is a further session, whatever its class."""
     start(parse_plan(tables), home)
     charged = Ledger.of(home).total("people")
-    for other in ({"epsilon": 0.5}, {"grid": 8}):
-        with pytest.raises(BudgetRefused, match=r"--new-session: .* claims .ε 4,"):
+    for other in ({"epsilon": 0.5}, {"hypotheses": "thresholds", "features": ["size"]}):
+        with pytest.raises(BudgetRefused, match=r"--new-session.*: .* claims .ε 4,"):
             start(parse_plan({**tables, "student": STUDENT | other}), home)
     assert Ledger.of(home).total("people") == charged
-
-
-def test_the_student_answers_what_comes_later(plan: Plan, home: Path) -> None:
-    start(plan, home)
-    for session in Ledger.of(home).sessions("people"):
-        with pytest.raises(WrongInput, match="labels any row by itself"):
-            start_extension(session.id, Path(plan.path("public")), home)
 
 
 def test_universal_labelling_relabels_first(tables: dict[str, Any], home: Path) -> None:

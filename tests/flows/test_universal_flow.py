@@ -10,7 +10,6 @@ import pytest
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
-from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.write import Tracking
 from concord.artifacts.plan import Plan, parse_plan
@@ -19,14 +18,12 @@ from concord.flows.api import Run
 from concord.flows.outcome import Summary
 from concord.flows.start import start, start_extension
 from concord.tasks.data.encode import Matrix, encode
-from concord.tasks.door.choose import UniversalChoice
 from concord.tasks.door.erase import forget
-from concord.tasks.door.release import Stores
-from concord.tasks.mechanisms.exponential import Universal
+from concord.tasks.door.stores import Stores
 from concord.tasks.verify.verify import verify
 from tests.support.people import people, tables_of_plan, write_tables
 
-STUDENT = {"learner": "universal", "hypotheses": "rectangles", "features": ["size", "shade=dark"], "grid": 16}
+STUDENT = {"learner": "universal", "hypotheses": "rectangles", "features": ["size", "shade=dark"]}
 
 
 @pytest.fixture
@@ -55,6 +52,7 @@ def all_verifies(home: Path) -> bool:
     return all(check.ok for check in verify(home))
 
 
+@pytest.mark.usefixtures("session")
 def test_a_student_is_chosen_without_a_vote(plan: Plan, home: Path) -> None:
     summary = start(plan, home)
     assert [report.name for report in summary.stages] == ["encode", "count", "choose", "study", "certify"]
@@ -90,52 +88,6 @@ def test_again_it_answers_from_cache_and_spends_nothing(session: str, plan: Plan
 
 
 @pytest.mark.slow
-def test_a_choice_of_version_0_1_0_is_gone_on_with_and_another_one_is_drawn_by_today_s_weights(
-    plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    true = UniversalChoice.of
-    with monkeypatch.context() as patch:
-        patch.setattr(UniversalChoice, "of", lambda *given: true(*given).earlier)
-        before = start(plan, home)
-    after = start(plan, home)
-    assert (after.session, after.asked_now, after.spent_now["epsilon"]) == (before.session, 0, 0.0)
-    assert "secret" not in Ledger.of(home).session(after.session).mechanism
-    further = start(plan, home, new_session=True)
-    assert Ledger.of(home).session(further.session).mechanism["secret"] == "rows"
-    assert further.spent_now["epsilon"] < 0.9 * before.spent_now["epsilon"]
-    assert start(plan, home).session == further.session
-    assert all_verifies(home)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("step", ["write", "commit_batch"])
-def test_a_kill_after_the_draw_changes_no_choice(
-    plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
-    """Resumed, the hypothesis is the one that was drawn, and nothing is drawn or charged again."""
-    drawn: list[int] = []
-    true = Universal.choose
-
-    def noting(self: Universal, scores: Any) -> int:
-        drawn.append(true(self, scores))
-        return drawn[-1]
-
-    def killed(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Universal, "choose", noting)
-    with monkeypatch.context() as patch:
-        patch.setattr(Released if step == "write" else Ledger, step, killed)
-        with pytest.raises(KeyboardInterrupt):
-            start(plan, home)
-    charged = Ledger.of(home).total("people")
-    summary = start(plan, home)
-    assert len(drawn) == 1
-    assert Ledger.of(home).total("people") == charged
-    assert all_verifies(home)
-    assert summary.asked_now == 1
-
-
 def test_the_best_hypothesis_is_likely(tables: dict[str, Any], home: Path) -> None:
     """With a budget to spare the choice is a least error: size and shade decide the label of the people."""
     plan = parse_plan({**tables, "privacy": tables["privacy"] | {"epsilon": 5.0}})
@@ -149,7 +101,7 @@ def test_errors_are_counted_on_one_row_a_unit(plan: Plan, home: Path, monkeypatc
         counted.append(rows.height)
         return encode(rows, encoding)
 
-    monkeypatch.setattr("concord.tasks.door.choose.encode", noting)
+    monkeypatch.setattr("concord.tasks.asks.hypothesis.encode", noting)
     start(plan, home)
     assert sum(counted) == people(6000, 1)["person"].n_unique() < 6000
 
@@ -158,7 +110,7 @@ def test_errors_are_counted_on_one_row_a_unit(plan: Plan, home: Path, monkeypatc
 def test_other_settings_need_a_new_session(tables: dict[str, Any], home: Path) -> None:
     start(parse_plan(tables), home)
     charged = Ledger.of(home).total("people")
-    other = parse_plan({**tables, "student": STUDENT | {"grid": 8}})
+    other = parse_plan({**tables, "student": STUDENT | {"features": ["size", "visits"]}})
     with pytest.raises(BudgetRefused, match="--new-session"):
         start(other, home)
     assert Ledger.of(home).total("people") == charged

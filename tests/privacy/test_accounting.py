@@ -1,16 +1,25 @@
-"""Accounting of Gaussian counts: the bound on δ against exact convolution and dp_accounting; calibration."""
+"""Accounting of Gaussian counts: the bound on δ against exact convolution, 80 digits and dp_accounting; calibration."""
 
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 
+import mpmath as mp
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import Cost
-from concord.tasks.mechanisms.noise import check_budget, gaussian_delta, gaussians_delta, least_noise, moved_delta
+from concord.tasks.mechanisms.noise import (
+    ROUNDED,
+    check_budget,
+    gaussian_delta,
+    gaussians_delta,
+    least_noise,
+    moved_delta,
+)
+from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
 from tests.privacy.exact import Floats, gaussian_law, hockey_stick
 
 
@@ -138,6 +147,55 @@ def test_the_analytic_curve_of_continuous_noise_is_no_bound() -> None:
         continuous = moved_delta(epsilon, [(1e12, 1, 3e6)])  # the same μ on a lattice so fine that it is continuous
         assert continuous < 0.996 * exact_of_vectors(epsilon, ((1,), 3.0))
     assert moved_delta(0.5, [(1.0, 1, 2.9)]) == 1.0
+
+
+def in_80_digits(epsilon: float, square: mp.mpf) -> mp.mpf:
+    """δ of a continuous Gaussian, μ² = `square` (Balle & Wang 2018)."""
+    with mp.workdps(80):
+        mu, e = mp.sqrt(square), mp.mpf(epsilon)
+        return mp.ncdf(mu / 2 - e / mu) - mp.exp(e) * mp.ncdf(-mu / 2 - e / mu)
+
+
+def of_moves(epsilon: float, *moved: tuple[float, int, float]) -> mp.mpf:
+    """δ of moves, before what their lattice adds."""
+    with mp.workdps(80):
+        return in_80_digits(epsilon, mp.fsum(mp.mpf(square) / (mp.mpf(scale) ** 2 - 4) for square, _, scale in moved))
+
+
+TIGHT = 1 + 4e-9
+"""What rounding up adds at most, where the lattice adds nothing."""
+
+
+def test_a_tiny_move_is_not_rounded_down() -> None:
+    """In doubles, two nearly equal tails cancelled, and δ was below the exact one by up to 3e-6 of itself."""
+    assert ROUNDED**2 == 4
+    rng = np.random.default_rng(21)
+    for _ in range(1500):
+        epsilon, mu = 10 ** rng.uniform(-9, 1), 10 ** rng.uniform(-9, 1)
+        moved = (1.0, int(rng.integers(1, 1000)), float(np.hypot(1 / mu, 3.0)))
+        exact = of_moves(epsilon, moved)
+        assert exact <= moved_delta(epsilon, [moved])
+        if exact > 1e-290:
+            assert moved_delta(epsilon, [moved]) <= min(1.0, float(exact) * TIGHT)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-12, 1e-9, 1e-6, 1e-5, 1e-3])
+@pytest.mark.parametrize("shifts", [10**9, 10**12])
+def test_many_counts_under_wide_noise_are_not_rounded_down(epsilon: float, shifts: int) -> None:
+    for scale in (1e4 * shifts**0.5, 1e7 * shifts**0.5, 1e8 * shifts**0.5):
+        exact = in_80_digits(epsilon, mp.mpf(shifts) / mp.mpf(scale) ** 2)
+        assert gaussian_delta(epsilon, shifts, scale) >= exact
+        assert gaussians_delta(epsilon, [(shifts, scale)]) >= exact
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-5, 1e-3, 0.1, 1.0])
+def test_a_plan_of_tallies_stays_within_its_delta_at_any_epsilon(epsilon: float) -> None:
+    """At ε = 1e-6 and 1e-5, some were calibrated to a δ above their own."""
+    rounds = planned_rounds(classes=2, fields=3, codes=12, steps=64)
+    for delta in np.geomspace(1e-12, 1e-7, 30).tolist():
+        found = Tallies.calibrate(epsilon=epsilon, delta=delta, classes=2, rounds=rounds, steps=64)
+        moved = [(float(square), each.cells, each.scale) for square, each in found.squares_by_round]
+        assert of_moves(epsilon, *moved) <= delta
 
 
 @pytest.mark.parametrize("shifts", [10, 1_000, 100_000])

@@ -11,11 +11,10 @@ from scipy.stats import binom, nbinom
 
 from concord.artifacts.errors import WrongInput
 from concord.tasks.mechanisms import noise
-from concord.tasks.mechanisms.adaptive_adversary import LEAST_ORDER
 from concord.tasks.mechanisms.distance import REFUSED, WHOLE, Answers, Ints, distance_to_instability, plurality
 from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes
-from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.mechanisms.stable import LEAST_ORDER, StableVoting
 from concord.tasks.verify import audit
 from concord.tasks.verify.audit import (
     Fresh,

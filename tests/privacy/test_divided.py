@@ -14,6 +14,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from concord import __version__
 from concord.artifacts import parts
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import BudgetRefused, WrongInput
@@ -80,6 +81,7 @@ def ask(book: LedgerState, name: str, kind: Kind) -> None:
     opening = Opening(
         id=name,
         domain="people",
+        purpose="questions",
         identity="",
         commitment=name,
         ensemble="",
@@ -90,6 +92,7 @@ def ask(book: LedgerState, name: str, kind: Kind) -> None:
         cutoff=None,
         queries=1,
         teachers=0,
+        version=__version__,
         part=kind.part,
         division=kind.division.commitment if kind.part else "",
         whole=Cost.approximate(EACH),

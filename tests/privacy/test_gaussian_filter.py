@@ -21,7 +21,7 @@ from concord.artifacts.errors import BudgetRefused
 from concord.artifacts.gaussian import delta_above, mu_of_pure, mu_of_range
 from concord.artifacts.ledger.events import Entry, LogRecord
 from concord.artifacts.ledger.state import LedgerState
-from concord.artifacts.privacy import Charge, Cost, Pure, Whole, compose
+from concord.artifacts.privacy import Charge, Cost, Pure, WholeClaim, compose
 from concord.artifacts.sessions import Opening, Session
 from concord.tasks.mechanisms.laplace_votes import LaplaceVotes
 from concord.tasks.mechanisms.sparse_vector import SparseVector
@@ -359,7 +359,7 @@ def test_the_table_of_how_many_fit_is_as_the_filters_count(name: str) -> None:
 
 def test_a_session_that_claims_less_than_it_costs_is_refused() -> None:
     stable = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
-    cheaper = replace(stable.cost, parts=(Whole(epsilon=0.9, delta=1e-5, cost=stable.cost),))
+    cheaper = replace(stable.cost, parts=(WholeClaim(epsilon=0.9, delta=1e-5, cost=stable.cost),))
     with pytest.raises(ValueError, match="it is not within"):
         GaussianFilter.freeze(20.0, 1e-3).charge(cheaper)
 

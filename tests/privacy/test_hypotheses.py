@@ -206,7 +206,7 @@ def test_a_class_that_cannot_be_listed_is_refused_with_the_reason(
 
 
 def test_rows_without_a_grid_may_be_too_many() -> None:
-    with pytest.raises(WrongInput, match=r"intervals: up to .* use a coarser grid or fewer features"):
+    with pytest.raises(WrongInput, match=r"intervals: up to .* use fewer features"):
         hypothesis_class("intervals", columns=[0]).dichotomies(np.arange(2000.0)[:, None])
 
 

@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from scipy.optimize import brentq
 
@@ -11,9 +10,8 @@ from concord.artifacts.domains import Filter
 from concord.artifacts.privacy import Cost, randomised_response
 from concord.artifacts.privacy import hockey_stick as composed
 from concord.tasks.mechanisms.laplace_votes import LaplaceVotes
-from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.mechanisms.noisy_votes import noises, shifts
-from tests.privacy.exact import LEFT_OUT, Silent, laplace_law, row_pairs, worst
+from tests.privacy.exact import LEFT_OUT, laplace_law, row_pairs, worst
 
 TEACHERS = 2
 EPSILON, DELTA = 3.0, 0.02
@@ -59,33 +57,10 @@ def test_too_little_noise_is_rejected(queries: int, classes: int, factor: float)
     assert exact_delta(mechanism, mechanism.scale * factor) > DELTA
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-5), (8.0, 1e-9)])
-@pytest.mark.parametrize(("queries", "classes"), [(1, 2), (1_000, 2), (2_000, 10), (10**9, 3)])
-def test_calibration_uses_the_budget_and_no_more(epsilon: float, delta: float, queries: int, classes: int) -> None:
-    mechanism = LaplaceVotes.calibrate(epsilon=epsilon, delta=delta, queries=queries, classes=classes)
-    assert mechanism.cost.epsilon(delta) <= epsilon
-    assert replace(mechanism, scale=mechanism.scale * 0.9999).cost.epsilon(delta) > epsilon
-
-
 def test_it_beats_charging_a_row_as_one_release_of_double_epsilon() -> None:
     mechanism = LaplaceVotes.calibrate(epsilon=1.0, delta=1e-5, queries=1_000, classes=10)
     whole = replace(mechanism, scale=mechanism.scale / 2, queries=500).cost  # 1,000 responses of 2/scale
     assert mechanism.cost.epsilon(1e-5) < 0.75 * whole.epsilon(1e-5)
-
-
-@pytest.mark.parametrize("classes", [2, 5])
-def test_release_asks_for_its_own_scale_and_stops_at_the_last_row_paid_for(classes: int) -> None:
-    mechanism: Mechanism = LaplaceVotes(epsilon=1.0, delta=1e-5, queries=10, classes=classes, scale=3.5)
-    source = Silent()
-    answers = mechanism.release(np.ones((6, classes), np.int64), source, first=8, refused=0)
-    assert answers.labels.tolist() == [0, 0]
-    assert source.asked == [("laplace", 3.5, 2 * noises(classes))]
-
-
-def test_settings_rebuild_it() -> None:
-    mechanism = calibrated(2, 2)
-    assert mechanism.settings()["name"] == "laplace_votes"
-    assert LaplaceVotes.from_settings(mechanism.settings()) == mechanism
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from concord import __version__
 from concord.artifacts.domains import Domain
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.events import Remark
@@ -18,7 +19,7 @@ from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.parts import EVERY, LEARNING, TEST
 from concord.artifacts.privacy import Cost
 from concord.artifacts.sections import PrivateTestPlan
-from concord.artifacts.sessions import Opening, Session
+from concord.artifacts.sessions import LABELS, STUDENT_CHOICE, STUDENT_TEST, Opening, Session
 from tests.privacy.test_divided import NAMES, Kind, kind, write
 from tests.support.people import changed, tables_of_plan, write_tables
 
@@ -30,11 +31,12 @@ ABOUT_IT = {**ABOUT_ANOTHER, "session": LEARNED}
 
 @dataclass(frozen=True)
 class Step:
-    """A session of a history: its domain, the units it reads, and its mechanism."""
+    """A session of a history: its domain, the units it reads, its mechanism, and what it was opened for."""
 
     name: str
     of: Kind
     mechanism: dict[str, Any]
+    purpose: str = LABELS
     domain: str = "people"
 
 
@@ -45,22 +47,22 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Step]:
     own, other = Vault(folder / "vault"), Vault(folder / "other")
     narrower = plan.model_copy(update={"test": PrivateTestPlan(share=0.2)})
     learning, tested, every = (kind(plan, own, part) for part in (LEARNING, TEST, EVERY))
-    votes, questions = {"name": "stable"}, {"name": "stable", "asks": "questions"}
+    votes = {"name": "stable"}
     found = (
         Step(LEARNED, learning, votes),
-        Step("test", tested, {"name": "private_test", **ABOUT_IT}),
+        Step("test", tested, {"name": "private_test", **ABOUT_IT}, STUDENT_TEST),
         Step("labels of everybody", every, votes),
-        Step("questions to everybody", every, questions),
-        Step("questions to who learns", learning, questions),
-        Step("an estimate on everybody", every, {"name": "error_estimate"}),
+        Step("questions to everybody", every, votes, "questions"),
+        Step("questions to who learns", learning, votes, "questions"),
+        Step("an estimate on everybody", every, {"name": "error_estimate"}, "an estimate"),
         Step("labels of who learns", learning, votes),
-        Step("another test", tested, {"name": "private_test", **ABOUT_ANOTHER}),
-        Step("another choice", tested, {"name": "student_choice", **ABOUT_ANOTHER}),
-        Step("its own choice", tested, {"name": "student_choice", **ABOUT_IT}),
+        Step("another test", tested, {"name": "private_test", **ABOUT_ANOTHER}, STUDENT_TEST),
+        Step("another choice", tested, {"name": "student_choice", **ABOUT_ANOTHER}, STUDENT_CHOICE),
+        Step("its own choice", tested, {"name": "student_choice", **ABOUT_IT}, STUDENT_CHOICE),
         Step("who learns by another key", kind(plan, other, LEARNING), votes),
         Step("who learns by another share", kind(narrower, own, LEARNING), votes),
-        Step("labels in a linked domain", replace(every, division=learning.division), votes, "linked"),
-        Step("labels in another domain", every, votes, "apart"),
+        Step("labels in a linked domain", replace(every, division=learning.division), votes, domain="linked"),
+        Step("labels in another domain", every, votes, domain="apart"),
     )
     return {step.name: step for step in found}
 
@@ -81,6 +83,7 @@ def opening(step: Step, at: int) -> Opening:
     return Opening(
         id=step.name if alone else f"{step.name} {at}",
         domain=step.domain,
+        purpose=step.purpose,
         identity="",
         commitment=str(at),
         ensemble="",
@@ -91,6 +94,7 @@ def opening(step: Step, at: int) -> Opening:
         cutoff=None,
         queries=1,
         teachers=0,
+        version=__version__,
         part=step.of.part,
         division=step.of.division.commitment if step.of.part else "",
         whole=Cost.approximate(0.01),
@@ -120,7 +124,7 @@ def test_every_session_that_could_read_a_tested_unit_is_counted_and_no_other(ste
 def by_kind(ledger: Reading, test: Session) -> int:
     """The planted bug: tests and choices alone are looks."""
     known = ledger.sessions("people")
-    others = [item for item in known[: known.index(test)] if item.tests or item.chooses]
+    others = [item for item in known[: known.index(test)] if item.purpose != LABELS and "session" in item.mechanism]
     return sum(item.division == test.division and item.mechanism["session"] != LEARNED for item in others)
 
 

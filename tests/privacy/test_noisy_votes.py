@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from concord.tasks.mechanisms.distance import Ints
-from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes, noises, noisy_labels
-from tests.privacy.exact import LEFT_OUT, Silent, gaussian_law, row_pairs, worst
+from tests.privacy.exact import LEFT_OUT, gaussian_law, row_pairs, worst
 
 TEACHERS = 2
 EPSILON, DELTA = 1.5, 0.02
@@ -69,14 +68,6 @@ def test_a_label_told_without_noise_is_rejected() -> None:
     assert worst(row_pairs(twin, gaussian_law(mechanism.scale), TEACHERS, 2, width=1), 1, EPSILON) > DELTA
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-5), (8.0, 1e-9)])
-@pytest.mark.parametrize(("queries", "classes"), [(1, 2), (1_000, 2), (10_000, 10), (10**9, 3)])
-def test_calibration_uses_the_budget_and_no_more(epsilon: float, delta: float, queries: int, classes: int) -> None:
-    mechanism = NoisyVotes.calibrate(epsilon=epsilon, delta=delta, queries=queries, classes=classes)
-    assert mechanism.cost.epsilon(delta) <= epsilon
-    assert replace(mechanism, scale=mechanism.scale * 0.9999).cost.epsilon(delta) > epsilon
-
-
 def test_a_scale_that_does_not_earn_the_claim_does_not_get_it() -> None:
     mechanism = replace(calibrated(1_000, 2), scale=10.0)
     assert mechanism.cost.claims == ()
@@ -106,22 +97,3 @@ def test_ties_go_to_the_lowest_class() -> None:
 def test_noise_of_the_wrong_shape_is_refused() -> None:
     with pytest.raises(ValueError, match="noise must be"):
         noisy_labels(np.zeros((4, 3), np.int64), np.zeros((4, 1), np.int64))
-
-
-@pytest.mark.parametrize("classes", [2, 5])
-def test_release_asks_for_its_own_scale_and_stops_at_the_last_row_paid_for(classes: int) -> None:
-    mechanism: Mechanism = NoisyVotes(epsilon=1.0, delta=1e-5, queries=10, classes=classes, scale=3.5)
-    source = Silent()
-    votes = np.ones((6, classes), np.int64)
-    assert len(mechanism.release(votes, source, first=0, refused=0).labels) == 6
-    assert len(mechanism.release(votes, source, first=6, refused=0).labels) == 4
-    last = mechanism.release(votes, source, first=12, refused=0)
-    assert last.counts is not None
-    assert last.counts.shape == (0, classes)
-    assert source.asked == [("gaussian", 3.5, rows * noises(classes)) for rows in (6, 4, 0)]
-
-
-def test_settings_rebuild_it() -> None:
-    mechanism = calibrated(2, 2)
-    assert mechanism.settings()["name"] == "noisy_votes"
-    assert NoisyVotes.from_settings(mechanism.settings()) == mechanism

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from concord.artifacts.schemas import Column, Encoding, Hashed, OneHot, Passed, Scaled
 from concord.tasks.data.cells import LABEL, canonical_id, cast_labels, cast_rows, numbers_of
-from concord.tasks.data.codes import Codes, CrossField, NumberField, WordField
+from concord.tasks.data.codes import Codes, NumberField, WordField
 from concord.tasks.data.encode import encode, hashed_words, row_digests
-from concord.tasks.data.sound import polars_type, sound
+from concord.tasks.data.stored_columns import polars_type, read_column
 from concord.tasks.data.units import shards_of
-from concord.tasks.data.views import VectorField
+from concord.tasks.data.vectors import VectorField
 from tests.support.raw import CELLS, TYPES, Cell, cells_of, column, exact
 
 KEY = bytes(range(32))
@@ -49,10 +49,9 @@ CODES = Codes(
         WordField(name="word", start=23, words=("0", "a")),
         VectorField(name="bytes", start=27, element="uint8", high=255.0, centres="AAAAAAAA/wABAP8A", **VECTORS),
         VectorField(name="wave", start=31, element="float32", high=2.5, centres="AAAAAGYAZgBnAGYA/wD/AA==", **VECTORS),
-        CrossField(name="plain × word", start=36, left=1, right=4, groups=((0, 0, 1, 1, 2, 2, 2, 2, 3), (0, 1, 1, 2))),
     ),
-    coarse=(0, 2, 3, 4, 5, 6, 7),
-    fine=(1, 2, 3, 4, 5, 6, 7),
+    coarse=(0, 2, 3, 4, 5, 6),
+    fine=(1, 2, 3, 4, 5, 6),
 )
 
 LENGTHS = (*range(1, 19), 31, 32, 33, 63, 64, 65, 127, 128, 129)
@@ -77,7 +76,7 @@ def became(stored: pa.DataType, cells: list[Cell]) -> Became:
     """What every rule makes of a stored column, which stands for each column of the table in turn."""
     if polars_type(stored) == pl.Unknown:
         return through_the_rules(pl.Series([None] * len(cells), dtype=pl.Null))
-    return through_the_rules(sound("c", column(stored, cells), stored))
+    return through_the_rules(read_column("c", column(stored, cells), stored))
 
 
 def through_the_rules(read: pl.Series) -> Became:

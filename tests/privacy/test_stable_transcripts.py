@@ -17,7 +17,7 @@ from concord.tasks.mechanisms.stable import StableVoting
 Vote = tuple[int, int]
 Law = dict[tuple[int, ...], Fraction]
 
-MADE = StableVoting.calibrate(epsilon=4.0, delta=0.01, cutoff=2, accountant="game")
+MADE = StableVoting.calibrate(epsilon=4.0, delta=0.01, cutoff=2)
 ONE_MORE = StableVoting(epsilon=4.0, delta=0.01, cutoff=3, order=MADE.order, refusal=MADE.refusal)
 
 
@@ -86,5 +86,5 @@ def test_planted_bug_one_more_refusal_has_another_law() -> None:
 
 def test_short_streams_stay_below_the_accountant() -> None:
     slip = 1 - entry(MADE, at(0)) / WHOLE
-    assert 1.9 * slip < worst(MADE, 4.0, rows=2) <= MADE.played_delta
+    assert 1.9 * slip < worst(MADE, 4.0, rows=2) <= MADE.delta
     assert worst(ONE_MORE, 4.0, rows=3) > 2.9 * slip

@@ -18,8 +18,8 @@ from scipy.stats import binom
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import ORDERS, Cost
 from concord.tasks.mechanisms.distance import Floats, Ints
+from concord.tasks.mechanisms.exponential import StudentChoice, level_for
 from concord.tasks.mechanisms.private_test import measured_share
-from concord.tasks.mechanisms.student_choice import StudentChoice, level_for
 from concord.tasks.verify import recompute
 
 LEARNING_EPSILON = 0.5

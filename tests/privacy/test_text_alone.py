@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.schemas import COMMAS, TextFormat
-from concord.tasks.data import sound
-from concord.tasks.data.units import NOBODY, owned_frames
+from concord.tasks.data import csv_files
+from concord.tasks.data.units import open_private
 from tests.privacy.test_row_alone import through_the_rules
 from tests.support.raw import exact
 
@@ -73,7 +73,7 @@ def read(path: Path, form: TextFormat, *rows: bytes, whole: bool = False) -> lis
     path.write_bytes(form.separator.join(("c", "d", "unit")).encode() + b"\n" + b"\n".join(rows) + b"\n")
     found: list[tuple[bytes | None, ...]] = []
     columns = {"c": "data.features", "d": "data.features"}
-    for frame, owner in owned_frames(str(path), columns, "unit", NOBODY, form):
+    for frame, owner in open_private(str(path), form, "unit").owned(columns):
         rules = [through_the_rules(frame[name]).rules.values() for name in columns] if whole else [(), ()]
         cells = [exact(frame[name]) for name in frame.columns]
         found += zip(*cells, owner.to_list(), *rules[0], *rules[1], strict=True)
@@ -106,7 +106,7 @@ def quotes_left_open(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patch:
         patch.setattr(
             "concord.tasks.data.files.read_rows",
-            lambda path, form, **_: list(sound._records(path, form.model_copy(update={"encoding": "latin-1"})))[1:],
+            lambda path, form, **_: list(csv_files._records(path, form.model_copy(update={"encoding": "latin-1"})))[1:],
         )
         yield
 
@@ -158,7 +158,7 @@ def test_no_rule_for_numbers_changes_whose_a_row_is(tmp_path: Path) -> None:
         numbers = form.model_copy(update={"decimal": ".", "thousands": ""})
         path.write_bytes(b"unit\n" + b"\n".join(ids) + b"\n")
         owners = [
-            [each for _, owner in owned_frames(str(path), {}, "unit", NOBODY, how) for each in owner]
+            [each for _, owner in open_private(str(path), how, "unit").owned({}) for each in owner]
             for how in (form, numbers)
         ]
         assert owners[0] == owners[1]
@@ -170,7 +170,7 @@ def test_words_of_a_number_are_the_same_word_in_all_columns(tmp_path: Path) -> N
     form = TextFormat(separator=";", decimal=",", thousands=".")
     (tmp_path / "t.csv").write_bytes(b"c;d;unit\n1.234,5;-1,50;1.000\n")
     columns = dict.fromkeys(("c", "d"), "data.features")
-    (frame, owner), *_ = owned_frames(str(tmp_path / "t.csv"), columns, "unit", NOBODY, form)
+    (frame, owner), *_ = open_private(str(tmp_path / "t.csv"), form, "unit").owned(columns)
     assert frame.rows() == [("1234.5", "-1.50", "1.000")]
     assert owner.to_list() == [b"1"]  # a name, and so what it is in every format
     assert form.plain("-1.234.567,5e3") == "-1234567.5e3"

@@ -5,7 +5,6 @@ Losses are computed for both orders of each pair, as the largest log-ratio and a
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import cache, partial
 from itertools import pairwise, permutations, product
 from typing import Literal
@@ -113,16 +112,6 @@ def test_planted_bug_full_weights_where_labels_are_secret_are_caught(public: Flo
 @pytest.mark.parametrize("secret", SECRETS)
 def test_planted_bug_a_range_taken_for_half_is_caught(secret: Secret) -> None:
     assert excess(released(1.0, DOMAIN, secret=secret), secret, Cost.bounded_range(0.5)) > 2
-
-
-def test_a_session_of_version_0_1_0_is_priced_as_it_ran() -> None:
-    """Half weights for added rows too, charged as randomised response: six times what they lose at order 5."""
-    old = Universal.from_settings({"name": "universal", "epsilon": 1.0})
-    assert old.choice == replace(old.choice, monotone=False)
-    assert old.cost == Cost.approximate(old.choice.epsilon)
-    assert old.settings() == {"name": "universal", "epsilon": 1.0}
-    at = ORDERS.index(5.0)
-    assert 6 < old.cost.renyi[at] / Cost.bounded_range(0.5).renyi[at] < 6.5
 
 
 @pytest.mark.parametrize("name", ["thresholds", "intervals"])

@@ -89,14 +89,10 @@ def lost_mlflow(home: Path, _: ExitStack) -> None:
         file.unlink()
 
 
-def garbage(name: str) -> Callable[[Path, ExitStack], None]:
-    """After a run, the content of a database is garbage."""
-
-    def before(home: Path, _: ExitStack) -> None:
-        finished(home)
-        (home / name).write_bytes(secrets.token_bytes(100_000))
-
-    return before
+def garbage_mlflow(home: Path, _: ExitStack) -> None:
+    """After a run, the content of MLflow's store is garbage."""
+    finished(home)
+    (home / "mlflow.db").write_bytes(secrets.token_bytes(100_000))
 
 
 def silent_mlflow(_: Path, held: ExitStack) -> None:
@@ -159,8 +155,7 @@ FAULTS = {
     "strangers on its ports": Fault(0, before=strangers, within=STARTED),
     "results edited": Fault(0, before=edited_results, within=STARTED),
     "mlflow.db deleted": Fault(0, before=lost_mlflow, within=STARTED),
-    "mlflow.db garbage": Fault(0, before=garbage("mlflow.db"), within=STARTED),
-    "prefect.db garbage": Fault(0, before=garbage("prefect/prefect.db"), within=STARTED),
+    "mlflow.db garbage": Fault(0, before=garbage_mlflow, within=STARTED),
     "MLflow silent": Fault(1, before=silent_mlflow, undo=lambda _: GIVEN.clear(), within=STARTED),
 }
 

@@ -144,7 +144,7 @@ def bent(seed: int, tables: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(keys, dict) or rng.random() < 0.15:
             tables = {**tables, section: value}
         elif rng.random() < 0.3:
-            tables = {**tables, section: {**keys, rng.choice(["size", "epsilonn", "params", "", "grid"]): value}}
+            tables = {**tables, section: {**keys, rng.choice(["size", "epsilonn", "params", "", "share"]): value}}
         elif keys:
             key = rng.choice(sorted(keys))
             left = {name: item for name, item in keys.items() if name != key}

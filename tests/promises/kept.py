@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from concord.artifacts.home.cipher import encrypted
 from concord.artifacts.home.vault import SEAL_BYTES, Vault
+from concord.tasks.asks.votes import read_votes
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.split import ASIDE, SHARD
-from concord.tasks.door.release import read_votes
 
 KINDS = ("shards", "choices", "relabelled", "teachers", "votes", "counts", "measured", "units", "sums", "tested")
 """Folders of the vault that hold what was made of private rows."""
@@ -39,9 +39,12 @@ def sequences(home: Path) -> Iterator[tuple[str, NDArray[np.int64]]]:
     if online := [column for column in votes.values() if len(column) == 1]:
         yield "votes on rows asked online", np.concatenate(online)
     for path, data in kept(home, "counts").items():
-        yield f"errors of {path}", np.load(io.BytesIO(data), allow_pickle=False)
+        if path.endswith(".npy"):
+            yield f"errors of {path}", np.load(io.BytesIO(data), allow_pickle=False)
+        else:
+            yield f"groups of {path}", np.frombuffer(data, "<i8")
     for path, data in kept(home, "measured").items():
-        yield f"errors of {path}", np.frombuffer(data, np.int64)[: len(data) // 16]
+        yield f"errors of {path}", np.frombuffer(data, np.int64).reshape(-1, 2)[:, 0]
     for path, data in kept(home, "sums").items():
         yield f"sums of {path}", np.load(io.BytesIO(data), allow_pickle=False)
     for path, data in kept(home, "units").items():

@@ -18,6 +18,7 @@ import pytest
 
 from concord.artifacts.home.released import labels_schema
 from concord.artifacts.learners import StudentPlan
+from concord.flows.database import DATABASE
 from concord.flows.start import start_extension, start_study
 from tests.promises.canary import NAME, VALUE, canary_tables, moments_between, operated, private_rows, published
 from tests.promises.kept import files
@@ -47,21 +48,6 @@ def test_a_run_whose_teachers_tell_and_fail_publishes_nothing_private(scene: Sce
     door = max(path.stat().st_mtime for path in files(scene.home, "votes"))
     assert list(moments_between(published(scene.home), before.timestamp(), door)) == []
     assert list(moments_between(published(scene.home), door, datetime.now(UTC).timestamp()))  # they would be seen
-
-
-@pytest.mark.slow
-def test_noisy_counts_are_published_and_votes_are_not(scene: Scene) -> None:
-    summary = scene.run(labeling__mechanism="noisy_votes", labeling__cutoff=None, student__refused="soft")
-    assert summary.answered == summary.asked
-    scene.nothing_got_out()
-
-
-@pytest.mark.parametrize("mechanism", ["sparse_vector", "published", "confident", "laplace_votes"])
-@pytest.mark.slow
-def test_every_mechanism_publishes_nothing_private(scene: Scene, mechanism: str) -> None:
-    cutoff = 4 if mechanism in ("sparse_vector", "published") else None
-    scene.run(labeling__mechanism=mechanism, labeling__cutoff=cutoff, student__refused="soft")
-    scene.nothing_got_out()
 
 
 @pytest.mark.slow
@@ -104,7 +90,8 @@ def test_a_fit_that_prints_as_compiled_code_does_or_leaves_the_program_changes_n
 def test_the_command_leaves_nothing_private_in_its_console_and_in_prefect(
     tmp_path: Path, runner: str, estimator: str, status: int
 ) -> None:
-    """The command has its own process and Prefect server, with database and logs below the home folder."""
+    """The command has its own process and Prefect server, with database and logs below the home folder. The database is
+    named, or it would go with the server."""
     folder, home = tmp_path / "data", tmp_path / "home"
     private, few = canary_tables(folder)["data"]["private"], {"teachers__count": 60, "teachers__block": 30}
     talking = {"teachers__estimator": f"tests.promises.tellers.{estimator}", "teachers__runner": runner}
@@ -118,7 +105,8 @@ def test_the_command_leaves_nothing_private_in_its_console_and_in_prefect(
         "--home",
         str(home),
     ]
-    ended = subprocess.run(command, check=False, capture_output=True, env=own_environment())
+    record = {DATABASE: f"sqlite+aiosqlite:///{home / 'prefect' / 'prefect.db'}"}
+    ended = subprocess.run(command, check=False, capture_output=True, env=own_environment() | record)
     assert ended.returncode == status, ended.stderr.decode()
     marks = Marks.of(folder / private, home)
     assert list((home / "prefect").glob("*.db"))

@@ -5,7 +5,6 @@ of rows in the subset, by class and by shard; their labels before and after; pla
 """
 
 import shutil
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -13,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified, WrongInput
+from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
-from concord.flows import steps
+from concord.flows import admit
 from concord.flows.cli.show import erased
-from concord.flows.run import Admitted, Private, RunContext
-from concord.tasks.door.admit import claim
+from concord.flows.run import Admitted, PrivateFiles, RunContext
+from concord.tasks.asks.online import Online
+from concord.tasks.asks.votes import VotesAsk
+from concord.tasks.door.admit import claim, opening_of
 from concord.tasks.door.erase import close, forget
-from concord.tasks.door.online import Online
-from concord.tasks.door.release import Stores
-from concord.tasks.mechanisms.mechanism import Mechanism
+from concord.tasks.door.stores import Stores
 from tests.promises.canary import VALUE, relabelling
 from tests.promises.kept import drawn, files, sequences
 from tests.promises.scene import Scene
@@ -68,55 +67,23 @@ def test_a_subset_that_is_too_small_is_told_by_nothing(scene: Scene) -> None:
     scene.nothing_got_out()
 
 
-def telling(*arguments: Any) -> int:
-    raise ArithmeticError(f"{VALUE}: {arguments}")
-
-
-def full(*_: object, **__: object) -> None:
-    raise OSError(28, "No space left on device", f"/disk/{VALUE}")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("place", "fault", "error"),
-    [
-        (
-            "concord.tasks.asking.relabel.choose_hypothesis",
-            telling,
-            EnvironmentFailed,
-        ),  # a bug, with labels in its message
-        ("concord.tasks.asking.relabel.resampled", killed, KeyboardInterrupt),
-        ("concord.tasks.asking.relabel.write_frame", full, EnvironmentFailed),
-        ("concord.artifacts.ledger.ledger.Ledger.commit_batch", killed, KeyboardInterrupt),
-    ],
-)
-def test_a_run_that_fails_and_is_resumed_tells_nothing(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, place: str, fault: Callable[..., Any], error: type[BaseException]
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(place, fault)
-        scene.fails(error)
-    before = drawn(scene.home)
-    assert bool(before) == (fault is not telling)
-    assert scene.run().answered == 300
-    assert before in ({}, drawn(scene.home))
-    scene.nothing_got_out()
-
-
 @pytest.mark.slow
 def test_a_budget_that_is_gone_after_the_draw_tells_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """The session is admitted and drawn; while it polls, others take the rest of the budget."""
-    begin_session = steps.begin_session
+    begin = admit.begin
 
-    def too_late(run: RunContext, admitted: Admitted[Mechanism], private: Private, *arguments: Any) -> Any:
-        claim(run.stores, run.plan, private.with_rows)
+    def too_late(
+        run: RunContext, admitted: Admitted[VotesAsk], private: PrivateFiles, *arguments: Any, **named: Any
+    ) -> Any:
+        claim(run.stores, run.plan, private.files)
         with suppress(BudgetRefused):
             for other in map(str, count()):
-                asked = replace(admitted.asked.opening(None, other, commitment=other), mechanism={"name": "another"})
+                asked = opening_of(run.plan, admitted.ask, admitted.stream.encoding, run.stores.vault)
+                asked = replace(asked, id=other, commitment=other, mechanism={"name": "another"})
                 run.stores.ledger.open_session(asked, further=True)
-        return begin_session(run, admitted, private, *arguments)
+        return begin(run, admitted, private, *arguments, **named)
 
-    monkeypatch.setattr("concord.flows.learn.begin_session", too_late)
+    monkeypatch.setattr("concord.flows.learn.begin", too_late)
     assert "does not cover" in scene.fails(BudgetRefused, new_session=True)
     assert drawn(scene.home)
 

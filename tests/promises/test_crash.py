@@ -1,125 +1,211 @@
-"""The crash matrix: a session is opened, passes the door, is closed and forgotten; every step of it fails once."""
+"""The crash matrix, for every kind of release: whatever fails at any step, it goes on from there and comes to its end.
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+A durable draw is final: the next process uses it and publishes the same. A draw that was not durable was seen by
+nobody, and is made again. A session is then closed and forgotten, and nothing secret of it is left.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from concord.artifacts.home.vault import Vault
+from concord.artifacts.home.whole import TOKEN
 from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.privacy import Charge
+from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
-from concord.tasks.door.checkpoint import Randomness
 from concord.tasks.door.erase import close, forget
-from concord.tasks.door.release import Stores
-from concord.tasks.mechanisms.distance import Ints
-from concord.tasks.mechanisms.mechanism import Mechanism
+from concord.tasks.door.stores import Stores
 from tests.promises import crashes
 from tests.promises.crashes import HOWS
 from tests.promises.faults import How
-from tests.support.at_door import NOISY, STABLE, make_case
+from tests.promises.kinds import KINDS, Kind
+from tests.support.tallied import NAME, Rounds
 
-MECHANISMS: dict[str, Mechanism] = {"stable": STABLE, "noisy_votes": NOISY}
-EVERY = 45
-"""Default tests cause a fault at every forty-fifth point; slow ones at every point."""
+FAULTS = 5
+"""Faults of a default test, spread over the points of a kind; slow ones are at every point."""
+OWED = Session.owed
 
 
-def walk(home: Path, mechanism: str) -> None:
-    """The whole life of a session, from its present state to the end."""
+def asking(home: Path, kind: Kind) -> None:
+    kind.ask(home)
+
+
+def ending(home: Path, kind: Kind) -> None:
+    """The session is asked, closed and forgotten."""
     door = Stores.of(home)
-    if not any(session.status != "open" for session in door.ledger.sessions("d")):
-        make_case(home, MECHANISMS[mechanism]).run()
-        close(door, "d-1", give_back=True)
-    forget(door, "d-1")
-
-
-def redrawing_walk(home: Path, mechanism: str) -> None:
-    """The planted bug: noise is drawn again at every attempt."""
-
-    def redrawing(_self: Randomness, _name: str, make: Callable[[], Sequence[Ints]]) -> list[Ints]:
-        return list(make())
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Randomness, "kept", redrawing)
-        walk(home, mechanism)
+    if door.ledger.session(NAME).status == "open":
+        kind.ask(home)
+    close(door, NAME, give_back=True)
+    forget(door, NAME)
 
 
 @dataclass(frozen=True)
 class Left:
-    """The visible state of a home: released labels by file, the session in the ledger, if it is there, and its files in
-    the vault, unfinished ones too."""
+    """The visible state of a home: kept noise, released files, secrets of the session, and the ledger's state."""
 
+    drawn: dict[str, bytes]
     released: dict[str, bytes]
-    session: Session | None
     secrets: list[str]
+    session: Session
 
     @classmethod
     def by(cls, home: Path) -> "Left":
-        ledger = Ledger(f"sqlite:///{home / 'ledger.db'}")
+        ledger, vault = Ledger.of(home), home / "vault"
         ledger.verify()
-        opened, vault = ledger.sessions("d"), home / "vault"
+        kept = crashes.files(vault)
+        drawn = {path: kept[path] for path in kept if path.startswith(f"sessions/{NAME}/") and path.endswith(".npz")}
         secrets = [str(path.relative_to(vault)) for path in vault.rglob("*sessions/*")]
-        return cls(crashes.files(home / "released"), opened[0] if opened else None, secrets)
+        return cls(drawn, crashes.files(home / "released"), secrets, ledger.session(NAME))
 
     @property
     def paid_for(self) -> bool:
-        """Whether the ledger has every batch whose labels are released, and charges the session for it."""
-        if self.session is None:
-            return not self.released
-        refused = sum(_outcomes(file).count("refused") for file in self.released.values())
-        each = self.session.per_refusal
-        least = self.session.reserved if each is None else each.times(refused)
-        return len(self.released) <= self.session.batches and self.session.charge.renyi >= least.renyi
+        """Whether the ledger began every batch that was drawn or released, and charges the session for it."""
+        released = sum(path.startswith(f"{NAME}/") for path in self.released)
+        return released <= self.session.batches and self.session.charge <= self.session.reserved
 
 
 class Matrix(crashes.Matrix[Left]):
-    """One mechanism's walks, from a home with the same session key."""
+    """Walks of one kind, from a home with the same key and private numbers."""
 
-    def __init__(self, folder: Path, mechanism: str, walk: Callable[..., None] = walk) -> None:
-        Vault(folder / "base" / "vault").secret("sessions/d-1")
-        self.noisy = not MECHANISMS[mechanism].keyed  # then walks cannot be compared: OpenDP draws for each of them
-        super().__init__(folder, partial(walk, mechanism=mechanism), Left.by)
+    def __init__(self, folder: Path, kind: Kind, walk: Callable[..., None] = asking) -> None:
+        kind.prepare(folder / "base")
+        self.kind = kind
+        super().__init__(folder, partial(walk, kind=kind), Left.by)
 
     def holds(self, crashed: Left, resumed: Left) -> dict[str, bool]:
+        whole, done = self.undisturbed.session, resumed.session
         return {
-            "released labels that the ledger does not know": crashed.paid_for and resumed.paid_for,
-            "labels that changed": crashed.released.items() <= resumed.released.items(),
-            "another end": resumed.session == self.undisturbed.session,
-            "other labels": self.noisy or resumed.released == self.undisturbed.released,
-            "secrets of a forgotten session": resumed.secrets == [],
+            "another draw": self.forgets or crashed.drawn.items() <= resumed.drawn.items(),
+            "another release": crashed.released.items() <= resumed.released.items(),
+            "released before it was paid for": crashed.paid_for and resumed.paid_for,
+            "another end": (done.status, done.asked, done.batches) == (whole.status, whole.asked, whole.batches),
+            "another charge": not self.same or done.charge == whole.charge,
+            "other labels": not self.same or resumed.released == self.undisturbed.released,
+            "a draw too many": len(resumed.drawn) == len(self.undisturbed.drawn),
+            "secrets of a forgotten session": not self.forgets or resumed.secrets == [],
         }
 
+    @property
+    def forgets(self) -> bool:
+        return self.undisturbed.secrets == []
 
-def _outcomes(file: bytes) -> list[str]:
-    return list(pa.ipc.open_file(file).read_all()["outcome"].to_pylist())
+    @property
+    def same(self) -> bool:
+        """Whether two walks come to the same result: noise of OpenDP differs."""
+        return self.kind.keyed
+
+    def spread(self, faults: int) -> list[str]:
+        """The errors found after that many faults, spread over the points, the kinds of failure in turn."""
+        first = sum(map(ord, self.kind.name)) % len(HOWS)
+        points = [at * len(self.points) // faults + first for at in range(faults)]
+        return [
+            wrong
+            for turn, at in enumerate(points)
+            for wrong in self.fails_at(min(at, len(self.points) - 1), HOWS[(first + turn) % len(HOWS)])
+        ]
 
 
-@pytest.fixture(scope="module", params=MECHANISMS)
+def redrawing(home: Path, kind: Kind) -> None:
+    """The planted bug: kept files are made again at every attempt, and draws are not on record."""
+
+    def keep(vault: Vault, path: str, make: Callable[[], bytes]) -> Ref:
+        with vault.create(path) as sink:
+            sink.write(make())
+        return sink.ref
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Vault, "keep", keep)
+        patch.setattr(Ledger, "record_draw", lambda *_: None)
+        kind.ask(home)
+
+
+@pytest.fixture(scope="module", params=KINDS, ids=lambda kind: kind.name)
 def matrix(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Matrix:
-    return Matrix(tmp_path_factory.mktemp(request.param), request.param)
+    return Matrix(tmp_path_factory.mktemp(request.param.name), request.param)
 
 
-def test_the_points_cover_vault_ledger_and_released_files(matrix: Matrix) -> None:
+def test_it_goes_on_from_wherever_it_failed(matrix: Matrix) -> None:
     met = {point.split()[0] for point in matrix.points}
-    assert met >= {"open", "fsync", "os.rename", "os.remove", "os.mkdir", "BEGIN", "INSERT", "commit"}
-    assert len(matrix.points) > 100
-
-
-@pytest.mark.parametrize("how", HOWS)
-def test_a_walk_that_fails_on_its_way_comes_to_the_same_end(matrix: Matrix, how: How) -> None:
-    assert matrix.fails(how, EVERY) == []
+    assert met >= {"open", "fsync", "os.rename", "BEGIN", "INSERT", "commit"}
+    assert matrix.spread(FAULTS) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", HOWS)
-def test_every_point_of_the_walk(matrix: Matrix, how: How) -> None:
-    assert matrix.fails(how) == []
+def test_it_goes_on_from_every_point(matrix: Matrix, how: How) -> None:
+    assert matrix.fails(how, len(HOWS)) == []
 
 
-def test_noise_drawn_again_would_be_found(tmp_path: Path) -> None:
-    """The planted bug: the process dies between the release of labels and their commit, and the next draws again."""
-    matrix = Matrix(tmp_path, "noisy_votes", redrawing_walk)
-    written = [at for at, point in enumerate(matrix.points) if point.startswith("os.rename batch-")]
-    assert any("labels that changed" in wrong for wrong in matrix.fails_at(written[1] + 1, "kill"))
+def kind_of(name: str) -> Kind:
+    return next(kind for kind in KINDS if kind.name == name)
+
+
+@pytest.mark.parametrize("name", ["stable", "noisy_votes"])
+@pytest.mark.parametrize("how", HOWS)
+def test_a_session_is_closed_and_forgotten_wherever_that_failed(tmp_path: Path, name: str, how: How) -> None:
+    assert Matrix(tmp_path, kind_of(name), ending).fails(how, 60) == []
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.keyed], ids=lambda kind: kind.name)
+def test_noise_drawn_again_would_be_found(tmp_path: Path, kind: Kind) -> None:
+    """The planted bug, at the step after the first draw is durable."""
+    matrix = Matrix(tmp_path, kind, redrawing)
+    drawn = min(at for at, point in enumerate(matrix.points) if re.fullmatch(rf"os\.rename .+npz\.{TOKEN}", point))
+    assert any("another draw" in wrong for wrong in matrix.fails_at(drawn + 1, "kill"))
+
+
+# A session that is closed early ---------------------------------------------------------------------------------------
+
+
+class Closed(crashes.Matrix[Left]):
+    """Walks of two rounds of three, in a Gaussian domain; after the fault the session is closed, and nothing else."""
+
+    def take_up(self, home: Path) -> None:
+        close(Stores.of(home), NAME, give_back=True)
+
+    def holds(self, crashed: Left, resumed: Left) -> dict[str, bool]:
+        session, begun = resumed.session, resumed.session.next_row
+        settled = session.reserved if begun == len(session.rounds) else sum(session.rounds[:begun], Charge())
+        return {
+            "drawn before it was paid for": crashed.paid_for and resumed.paid_for,
+            "drawn after it was closed": (crashed.drawn, crashed.released) == (resumed.drawn, resumed.released),
+            "begun after it was closed": crashed.session.next_row == begun,
+            "another charge than what was begun": session.settled == settled,
+        }
+
+
+def closing(home: Path) -> None:
+    rounds = Rounds.in_home(home)
+    rounds.all(until=2)
+    close(rounds.door, NAME, give_back=True)
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Closed:
+    folder = tmp_path_factory.mktemp("closed")
+    Rounds.in_home(folder / "base", "gaussian")
+    return Closed(folder, closing, Left.by)
+
+
+def test_what_returns_after_a_crash_was_never_begun(closed: Closed) -> None:
+    undisturbed = closed.undisturbed.session
+    assert undisturbed.settled == undisturbed.rounds[0] + undisturbed.rounds[1]
+    assert closed.sample(70) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", HOWS)
+def test_what_returns_after_a_crash_at_any_point(closed: Closed, how: How) -> None:
+    assert closed.fails(how, 3) == []
+
+
+def test_a_refund_of_a_round_that_was_begun_would_be_found(closed: Closed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted bug: only committed rounds are paid. It shows after any fault between draw and commitment."""
+    drawn = [at for at, point in enumerate(closed.points) if re.fullmatch(rf"os\.rename round-.+\.{TOKEN}", point)]
+    monkeypatch.setattr(Session, "owed", lambda own, **how: OWED(replace(own, next_row=own.asked), **how))
+    assert any("another charge" in wrong for wrong in closed.fails_at(drawn[0] + 1, "kill"))

@@ -1,49 +1,35 @@
-"""The whole flow, from plan to MLflow, killed at each point and run again: nothing is drawn or recorded twice.
+"""Whole runs of every kind of release, killed at some points and given again: nothing is drawn, paid for or recorded
+twice, and one more run changes nothing.
 
-It runs without Prefect's engine, which does not affect the guarantee and would take seconds for each run.
+Noise differs between homes, so a home is compared with itself: after the kill, after the next run, and after one more.
+With keyed draws its labels are those of an undisturbed home besides.
 """
 
-import os
-import shutil
-import signal
-from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+import polars as pl
 import pytest
-from prefect.tasks import Task
 
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.read import Records
-from concord.flows import stages
-from concord.flows.learn import learn
-from concord.flows.outcome import StageName
-from concord.flows.stage import Begun, Call, Stages
+from concord.artifacts.privacy import Charge
+from concord.artifacts.sessions import Session
 from concord.tasks.verify.verify import verify
-from tests.promises.faults import Faults
-from tests.support.copies import copied
-from tests.support.people import changed, tables_of_plan, write_tables
-from tests.support.processes import FRESH
+from tests.promises import crashes
+from tests.promises.commands import Commands
+from tests.promises.kinds import KINDS
+from tests.promises.runs import RUNS, Run
+from tests.support.people import tables_of_plan
 
-SAMPLES = 16
-
-
-class Direct(Stages):
-    """Stages as plain calls."""
-
-    def result(self, work: Task[..., Any], arguments: Call) -> tuple[Any, bool]:
-        return work.fn(**self.call(work, arguments)), False
-
-    def each(self, work: Task[..., Any], parts: Iterable[Call]) -> list[Any]:
-        return [self.result(work, arguments)[0] for arguments in parts]
-
-    def begin(self, work: Task[..., Any], arguments: Call) -> Begun:
-        return lambda: self.result(work, arguments)
-
-    def uncached(self, name: StageName, work: Any) -> Any:  # noqa: ARG002
-        return work()[0]
+SAMPLES = {"stable": 12}
+"""Kills of a kind, if not two; at other parts of each kind's run."""
+KEYED = {kind.name for kind in KINDS if kind.keyed}
+SESSION = "people-1"
+SMALL = {"teachers": {"count": 20, "block": 10}}
 
 
 class Named:
@@ -54,72 +40,104 @@ class Named:
         return "1"
 
 
-SESSION = "people-1"
-STAND_INS = {
-    "concord.flows.run.Stages": Direct,
-    "concord.flows.stages.release.task": stages.release.task.fn,
-    "concord.flows.learn.shown": lambda summary: (
-        summary
-    ),  # otherwise each process would start a Prefect server, and leave it running
-    "concord.tasks.door.admit.secrets": Named,
-}
+def running(home: Path, data: Path, name: str) -> None:
+    (run,) = (run for run in RUNS if run.name == name)
+    tables = tables_of_plan(data) | SMALL
+    if run.labels:  # of CSV files, none could be kept secret alone
+        tables["data"]["private"] = "private.parquet"
+    run.ask(run.plan(tables), home)
 
 
-def attempt(home: Path, data: Path, at: int | None, path: Path) -> None:
-    """One process runs the flow, killed at one point or at none; the points it passed are written down."""
-    os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{home / 'mlflow.db'}"
-    for place, stand_in in STAND_INS.items():
-        pytest.MonkeyPatch().setattr(place, stand_in)  # for as long as the process lasts
-    small = {"teachers__count": 20, "teachers__block": 10, "labeling__cutoff": 300, "student__refused": "drop"}
-    plan = changed(tables_of_plan(data), **small, privacy__lifetime={"epsilon": 20.0, "delta": 4e-5})
-    faults = Faults(home, at)
-    faults.install()
-    learn.fn(plan, home)
-    path.write_text("\n".join(faults.points))
+@dataclass(frozen=True)
+class Left:
+    """The visible state of a home: its draws, its published files, and its sessions."""
+
+    drawn: dict[str, bytes]
+    published: dict[str, bytes]
+    sessions: tuple[Session, ...]
+    charge: Charge | None
+
+    @classmethod
+    def by(cls, home: Path) -> "Left":
+        ledger = Ledger.of(home)
+        ledger.verify()
+        kept, released = crashes.files(home / "vault"), crashes.files(home / "released")
+        drawn = {path: kept[path] for path in kept if path.startswith("sessions/") and path.endswith(".npz")}
+        known = ledger.domain("people")
+        return cls(
+            drawn,
+            {path: text for path, text in released.items() if path.endswith((".json", ".skops", ".arrow"))},
+            ledger.sessions("people"),
+            None if known is None else ledger.total("people"),
+        )
+
+    @property
+    def terms(self) -> list[tuple[Any, ...]]:
+        """Costs and ends of sessions, without what differs between homes."""
+        return [(item.mechanism["name"], item.part, item.reserved, item.status) for item in self.sessions]
+
+    @property
+    def labels(self) -> dict[str, bytes]:
+        return {path: text for path, text in self.published.items() if path.endswith(".arrow")}
 
 
-class Runs:
-    """Runs of one plan, each in a process and a home of its own."""
+@cache
+def commands_of(name: str, folder: Path, mlflow_database: Path) -> tuple[Commands, list[str], Left]:
+    """The run, the points that it passes, and what an undisturbed one leaves."""
+    keyed = name in KEYED
+    commands = Commands(
+        partial(running, name=name),
+        folder,
+        mlflow_database,
+        {"concord.tasks.door.admit.secrets": Named} if keyed else {},
+    )
+    if keyed:
+        Vault(commands.base / "vault").secret(f"sessions/{SESSION}")
+    pl.read_csv(commands.data / "private.csv").write_parquet(commands.data / "private.parquet")
+    home = commands.home("undisturbed")
+    points = commands.go(home)
+    return commands, points, Left.by(home)
 
-    def __init__(self, folder: Path, mlflow_database: Path) -> None:
-        self.folder, self.data, self.base = folder, write_tables(folder / "data"), folder / "base"
-        vault = Vault(self.base / "vault")
-        for secret in (f"sessions/{SESSION}", "domains/people"):
-            vault.secret(secret)
-        shutil.copy(mlflow_database, self.base / "mlflow.db")
-        self.points = self.go(self.home("undisturbed"))
-        self.undisturbed = self.labels(folder / "undisturbed")
 
-    def home(self, name: str) -> Path:
-        return copied(self.base, self.folder / name)
-
-    def go(self, home: Path, at: int | None = None) -> list[str]:
-        result = self.folder / "points"
-        process = FRESH.Process(target=attempt, args=(home, self.data, at, result))
-        process.start()
-        process.join()
-        assert process.exitcode == (0 if at is None else -signal.SIGKILL)
-        return result.read_text().splitlines() if result.exists() else []
-
-    def labels(self, home: Path) -> list[pa.Table]:
-        files = sorted((home / "released" / SESSION / "labels").glob("batch-*.arrow"))
-        return [pa.ipc.open_file(file.read_bytes()).read_all() for file in files]
+def places() -> list[Any]:
+    """Parts of the runs, spread over all kinds."""
+    found = []
+    for at, run in enumerate(RUNS):
+        for sample in range(samples := SAMPLES.get(run.name, 2)):
+            part = (sample + (2 * at + 1) / (2 * len(RUNS))) / samples
+            found.append(pytest.param(run, part, id=f"{run.name}-{part:.0%}"))
+    return found
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, mlflow_database: Path) -> Runs:
-    return Runs(tmp_path_factory.mktemp("learn"), mlflow_database)
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sample", range(SAMPLES))
-def test_a_killed_run_is_finished_by_the_next(runs: Runs, sample: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    at = (2 * sample + 1) * len(runs.points) // (2 * SAMPLES)
-    home = runs.home(f"killed-{at}")
+@pytest.mark.parametrize(("run", "part"), places())
+def test_a_killed_run_is_finished_by_the_next(
+    run: Run, part: float, folder: Path, mlflow_database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands, points, undisturbed = commands_of(run.name, folder / run.name, mlflow_database)
+    at = int(part * len(points))
+    home, what = commands.home(f"killed-{at}"), f"{points[at]} ({at})"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home / 'mlflow.db'}")
-    runs.go(home, at)
-    runs.go(home)
-    assert runs.labels(home) == runs.undisturbed, runs.points[at]
-    assert [check for check in verify(home, None) if not check.ok] == [], runs.points[at]
-    assert len(Records.of(home).runs(SESSION)) == 1, runs.points[at]
-    assert Ledger.of(home).sessions("people") == Ledger.of(runs.folder / "undisturbed").sessions("people")
+    commands.go(home, at)
+    left = Left.by(home)
+    assert not list((home / "released").rglob("candidates"))
+    commands.go(home)
+    finished = Left.by(home)
+    assert left.drawn.items() <= finished.drawn.items(), what
+    assert left.labels.items() <= finished.labels.items(), what
+    assert finished.terms == undisturbed.terms, what
+    if run.name in KEYED:
+        assert finished.sessions == undisturbed.sessions, what
+        assert finished.labels == undisturbed.labels, what
+    assert [check for check in verify(home, None) if not check.ok] == [], what
+    assert all(len(Records.of(home).runs(session.id)) <= 1 for session in finished.sessions), what
+    commands.go(home)
+    again = Left.by(home)
+    assert (again.drawn, again.published, again.sessions) == (finished.drawn, finished.published, finished.sessions)
+    assert again.charge == finished.charge
+    assert not any(path.is_file() for path in (home / "held").rglob("*")), what

@@ -49,7 +49,7 @@ def test_a_run_goes_on_whatever_stands_in_its_way(tmp_path: Path, fault: str) ->
     assert attempt(fault, "", tmp_path).wrong() == []
 
 
-WATCHED = """import os, signal, sys, time; from concord.flows.console import watch
+WATCHED = """import os, signal, sys, time; from concord.flows.ending import watch
 signal.signal(signal.SIGHUP, getattr(signal, sys.argv[1])); watch(); os.kill(os.getpid(), signal.SIGHUP)
 time.sleep(float(sys.argv[2])); print("it goes on")"""
 
@@ -62,3 +62,20 @@ def test_a_signal_that_is_ignored_as_by_nohup_stays_so(handled: str, seconds: fl
     ended = subprocess.run(asked, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (status, shown)
     assert ("its terminal was closed" in ended.stderr) == (status == 128 + signal.SIGHUP)
+
+
+EARLY = """import os, signal, sys
+class Press:
+    def find_spec(self, name, *_):
+        if name == "typer":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Press())
+from concord.flows.cli import main
+main()"""
+
+
+def test_ctrl_c_while_packages_are_loaded_ends_in_one_sentence() -> None:
+    """Before: in the first quarter of a second it ended in a traceback."""
+    ended = subprocess.run([sys.executable, "-c", EARLY, "--help"], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (130, "")
+    assert ended.stderr == "concord: interrupted; nothing that was spent is lost: the same command goes on with it\n"

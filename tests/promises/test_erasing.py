@@ -1,8 +1,6 @@
 """Erasing: nothing of a domain's table is left in the vault, other domains keep their files, and no spend returns."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +13,8 @@ from concord.artifacts.sessions import NEIGHBOURS
 from concord.flows.cli.show import erased, show_erasure
 from concord.flows.start import start, start_extension
 from concord.tasks.door.erase import erase
-from concord.tasks.door.release import Stores, a_run_in
+from concord.tasks.door.locks import a_run_in
+from concord.tasks.door.stores import Stores
 from concord.tasks.verify.verify import verify
 from tests.support.homes import charged
 from tests.support.people import changed, people, tables_of_plan, write_tables
@@ -146,6 +145,17 @@ def test_what_cannot_be_erased_is_refused_and_left_alone(door: Stores, domain: s
     assert door.ledger.remarks("people") == ()
 
 
+@pytest.mark.parametrize("column", ["row", "row_id", "one row"])
+def test_people_named_by_a_column_called_row_could_not_be_erased(door: Stores, column: str) -> None:
+    named(door, "rows", f"all rows of one {column}")
+    erase(door, "rows", UNIT)
+    named(door, "labels", f"the labels of all rows of one {column}")
+    erase(door, "labels", UNIT)
+    named(door, "alone", "the labels of one row")
+    with pytest.raises(WrongInput, match="leave --unit out"):
+        erase(door, "alone", UNIT)
+
+
 def test_rows_without_names_go_with_their_domain(door: Stores) -> None:
     named(door, "rows", "one row")
     with door.vault.create("shards/rows/a") as sink:
@@ -174,53 +184,12 @@ def test_it_waits_for_runs_of_the_domain(door: Stores, monkeypatch: pytest.Monke
     assert erase(door, "people", UNIT)
 
 
-class Dying:
-    """A machine that dies before step `at` of the steps that change anything."""
-
-    def __init__(self, patch: pytest.MonkeyPatch, at: int) -> None:
-        self.left = at
-        for where, step in ((Vault, "destroy"), (Ledger, "settle"), (Ledger, "remark")):
-            patch.setattr(where, step, self.dying(getattr(where, step)))
-
-    def dying(self, true: Callable[..., Any]) -> Callable[..., Any]:
-        def step(*arguments: Any, **named: Any) -> Any:
-            if self.left == 0:
-                raise KeyboardInterrupt
-            self.left -= 1
-            return true(*arguments, **named)
-
-        return step
-
-
-@pytest.mark.slow
-def test_an_erasure_that_was_interrupted_anywhere_is_finished_by_erasing_again(
-    plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    start(plan, home)
-    whole, vault = charged(home), Vault(home / "vault")
-    steps = 0
-    while True:
-        with monkeypatch.context() as patch:
-            machine = Dying(patch, steps)
-            try:
-                erase(Stores.of(home), "people", UNIT)
-            except KeyboardInterrupt:
-                steps += 1
-            if machine.left:
-                break
-        assert charged(home) == whole
-    assert steps > 3
-    assert {path.split("/")[0] for path in files(vault)} == {"public"}
-    assert [remark.kind for remark in Ledger.of(home).remarks("people")][-2:] == ["forgotten", "erased"]
-    assert all(check.ok for check in verify(home))
-
-
 def test_what_is_said_names_the_next_step(capsys: pytest.CaptureFixture[str]) -> None:
     details = {"session": "people-1", "labels": 300, "models": ["models:/people/1"]}
     show_erasure({"domain": "people", "erased_now": True, "left_out": True, "published": [details]})
     text = capsys.readouterr().out
     for words in (
-        "already published: session people-1, 300 labels, models:/people/1",
+        "already published: session people-1, 300 answers, models:/people/1",
         "left out",
         "[data] version",
         "--new-session",

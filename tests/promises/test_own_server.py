@@ -136,7 +136,7 @@ BEGIN = """
 import os, time
 from pathlib import Path
 from concord.flows.server import Server
-print(Server(Path()).process.pid, flush=True)
+print(Server(Path(), {}).process.pid, flush=True)
 time.sleep(600)
 """
 

@@ -27,10 +27,11 @@ from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.tasks.asking.teachers import votes_schema
+from concord.tasks.asks.votes import release_votes
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door import erase
 from concord.tasks.door.checkpoint import Randomness, commitment
-from concord.tasks.door.release import Stores, release
+from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.distance import Draws, Ints
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.mechanisms.noise import keyed_draws
@@ -39,7 +40,7 @@ from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.verify.reckoning import reckon
 from tests.artifacts.ledger.openings import at_most
 from tests.artifacts.ledger.test_ledger_model import ignoring_votes
-from tests.support.at_door import CLASSES, TEACHERS, write
+from tests.support.at_door import TEACHERS, labels_by, write
 from tests.support.published import opening
 
 ROWS = 40
@@ -182,7 +183,7 @@ class Sessions(RuleBasedStateMachine):
         """Pass a session's whole stream through the door, as `run` and `extend` do; an ended session may refuse."""
         stream, session = self.streams[name], self.door.ledger.session(name)
         try:
-            release(self.door, session, stream.mechanism, CLASSES, stream.batches, stream.votes_on)
+            release_votes(self.door, session, labels_by(stream.mechanism), stream.batches, stream.votes_on)
         except refusing:
             assert stream.forgotten or session.status != "open"
 

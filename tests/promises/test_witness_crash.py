@@ -10,9 +10,11 @@ from concord.artifacts.ledger.database import Entries
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.witness import Witness
 from tests.promises.faults import How
-from tests.promises.test_crash import EVERY, Matrix, walk
+from tests.promises.kinds import KINDS, Kind
+from tests.promises.test_crash import Matrix, ending
 
 HOWS: tuple[How, ...] = ("kill", "disk full")  # a power cut here halves a whole file, and this one only grows
+EVERY = 45
 
 
 def place(home: Path) -> Path:
@@ -20,10 +22,10 @@ def place(home: Path) -> Path:
     return Path(f"{home}.witness")
 
 
-def watched(home: Path, mechanism: str) -> None:
+def watched(home: Path, kind: Kind) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CONCORD_WITNESS", str(place(home)))
-        walk(home, mechanism)
+        ending(home, kind)
 
 
 class Watched(Matrix):
@@ -52,7 +54,7 @@ class Watched(Matrix):
 
 @pytest.fixture(scope="module")
 def matrix(tmp_path_factory: pytest.TempPathFactory) -> Watched:
-    return Watched(tmp_path_factory.mktemp("watched"), "stable", watched)
+    return Watched(tmp_path_factory.mktemp("watched"), KINDS[0], watched)
 
 
 def test_the_witness_is_among_the_points(matrix: Watched) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,17 +11,20 @@ from concord import __version__
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Opening, Session
 from concord.tasks.asking.teachers import votes_schema
+from concord.tasks.asks.votes import VotesAsk, release_votes
 from concord.tasks.data.encode import PublicBatch
-from concord.tasks.door.admit import Charged
+from concord.tasks.door.ask import Ask
 from concord.tasks.door.checkpoint import commitment
-from concord.tasks.door.release import Stores, release
+from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes
 from concord.tasks.mechanisms.sparse_vector import SparseVector
 from concord.tasks.mechanisms.stable import StableVoting
+from tests.support.people import changed, tables_of_plan
 
 CLASSES = ("no", "yes")
+PLAN = changed(tables_of_plan(Path()), privacy__domain="d", privacy__epsilon=2.0, teachers__count=600)
 TEACHERS = 600
 ROWS = 40
 STABLE = StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=30)
@@ -41,7 +45,7 @@ class Case:
 
     def run(self) -> pa.Table:
         """Pass the door. Returns the released labels."""
-        refs = release(self.door, self.session, self.mechanism, CLASSES, self.batches, self.votes_on)
+        refs = release_votes(self.door, self.session, labels_by(self.mechanism), self.batches, self.votes_on)
         return self.door.released.labels(refs)
 
     def votes_on(self, batch: PublicBatch) -> Ref:
@@ -76,31 +80,38 @@ def make_case(home: Path, mechanism: Mechanism) -> Case:
     return case
 
 
-def opened(door: Stores, mechanism: Charged) -> Session:
+def labels_by(mechanism: Mechanism) -> VotesAsk:
+    """What is asked if teachers vote and that mechanism answers."""
+    return VotesAsk(mechanism, PLAN, ())
+
+
+def opened(door: Stores, asked: Ask[Any] | Mechanism) -> Session:
     """The session d-1 of the domain d, opened now or before."""
     door.ledger.name_domain("d", unit="one row", neighbours="add or remove one unit", epsilon=20.0, delta=1e-3)
     if door.ledger.sessions("d"):
         return door.ledger.session("d-1")
     door.vault.secret("sessions/d-1")
-    return door.ledger.open_session(replace(opening_of(mechanism), commitment=commitment(door.vault, "d-1")))
+    return door.ledger.open_session(replace(opening_of(asked), commitment=commitment(door.vault, "d-1")))
 
 
-def opening_of(mechanism: Charged) -> Opening:
-    """The opening of that session, without its key."""
+def opening_of(asked: Ask[Any] | Mechanism) -> Opening:
+    """The opening of that session, without its key; a mechanism is asked for labels."""
+    ask = asked if isinstance(asked, Ask) else labels_by(asked)
     return Opening(
         id="d-1",
         domain="d",
+        purpose=ask.purpose,
         identity="identity",
         commitment="",
         ensemble="ensemble",
         data_version="1",
-        mechanism=mechanism.settings(),
+        mechanism=ask.settings(),
         epsilon=2.0,
         delta=1e-5,
-        cutoff=mechanism.cutoff,
-        queries=mechanism.queries,
+        cutoff=ask.cutoff,
+        queries=ask.queries,
         teachers=TEACHERS,
         version=__version__,
-        whole=mechanism.cost,
-        per_refusal=mechanism.per_refusal,
+        whole=ask.cost,
+        per_refusal=ask.per_refusal,
     )

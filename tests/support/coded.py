@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from concord.tasks.data.codes import CodeMatrix, Codes, NumberField, WordField
 from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion, What, tally
-from concord.tasks.student.decode import Heard
+from concord.tasks.student.decode import NoisyRound
 
 Floats = NDArray[np.float64]
 STEPS = 1 << 16
@@ -71,8 +71,17 @@ def question_of(
     )
 
 
-def hear(question: RoundQuestion, rows: CodeMatrix, labels: NDArray[np.int64], noise: float, seed: int = 0) -> Heard:
+def hear(
+    question: RoundQuestion, rows: CodeMatrix, labels: NDArray[np.int64], noise: float, seed: int = 0
+) -> NoisyRound:
     """A round over private rows, with noise of that many votes."""
     sums = tally(question, rows, labels)
     drawn = np.random.default_rng(seed).normal(0, noise * STEPS, len(sums))  # a simulation: nothing here is private
-    return Heard(question, noise * STEPS, sums + np.rint(drawn).astype(np.int64))
+    return NoisyRound(question, noise * STEPS, sums + np.rint(drawn).astype(np.int64))
+
+
+def one_hot(rows: CodeMatrix, fields: Sequence[int] | None = None) -> Floats:
+    """Dense one-hot rows of these fields' codes; by default of the fine ones, and a column of ones."""
+    asked = CODES.fine if fields is None else fields
+    parts = [np.eye(CODES.fields[at].size)[rows[:, at] - CODES.fields[at].start] for at in asked]
+    return np.hstack(parts if fields is not None else [*parts, np.ones((len(rows), 1))])

@@ -10,7 +10,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.privacy import Charge
 from concord.flows.start import start_extension
 from concord.tasks.door.checkpoint import read_checkpoint
-from concord.tasks.door.release import Stores
+from concord.tasks.door.stores import Stores
 
 
 def charged(home: Path) -> Charge:

@@ -9,11 +9,12 @@ FRESH = multiprocessing.get_context("forkserver")
 FRESH.set_forkserver_preload(
     [
         "pytest",
-        "concord.tasks.door.choose",
+        "concord.tasks.asks.hypothesis",
         "tests.artifacts.ledger.openings",
         "tests.support.at_door",
         "tests.support.relabelling",
-        "tests.promises.test_crash_learn",
+        "tests.promises.kinds",
+        "tests.promises.commands",
         "sqlalchemy.dialects.sqlite",
         "tests.support.frozen",
     ]

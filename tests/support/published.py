@@ -19,7 +19,7 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Encoding, Ref
-from concord.artifacts.sessions import Batch, Opening
+from concord.artifacts.sessions import LABELS, Batch, Opening
 from concord.tasks.advice.choose import expected_at
 from concord.tasks.data.encode import PublicBatch, learn_encoding, stage_public
 from concord.tasks.mechanisms.mechanism import Mechanism
@@ -110,8 +110,8 @@ def session(
                 index=index,
                 first=batch.first,
                 rows=batch.rows,
-                rows_digest="hmac of rows",
-                votes_digest="hmac of votes",
+                question_digest="hmac of rows",
+                exact_digest="hmac of votes",
             ),
         )
         part = labels[batch.first : batch.first + batch.rows]
@@ -127,6 +127,7 @@ def opening(mechanism: Mechanism, name: str = SESSION) -> Opening:
     return Opening(
         id=name,
         domain="people",
+        purpose=LABELS,
         identity="hmac of identity",
         commitment=f"hmac of the key of {name}",
         ensemble="hmac of ensemble",
@@ -171,6 +172,18 @@ def rewrite(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     values = json.loads(file.read_text())
     change(values)
     file.write_text(Certificate.model_validate(values).model_dump_json(indent=2))
+
+
+def leading(values: dict[str, Any]) -> dict[str, Any]:
+    """The record of the leading session in a certificate's JSON."""
+    record: dict[str, Any] = values["sessions"][0]
+    return record
+
+
+def with_leading(certificate: Certificate, **changes: Any) -> Certificate:
+    """The certificate with those parts of the leading session's record."""
+    record = certificate.leading.model_copy(update=changes)
+    return certificate.model_copy(update={"sessions": (record, *certificate.sessions[1:])})
 
 
 def recertified(world: World, mechanism: Mechanism, refs: list[Ref], student: Student) -> Certified:

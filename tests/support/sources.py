@@ -10,8 +10,8 @@ import pytest
 
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan, parse_plan
-from concord.tasks.data.sources import at_hand
-from concord.tasks.data.units import NOBODY, owned_frames
+from concord.tasks.data.sources import with_snapshots
+from concord.tasks.data.units import open_private
 from tests.support.raw import exact
 
 VARIABLE = "TEST_WARD_DATABASE"
@@ -51,8 +51,8 @@ def asked_of(monkeypatch: pytest.MonkeyPatch, address: str, query: str = "select
 def read(plan: Plan, vault: Vault, *columns: str) -> list[tuple[bytes | None, ...]]:
     """The bits of those cells and of the unit's name, for every private row of a plan whose tables were read."""
     found: list[tuple[bytes | None, ...]] = []
-    path = at_hand(plan, vault).path("private")
-    for frame, owner in owned_frames(path, dict.fromkeys(columns, "data.features"), plan.data.unit, NOBODY):
+    table = open_private(with_snapshots(plan, vault).path("private"), unit=plan.data.unit)
+    for frame, owner in table.owned(dict.fromkeys(columns, "data.features")):
         found += zip(*(exact(frame[name]) for name in columns), owner.to_list(), strict=True)
     return found
 
@@ -61,7 +61,7 @@ def file_of(plan: Plan, vault: Vault) -> bytes:
     """The bytes of the one file that a private table was read into."""
     from concord.tasks.data.files import PRIVATE, find_files
 
-    (file,) = find_files(at_hand(plan, vault).path("private"), PRIVATE)
+    (file,) = find_files(with_snapshots(plan, vault).path("private"), PRIVATE)
     with file.path.open("rb") as content:
         return bytes(content.read())
 

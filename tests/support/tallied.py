@@ -1,19 +1,21 @@
 """A small session of tallies for tests of the door: two rounds over the codes of a few made-up rows."""
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from concord import __version__
 from concord.artifacts.domains import Domain, FilterKind
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Opening, Session
 from concord.tasks.asking.tally import sums_bytes
+from concord.tasks.asks.tallies import TalliesAsk, release_round
 from concord.tasks.door.checkpoint import commitment
-from concord.tasks.door.release import Stores
-from concord.tasks.door.rounds import TalliedSession, release_round
+from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion, tally
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
@@ -80,14 +82,12 @@ class Rounds:
 
         return release_round(self.door, self.session, TALLIES, number, asked, blocks, followed)
 
-    def all(self) -> list[dict[str, Any]]:
-        """Every round in turn, as it was published."""
-        import json
-
+    def all(self, rows: int = len(ROWS), until: int = len(TALLIES.rounds)) -> list[dict[str, Any]]:
+        """The rounds in turn, as they were published."""
         published: list[dict[str, Any]] = []
-        for number in range(len(TALLIES.rounds)):
+        for number in range(until):
             following = published[-1]["next"] if published else None
-            published.append(json.loads(self.door.released.read(self.release(number, following))))
+            published.append(json.loads(self.door.released.read(self.release(number, following, rows))))
         return published
 
     def _block(self, number: int, part: int, asked: RoundQuestion, rows: int) -> Ref:
@@ -99,10 +99,11 @@ class Rounds:
 
 def opening(committed: str) -> Opening:
     """The session's opening, for the ledger."""
-    asked = TalliedSession(TALLIES, "digest of codes")
+    asked = TalliesAsk(TALLIES, "digest of codes", ())
     return Opening(
         id=NAME,
         domain="d",
+        purpose="labels",
         identity="settings",
         commitment=committed,
         ensemble="sums",
@@ -113,6 +114,7 @@ def opening(committed: str) -> Opening:
         cutoff=asked.cutoff,
         queries=asked.queries,
         teachers=0,
+        version=__version__,
         whole=asked.cost,
         per_refusal=asked.per_refusal,
         rounds=asked.rounds,

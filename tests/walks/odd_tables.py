@@ -130,10 +130,10 @@ def measured(rows: int, rng: Generator) -> pl.DataFrame:
 
 
 def wide(rows: int, rng: Generator) -> pl.DataFrame:
-    """Three hundred columns, of which three say something."""
-    X = rng.normal(size=(rows, 300))
+    """Forty columns, of which three say something."""
+    X = rng.normal(size=(rows, 40))
     said = np.where(X[:, 0] + X[:, 1] + X[:, 2] + 0.5 * rng.normal(size=rows) > 0, "yes", "no")
-    return pl.DataFrame({**{f"x{at}": X[:, at] for at in range(300)}, "y": said})
+    return pl.DataFrame({**{f"x{at}": X[:, at] for at in range(40)}, "y": said})
 
 
 def days(rows: int, rng: Generator) -> list[date]:
@@ -217,6 +217,7 @@ TABLES: dict[str, Odd] = {
     "columns of one table": Odd(
         ALONE,
         "no,yes",
+        options=("--unit", "row"),
         changes={"private": without("extra"), "public": without("secret"), "test": without("secret")},
     ),
     "an index without a name": Odd(campaign, "no,yes", write=with_its_index),

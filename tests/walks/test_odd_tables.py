@@ -125,7 +125,7 @@ def test_letters_alone(walk: Go) -> None:
 def test_eight_hundred_rows(walk: Go) -> None:
     went = walk("800 rows")
     certified(went)
-    assert "over 800 units" in went.init
+    assert "rehearsed on public rows with made-up labels" in went.init
     assert "rows answered" not in went.plan  # said of votes alone
 
 
@@ -189,11 +189,10 @@ def test_several_rows_a_person(walk: Go) -> None:
     assert "for all rows of one person" in went.run
 
 
-def test_three_hundred_columns(walk: Go) -> None:
+def test_forty_columns(walk: Go) -> None:
     went = walk("wide")
-    assert went.status == 2
-    assert "nothing can teach a student within the budget, from 1,500 rows" in went.init
-    assert re.search(r"tallies would from about [\d,]+ private units on", went.init)
+    assert "rehearsed on public rows with made-up labels, the student is right on" in went.init
+    assert went.status == 0
 
 
 def test_columns_of_one_table_alone(walk: Go) -> None:

@@ -131,7 +131,7 @@ class HypothesisClass(ABC):
         if count > MOST_CANDIDATES:
             raise WrongInput(
                 f"{self.name}: up to {count:,} dichotomies are more than the {MOST_CANDIDATES:,} that can be weighed; "
-                "use a coarser grid or fewer features"
+                "use fewer features"
             )
 
 

@@ -1,4 +1,4 @@
-"""A fresh home begins with the empty databases that the installation made, and with nothing else that lies there."""
+"""Databases begin as the empty ones that the installation made, and with nothing else that lies there."""
 
 import os
 import sqlite3
@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
-from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import gettempdir
@@ -14,12 +13,12 @@ from tempfile import gettempdir
 import pytest
 
 from concord.artifacts.home import empty
-from concord.artifacts.home.empty import keep_as_empty
+from concord.artifacts.home.empty import copy_empty, keep_as_empty
 from concord.artifacts.mlflow.store import keep_empty_store, ready_store
 from concord.flows import database as prefect_database
 from concord.flows import server
-from concord.flows.database import NAMED, is_made
-from concord.flows.server import Server, serving
+from concord.flows.database import NAMED
+from concord.flows.server import serving
 from tests.promises.test_own_server import alone
 from tests.support.processes import own_environment
 
@@ -64,32 +63,12 @@ def schema(database: Path) -> set[tuple[object, ...]]:
         return {(*each, *opened.execute("SELECT * FROM pragma_table_xinfo(?)", (each[1],))) for each in found}
 
 
-def test_a_home_begins_with_what_was_kept(kept: Path, home: Path, tmp_path: Path) -> None:
-    assert is_made(home)
-    database = home / "prefect" / "prefect.db"
+def test_what_was_kept_is_copied(kept: Path, home: Path, tmp_path: Path) -> None:
+    database = home / "prefect.db"
+    assert copy_empty("prefect", database)
     assert database.read_bytes() == kept.read_bytes()
     assert database.stat().st_mode & 0o777 == 0o600
     assert schema(database) == schema(tmp_path / "made.db")
-    database.write_bytes(b"its own by now")
-    assert is_made(home)
-    assert database.read_bytes() == b"its own by now"
-
-
-@pytest.mark.usefixtures("kept")
-def test_what_is_left_of_a_database_that_is_gone_goes_too(home: Path) -> None:
-    assert is_made(home)
-    database = home / "prefect" / "prefect.db"
-    left = database.with_name("prefect.db-wal")
-    with closing(sqlite3.connect(database)) as opened:
-        opened.execute("PRAGMA journal_mode = WAL")
-        opened.executemany("INSERT INTO flow_run (name) VALUES (?)", [("earlier" * 99,)] * 99)
-        opened.commit()
-        content = left.read_bytes()
-    database.unlink()
-    left.write_bytes(content)
-    assert is_made(home)
-    with closing(sqlite3.connect(database)) as opened:
-        assert opened.execute("SELECT COUNT(*) FROM flow_run").fetchall() == [(0,)]
 
 
 def test_one_is_kept_of_each_package_for_this_user_to_write_alone(kept: Path, tmp_path: Path) -> None:
@@ -101,12 +80,6 @@ def test_one_is_kept_of_each_package_for_this_user_to_write_alone(kept: Path, tm
     ]
     assert kept not in files
     assert {file.stat().st_mode & 0o777 for file in files} == {0o644}
-
-
-def renamed(file: Path, content: bytes) -> None:
-    """As whoever planted it would: with the digest of what it holds."""
-    file.unlink()
-    (file.parent / f"prefect-{version('prefect')}-{sha256(content).hexdigest()}.db").write_bytes(content)
 
 
 def damaged(file: Path) -> None:
@@ -123,19 +96,6 @@ def planted(file: Path) -> None:
     """Sound, and not what was kept."""
     other = made(file.parent / "other", "CREATE TABLE theirs (id INTEGER)")
     file.write_bytes(other.read_bytes())
-
-
-def with_a_trigger(file: Path) -> None:
-    trigger = "CREATE TRIGGER t AFTER INSERT ON alembic_version BEGIN DELETE FROM alembic_version; END"
-    renamed(file, made(file.parent / "other", trigger).read_bytes())
-
-
-def no_database(file: Path) -> None:
-    renamed(file, b"no database at all, " * 1000)
-
-
-def unsound(file: Path) -> None:
-    renamed(file, file.read_bytes()[:-4096] + os.urandom(4096))
 
 
 def of_another_version(file: Path) -> None:
@@ -166,9 +126,6 @@ def a_pipe(file: Path) -> None:
         damaged,
         truncated,
         planted,
-        with_a_trigger,
-        no_database,
-        unsound,
         of_another_version,
         that_others_may_write,
         where_others_may_write,
@@ -181,24 +138,16 @@ def test_what_the_installation_did_not_keep_is_passed_over(
     fault: Callable[[Path], None], kept: Path, home: Path
 ) -> None:
     fault(kept)
-    assert not is_made(home)
+    assert not copy_empty("prefect", home / "prefect.db")
     assert [path for path in home.rglob("*") if path.is_file()] == []
 
 
 def test_what_another_user_owns_is_passed_over(kept: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     owner = kept.stat().st_uid
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
-    assert is_made(home) is (owner == 0)  # root's is believed by everybody
+    assert copy_empty("prefect", home / "prefect.db") is (owner == 0)  # root's is believed by everybody
     foreign = os.stat_result((0o100644, 0, 0, 1, owner + 2, 0, 0, 0, 0, 0))
     assert not empty._is_ours(foreign)
-
-
-def test_a_home_whose_database_is_named_elsewhere_gets_none(
-    kept: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert kept.exists()
-    monkeypatch.setenv(prefect_database.DATABASE, "postgresql+asyncpg://elsewhere/prefect")
-    assert not is_made(home)
 
 
 @pytest.mark.slow
@@ -244,9 +193,8 @@ def test_what_prefect_migrates_is_what_its_server_goes_on_with(
     migrated, home = schema(prefect), alone(tmp_path, monkeypatch)
     with serving(home):
         server.awake()
-        assert Server.own is not None
-        assert Server.own.making is None
-    assert schema(home / "prefect" / "prefect.db") == migrated
+        (database,) = home.rglob("prefect.db")
+        assert schema(database) == migrated
     with closing(sqlite3.connect(prefect)) as opened:
         rows = {
             name: opened.execute(f"SELECT count(*) FROM {name}").fetchone()

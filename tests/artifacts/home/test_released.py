@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified
-from concord.artifacts.home.released import HELD, Released, labels_path, labels_schema, sha256, table_bytes
+from concord.artifacts.home.publication import HELD
+from concord.artifacts.home.released import Released, labels_schema, sha256
 from concord.artifacts.schemas import Ref
 
 CLASSES = ("no", "yes")
@@ -63,17 +64,6 @@ def test_the_same_answers_give_the_same_bytes(
     homes = (Released(tmp_path_factory.mktemp("home")) for _ in range(2))
     first, second = (write(released, labels, counts, len(labels) + unasked) for released in homes)
     assert first == second
-
-
-def test_what_an_earlier_version_published_without_compression_stays_as_it_is(tmp_path: Path) -> None:
-    released = Released(tmp_path)
-    labels = [1, -1, 0]
-    table = released.labels([write(released, labels)])
-    earlier = table_bytes(table.columns, table.schema, compression=None)
-    there = released.write(labels_path("s-1", 0), earlier)
-    assert write(released, labels) == there
-    assert released.read(there) == earlier
-    assert write(released, [1, -1, 1]) != there  # other answers are others
 
 
 def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:

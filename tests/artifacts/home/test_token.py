@@ -19,7 +19,7 @@ from concord.artifacts.home.signing import SigningKey, payload_of
 from concord.artifacts.home.token import TokenKey
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.settings import SIGNING_KEY
-from concord.flows.cli import app
+from concord.flows.cli.commands import app
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.verify.published import verify_published
 from tests.support.published import SESSION, certified, world

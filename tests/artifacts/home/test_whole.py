@@ -157,18 +157,6 @@ def test_a_file_that_is_finished_while_a_sweep_looks_at_it_is_no_fault(
     assert (tmp_path / "b").exists()
 
 
-def test_what_killed_writers_of_0_1_0_left_is_tidied_once(tmp_path: Path) -> None:
-    old = [tmp_path / place / f".file.{16 * 'a'}" for place in ("vault/shards", "released/s-1")]
-    old += [tmp_path / "vault" / place for place in ("unlabelled/d/.0a.77/rows.csv", "shards/d/0a/spill-blocks/000")]
-    ours = [tmp_path / place for place in ("vault/shards/file", "released/s-1/.hidden", f"released/file.{16 * 'a'}")]
-    for file in (*old, *ours):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.touch()
-    tidy(tmp_path)
-    assert [file.exists() for file in old] == [False, False, False, False]
-    assert [file.exists() for file in ours] == [True, True, True]
-
-
 def test_of_exclusive_writers_the_first_wins_and_nothing_is_left(tmp_path: Path) -> None:
     for content in (b"first", b"second"):
         try:

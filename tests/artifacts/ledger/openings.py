@@ -2,11 +2,12 @@
 
 from typing import Any
 
+from concord import __version__
 from concord.artifacts.domains import Domain
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.privacy import Charge, Cost
 from concord.artifacts.schemas import Ref
-from concord.artifacts.sessions import Admission, Batch, BatchOutcome, Opening, Session
+from concord.artifacts.sessions import LABELS, Admission, Batch, BatchOutcome, Opening, Session
 
 CAP = {"epsilon": 4.0, "delta": 4e-5}
 DOMAIN = Domain.frozen("census", unit="one row", neighbours="add or remove one unit", **CAP)
@@ -24,6 +25,7 @@ def opening(name: str = "one", **changes: Any) -> Opening:
     terms: dict[str, Any] = {
         "id": name,
         "domain": "census",
+        "purpose": LABELS,
         "identity": "settings",
         "commitment": f"key of {name}",
         "ensemble": "teachers",
@@ -34,6 +36,7 @@ def opening(name: str = "one", **changes: Any) -> Opening:
         "cutoff": 10,
         "queries": None,
         "teachers": 400,
+        "version": __version__,
         "whole": refusals(changes.get("cutoff") or 10),
         "per_refusal": refusals(1),
     }
@@ -47,7 +50,7 @@ def session(**changes: Any) -> Session:
 
 def batch(index: int = 0, first: int = 0, rows: int = 100, **changes: Any) -> Batch:
     """A batch of rows, by default the first of a session."""
-    digests = {"rows_digest": f"rows from {first}", "votes_digest": f"votes from {first}"}
+    digests = {"question_digest": f"rows from {first}", "exact_digest": f"votes from {first}"}
     return Batch(index=index, first=first, rows=rows, **{**digests, **changes})
 
 

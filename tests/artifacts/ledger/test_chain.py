@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from concord.artifacts.domains import Recap
+from concord.artifacts.domains import NewCap
 from concord.artifacts.errors import ConcordError, NotVerified
 from concord.artifacts.ledger.events import EVENT_KINDS, Entry, Event, LogRecord
 from concord.artifacts.ledger.ledger import Ledger
@@ -154,7 +154,7 @@ ADMITTED = session(cutoff=5)
     [
         (DOMAIN, "census", ""),  # a domain twice
         (replace(DOMAIN, name="other"), "census", ""),
-        (Recap(filter=DOMAIN.filter, reason="none"), "other", ""),
+        (NewCap(filter=DOMAIN.filter, reason="none"), "other", ""),
         (replace(ADMITTED, id="two"), "census", "two"),  # a session twice
         (replace(ADMITTED, id="three"), "census", "four"),
         (replace(ADMITTED, id="three", domain="other"), "other", "three"),
@@ -189,11 +189,11 @@ def test_a_forger_who_keeps_the_rules_is_not_found(written: Path) -> None:
         "null",
         "{",
         '{"index": 0}',
-        '{"first":0,"index":0,"outcome":null,"rows":100,"rows_digest":"a","votes_digest":"b","more":1}',
-        '{"first":0,"index":0,"outcome":null,"rows":"100","rows_digest":"a","votes_digest":"b"}',
-        '{"first":0,"index":0,"outcome":null,"rows":100.0,"rows_digest":"a","votes_digest":"b"}',
-        '{"index":0,"first":0,"outcome":null,"rows":100,"rows_digest":"a","votes_digest":"b"}',
-        '{"first":0,"index":0,"outcome":null,"rows":NaN,"rows_digest":"a","votes_digest":"b"}',
+        '{"first":0,"index":0,"outcome":null,"rows":100,"question_digest":"a","exact_digest":"b","more":1}',
+        '{"first":0,"index":0,"outcome":null,"rows":"100","question_digest":"a","exact_digest":"b"}',
+        '{"first":0,"index":0,"outcome":null,"rows":100.0,"question_digest":"a","exact_digest":"b"}',
+        '{"index":0,"first":0,"outcome":null,"rows":100,"question_digest":"a","exact_digest":"b"}',
+        '{"first":0,"index":0,"outcome":null,"rows":NaN,"question_digest":"a","exact_digest":"b"}',
     ],
 )
 def test_a_body_this_version_would_not_write_is_refused(written: Path, body: str) -> None:
@@ -226,7 +226,7 @@ charges = st.builds(Charge, renyi=st.decimals(0, 1000, places=18), delta=st.deci
 
 @given(
     st.one_of(
-        st.builds(Batch, index=counts, first=counts, rows=counts, rows_digest=text, votes_digest=text),
+        st.builds(Batch, index=counts, first=counts, rows=counts, question_digest=text, exact_digest=text),
         st.builds(BatchOutcome, index=counts, asked=counts, answered=counts, refused=counts),
         st.builds(Settlement, charge=charges),
     )

@@ -46,7 +46,7 @@ def busy(home: Path, hidden: int = 0, kind: FilterKind = "renyi") -> Ledger:
     answer(ledger, 0, "stopped", refused=2)
     ledger.begin_batch("stopped", batch(1, first=100, rows=3))
     ledger.settle("stopped", give_back=True)
-    ledger.divide("census", Division(commitment="keyed commitment", share=0.25, naming="rows"))
+    ledger.divide("census", Division(commitment="keyed commitment", share=0.25, naming="columns and format"))
     for name in ("open", "other"):
         ledger.open_session(session(name), further=True)
         answer(ledger, 0, name)
@@ -95,7 +95,7 @@ def test_nothing_of_the_operator_s_is_in_it(tmp_path: Path) -> None:
     private = {record.at for record in records} | {record.digest for record in records}
     private |= {record.previous for record in records if record.previous.strip("0")}
     private |= {"survey", "file 0", "digest of a unit", "she asked", "3 May", "hmac of", "rows from", "votes from"}
-    private |= {"keyed commitment", "labels/"}
+    private |= {"keyed commitment", "labels/", "columns and format"}
     assert [item for item in private if item in text] == []
     assert all(name in text for name in shown)
 

@@ -49,11 +49,26 @@ def test_a_later_mention_that_differs_names_the_field(ledger: Ledger, field: str
         ledger.name_domain("census", **terms)
 
 
-def test_only_a_recap_changes_a_cap(ledger: Ledger) -> None:
+def test_a_unit_named_too_late_was_refused_without_a_next_step(ledger: Ledger) -> None:
+    terms: dict[str, Any] = {"unit": "all rows of one patient", "neighbours": DOMAIN.neighbours, **CAP}
+    with pytest.raises(WrongInput, match="another domain in the plan, and `concord link` the two, though nothing"):
+        ledger.name_domain("census", **terms)
+
+
+def test_only_a_recap_changes_a_cap_and_from_then_on_holds_whatever_a_plan_says(ledger: Ledger, tmp_path: Path) -> None:
+    """Any plan was refused as wrong once `concord domain` had changed the cap: it gave the cap of before."""
+    terms: dict[str, Any] = {"unit": DOMAIN.unit, "neighbours": DOMAIN.neighbours, "delta": CAP["delta"]}
+    for name in (ledger.name_domain, ledger.plan_domain):
+        with pytest.raises(WrongInput, match=r"lifetime\.epsilon .* got 7.0: the plan that first named it set it so"):
+            name("census", **terms, epsilon=7.0)
     assert ledger.recap("census", 8, 1e-4, "a second study, decided by the board").filter.epsilon == 8.0
-    with pytest.raises(WrongInput, match=r"lifetime\.epsilon"):
-        named(ledger)
+    for other in (CAP["epsilon"], 7.0, 8.0):
+        for name in (ledger.name_domain, ledger.plan_domain):
+            assert name("census", **terms, epsilon=other) == DOMAIN.recapped(8, 1e-4)
+    with pytest.raises(WrongInput, match=r"lifetime.filter"):
+        ledger.name_domain("census", "gaussian", **terms, epsilon=8.0)
     assert ledger.domain("census") == DOMAIN.recapped(8, 1e-4)
+    assert kinds(tmp_path) == ["domain", "recap"]
     with pytest.raises(WrongInput, match="no domain 'other'"):
         ledger.recap("other", 8, 1e-4, "there is none")
 
@@ -186,10 +201,10 @@ def test_a_batch_begun_twice_is_one_batch(ledger: Ledger, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("what", "changed"),
     [
-        ("rows", batch(rows_digest="others")),
-        ("votes", batch(votes_digest="others")),
+        ("rows", batch(question_digest="others")),
+        ("votes", batch(exact_digest="others")),
         ("position", batch(rows=99)),
-        ("position", batch(first=1, rows_digest="rows from 0", votes_digest="votes from 0")),
+        ("position", batch(first=1, question_digest="rows from 0", exact_digest="votes from 0")),
     ],
 )
 @pytest.mark.parametrize("committed", [False, True])

@@ -2,6 +2,7 @@
 
 import datetime
 import itertools
+import json
 import os
 import re
 import sqlite3
@@ -14,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from sqlalchemy import ColumnElement, Connection, Inspector, event, inspect
+from sqlalchemy import ColumnElement, Connection, event
 
 from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.ledger import database as ledger_database
@@ -75,15 +76,14 @@ def test_a_long_ledger_is_read_by_the_page_and_others_write_meanwhile(
 
 
 def test_a_ledger_made_between_two_looks_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def looked(connection: Connection) -> Inspector:
-        looks = inspect(connection)
-        assert not looks.has_table("entries")
-        monkeypatch.setattr(ledger_database, "inspect", inspect)
+    def looked(connection: Connection) -> bool:
+        assert not recognised(connection)
+        monkeypatch.setattr(ledger_database, "_recognised", recognised)
         named(Ledger.of(tmp_path))
-        monkeypatch.setattr(looks, "has_table", lambda _: False)  # what was seen before the other process made it
-        return looks
+        return False  # what was seen before the other process made it
 
-    monkeypatch.setattr(ledger_database, "inspect", looked)
+    recognised = ledger_database._recognised
+    monkeypatch.setattr(ledger_database, "_recognised", looked)
     assert [domain.name for domain in Ledger.of(tmp_path).domains()] == ["census"]
 
 
@@ -91,7 +91,8 @@ def test_amounts_are_exact_decimals_in_text(ledger: Ledger, tmp_path: Path) -> N
     opened = ledger.open_session(opening())
     with database(tmp_path) as connection:
         (body,) = connection.execute("SELECT body FROM entries WHERE kind = 'open'").fetchone()
-    assert f'"reserved":{{"delta":"{opened.reserved.delta}","renyi":"{opened.reserved.renyi}"}}' in body
+    reserved = {"delta": str(opened.reserved.delta), "mu_squared": "0", "renyi": str(opened.reserved.renyi)}
+    assert json.loads(body)["reserved"] == reserved
     assert opened.mechanism["table"] == [2**64 - 1, 17]
     assert opened.reserved.renyi >= Decimal(10 * RHO * DOMAIN.filter.order)
 
@@ -137,6 +138,46 @@ def test_another_programs_database_is_refused(tmp_path: Path, table: str) -> Non
     with database(tmp_path) as connection:
         connection.execute(f"CREATE TABLE {table}")
     with pytest.raises(NotVerified, match="not a ledger"):
+        Ledger.of(tmp_path)
+
+
+PLANTED = {
+    "trigger 'later'": "CREATE TRIGGER later AFTER INSERT ON entries BEGIN DELETE FROM entries WHERE seq > 9; END",
+    "view 'spent'": "CREATE VIEW spent AS SELECT * FROM entries WHERE kind = 'settle'",
+    "index 'by_kind'": "CREATE INDEX by_kind ON entries (kind)",
+    "table 'others'": "CREATE TABLE others (seq)",
+    "table 'entries'": "ALTER TABLE entries ADD COLUMN note TEXT",
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_a_trigger_or_anything_else_planted_in_the_file_is_found_on_opening(
+    ledger: Ledger, tmp_path: Path, planted: str
+) -> None:
+    ledger.verify()
+    with database(tmp_path) as connection:
+        connection.execute(PLANTED[planted])
+    with pytest.raises(NotVerified, match=f"is not a ledger.* it holds the {planted}, and"):
+        Ledger.of(tmp_path)
+
+
+def test_every_version_makes_the_same_table() -> None:
+    """A ledger that another version made is opened too, whatever SQLAlchemy writes of it."""
+    columns = ", ".join(f"{name} TEXT NOT NULL" for name in ("at", "domain", "session", "kind", "body", "previous"))
+    keys = "digest TEXT NOT NULL, PRIMARY KEY (seq), UNIQUE (previous)"
+    assert f"CREATE TABLE entries ( seq INTEGER NOT NULL, {columns}, {keys} )" == ledger_database.MADE
+
+
+def test_a_table_that_passes_over_what_it_holds_already_is_found(ledger: Ledger, tmp_path: Path) -> None:
+    """Its columns are the ledger's, but an entry that is there would be kept, or replaced, and nobody told."""
+    ledger.verify()
+    with database(tmp_path) as connection:
+        (made,) = connection.execute("SELECT sql FROM sqlite_master WHERE type = 'table'").fetchone()
+        connection.execute("ALTER TABLE entries RENAME TO before")
+        connection.execute(made.replace("UNIQUE (previous)", "UNIQUE (previous) ON CONFLICT REPLACE"))
+        connection.execute("INSERT INTO entries SELECT * FROM before")
+        connection.execute("DROP TABLE before")
+    with pytest.raises(NotVerified, match="it holds the table 'entries', and"):
         Ledger.of(tmp_path)
 
 
@@ -213,8 +254,7 @@ def test_a_ledger_of_another_user_is_named_with_both(mode: int) -> None:
                 named(ledger)
         finally:
             os.seteuid(0)
-        assert f"the ledger {folder}/ledger.db cannot be written" in str(failed.value)
-        assert "belongs to root, and this runs as user 54321: run it as root, or make" in str(failed.value)
+        assert f"the ledger {folder}/ledger.db belongs to root, and this runs as user 54321" in str(failed.value)
 
 
 @pytest.mark.parametrize("name", ["home", "odd?home"])

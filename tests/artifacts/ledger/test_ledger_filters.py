@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.domains import Domain, FilterKind, GaussianFilter, Recap, freeze
+from concord.artifacts.domains import Domain, FilterKind, GaussianFilter, NewCap, freeze
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.ledger import events
 from concord.artifacts.ledger.events import Entry, LogRecord
@@ -39,16 +39,6 @@ def test_a_domain_is_named_with_its_filter_and_reads_the_same_again(tmp_path: Pa
     assert set(json.loads(opened.body)["reserved"]) == {"renyi", "mu_squared", "delta"}
 
 
-def test_what_a_renyi_domain_writes_is_as_before(tmp_path: Path) -> None:
-    ledger = Ledger.of(tmp_path)
-    ledger.name_domain("census", **TERMS)
-    ledger.open_session(opening())
-    named, opened = ledger.records()
-    assert named.kind == "domain"
-    assert set(json.loads(named.body)["filter"]) == {"epsilon", "delta", "order", "delta_renyi", "delta_additive"}
-    assert set(json.loads(opened.body)["reserved"]) == {"renyi", "delta"}
-
-
 def test_a_version_that_knows_one_filter_refuses_the_other_plainly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,7 +62,7 @@ def test_a_domain_keeps_its_filter(first: FilterKind, second: FilterKind, tmp_pa
 def test_a_recap_to_another_filter_contradicts_the_entries_before() -> None:
     book = LedgerState()
     book.read(LogRecord.after(None, Entry(domain="census", event=DOMAIN), "now"))
-    turned = Recap(filter=freeze("gaussian", 4.0, 4e-5), reason="")
+    turned = NewCap(filter=freeze("gaussian", 4.0, 4e-5), reason="")
     with pytest.raises(NotVerified, match="it contradicts the entries before"):
         book.read(LogRecord.after(book.head, Entry(domain="census", event=turned), "now"))
 

@@ -146,7 +146,7 @@ class InMemoryMachine(RuleBasedStateMachine):
             model.pending = True
 
     @precondition(lambda self: any(item.rows for item in self.model.values()))
-    @rule(data=st.data(), changed=st.sampled_from([{}, {"rows_digest": "others"}, {"votes_digest": "others"}]))
+    @rule(data=st.data(), changed=st.sampled_from([{}, {"question_digest": "others"}, {"exact_digest": "others"}]))
     def begin_again(self, data: st.DataObject, changed: dict[str, Any]) -> None:
         name = data.draw(st.sampled_from(sorted(name for name, item in self.model.items() if item.rows)))
         model = self.model[name]
@@ -233,7 +233,7 @@ owed, begin, admits, begin_batch, open_session = (
 
 def ignoring_votes(state: LedgerState, name: str, new: Batch) -> list[Entry]:
     known = state.batch(name, new.index)
-    return begin_batch(state, name, new if known is None else replace(new, votes_digest=known.votes_digest))
+    return begin_batch(state, name, new if known is None else replace(new, exact_digest=known.exact_digest))
 
 
 FAULTS: dict[str, tuple[type, str, Any]] = {

@@ -142,12 +142,6 @@ def test_a_domain_is_divided_once() -> None:
         ledger._state.read(second)
 
 
-def test_what_is_written_of_undivided_domains_is_what_was_written_before() -> None:
-    ledger = kept(divided=False)
-    ask(ledger, "e-1", EVERY)
-    assert not any(word in line.body for line in ledger.kept for word in ("part", "division"))
-
-
 def test_a_restoration_charges_each_part_what_its_witness_saw(tmp_path: Path) -> None:
     """The witness saw the total alone, that of the largest part: no part may be charged less than it may have been."""
     file, witness = tmp_path / "ledger.db", Witness(tmp_path / "witness")

@@ -79,8 +79,3 @@ def test_a_database_put_back_stops_until_what_was_lost_is_charged(address: str, 
     assert last.seq == 6
     with pytest.raises(NotVerified, match="no longer holds"):
         ledger.total("census")  # a process that had read what is lost
-
-
-def test_the_servers_backups_are_its_own(url: str, tmp_path: Path) -> None:
-    assert not Ledger(url).back_up(tmp_path / "copy.db")
-    assert list(tmp_path.iterdir()) == []

@@ -109,7 +109,7 @@ def open_first(process: int, ledger: Ledger) -> str:
 
 
 def begin_with_votes(process: int, ledger: Ledger) -> str:
-    return ledger.begin_batch("one", batch(votes_digest=f"votes of {process}")).votes_digest
+    return ledger.begin_batch("one", batch(exact_digest=f"votes of {process}")).exact_digest
 
 
 def commit_refusals(process: int, ledger: Ledger) -> str:
@@ -130,7 +130,7 @@ def test_one_of_many_votes_is_what_the_batch_was_begun_with(racers: Pool, url: s
     Ledger(url).open_session(opening())
     result = all_at_once(racers, url, begin_with_votes)
     assert result.count("NotVerified") == PROCESSES - 1
-    assert [begun.votes_digest for begun in Ledger(url).batches("one")] == [item for item in result if "votes" in item]
+    assert [begun.exact_digest for begun in Ledger(url).batches("one")] == [item for item in result if "votes" in item]
 
 
 def test_one_of_many_outcomes_is_what_was_released(racers: Pool, url: str) -> None:

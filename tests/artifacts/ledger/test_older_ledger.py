@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from concord.artifacts.errors import NotVerified
+from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.tasks.door.admit import planned_domain
 from concord.tasks.door.checkpoint import Checkpoint, PublicSource, write_checkpoint
-from concord.tasks.door.release import Stores
+from concord.tasks.door.stores import Stores
 from tests.support.at_door import MECHANISMS, Case, make_case
 from tests.support.published import opening, world
 from tests.tasks.verify.test_verify_certificate import STABLE
@@ -54,8 +55,8 @@ def test_a_ledger_that_lost_a_session_of_the_vault_opens_no_other(kept: tuple[St
     door, plan = kept
     assert planned_domain(door, plan).name == "people"
     (tmp_path / "home/ledger.db").unlink()
-    with pytest.raises(NotVerified, match="the vault holds session people-1, which the ledger does not"):
-        planned_domain(Stores.of(tmp_path / "home"), plan)
+    with pytest.raises(NotVerified, match="vault: people-1, which the ledger does not know"):
+        Stores.of(tmp_path / "home")
 
 
 def test_one_that_was_restored_goes_on(
@@ -64,6 +65,5 @@ def test_one_that_was_restored_goes_on(
     monkeypatch.setenv("CONCORD_WITNESS", str(tmp_path / "witness"))
     Stores.of(tmp_path / "home").ledger.hold("people", ["a file"])
     (tmp_path / "home/ledger.db").unlink()
-    door = Stores.of(tmp_path / "home")
-    door.ledger.restore("the disk died")
-    assert planned_domain(door, kept[1]).name == "people"
+    Ledger.of(tmp_path / "home").restore("the disk died")
+    assert planned_domain(Stores.of(tmp_path / "home"), kept[1]).name == "people"

@@ -189,7 +189,7 @@ def test_a_session_drawn_on_in_both_is_not_restored(home: Path, place: Path, mon
     with monkeypatch.context() as patch:
         patch.delenv("CONCORD_WITNESS")
         ours = put_back(home)
-        ours.begin_batch("one", batch(votes_digest="others"))
+        ours.begin_batch("one", batch(exact_digest="others"))
         commit(ours, "one", outcome(refused=1))
     before = lines(home)
     with pytest.raises(NotVerified, match="session one was drawn on in this ledger"):

@@ -108,6 +108,8 @@ def test_a_lost_domain_is_named_again_as_it_was(home: Path) -> None:
     older = put_back(home)
     older.restore("the disk died")
     assert (older.domains(), older.total("survey")) == state
+    assert older.caps("census") == ((4.0, 4e-5), (3.0, 3e-5))  # a plan follows it
+    assert older.caps("survey") == ((4.0, 4e-5),)  # nobody has changed it, and a plan that differs is a wrong one
 
 
 def test_a_ledger_that_is_gone_altogether_is_restored(home: Path) -> None:

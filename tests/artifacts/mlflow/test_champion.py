@@ -1,17 +1,29 @@
 """The alias of a domain's champion goes to the better student, and never unasked to one that is warned of."""
 
-from typing import Any
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from shutil import copy
 
 import pytest
+from mlflow.tracking import MlflowClient
 
 from concord.artifacts.certificate import Certificate, StudentRecord
 from concord.artifacts.measures import ClassMeasured, Interval, PublicTest, TestRecord, warnings_of
+from concord.artifacts.mlflow import write
 from concord.artifacts.mlflow.describe import Champion, takes_alias
+from concord.artifacts.mlflow.read import Records
+from concord.artifacts.records import MechanismRecord, SessionRecord
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sections import AboutPlan
+from concord.tasks.mechanisms.stable import StableVoting
+from tests.support.published import SESSION, world
+from tests.support.tracked import tracked
+
+STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 
 
-def student(balanced: float | None, *, warned: bool = False, says: Any = "better", table: str = "t") -> Certificate:
+def student(balanced: float | None, *, warned: bool = False, table: str = "t") -> Certificate:
     classes = (ClassMeasured(name="a", rows=1, predicted=1, recall=1.0, precision=1.0),)
     test = PublicTest(
         table=table,
@@ -33,7 +45,7 @@ def student(balanced: float | None, *, warned: bool = False, says: Any = "better
         public_test=None if balanced is None else test,
     )
     warnings = ("it is blind",) if warned else ()
-    return Certificate.model_construct(student=made, warnings=warnings, about=AboutPlan(champion=says), test=None)
+    return Certificate.model_construct(learned=made, warnings=warnings, about=AboutPlan(), sessions=())
 
 
 def now(balanced: float | None, table: str = "t", **tags: str) -> Champion:
@@ -58,8 +70,6 @@ def now(balanced: float | None, table: str = "t", **tags: str) -> Champion:
         (student(None), now(0.5), False),
         (student(None), now(None), True),
         (student(0.9), now(0.5, table="another"), False),
-        (student(0.1, warned=True, says="always"), now(0.5), True),
-        (student(0.9, says="never"), now(0.5), False),
     ],
 )
 def test_who_is_champion(candidate: Certificate, champion: Champion | None, takes: bool) -> None:
@@ -77,7 +87,9 @@ def tried(balanced: float, *, clean: bool) -> TestRecord:
 )
 def test_a_private_test_that_is_not_clean_counts_as_none(clean: bool, champion: bool, takes: bool) -> None:
     """A student tried on what it learned from took the alias of one that was tried on units it never saw."""
-    certificate = student(None).model_copy(update={"test": tried(0.99, clean=clean)})
+    mechanism = MechanismRecord(name="private_test", settings={"student": "new"}, proof="", releases="")
+    record = SessionRecord.model_construct(mechanism=mechanism, outcomes=(tried(0.99, clean=clean),))
+    certificate = student(None).model_copy(update={"sessions": (record,)})
     there = Champion({}, {"test.clean": str(champion)}, {"test_balanced_accuracy": 0.9})
     assert takes_alias(certificate, there) is takes
     assert takes_alias(certificate, Champion({}, {}, {})) is True
@@ -95,3 +107,20 @@ def test_labels_of_one_class_are_warned_of_where_no_test_tells() -> None:
     assert "every released label names the class 'no'" in warning
     assert "no released label names a class" in warnings_of(None, None, ())[0]
     assert warnings_of(None, None, ("no", "yes")) == warnings_of(None, None) == ()
+
+
+@pytest.mark.parametrize(("champion", "address"), [(False, "/1"), (True, "@champion")])
+def test_the_snippet_named_a_champion_that_was_not_there(
+    tmp_path: Path, mlflow_database: Path, monkeypatch: pytest.MonkeyPatch, champion: bool, address: str
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    copy(mlflow_database, tmp_path / "mlflow.db")
+    small = world(tmp_path)
+    monkeypatch.setattr(write, "takes_alias", lambda *_: champion)
+    where = tracked(small, STABLE, small.truth, datetime(2026, 1, 2, tzinfo=UTC))
+    client = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
+    said = client.get_registered_model("people-student").description
+    addresses = set(re.findall(r'load_model\("(.*)"\)', said))
+    assert addresses == {f"models:/people-student{address}"}
+    assert Records.of(tmp_path).session_of(addresses.pop()) == SESSION
+    assert champion == where.champion == ("there is no champion" not in said)

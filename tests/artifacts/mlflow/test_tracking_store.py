@@ -91,9 +91,12 @@ def test_a_store_whose_first_user_dies_in_the_middle_is_not_there(
         with pytest.raises(KeyboardInterrupt):
             ready_store(tmp_path)
     assert not (tmp_path / "mlflow.db").exists()
-    (tmp_path / ".mlflow.db.0123456789abcdef").write_text("left by one that was killed")
+    (tmp_path / UNFINISHED).mkdir(exist_ok=True)
+    left = tmp_path / UNFINISHED / "mlflow.db.0123456789abcdef"
+    left.write_text("left by one that was killed")
     ready_store(tmp_path)
     assert answers(tmp_path)
+    assert not left.exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == [UNFINISHED, "mlflow.db", STORE_LOCK]
 
 

@@ -9,7 +9,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from concord.artifacts.certificate import AuditReport
-from concord.flows.cli import command
+from concord.flows.cli.commands import command
 
 ASKED = ("audit", "laplace_votes", "--epsilon", "2", "--delta", "1e-6", "--queries", "1", "--trials", "2000")
 SURE = ("--confidence", "0.99999999", "--json")

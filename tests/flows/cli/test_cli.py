@@ -17,6 +17,7 @@ from concord.artifacts.privacy import Charge
 from concord.flows import environment, server
 from concord.flows.outcome import spent_in_words
 from tests.support.console import concord as without_home
+from tests.support.console import heard
 from tests.support.people import people, write_plan, write_tables
 
 
@@ -110,7 +111,6 @@ def test_a_table_that_does_not_fit_is_told_before_a_server_starts(
         ("home", FORMAT, False, False, True),
         ("home", FORMAT, True, False, False),
         ("home", FORMAT, True, True, True),
-        ("home", 1, False, True, False),
         ("home", FORMAT + 1, False, True, False),
         ("nowhere", FORMAT, False, True, False),
         ("long" * 100, FORMAT, False, True, False),
@@ -190,8 +190,9 @@ def test_a_wrong_test_table_is_told_before_anything_is_spent(
     assert charged(home) == Charge()
 
 
+@pytest.mark.usefixtures("session")
 def test_json_holds_what_the_contract_names(concord: Callable[..., Any], folder: Path) -> None:
-    status, out, _ = concord("run", str(write_plan(folder)), "--json")
+    status, out, _ = concord("run", plan_of(folder), "--json")
     printed = json.loads(out)
     assert status == 0
     assert out.count("\n") == 1
@@ -290,6 +291,31 @@ def test_the_cap_changes_on_the_record_only(concord: Callable[..., Any], home: P
     domain = Ledger.of(home).domain("people")
     assert domain is not None
     assert domain.filter.epsilon == 20
+
+
+@pytest.mark.usefixtures("session")
+def test_a_plan_follows_the_cap_on_record_and_says_so(concord: Callable[..., Any], home: Path, folder: Path) -> None:
+    """Once `concord domain` had changed the cap, every plan was a wrong one."""
+    higher = {"privacy__lifetime": {"epsilon": 12.0, "delta": 4e-5}}
+    for command in ("plan", "run"):
+        status, _, error = concord(command, plan_of(folder, **higher))
+        assert status == 2
+        assert "lifetime.epsilon of domain 'people' is 9.0 on the record, got 12.0: the plan that first named" in error
+    assert concord("domain", "people", "--epsilon", "20", "--delta", "4e-5", "--reason", "a new study")[0] == 0
+    note = (
+        "domain 'people' has the cap (ε 20, δ 4e-05) by `concord domain`, which holds, and not the (ε {}, δ 4e-05) of"
+    )
+    for changes, given in (({}, 9), (higher, 12)):
+        plan = plan_of(folder, **changes)
+        status, shown, error = heard("plan", plan)
+        assert status == 0, error
+        assert note.format(given) in " ".join(shown.split())
+        status, _, error = heard("run", plan)
+        assert status == 0, error
+        assert note.format(given) in error
+    assert len(Ledger.of(home).sessions("people")) == 1  # it went on with what was there
+    status, _, error = heard("run", plan_of(folder, privacy__lifetime={"epsilon": 20.0, "delta": 4e-5}))
+    assert (status, "has the cap" in error) == (0, False)
 
 
 @pytest.mark.usefixtures("session")

@@ -14,11 +14,14 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from rich.progress import Progress as Bars
 from typer.main import get_command
 
 from concord.flows import console as flows_console
-from concord.flows.cli import app
 from concord.flows.cli.app import EXAMPLES
+from concord.flows.cli.commands import app
+from concord.flows.stage import Stages
+from concord.tasks.mechanisms import noise
 from tests.support.console import concord as without_home
 from tests.support.people import write_plan, write_tables
 
@@ -156,6 +159,26 @@ def test_a_stage_of_one_part_says_the_time_it_took(terminal: Terminal) -> None:
     assert "part" not in terminal.shown
     assert "0:01:15" in terminal.shown  # while it ran
     assert terminal.shown.splitlines()[-1] == "   split ✓ 75.0 s"
+
+
+def test_a_release_of_many_numbers_says_how_many_are_drawn(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before: the minutes of a round of many classes passed without a word. What is drawn for is not shown."""
+    update = Bars.update
+
+    def drawing(bars: Bars, *values: Any, **named: Any) -> None:
+        terminal.now += 15
+        update(bars, *values, **named)
+        bars.refresh()
+
+    monkeypatch.setattr(Bars, "update", drawing)
+    monkeypatch.setattr(noise, "DRAWS_AT_A_TIME", 5)
+    Stages(tmp_path, None).uncached("release", lambda: (noise.gaussian(1e9, 20), False))
+    assert re.search(r"10/20 0\.\d+/s 0:00:\d\d", terminal.shown)
+    assert terminal.shown.splitlines()[-1].startswith(" release ✓ ")
+    shown = re.findall(r"\d+", terminal.shown)
+    assert max(map(int, shown)) < 1000  # no draw is there, nor a number that it is added to
 
 
 def test_a_cached_stage_says_so(terminal: Terminal) -> None:

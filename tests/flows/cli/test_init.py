@@ -13,13 +13,17 @@ import polars as pl
 import pytest
 from jsonschema import Draft7Validator
 
+from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import load_plan
+from concord.flows.cli.init import _count
 from concord.tasks.advice.draft import usual_delta
 from concord.tasks.advice.keys import PLAN_SCHEMA_FILE
 from tests.support.console import concord as without_home
+from tests.support.console import heard
 
 FLAGS = ("Malta", "Panama, rep.", 'the "Cook" islands', None)
 STATED = ("--domain", "harbour", "--rows", "9,000")
+BY_ROW = ("--unit", "row")
 
 
 def ships(rows: int, seed: int) -> pl.DataFrame:
@@ -82,7 +86,7 @@ def test_a_table_never_seen_goes_from_init_to_verify_as_it_stands(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", [("--unit", "ship"), ("--tallies",)])
+@pytest.mark.parametrize("more", [("--unit", "ship"), ("--tallies", *BY_ROW)])
 def test_tables_as_excel_writes_them_go_from_init_to_verify_as_they_stand(
     concord: Callable[..., Any], folder: Path, more: tuple[str, ...]
 ) -> None:
@@ -102,12 +106,13 @@ def test_tables_as_excel_writes_them_go_from_init_to_verify_as_they_stand(
     assert json.loads(printed)["student"]["accuracy"] > 0.8
     status, printed, error = concord("run", "plan.toml", "--json")
     assert json.loads(printed)["spent_now"]["epsilon"] == 0, error
-    assert json.loads(concord("verify", "--json")[1])["ok"]
+    found = json.loads(concord("verify", "--json")[1])
+    assert found["ok"], [check for check in found["checks"] if not check["ok"]]
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_of_the_private_table_only_the_column_names_matter(folder: Path, kind: str) -> None:
-    given = (*tables(kind), *STATED, "--test", "test.parquet")
+    given = (*tables(kind), *STATED, *BY_ROW, "--test", "test.parquet")
     before = described(*given)
     names = (*ships(1, 1).columns, "remark")
     others = pl.DataFrame({name: ["not", "like the others"] for name in names} | {"verdict": [7, None]})
@@ -146,7 +151,7 @@ def test_it_asks_for_what_was_not_given(folder: Path) -> None:
 
 def test_an_answer_that_cannot_be_is_asked_for_again(folder: Path) -> None:
     answers = Terminal(
-        "nowhere.csv\nprivate.csv\nprivate.csv\npublic.csv\n\nsize\nverdict\nsearch\nsearch,look at\ncrew\n\n"
+        "nowhere.csv\nprivate.csv\nprivate.csv\npublic.csv\n\nsize\nverdict\nsearch\nsearch,look at\ncrew\n\nrow\n"
         "my harbour\nharbour\nmany\n9000\nsome\n2\n\n1\n8\n\n"
     )
     status, _, error = without_home("init", stdin=answers)
@@ -157,12 +162,63 @@ def test_an_answer_that_cannot_be_is_asked_for_again(folder: Path) -> None:
     assert (plan.privacy.epsilon, plan.privacy.lifetime.epsilon) == (2.0, 8.0)
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_the_default_promised_a_row_where_the_private_table_alone_says_whose_it_is(folder: Path, kind: str) -> None:
+    given = (*tables(kind), *STATED, "--test", "test.parquet")
+    status, printed, error = without_home("init", *given)
+    assert (status, printed) == (2, "")
+    assert "--unit must be given, since --private alone has 'ship'" in error
+    assert not (folder / "plan.toml").exists()
+    assert tomllib.loads(described(*given, "--unit", "ship"))["data"]["unit"] == "ship"
+    assert "unit" not in tomllib.loads(described(*given, *BY_ROW))["data"]
+    ships(400, 2).drop("verdict").write_parquet(folder / "public.parquet")
+    ships(400, 2).drop("verdict").write_csv(folder / "public.csv")
+    assert "unit" not in tomllib.loads(described(*given))["data"]  # nothing is the private table's alone
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("name", ["unit", "label", "domain"])
+def test_an_empty_option_was_a_setting(name: str) -> None:
+    stated = dict(zip(STATED[::2], STATED[1::2], strict=True)) | {
+        "--label": "verdict",
+        "--unit": "ship",
+        f"--{name}": "",
+    }
+    given = [part for pair in stated.items() for part in pair]
+    status, _, error = without_home("init", *tables("csv")[:4], *given, "--classes", "look at,search")
+    assert (status, f"be given --{name}" in error or f"--{name} must be given" in error) == (2, True), error
+
+
+def test_at_a_terminal_it_asks_whose_a_row_is_even_if_nothing_else_is_missing(folder: Path) -> None:
+    given = (*tables("csv"), *STATED, "--test", "test.parquet")
+    status, _, error = heard("init", *given, stdin=Terminal("\nrow\n"))
+    assert (status, "the private table alone has 'ship'" in error) == (0, True), error
+    assert load_plan(folder / "plan.toml").data.unit is None
+
+
+def test_a_private_column_called_row_is_a_unit_like_any_other(folder: Path) -> None:
+    ships(90, 1).rename({"ship": "row"}).write_parquet(folder / "private.parquet")
+    given = (*tables("parquet"), *STATED, *BY_ROW, "--test", "test.parquet")
+    assert tomllib.loads(described(*given))["data"]["unit"] == "row"
+
+
 @pytest.mark.usefixtures("folder")
 def test_classes_with_commas_are_given_one_by_one() -> None:
     both = ("--classes", "a, b", "--classes", "c")
-    assert tomllib.loads(described(*tables("csv"), *STATED, *both))["data"]["classes"] == ["a, b", "c"]
+    assert tomllib.loads(described(*tables("csv"), *STATED, *BY_ROW, *both))["data"]["classes"] == ["a, b", "c"]
     item = ("--classes", "a, b")
-    assert tomllib.loads(described(*tables("csv"), *STATED, *item))["data"]["classes"] == ["a", "b"]
+    assert tomllib.loads(described(*tables("csv"), *STATED, *BY_ROW, *item))["data"]["classes"] == ["a", "b"]
+
+
+@pytest.mark.parametrize("said", ["2000", "2,000", "2.000", "2 000", "2_000", "2'000", " 2000 "])
+def test_a_number_of_rows_with_a_german_point_was_refused(said: str) -> None:
+    assert _count(said) == 2000
+
+
+@pytest.mark.parametrize("said", ["2.5", "2,00", "0", "-2000", "1.000.00", "²"])
+def test_what_is_no_whole_number_of_rows_is_refused(said: str) -> None:
+    with pytest.raises(WrongInput, match="--rows must be a whole number above 0"):
+        _count(said)
 
 
 @pytest.mark.parametrize("rows", [1, 9, 10, 6000, 99_999, 10**7])
@@ -188,19 +244,19 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
         "--public must not hold a file of --private",
     ),
     "one class": ((*tables("csv"), "--classes", "a", *STATED), "--classes must name two or more"),
-    "rows that are none": ((*tables("csv"), "--classes", "a,b", "--domain", "d", "--rows", "many"), "--rows"),
+    "rows that are none": ((*tables("csv"), *BY_ROW, "--classes", "a,b", "--domain", "d", "--rows", "many"), "--rows"),
     "a name that is none": (
-        (*tables("csv"), "--classes", "a,b", "--rows", "9000", "--domain", "a b"),
+        (*tables("csv"), *BY_ROW, "--classes", "a,b", "--rows", "9000", "--domain", "a b"),
         "--domain must be",
     ),
-    "no budget": ((*tables("csv"), "--classes", "a,b", *STATED, "--epsilon", "0"), "--epsilon must be"),
+    "no budget": ((*tables("csv"), "--classes", "a,b", *STATED, *BY_ROW, "--epsilon", "0"), "--epsilon must be"),
     "a session above the lifetime": (
-        (*tables("csv"), "--classes", "a,b", *STATED, "--lifetime-epsilon", "0.5"),
+        (*tables("csv"), "--classes", "a,b", *STATED, *BY_ROW, "--lifetime-epsilon", "0.5"),
         "--lifetime-epsilon must be a number of at least 1,",
     ),
-    "too few rows": (
-        (*tables("csv"), "--classes", "a,b", "--domain", "d", "--rows", "9"),
-        "nothing can teach a student",
+    "too few rows for votes": (
+        (*tables("csv"), *BY_ROW, "--classes", "a,b", "--domain", "d", "--rows", "9", "--no-tallies"),
+        "votes cannot teach a student within the budget, from 9 rows",
     ),
 }
 
@@ -216,7 +272,7 @@ def test_what_is_wrong_is_one_sentence_and_nothing_is_written(folder: Path, wron
 
 def test_an_editor_that_knows_schemas_finds_that_of_the_plan(folder: Path) -> None:
     (folder / PLAN_SCHEMA_FILE).write_text("of an older version")
-    text = described(*tables("parquet"), "--classes", "look at,search,wave through", *STATED)
+    text = described(*tables("parquet"), "--classes", "look at,search,wave through", *STATED, *BY_ROW)
     assert text.startswith(f"#:schema {PLAN_SCHEMA_FILE}\n")
     Draft7Validator(json.loads((folder / PLAN_SCHEMA_FILE).read_bytes())).validate(tomllib.loads(text))
 

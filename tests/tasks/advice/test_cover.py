@@ -2,6 +2,7 @@
 
 import json
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,12 @@ from concord.artifacts.sessions import Opening
 from concord.tasks.advice.choose import PublicFacts, later_rows, weigh_tallies
 from concord.tasks.advice.cover import EPSILONS, Account, check_cover, costs_of, largest_epsilon
 from concord.tasks.advice.tallies import planned_tallies
+from concord.tasks.asks.hypothesis import HypothesisAsk
+from concord.tasks.asks.tallies import TalliesAsk
+from concord.tasks.asks.votes import VotesAsk
 from concord.tasks.data.encode import learn_encoding, stage_public
-from concord.tasks.door.admit import Asked, Charged, calibrated
-from concord.tasks.door.choose import UniversalChoice
-from concord.tasks.door.rounds import TalliedSession
+from concord.tasks.door.admit import opening_of
+from concord.tasks.door.ask import Ask
 from tests.support.console import concord
 from tests.support.people import changed, tables_of_plan, write_plan, write_tables
 
@@ -33,7 +36,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "tallies": {"labeling": TALLIES, "teachers": None},
     "stable": {},
     "noisy_votes": {"labeling": {"mechanism": "noisy_votes"}},
-    "with room": {"labeling": {"mechanism": "noisy_votes", "room": 90}},
+    "with room": {"labeling": {"mechanism": "noisy_votes", "queries": 390}},
     "relabelled": {"relabel": {}, "student": {}},
     "universal": {"labeling": None, "teachers": None, "student": UNIVERSAL},
 }
@@ -57,22 +60,22 @@ def facts(plan: Plan) -> PublicFacts:
     return PublicFacts.of(plan)
 
 
-def runs(plan: Plan, folder: Path) -> Charged:
+def runs(plan: Plan, folder: Path) -> Ask[Any]:
     """What the door would open a session for."""
     encoding, vault = learn_encoding(plan), Vault(folder / "vault")
     batches = stage_public(plan.path("public"), encoding, vault, "public", 128)
     domain = Account.of(plan, folder / "nowhere").domain
     if plan.tallied:
         public = facts(plan)
-        return TalliedSession(planned_tallies(plan, public.codes(plan), public.rows), "")
+        return TalliesAsk(planned_tallies(plan, public.codes(plan), public.rows), "", ())
     if plan.votes:
-        return calibrated(plan, encoding, batches, domain.filter.order, vault)
-    return UniversalChoice.of(plan, encoding, batches, vault)
+        return VotesAsk.of(plan, encoding, batches, domain.filter.order, vault)
+    return HypothesisAsk.of(plan, encoding, batches, vault)
 
 
-def opening(plan: Plan, mechanism: Charged, name: str = "first") -> Opening:
-    asked = Asked(plan=plan, mechanism=mechanism, identity=name, epsilon=plan.privacy.epsilon, delta=1e-5, teachers=0)
-    return asked.opening(None, name, commitment=name)
+def opening(plan: Plan, ask: Ask[Any], name: str = "first") -> Opening:
+    encoding, vault = learn_encoding(plan), Vault(Path(plan.path("public")).parent / "vault")
+    return replace(opening_of(plan, ask, encoding, vault), id=name, commitment=name)
 
 
 def named(home: Path, plan: Plan) -> Ledger:
@@ -210,7 +213,12 @@ def test_room_is_paid_for_as_the_door_would(folder: Path) -> None:
     ("ends", "asked", "refused", "words"),
     [
         ({"queries": 390, "cutoff": None}, 300, 0, "90 can still be labelled by `concord extend`"),
-        ({"queries": 300, "cutoff": None}, 300, 0, "none can be labelled, since the session ends with these; `room`"),
+        (
+            {"queries": 300, "cutoff": None},
+            300,
+            0,
+            "none can be labelled, since the session ends with these; more `queries`",
+        ),
         ({"queries": None, "cutoff": 12}, 300, 5, "any number can still be labelled by"),
         (
             {"queries": None, "cutoff": 12},
@@ -234,15 +242,15 @@ def test_of_tallies_it_says_that_nothing_is_to_be_extended(folder: Path) -> None
     plan = planned(folder, "tallies", 0.5)
     public = facts(plan)
     assert later_rows(plan, public.rows, weigh_tallies(plan, public)) == NO_LATER_ROWS
-    with pytest.raises(WrongInput, match="room has no meaning for mechanism = 'tallies'"):
-        changed(plan.model_dump(exclude_unset=True), labeling__room=5)
+    with pytest.raises(WrongInput, match="queries has no meaning for mechanism = 'tallies'"):
+        changed(plan.model_dump(exclude_unset=True), labeling__queries=5)
 
 
 @pytest.mark.parametrize(
     ("labeling", "rule"),
     [
-        ({"mechanism": "stable", "cutoff": 5, "room": 5}, "room has no meaning for mechanism = 'stable'"),
-        ({"mechanism": "noisy_votes", "queries": 5, "room": 5}, "room adds to the public rows"),
+        ({"mechanism": "stable", "cutoff": 5, "queries": 5}, "queries has no meaning for mechanism = 'stable'"),
+        ({"mechanism": "noisy_votes", "room": 5}, "room is not a key of the plan"),
     ],
 )
 def test_room_is_for_what_ends_by_rows_and_is_said_once(folder: Path, labeling: dict[str, Any], rule: str) -> None:
@@ -251,9 +259,9 @@ def test_room_is_for_what_ends_by_rows_and_is_said_once(folder: Path, labeling: 
 
 
 def test_advice_keeps_the_room_of_a_plan_only_if_its_mechanism_ends_by_rows(folder: Path) -> None:
-    plan = parse_plan({**tables_of_plan(folder), "labeling": {"mechanism": "auto", "room": 90}})
-    assert plan.naming("noisy_votes").labeling.room == 90
-    assert plan.naming("stable", 5).labeling.room is None
+    plan = parse_plan({**tables_of_plan(folder), "labeling": {"mechanism": "auto", "queries": 390}})
+    assert plan.naming("noisy_votes").labeling.queries == 390
+    assert plan.naming("stable", 5).labeling.queries is None
 
 
 # The commands ---------------------------------------------------------------------------------------------------------
@@ -279,7 +287,7 @@ def test_plan_refuses_what_run_would_and_names_what_fits(tmp_path: Path) -> None
 
 
 def test_init_writes_no_plan_that_run_refuses(folder: Path, tmp_path: Path) -> None:
-    tables = ("--private", str(folder / "private.csv"), "--public", str(folder / "public.parquet"))
+    tables = ("--private", str(folder / "private.csv"), "--public", str(folder / "public.parquet"), "--unit", "row")
     stated = ("--label", "outcome", "--classes", "no,yes", "--domain", "people", "--rows", "6000", "--delta", "1e-5")
     places = ("--out", str(tmp_path / "plan.toml"), "--home", str(tmp_path / "home"), "--lifetime-delta", "1e-5")
     status, printed, error = concord("init", *tables, *stated, *places, "--lifetime-epsilon", "1")
@@ -295,7 +303,7 @@ def test_init_proposes_the_filter_that_suits_a_new_domain_and_keeps_that_of_one_
     folder: Path, tmp_path: Path
 ) -> None:
     """Tallies of (1, 1e-5) fit in a cap of (1, 4e-5) by one filter and not by the other."""
-    tables = ("--private", str(folder / "private.csv"), "--public", str(folder / "public.parquet"))
+    tables = ("--private", str(folder / "private.csv"), "--public", str(folder / "public.parquet"), "--unit", "row")
     stated = ("--label", "outcome", "--classes", "no,yes", "--domain", "people", "--rows", "6000", "--delta", "1e-5")
 
     def begun(name: str, home: str, *more: str) -> tuple[int, str, str]:

@@ -22,9 +22,9 @@ from concord.tasks.advice.expect import (
     premises_of,
     selection_rows,
 )
+from concord.tasks.asks.hypothesis import HypothesisAsk
+from concord.tasks.asks.votes import VotesAsk
 from concord.tasks.data.encode import learn_encoding, stage_public
-from concord.tasks.door.admit import calibrated
-from concord.tasks.door.choose import UniversalChoice
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.relabelled import Relabelled
 from tests.privacy.bounds import cover_rows
@@ -48,7 +48,8 @@ def ran(plan: Plan, folder: Path) -> Any:
     encoding, vault = learn_encoding(plan), Vault(folder)
     lifetime = plan.privacy.lifetime
     batches = stage_public(plan.path("public"), encoding, vault, "public", 128)
-    return calibrated(plan, encoding, batches, Filter.freeze(lifetime.epsilon, lifetime.delta).order, vault)
+    order = Filter.freeze(lifetime.epsilon, lifetime.delta).order
+    return VotesAsk.of(plan, encoding, batches, order, vault).mechanism
 
 
 @pytest.mark.parametrize("relabel", [{}, {"share": 0.4}, {"form": "published"}, {"epsilon": 0.5, "form": "none"}])
@@ -105,7 +106,7 @@ def test_a_chosen_student_has_the_candidates_that_are_weighed(tables: dict[str, 
     plan = parse_plan({**_without_votes(tables), "student": STUDENT})
     encoding, vault = learn_encoding(plan), Vault(tmp_path)
     batches = stage_public(plan.path("public"), encoding, vault, "public", 128)
-    found, choice = expect_choice(plan, plan.privacy.epsilon), UniversalChoice.of(plan, encoding, batches, vault)
+    found, choice = expect_choice(plan, plan.privacy.epsilon), HypothesisAsk.of(plan, encoding, batches, vault)
     assert (found.candidates, found.hypotheses) == (choice.about["candidates"], choice.about["hypotheses"])
     assert found.epsilon == choice.mechanism.epsilon
     assert found.public_rows == sum(batch.rows for batch in batches)
@@ -143,5 +144,5 @@ def test_what_is_no_number_is_not_expected_of_what_is_published(tables: dict[str
     plan = changed(tables, privacy__epsilon=300.0, privacy__lifetime=lifetime, **least)
     encoding = learn_encoding(plan)
     assert [each.epsilon for each in expected_at(plan, encoding, 1, None)] == [75.0, 150.0, 300.0, 600.0]
-    undecided = changed(tables, labeling__mechanism="auto", labeling__cutoff=None)  # as an earlier version kept plans
+    undecided = changed(tables, labeling__mechanism="auto", labeling__cutoff=None)
     assert expected_at(undecided, encoding, 300, None) == ()

@@ -109,7 +109,7 @@ def test_defaults_are_those_that_run() -> None:
                 if key.default not in ("none", "must be given")
             }
             spelt[section.name] = given | spelt.get(section.name, {})
-    assert parse_plan(spelt) == parse_plan(tables) != parse_plan(tables | {"student": {"seed": 1}})
+    assert parse_plan(spelt) == parse_plan(tables) != parse_plan(tables | {"student": {"refused": "drop"}})
 
 
 def test_a_key_is_explained_at_the_console(tmp_path: Path) -> None:

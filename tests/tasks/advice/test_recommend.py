@@ -10,12 +10,11 @@ import pytest
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Passed
-from concord.tasks.advice.choose import PublicFacts, decided, weigh_tallies, would_work
-from concord.tasks.advice.tallies import as_begun, planned_tallies, tallies_option
+from concord.tasks.advice.choose import PublicFacts, decided, weigh_tallies
+from concord.tasks.advice.tallies import planned_tallies, tallies_option
 from concord.tasks.advice.worth import enough
 from concord.tasks.data.codes import learn_codes
 from concord.tasks.mechanisms.mechanism import calibrate
-from concord.tasks.mechanisms.tallies import Tallies
 from tests.support.people import tables_of_plan, write_tables
 
 
@@ -30,16 +29,16 @@ def auto(folder: Path, *, without: tuple[str, ...] = (), **labeling: Any) -> Pla
 
 
 def test_rows_that_may_be_asked_themselves_are_and_votes_are_told_of(folder: Path) -> None:
-    plan = auto(folder, rows=3000, rounds=1, bins=4, cutoff=9)
+    plan = auto(folder, rows=3000, cutoff=9)
     chosen, reason = decided(plan, PublicFacts.of(plan))
     assert chosen.tallied
-    assert (chosen.labeling.rounds, chosen.labeling.bins, chosen.labeling.rows) == (1, 4, 3000)
+    assert (chosen.labeling.cutoff, chosen.labeling.rows) == (None, 3000)
     assert (chosen.teachers.count, chosen.student.learner) == (0, "linear")
     assert "votes would teach as much as" in reason
 
 
 def test_without_rows_votes_are_taken_at_the_plan_s_cutoff_and_it_says_why_tallies_are_not(folder: Path) -> None:
-    plan = auto(folder, cutoff=9, agreement=0.99)
+    plan = auto(folder, cutoff=9)
     chosen, reason = decided(plan, PublicFacts.of(plan))
     assert chosen.labeling.mechanism not in ("auto", "tallies")
     assert chosen.labeling.cutoff in (9, None)
@@ -62,7 +61,7 @@ def test_without_teachers_tallies_are_taken_and_it_says_why_votes_are_not(folder
     ],
 )
 def test_what_only_votes_can_do_is_left_to_them(folder: Path, changes: dict[str, Any], why: str) -> None:
-    tables = {**tables_of_plan(folder), "labeling": {"mechanism": "auto", "rows": 3000, "agreement": 0.99}}
+    tables = {**tables_of_plan(folder), "labeling": {"mechanism": "auto", "rows": 3000}}
     for name, section in changes.items():
         tables[name] = {**tables.get(name, {}), **section}
     plan = parse_plan(tables)
@@ -83,25 +82,17 @@ def test_where_labels_alone_are_secret_tallies_are_weighed_by_their_one_round(fo
     assert (mechanism.secret, mechanism.many, len(mechanism.rounds)) == ("labels", True, 1)
 
 
-def test_pictures_have_totals_unless_the_plan_says_that_public_ones_are_alike(folder: Path) -> None:
+def test_pictures_are_asked_twice_or_as_often_as_their_session_was_begun(folder: Path) -> None:
     levels = np.random.default_rng(0).integers(0, 256, (8, 196))
     pictures = pl.DataFrame({"image": pl.Series(levels, dtype=pl.Array(pl.UInt8, 196))})
     codes = learn_codes([pictures], [Passed(name="image", element="uint8", size=196)], coarse=8)
+    plan = auto(folder, without=("teachers",), mechanism="tallies", rows=10**6)
 
-    def planned(**labeling: Any) -> tuple[Plan, Tallies]:
-        plan = auto(folder, without=("teachers",), mechanism="tallies", rows=10**6, **labeling)
-        return plan, planned_tallies(plan, codes, pictures.height)
+    def asked(begun: int | None) -> list[str]:
+        return [each.what for each in planned_tallies(plan, codes, pictures.height, begun).rounds]
 
-    def asked(**labeling: Any) -> list[str]:
-        return [each.what for each in planned(**labeling)[1].rounds]
-
-    assert asked() == asked(repair=True) == ["codes", "labels", "labels"]
-    assert asked(repair=False) == ["labels", "labels"]
-    assert asked(repair=True, rounds=1) == ["codes", "labels"]
-    for begun in (planned(), planned(repair=False), planned(repair=False, rounds=1)):  # by the advice of some version
-        assert planned_tallies(as_begun(planned()[0], begun[1].settings()), codes, pictures.height) == begun[1]
-    named = as_begun(planned(rounds=2)[0], planned(rounds=1)[1].settings())
-    assert planned_tallies(named, codes, pictures.height) == planned()[1]
+    assert asked(None) == asked(2) == ["codes", "labels", "labels"]
+    assert asked(1) == ["codes", "labels"]
 
 
 def test_what_was_weighed_is_what_runs(folder: Path) -> None:
@@ -114,7 +105,7 @@ def test_what_was_weighed_is_what_runs(folder: Path) -> None:
     assert codes == public.codes(named)
     assert planned_tallies(chosen, codes, public.rows) == planned_tallies(named, codes, public.rows)
     assert weigh_tallies(plan, public) == tallies_option(named, codes, public.rows)
-    voted = auto(folder, agreement=0.99)
+    voted = auto(folder)
     chosen, _ = decided(voted, public)
     stream = public.stream(voted)
     name, cutoff = chosen.labeling.mechanism, chosen.labeling.cutoff
@@ -123,13 +114,12 @@ def test_what_was_weighed_is_what_runs(folder: Path) -> None:
 
 
 def test_a_settled_plan_keeps_what_has_meaning_alone(folder: Path) -> None:
-    plan = auto(folder, rows=3000, repair=False, queries=200, agreement=0.9)
-    assert plan.naming("tallies").labeling.repair is False
+    plan = auto(folder, rows=3000, queries=200)
     assert plan.naming("tallies").labeling.queries is None
     stable = plan.naming("stable", 7)
     assert (stable.labeling.cutoff, stable.labeling.queries, stable.labeling.rows) == (7, None, 3000)
     noisy = plan.naming("noisy_votes")
-    assert (noisy.labeling.queries, noisy.labeling.cutoff, noisy.labeling.repair) == (200, None, None)
+    assert (noisy.labeling.queries, noisy.labeling.cutoff) == (200, None)
 
 
 @pytest.mark.parametrize(("linear", "asked"), [(True, {"tallies"}), (False, {"tallies", "noisy_votes"})])
@@ -174,27 +164,18 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Plan:
     )
 
 
-def test_what_cannot_work_is_refused_with_what_would(few: Plan) -> None:
-    with pytest.raises(WrongInput, match=r"finds nothing that can work: tallies would from about [\d,]+ private units"):
-        decided(few, PublicFacts.of(few))
+def test_few_rows_are_asked_all_the_same(few: Plan) -> None:
+    chosen, reason = decided(few, PublicFacts.of(few))
+    assert chosen.tallied
+    assert "[teachers] does not say who would vote" in reason
 
 
-def test_what_is_said_to_work_does_and_little_less_does_not(few: Plan) -> None:
-    public = PublicFacts.of(few)
-    words = would_work(few, public)
-    rows = int(words.partition("from about ")[2].split(" ")[0].replace(",", ""))
-    epsilon = float(words.partition("ε = ")[2].split(" ")[0])
-    for ratio, works in ((1.0, True), (0.8, False)):
-        labeling = few.labeling.model_copy(update={"rows": int(rows * ratio)})
-        privacy = few.privacy.model_copy(update={"epsilon": epsilon * ratio})
-        assert weigh_tallies(few.model_copy(update={"labeling": labeling}), public).feasible is works
-        assert weigh_tallies(few.model_copy(update={"privacy": privacy}), public).feasible is works
-    assert enough(2, 14) == 70
-
-
-def test_where_rows_are_not_stated_it_says_that_tallies_may_and_from_which_epsilon_votes(few: Plan) -> None:
+def test_without_rows_and_with_too_little_for_votes_it_says_why_of_both(few: Plan) -> None:
     teachers = few.teachers.model_copy(update={"count": 100})
     silent = few.model_copy(update={"labeling": few.labeling.model_copy(update={"rows": None}), "teachers": teachers})
-    words = would_work(silent, PublicFacts.of(few))
-    assert "tallies may: labeling.rows does not say" in words
-    assert "votes of 100 teachers would from about ε = " in words
+    why = (
+        r"no tallies: labeling.rows does not say .*; votes would teach as much as \d+ labels, and a student needs about"
+    )
+    with pytest.raises(WrongInput, match=f"{why} 70"):
+        decided(silent, PublicFacts.of(silent))
+    assert enough(2, 14) == 70

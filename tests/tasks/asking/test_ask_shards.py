@@ -22,10 +22,8 @@ import pytest
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
-from concord.tasks.asking.alone import frame
-from concord.tasks.asking.answers import LONGEST, NO_ANSWER, from_plain
-from concord.tasks.asking.questions import Question, rehearse_question
-from concord.tasks.asking.shards import answer_of, answers, as_bytes, forking_helper
+from concord.tasks.asking.answers import LONGEST, NO_ANSWER, frame, from_plain
+from concord.tasks.asking.questions import Question, answer_of, answers, as_bytes, forking_helper, rehearse_question
 from concord.tasks.data.encode import learn_encoding, stage_public
 from concord.tasks.data.split import split
 from tests.support.people import changed, people, tables_of_plan, write_tables

@@ -10,7 +10,7 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import HypothesesPlan
 from concord.artifacts.plan import parse_plan
 from concord.artifacts.schemas import Encoding
-from concord.tasks.asking.relabel import candidates, cut_points, hypothesis_space, positions_of, public_matrix
+from concord.tasks.asking.relabel import CUTS, candidates, cut_points, hypothesis_space, positions_of, public_matrix
 from concord.tasks.data.encode import PublicBatch, learn_encoding, stage_public
 from concord.tasks.mechanisms.hypotheses.dichotomies import HypothesisClass
 from tests.support.people import changed, tables_of_plan, write_tables
@@ -26,8 +26,8 @@ def world(tmp_path: Path) -> tuple[Encoding, tuple[PublicBatch, ...], Vault]:
 World = tuple[Encoding, tuple[PublicBatch, ...], Vault]
 
 
-def space(world: World, name: str, *features: str, grid: int = 16) -> HypothesisClass:
-    plan = HypothesesPlan(hypotheses=name, features=features or None, grid=grid)
+def space(world: World, name: str, *features: str) -> HypothesisClass:
+    plan = HypothesesPlan(hypotheses=name, features=features or None)
     encoding, batches, vault = world
     return hypothesis_space(plan, encoding, public_matrix(batches, encoding, vault), "student")
 
@@ -54,14 +54,14 @@ def test_columns_are_found_by_their_encoded_names(world: World) -> None:
 
 
 def test_cut_points_are_public_quantiles(world: World) -> None:
-    squares = space(world, "rectangles", "size", "visits", grid=8)
+    squares = space(world, "rectangles", "size", "visits")
     X = public_matrix(world[1], *world[::2])[:, squares.columns]
     assert squares.grid is not None
     for column, points in zip(X.T, squares.grid, strict=True):
-        assert len(points) <= 8
+        assert len(points) <= CUTS
         assert points[0] == column.min()
         assert set(points) <= set(column.astype(float))
-    share = np.mean(X[:, 0] < squares.grid[0][4])
+    share = np.mean(X[:, 0] < squares.grid[0][CUTS // 2])
     assert share == pytest.approx(0.5, abs=0.02)
 
 
@@ -75,19 +75,16 @@ def test_equal_quantiles_count_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "features", "grid", "rule"),
+    ("name", "features", "rule"),
     [
-        ("stumps", ("sizes",), 16, r"student\.features must name .* 'size'.* got 'sizes'"),
-        ("logistic", (), 16, "hypotheses must be one of .* got 'logistic'"),
-        ("halfspaces", ("size",), 16, "2 features, got 1"),
-        ("halfspaces", ("size", "visits"), 10_000, "coarser grid"),
+        ("stumps", ("sizes",), r"student\.features must name .* 'size'.* got 'sizes'"),
+        ("logistic", (), "hypotheses must be one of .* got 'logistic'"),
+        ("halfspaces", ("size",), "2 features, got 1"),
     ],
 )
-def test_what_cannot_be_listed_is_refused(
-    world: World, name: str, features: tuple[str, ...], grid: int, rule: str
-) -> None:
+def test_what_cannot_be_listed_is_refused(world: World, name: str, features: tuple[str, ...], rule: str) -> None:
     with pytest.raises(WrongInput, match=rule):
-        space(world, name, *features, grid=grid)
+        space(world, name, *features)
 
 
 def test_a_column_that_is_not_there_is_named(world: World) -> None:

@@ -1,7 +1,6 @@
-"""Linear teachers as arrays: scikit-learn's coefficients and votes, on odd shards too; and when they are taken."""
+"""Linear teachers as one array: votes as scikit-learn's own, on odd shards too; and when they are taken."""
 
 import pickle
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,40 +10,28 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.linalg.lapack import dtrtri
-from sklearn.base import ClassifierMixin
+from sklearn.utils import all_estimators
 
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.schemas import Encoding, Scaled
-from concord.tasks.asking import gradients
-from concord.tasks.asking.arrays import LACKS, LinearTeachers, known, weights_of, weights_together
-from concord.tasks.asking.gradients import logistic_of_many
-from concord.tasks.asking.linear import CACHE_LINE, own
-from concord.tasks.asking.teachers import Teacher, add_votes, aligned_copy, fixed_vote, poll, teach, teach_arrays
+from concord.tasks.asking.arrays import LACKS, LINEAR, LinearTeachers, is_linear, weights_of
+from concord.tasks.asking.teachers import Teacher, add_votes, aligned_copy, fitted_teacher, fixed_vote, poll, teach
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import SHARD, PublicBatch, write_frame
 from concord.tasks.data.guard import silenced
 
 LOGISTIC, RIDGE = "sklearn.linear_model.LogisticRegression", "sklearn.linear_model.RidgeClassifier"
-LDA = "sklearn.discriminant_analysis.LinearDiscriminantAnalysis"
-BAYES, CENTROID = "sklearn.naive_bayes.GaussianNB", "sklearn.neighbors.NearestCentroid"
+LDA, SVC = "sklearn.discriminant_analysis.LinearDiscriminantAnalysis", "sklearn.svm.LinearSVC"
 LEARNERS: list[tuple[str, dict[str, Any]]] = [
-    (LOGISTIC, {}),
-    (LOGISTIC, {"C": 30.0}),
-    (LOGISTIC, {"C": 0.01}),
-    (RIDGE, {}),
-    (RIDGE, {"alpha": 1e-3}),
+    *((name, {}) for name in LINEAR),
+    (LOGISTIC, {"C": 30.0, "fit_intercept": False}),
+    (LOGISTIC, {"solver": "newton-cholesky", "class_weight": "balanced"}),
+    (RIDGE, {"alpha": 1e-3, "fit_intercept": False}),
     (LDA, {"solver": "lsqr", "shrinkage": "auto"}),
-    (LDA, {"solver": "lsqr", "shrinkage": 0.2}),
-    (LDA, {"solver": "lsqr"}),
-    (BAYES, {}),
-    (CENTROID, {}),
+    (LDA, {"solver": "eigen", "shrinkage": 0.2}),
+    (SVC, {"fit_intercept": False}),
 ]
-TOLERANCE = 1e-4
-"""Of the largest coefficient; but for logistic regression it is rounding."""
-ILL = 1e8
-"""A covariance of that condition is singular to what single precision holds."""
 
 
 @st.composite
@@ -69,62 +56,22 @@ def shards(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, int]:
     return aligned_copy(X.astype(np.float32)), aligned_copy(y), classes
 
 
-def plan_of(estimator: str, params: dict[str, Any], **more: Any) -> TeachersPlan:
-    return TeachersPlan(count=5, estimator=estimator, params=params, **more)
+def plan_of(estimator: str, params: dict[str, Any]) -> TeachersPlan:
+    return TeachersPlan(count=5, estimator=estimator, params=params)
 
 
-def taught(plan: TeachersPlan, X: np.ndarray, y: np.ndarray, classes: int) -> np.ndarray:
-    learner = known(plan, X.shape[1], classes)
-    assert learner is not None
-    fixed = fixed_vote(0, y, classes)
+def taught(plan: TeachersPlan, X: np.ndarray, y: np.ndarray, classes: int) -> tuple[Teacher, np.ndarray]:
+    """A teacher, and its weights as of a block with no other (outputs, 1, width + 1)."""
     with silenced():
-        alone = weights_of(learner, plan.params, X, y, classes, fixed)
-        beside = weights_together(learner, plan.params, [(X, y, fixed)], classes)[0]
-    if alone[:, :-1].any():  # together, a shard may have a fit that has none by itself
-        large = np.abs(alone[alone > LACKS / 2]).max()
-        assert np.allclose(alone, beside, rtol=0, atol=1e-5 * (1e-3 + large))
-    return beside
+        teacher = fitted_teacher(plan, 0, X, y, classes)
+        return teacher, weights_of(teacher.model, teacher.fixed, X.shape[1], classes)[:, None]
 
 
-def fitted(plan: TeachersPlan, X: np.ndarray, y: np.ndarray) -> ClassifierMixin | None:
-    """scikit-learn's own fit in double precision, converged; None if it fails."""
-    model = plan.build()
-    if plan.estimator == LOGISTIC:
-        model.set_params(tol=1e-9, max_iter=20_000)
-    try:
-        with silenced():
-            model.fit(X.astype(np.float64), y)
-    except ValueError:
-        return None
-    return model
-
-
-def differences(weights: np.ndarray) -> np.ndarray:
-    """What decides votes: what each class has more than the first."""
-    return np.asarray(weights[1:] - weights[:1])
-
-
-@pytest.mark.parametrize(("estimator", "params"), [item for item in LEARNERS if item[0] not in (BAYES, CENTROID)])
-@settings(max_examples=12)
-@given(shard=shards())
-def test_weights_are_those_of_scikit_learn(
-    estimator: str, params: dict[str, Any], shard: tuple[np.ndarray, np.ndarray, int]
-) -> None:
-    X, y, classes = shard
-    plan, there = plan_of(estimator, params), np.unique(y)
-    model, ours = fitted(plan, X, y), taught(plan, X, y, classes)
-    if model is None or len(there) < 2:
-        assert not ours[:, :-1].any()
-        return
-    if estimator == LDA and np.linalg.cond(model.covariance_) > ILL:
-        return
-    theirs = np.hstack([np.atleast_2d(model.coef_), np.reshape(model.intercept_, (-1, 1))])
-    if len(there) > 2:
-        theirs = differences(theirs)
-    if classes > 2:
-        assert np.all(np.delete(ours, there, axis=0)[:, -1] == np.float32(LACKS))
-        ours = differences(ours[there].astype(np.float64))
-    assert np.abs(ours - theirs).max() <= TOLERANCE * np.abs(theirs).max() + 1e-7
+def votes_by(weights: np.ndarray, X: np.ndarray, classes: int) -> np.ndarray:
+    counts = np.zeros((len(X), classes), dtype=np.uint32)
+    with silenced():
+        LinearTeachers(weights).add_votes(counts, X)
+    return counts
 
 
 @pytest.mark.parametrize(("estimator", "params"), LEARNERS)
@@ -134,106 +81,44 @@ def test_votes_are_those_of_scikit_learn_but_near_ties(
     estimator: str, params: dict[str, Any], shard: tuple[np.ndarray, np.ndarray, int], seed: int
 ) -> None:
     X, y, classes = shard
-    plan, public = plan_of(estimator, params), np.random.default_rng(seed).normal(size=(50, X.shape[1]))
-    public = np.vstack([public, X[:5]]).astype(np.float32)
-    weights = taught(plan, X, y, classes)
-    counts = np.zeros((len(public), classes), dtype=np.uint32)
-    LinearTeachers(weights[:, None]).add_votes(counts, public)
+    drawn = np.random.default_rng(seed).normal(size=(50, X.shape[1]))
+    public = np.vstack([drawn, X[:5]]).astype(np.float32)
+    teacher, weights = taught(plan_of(estimator, params), X, y, classes)
+    counts = votes_by(weights, public, classes)
     assert set(counts.sum(axis=1)) == {1}
-    model = fitted(plan, X, y) if len(np.unique(y)) > 1 else None
-    if model is None or not weights[:, :-1].any():
+    if teacher.model is None:
         assert set(counts.argmax(axis=1)) == {fixed_vote(0, y, classes)}
         return
-    if estimator == LDA and np.linalg.cond(model.covariance_) > ILL:
-        return
-    (scores,) = LinearTeachers(weights[:, None].astype(np.float64)).scores(public)
+    assert (weights[np.setdiff1d(np.arange(classes), y)][..., -1] == np.float32(LACKS)).all() or classes == 2
+    (scores,) = LinearTeachers(weights.astype(np.float64)).scores(public)
     best = np.sort(scores[:, 0], axis=0) if classes > 2 else np.vstack([0 * scores[0], np.abs(scores[0])])
-    size = 1 + np.abs(weights[weights > LACKS / 2]).max() * (1 + np.abs(public).max(axis=1)) ** 2
-    clear = best[-1] - best[-2] > 1e-3 * size
-    assert np.array_equal(counts.argmax(axis=1)[clear], model.predict(public.astype(np.float64))[clear])
+    size = 1 + np.abs(weights[weights > LACKS / 2]).max() * (1 + np.abs(public).max(axis=1))
+    clear = best[-1] - best[-2] > 1e-5 * size
+    assert np.array_equal(counts.argmax(axis=1)[clear], teacher.votes(public, classes)[clear])
 
 
-@pytest.mark.parametrize("C", [1e-6, 1.0, 1e6])
-@pytest.mark.parametrize("size", [1e2, 1e5, 1e8])
-def test_huge_and_equal_columns_are_fitted_no_worse_than_by_scikit_learn(size: float, C: float) -> None:
-    """A Hessian that is singular to rounding: the fit of least loss, not the fixed vote."""
-    rng = np.random.default_rng(1)
-    X = rng.normal(size=(40, 6)) * ([size] * 2 + [1] * 4) + ([0, size] + [0] * 4)
-    X[:, 2] = X[:, 0]
-    y = (X[:, 3] + rng.normal(size=40) > 0).astype(np.int64)
-    X = aligned_copy(X.astype(np.float32))
-    model, plan = fitted(plan_of(LOGISTIC, {"C": C}), X, y), plan_of(LOGISTIC, {"C": C})
-    assert model is not None
-
-    def loss(weights: np.ndarray) -> float:
-        odds = X.astype(np.float64) @ weights[:-1] + weights[-1]
-        penalty: float = weights[:-1] @ weights[:-1] / 2 / C
-        return float(np.logaddexp(0, np.where(y == 1, -odds, odds)).sum() + penalty)
-
-    (ours,) = weights_in_double(plan, X, y)
-    assert loss(ours) <= (1 + 1e-9) * loss(np.append(model.coef_, model.intercept_))
-
-
-def test_a_matrix_is_inverted_where_a_cache_line_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever else a copy of it lay, which memory in use decides, sums might be grouped otherwise."""
-    rng, places = np.random.default_rng(1), []
-
-    def watched(matrix: np.ndarray, **how: int) -> tuple[np.ndarray, int]:
-        found, failed = dtrtri(matrix, **how)
-        places.append(found.ctypes.data % CACHE_LINE)
-        return found, failed
-
-    monkeypatch.setattr(gradients, "dtrtri", watched)
-    for width in range(1, 12):
-        X, y = rng.normal(size=(40, width)), np.arange(40) % 2
-        logistic_of_many([(X, y), (np.hstack([1e9 * X, 1e9 * X]), y)][width % 2 :][:1])
-    assert places == [0] * 11
-
-
-def weights_in_double(plan: TeachersPlan, X: np.ndarray, y: np.ndarray) -> np.ndarray:
-    with silenced():
-        found = logistic_of_many([(X, y)], **plan.params)[0]
-    assert found is not None
-    return found[1:]
-
-
-def test_a_fit_that_overflows_votes_its_most_common_label() -> None:
-    X = np.array([[3e38], [-3e38], [3e38]], dtype=np.float32)
+def test_weights_that_are_no_numbers_vote_the_most_common_label() -> None:
+    X, y = np.array([[3e38], [-3e38], [3e38]], dtype=np.float32), np.array([0, 1, 1])
     for estimator, params in LEARNERS:
         for classes in (2, 3):
-            weights = taught(plan_of(estimator, params), X, np.array([0, 1, 1]), classes)
-            assert not np.isnan(weights).any()
-            counts = np.zeros((4, classes), dtype=np.uint32)
-            LinearTeachers(weights[:, None]).add_votes(counts, np.zeros((4, 1), dtype=np.float32))
-            assert set(counts.sum(axis=1)) == {1}
+            teacher, weights = taught(plan_of(estimator, params), X, y, classes)
+            assert np.isfinite(weights).all()
+            model = teacher.model
+            if model is not None and not np.isfinite(np.float32(np.append(model.coef_, model.intercept_))).all():
+                assert votes_by(weights, X, classes).argmax(axis=1).tolist() == [1, 1, 1]
 
 
 def test_a_score_that_overflows_to_no_number_is_never_the_largest() -> None:
     weights = np.array([[[3e38, -3e38, 0]], [[0, 0, -1]], [[0, 0, -2]]], dtype=np.float32)
-    counts = np.zeros((1, 3), dtype=np.uint32)
-    with silenced():
-        LinearTeachers(weights).add_votes(counts, np.array([[2, 2]], dtype=np.float32))
-    assert counts.tolist() == [[0, 1, 0]]
+    assert votes_by(weights, np.array([[2, 2]], dtype=np.float32), 3).tolist() == [[0, 1, 0]]
 
 
-def test_a_learner_that_is_not_known_to_the_last_parameter_is_left_as_it_is() -> None:
-    left: list[tuple[str, dict[str, Any]]] = [
-        (LOGISTIC, {"solver": "liblinear"}),
-        (LOGISTIC, {"max_iter": 5}),
-        (LOGISTIC, {"tol": 0.1}),
-        (LOGISTIC, {"class_weight": "balanced"}),
-        (LOGISTIC, {"fit_intercept": False}),
-        (LOGISTIC, {"C": True}),
-        (LDA, {}),
-        (LDA, {"solver": "eigen", "shrinkage": "auto"}),
-        (LDA, {"solver": "lsqr", "priors": [0.5, 0.5]}),
-        (RIDGE, {"alpha": 0}),
-        (CENTROID, {"shrink_threshold": 0.1}),
-        ("sklearn.tree.DecisionTreeClassifier", {}),
-    ]
-    assert [known(plan_of(*item), 3, 2) for item in left] == [None] * len(left)
-    assert all(known(plan_of(*item), 3, 2) for item in LEARNERS)
-    assert known(plan_of(LOGISTIC, {}), 784, 10) is None  # its Hessian would take longer
+def test_learners_that_are_not_linear_are_asked_one_by_one() -> None:
+    names = {f"{made.__module__.partition('._')[0]}.{name}" for name, made in all_estimators("classifier")}
+    assert set(LINEAR) <= names
+    others = ("sklearn.tree.DecisionTreeClassifier", "sklearn.naive_bayes.GaussianNB")
+    assert not any(is_linear(plan_of(name, {})) for name in others)
+    assert all(is_linear(plan_of(*item)) for item in LEARNERS)
 
 
 SHARDS = {0: [0, 0, 1, 1, 2], 1: [2, 2, 2], 3: [1, 0, 2, 2]}
@@ -252,16 +137,20 @@ def block_of(labels: dict[int, list[int]]) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_a_block_votes_as_scikit_learn_s_does_beside_teachers_of_an_older_version(tmp_path: Path, classes: int) -> None:
+def test_a_block_votes_as_the_same_teachers_one_by_one(
+    tmp_path: Path, classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     vault = Vault(tmp_path / "vault")
     encoding = Encoding(columns=(COLUMN,), label="y", classes=("a", "b", "c")[:classes])
     labels = {shard: [min(y, classes - 1) for y in own] for shard, own in SHARDS.items()}
     block = write_frame(block_of(labels), vault, "block")
     plan = TeachersPlan(count=5)
-    makers: list[Callable[..., Any]] = [teach, teach_arrays]
-    models, arrays = (make(block, range(5), plan, encoding, vault, make.__name__) for make in makers)
+    array = teach(block, range(5), plan, encoding, vault, "array")
+    with monkeypatch.context() as one_by_one:
+        one_by_one.setattr("concord.tasks.asking.teachers.is_linear", lambda _: False)
+        models = teach(block, range(5), plan, encoding, vault, "models")
     assert isinstance(pickle.loads(vault.read(models))[0], Teacher)
-    assert np.load(vault.root / "teach_arrays", allow_pickle=False).shape == ((1, 5, 2) if classes == 2 else (3, 5, 2))
+    assert np.load(vault.root / "array", allow_pickle=False).shape == ((1, 5, 2) if classes == 2 else (3, 5, 2))
     values = pl.DataFrame({"x": np.linspace(-4, 5, 1_201)})
     batch = PublicBatch(ref=write_frame(values, vault, "batch"), first=0, rows=values.height)
 
@@ -269,9 +158,9 @@ def test_a_block_votes_as_scikit_learn_s_does_beside_teachers_of_an_older_versio
         table = pa.ipc.open_file(vault.read(poll(batch, ensembles, encoding, vault, name))).read_all()
         return np.column_stack([column.to_numpy() for column in table.columns])
 
-    old, new = votes("old", models), votes("new", arrays)
-    assert (old != new).any(axis=1).mean() < 0.005  # rows near a boundary
-    assert np.array_equal(votes("both", models, arrays, arrays), old + 2 * new)
+    single, product = votes("single", models), votes("product", array)
+    assert (single != product).any(axis=1).mean() < 0.005  # rows near a boundary
+    assert np.array_equal(votes("twice", array, array), 2 * product)
 
 
 def test_many_teachers_are_counted_as_one_at_a_time_is() -> None:
@@ -282,6 +171,6 @@ def test_many_teachers_are_counted_as_one_at_a_time_is() -> None:
         together, single = np.zeros((2, len(X), classes), dtype=np.uint32)
         add_votes(together, LinearTeachers.load(LinearTeachers(weights).save()), X)
         for teacher in range(700):
-            add_votes(single, LinearTeachers(own(weights[:, teacher]).astype(np.float32)[:, None]), X)
+            add_votes(single, LinearTeachers(aligned_copy(weights[:, teacher])[:, None]), X)
         assert (together != single).any(axis=1).mean() < 0.005
         assert set(together.sum(axis=1)) == {700}

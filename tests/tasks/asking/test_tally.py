@@ -31,7 +31,7 @@ class Counted:
     """One question about tables of people, by way of the very stages."""
 
     def __init__(self, folder: Path, unit: str | None) -> None:
-        given = tables_of_plan(write_tables(folder)) | {"labeling": {"mechanism": "tallies", "rounds": 3}}
+        given = tables_of_plan(write_tables(folder)) | {"labeling": {"mechanism": "tallies", "rows": 6000}}
         given["data"]["unit"] = unit
         self.plan: Plan = parse_plan({name: given[name] for name in given if name not in ("teachers", "student")})
         self.encoding: Encoding = learn_encoding(self.plan)

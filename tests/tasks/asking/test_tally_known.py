@@ -19,7 +19,7 @@ from concord.tasks.data.parts import public_key
 from concord.tasks.data.split import with_public
 from concord.tasks.data.units import UNIT, sampled, unit_names
 from concord.tasks.mechanisms.distance import Ints
-from concord.tasks.student.infer import Follower
+from concord.tasks.student.infer import RoundPlanner
 from tests.support.people import changed, people
 from tests.support.secret_labels import flipped, tables
 
@@ -37,7 +37,7 @@ class Asked:
 
     def __init__(self, folder: Path, private: pl.DataFrame, unit: str | None) -> None:
         given = tables(folder, private, unit=unit, public_share=SHARE)
-        given["labeling"] = {"mechanism": "tallies", "rounds": 1}
+        given["labeling"] = {"mechanism": "tallies", "rows": 300}
         plan = changed({name: given[name] for name in given if name not in ("teachers", "student")})
         vault = Vault(folder.parent / "vault")
         self.vault, self.plan = vault, with_public(plan, vault, [vault.digest_file(Path(plan.path("private")))])
@@ -46,7 +46,7 @@ class Asked:
         cells = cast_rows(public.select(encoding.features), encoding)
         self.codes = planned_codes(self.plan, encoding, [cells])
         mechanism = planned_tallies(self.plan, self.codes, public.height)
-        (self.question,) = Follower(mechanism, self.codes, self.codes.of(cells)).unaided()
+        (self.question,) = RoundPlanner(mechanism, self.codes, self.codes.of(cells)).first_questions()
         key = derive(vault.secret("domains/people"), "split")
         self.blocks = gather(self.plan, encoding, self.codes, vault, f"units/people/{folder.name}", key)
 

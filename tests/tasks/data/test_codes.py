@@ -2,7 +2,6 @@
 
 import datetime
 import itertools
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,7 +12,7 @@ from pydantic import ValidationError
 
 from concord.artifacts.schemas import Empty, Encoding, OneHot, Passed, Scaled
 from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.codes import Codes, CrossField, NumberField, WordField, coarse_bins, interval_cuts, learn_codes
+from concord.tasks.data.codes import Codes, NumberField, WordField, coarse_bins, interval_cuts, learn_codes
 from concord.tasks.data.encode import learn_column
 
 CODES = Codes(
@@ -138,46 +137,6 @@ def test_columns_without_a_value_are_left_out_and_vectors_have_one_field() -> No
     assert codes.of(rows)[0, 0] != codes.of(rows)[99, 0]
     with pytest.raises(ValueError, match="must divide"):
         learn_codes([rows], [plain], coarse=7)
-
-
-def test_a_cross_has_one_code_for_each_pair_of_groups() -> None:
-    rows = public(3000)
-    columns = [learn_column(rows, "age", "numeric"), learn_column(rows, "city", "categorical")]
-    codes = learn_codes([rows], columns, coarse=8, crosses=[("age", "city")])
-    assert (codes.coarse, codes.fine) == ((0, 2, 3), (1, 2, 3))
-    cross, found = codes.fields[3], codes.of(rows)
-    assert isinstance(cross, CrossField)
-    assert cross.size == (5 + 1) * 5  # four quantiles beside zero, and missing; three words, others, missing
-    pairs = {tuple(row) for row in found[:, (1, 2)].tolist()}
-    known = {tuple(row[:2]): row[2] for row in found[:, (1, 2, 3)].tolist()}
-    assert len(pairs) == len(known)  # it follows from the two codes
-    groups = np.array(cross.groups[0])[found[:, 1] - codes.span(1).start]
-    age = rows["age"].to_numpy()
-    quantiles = np.searchsorted(np.array(interval_cuts(age[~np.isnan(age)], 3000, 4)), age, side="right")
-    assert groups.tolist() == np.where(np.isnan(age), 5, quantiles).tolist()
-    span = codes.span(3)
-    assert span.start <= found[:, 3].min() <= found[:, 3].max() < span.stop
-    again = Codes.model_validate_json(codes.model_dump_json())
-    assert np.array_equal(again.of(rows), found)
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"left": 2}, "two fields before it"),
-        ({"right": -1}, "two fields before it"),
-        ({"groups": ((0, 0, 1), (0, 1))}, "a group from 0 on"),
-        ({"groups": ((0, -1, 1), (0, 1, 1))}, "a group from 0 on"),
-        ({"start": 5}, "must start at 6"),
-    ],
-)
-def test_a_cross_of_other_codes_than_its_fields_is_refused(changed: dict[str, Any], message: str) -> None:
-    number = NumberField(kind="numeric", name="a", start=0, cuts=(1.0,))
-    cross: dict[str, Any] = {"name": "a × b", "start": 6, "left": 0, "right": 1, "groups": ((0, 0, 1), (0, 1, 1))}
-    fields = number, number.model_copy(update={"start": 3})
-    Codes(fields=(*fields, CrossField(**cross)), coarse=(0, 1, 2), fine=(0, 1, 2))
-    with pytest.raises(ValidationError, match=message):
-        Codes(fields=(*fields, CrossField(**cross | changed)), coarse=(0, 1, 2), fine=(0, 1, 2))
 
 
 def test_codes_are_the_same_read_back() -> None:

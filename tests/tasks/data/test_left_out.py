@@ -17,9 +17,9 @@ from concord.flows.console import err
 from concord.flows.start import start
 from concord.tasks.data.encode import learn_encoding
 from concord.tasks.data.split import one_row_a_unit, split, with_public
-from concord.tasks.data.units import NOBODY, Erased, owned_frames
+from concord.tasks.data.units import NOBODY, Erased, open_private
 from concord.tasks.door.erase import erase, erased_units
-from concord.tasks.door.release import Stores
+from concord.tasks.door.stores import Stores
 from tests.promises.test_erasing import UNIT, named
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.secret_labels import tables
@@ -145,7 +145,7 @@ def test_a_name_of_digits_is_left_out_in_every_format(
     erase(door, "people", unit)
     (tmp_path / "t.csv").write_text(f"person\n{unit}\nsomebody\n", encoding="utf-8")
     for how in (form, COMMAS.model_copy(update={"separator": form.separator})):
-        frames = owned_frames(str(tmp_path / "t.csv"), {}, "person", units_left(door), how)
+        frames = open_private(str(tmp_path / "t.csv"), how, "person").owned({}, units_left(door))
         assert [owner.to_list() for _, owner in frames] == [[b"somebody"]]
 
 
@@ -157,5 +157,5 @@ def test_no_encoding_that_is_declared_later_brings_a_unit_back(
     erase(door, "people", "José")
     (tmp_path / "t.csv").write_text("person\nJosé\nsomebody\n", encoding=stored)
     form = TextFormat.model_validate({"encoding": declared})
-    frames = owned_frames(str(tmp_path / "t.csv"), {}, "person", units_left(door), form)
+    frames = open_private(str(tmp_path / "t.csv"), form, "person").owned({}, units_left(door))
     assert [owner.to_list() for _, owner in frames] == [[b"somebody"]]

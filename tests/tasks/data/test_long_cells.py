@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from concord.tasks.data.cells import canonical_id
-from concord.tasks.data.names import LONGEST_TEXT, MOST_MARKS, name_of
+from concord.tasks.data.identifiers import LONGEST_TEXT, MOST_MARKS, name_of
 
 PATIENCE = 60
 """Seconds of a processor, however busy it is: the start of Python takes two. One of these cells took minutes."""
@@ -17,7 +17,7 @@ PATIENCE = 60
 LONG = f"""
 import polars as pl
 from concord.tasks.data.cells import canonical_id, cell, class_index
-from concord.tasks.data.names import name_of
+from concord.tasks.data.identifiers import name_of
 from concord.tasks.data.units import unit_names
 
 for word in (

@@ -23,7 +23,7 @@ from concord.artifacts.plan import load_plan
 from concord.flows.cache import SealedResults
 from concord.tasks.data import places, snapshots
 from concord.tasks.data.files import PRIVATE, TableFile, find_files
-from concord.tasks.data.sources import at_hand
+from concord.tasks.data.sources import with_snapshots
 from concord.tasks.data.tables import open_public
 from tests.support.console import concord
 from tests.support.people import write_tables
@@ -81,7 +81,7 @@ def test_a_table_of_a_store_is_what_its_files_are(store: Any, tmp_path: Path) ->
     found = read(there, vault, "c", "day")
     assert found == read(plan_over("ward", tmp_path, unit="unit"), vault, "c", "day")
     local = find_files(str(tmp_path / "ward"), PRIVATE)
-    kept = find_files(at_hand(there, vault).path("private"), PRIVATE)
+    kept = find_files(with_snapshots(there, vault).path("private"), PRIVATE)
     assert [vault.digest_file(file.path) for file in kept] == [vault.digest_file(file.path) for file in local]
     store.delete_object(Bucket="ward", Key="year 1/day=7/a.parquet")
     assert read(there, vault, "c", "day") == found  # as it was when it was read
@@ -120,7 +120,7 @@ def test_an_object_that_is_written_while_it_is_read_is_not_kept(
     with monkeypatch.context() as patch:
         patch.setattr(snapshots.Sealing, "write", meanwhile)
         with pytest.raises(EnvironmentFailed, match="was written while it was read"):
-            at_hand(plan, vault)
+            with_snapshots(plan, vault)
     assert len(read(plan, vault, "c")) == 31
 
 
@@ -128,16 +128,16 @@ def test_what_a_store_fails_with_is_one_sentence(store: Any, tmp_path: Path, mon
     vault = Vault(tmp_path / "vault")
     for address in ("s3://ward/absent", "s3://absent/ward.csv"):
         with pytest.raises((WrongInput, EnvironmentFailed), match="s3://") as failed:
-            at_hand(plan_over(address, tmp_path), vault)
+            with_snapshots(plan_over(address, tmp_path), vault)
         assert PASSWORD not in str(failed.value)
     (tmp_path / "note.txt").write_text("words")
     put(store, "notes/note.txt", tmp_path / "note.txt")
     with pytest.raises(WrongInput, match="must be Parquet, Arrow IPC or CSV"):
-        at_hand(plan_over("s3://ward/notes", tmp_path), vault)
+        with_snapshots(plan_over("s3://ward/notes", tmp_path), vault)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     places._store.cache_clear()
     with pytest.raises(EnvironmentFailed, match=r"cannot be read \(network connection\)"):
-        at_hand(plan_over("s3://ward/note", tmp_path), vault)
+        with_snapshots(plan_over("s3://ward/note", tmp_path), vault)
 
 
 def test_rows_in_a_store_are_the_bits_of_a_frame(store: Any, tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_google_s_store_without_a_key_is_refused_in_seconds(tmp_path: Path, monk
     monkeypatch.setenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", "http://127.0.0.1:1")
     monkeypatch.setattr(places, "RETRY_FOR", timedelta(seconds=1))
     with pytest.raises(EnvironmentFailed, match="gs://ward/a cannot be read"):
-        at_hand(plan_over("gs://ward/a", tmp_path), Vault(tmp_path / "vault"))
+        with_snapshots(plan_over("gs://ward/a", tmp_path), Vault(tmp_path / "vault"))
 
 
 AZURITE = "azurite-blob"
@@ -217,7 +217,7 @@ def test_a_table_of_azure_is_what_its_files_are(tmp_path: Path, monkeypatch: pyt
             there = plan_over(f"az://{ACCOUNT}/ward/year 1", tmp_path, unit="unit")
             assert read(there, vault, "c") == read(plan_over("ward", tmp_path, unit="unit"), vault, "c")
             with pytest.raises(WrongInput, match=f"az://{ACCOUNT}/ward/absent does not exist"):
-                at_hand(plan_over(f"az://{ACCOUNT}/ward/absent", tmp_path), vault)
+                with_snapshots(plan_over(f"az://{ACCOUNT}/ward/absent", tmp_path), vault)
         finally:
             emulator.terminate()
 
@@ -305,7 +305,7 @@ def test_a_connection_that_azure_cannot_take_is_one_sentence_without_it(
 ) -> None:
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", connection(1).replace(its, wrong))
     with pytest.raises(EnvironmentFailed, match=f"data.private: az://{ACCOUNT}/ward/a cannot be read") as refused:
-        at_hand(plan_over(f"az://{ACCOUNT}/ward/a", tmp_path), Vault(tmp_path / "vault"))
+        with_snapshots(plan_over(f"az://{ACCOUNT}/ward/a", tmp_path), Vault(tmp_path / "vault"))
     assert PASSWORD not in str(refused.value)
 
 

@@ -11,7 +11,7 @@ from concord.artifacts.plan import parse_plan
 from concord.tasks.data import files
 from concord.tasks.data.files import partition_of
 from concord.tasks.data.tables import open_public
-from concord.tasks.data.units import private_files
+from concord.tasks.data.units import private_table
 from tests.support.sources import plan_over, read, ward
 
 
@@ -107,11 +107,11 @@ def test_where_only_labels_are_secret_no_path_names_them(tmp_path: Path) -> None
     for label in ("no", "yes"):
         write(tmp_path / "ward", f"label={label}/a.parquet", ward(10).drop("label", "unit"))
     tables = plan_over("ward", tmp_path).model_dump(exclude_unset=True)
-    assert len(private_files(parse_plan(tables))) == 2
+    assert len(private_table(parse_plan(tables)).files) == 2
     tables["privacy"]["secret"] = "labels"
     with pytest.raises(WrongInput, match="must hold the label within its files if"):
-        private_files(parse_plan(tables))
+        private_table(parse_plan(tables))
     with pytest.raises(WrongInput, match="got it in their paths"):
-        private_files(parse_plan({**tables, "data": {**tables["data"], "private": "ward/*/*.parquet"}}))
+        private_table(parse_plan({**tables, "data": {**tables["data"], "private": "ward/*/*.parquet"}}))
     tables["data"]["label"] = "outcome"
-    assert len(private_files(parse_plan(tables))) == 2
+    assert len(private_table(parse_plan(tables)).files) == 2

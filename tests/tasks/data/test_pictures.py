@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from concord.artifacts.schemas import Encoding, Passed
 from concord.tasks.data import concord_pictures
 from concord.tasks.data.concord_pictures import FEATURES, Pictures, gradients, levels_of, main_components, moved
-from concord.tasks.student import concord_student
+from concord.tasks.student import concord_published, concord_student
 from concord.tasks.student.concord_student import ScoreClassifier
 from concord.tasks.student.model import dump, load, modules_needed, published_student
 from concord.tasks.student.trust import trusted_types
@@ -144,14 +144,14 @@ def test_its_file_is_loaded_where_concord_is_not(tmp_path: Path) -> None:
     student = published_student(IMAGE, learned())
     file = dump(student)
     assert dump(load(file)) == file
-    assert modules_needed(trusted_types(file)) == [concord_student, concord_pictures]
+    assert modules_needed(trusted_types(file)) == [concord_student, concord_published, concord_pictures]
     (tmp_path / "student.skops").write_bytes(file)
-    for module in (concord_student, concord_pictures):
+    for module in (concord_student, concord_published, concord_pictures):
         (tmp_path / Path(str(module.__file__)).name).write_bytes(Path(str(module.__file__)).read_bytes())
     rows = strokes(3, 6)[0]
     np.save(tmp_path / "rows.npy", rows)
     alone = (
-        "import sys, numpy, pandas, skops.io, concord_student, concord_pictures\n"
+        "import sys, numpy, pandas, skops.io\n"
         "trusted = skops.io.get_untrusted_types(file='student.skops')\n"
         "student = skops.io.load('student.skops', trusted=trusted)\n"
         "assert 'concord' not in sys.modules\n"

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from concord.tasks.data.encode import learn_encoding
-from concord.tasks.data.precheck import Unmatched, unmatched
+from concord.tasks.data.remarks import Unmatched, unmatched
 from tests.support.people import changed, tables_of_plan, write_tables
 
 ROWS = {

@@ -22,7 +22,7 @@ from concord.tasks.data.codes import learn_codes
 from concord.tasks.data.encode import learn_encoding, read_frame
 from concord.tasks.data.parts import division_of, naming_rule, of_part, plan_of
 from concord.tasks.data.split import one_row_a_unit, split
-from concord.tasks.data.units import NOBODY, owned_frames
+from concord.tasks.data.units import NOBODY, open_private
 from tests.support.people import changed, people, tables_of_plan, write_tables
 
 COLUMNS = ["size", "shade", "visits"]
@@ -259,7 +259,7 @@ def test_digits_in_groups_move_no_unit_to_the_other_part(tmp_path: Path, vault: 
     parts = []
     for numbers in ({}, {"thousands": ".", "decimal": ","}):
         form = TextFormat.model_validate({"separator": ";", **numbers})
-        frames = owned_frames(plan.path("private"), {"size": "data.features"}, "person", NOBODY, form)
+        frames = open_private(plan.path("private"), form, "person").owned({"size": "data.features"})
         parts.append([aside for raw, owner in frames for aside in of_part(plan, key_in(vault), TEST)(raw, owner)])
     assert parts[0] == parts[1]
     assert 0 < sum(parts[0]) < ROWS

@@ -16,7 +16,7 @@ from concord.artifacts.plan import parse_plan
 from concord.tasks.data import snapshots, sources
 from concord.tasks.data.files import PRIVATE, find_files
 from concord.tasks.data.snapshots import reading_of
-from concord.tasks.data.sources import at_hand, frame_table, keep_frame
+from concord.tasks.data.sources import frame_table, keep_frame, with_snapshots
 from tests.support.sources import PASSWORD, VARIABLE, asked_of, database, file_of, plan_over, read, ward
 
 
@@ -35,7 +35,7 @@ def test_a_query_is_asked_once_for_each_version_of_the_data(
     assert read(plan, vault, "c") == before
     assert len(read(plan_over(source, tmp_path, unit="unit", version="2"), vault, "c")) == 41
     assert len(read(plan, vault, "c")) == 40
-    at_hand(plan, vault, again=True)
+    with_snapshots(plan, vault, again=True)
     assert len(read(plan, vault, "c")) == 41
     (tmp_path / "ward.db").unlink()
     assert len(read(plan, vault, "c")) == 41
@@ -50,16 +50,16 @@ def test_what_is_read_again_leaves_who_reads_the_one_before_alone(
     def rows(at: Any) -> int:
         return sum(frame.height for file in find_files(at.path("private"), PRIVATE) for frame in file.frames(["c"]))
 
-    first = at_hand(plan, vault)
+    first = with_snapshots(plan, vault)
     database(tmp_path / "ward.db", ward(41).rows())
-    second = at_hand(plan, vault, again=True)
+    second = with_snapshots(plan, vault, again=True)
     assert [rows(first), rows(second)] == [40, 41]  # a run that began with the first goes on with it
     (tmp_path / "ward.db").unlink()
     with pytest.raises(EnvironmentFailed, match="cannot be opened"):
-        at_hand(plan, vault, again=True)
-    assert rows(at_hand(plan, vault)) == 41  # what could not be read again is there as it was
+        with_snapshots(plan, vault, again=True)
+    assert rows(with_snapshots(plan, vault)) == 41  # what could not be read again is there as it was
     database(tmp_path / "ward.db", ward(42).rows())
-    assert rows(at_hand(plan, vault, again=True)) == 42
+    assert rows(with_snapshots(plan, vault, again=True)) == 42
     assert sorted(folder.name for folder in next((vault.root / "tables" / "ward").iterdir()).iterdir()) == ["2", "3"]
 
 
@@ -71,7 +71,7 @@ def test_a_changed_query_is_another_table(tmp_path: Path, vault: Vault, monkeypa
         asked_of(monkeypatch, address, "select * from ward where label = 'no' -- %s"), tmp_path, unit="unit"
     )
     assert [len(read(plan, vault, "c")) for plan in (every, some, few)] == [40, 40, 20]
-    assert len({reading_of(at_hand(plan, vault).data.private) for plan in (every, some, few)}) == 3
+    assert len({reading_of(with_snapshots(plan, vault).data.private) for plan in (every, some, few)}) == 3
 
 
 def test_rows_in_any_order_are_the_same_bytes(tmp_path: Path, vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ def test_what_a_database_fails_with_is_one_sentence_without_a_password(
     ours = database(tmp_path / "ward.db", ward(4).rows()).removeprefix("sqlite:///")
     source = asked_of(monkeypatch, address.replace("OURS", ours), query)
     with pytest.raises(error, match=says) as failed:
-        at_hand(plan_over(source, tmp_path), vault)
+        with_snapshots(plan_over(source, tmp_path), vault)
     assert PASSWORD not in str(failed.value)
     assert failed.value.__cause__ is None
     assert failed.value.__context__ is None or failed.value.__suppress_context__
@@ -130,7 +130,7 @@ def test_a_query_that_fails_on_a_value_does_not_say_which(
         "select json_extract('SECRET' || c, '$') as c from ward",
     )
     with pytest.raises(EnvironmentFailed, match="failed while the query was read") as failed:
-        at_hand(plan_over(source, tmp_path), vault)
+        with_snapshots(plan_over(source, tmp_path), vault)
     assert "SECRET" not in str(failed.value)
     assert failed.value.__context__ is None
 
@@ -258,4 +258,4 @@ def test_a_frame_that_was_erased_is_asked_for_again(tmp_path: Path, vault: Vault
     source = keep_frame(ward(10), vault, "private", "ward")
     vault.destroy("tables/ward")
     with pytest.raises(WrongInput, match=r"no longer in the vault: give it to concord\.run again"):
-        at_hand(plan_over(source, tmp_path), vault)
+        with_snapshots(plan_over(source, tmp_path), vault)

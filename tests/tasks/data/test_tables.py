@@ -11,9 +11,9 @@ import pytest
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.schemas import Encoding, Scaled
-from concord.tasks.data.sound import csv_names
+from concord.tasks.data.csv_files import csv_names
 from concord.tasks.data.tables import open_public
-from concord.tasks.data.units import private_frames
+from concord.tasks.data.units import open_private
 
 FRAME = pl.DataFrame({"age": [30, 41, None], "city": ["Rome", "Bonn", None], "active": [True, None, False]})
 NAMES = ("t.parquet", "t.arrow", "t.csv")
@@ -209,7 +209,7 @@ def test_a_file_nobody_may_open_is_the_environment_s_fault(tmp_path: Path, monke
 
 
 def read_private(path: Path, *columns: str) -> list[tuple[object, ...]]:
-    frames = list(private_frames(str(path), dict.fromkeys(columns, "data.features")))
+    frames = list(open_private(str(path)).frames(dict.fromkeys(columns, "data.features")))
     return pl.concat(frames).rows() if frames else []
 
 
@@ -237,7 +237,7 @@ def test_a_line_is_a_row_and_touches_no_other(tmp_path: Path, line: bytes, cells
 
 
 def test_a_line_without_end_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("concord.tasks.data.sound.LONGEST_LINE", 10)
+    monkeypatch.setattr("concord.tasks.data.csv_files.LONGEST_LINE", 10)
     (tmp_path / "t.csv").write_bytes(b"age,city\n1," + b"x" * 100 + b",3\n8,Oslo\n")
     assert read_private(tmp_path / "t.csv", "age", "city") == [("1", "x" * 8), ("8", "Oslo")]
 
@@ -258,7 +258,7 @@ def test_an_empty_private_table_has_no_rows(tmp_path: Path, name: str) -> None:
 def test_frames_are_small_however_long_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("concord.tasks.data.files.ROWS_IN_MEMORY", 10)
     (tmp_path / "t.csv").write_text("age\n" + "\n".join(map(str, range(35))))
-    frames = list(private_frames(str(tmp_path / "t.csv"), {"age": "data.features"}))
+    frames = list(open_private(str(tmp_path / "t.csv")).frames({"age": "data.features"}))
     assert [frame.height for frame in frames] == [10, 10, 10, 5]
     assert pl.concat(frames)["age"].cast(pl.Int64).to_list() == list(range(35))
 

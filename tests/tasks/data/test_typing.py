@@ -2,6 +2,7 @@
 measured numbers no classes."""
 
 import re
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,21 @@ import pytest
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import load_plan, parse_plan
-from concord.artifacts.schemas import Encoding, Hashed, OneHot, Scaled
+from concord.artifacts.schemas import Empty, Encoding, Hashed, OneHot, Scaled
 from concord.tasks.advice.draft import UNREAD
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.encode import encode, learn_columns
-from concord.tasks.data.formats import (
+from concord.tasks.data.remarks import (
     ALL_DIFFER,
+    DATES,
     FREE_TEXT,
     LEADING_ZEROS,
     MAY_BE_NAMES,
+    MAY_NAME_ROWS,
+    MOSTLY_NUMBERS,
+    NUMBERS_DIFFER,
     ONE_VALUE,
+    TOO_MANY,
     check_target,
     remarks_on,
 )
@@ -59,8 +65,7 @@ def test_digits_with_a_zero_in_front_are_words_in_any_part_of_a_table(tmp_path: 
     assert learn_columns(table, ["zip"]) == (OneHot(name="zip", vocabulary=("00011", "11", "12345"), missing=False),)
 
 
-def test_a_session_that_took_them_for_numbers_goes_on(tmp_path: Path) -> None:
-    """Version 0.2.0 did, and further public rows of such a session are no error."""
+def test_further_rows_of_a_column_of_numbers_may_have_leading_zeros(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("zip\n00011\n")
     number = Scaled(kind="numeric", name="zip", mean=0, scale=1, fill=0, low=0, high=9, missing=False)
     open_public(str(tmp_path / "t.csv")).check(Encoding(columns=(number,), label="l", classes=("a", "b")))
@@ -82,11 +87,69 @@ def test_what_is_said_of_columns(folder: Path) -> None:
         ([f"{at:03d}" for at in range(40)], ALL_DIFFER),  # zeros in front do not make it worth learning
         ([f"she came back {at}" for at in range(40)], FREE_TEXT),
         (["0011"] * 40, ONE_VALUE),
+        ([*map(str, range(30)), "n.a."], NUMBERS_DIFFER),
+        ([str(at % 9) for at in range(30)] + ["unknown"], MOSTLY_NUMBERS),
+        (["V57", "428", "V58", "E11"] * 9, None),
+        ([f"P{at // 3}" for at in range(1200)], TOO_MANY),
+        ([f"P{at % 100}" for at in range(1200)], None),
+        ([str(at) for at in range(300)] * 3 + ["n.a."], NUMBERS_DIFFER),
     ],
 )
 def test_words_that_name_rows_are_left_out(tmp_path: Path, cells: list[str], found: str | None) -> None:
     pl.DataFrame({"name": cells}).write_parquet(tmp_path / "t.parquet")
     assert remarks_on(open_public(str(tmp_path / "t.parquet")), {"name": "categorical"}).get("name") == found
+
+
+def test_numbers_that_may_name_people_became_features_without_a_word(tmp_path: Path) -> None:
+    """Each of 200 people has two rows: nothing said so, and each row was protected by itself."""
+    columns = {"person": [1000 + at // 2 for at in range(400)], "age": [at % 90 for at in range(400)]}
+    pl.DataFrame(columns | {"size": [at / 7 for at in range(400)]}).write_csv(tmp_path / "t.csv")
+    table = open_public(str(tmp_path / "t.csv"))
+    assert remarks_on(table, table.kinds(table.names)) == {"person": MAY_NAME_ROWS}
+
+
+DAYS = [date(2023, 1, 1) + timedelta(days=at % 200) for at in range(ROWS)]
+
+
+@pytest.mark.parametrize(
+    "form", ["%d.%m.%Y", "%d.%m.%y", "%m/%d/%Y", "%Y/%m/%d", "%d-%b-%Y", "%B %d, %Y", "%d. %B %Y", "%d.%m.%Y %H:%M"]
+)
+def test_dates_of_a_country_became_categories_that_other_tables_lack(folder: Path, form: str) -> None:
+    for table in ("private", "public"):
+        frame = pl.read_csv(folder / f"{table}.csv").with_columns(
+            day=pl.Series(DAYS, dtype=pl.Datetime).dt.strftime(form)
+        )
+        frame.write_csv(folder / f"{table}.csv")
+    stated = ("--domain", "ward", "--rows", "9000", "--classes", "no,yes", "--label", "outcome")
+    assert without_home("init", "--private", "private.csv", "--public", "public.csv", *stated)[0] == 0
+    assert f'# "day", # categorical; {DATES}' in (folder / "plan.toml").read_text()
+    assert "day" not in (load_plan(folder / "plan.toml").data.features or ())
+
+
+@pytest.mark.parametrize(("form", "suffix"), [("%d.%m.%Y", "csv"), ("%d.%m.%Y", "parquet"), ("%Y-%m-%d", "parquet")])
+def test_a_run_without_a_plan_of_init_spent_on_dates_as_words(tmp_path: Path, form: str, suffix: str) -> None:
+    path, frame = tmp_path / f"t.{suffix}", pl.DataFrame({"day": pl.Series(DAYS).dt.strftime(form), "town": "Ulm"})
+    frame.write_csv(path) if suffix == "csv" else frame.write_parquet(path)
+    day, town = learn_columns(open_public(str(path)), ["day", "town"])
+    assert day == Empty(name="day")
+    assert isinstance(town, OneHot)
+    (listed,) = learn_columns(open_public(str(path)), ["day"], ["day"])
+    assert isinstance(listed, OneHot)
+
+
+def test_a_day_that_is_read_as_one_is_a_feature(tmp_path: Path) -> None:
+    for name, cells in (("csv", [str(day) for day in DAYS]), ("addresses", [f"10.0.{at}.7" for at in range(ROWS)])):
+        pl.DataFrame({"cell": cells}).write_csv(tmp_path / f"{name}.csv")
+    days, addresses = (open_public(str(tmp_path / f"{name}.csv")) for name in ("csv", "addresses"))
+    assert remarks_on(days, days.kinds(["cell"])) == {}
+    assert remarks_on(addresses, addresses.kinds(["cell"])) == {"cell": ALL_DIFFER}
+
+
+def test_a_table_without_a_column_to_learn_from_is_refused_with_each_reason(folder: Path) -> None:
+    pl.DataFrame({"size": [1] * 30, "remark": ["20.12.2023"] * 29 + ["21.12.2023"]}).write_csv(folder / "public.csv")
+    stated = ("--domain", "ward", "--rows", "9000", "--classes", "no,yes", "--label", "outcome", "--unit", "row")
+    status, _, error = without_home("init", "--private", "private.csv", "--public", "public.csv", *stated)
+    assert (status, f"none of its 2 can be one: 'size' ({ONE_VALUE}), 'remark' ({DATES})" in error) == (2, True), error
 
 
 def test_init_names_columns_that_it_cannot_read(folder: Path) -> None:
@@ -151,6 +214,8 @@ TARGETS: dict[str, tuple[tuple[str, ...], str | None]] = {
     "counts": (tuple(map(str, range(21))), "'below 10' and '10 or more'"),
     "digits": (tuple(map(str, range(10))), None),
     "truth": (("0", "1"), None),
+    "one class": (("yes",), "holds 'yes' alone: give --classes"),
+    "no class": ((), "holds nothing: give --classes"),
     "halves": (("0.5", "1.5"), None),
     "words": (("yes", "no", "1.5"), None),
     "many words": (tuple(f"w{at}" for at in range(100)), None),
@@ -173,7 +238,7 @@ def test_init_refuses_a_measured_label_of_the_test_table_whatever_classes_are_gi
     given = ("init", *tables, "--label", "size", "--domain", "ward", "--rows", "9000")
     status, _, error = without_home(*given)
     assert (status, "'size' holds 400 different numbers" in error) == (2, True), error
-    status, _, error = without_home(*given, "--classes", "0,1")
+    status, _, error = without_home(*given, "--classes", "0,1", "--unit", "row")
     assert (status, "must name a declared class in every row of 'size'" in error) == (2, True), error
 
 

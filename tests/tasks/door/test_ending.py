@@ -19,7 +19,7 @@ from concord.tasks.door.checkpoint import (
     write_checkpoint,
 )
 from concord.tasks.door.erase import close, forget
-from concord.tasks.door.release import Stores
+from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes
 from concord.tasks.mechanisms.stable import StableVoting

@@ -6,21 +6,20 @@ from pathlib import Path
 import pytest
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.sessions import Session
-from concord.tasks.door.admit import Asked, going_on
+from concord.artifacts.sessions import Opening, Session
+from concord.tasks.door.admit import find_session
 from concord.tasks.door.checkpoint import commitment
 from concord.tasks.door.erase import close
-from concord.tasks.door.release import Stores
+from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.confident import Confident
 from tests.support.at_door import opening_of
-from tests.support.people import changed, tables_of_plan
 
 TODAY = Confident.calibrate(epsilon=2.0, delta=1e-5, queries=100, classes=2, teachers=150)
 EARLIER = replace(TODAY, scale=1.08 * TODAY.scale, test_scale=1.08 * TODAY.test_scale)
-"""As version 0.1.0 calibrated, whose accounting asked for more noise."""
+"""As a version calibrated whose accounting asked for more noise."""
 
 
-def opened_with(home: Path, mechanism: Confident, version: str = "") -> tuple[Stores, Session]:
+def opened_with(home: Path, mechanism: Confident, version: str = "0.9.0") -> tuple[Stores, Session]:
     """A session of the domain d that some version opened with a mechanism, without a row."""
     home.mkdir()
     door = Stores.of(home)
@@ -30,16 +29,15 @@ def opened_with(home: Path, mechanism: Confident, version: str = "") -> tuple[St
     return door, door.ledger.open_session(opening)
 
 
-def asked(mechanism: Confident) -> Asked:
-    plan = changed(tables_of_plan(Path()), privacy__domain="d")
-    return Asked.labels(plan, mechanism, "identity")
+def asked(mechanism: Confident) -> Opening:
+    return opening_of(mechanism)
 
 
 def test_a_session_of_an_earlier_accounting_says_what_to_do(tmp_path: Path) -> None:
     door, session = opened_with(tmp_path / "home", EARLIER)
     with pytest.raises(NotVerified) as refused:
-        going_on(door, asked(TODAY), new_session=False)
-    assert str(refused.value).startswith("version 0.1.0 of concord opened session d-1 with another table or scale")
+        find_session(door, asked(TODAY), new_session=False)
+    assert str(refused.value).startswith("version 0.9.0 of concord opened session d-1 with another table or scale")
     assert "--new-session opens another, which costs again" in str(refused.value)
     assert f"`concord close {session.id}` ends it" in str(refused.value)
 
@@ -47,17 +45,17 @@ def test_a_session_of_an_earlier_accounting_says_what_to_do(tmp_path: Path) -> N
 def test_what_the_sentence_says_to_do_can_be_done(tmp_path: Path) -> None:
     """Even where nothing was asked in it yet, when a further session would otherwise be the same one."""
     door, _ = opened_with(tmp_path / "home", EARLIER)
-    assert going_on(door, asked(TODAY), new_session=True) is None
+    assert find_session(door, asked(TODAY), new_session=True) is None
 
 
 def test_a_session_of_the_same_mechanism_goes_on_whichever_version_opened_it(tmp_path: Path) -> None:
     door, session = opened_with(tmp_path / "home", TODAY)
-    assert going_on(door, asked(TODAY), new_session=False) == session
-    assert going_on(door, asked(TODAY), new_session=True) == session
+    assert find_session(door, asked(TODAY), new_session=False) == session
+    assert find_session(door, asked(TODAY), new_session=True) == session
 
 
 def test_a_session_that_was_closed_before_its_first_row_is_not_gone_on_with(tmp_path: Path) -> None:
     """What returned of it is there to be reserved again: a further session is asked for, and is another one."""
     door, session = opened_with(tmp_path / "home", TODAY)
     close(door, session.id, give_back=True)
-    assert going_on(door, asked(TODAY), new_session=True) is None
+    assert find_session(door, asked(TODAY), new_session=True) is None

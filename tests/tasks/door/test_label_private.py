@@ -18,7 +18,7 @@ from concord.flows.start import start, start_extension
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import learn_encoding, read_frame
 from concord.tasks.data.split import SHARD, split, with_public
-from concord.tasks.data.tables import PRIVATE, TableFile, find_files
+from concord.tasks.data.units import PrivateTable, open_private
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.secret_labels import Rows, flipped, parted, tables
 
@@ -141,10 +141,10 @@ def test_csv_is_refused_for_there_a_label_would_move_rows_of_others(
             start(changed(found), home)
     assert Ledger.of(home).domains() == ()
 
-    def believed(plan: Plan) -> tuple[TableFile, ...]:
-        return find_files(plan.path("private"), PRIVATE)
+    def believed(plan: Plan) -> PrivateTable:
+        return open_private(plan.path("private"), unit=plan.data.unit)
 
-    monkeypatch.setattr("concord.tasks.data.split.private_files", believed)
+    monkeypatch.setattr("concord.tasks.data.split.private_table", believed)
     before, after = (shards_of_csv(tmp_path, table, unit) for table in (private, broken(private, 5)))
     assert sum(shard != other for shard, other in zip(before, after, strict=True)) >= changed_shards
 
@@ -177,7 +177,7 @@ def put_elsewheres(folder: Path) -> None:
 
 
 def take_list_away(folder: Path) -> None:
-    """As 0.1.0 left it, and edited then."""
+    """Edited."""
     folder.with_suffix(".json").unlink(missing_ok=True)
     edit(folder)
 
@@ -233,7 +233,7 @@ def test_by_content_a_label_would_move_its_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        ({"data__public_share": None}, "data: public must be given"),
+        ({"data__public_share": None}, "data.public must be given"),
         ({"privacy__secret": "rows"}, "needs privacy.secret = 'labels'"),
         ({"data__features": ["size", "height"]}, "'height'"),
     ],

@@ -11,11 +11,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.guarantee import DomainCharge
-from concord.artifacts.home.released import Released
+from concord.artifacts.home.publication import publish_together
 from concord.artifacts.home.signing import PublicKey
 from concord.artifacts.ledger.excerpt import Excerpt
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.schemas import Ref
 from concord.artifacts.settings import SIGNING_KEY
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.attest import excerpt_of
@@ -44,7 +43,7 @@ def test_written_again_it_is_the_same_bytes_whatever_was_done_without_a_charge(s
     before, ledger = contents(small), Ledger.of(small.home)
     ledger.remark("people", "holds", "hmac of a file")
     ledger.name_domain("elsewhere", unit="one row", neighbours="add or remove one unit", epsilon=4.0, delta=4e-5)
-    recertified(small, STABLE, list(read(small).labels), student)
+    recertified(small, STABLE, list(read(small).leading.files), student)
     assert contents(small) == before
 
 
@@ -58,7 +57,7 @@ def test_after_another_key_is_named_what_the_old_one_signed_verifies_and_the_new
     (tmp_path / "fresh.pem").write_bytes(fresh)
     (tmp_path / "fresh.pem").chmod(0o600)
     monkeypatch.setenv(SIGNING_KEY, str(tmp_path / "fresh.pem"))
-    recertified(small, STABLE, list(read(small).labels), student)
+    recertified(small, STABLE, list(read(small).leading.files), student)
     old, new = (PublicKey.of_pem((folder / "key.pem").read_bytes()).fingerprint for folder in (kept, later))
     assert old != new
     assert all(check.ok for check in (*verify_published(kept, key=old), *verify_published(later, key=new, kept=kept)))
@@ -80,45 +79,19 @@ def test_it_is_of_the_moment_that_the_certificate_tells_of(small: World) -> None
         excerpt_of(certificate.model_copy(update={"domain": charged}), ledger, small.vault)
 
 
-def test_a_certificate_never_appears_before_its_signature(small: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    write, written = Released.write, list[str]()
+def test_a_certificate_is_published_with_its_student_and_never_before_its_signature(
+    small: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = list[str]()
 
-    def noted(self: Released, path: str, data: bytes) -> Ref:
-        written.append(Path(path).name)
-        return write(self, path, data)
+    def noted(home: Path, session: str, files: dict[str, bytes]) -> None:
+        written.extend(files)
+        publish_together(home, session, files)
 
-    monkeypatch.setattr(Released, "write", noted)
+    monkeypatch.setattr("concord.artifacts.home.released.publish_together", noted)
     certified(small, STABLE, small.truth)
     assert written[-2:] == ["attestation.json", "certificate.json"]
-    assert {"ledger.json", "key.pem", "report.html"} <= set(written[:-2])
-
-
-@pytest.mark.slow
-def test_a_writer_that_dies_anywhere_is_made_good_by_the_next(small: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    student, _ = certified(small, STABLE, small.truth)
-    labels, honest = list(read(small).labels), contents(small)
-    Ledger.of(small.home).settle(SESSION, give_back=True)  # the next certificate says so
-    write = Released.write
-    for last in range(20):
-        left = iter(range(last))
-
-        def dying(self: Released, path: str, data: bytes, left: object = left) -> Ref:
-            if next(left, None) is None:  # type: ignore[call-overload]
-                raise InterruptedError
-            return write(self, path, data)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(Released, "write", dying)
-            try:
-                recertified(small, STABLE, labels, student)
-                break
-            except InterruptedError:
-                certificate = small.released.root / SESSION / "certificate.json"
-                assert certificate.read_bytes() == honest["certificate.json"]  # the old one, until the last moment
-    recertified(small, STABLE, labels, student)
-    assert last > 5
-    assert contents(small)["certificate.json"] != honest["certificate.json"]
-    assert all(check.ok for check in verify_published(small.released.root / SESSION))
+    assert {"student.skops", "ledger.json", "key.pem", "report.html"} <= set(written[:-2])
 
 
 def test_no_time_is_in_it_and_none_of_its_files_is_older_than_the_release(small: World) -> None:

@@ -14,12 +14,10 @@ from concord.artifacts.errors import NotVerified
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.sections import MECHANISMS
 from concord.flows.cache import digested
-from concord.tasks.mechanisms.adaptive_adversary import GAME_FOR_NOTHING, GAME_PROOF
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.mechanism import mechanism_class
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.certify import certificate_of
-from concord.tasks.verify.recompute import least_delta
 from tests.support.published import SESSION, TEACHERS, World, certified, opening, recertified, session, world
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
@@ -49,26 +47,9 @@ def test_it_says_what_the_ledger_and_the_files_say(small: World) -> None:
     assert (certificate.domain.cap.epsilon, certificate.domain.cap.delta) == (4.0, 4e-5)
     assert certificate.student.file == student.ref
     assert certificate.student.accuracy == student.accuracy
-    assert [small.released.find(ref.path) for ref in certificate.labels] == list(certificate.labels)
+    assert [small.released.find(ref.path) for ref in certificate.leading.files] == list(certificate.leading.files)
     for ref in (written.certificate, written.schema_file, written.report, *written.figures.values()):
         assert small.released.find(ref.path) == ref
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "cutoff", "ran", "words"),
-    [(3.9, 1, "renyi", GAME_FOR_NOTHING), (1.0, 2, "game", GAME_PROOF)],
-)
-def test_it_says_what_proved_the_table_where_the_game_was_asked_for(
-    small: World, epsilon: float, cutoff: int, ran: str, words: str
-) -> None:
-    made = StableVoting.calibrate(epsilon=epsilon, delta=1e-5, cutoff=cutoff, order=5.75, accountant="game")
-    certified(small, made, small.truth)
-    record = read(small).mechanism
-    assert record.settings["accountant"] == ran
-    assert (record.settings.get("planned_accountant") == "game") is (ran == "renyi")
-    assert record.proof.endswith(words)
-    assert StableVoting.from_settings(record.settings).settings() == made.settings()
-    assert least_delta(record.settings, epsilon) <= 1e-5
 
 
 def test_replacing_a_unit_is_two_steps(small: World) -> None:
@@ -94,7 +75,7 @@ def test_the_domains_charge_is_the_filters(small: World) -> None:
 def test_the_same_facts_give_the_same_bytes(small: World) -> None:
     labels = labels_with_refusals(small, 50, 300)
     student, first = certified(small, STABLE, labels)
-    assert recertified(small, STABLE, list(read(small).labels), student) == first
+    assert recertified(small, STABLE, list(read(small).leading.files), student) == first
 
 
 def test_a_certificate_is_known_before_it_is_written_by_all_but_the_versions_that_write_it(
@@ -108,7 +89,7 @@ def test_a_certificate_is_known_before_it_is_written_by_all_but_the_versions_tha
         return certificate_of(
             small.plan,
             SESSION,
-            list(written.labels),
+            list(written.leading.files),
             student,
             beside={},
             features=small.encoding.features,
@@ -136,7 +117,7 @@ def test_labels_that_are_not_what_the_ledger_counted_stop_it(small: World) -> No
 
 def test_a_changed_label_file_stops_it(small: World) -> None:
     student, _ = certified(small, STABLE, small.truth)
-    refs = read(small).labels
+    refs = read(small).leading.files
     file = small.released.root / refs[1].path
     file.write_bytes(file.read_bytes().replace(b"answered", b"Answered", 1))
     with pytest.raises(NotVerified, match="batch-00001"):

@@ -1,6 +1,7 @@
 """An exported student: a folder that needs nothing of Concord, and a graph that says what scikit-learn says."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,15 +14,18 @@ from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from concord.artifacts.home.released import sha256
+from concord.artifacts.published import EVIDENCE
 from concord.artifacts.schemas import Encoding, Passed
+from concord.tasks.data import concord_pictures
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.concord_pictures import Pictures
 from concord.tasks.data.encode import encode
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.disclosures import columns_of, holds
-from concord.tasks.publish.export import EVIDENCE, example_row
+from concord.tasks.publish.export import _needed, example_row
+from concord.tasks.student import concord_student
 from concord.tasks.student.concord_student import ScoreClassifier
-from concord.tasks.student.model import Encode, dump, load, published_student
+from concord.tasks.student.model import load, modules_needed, published_student
 from concord.tasks.verify.published import verify_published
 from tests.support.console import concord
 from tests.support.processes import own_environment
@@ -119,10 +123,14 @@ def test_a_folder_in_use_is_left_alone(small: World, exported: Path) -> None:
     assert {path.name: path.read_bytes() for path in exported.iterdir()} == before
 
 
+def copied(small: World, target: Path) -> Path:
+    return Path(shutil.copytree(small.released.root / SESSION, target / SESSION))
+
+
 def test_what_is_not_there_or_not_what_was_published_is_told(small: World, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     copy.mkdir()
-    for name in ("certificate.json", "student.skops"):
+    for name in ("certificate.json", "student.skops", "attestation.json", "key.pem"):
         (copy / name).write_bytes((small.released.root / SESSION / name).read_bytes())
     status, printed, _ = concord("export", str(copy), "--to", str(tmp_path / "out"))
     assert (status, "student.skops" in printed) == (0, True)
@@ -130,17 +138,6 @@ def test_what_is_not_there_or_not_what_was_published_is_told(small: World, tmp_p
     assert concord("export", str(copy), "--to", str(tmp_path / "other"))[0] == 4
     assert concord("export", "nothing-1", "--to", str(tmp_path / "other"), "--home", str(small.home))[0] == 2
     assert not (tmp_path / "other").exists()
-
-
-def test_an_older_student_is_to_be_published_anew(small: World, tmp_path: Path) -> None:
-    learned = student_of(small)["student"]
-    old = dump(type(student_of(small))([("encode", Encode(small.encoding.model_dump_json())), ("student", learned)]))
-    certificate = json.loads((small.released.root / SESSION / "certificate.json").read_text())
-    certificate["student"]["file"]["digest"] = sha256(old)
-    (tmp_path / "certificate.json").write_text(json.dumps(certificate))
-    (tmp_path / "student.skops").write_bytes(old)
-    status, _, answer = concord("export", str(tmp_path), "--to", str(tmp_path / "out"))
-    assert (status, "--from study" in answer) == (2, True)
 
 
 def rows_of_every_kind(rows: int = 300) -> pl.DataFrame:
@@ -158,6 +155,7 @@ def rows_of_every_kind(rows: int = 300) -> pl.DataFrame:
     return pl.DataFrame({column.name: cells[column.kind]() for column in COLUMNS})
 
 
+@pytest.mark.filterwarnings("ignore:most cells of column")
 @pytest.mark.parametrize("kind", ["logistic", "ridge"])
 def test_the_graph_says_what_scikit_learn_says(kind: str) -> None:
     pytest.importorskip("skl2onnx", reason="the extra `export` is not installed")
@@ -211,13 +209,8 @@ def test_a_student_of_pictures_has_no_graph_which_is_said() -> None:
         to_onnx(student)
 
 
-def test_what_of_ours_travels_with_a_student_is_no_package_to_install(small: World, tmp_path: Path) -> None:
-    """Of that name, there may be another's."""
-    folder = small.released.root / SESSION
-    certificate = json.loads((folder / "certificate.json").read_text())
-    certificate["student"]["estimator"] = f"concord.tasks.data.concord_pictures.{Pictures.__name__}"
-    (tmp_path / "certificate.json").write_text(json.dumps(certificate))
-    (tmp_path / "student.skops").write_bytes((folder / "student.skops").read_bytes())
-    assert concord("export", str(tmp_path), "--to", str(tmp_path / "out"))[0] == 0
-    needed = {line.split("==")[0] for line in (tmp_path / "out" / "requirements.txt").read_text().splitlines()}
-    assert needed == {"numpy", "pandas", "scikit-learn", "scipy", "skops"}
+def test_what_of_ours_travels_with_a_student_is_no_package_to_install() -> None:
+    """Of that name, there may be another's. What a stranger's certificate calls the estimator names none either."""
+    types = [f"{part.NAME}.{name}" for part, name in ((concord_student, "Cells"), (concord_pictures, "Pictures"))]
+    needed = _needed(["numpy.dtype", "sklearn.tree._tree.Tree", *types], modules_needed(types))
+    assert needed == ["numpy", "pandas", "scikit-learn", "scipy", "skops"]

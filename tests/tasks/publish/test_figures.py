@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from concord.artifacts.certificate import Counts, Expected
+from concord.artifacts.certificate import Expected
 from concord.artifacts.guarantee import DomainCharge
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.privacy import Charge, Cost
+from concord.artifacts.records import Counts
 from concord.artifacts.schemas import Ref
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes
 from concord.tasks.mechanisms.stable import StableVoting
@@ -30,7 +31,7 @@ STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 
 
 def refused(small: World, refs: list[Ref]) -> NDArray[np.bool_]:
-    return Outcomes.of(Ledger.of(small.home).session(SESSION), refs, small.released).refused
+    return Outcomes.of(refs, small.released).refused
 
 
 @pytest.fixture
@@ -105,7 +106,7 @@ def test_figures_are_the_same_bytes_for_the_same_facts_and_stand_alone(small: Wo
     refs = session(small, STABLE, labels)
     ledger = Ledger.of(small.home)
     now = ledger.session(SESSION)
-    found = Outcomes.of(now, refs, small.released)
+    found = Outcomes.of(refs, small.released)
     counts = Counts(asked=300, answered=290, refused=10, not_asked=0)
 
     def draw() -> list[str]:

@@ -10,7 +10,7 @@ from concord.artifacts.errors import NotVerified
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.measures import warnings_of
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.publish.outcomes import Outcomes
+from concord.tasks.publish.outcomes import Outcomes, counted
 from tests.support.published import CLASSES, SESSION, certified, session, world
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
@@ -23,14 +23,14 @@ def test_they_are_those_that_were_released(tmp_path: Path) -> None:
     labels = small.truth[: ENDS_AT + 1].copy()
     labels[::5] = -1
     refs, now = session(small, STABLE, labels), Ledger.of(tmp_path).session(SESSION)
-    found, table = Outcomes.of(now, refs, small.released), small.released.labels(refs)
+    found, table = Outcomes.of(refs, small.released), small.released.labels(refs)
     asked = [outcome for outcome in table["outcome"].to_pylist() if outcome != "not asked"]
     assert found.refused.tolist() == [outcome == "refused" for outcome in asked]
     assert dict(found.by_class) == {name: table["label"].to_pylist().count(name) for name in CLASSES}
-    counts = found.counted(now)
+    counts = counted(now, tuple(refs), small.released)
     assert (counts.asked, counts.refused, counts.not_asked) == (ENDS_AT + 1, 20, 300 - ENDS_AT - 1)
     with pytest.raises(NotVerified, match="but the ledger has"):
-        Outcomes.of(now, refs[1:], small.released).counted(now)
+        counted(now, tuple(refs[1:]), small.released)
 
 
 def test_a_session_that_ended_after_few_of_its_rows_is_warned_of(tmp_path: Path) -> None:

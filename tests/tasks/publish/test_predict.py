@@ -1,7 +1,9 @@
 """Predicting: a published student gives classes and probabilities for rows as they come, and needs no vault."""
 
+import csv
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -10,14 +12,19 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from sklearn.linear_model import Ridge
+from sklearn.model_selection import cross_val_score
+from sklearn.neighbors import KNeighborsClassifier
 
-from concord.artifacts.errors import WrongInput
+from concord.artifacts.errors import NotVerified, WrongInput
 from concord.flows.api import load_student
 from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.publish.predict import as_named, in_spreadsheet
 from concord.tasks.student.concord_student import ScoreClassifier
-from concord.tasks.student.model import read_published
+from concord.tasks.student.model import published_student
+from concord.tasks.verify.handing import handed_on
 from tests.support.console import concord
 from tests.support.published import CLASSES, SESSION, World, certified, world
+from tests.tasks.student.test_fitted import ENCODING, publish
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 
@@ -43,7 +50,7 @@ def test_a_table_in_and_a_table_out(small: World, tmp_path: Path, read: str, wri
         rows.write_csv(table, separator=";" if read == "semicolons" else ",", decimal_comma=read == "semicolons")
     target = tmp_path / f"classes.{written}"
     status, printed, error = predict(small.home, str(table), target, "--json")
-    assert (status, json.loads(printed)) == (0, {"rows": 300, "file": str(target)}), error
+    assert (status, json.loads(printed)) == (0, {"rows": 300, "file": str(target), "warnings": []}), error
     found = pl.read_parquet(target) if written == "parquet" else pl.read_csv(target)
     student = load_student(SESSION, home=small.home)
     assert found.columns == ["class", *(f"probability {name}" for name in CLASSES)]
@@ -93,8 +100,8 @@ def test_a_pipe_in_the_place_of_a_published_file_is_not_waited_for(small: World,
     copy = Path(shutil.copytree(small.home / "released" / SESSION, tmp_path / "copy"))
     (copy / name).unlink()
     os.mkfifo(copy / name)
-    with pytest.raises(WrongInput, match="no certificate and student"):
-        read_published(copy)
+    with pytest.raises((WrongInput, NotVerified), match=r"no student is published|is missing"):
+        handed_on(str(copy), tmp_path)
 
 
 def test_a_student_takes_rows_as_they_come(small: World) -> None:
@@ -111,12 +118,53 @@ def test_a_student_takes_rows_as_they_come(small: World) -> None:
     assert student.predict(pa.table(rows.to_arrow())).shape == (20,)
 
 
+GERMAN = ["1.234,5", "12,25", "-3,5", "10,5"] * 5
+UNREAD = "most cells of column 'size' are no numbers such as 1234.5: they count as missing"
+
+
+def test_numbers_as_german_words_were_predicted_for_in_silence(small: World, tmp_path: Path) -> None:
+    student, table = load_student(SESSION, home=small.home), tmp_path / "rows.parquet"
+    rows = small.rows.head(20).with_columns(size=pl.Series(GERMAN))
+    for given in (rows, rows.to_pandas(), rows.to_dicts(), rows.to_dicts()[0]):
+        with pytest.warns(UserWarning, match=UNREAD):
+            student.predict(given)
+        with pytest.warns(UserWarning, match=UNREAD):
+            student.predict_proba(given)
+    rows.write_parquet(table)
+    status, printed, error = predict(small.home, str(table), tmp_path / "said.csv")
+    assert (status, f"warning: {UNREAD}" in printed) == (0, True), error
+    assert json.loads(predict(small.home, str(table), tmp_path / "c.csv", "--json")[1])["warnings"] == [UNREAD]
+
+
+@pytest.mark.parametrize("width", [1, 2, 4, 6])
+def test_an_array_of_another_width_was_refused_by_zip(small: World, width: int) -> None:
+    student = load_student(SESSION, home=small.home)
+    with pytest.raises(WrongInput, match=rf"array of 3 columns.*'size', 'shade', 'note'.*shape \(5, {width}\)"):
+        student.predict(np.zeros((5, width)))
+
+
+def test_a_misspelt_key_of_a_row_was_a_missing_cell_in_silence(small: World) -> None:
+    student = load_student(SESSION, home=small.home)
+    with pytest.warns(UserWarning, match="no row has 'size', which counts as missing, but 'Size'"):
+        student.predict({"Size": 30.0, "shade": "dark", "note": 1})
+    student.predict([{"shade": "dark"}, {"size": 1.0, "note": 3, "id": 7}])
+
+
+def test_cross_validation_of_a_published_student_asked_the_same_student(small: World) -> None:
+    student, rows = load_student(SESSION, home=small.home), small.rows.to_pandas()
+    before = student.predict(rows).tolist()
+    with pytest.raises(NotImplementedError, match="a published student is not fitted again"):
+        student.fit(rows, before[::-1])
+    assert student.predict(rows).tolist() == before
+    with pytest.raises(ValueError, match="a published student is not fitted again"):
+        cross_val_score(student, rows, before, cv=2)
+
+
 def test_a_loaded_student_is_the_published_one(small: World) -> None:
-    certificate, _ = read_published(small.home / "released" / SESSION)
     student = load_student(SESSION, home=small.home)
     assert tuple(student.classes_) == CLASSES
-    assert certificate.session == SESSION
-    with pytest.raises(WrongInput, match="no certificate and student"):
+    assert handed_on(SESSION, small.home).certificate.session == SESSION
+    with pytest.raises(WrongInput, match="no student is published"):
         load_student("other", home=small.home)
 
 
@@ -131,3 +179,57 @@ def test_scores_become_the_nearest_probabilities() -> None:
     others = rng.dirichlet(np.ones(4), size=2000)
     for own, score in zip(odds[:20], raw[:20], strict=True):
         assert ((others - score) ** 2).sum(axis=1).min() >= ((own - score) ** 2).sum() - 1e-12
+
+
+FORMULAS = ("=cmd|' /C calc'!A0", "+1+cmd|'x'!A0", "-2+3", "@SUM(1)", "＝1+1", " =1", "'=1", "''-2+3", "-unknown-")
+PLAIN_CLASSES = ("<=50K", ">50K", "-1", "+1", "-1.5e-3", "'s-Hertogenbosch", "a=b", 'é, "x"; y', "می\u200cخواهم", "")
+
+
+def test_a_class_that_begins_like_a_formula_is_none_in_a_spreadsheet_and_is_read_back(
+    small: World, tmp_path: Path
+) -> None:
+    """A class `=cmd|…` was written as it is, and a spreadsheet that opens the file runs it."""
+    classes = np.array([*FORMULAS, *PLAIN_CLASSES])
+    rng = np.random.default_rng(4)
+    learned = KNeighborsClassifier(1).fit(rng.normal(size=(len(classes), ENCODING.width)), classes)
+    folder = Path(shutil.copytree(small.released.root / SESSION, tmp_path / SESSION))
+    publish(folder, published_student(ENCODING, learned))
+    rows = pl.DataFrame({"size": rng.normal(size=400) * 9, "shade": ["dark", "light"] * 200})
+    rows.with_columns(image=pl.Series(rng.integers(0, 999, (400, 4)).tolist())).write_parquet(tmp_path / "rows.parquet")
+    for suffix in ("csv", "parquet"):
+        out = str(tmp_path / f"c.{suffix}")
+        assert concord("predict", str(folder), str(tmp_path / "rows.parquet"), "--out", out)[0] == 0
+    exact = pl.read_parquet(tmp_path / "c.parquet")["class"].to_list()
+    with (tmp_path / "c.csv").open(newline="", encoding="utf-8") as file:
+        head, *written = csv.reader(file)
+    assert head == ["class", *(f"probability {name}" for name in sorted(classes.tolist()))]
+    assert [as_named(cell) for cell, *_ in written] == exact
+    assert len({*exact} & {*FORMULAS}) > 2
+    assert not any(re.match(r"\s*[=+\-@＝]", cell) and not is_number(cell) for cell, *_ in written)
+
+
+def is_number(cell: str) -> bool:
+    try:
+        return bool(np.isfinite(float(cell)))
+    except ValueError:
+        return False
+
+
+def test_only_such_classes_are_written_otherwise_and_each_is_read_back() -> None:
+    assert {name for name in (*FORMULAS, *PLAIN_CLASSES) if in_spreadsheet(name) != name} == {*FORMULAS}
+    names = [f"{'@' * at}{name}{quotes}" for name in FORMULAS for at in range(2) for quotes in ("", "'", "''")]
+    for name in (*names, *(f"'{name}" for name in names), *PLAIN_CLASSES):
+        assert as_named(in_spreadsheet(name)) == name
+    assert len({in_spreadsheet(name) for name in names}) == len({*names})
+
+
+def test_a_student_that_answers_another_class_than_its_own_is_not_believed(small: World, tmp_path: Path) -> None:
+    learned = KNeighborsClassifier(1).fit(np.ones((2, ENCODING.width)), np.array(["no", "yes"]))
+    made = published_student(ENCODING, learned)
+    made["student"].classes_, made["student"].outputs_2d_ = np.array(["=a", "=b", "=c"]), False
+    made["student"]._y = np.array([7, 7])
+    folder = Path(shutil.copytree(small.released.root / SESSION, tmp_path / SESSION))
+    pl.DataFrame({"size": [1.0], "shade": ["dark"], "image": [[1, 2, 3, 4]]}).write_parquet(tmp_path / "rows.parquet")
+    publish(folder, made)
+    found = concord("predict", str(folder), str(tmp_path / "rows.parquet"), "--out", str(tmp_path / "c.csv"))
+    assert (found[0], "none that Concord writes" in found[2], (tmp_path / "c.csv").exists()) == (4, True, False)

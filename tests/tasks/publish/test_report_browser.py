@@ -20,12 +20,12 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The report of a session that was refused now and then, as it lies in the released folder."""
+    """The report of a session that was refused now and then, as it lies in the released folder, all unfolded."""
     small = world(tmp_path_factory.mktemp("world"))
     labels = small.truth.copy()
     labels[np.arange(0, 300, 40)] = -1
     _, written = certified(small, StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20), labels)
-    return small.released.read(written.report).decode()
+    return small.released.read(written.report).decode().replace("<details>", "<details open>")
 
 
 @pytest.mark.parametrize("width", [PHONE, DESKTOP])

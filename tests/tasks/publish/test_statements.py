@@ -13,23 +13,21 @@ from cyclonedx.validation.json import JsonStrictValidator
 from jsonschema import Draft7Validator, Draft202012Validator
 from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
 
-from concord.artifacts.answers import ANSWERS_FORMAT
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.measures import Interval, TestRecord
-from concord.artifacts.schemas import Budget
+from concord.tasks.asks.kinds import KINDS
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.disclosures import ABOUT, description, model_card, nist
 from concord.tasks.publish.statements import statement
 from concord.tasks.student.model import load
+from concord.tasks.verify.handing import handed_on
 from tests.support.console import concord
-from tests.support.published import SESSION, certified, world
+from tests.support.published import SESSION, certified, rewrite, world
+from tests.tasks.verify.signed_folder import sign_again
 
 SAID = {
     "issuer": "A ward",
-    "curators": ["A ward"],
-    "region": "Elsewhere",
-    "sector": "Healthcare",
     "use": "To plan beds.",
     "justification": "The board agreed.",
     "date": "2026-05-03",
@@ -55,8 +53,8 @@ def folder(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What was published, by a plan that says all that is asked for."""
     copy = tmp_path_factory.mktemp("copy") / "published"
     shutil.copytree(home / "released" / SESSION, copy)
-    file = copy / "certificate.json"
-    file.write_text(json.dumps({**json.loads(file.read_bytes()), "about": SAID}))
+    rewrite(copy, lambda values: values.update(about=SAID))
+    sign_again(copy)
     return copy
 
 
@@ -67,7 +65,7 @@ def certificate(folder: Path) -> Certificate:
 
 def said(folder: Path, kind: str) -> str:
     """A statement that lacks nothing."""
-    text, lacking = statement(folder, kind)
+    text, lacking = statement(handed_on(str(folder), Path("nowhere")), kind)
     assert lacking == []
     return text
 
@@ -77,7 +75,7 @@ def test_a_registry_record_fits_its_schema(folder: Path, certificate: Certificat
     check = Draft7Validator(schema("registry"), format_checker=Draft7Validator.FORMAT_CHECKER)
     assert [error.message for error in check.iter_errors(record)] == []
     parameters = record["deployment"]["privacy_loss"]["privacy_parameters"]
-    assert (parameters["epsilon"], parameters["delta"]) == (certificate.promise.epsilon, certificate.promise.delta)
+    assert (parameters["epsilon"], parameters["delta"]) == (certificate.guarantee.epsilon, certificate.guarantee.delta)
     for wrong in ({"tier": 4}, {"status": "Fine"}, {"more": 1}, {"url_slug": 1}, {"deployment": {"basic": 1}}):
         assert not check.is_valid({**record, **wrong})
 
@@ -89,7 +87,7 @@ def test_an_inventory_fits_the_published_schema(folder: Path, certificate: Certi
     assert check.validate_str(text.replace("machine-learning-model", "machine")) is not None
     model, *labels = json.loads(text)["components"]
     assert model["hashes"][0]["content"] == certificate.student.file.digest
-    assert [item["bom-ref"] for item in labels] == [file.digest for file in certificate.labels]
+    assert [item["bom-ref"] for item in labels] == [file.digest for file in certificate.leading.files]
 
 
 def test_a_run_event_is_one(folder: Path, certificate: Certificate) -> None:
@@ -113,14 +111,14 @@ def test_a_run_event_is_one(folder: Path, certificate: Certificate) -> None:
     )
     assert (made.schemaURL, made.producer) == (event["schemaURL"], event["producer"])
     versions = [item["facets"]["version"]["datasetVersion"] for item in event["outputs"]]
-    assert versions == [f"sha256:{file.digest}" for file in (certificate.student.file, *certificate.labels)]
+    assert versions == [f"sha256:{file.digest}" for file in (certificate.student.file, *certificate.leading.files)]
     assert event["inputs"] == [
         {"namespace": "concord", "name": f"{certificate.domain.name}@{certificate.data_version}"}
     ]
 
 
 def test_labels_are_datasets_of_mlflow(folder: Path, certificate: Certificate) -> None:
-    for item, file in zip(json.loads(said(folder, "dataset")), certificate.labels, strict=True):
+    for item, file in zip(json.loads(said(folder, "dataset")), certificate.leading.files, strict=True):
         made = mlflow.entities.Dataset(item["name"], item["digest"], item["source_type"], item["source"])
         assert json.loads(made.source) == {"sha256": file.digest}
 
@@ -135,26 +133,24 @@ def test_a_guideline_and_a_card_say_the_guarantee_and_what_is_missing(folder: Pa
 
 @pytest.mark.parametrize("kind", [kind for kind, keys in ABOUT.items() if "date" not in keys])
 def test_what_the_plan_does_not_say_is_listed(home: Path, kind: str) -> None:
-    text, lacking = statement(home / "released" / SESSION, kind)
+    text, lacking = statement(handed_on(SESSION, home), kind)
     assert lacking == [f"about.{key}" for key in ABOUT[kind]]
     assert "None" not in text
 
 
 def test_a_choice_is_not_said_to_be_answers_to_public_rows(certificate: Certificate) -> None:
     """Without voters nothing was asked row by row: the one question counted is which hypothesis to publish."""
-    universal = certificate.model_copy(
-        update={"teachers": 0, "mechanism": certificate.mechanism.model_copy(update={"name": "universal"})}
-    )
-    assert description(universal).endswith("that learned from one private choice (universal).")
+    chosen = certificate.mechanism.model_copy(update={"name": "universal", "releases": KINDS["universal"].releases})
+    leading = certificate.leading.model_copy(update={"teachers": 0, "mechanism": chosen})
+    universal = certificate.model_copy(update={"sessions": (leading,)})
+    said = "that learned from: one hypothesis of a class, chosen by its errors on the private rows (universal)."
+    assert description(universal).endswith(said)
     assert "public rows (stable)" in description(certificate)
 
 
 def test_a_private_test_is_told_where_accuracy_is(folder: Path, certificate: Certificate) -> None:
     share = Interval(value=0.875, low=0.8, high=0.9)
     tested = TestRecord(
-        session="people-2",
-        guarantee=Budget(epsilon=1.0, delta=1e-5),
-        file=certificate.student.file,
         share=0.1,
         clean=False,
         earlier=0,
@@ -164,7 +160,10 @@ def test_a_private_test_is_told_where_accuracy_is(folder: Path, certificate: Cer
         balanced_accuracy=share,
         classes=(),
     )
-    whole = certificate.model_copy(update={"test": tested})
+    settings = {"session": SESSION, "student": certificate.student.file.digest}
+    mechanism = certificate.mechanism.model_copy(update={"settings": settings})
+    record = certificate.leading.model_copy(update={"mechanism": mechanism, "outcomes": (tested,)})
+    whole = certificate.model_copy(update={"sessions": (certificate.leading, record)})
     card = "\n".join(model_card(whole, load((folder / "student.skops").read_bytes())))
     for text in (nist(whole), card):
         assert "about 4,321 private units" in text
@@ -178,10 +177,7 @@ def test_names_of_columns_and_classes_stay_in_their_line(certificate: Certificat
     assert "\n## Guarantee" not in card
 
 
-def test_questions_and_what_is_no_certificate_are_told_in_a_sentence(tmp_path: Path) -> None:
-    (tmp_path / "certificate.json").write_text(json.dumps({"format": ANSWERS_FORMAT}))
-    status, _, answer = concord("certify", str(tmp_path), "--as", "nist")
-    assert (status, "questions were answered there" in answer) == (2, True)
+def test_what_is_no_certificate_is_told_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "certificate.json").write_text("{}")
     status, _, answer = concord("certify", str(tmp_path), "--as", "nist")
     assert (status, "is not a certificate" in answer) == (4, True)
@@ -190,7 +186,7 @@ def test_questions_and_what_is_no_certificate_are_told_in_a_sentence(tmp_path: P
 def test_no_date_is_invented(home: Path) -> None:
     for kind in ("registry", "openlineage"):
         with pytest.raises(WrongInput, match="no clock is read"):
-            statement(home / "released" / SESSION, kind)
+            statement(handed_on(SESSION, home), kind)
 
 
 def test_the_command_writes_a_new_file_and_no_other(home: Path, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def answered(home: Path, mechanism: Mechanism, refused: list[int], rows: int = R
     labels[refused] = -1
     refs = session(small, mechanism, labels)
     now = Ledger.of(home).session(SESSION)
-    refusals = Outcomes.of(now, refs, small.released).refused
+    refusals = Outcomes.of(refs, small.released).refused
     return now, spending(now, mechanism.per_refusal, refusals, np.arange(1, min(now.asked, PLANS) + 1))
 
 
@@ -75,4 +75,4 @@ def test_there_is_none_where_rows_were_relabelled_or_nothing_was_asked(tmp_path:
     assert epsilon_if_stopped_early(now, spent) is not None
     assert epsilon_if_stopped_early(replace(now, asked=0), spent) is None
     assert epsilon_if_stopped_early(replace(now, mechanism={**now.mechanism, "relabel": {}}), spent) is None
-    assert epsilon_if_stopped_early(replace(now, mechanism={"name": "universal"}), spent) is None
+    assert epsilon_if_stopped_early(replace(now, mechanism={"name": "universal"}, teachers=0), spent) is None

@@ -9,9 +9,10 @@ from scipy.special import expit, logit
 
 from concord.tasks.data.codes import CodeMatrix
 from concord.tasks.mechanisms.contributions import STEPS_A_NAT, IntegerModel, tally
+from concord.tasks.mechanisms.telling import telling
 from concord.tasks.student.decode import (
     Decoded,
-    Heard,
+    NoisyRound,
     decode,
     estimated_units,
     logits,
@@ -29,7 +30,7 @@ def balanced(predicted: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
     return float(np.mean([np.mean(predicted[labels == each] == each) for each in np.unique(labels)]))
 
 
-def rounds(private: CodeMatrix, labels: NDArray[np.int64], public: CodeMatrix, noise: float) -> list[Heard]:
+def rounds(private: CodeMatrix, labels: NDArray[np.int64], public: CodeMatrix, noise: float) -> list[NoisyRound]:
     """Three rounds of two classes, each with the model that the ones before it decode to."""
     heard = [hear(question_of(CODES.coarse), private, labels, noise)]
     for least, seed in ((STEPS // 4, 1), (STEPS // 20, 2)):
@@ -91,6 +92,15 @@ def test_more_classes_are_each_decoded_against_the_rest() -> None:
     assert np.abs(found - expit(best - np.log(np.exp(best).sum(axis=1, keepdims=True)))).mean() < 0.25
 
 
+def test_how_far_it_is_is_told_by_classes_whatever_was_drawn() -> None:
+    """Of a round of a thousand classes, decoding took eight minutes without a word."""
+    private, public, told = rows_of(2000, 0), rows_of(500, 1), list[tuple[int, int]]()
+    heard = [hear(question_of(CODES.coarse, 4, STEPS // 4), private, labels_of(private, truth(classes=4), 2), 10.0)]
+    with telling(lambda done, size: told.append((done, size))):
+        decode(heard, public, CODES)
+    assert told == [(0, 4), (1, 4), (2, 4), (3, 4)]
+
+
 def test_a_rare_class_is_kept_at_the_prior_odds() -> None:
     private, public, fresh = rows_of(50_000, 0), rows_of(8000, 1), rows_of(20_000, 3)
     weights = truth(shift=-4.0)
@@ -126,12 +136,11 @@ def test_totals_of_codes_tell_a_rare_class_from_an_uneven_draw_of_public_rows() 
 
 
 def test_the_next_model_depends_on_released_sums_alone() -> None:
-    """Again, and with public rows in another order: the same whole steps, but for a last one."""
+    """Again, and with public rows in another order: the same whole steps."""
     private, public = rows_of(20_000, 0), rows_of(2000, 1)
     heard = rounds(private, labels_of(private, truth(), 2), public, 20.0)
     models = [next_model(decode(heard, rows, CODES)) for rows in (public, public, public[::-1])]
-    assert models[0].digest == models[1].digest
-    assert np.abs(models[0].weights - models[2].weights).max() <= 1
+    assert models[0].digest == models[1].digest == models[2].digest
 
 
 def test_a_model_in_whole_steps_says_nearly_the_same() -> None:
@@ -181,7 +190,7 @@ def test_many_units_beside_little_noise_are_decoded(public: int, units: int) -> 
     rows, private = rows_of(public, 1), rows_of(3_000, 2, (0.1, 0.2, 0.3, 0.4))
     labels, scale = labels_of(private, truth(), 3), 0.04 * STEPS
     heard = [
-        Heard(asked, scale, units // 3_000 * tally(asked, private, labels))
+        NoisyRound(asked, scale, units // 3_000 * tally(asked, private, labels))
         for asked in (question_of(CODES.coarse, least=0, what="codes"), question_of(CODES.coarse))
     ]
     assert np.isfinite(decode(heard, rows, CODES).weights).all()

@@ -1,20 +1,23 @@
 """The algebra of the joint decoder: identities that it must satisfy to the digit."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 import pytest
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 from scipy.special import expit
 from scipy.stats import multivariate_normal
 
 from concord.artifacts.schemas import Passed
-from concord.tasks.data.views import learn_view
+from concord.tasks.data.codes import CodeMatrix
+from concord.tasks.data.vectors import learn_view
+from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion, expected
 from concord.tasks.student import joint
-from concord.tasks.student.decode import (
-    decode,
-    model_places,
-)
-from concord.tasks.student.joint import MeasuredColumn, cross_products, gram_matrix, linearised
+from concord.tasks.student.crossed import CrossedRows
+from concord.tasks.student.decode import NoisyRound, decode, guess_of, measured
+from concord.tasks.student.joint import MeasuredColumn, MeasuredRounds
 from concord.tasks.student.prior import (
     SPREADS,
     Linear,
@@ -22,20 +25,14 @@ from concord.tasks.student.prior import (
     correlations,
     evidence,
     improved,
+    likelihood,
     posterior,
     prior_of,
     whitened,
 )
-from tests.support.coded import CODES, hear, labels_of, question_of, rows_of, truth
+from tests.support.coded import CODES, STEPS, hear, labels_of, one_hot, question_of, rows_of, truth
 
 Floats = NDArray[np.float64]
-
-
-def one_hot(places: NDArray[np.int64], size: int) -> Floats:
-    found = np.zeros((len(places), size))
-    for column in places.T:
-        found[np.arange(len(places)), column] += 1
-    return found
 
 
 def compact(weights: Floats) -> Floats:
@@ -43,84 +40,73 @@ def compact(weights: Floats) -> Floats:
     return np.concatenate([weights[CODES.span(field)] for field in CODES.fine])
 
 
-def test_sums_by_places_are_those_of_one_hot_matrices() -> None:
-    draw = np.random.default_rng(0)
-    left = np.column_stack([draw.integers(0, 4, 50), draw.integers(4, 9, 50)])
-    right, weight, each = draw.integers(0, 6, (50, 3)), draw.random(50), draw.normal(size=(50, 2))
-    expected = one_hot(left, 9).T @ (weight[:, None] * one_hot(right, 6))
-    assert np.allclose(cross_products(left, right, [weight], (9, 6))[0], expected)
-    scaled = one_hot(left[:, :1], 9) * each[:, :1] + one_hot(left[:, 1:], 9) * each[:, 1:]
-    assert np.allclose(gram_matrix(left, each, 9), scaled.T @ scaled)
+def crossed_rows(rows: int, seed: int = 0) -> tuple[CrossedRows, CodeMatrix, Floats]:
+    """Public rows as the decoder takes them, their codes, and as a dense matrix Z."""
+    crossed, codes = CrossedRows.of(rows_of(rows, seed), CODES)
+    return crossed, codes, one_hot(codes)
+
+
+def some_weights(size: int) -> Floats:
+    return np.random.default_rng(1).normal(size=size)
 
 
 def test_the_jacobian_is_the_derivative_of_what_sums_should_be() -> None:
-    rows = rows_of(300, 0)
-    places = model_places(rows, CODES)
-    weights = np.random.default_rng(1).normal(size=places.max() + 1)
-    measured = [MeasuredColumn(places[:, :3], np.full(300, 0.5), np.zeros(places.max()), 1.0)]
-
-    def expected(moved: Floats) -> Floats:
-        off = expit(moved[places].sum(axis=1)) - 0.5
-        sums = np.bincount(places[:, :3].ravel(), np.repeat(off, 3), minlength=int(places.max()))
-        return np.asarray(10.0 * sums, dtype=np.float64)
-
-    parts = linearised(measured, places, weights, units=3000)
+    crossed, _, hot = crossed_rows(300)
+    view = csr_array(np.eye(crossed.size)[:-1])
+    rounds = MeasuredRounds([MeasuredColumn(view, np.array(0.5), np.zeros(crossed.size - 1), 1.0)], crossed, units=3000)
+    weights = some_weights(crossed.size)
+    parts = rounds.linearised(weights)
     step = 1e-5
     for at in range(len(weights)):
         nudge = np.zeros(len(weights))
         nudge[at] = step
-        slope = (expected(weights + nudge) - expected(weights - nudge)) / (2 * step)
+        slope = (rounds.expected(weights + nudge) - rounds.expected(weights - nudge)) / (2 * step)
         assert np.allclose(parts.jacobian[:, at], slope, atol=1e-5)
-    assert np.allclose(parts.target, parts.jacobian @ weights - expected(weights))
+    assert np.allclose(parts.target, parts.jacobian @ weights - rounds.expected(weights))
+    off = crossed.counts * (expit(hot @ weights) - 0.5)
+    assert np.allclose(rounds.expected(weights), 10 * hot[:, :-1].T @ off)
 
 
-def test_totals_of_codes_vary_as_public_rows_do_and_together_with_the_labels() -> None:
-    """V and A by dense matrices: of a round of labels with q = ½, and of one that counts rows."""
-    rows = rows_of(200, 0)
-    places = model_places(rows, CODES)
-    weights = np.random.default_rng(1).normal(size=places.max() + 1)
-    x = one_hot(places[:, :3], int(places.max()))
-    summed, counted = np.arange(len(x.T), dtype=np.float64), np.arange(len(x.T), dtype=np.float64) ** 2
-    rounds = [
-        MeasuredColumn(places[:, :3], np.full(200, 0.5), summed, 2.0),
-        MeasuredColumn(places[:, :3], None, counted, 3.0),
+@pytest.mark.parametrize("later", [CODES.coarse, CODES.fine, (1, 3), (2,)])
+def test_sums_and_their_noise_are_those_of_dense_matrices(later: Sequence[int]) -> None:
+    """V, J and A: of totals of codes, a round with q = ½, and two rounds of models about the same fields or others."""
+    crossed, codes, hot = crossed_rows(400)
+    asked = [CODES.coarse, CODES.coarse, CODES.fine, tuple(later)]
+    models = [wild_model(seed) for seed in (4, 5)]
+    questions = [
+        question_of(asked[0], what="codes"),
+        question_of(asked[1]),
+        *(question_of(each, least=STEPS // 4, model=model) for each, model in zip(asked[2:], models, strict=True)),
     ]
-    parts = linearised(rounds, places, weights, units=2000)
-    p = expit(weights[places].sum(axis=1))
-    off = 10 * np.hstack([x * (p - 0.5)[:, None], x])
-    assert np.allclose(parts.rows, off.T @ off)
-    assert np.allclose(parts.labels[: len(summed), : len(summed)], 10 * x.T @ np.diag(p * (1 - p)) @ x)
-    assert not parts.labels[len(summed) :].any()
-    assert not parts.labels[:, len(summed) :].any()
-    assert not parts.jacobian[len(summed) :].any()
-    missed = parts.target - parts.jacobian @ weights
-    assert np.allclose(missed, np.append(summed - 10 * x.T @ (p - 0.5), counted - 10 * x.sum(axis=0)))
-    assert np.allclose(np.diag(parts.noise), np.repeat([4.0, 9.0], len(summed)))
+    heard = [NoisyRound(each, (2.0 + at) * STEPS, some_sums(each, at)) for at, each in enumerate(questions)]
+    rounds = MeasuredRounds(
+        [measured(each, guess_of(each.question, codes), CODES, 0) for each in heard], crossed, units=3000
+    )
+    weights, share = some_weights(crossed.size), 3000 / 400
+    parts = rounds.linearised(weights)
+    p = expit(hot @ weights)
+    guesses = [None, *(expected(each, codes)[:, 0] / STEPS for each in questions[1:])]
+    own = [one_hot(codes, each.fields) for each in questions]
+    off = [np.ones(len(p)) if guess is None else p - guess for guess in guesses]
+    added = share * np.hstack([x * each[:, None] for x, each in zip(own, off, strict=True)])
+    asking = np.hstack([x * (guess is not None) for x, guess in zip(own, guesses, strict=True)])
+    slope = share * crossed.counts * p * (1 - p)
+    assert np.allclose(parts.rows, added.T @ (crossed.counts[:, None] * added))
+    assert np.allclose(parts.labels, asking.T @ (slope[:, None] * asking))
+    assert np.allclose(parts.jacobian, asking.T @ (slope[:, None] * hot))
+    sums = np.concatenate([each.cells[:, 0] for each in heard])
+    assert np.allclose(parts.target, sums - added.T @ crossed.counts + parts.jacobian @ weights)
+    assert np.allclose(parts.noise, np.repeat([4.0, 9.0, 16.0, 25.0], [x.shape[1] for x in own]))
 
 
-@pytest.mark.parametrize("later", ["as before", "others", "overlapping"])
-def test_rounds_together_are_each_pair_alone_to_the_bit(later: str) -> None:
-    """What is computed once for rounds of equal places is what was computed for each: sessions go on as they began."""
-    draw, m = np.random.default_rng(3), 400
-    first = np.column_stack([draw.integers(at, at + 5, m) for at in (0, 5, 10)])
-    last = {"as before": first.copy(), "others": first[:, ::-1] % 9, "overlapping": draw.integers(0, 15, (m, 2))}[later]
-    guesses = [None, np.full(m, 0.5), draw.random(m), draw.random(m)]
-    rounds = [
-        MeasuredColumn(places, guess, draw.normal(size=15), 1.0)
-        for places, guess in zip((first, first, first.copy(), last), guesses, strict=True)
-    ]
-    codes = np.column_stack([first, np.full(m, 15)])
-    weights = draw.normal(size=16)
-    parts = linearised(rounds, codes, weights, units=3000)
-    p, share = expit(weights[codes].sum(axis=1)), 3000 / m
-    slope, width = share * p * (1 - p), [measured.places.shape[1] for measured in rounds]
-    places = np.column_stack([measured.places + 15 * at for at, measured in enumerate(rounds)])
-    off = share * np.repeat(np.column_stack([measured.added(p) for measured in rounds]), width, axis=1)
-    assert parts.rows.tobytes() == gram_matrix(places, off, 60).tobytes()
-    asking = places[:, 3:]
-    every = np.repeat(np.sqrt(slope)[:, None], asking.shape[1], axis=1)
-    assert parts.labels.tobytes() == gram_matrix(asking, every, 60).tobytes()
-    assert parts.jacobian.tobytes() == cross_products(asking, codes, [slope], (60, 16))[0].tobytes()
+def wild_model(seed: int) -> IntegerModel:
+    weights = np.random.default_rng(seed).integers(-300, 300, (CODES.size, 1))
+    weights[CODES.span(0)] = 0  # a coarse view has no weights of its own
+    return IntegerModel(weights, np.array([100]))
+
+
+def some_sums(question: RoundQuestion, seed: int) -> NDArray[np.int64]:
+    return np.random.default_rng(seed).integers(-(10**7), 10**7, question.size)
 
 
 def problem(seed: int = 0) -> tuple[Floats, Floats, Floats, Prior]:
@@ -147,6 +133,7 @@ def test_posterior_and_evidence_are_those_of_the_normal_law() -> None:
     assert np.allclose(variance, np.diag(left))
     density = multivariate_normal(np.zeros(12), total).logpdf(target)
     assert evidence(linear, prior) == pytest.approx(density + 6 * np.log(2 * np.pi))
+    assert likelihood(target, total) == pytest.approx(density + 6 * np.log(2 * np.pi))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -205,13 +192,12 @@ def test_without_noise_on_the_same_rows_it_is_the_penalised_logistic_fit(monkeyp
     rows = rows_of(4000, 0)
     labels = labels_of(rows, truth(), 1)
     decoded = decode([hear(question_of(CODES.fine), rows, labels, 1e-4)], rows, CODES, units=4000, kappas=(0.0,))
-    places = model_places(rows, CODES)
-    weights = np.append(compact(decoded.weights)[:, 0], decoded.intercept)
-    slope = one_hot(places, len(weights)).T @ (labels - expit(weights[places].sum(axis=1)))
+    hot, weights = one_hot(rows), np.append(compact(decoded.weights)[:, 0], decoded.intercept)
+    slope = hot.T @ (labels - expit(hot @ weights))
     prior = prior_of([CODES.fields[at] for at in CODES.fine])
     scaled = prior.basis * decoded.spread[prior.owner, 0]
     assert np.allclose(slope, np.linalg.solve(scaled @ scaled.T, weights), atol=0.02)
-    assert np.abs(one_hot(places, len(weights)).T @ (labels - 0.5)).max() > 300  # what the tolerance is small against
+    assert np.abs(hot.T @ (labels - 0.5)).max() > 300  # what the tolerance is small against
 
 
 def test_the_linear_form_is_what_was_measured() -> None:

@@ -1,9 +1,11 @@
 """The published encoding gives the bits of the private side's, whatever the cells, their types and their frame."""
 
 import ast
+import io
 import json
 import struct
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -13,16 +15,17 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from sklearn.dummy import DummyClassifier
 
 from concord.artifacts.schemas import Column, Empty, Encoding, Hashed, Kind, OneHot, Passed, Scaled
 from concord.tasks.asking.relabel import hypothesis_class
 from concord.tasks.data.cells import cast_rows, numbers_of, text
 from concord.tasks.data.encode import encode
 from concord.tasks.data.encode import signed_log as private_log
-from concord.tasks.data.sound import polars_type, sound
+from concord.tasks.data.stored_columns import polars_type, read_column
 from concord.tasks.student import concord_student
 from concord.tasks.student.concord_student import Cells, Chosen, signed_log, word
-from concord.tasks.student.model import published_encoding
+from concord.tasks.student.model import dump, published_encoding, published_student
 from tests.support.raw import CELLS, TYPES, Cell, cells_of, column
 
 PLAIN = Scaled(kind="numeric", name="plain", mean=0.1, scale=3, fill=-0.7, low=-1e30, high=1e30, missing=True)
@@ -91,14 +94,14 @@ def test_cells_of_any_bits_become_what_they_become_for_a_teacher(cases: int) -> 
         stored, cells = typed
         if polars_type(stored) != pl.Unknown:
             bits = [None if pa.types.is_timestamp(stored) and cell == LEAST_MOMENT else cell for cell in cells]
-            alike(everywhere(sound("c", column(stored, bits), stored)))
+            alike(everywhere(read_column("c", column(stored, bits), stored)))
 
     holds()
 
 
 @pytest.mark.parametrize("stored", [pa.float64(), pa.float32(), pa.int64(), pa.string(), pa.date32()], ids=str)
 def test_odd_cells_together_become_what_they_become_for_a_teacher(stored: pa.DataType) -> None:
-    alike(everywhere(sound("c", column(stored, CELLS), stored)))
+    alike(everywhere(read_column("c", column(stored, CELLS), stored)))
 
 
 texts = st.lists(st.one_of(moments.map("".join), st.text(max_size=6), st.floats().map(str)), min_size=1, max_size=25)
@@ -142,6 +145,43 @@ def test_a_column_of_python_objects_is_read_cell_by_cell() -> None:
     assert matrix["truth missing"].tolist() == [0, 0, *[1] * 10]
     assert matrix["word=true"].tolist() == [0, 1, *[0] * 10]
     assert matrix[["bytes[1]", "wave[1]"]].iloc[10].tolist() == [2 / np.float32(255), 2]
+
+
+def test_a_column_may_have_any_name() -> None:
+    """Two underscores, or the name of one of scikit-learn's own parameters, ended a run after all was spent."""
+    names = [
+        "a__b",
+        "a_b",
+        "remainder",
+        "transformers",
+        "a___b missing",
+        "x",
+        "x missing",
+        "b to c",
+        "b",
+        "c",
+        "b to c'",
+    ]
+    missing = {"a__b", "x"}
+    odd = [PLAIN.model_copy(update={"name": name, "missing": name in missing}) for name in names]
+    plain = [column.model_copy(update={"name": f"column {at}"}) for at, column in enumerate(odd)]
+    rows = np.random.default_rng(6).normal(size=(20, len(names)))
+    found, expected = (
+        published_encoding(ENCODING.model_copy(update={"columns": tuple(columns)})).transform(
+            pl.DataFrame({column.name: rows[:, at] for at, column in enumerate(columns)})
+        )
+        for columns in (odd, plain)
+    )
+    assert found.tobytes() == expected.tobytes()
+
+
+def test_no_address_is_in_a_student_s_file() -> None:
+    """Of free text: scikit-learn keeps where its stop words lie, so that no two runs published the same bytes."""
+    made = published_student(ENCODING, DummyClassifier().fit(np.zeros((2, ENCODING.width)), ["a", "b"]))
+    before = dump(made)
+    with pytest.warns(UserWarning, match="they count as missing"):
+        made.predict(pl.DataFrame({column.name: ["a"] for column in ENCODING.columns}))
+    assert (dump(made), b"_stop_words_id" in zipfile.ZipFile(io.BytesIO(before)).read("schema.json")) == (before, False)
 
 
 def test_a_row_without_a_feature_is_refused_by_its_name() -> None:

@@ -10,7 +10,7 @@ from concord.tasks.data.codes import CodeMatrix, Codes
 from concord.tasks.mechanisms.contributions import tally
 from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
 from concord.tasks.student.decode import Decoded, decode, logits, next_fields, next_model, unlike_fields
-from concord.tasks.student.infer import Follower
+from concord.tasks.student.infer import RoundPlanner
 from concord.tasks.student.prior import Totals, repaired
 from tests.support.coded import CODES, STEPS, hear, labels_of, question_of, rows_of, truth
 
@@ -104,7 +104,7 @@ def test_it_is_a_function_of_what_was_released() -> None:
 
 
 def three_rounds(public: CodeMatrix, *, repair: bool, coarse: bool = True) -> Decoded:
-    """`coarse`: fields that were repaired are asked about as their totals are, as `Follower` does."""
+    """`coarse`: fields that were repaired are asked about as their totals are, as `RoundPlanner` does."""
     private = rows_of(60_000, 0)
     labels = labels_of(private, truth(), 2)
     heard = [hear(question_of(CODES.coarse, what="codes"), private, labels, 30.0, 7)] if repair else []
@@ -139,8 +139,8 @@ def test_a_field_that_was_repaired_is_asked_about_as_its_totals_are() -> None:
     assert unlike_fields(totals, public, CODES, None) == (0,)
     assert unlike_fields(totals, rows_of(9000, 1), CODES, None) == ()
     missed = {each: error_of(three_rounds(public, repair=True, coarse=each)) for each in (False, True)}
-    assert missed[True] < 0.4
-    assert missed[True] < 0.7 * missed[False]
+    assert missed[True] < 0.35
+    assert missed[True] < 0.9 * missed[False]
 
 
 def test_a_field_whose_own_rows_are_the_most_of_each_code_is_asked_about_finely() -> None:
@@ -155,11 +155,11 @@ def test_the_next_round_asks_as_coarsely_as_the_totals_that_it_follows(oldest: i
     private, public = rows_of(60_000, 0), rows_of(9000, 1)
     labels, public = labels_of(private, truth(), 2), public[public[:, 1] < oldest]
     rounds = planned_rounds(classes=2, fields=3, codes=CODES.size, rounds=2)
-    follower = Follower(Tallies.calibrate(epsilon=20, delta=1e-5, classes=2, rounds=rounds), CODES, public)
+    planner = RoundPlanner(Tallies.calibrate(epsilon=20, delta=1e-5, classes=2, rounds=rounds), CODES, public)
     released: list[dict[str, Any]] = []
-    for each in follower.mechanism.rounds[:2]:
-        question = follower.question(released)
+    for each in planner.mechanism.rounds[:2]:
+        question = planner.question(released)
         sums = tally(question, private, labels)
-        following = follower.follow(released, question, sums)
+        following = planner.follow(released, question, sums)
         released.append({"question": question.record(), "scale": each.scale, "sums": sums.tolist(), **following})
-    assert follower.question(released).fields == (age, 2, 3)
+    assert planner.question(released).fields == (age, 2, 3)

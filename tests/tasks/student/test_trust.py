@@ -1,6 +1,6 @@
 """A student's file is read by a closed rule: a folder made to run code is refused, and every learner still loads."""
 
-import json
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +23,6 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVC
 
-from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import sha256
 from concord.tasks.mechanisms.stable import StableVoting
@@ -32,8 +31,10 @@ from concord.tasks.publish.predict import student_of
 from concord.tasks.student.concord_student import ScoreClassifier
 from concord.tasks.student.model import dump, load
 from concord.tasks.student.trust import trusted_types
+from concord.tasks.verify.handing import handed_on
 from concord.tasks.verify.published import verify_published
-from tests.support.published import SESSION, World, certified, world
+from tests.support.published import SESSION, World, certified, rewrite, world
+from tests.tasks.verify.signed_folder import sign_again
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 X, Y = np.random.default_rng(3).random((60, 3)), np.array(["no", "yes"] * 30)
@@ -82,18 +83,15 @@ def executing(marker: Path) -> list[Any]:
 
 
 def poisoned(small: World, target: Path, steps: list[Any], estimator: str) -> Path:
-    """A published folder, with a certificate to match, whose student takes these steps."""
+    """A published folder, with a certificate and a signature to match, whose student takes these steps."""
     end = DummyClassifier(strategy="constant", constant="yes").fit(np.zeros((2, 1)), ["no", "yes"])
     student = Pipeline([*((str(at), step) for at, step in enumerate(steps)), ("end", end)])
     student[0].feature_names_in_, student[0].n_features_in_ = np.array(["size", "shade", "note"], dtype=object), 3
-    source, file = small.released.root / SESSION, dump(student)
-    target.mkdir()
-    (target / "student.skops").write_bytes(file)
-    certificate = json.loads((source / "certificate.json").read_text())
-    certificate["student"]["file"]["digest"] = sha256(file)
-    certificate["student"]["estimator"] = estimator
-    certificate = Certificate.model_validate(certificate)
-    (target / "certificate.json").write_text(certificate.model_dump_json())
+    shutil.copytree(small.released.root / SESSION, target)
+    (target / "student.skops").write_bytes(file := dump(student))
+    rewrite(target, lambda values: values["student"].update(estimator=estimator))
+    rewrite(target, lambda values: values["student"]["file"].update(digest=sha256(file)))
+    sign_again(target)
     return target
 
 
@@ -108,9 +106,9 @@ def test_a_folder_runs_no_code(
     marker = tmp_path / "marker"
     folder = poisoned(small, tmp_path / SESSION, steps(marker), estimator)
     with pytest.raises(NotVerified, match="is none of what students are made of"):
-        student_of(str(folder), tmp_path).predict(small.rows)
+        student_of(handed_on(str(folder), tmp_path)).predict(small.rows)
     with pytest.raises(NotVerified):
-        export(folder, tmp_path / "to")
+        export(handed_on(str(folder), tmp_path), tmp_path / "to")
     checks = {check.name: check for check in verify_published(folder, small.plan.path("test"))}
     assert "is none of what students are made of" in checks[f"{SESSION}: public test"].detail
     assert not marker.exists()

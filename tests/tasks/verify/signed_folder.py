@@ -15,7 +15,7 @@ from concord.artifacts.ledger.excerpt import Excerpt
 from concord.artifacts.schemas import Ref
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.verify.published import verify_published
-from tests.support.published import SESSION
+from tests.support.published import SESSION, leading
 
 STABLE = StableVoting.calibrate(epsilon=2.5, delta=1e-5, cutoff=20)
 
@@ -60,6 +60,7 @@ def claim(key: str, value: object) -> Callable[[dict[str, Any]], None]:
 
     def change(values: dict[str, Any]) -> None:
         values["guarantee"][key] = value
+        leading(values)["guarantee"].update({key: value} if key in leading(values)["guarantee"] else {})
         for charge in values["domain"]["charges"]:
             charge.update({key: value} if key in charge else {})
 

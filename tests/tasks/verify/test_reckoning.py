@@ -4,9 +4,8 @@ An honest ledger passes. What the issue found passes the chain and the book, and
 code with a fault planted in filter, charge, settlement or restoration writes.
 """
 
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +13,12 @@ from typing import Any, Literal
 
 import pytest
 
-from concord.artifacts.errors import BudgetRefused
+from concord.artifacts.errors import BudgetRefused, NotVerified
 from concord.artifacts.ledger.events import Entry, LogRecord
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.ledger.witness import Witness
-from concord.artifacts.sessions import Opening
+from concord.artifacts.sessions import Draw, Opening
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes
@@ -30,7 +29,6 @@ from concord.tasks.verify.reckoning import reckon
 from concord.tasks.verify.verify import verify
 from tests.artifacts.ledger.openings import batch, commit, outcome
 from tests.artifacts.ledger.test_ledger_model import Answer, InMemory
-from tests.promises.test_upgrade import OLD
 from tests.support.chained import Said, rewrite
 from tests.support.published import opening
 from tests.tasks.verify.ledger_faults import FAULTS, RESTORED, UNBOUNDED
@@ -72,7 +70,6 @@ def history(home: Path) -> Ledger:
     ledger.recap("people", 9.0, 2e-4, "the board said so")
     ledger.remark("people", "linked", "elsewhere")
     ledger.open_session(_chosen("s-3", secret="rows"), further=True)
-    ledger.open_session(_chosen("s-0", secret=None), further=True)  # as version 0.1.0 charged it
     ledger.open_session(asked(VECTOR, "s-4"), further=True)
     ledger.settle("s-4", give_back=True)
     ledger.open_session(asked(RELABELLED, "s-5", epsilon=1.0, delta=1e-6), further=True)
@@ -89,7 +86,7 @@ def history(home: Path) -> Ledger:
     return put_back
 
 
-def _chosen(name: str, secret: Literal["rows", "labels"] | None) -> Opening:
+def _chosen(name: str, secret: Literal["rows", "labels"]) -> Opening:
     mechanism = Universal(epsilon=0.25, secret=secret)
     terms = {"epsilon": 0.25, "delta": 0.0, "cutoff": None, "queries": None, "teachers": 0, "per_refusal": None}
     return asked(STABLE, name, mechanism=mechanism.settings(), whole=mechanism.cost, **terms)
@@ -110,12 +107,6 @@ def found(ledger: Ledger) -> list[str]:
 
 def test_an_honest_history_keeps_the_rule(home: Path) -> None:
     assert found(history(home)) == []
-
-
-def test_what_an_earlier_version_wrote_keeps_the_rule(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / "ledger.db")) as database:
-        database.executescript(OLD.read_text())
-    assert found(Ledger.of(tmp_path)) == []
 
 
 def at(place: int, *path: str, value: Any) -> Callable[[list[Said]], None]:
@@ -171,6 +162,19 @@ def test_parts_of_delta_that_are_more_than_the_cap_are_found(home: Path) -> None
     opened(home)
     rewrite(home, at(0, "filter", "delta_additive", value=1.04e-3))
     assert "δ of 0.0001 is divided into 5e-05 and 0.00104, but the rule halves it" in said_of(home)
+
+
+@pytest.mark.parametrize("where", [1, 3], ids=["before anything was begun", "again under its name"])
+def test_noise_drawn_out_of_turn_is_found(home: Path, where: int) -> None:
+    opened(home)
+    ledger = Ledger.of(home)
+    ledger.begin_batch("s-1", batch())
+    ledger.record_draw("s-1", Draw(name="answers-00000", digest="of the draw"))
+    assert found(ledger) == []
+    rewrite(home, lambda lines: lines.insert(where + 1, lines[3]))
+    with pytest.raises(NotVerified, match=r"\('draw'\)"):
+        Ledger.of(home).verify()
+    assert "noise was drawn for no batch that was begun, or drawn again" in str(list(reckon(Ledger.of(home).records())))
 
 
 def test_amounts_that_are_too_large_are_found_as_well(home: Path) -> None:

@@ -15,7 +15,7 @@ from concord.artifacts.ledger.excerpt import Excerpt
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.privacy import Charge, Cost
 from concord.artifacts.sessions import Admission, Opening, Session
-from concord.tasks.door.rounds import TalliedSession
+from concord.tasks.asks.tallies import TalliesAsk
 from concord.tasks.mechanisms.confident import Confident
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 from concord.tasks.mechanisms.exponential import Universal
@@ -50,7 +50,6 @@ MECHANISMS: dict[str, Callable[[], Any]] = {
     ),
     "private_test": lambda: PrivateTest.calibrate(**BUDGET, classes=2, secret="labels"),
     "universal": lambda: Universal(epsilon=0.4, secret="rows"),
-    "universal of version 0.1.0": lambda: Universal(epsilon=0.4, secret=None),
     "error_estimate": lambda: ErrorEstimate.calibrate(epsilon=0.3, shards=20),
     "optimal_release": lambda: OptimalRelease(epsilon=0.3, delta=1e-4),
     "laplace_release": lambda: LaplaceRelease(epsilon=0.3, delta=1e-4),
@@ -107,8 +106,8 @@ def history(home: Path) -> Ledger:
 
 def stopping(name: str) -> Opening:
     """A session of three rounds."""
-    asked = TalliedSession(
-        Tallies.calibrate(**BUDGET, classes=2, rounds=[replace(ROUNDS[0], share=1 / 3)] * 3), "codes"
+    asked = TalliesAsk(
+        Tallies.calibrate(**BUDGET, classes=2, rounds=[replace(ROUNDS[0], share=1 / 3)] * 3), "codes", ()
     )
     claimed = replace(opening(LOUDER, name), epsilon=1.0, delta=1e-5, queries=3, mechanism=asked.settings())
     return replace(claimed, whole=asked.cost, rounds=asked.rounds)

@@ -18,13 +18,18 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.describe import Tracked
 from concord.artifacts.mlflow.write import Tracking
+from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.publish.certify import certify_answers
 from concord.tasks.verify.checks import Check
 from concord.tasks.verify.verify import verify
-from tests.promises.test_crash_draws import PREPARED, choosing
+from tests.promises.kinds import KINDS, Kind
+from tests.support import invented
+from tests.support.chained import rewrite
 from tests.support.console import concord
 from tests.support.published import SESSION, World, opening, session, world
 from tests.support.tracked import tracked
+from tests.tasks.asks.test_questions import AGREED, STREAM, TORN, asked
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 DOOR = datetime(2026, 1, 2, tzinfo=UTC)
@@ -152,6 +157,17 @@ def test_any_changed_entry_of_the_ledger_stops_the_rest(honest: tuple[World, Tra
     assert failures(verify(home)) == {}
 
 
+@pytest.mark.parametrize("kind", ["trigger", "view"])
+def test_a_trigger_or_view_in_the_ledger_fails(honest: tuple[World, Tracked], kind: str) -> None:
+    home, what = honest[0].home, "AS SELECT 1" if kind == "view" else "AFTER INSERT ON entries BEGIN SELECT 1; END"
+    with closing(sqlite3.connect(home / "ledger.db")) as database:
+        database.execute(f"CREATE {kind} planted {what}")
+        found = failures(verify(home))
+        database.execute(f"DROP {kind} planted")
+    assert set(found) == {"ledger chain"}
+    assert f"{kind} 'planted'" in found["ledger chain"]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "named"),
     [
@@ -159,7 +175,7 @@ def test_any_changed_entry_of_the_ledger_stops_the_rest(honest: tuple[World, Tra
         (b'"teachers": 100', b'"teachers": 900', "the certificate's teachers"),
         (b'"refused": 20', b'"refused": 10', "the certificate's counts"),
         (b'"cutoff": 20', b'"cutoff": 10', "the certificate's mechanism"),
-        (b"concord certificate 3", b"concord certificate 9", "is not a certificate"),
+        (b"concord certificate 1", b"concord certificate 9", "is not a certificate"),
     ],
 )
 def test_a_certificate_that_says_other_than_the_ledger_is_found(
@@ -188,11 +204,12 @@ def test_a_claim_that_the_settings_do_not_prove_is_found(tmp_path: Path, store: 
     assert "claimed 1e-05" in failures(verify(tmp_path))["guarantee"]
 
 
-def test_a_session_of_an_earlier_version_is_warned_of_and_leaves_with_0(
+def test_a_session_of_a_faulty_version_is_warned_of_and_leaves_with_0(
     tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was written verifies; whether a known fault did harm, private data alone can tell."""
-    monkeypatch.setattr("tests.support.published.__version__", "")  # as 0.1.0 opened sessions: without saying so
+    invented.known(monkeypatch, tmp_path)
+    monkeypatch.setattr("tests.support.published.__version__", invented.OPENED)
     small = home_of(tmp_path, store)
     labels = small.truth.copy()
     labels[::15] = -1
@@ -201,12 +218,12 @@ def test_a_session_of_an_earlier_version_is_warned_of_and_leaves_with_0(
     for words in ((), ("--json",)):
         status, out, _ = concord("verify", *words, "--home", str(tmp_path))
         assert status == 0
-        assert "opened by version 0.1.0, whose guarantee may not hold" in out
+        assert f"opened by version {invented.OPENED}, whose guarantee may not hold" in out
     details = json.loads(out)
     (warning,) = details["warnings"]
     assert details["ok"]
     assert warning["name"] == f"{SESSION}: known faults"
-    assert "negative-zero" in warning["faults"]
+    assert warning["faults"] == ["invented"]
 
 
 def test_a_reservation_below_the_cost_is_found(tmp_path: Path, store: Path) -> None:
@@ -235,13 +252,29 @@ def test_a_steeper_table_in_the_record_is_found(tmp_path: Path, store: Path) -> 
     assert "the settings prove" in failures(verify(tmp_path))["guarantee"]
 
 
-def test_a_flip_in_a_released_choice_is_found_and_named(tmp_path: Path, store: Path) -> None:
-    PREPARED[choosing](tmp_path / "home")
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_a_flip_in_a_released_file_of_any_kind_is_found_and_named(tmp_path: Path, store: Path, kind: Kind) -> None:
+    kind.prepare(tmp_path / "home")
     copy(store, tmp_path / "home" / "mlflow.db")
-    choosing(tmp_path / "home")
+    kind.ask(tmp_path / "home")
     assert failures(verify(tmp_path / "home")) == {}
-    with changed(tmp_path / "home/released/d-1/hypothesis.json", flip):
-        assert "hypothesis.json" in failures(verify(tmp_path / "home"))["d-1: released labels"]
+    for file in [path for path in (tmp_path / "home" / "released").rglob("*") if path.is_file()]:
+        with changed(file, flip):
+            assert file.name in failures(verify(tmp_path / "home"))["d-1: released labels"]
+
+
+def test_an_answer_that_a_certificate_names_and_the_ledger_lacks_is_found(tmp_path: Path, store: Path) -> None:
+    """The last commit was dropped and the chain made anew: the session is open, and its batch begun, as it may be."""
+    copy(store, tmp_path / "mlflow.db")
+    door = Stores.of(tmp_path)
+    for name, answers in (("first", AGREED), ("last", TORN)):
+        asked(door, STREAM, answers, name)
+    certify_answers("d-1", door.ledger, door.released, door.vault)
+    assert not {"d-1: certificate", "the home's sessions"} & failures(verify(tmp_path)).keys()
+    rewrite(tmp_path, list.pop)
+    found = failures(verify(tmp_path))
+    assert "names d-1/answers/answer-00001.json, which the ledger never committed" in found["d-1: certificate"]
+    assert "counts 1 refused, and the ledger has 0" in found["the home's sessions"]
 
 
 def test_what_was_put_back_passes_again(honest: tuple[World, Tracked]) -> None:

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from concord import __version__
-from concord.artifacts.certificate import FIRST_FORMAT, OPENED, SECOND_FORMAT, Certificate
-from concord.artifacts.guarantee import LOST_WITNESS, PRECHECKED, UNWITNESSED, WITNESSED
+from concord.artifacts.certificate import OPENED, Certificate
+from concord.artifacts.guarantee import LOST_WITNESS, UNWITNESSED, WITNESSED
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.vulnerabilities import VULNERABILITIES
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.describe import describe
 from concord.tasks.verify.verify import verify
+from tests.support import invented
 from tests.support.chained import Said, rewrite
 from tests.support.published import SESSION, certified, opening, world
 
@@ -61,14 +61,18 @@ def tell(home: Path, change: Callable[[dict[str, Any]], None]) -> str:
     return said_of(home)
 
 
-def at(*place: Any, value: Any) -> Callable[[dict[str, Any]], None]:
+LEADING = ("sessions", 0)
+"""Where the record of the session stands."""
+
+
+def at(*place: Any, value: Any, new: bool = False) -> Callable[[dict[str, Any]], None]:
     """The change of what stands at that place into `value`; None takes it away."""
 
     def change(certificate: dict[str, Any]) -> None:
         part: Any = certificate
         for step in place[:-1]:
             part = part[step]
-        assert part[place[-1]] != value
+        assert new or part[place[-1]] != value
         if value is None:
             del part[place[-1]]
         else:
@@ -82,21 +86,34 @@ CHANGES: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "a caveat added": (at("caveats", 1, value="It is safe."), "It is safe."),
     "the witness": (at("caveats", -1, value=WITNESSED), "If the whole home folder is put back"),
     "the version of the data": (at("data_version", value="2"), "data_version is 2"),
-    "the proof": (at("mechanism", "proof", value="evident"), "mechanism is {'proof': 'evident'}"),
-    "the mechanism's name": (at("mechanism", "name", value="exact"), "mechanism is {'name': 'exact'}"),
+    "the proof": (
+        at(*LEADING, "mechanism", "proof", value="evident"),
+        "is {'proof': 'evident'}",
+    ),
+    "the mechanism's name": (
+        at(*LEADING, "mechanism", "name", value="exact"),
+        "is {'name': 'exact'}",
+    ),
     "what the domain spent": (at("domain", "spent", "epsilon", value=0.5), "domain is {'spent'"),
     "its cap": (at("domain", "cap", "epsilon", value=9.0), "domain is {'cap'"),
     "how many sessions it has": (at("domain", "sessions", value=7), "domain is {'sessions': 7}"),
-    "rows that were not asked": (at("counts", "not_asked", value=0), "counts is {'not_asked': 0}"),
-    "a file of labels": (at("labels", 0, value=None), "labels leave out some"),
-    "two claims": (at("together", value={"epsilon": 1.0, "delta": 1e-5}), "together is"),
-    "no relabelling": (
+    "rows that were not asked": (at(*LEADING, "counts", "not_asked", value=0), "is {'not_asked': 0}"),
+    "a file of labels": (at(*LEADING, "files", 0, value=None), "labels leave out some"),
+    "two claims": (at("guarantee", "epsilon", value=2.0), "guarantee is {'epsilon': 2.0}"),
+    "another claim": (at(*LEADING, "guarantee", "epsilon", value=0.5), f"guarantee of session {SESSION} is"),
+    "another part": (at(*LEADING, "part", value="test"), f"part of session {SESSION} is test"),
+    "fewer teachers": (at(*LEADING, "teachers", value=7), f"teachers of session {SESSION} is 7"),
+    "a relabelling": (
+        at(*LEADING, "mechanism", "settings", "relabel", value={"copies": 1}, new=True),
+        f"mechanism of session {SESSION} is",
+    ),
+    "an answer that nobody gave": (
         at(
-            "relabelling",
-            value={"hypotheses": "stumps", "features": [], "form": "bernoulli", "copies": 1, "choice_epsilon": 1.0}
-            | {"inner": {"epsilon": 1.0, "delta": 0.0}, "share": 0.5, "whole": {"epsilon": 1.0, "delta": 0.0}},
+            *LEADING,
+            "outcomes",
+            value=[{"question": "who", "code": "", "outcome": "answered", "answer": "you"}],
         ),
-        "relabelling is",
+        f"outcomes of session {SESSION} is",
     ),
 }
 
@@ -108,58 +125,46 @@ def test_a_certificate_that_says_what_the_ledger_never_did_is_found(home: Path, 
     assert found in tell(home, changed)
 
 
-def of_the_first_version(result: list[Said]) -> None:
-    """As 0.1.0 wrote it: no version in the ledger."""
+def of_a_faulty_version(result: list[Said]) -> None:
+    """The session was opened by a version of which a fault is known."""
     for item in result:
-        item.body.pop("version", None)
+        if item.kind == "open":
+            item.body["version"] = invented.OPENED
 
 
-def test_a_session_of_the_first_version_is_warned_of_and_what_was_written_verifies(home: Path) -> None:
-    """Its certificate too is of 0.1.0, and says nothing of faults that were not known then."""
+def test_a_session_of_a_faulty_version_is_warned_of_and_what_was_written_verifies(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its certificate is of that version too, and says nothing of a fault that was not known then."""
     assert not [check for check in verify(home, SESSION) if check.warning]
-    rewrite(home, of_the_first_version)
-
-    def as_written(certificate: dict[str, Any]) -> None:
-        certificate["versions"] = {"concord": "0.1.0", "python": "3.11.7"}
-        without_measures(certificate, FIRST_FORMAT)
-        del certificate["test"], certificate["domain"]["parts"]
-
-    assert tell(home, as_written) == ""
+    invented.known(monkeypatch, tmp_path)
+    rewrite(home, of_a_faulty_version)
+    versions = {"concord": invented.OPENED, OPENED: invented.OPENED}
+    assert tell(home, lambda certificate: certificate["versions"].update(versions)) == ""
     (warning,) = (check for check in verify(home, SESSION) if check.warning)
     assert warning.ok
     assert warning.name == f"{SESSION}: known faults"
-    every = {fault.name for fault in VULNERABILITIES if fault.scope == "every session"}
-    assert {"negative-zero", "shared-ledger"} < every == set(warning.faults)
-    assert "opened by version 0.1.0, whose guarantee may not hold" in warning.detail
+    assert warning.faults == ("invented",)
+    assert f"opened by version {invented.OPENED}, whose guarantee may not hold" in warning.detail
     assert "--new-session" in warning.detail
 
 
-def without_measures(certificate: dict[str, Any], form: str) -> None:
-    certificate["format"] = form
-    certificate["caveats"].remove(PRECHECKED)
-    for name in ("about", "noise", "features", "warnings"):
-        del certificate[name]
-    del certificate["student"]["public_test"]
-
-
-def test_a_certificate_of_the_second_format_verifies_and_says_nothing_of_measures(home: Path) -> None:
-    assert tell(home, lambda certificate: without_measures(certificate, SECOND_FORMAT)) == ""
-    assert "format" in tell(home, lambda certificate: certificate.update(format=FIRST_FORMAT))
-
-
-def test_a_certificate_written_anew_tells_of_the_version_that_opened_the_session(home: Path) -> None:
-    rewrite(home, of_the_first_version)
+def test_a_certificate_written_anew_tells_of_the_version_that_opened_the_session(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    invented.known(monkeypatch, tmp_path)
+    rewrite(home, of_a_faulty_version)
     ledger = Ledger.of(home)
     certificate = Certificate.model_validate_json((home / CERTIFICATE).read_bytes())
-    anew = describe(SESSION, certificate.labels, certificate.counts, certificate.stated, {}, ledger, Released(home))
-    assert (anew.versions["concord"], anew.versions[OPENED]) == (__version__, "0.1.0")
-    assert "opened by version 0.1.0 of Concord" in anew.caveats[0]
-    assert "negative-zero" in anew.caveats[0]
+    anew = describe({SESSION: certificate.leading.files}, certificate.stated, ledger, Released(home))
+    assert (anew.versions["concord"], anew.versions[OPENED]) == (__version__, invented.OPENED)
+    assert f"opened by version {invented.OPENED} of Concord" in anew.caveats[0]
+    assert "invented" in anew.caveats[0]
     (home / CERTIFICATE).write_text(anew.model_dump_json())
     assert said_of(home) == ""
     assert "caveats is" in tell(home, at("caveats", 0, value=None))
     (home / CERTIFICATE).write_text(anew.model_dump_json())
-    assert "versions is 0.2.0" in tell(home, at("versions", OPENED, value="0.2.0"))
+    assert "versions is 0.1.0" in tell(home, at("versions", OPENED, value="0.1.0"))
     assert "concord is 'latest', which is none" in tell(home, at("versions", "concord", value="latest"))
 
 

@@ -21,16 +21,14 @@ from concord.tasks.publish.describe import describe
 from concord.tasks.verify import signed
 from concord.tasks.verify.verify import verify_kept
 from tests.support.console import concord
-from tests.support.published import SESSION, World, opening, rewrite
+from tests.support.published import SESSION, World, leading, opening, rewrite
 from tests.tasks.verify.signed_folder import STABLE, claim, entry, faults, sign_again, trusted
-
-pytestmark = pytest.mark.usefixtures("once")
 
 
 def above_the_cap(values: dict[str, Any]) -> None:
     """A dear session, well proved: its settings prove it and what they say is said everywhere in the certificate."""
     dear = StableVoting.calibrate(epsilon=50.0, delta=1e-5, cutoff=20).settings()
-    values["mechanism"]["settings"] = dear
+    leading(values)["mechanism"]["settings"] = dear
     claim("epsilon", 50.0)(values)
     values["guarantee"]["replace_one"] = {"epsilon": 100.0, "delta": 1.0}
 
@@ -53,9 +51,9 @@ UNTOLD: dict[str, Callable[[dict[str, Any]], object]] = {
     "a status": lambda values: values["domain"]["charges"][0].update(status="closed"),
     "lost": lambda values: values["domain"].update(lost=0.1),
     "another domain": lambda values: values["domain"].update(name="elsewhere"),
-    "refusals": lambda values: values["counts"].update(refused=19, answered=267),
-    "teachers": lambda values: values.update(teachers=1000),
-    "the proof": lambda values: values["mechanism"].update(proof="a page of theirs"),
+    "refusals": lambda values: leading(values)["counts"].update(refused=19, answered=267),
+    "teachers": lambda values: leading(values).update(teachers=1000),
+    "the proof": lambda values: leading(values)["mechanism"].update(proof="a page of theirs"),
     "that nobody sees an older copy": lambda values: values["caveats"].pop(),
     "that a pre-check was shown": lambda values: values["caveats"].pop(-2),
     "that a witness sees it": lambda values: values["caveats"].__setitem__(-1, WITNESSED),
@@ -152,12 +150,12 @@ def test_what_a_session_of_the_same_run_claims_is_what_its_settings_prove(
         replace(asked, epsilon=epsilon, mechanism={**asked.mechanism, "epsilon": epsilon}), further=True
     )
     written = Certificate.model_validate_json((copy / "released" / SESSION / "certificate.json").read_bytes())
-    known = written.labels, written.counts, written.stated
-    made = describe(SESSION, *known, beside={"people-2": ()}, ledger=ledger, released=home.released)
+    files = {SESSION: written.leading.files, "people-2": ()}
+    made = describe(files, written.stated, ledger, home.released)
     text = excerpt_of(made, ledger, Vault(copy / "vault")).text
     if epsilon == 0.5:
         assert "carry the domain's charges" in signed.excerpt(made, lambda _: text)
-        again = made.model_copy(update={"beside": made.beside * 2})
+        again = made.model_copy(update={"sessions": (*made.sessions, *made.beside)})
         with pytest.raises(NotVerified, match="names a session twice"):  # before each is priced
             signed.excerpt(again, lambda _: text)
     else:

@@ -21,10 +21,9 @@ from concord.tasks.student.model import load
 from concord.tasks.verify import folder as folder_module
 from concord.tasks.verify.folder import LARGEST_BATCH, LARGEST_PARSED, FlatTable, PublishedSession, unpacked
 from concord.tasks.verify.published import verify_published
-from tests.support.published import SESSION, rewrite
+from tests.support.published import SESSION, leading, rewrite
 from tests.tasks.verify.signed_folder import faults, sign_again
 
-pytestmark = pytest.mark.usefixtures("once")
 MANY = 3_000_000
 """Rows, of which labels of nothing unpack to 60 MB."""
 
@@ -50,7 +49,7 @@ def of_nothing(rows: int, compression: str) -> bytes:
 def put(folder: Path, data: bytes) -> None:
     """Publish those bytes as the first labels, by another key."""
     (folder / "labels" / "batch-00000.arrow").write_bytes(data)
-    rewrite(folder, lambda values: values["labels"][0].update(digest=hashlib.sha256(data).hexdigest()))
+    rewrite(folder, lambda values: leading(values)["files"][0].update(digest=hashlib.sha256(data).hexdigest()))
     sign_again(folder)
 
 
@@ -201,7 +200,7 @@ def test_a_student_that_unpacks_to_more_than_it_is_is_not_unpacked(folder: Path)
 
 
 def test_a_file_that_is_named_many_times_is_digested_once_and_refused(folder: Path) -> None:
-    rewrite(folder, lambda values: values.update(labels=values["labels"] * 100))
+    rewrite(folder, lambda values: leading(values).update(files=leading(values)["files"] * 100))
     at = PublishedSession.at(folder)
     (folder / "student.skops").unlink()
     assert "batch-00000.arrow is named 100 times" in faults(folder)["released labels"]
@@ -231,4 +230,4 @@ def test_json_of_any_depth_ends_in_a_sentence(folder: Path) -> None:
     for deep in ("[" * 200_000, '{"a":' * 200_000 + "1" + "}" * 200_000):
         (folder / "certificate.json").write_text(values.replace('"settings": {', f'"settings": {{"deep": {deep}, ', 1))
         assert "is not a certificate" in str(faults(folder))
-    assert json.loads(values)["session"] == SESSION
+    assert leading(json.loads(values))["session"] == SESSION

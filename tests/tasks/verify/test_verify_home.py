@@ -145,7 +145,9 @@ def answer(home: Path) -> Session:
     """One more row through the ledger and into a file, as `Online` does it."""
     ledger, released = Ledger.of(home), Released(home)
     state = ledger.session(SESSION)
-    batch = Batch(index=state.batches, first=state.next_row, rows=1, rows_digest=f"row {state.asked}", votes_digest="v")
+    batch = Batch(
+        index=state.batches, first=state.next_row, rows=1, question_digest=f"row {state.asked}", exact_digest="v"
+    )
     ledger.begin_batch(SESSION, batch)
     terms: dict[str, Any] = {"rows": 1, "classes": CLASSES, "guarantee": {}}
     ref = released.write_labels(SESSION, state.batches, state.next_row, np.array([1]), None, **terms)
@@ -209,13 +211,12 @@ def certify_anew(home: Path, name: str) -> None:
     """A further session with a released batch and a certificate of its own, as a run would write it."""
     ledger, released = Ledger.of(home), Released(home)
     ledger.open_session(opening(StableVoting.calibrate(epsilon=0.1, delta=1e-7, cutoff=3), name), further=True)
-    ledger.begin_batch(name, Batch(index=0, first=0, rows=1, rows_digest=name, votes_digest=name))
+    ledger.begin_batch(name, Batch(index=0, first=0, rows=1, question_digest=name, exact_digest=name))
     terms: dict[str, Any] = {"rows": 1, "classes": CLASSES, "guarantee": {}}
     ref = released.write_labels(name, 0, 0, np.array([1]), None, **terms)
     ledger.commit_batch(name, 0, asked=1, answered=1, refused=0, released=ref)
     model = Certificate.model_validate_json((home / "released" / SESSION / "certificate.json").read_bytes())
-    counts = model.counts.model_copy(update={"asked": 1, "answered": 1, "refused": 0, "not_asked": 0})
-    certificate = describe(name, [ref], counts, model.stated, {}, ledger, released)
+    certificate = describe({name: [ref]}, model.stated, ledger, released)
     released.write(f"{name}/certificate.json", certificate.model_dump_json().encode())
 
 

@@ -35,7 +35,7 @@ def found(small: World, change: Callable[[dict[str, Any]], None] = lambda _: Non
     test = certificate.student.public_test.model_dump()
     change(test)
     student = certificate.student.model_copy(update={"public_test": PublicTest.model_validate(test)})
-    changed = certificate.model_copy(update={"student": student})
+    changed = certificate.model_copy(update={"learned": student})
     return public_test(changed, small.released.read, table or small.plan.path("test"), small.home)
 
 

@@ -14,7 +14,7 @@ import pytest
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.verify.published import verify_published
 from tests.support.console import concord
-from tests.support.published import SESSION, certified, rewrite, world
+from tests.support.published import SESSION, certified, leading, rewrite, world
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 
@@ -67,11 +67,11 @@ def test_a_missing_file_is_named(folder: Path) -> None:
 
 
 def smaller_epsilon(values: dict[str, Any]) -> None:
-    values["guarantee"]["epsilon"] = 0.5
+    values["guarantee"]["epsilon"] = leading(values)["guarantee"]["epsilon"] = 0.5
 
 
 def smaller_delta(values: dict[str, Any]) -> None:
-    values["guarantee"]["delta"] = 1e-6
+    values["guarantee"]["delta"] = leading(values)["guarantee"]["delta"] = 1e-6
 
 
 def smaller_for_a_replaced_unit(values: dict[str, Any]) -> None:
@@ -79,16 +79,16 @@ def smaller_for_a_replaced_unit(values: dict[str, Any]) -> None:
 
 
 def other_mechanism(values: dict[str, Any]) -> None:
-    values["mechanism"]["name"] = "noisy_votes"
+    leading(values)["mechanism"]["name"] = "noisy_votes"
 
 
 def settings_of_none(values: dict[str, Any]) -> None:
-    del values["mechanism"]["settings"]["cutoff"]
+    del leading(values)["mechanism"]["settings"]["cutoff"]
 
 
 def more_answers(values: dict[str, Any]) -> None:
-    values["counts"]["answered"] += 1
-    values["counts"]["asked"] += 1
+    leading(values)["counts"]["answered"] += 1
+    leading(values)["counts"]["asked"] += 1
 
 
 def spent_beyond_the_cap(values: dict[str, Any]) -> None:
@@ -109,7 +109,7 @@ def outside_the_folder(values: dict[str, Any]) -> None:
 
 
 def other_session(values: dict[str, Any]) -> None:
-    values["session"] = "people-2"
+    leading(values)["session"] = "people-2"
 
 
 def other_accuracy(values: dict[str, Any]) -> None:
@@ -130,38 +130,52 @@ def other_neighbours(values: dict[str, Any]) -> None:
 
 
 def asked_without_teachers(values: dict[str, Any]) -> None:
-    values["teachers"] = 0
+    leading(values)["teachers"] = 0
 
 
 def a_dear_session_beside(values: dict[str, Any]) -> None:
-    dear = {"session": "people-2", "mechanism": "stable", "teachers": 3, "labels": []}
-    values["beside"] = [{**dear, "guarantee": {"epsilon": 50.0, "delta": 0.5}}]
+    values["sessions"] += [{**leading(values), "session": "people-2", "guarantee": {"epsilon": 50.0, "delta": 0.5}}]
+
+
+def less_than_its_sessions_together(values: dict[str, Any]) -> None:
+    values["sessions"] += [{**leading(values), "session": "people-2"}]
+    values["domain"]["charges"] += [{**values["domain"]["charges"][0], "session": "people-2"}]
+    values["domain"]["sessions"] = 2
+
+
+def answers_that_nobody_gave(values: dict[str, Any]) -> None:
+    leading(values)["outcomes"] = [{"question": "who", "code": "", "outcome": "answered", "answer": "you"}]
+
+
+def read_of_one_part_alone(values: dict[str, Any]) -> None:
+    leading(values)["part"] = "test"
 
 
 def a_cost_that_takes_for_ever(values: dict[str, Any]) -> None:
-    values["mechanism"]["settings"]["relabel"] = {"copies": 10**12, "share": "1e-6", "choice_epsilon": "0"}
+    leading(values)["mechanism"]["settings"]["relabel"] = {"copies": 10**12, "share": "1e-6", "choice_epsilon": "0"}
 
 
 def settings_of_another_kind(values: dict[str, Any]) -> None:
-    values["mechanism"]["settings"]["refusal"] = ""
+    leading(values)["mechanism"]["settings"]["refusal"] = ""
 
 
 def a_name_of_no_file(values: dict[str, Any]) -> None:
-    values["labels"][0]["path"] = f"{SESSION}/\x00"
+    leading(values)["files"][0]["path"] = f"{SESSION}/\x00"
 
 
 def votes_on_one_class(values: dict[str, Any]) -> None:
-    values["mechanism"]["settings"]["classes"] = 1
+    leading(values)["mechanism"]["settings"]["classes"] = 1
 
 
 WORDS = (other_accuracy, no_caveats, spent_nothing, other_neighbours, asked_without_teachers, a_dear_session_beside)
+RECORDS = (less_than_its_sessions_together, answers_that_nobody_gave, read_of_one_part_alone)
 SEEN = (votes_on_one_class,)
 ODD = (a_cost_that_takes_for_ever, settings_of_another_kind, a_name_of_no_file)
 LIES = (smaller_epsilon, smaller_delta, smaller_for_a_replaced_unit, other_mechanism, settings_of_none, more_answers)
 MORE = (spent_beyond_the_cap, left_out_of_the_domain, charged_more_than_the_cap, outside_the_folder, other_session)
 
 
-@pytest.mark.parametrize("lie", [*LIES, *MORE, *WORDS, *ODD, *SEEN])
+@pytest.mark.parametrize("lie", [*LIES, *MORE, *WORDS, *RECORDS, *ODD, *SEEN])
 def test_a_certificate_that_says_more_than_it_proves_is_found(
     folder: Path, lie: Callable[[dict[str, Any]], None]
 ) -> None:
@@ -173,7 +187,7 @@ def test_a_certificate_that_says_more_than_it_proves_is_found(
 
 def name_labels(folder: Path, data: bytes) -> None:
     """Have the certificate name those labels."""
-    rewrite(folder, lambda values: values["labels"][0].update(digest=hashlib.sha256(data).hexdigest()))
+    rewrite(folder, lambda values: leading(values)["files"][0].update(digest=hashlib.sha256(data).hexdigest()))
 
 
 @pytest.mark.parametrize("bits", [b"nonsense", b""])
@@ -208,14 +222,14 @@ def test_a_version_that_is_not_known_yet_is_no_way_past_what_this_one_asks_for(f
     assert any("verify it with that version" in fault for fault in faults(folder))
 
 
-@pytest.mark.parametrize("name", ["0.2.00", "00.2.0", "0.02.0"])
+@pytest.mark.parametrize("name", ["1.0.00", "01.0.0", "1.00.0"])
 def test_another_spelling_of_a_version_is_no_way_past_what_it_asks_for(folder: Path, name: str) -> None:
     def unnamed(values: dict[str, Any]) -> None:
         values["caveats"] = []
         values["versions"].update(concord=name)
 
     rewrite(folder, unnamed)
-    assert any("writes no certificate of the format" in fault for fault in faults(folder))
+    assert any("of Concord, which is none" in fault for fault in faults(folder))
 
 
 def test_labels_of_another_session_are_not_this_one_s(folder: Path) -> None:

@@ -11,11 +11,9 @@ from concord.artifacts.errors import NotVerified
 from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.published import verify_published
 from tests.support.console import concord
-from tests.support.published import SESSION, World, rewrite
+from tests.support.published import SESSION, World
 from tests.tasks.verify.planted_changes import planted
 from tests.tasks.verify.signed_folder import THEIRS, faults, sign_again, trusted
-
-pytestmark = pytest.mark.usefixtures("once")
 
 EVIDENCE = ("attestation.json", "attestation.schema.json", "key.pem", "ledger.json", "model.sig", "model-key.pem")
 
@@ -71,28 +69,10 @@ def test_evidence_that_is_gone_is_missed(folder: Path, name: str) -> None:
     assert name in faults(folder)["signature"]
 
 
-def test_an_earlier_version_s_certificate_is_not_signed_which_is_told_and_fails_if_a_key_is_named(folder: Path) -> None:
+def test_a_certificate_that_nobody_signed_fails(folder: Path) -> None:
     for name in EVIDENCE:
         (folder / name).unlink()
-    assert "key.pem" in faults(folder)["signature"]  # of this version, it must be there
-    rewrite(folder, lambda values: values.update(format="concord certificate 2"))  # which no version published
     assert "key.pem" in faults(folder)["signature"]
-    rewrite(folder, lambda values: values.update(format="concord certificate 1"))
-    assert "writes no certificate of the format" in faults(folder)["certificate"]
-    rewrite(folder, lambda values: values["versions"].update({"concord": "0.1.0", "concord when opened": "0.1.0"}))
-    assert faults(folder) == {}
-    warned = {check.name.split(": ")[1]: check for check in verify_published(folder) if check.warning}
-    assert warned["signature"].detail.startswith("NOBODY SIGNED THIS")
-    assert {"negative-zero", "believed-cache"} <= {*warned["known faults"].faults}
-    assert "signature" in faults(folder, THEIRS.public.fingerprint)
-
-
-@pytest.mark.parametrize("left", ["key.pem", "ledger.json"])
-def test_the_words_of_an_earlier_format_do_not_hide_that_a_signature_was_taken_away(folder: Path, left: str) -> None:
-    for name in set(EVIDENCE) - {left}:
-        (folder / name).unlink()
-    rewrite(folder, lambda values: values.update(format="concord certificate 1"))
-    assert "signature" in faults(folder)
 
 
 def test_what_is_signed_and_not_there_is_named_after_what_is_there_was_compared(folder: Path) -> None:

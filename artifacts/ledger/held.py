@@ -1,0 +1,123 @@
+"""What a home holds of its sessions, and what of it the ledger denies.
+
+A ledger that was deleted, emptied, cut back or edited, or another one named by mistake, can have an intact chain and
+keep its rule. Only the home shows that it is wrong: by the sessions of which it holds files or records, and by what its
+certificates say.
+
+Assumes      a session's checkpoint is in the vault when its first row is asked, its folder in `released` afterwards;
+             the ledger says a thing before a certificate does
+Guarantees   named: a session that the home holds and the ledger does not; a certificate whose cap the domain never had,
+             which counts a session with another claim, or as ended when it is open, or counts more answers or refusals
+             than were committed. Every command that uses the ledger stops at each (`Ledger.checked`)
+Not covered  a session of which no trace is left; whether the certificate or the ledger was edited, which its signature
+             tells (tasks.verify); after a recorded restoration, what was lost, which was charged as lost
+             Checked by tests/artifacts/ledger/test_held.py
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from concord.artifacts.domains import Domain
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.sessions import Session
+from concord.artifacts.settings import Settings, own_ledger
+
+MOST_NAMED = 5
+"""Sessions, files or faults that are named; the others are counted."""
+AGAIN = "the ledger was deleted, emptied, cut back or edited, or CONCORD_LEDGER names another: put its own back"
+
+
+class Knowing(Protocol):
+    """A ledger, as far as it is compared with a home (artifacts.ledger.reading)."""
+
+    def domains(self) -> tuple[Domain, ...]: ...
+    def sessions(self, domain: str, /) -> tuple[Session, ...]: ...
+    def caps(self, domain: str, /) -> tuple[tuple[float, float], ...]: ...
+    @property
+    def restored(self) -> bool: ...
+
+
+class Held:
+    """What a home holds when this is made: make it before the ledger is read, since files come after their entries.
+
+    places   its sessions, by where it holds them
+    """
+
+    def __init__(self, home: Path, tracked: Iterable[str] = ()) -> None:
+        """`tracked`: the sessions that MLflow shows, if they are all of this home."""
+        vault, released = home / "vault", home / "released"
+        self.places: Mapping[str, set[str]] = {
+            "released files": _folders(released, "*/*"),
+            "vault": _folders(vault / "sessions", "*/recipe.json"),
+            "MLflow": set(tracked),
+        }
+        self._begun = {path.name for path in (vault / "secrets" / "sessions").glob("*")}
+        self._shared = Settings.now().ledger_of(home) != own_ledger(home)
+        self._answers = _folders(released, "*/estimate.json")  # which no certificate names
+        self._certificates: dict[str, Any] = {}
+        for path in released.glob("*/certificate.json"):
+            with suppress(OSError, ValueError):  # what is no certificate says nothing
+                self._certificates[path.parent.name] = json.loads(path.read_bytes())
+
+    def unknown(self, ledger: Knowing) -> set[str]:
+        """The sessions that the home holds and the ledger does not know."""
+        return set().union(*self.places.values()) - _known(ledger).keys()
+
+    def others(self, ledger: Knowing) -> set[str]:
+        """Sessions that the ledger knows and this home never opened: a ledger on a server may serve several homes."""
+        return _known(ledger).keys() - self._begun.union(*self.places.values()) if self._shared else set()
+
+    def check(self, ledger: Knowing) -> None:
+        """Raise NotVerified, naming it, if the ledger denies something that the home holds."""
+        if not ledger.restored and (denied := [*self.denied_by(ledger)]):
+            raise NotVerified(f"{'; '.join(denied[:MOST_NAMED])}: {AGAIN}")
+
+    def denied_by(self, ledger: Knowing) -> Iterator[str]:
+        """A sentence for each thing that the home holds and the ledger denies."""
+        known = _known(ledger)
+        lost = {where: sessions - known.keys() for where, sessions in self.places.items()}
+        if any(lost.values()):
+            places = (f"{where}: {named(sessions)}" for where, sessions in lost.items() if sessions)
+            yield f"{'; '.join(places)}, which the ledger does not know"
+        if never := {name for name in self._answers if name in known and not known[name].batches}:
+            yield f"released files: an estimate of {named(never)}, which the ledger never began"
+        for name, certificate in self._certificates.items():
+            if name in known:
+                with suppress(LookupError, TypeError):  # as above
+                    yield from (f"the certificate of {name} {wrong}" for wrong in _denied(certificate, known, ledger))
+
+
+def _known(ledger: Knowing) -> dict[str, Session]:
+    return {session.id: session for domain in ledger.domains() for session in ledger.sessions(domain.name)}
+
+
+def _denied(certificate: Any, known: Mapping[str, Session], ledger: Knowing) -> Iterator[str]:
+    domain = certificate["domain"]
+    cap = domain["cap"]["epsilon"], domain["cap"]["delta"]
+    if cap not in ledger.caps(domain["name"]):
+        yield f"has the cap ε = {cap[0]:g}, δ = {cap[1]:g}, which domain {domain['name']} never had by the ledger"
+    for record in certificate["sessions"]:
+        counts, own = record["counts"], known.get(record["session"])
+        for what in ("answered", "refused") if own else ():
+            if counts[what] > getattr(own, what):
+                yield f"counts {counts[what]} {what}, and the ledger has {getattr(own, what)}"
+    for charge in domain["charges"]:
+        session = known.get(charge["session"])
+        if session is None or (session.epsilon, session.delta) != (charge["epsilon"], charge["delta"]):
+            yield f"counts session {charge['session']} with a claim that it has not by the ledger"
+        elif session.status == "open" != charge["status"]:
+            yield f"counts session {session.id} as {charge['status']}, and by the ledger it is open"
+
+
+def _folders(root: Path, pattern: str) -> set[str]:
+    """The names of the folders below `root` that hold such a file."""
+    return {path.relative_to(root).parts[0] for path in root.glob(pattern)}
+
+
+def named(things: set[str]) -> str:
+    """Sessions or files in words; of many, the number."""
+    more = f" and {len(things) - MOST_NAMED} more" if len(things) > MOST_NAMED else ""
+    return f"{', '.join(sorted(things)[:MOST_NAMED])}{more}"

@@ -1,0 +1,33 @@
+"""A published student as it is handed on: the bytes that were checked, and no other copy of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from concord.artifacts.attestation import ATTESTATION_FILE, ATTESTATION_SCHEMA_FILE, KEY_FILE
+from concord.artifacts.certificate import CERTIFICATE_FILE, SCHEMA_FILE, Certificate
+from concord.artifacts.ledger.excerpt import EXCERPT_FILE
+from concord.artifacts.model_signature import MODEL_KEY_FILE, MODEL_SIGNATURE_FILE
+
+EVIDENCE: Final = (
+    ATTESTATION_FILE,
+    ATTESTATION_SCHEMA_FILE,
+    EXCERPT_FILE,
+    KEY_FILE,
+    MODEL_SIGNATURE_FILE,
+    MODEL_KEY_FILE,
+)
+BESIDE: Final = (CERTIFICATE_FILE, SCHEMA_FILE, "report.html", *EVIDENCE)
+"""The files beside a student that are handed on with it."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """A student that was found to be the published one: only `tasks.verify.handing` makes one.
+
+    student   the content of its file; `beside` that of the files of BESIDE that were published, by name
+    """
+
+    certificate: Certificate
+    student: bytes
+    beside: Mapping[str, bytes]

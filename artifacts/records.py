@@ -1,0 +1,128 @@
+"""Records of sessions, of which a certificate is a list: what each promises, what it released, and what that says.
+
+A session of any kind has a record of the same form. What its files say stands in `outcomes`, if each is an answer by
+itself: to a question, a choice among students, or a private test. Tables of labels, sums and hypotheses are in their
+files alone.
+
+Checked by tests/artifacts/test_records.py and tests/tasks/verify/test_verify_certificate.py
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from concord.artifacts.measures import TestRecord
+from concord.artifacts.parts import EVERY
+from concord.artifacts.schemas import Budget, CertificatePart, Ref
+
+Outcome = Literal["answered", "no answer", "refused"]
+"""The common answer; none, if that is the common answer; or a refusal, since the shards disagree."""
+
+
+class MechanismRecord(CertificatePart):
+    """The mechanism at the door: its name, the public settings it ran with, where its proof is, and in words what it
+    releases."""
+
+    name: str
+    settings: dict[str, Any]
+    proof: str
+    releases: str
+
+
+class Counts(CertificatePart):
+    """Public rows, questions or rounds: asked, of which answered or refused; and rows that came after the end."""
+
+    asked: int
+    answered: int
+    refused: int
+    not_asked: int
+
+    @property
+    def of_rows(self) -> tuple[int, int]:
+        """How many public rows were asked, and how many there are in total."""
+        return self.asked, self.asked + self.not_asked
+
+
+class AnswerRecord(CertificatePart):
+    """What was released for one question.
+
+    code     digest of the question's source text and the values it takes from around it; empty if one was not known
+    answer   in the plain form of `tasks.asking.answers`; null if there is none
+    """
+
+    question: str
+    code: str
+    outcome: Outcome
+    answer: Any
+
+
+class ChoiceRecord(CertificatePart):
+    """A student, chosen among candidates by their errors on private units that were set aside.
+
+    share       of the units that is set aside
+    clean       whether the candidates learned from none of the units that chose
+    candidates  how each learns, as in the plan; `chosen` is the place of the one chosen, from 0
+    """
+
+    share: float
+    clean: bool
+    candidates: tuple[dict[str, Any], ...]
+    chosen: int
+
+
+class SessionRecord(CertificatePart):
+    """One session: what it promises by itself, and what it released.
+
+    purpose     what it was opened for, in the words of what was asked (tasks.asks)
+    part        the only part of the domain's units that it reads (artifacts.parts); empty if it may read all
+    teachers    disjoint shards of the private units, which answered; 0 if the rows themselves were asked
+    files       released by it, in order
+    outcomes    what each of these files says, if each is an answer by itself; otherwise empty
+    """
+
+    session: str
+    purpose: str
+    mechanism: MechanismRecord
+    guarantee: Budget
+    part: str = EVERY
+    teachers: int
+    counts: Counts
+    files: tuple[Ref, ...]
+    outcomes: tuple[AnswerRecord | ChoiceRecord | TestRecord, ...] = ()
+
+    @property
+    def about(self) -> str | None:
+        """The session whose students it compared or tested; None if it asked about no other session."""
+        return self.mechanism.settings.get("session")
+
+    @property
+    def answers(self) -> tuple[AnswerRecord, ...]:
+        """The answers to questions among its outcomes."""
+        return tuple(outcome for outcome in self.outcomes if isinstance(outcome, AnswerRecord))
+
+    @property
+    def chosen(self) -> ChoiceRecord | None:
+        """The choice among students that it released, if it did."""
+        return next((outcome for outcome in self.outcomes if isinstance(outcome, ChoiceRecord)), None)
+
+    @property
+    def tested(self) -> TestRecord | None:
+        """The private test that it released, if it did."""
+        return next((outcome for outcome in self.outcomes if isinstance(outcome, TestRecord)), None)
+
+    def shown(self) -> dict[str, Any]:
+        """A choice or a test as JSON, with its session, its claim and its file."""
+        head = self.model_dump(mode="json", include={"session", "guarantee"})
+        return {**head, "file": self.files[0].model_dump(), **self.outcomes[0].model_dump(mode="json")}
+
+
+def promised(records: Sequence[SessionRecord]) -> Budget:
+    """What sessions promise together: the most, over the parts of units, of the sum over all sessions that read it.
+
+    A unit is in one part, and a session that does not read it says nothing of it: basic composition, part by part.
+    """
+    parts = {record.part for record in records} - {EVERY} or {EVERY}
+    touching = [[record.guarantee for record in records if record.part in (part, EVERY)] for part in parts]
+    return Budget(
+        epsilon=max(sum(claim.epsilon for claim in claims) for claims in touching),
+        delta=max(sum(claim.delta for claim in claims) for claims in touching),
+    )

@@ -1,0 +1,343 @@
+"""The command line, and the commands that plan, run and extend.
+
+Heavy packages are imported inside the commands, so that --help is instant.
+"""
+
+import importlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from concord.artifacts.errors import ConcordError, EnvironmentFailed
+from concord.flows.cli import record, verify
+from concord.flows.cli.app import (
+    HOME,
+    HomeOption,
+    JsonOption,
+    QuietOption,
+    YesOption,
+    app,
+    print_json,
+    speak_plainly,
+    starting,
+)
+from concord.flows.console import asking, hushed, out
+from concord.flows.ending import NOTHING_LOST
+
+if TYPE_CHECKING:
+    from concord.artifacts.plan import Plan
+    from concord.flows.outcome import Summary
+
+__all__ = ["app", "command", "record", "verify"]
+"""`record` and `verify` add their commands to `app` as they are imported."""
+
+INTERRUPTED = 130
+"""The exit status after Ctrl-C, by the shell's rule: 128 plus the signal's number."""
+
+
+def command() -> None:
+    """The command line: a ConcordError, or a full disk, becomes one sentence on stderr and an exit status."""
+    speak_plainly()
+    try:
+        app()
+    except ConcordError as error:
+        sys.stderr.write(f"concord: {error}\n")
+        sys.exit(error.exit_status)
+    except SystemExit as end:
+        if end.code == INTERRUPTED:
+            sys.stderr.write(f"concord: interrupted; {NOTHING_LOST}\n")
+        raise
+    except OSError as failed:
+        sys.stderr.write(f"concord: {EnvironmentFailed(f'the machine refused: {failed}')}\n")
+        sys.exit(EnvironmentFailed.exit_status)
+
+
+@app.command("run")
+def run_command(
+    plan: Annotated[Path, typer.Argument(help="The plan, a TOML file.")],
+    start_from: Annotated[str | None, typer.Option("--from", help="Run this stage and those after it again.")] = None,
+    new_session: Annotated[bool, typer.Option(help="Open a further session; it costs again.")] = False,
+    yes: YesOption = False,
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Learn and publish a classifier: the main job.
+
+    Run it twice and the second time answers from cache and spends nothing.
+    """
+    from concord.flows.environment import foreseen, is_known, prepare
+
+    with foreseen(home, anew=new_session or start_from is not None):
+        with starting(quiet):
+            from concord.artifacts.plan import load_plan
+            from concord.tasks.data.sources import check_tables
+
+            loaded, home = load_plan(plan), prepare(home)
+            cached = is_known(loaded, home) and not (new_session or start_from)
+            if not cached:  # a cached run checks them itself
+                check_tables(loaded)
+        with _packed(quiet=quiet) if cached else _served(home, quiet=quiet):
+            from concord.flows.start import start
+
+            with asking(not yes):
+                summary = start(loaded, home, new_session=new_session, start_from=start_from)
+            _report(summary, home, as_json=as_json, quiet=quiet)
+
+
+@app.command("extend")
+def extend_command(
+    session: Annotated[str, typer.Argument(help="The session, as run and budget name it.")],
+    public: Annotated[Path, typer.Option(help="More public rows: a file, a folder or a glob.")],
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Answer more public rows in an open session, and teach its student again.
+
+    Files it was given before are passed over: name one folder again and again, and only what is new is answered. If the
+    session ends before the last row, what was answered is published, and the exit status is 3.
+    """
+    with _reopened(home, quiet=quiet) as home:
+        from concord.flows.outcome import check_all_asked
+        from concord.flows.start import start_extension
+
+        summary = start_extension(session, public, home)
+        _report(summary, home, as_json=as_json, quiet=quiet)
+    check_all_asked(summary)
+    if not (as_json or quiet or summary.asked_now):
+        out.print(f"nothing new: {public} holds no row that is left and can still be answered; nothing was spent")
+
+
+@app.command("test")
+def try_command(
+    session: Annotated[str, typer.Argument(help="The session, or a domain: its latest one.")],
+    epsilon: Annotated[float | None, typer.Option(help="The ε the test costs.")] = None,
+    again: Annotated[bool, typer.Option(help="Draw anew if the same was asked before; it costs again.")] = False,
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Try a session's student out on private units set aside, at a price; without --epsilon, show the last test.
+
+    The plan's [test] sets the units aside. Without --epsilon nothing is spent: if there is no test, it says the price.
+    """
+    with _reopened(home, quiet=quiet) as home:
+        from concord.flows.start import start_test
+
+        summary = start_test(session, home, epsilon=epsilon, again=again)
+        _report(summary, home, as_json=as_json, quiet=quiet)
+
+
+@app.command("serve")
+def serve_command(
+    session: Annotated[str, typer.Argument(help="The session, or a domain: its latest one.")],
+    public: Annotated[Path, typer.Option(help="Where public rows arrive: a file, a folder or a glob.")],
+    cron: Annotated[str, typer.Option(help="When: minute, hour, day, month, weekday.")] = "0 3 * * *",
+    timezone: Annotated[str, typer.Option(help="The time zone of --cron.")] = "UTC",
+    home: HomeOption = HOME,
+) -> None:
+    """Extend a session on a schedule, in this process, without a server; end it with Ctrl-C or SIGTERM."""
+    from concord.flows.environment import reopen
+
+    home = reopen(home)
+    from concord.flows.start import serve as keep_extending
+
+    keep_extending(session, public, home, cron=cron, timezone=timezone)
+
+
+@app.command("demo")
+def demo_command(home: HomeOption = HOME, as_json: JsonOption = False, quiet: QuietOption = False) -> None:
+    """Run the main job on synthetic records made on the spot: no download, no server."""
+    from concord.flows.environment import prepare
+    from concord.tasks.advice.demo import write_demo
+
+    run_command(write_demo(prepare(home) / "demo"), None, False, False, home, as_json, quiet)
+
+
+@app.command("init")
+def init_command(
+    private: Annotated[str | None, typer.Option(help="The private table; only column names are read.")] = None,
+    public: Annotated[str | None, typer.Option(help="The public table, whose columns become the features.")] = None,
+    test: Annotated[str | None, typer.Option(help="A public labelled table, to try the student on.")] = None,
+    label: Annotated[str | None, typer.Option(help="The label column.")] = None,
+    classes: Annotated[list[str] | None, typer.Option(help="The classes: with commas, or the option repeated.")] = None,
+    unit: Annotated[str | None, typer.Option(help="The column that says whose a row is, or `row`.")] = None,
+    categories: Annotated[list[str] | None, typer.Option(help="Columns whose numbers name things.")] = None,
+    domain: Annotated[str | None, typer.Option(help="A name for this body of private data; it is published.")] = None,
+    rows: Annotated[str | None, typer.Option(help="Private rows, or people if --unit names them; roughly.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="The ε of this session; default: 1.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Its δ; default: a power of ten below 1/rows.")] = None,
+    lifetime_epsilon: Annotated[float | None, typer.Option(help="The ε of all sessions; default: 4 times it.")] = None,
+    lifetime_delta: Annotated[float | None, typer.Option(help="The δ of all sessions; default: 4 times it.")] = None,
+    path: Annotated[Path, typer.Option("--out", help="Where to write the plan, never over a file.")] = Path(
+        "plan.toml"
+    ),
+    tallies: Annotated[
+        bool | None,
+        typer.Option(
+            help="Ask the rows themselves, by noisy sums, or have teachers vote; default: what "
+            "is expected to teach more."
+        ),
+    ] = None,
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a commented plan to start from, by the columns of a public table; ask for what nobody can guess.
+
+    At a terminal it asks. With --private, --public, --label, --classes (or --test), --domain and --rows it does not,
+    but for --unit if the private table has columns that the public one has not.
+    """
+    from concord.flows.cli.init import begin, show_begun
+
+    tables = {name: table for name, table in (("private", private), ("public", public), ("test", test)) if table}
+    amounts = {"epsilon": epsilon, "delta": delta, "lifetime_epsilon": lifetime_epsilon}
+    given = {"label": label, "classes": tuple(classes or ()), "unit": unit, "domain": domain, "rows": rows}
+    given["categories"] = tuple(name.strip() for several in categories or () for name in several.split(","))
+    found = begin({**tables, **given, **amounts, "lifetime_delta": lifetime_delta}, path, home, tallies=tallies)
+    print_json(found) if as_json else show_begun(found)
+
+
+@app.command("plan")
+def plan_command(
+    path: Annotated[Path | None, typer.Argument(metavar="[PLAN]", help="A plan to take the figures from.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="The ε that may be spent.")] = None,
+    delta: Annotated[float | None, typer.Option(help="The δ that may be spent.")] = None,
+    teachers: Annotated[int | None, typer.Option(help="Teachers, each on a shard of its own.")] = None,
+    queries: Annotated[int | None, typer.Option(help="Public rows to label.")] = None,
+    classes: Annotated[int | None, typer.Option(help="Classes.")] = None,
+    rows: Annotated[int | None, typer.Option(help="Private units, roughly, as you would say it in public.")] = None,
+    agreement: Annotated[
+        str | None, typer.Option(help="A public guess: the mean share of the winning class, or a table of votes.")
+    ] = None,
+    explain: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Say what a key of a plan, or a section, means; no more.")
+    ] = None,
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare the mechanisms for a budget, from public figures alone; nothing is spent.
+
+    Options given here take precedence over the plan.
+    """
+    if explain is not None:
+        from concord.tasks.advice.keys import details, explained
+
+        keys = explained(explain)
+        print_json(details(keys)) if as_json else out.print(*map(str, keys), sep="\n", markup=False, highlight=False)
+        return
+    from concord.flows.cli.plan import report, show_plan
+
+    given = {"epsilon": epsilon, "delta": delta, "teachers": teachers, "queries": queries, "classes": classes}
+    found = report(path, agreement, home, rows=rows, **given)
+    print_json(found) if as_json else show_plan(found)
+
+
+@app.command("estimate")
+def estimate_command(
+    plan: Annotated[Path, typer.Argument(help="The plan; it may be without a cutoff.")],
+    epsilon: Annotated[float, typer.Option(help="The ε the estimate costs.")],
+    share: Annotated[float, typer.Option(help="Share of units set aside to try teachers on.")] = 0.3,
+    beta: Annotated[float, typer.Option(help="How likely the cutoff may be too low.")] = 0.05,
+    again: Annotated[bool, typer.Option(help="Another estimate of the same data; it costs again.")] = False,
+    yes: YesOption = False,
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Estimate from the private rows how much teachers err, at a price, and suggest a cutoff.
+
+    Asked again with the same settings it says the same and spends nothing.
+    """
+    with _paid_for(plan, home, yes=yes) as (loaded, found):
+        from concord.flows.learn import show_estimate
+        from concord.flows.start import start_estimate
+
+        result = start_estimate(loaded, found, epsilon=epsilon, share=share, beta=beta, again=again)
+    print_json(result) if as_json else show_estimate(result)
+
+
+@app.command("count")
+def count_command(
+    plan: Annotated[Path, typer.Argument(help="The plan, whose public table has the groups.")],
+    by: Annotated[str, typer.Option(help="Columns whose words make the groups, with commas.")],
+    epsilon: Annotated[float, typer.Option(help="The ε the counts cost.")],
+    again: Annotated[bool, typer.Option(help="Count once more in this domain; it costs again.")] = False,
+    yes: YesOption = False,
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Count private units by the words of columns, with noise, at a price, and certify the counts.
+
+    Groups are those of the public table; all other units are counted together. Asked again it says the same and spends
+    nothing.
+    """
+    with _paid_for(plan, home, yes=yes) as (loaded, found):
+        from concord.flows.cli.show import show_counts
+        from concord.flows.start import start_count
+
+        columns = [name.strip() for name in by.split(",")]
+        result = start_count(loaded, found, by=columns, epsilon=epsilon, again=again)
+    print_json(result) if as_json else show_counts(result)
+
+
+@contextmanager
+def _paid_for(path: Path, home: Path, *, yes: bool) -> "Iterator[tuple[Plan, Path]]":
+    """A plan and its home, on the home's own server within the block, in which a question at a price is confirmed first
+    unless `yes`."""
+    from concord.artifacts.plan import load_plan
+    from concord.flows.environment import prepare
+    from concord.flows.server import serving
+    from concord.tasks.data.sources import check_tables
+
+    plan, found = load_plan(path), prepare(home)
+    check_tables(plan)
+    with serving(found), asking(not yes):
+        yield plan, found
+
+
+@contextmanager
+def _served(home: Path, *, quiet: bool) -> Iterator[None]:
+    """Run the home's own server within the block, and wait until it answers; `quiet` hides the progress of stages.
+
+    Packages are loaded while it starts.
+    """
+    from concord.flows.server import serving
+
+    with serving(home):
+        with starting(quiet) as wait_for:
+            from concord.flows.start import servers_awake
+
+            wait_for("Prefect's server")
+            servers_awake()
+        with hushed(quiet):
+            yield
+
+
+@contextmanager
+def _reopened(home: Path, *, quiet: bool) -> Iterator[Path]:
+    """An existing home, with Prefect's server within the block."""
+    with starting(quiet):
+        from concord.flows.environment import reopen
+
+        found = reopen(home)
+    with _served(found, quiet=quiet):
+        yield found
+
+
+@contextmanager
+def _packed(*, quiet: bool) -> Iterator[None]:
+    """As `_served`, without a server: packages are loaded, and a cached run needs nothing else."""
+    with starting(quiet):
+        importlib.import_module("concord.flows.start")
+    with hushed(quiet):
+        yield
+
+
+def _report(summary: "Summary", home: Path, *, as_json: bool, quiet: bool) -> None:
+    from concord.flows.cli.show import show
+
+    print_json(summary.model_dump(mode="json")) if as_json else show(summary, home, quiet=quiet)

@@ -1,0 +1,99 @@
+"""The end of a command by a signal.
+
+A command may be killed anywhere: a spend is in vault and ledger before anybody sees its result, and the next run goes
+on from there (tests/promises/test_crash_learn.py). So an interrupted command ends at once, with one sentence, and
+nothing is unwound: unwinding would wait for the current operation, and for Prefect's reports to its server, which takes
+minutes if the server is gone. Python writes each signal into a pipe as it arrives, whatever handler is set and whatever
+the main thread does; a thread reads it and ends the process. Nothing heavy is imported here, since until `watch` is
+called a signal ends in a traceback. Checked by tests/promises/test_endings.py.
+"""
+
+import os
+import signal
+import threading
+from contextlib import suppress
+
+NOTHING_LOST = "nothing that was spent is lost: the same command goes on with it"
+SENTENCES = {
+    signal.SIGINT: f"interrupted; {NOTHING_LOST}",
+    signal.SIGTERM: f"ended by SIGTERM; {NOTHING_LOST}",
+    signal.SIGHUP: f"ended, since its terminal was closed; {NOTHING_LOST}",
+}
+LEAVING_PATIENCE = 2.0
+"""Seconds after which a command ends without printing its sentence: a stopped terminal takes no output."""
+CLEAR = "\r\x1b[2K\x1b[?25h"
+"""Erases a line of progress, and shows the cursor."""
+
+_watched = threading.Event()
+_leaving = threading.Lock()
+
+
+def watch() -> None:
+    """From now on, end this process upon a signal, with its sentence and the shell's exit status, 128 plus its number.
+
+    To be called first, in the main thread of a command. A signal that is ignored, as under nohup, stays ignored.
+    """
+    _watched.set()
+    heard, result = os.pipe()
+    os.set_blocking(result, False)
+    signal.set_wakeup_fd(result, warn_on_full_buffer=False)
+    for number in SENTENCES:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
+    threading.Thread(target=_hear, args=(heard,), daemon=True).start()
+    _shield()
+
+
+def shield_workers() -> None:
+    """Have processes that a command starts from now on ignore Ctrl-C: they end silently with the command."""
+    if _watched.is_set():
+        from multiprocessing import resource_tracker
+
+        resource_tracker.ensure_running()  # started first: starting it unblocks Ctrl-C
+        _shield()
+
+
+def end_with_parent() -> None:
+    """In a worker process: end when the parent process ends, since no signal would tell of that."""
+    threading.Thread(target=_follow, daemon=True).start()
+
+
+def leave(status: int, sentence: str) -> None:
+    """End this process and its children now, if it is a command under `watch`."""
+    if not _watched.is_set():
+        return
+    _leaving.acquire()  # never released: the first caller gives the reason
+    last_words = threading.Thread(target=_say, args=(sentence,), daemon=True)
+    last_words.start()
+    last_words.join(LEAVING_PATIENCE)
+    from multiprocessing import active_children
+
+    for child in active_children():
+        child.kill()
+    os._exit(status)
+
+
+def _follow() -> None:
+    from multiprocessing import parent_process
+
+    if parent := parent_process():
+        parent.join()
+        os._exit(1)
+
+
+def _hear(heard: int) -> None:
+    number = signal.Signals(os.read(heard, 1)[0])
+    while number not in SENTENCES:
+        number = signal.Signals(os.read(heard, 1)[0])
+    leave(128 + number, SENTENCES[number])
+
+
+def _say(sentence: str) -> None:
+    clear = CLEAR if os.isatty(2) else ""
+    with suppress(OSError):
+        os.write(2, f"{clear}concord: {sentence}\n".encode())
+
+
+def _shield() -> None:
+    """Block Ctrl-C in this thread, its later threads and their processes; only the listening thread takes it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

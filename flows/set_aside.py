@@ -1,0 +1,209 @@
+"""The choice of a student among candidates, and its test, both on private units that the plan sets aside."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from concord.artifacts.errors import BudgetRefused
+from concord.artifacts.home.publication import HELD
+from concord.artifacts.ledger.reading import choices_of, private_tests_of
+from concord.artifacts.plan import Plan
+from concord.artifacts.privacy import Charge
+from concord.artifacts.schemas import Ref
+from concord.artifacts.sessions import Opening, Session
+from concord.flows import stages
+from concord.flows.admit import begin
+from concord.flows.console import err
+from concord.flows.learning import AnyLearning
+from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
+from concord.flows.stage import Disclosure, DoorStage
+from concord.flows.steps import note_earlier, stamp_earlier
+from concord.tasks.asks.predicted import is_clean
+from concord.tasks.asks.student_choice import StudentChoiceAsk, planned_choice, settled_now, with_chosen_student
+from concord.tasks.asks.student_test import StudentTestAsk, left_for_test, planned_test
+from concord.tasks.data.codes import Codes
+from concord.tasks.door.admit import check_ensemble, find_session, opening_of
+from concord.tasks.door.ask import SingleAsk
+from concord.tasks.mechanisms.private_test import PrivateTest
+from concord.tasks.student.study import Student
+
+
+@dataclass(frozen=True)
+class ChosenRun:
+    """A run whose plan names one student, and the disclosure so far; `files` were released by the choice."""
+
+    run: RunContext
+    passed: Disclosure
+    files: Sequence[Ref]
+
+
+def check_test(run: RunContext, admitted: Admitted[Any]) -> None:
+    """Check that the domain also covers the choice and the test that the plan asks for. Those not there yet are opened
+    without --new-session, since the plan asks for them.
+
+    Raises BudgetRefused if they are not covered, or if the session chose among other candidates; spends nothing.
+    """
+    plan, session, domain = run.plan, admitted.session, admitted.balance.domain
+    choice = planned_choice(plan)
+    if plan.test is None:
+        return
+    if session is not None and (
+        choice is None or with_chosen_student(run.stores, session, plan) or choices(run, session)
+    ):
+        return
+    reserved = domain.filter.charge(admitted.ask.cost) if session is None else session.reserved
+    charges = [(domain.filter.charge(choice.cost), choice.epsilon)] if choice else []
+    learning, epsilon = left_for_test(reserved, admitted.ask.epsilon, charges)
+    about, asks = "asked for", list[SingleAsk[Any]]()
+    if choice is not None:
+        asks.append(StudentChoiceAsk.of(plan, choice, about, (), clean=True))
+    if session is None:
+        asks.append(StudentTestAsk.named(plan, planned_test(plan, domain, learning, epsilon), about, "", clean=True))
+    encoding, vault = admitted.stream.encoding, run.stores.vault
+    whole = Opening.of_all([opening_of(plan, ask, encoding, vault) for ask in asks])
+    run.stores.ledger.check_opening(whole, domain, further=True)
+
+
+def choices(run: RunContext, session: Session) -> list[Session]:
+    return choices_of(run.stores.ledger.sessions(session.domain), session.id)
+
+
+def choose_student(way: AnyLearning, admitted: Admitted[Any], private: PrivateFiles, passed: Disclosure) -> ChosenRun:
+    """The run with the one student to publish: the plan's, or the one chosen among its candidates, once."""
+    run = way.run
+    plan, stores, session = run.plan, run.stores, passed.session
+    known = with_chosen_student(stores, session, plan)
+    if known is plan:
+        return ChosenRun(run, passed, ())
+    if known is None:
+        passed = _pass_choice(way, admitted, private, passed)
+        known = settled_now(stores, session, plan)
+    else:
+        run.stages.uncached("choose", lambda: (None, True))
+    stores.released.discard(f"{HELD}/{session.id}/candidates")  # neither the others nor their times are published
+    made = stores.ledger.choice(session)
+    return ChosenRun(replace(run, plan=known), passed, () if made is None else (made[1],))
+
+
+def _pass_choice(way: AnyLearning, admitted: Admitted[Any], private: PrivateFiles, passed: Disclosure) -> Disclosure:
+    """Fit the candidates to what was released, count their private errors, and choose one at the door."""
+    run = way.run
+    plan, stores, encoding, session = run.plan, run.stores, admitted.stream.encoding, passed.session
+    mechanism, each = planned_choice(plan), plan.student.each
+    if mechanism is None:
+        raise AssertionError("a plan without candidates has nothing to choose")
+    runs = [replace(run, plan=plan.model_copy(update={"student": student})) for student in each]
+    places = [f"{session.id}/candidates/{number}" for number in range(1, len(runs) + 1)]
+    files = [way.fit(made, admitted, passed, where).ref for made, where in zip(runs, places, strict=True)]
+    read = [way.codes if student.learner == "linear" else None for student in each]
+    estimators = [student.estimator for student in each]
+    note_earlier(stores, session, passed.released)
+    counts = stages.count_aside(run, plan, private.table, encoding, files, estimators, read, run.erased)
+    choice = StudentChoiceAsk.of(plan, mechanism, session.id, files, clean=is_clean(plan, session, stores.vault))
+    before, asked = choices(run, session), opening_of(plan, choice, encoding, stores.vault)
+    if before and find_session(stores, asked, new_session=False) is None:
+        raise BudgetRefused(
+            f"session {before[-1].id} was opened to choose among students that came out otherwise: another choice "
+            "costs again, with what is learned from, so ask for it with --new-session; or name one in [student]"
+        )
+    return _pass_aside(run, admitted, private, passed, choice, counts, stages.choose)
+
+
+def _pass_aside(
+    run: RunContext,
+    admitted: Admitted[Any],
+    private: PrivateFiles,
+    passed: Disclosure,
+    ask: SingleAsk[Any],
+    counts: Ref,
+    door: DoorStage[[SingleAsk[Any], Sequence[Ref]]],
+    *,
+    again: bool = False,
+) -> Disclosure:
+    """Open the session of a question about units set aside, unless it is open, and pass the door, or replay its answer.
+
+    again   open one more session even if the same was asked before
+    Returns `passed` with the time of the release: no published time may be earlier. Raises BudgetRefused.
+    """
+    stores, plan, encoding = run.stores, run.plan, admitted.stream.encoding
+    known = find_session(stores, opening_of(plan, ask, encoding, stores.vault), new_session=again)
+    found = replace(admitted, ask=ask, session=None if known is None else run.hold(known.id))
+    opened = begin(run, found, private, Counted((counts.digest,), (counts,)), further=True)
+    check_ensemble(stores.vault, opened, (counts.digest,))
+    released = door(run, opened, ask, [counts])
+    stamp_earlier(stores, passed.session)
+    return replace(passed, at=released.at)
+
+
+def left_now(run: RunContext, session: Session) -> tuple[Charge, float]:
+    """The budget left for a test of a session's student, with or without a choice among students."""
+    charges = [(choice.reserved, choice.epsilon) for choice in choices(run, session)]
+    return left_for_test(session.reserved, session.epsilon, charges)
+
+
+def run_planned_test(
+    run: RunContext,
+    admitted: Admitted[Any],
+    private: PrivateFiles,
+    passed: Disclosure,
+    student: Student,
+    codes: Codes | None = None,
+    *,
+    also: Sequence[Ref] = (),
+) -> Disclosure:
+    """Make the test that the plan asks for, of the session's first student; later students are tested only on request.
+
+    codes   the codes by which a linear student reads a row; other students read encoded rows
+    also    files that this run published before, besides those that passed the door
+    Returns `passed` with the time of the last release: no published time may be earlier.
+    """
+    if run.plan.test is None:
+        return passed
+    session, domain = passed.session, admitted.balance.domain
+    known = private_tests_of(run.stores.ledger.sessions(session.domain), session.id)
+    own = [test for test in known if test.mechanism["student"] == student.ref.digest]
+    if own:
+        mechanism = PrivateTest.from_settings(own[-1].mechanism)
+    elif known:
+        return _passed_over(run.plan, passed, "is another than the one that was tested")
+    else:
+        try:
+            mechanism = planned_test(run.plan, domain, *left_now(run, session))
+        except BudgetRefused as refused:
+            return _passed_over(run.plan, passed, f"is not tested: {refused}")
+    try:
+        return pass_test(run, admitted, private, passed, student, mechanism, codes, also=also)
+    except BudgetRefused as refused:
+        return _passed_over(run.plan, passed, f"is not tested: {refused}")
+
+
+def _passed_over(plan: Plan, passed: Disclosure, why: str) -> Disclosure:
+    known = plan.tallied or (plan.votes and plan.student.learner != "universal")  # `concord test` can repeat it
+    more = f"; `concord test {passed.session.id}` tests it at a price" if known else ""
+    err.print(f"{'test':>8} the student {why}{more}", soft_wrap=True)
+    return passed
+
+
+def pass_test(
+    run: RunContext,
+    admitted: Admitted[Any],
+    private: PrivateFiles,
+    passed: Disclosure,
+    student: Student,
+    mechanism: PrivateTest,
+    codes: Codes | None = None,
+    *,
+    also: Sequence[Ref] = (),
+    again: bool = False,
+) -> Disclosure:
+    """Count the private units, and release noisy counts at the door; or replay them. Raises BudgetRefused.
+
+    again   make one more test even if there is one of this student and these settings
+    """
+    plan, stores, encoding = run.plan, run.stores, admitted.stream.encoding
+    test = StudentTestAsk.of(plan, mechanism, passed.session, student.ref, stores.vault)
+    read = codes if plan.student.learner == "linear" else None
+    # Times of files published before would show how long counting took, and so how many units there are.
+    note_earlier(stores, passed.session, [*passed.released, *also, student.ref])
+    counts = stages.count_confusion(run, plan, private.table, encoding, student.ref, read, run.erased)
+    return _pass_aside(run, admitted, private, passed, test, counts, stages.release_test, again=again)

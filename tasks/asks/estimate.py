@@ -1,0 +1,108 @@
+"""How much teachers err, released once with noise, to choose a cutoff by (BTT18, Remark 1).
+
+In each shard the rows of some units are set aside; a teacher learns from the others and is tested on those. Only the
+sum over shards is released, in a session of its own (tasks.mechanisms.error_estimate).
+
+Assumes      blocks are those of `tasks.data.split`, with a column ASIDE; plan and encoding are public
+Guarantees   (ε, 0) for the released sum: one unit is in one shard, and one shard moves the sum by `steps` at most
+Ends         with its one release
+Not covered  teachers that learn from all rows of a shard err a little less. Checked by tests/flows/test_estimate.py
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import BaseModel
+
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.learners import TeachersPlan
+from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import Encoding, Ref
+from concord.tasks.asking.teachers import aligned_copy, fitted_teacher, read_only
+from concord.tasks.data.cells import LABEL
+from concord.tasks.data.encode import encode, read_frame
+from concord.tasks.data.guard import private_stage, silenced
+from concord.tasks.data.split import ASIDE, SHARD
+from concord.tasks.door.ask import SingleAsk
+from concord.tasks.mechanisms.distance import Ints, RandomSource
+from concord.tasks.mechanisms.error_estimate import ErrorEstimate
+
+
+@dataclass(frozen=True)
+class EstimateAsk(SingleAsk[ErrorEstimate]):
+    """An error estimate; `about` is the public share of units that are set aside."""
+
+    purpose: ClassVar[str] = "an estimate"
+    file: ClassVar[str] = "estimate.json"
+
+    @property
+    def teachers(self) -> int:
+        """Number of shards."""
+        return self.mechanism.shards
+
+    def depends(self, plan: Plan) -> dict[str, Any]:
+        """How teachers learn; nothing that concerns the budget for labels."""
+        return {
+            "secret": plan.privacy.secret,
+            "teachers": plan.teachers.model_dump(include={"count", "estimator", "params"}),
+            "estimate": self.settings(),
+        }
+
+    def draw(self, exact: bytes, source: RandomSource) -> Ints:
+        """The noisy sum, (1,), from the files of `measure`, block by block."""
+        errors, tested = np.frombuffer(exact, dtype=np.int64).reshape(-1, 2).T
+        return np.array([self.mechanism.release(self.mechanism.total(errors, tested), source)])
+
+    def result(self, drawn: Ints) -> dict[str, Any]:
+        """The sum, and the settings by which it is read."""
+        return {"format": "concord error estimate 1", "settings": self.settings(), "sum": int(drawn[0])}
+
+
+class Suggestion(BaseModel):
+    """An estimated error rate and the cutoff it suggests; all of it follows from the released sum.
+
+    rate        mean error of a teacher on rows set aside; upper_rate is above it with probability 1 − beta/2
+    queries     public rows the cutoff is for: enough with probability 1 − beta if every teacher errs at the upper rate
+                (BTT18, Theorem 3.2)
+    """
+
+    rate: float
+    upper_rate: float
+    queries: int
+    beta: float
+    cutoff: int
+
+    @classmethod
+    def of(cls, ask: EstimateAsk, released: bytes, *, queries: int, beta: float) -> "Suggestion":
+        """The suggestion computed from the released file."""
+        estimate, noisy = ask.mechanism, int(json.loads(released)["sum"])
+        return cls(
+            rate=estimate.rate(noisy),
+            upper_rate=estimate.upper_rate(noisy, beta / 2),
+            queries=queries,
+            beta=beta,
+            cutoff=estimate.suggested_cutoff(noisy, queries=queries, beta=beta),
+        )
+
+
+@private_stage
+def measure(block: Ref, shards: range, teachers: TeachersPlan, encoding: Encoding, vault: Vault, path: str) -> Ref:
+    """Write the numbers of errors and of tested rows of one block's teachers, (shards, 2), to a file of the vault."""
+    rows = read_frame(block, vault)
+    X, y = encode(rows, encoding), rows[LABEL].to_numpy().astype(np.int64)
+    aside = rows[ASIDE].to_numpy().astype(bool)
+    bounds = np.searchsorted(rows[SHARD].to_numpy(), [*shards, shards.stop])
+    found = np.zeros((len(shards), 2), dtype=np.int64)
+    with silenced():
+        for at, (shard, first, last) in enumerate(zip(shards, bounds[:-1], bounds[1:], strict=True)):
+            mine, out = slice(first, last), aside[first:last]
+            teacher = fitted_teacher(
+                teachers, shard, aligned_copy(X[mine][~out]), aligned_copy(y[mine][~out]), len(encoding.classes)
+            )
+            votes = teacher.votes(read_only(aligned_copy(X[mine][out])), len(encoding.classes))
+            found[at] = np.count_nonzero(votes != y[mine][out]), len(votes)
+    with vault.create(path) as sink:
+        sink.write(found.tobytes())
+    return sink.ref

@@ -1,0 +1,104 @@
+"""The universal student: a hypothesis chosen among all dichotomies of the public rows by its private errors.
+
+There are no teachers: the exponential mechanism picks one candidate of a cover made of public rows
+(tasks.mechanisms.exponential), whose errors are counted on one private row per unit.
+
+Assumes      encoding, batches and plan are public, so the cover is; two classes
+Guarantees   (ε, 0) for the released hypothesis; error counts and n stay in the vault
+Ends         with the choice
+Not covered  see tasks.mechanisms.exponential. Checked by tests/flows/test_universal_flow.py and
+             tests/tasks/asks/test_hypothesis.py
+"""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.sessions import LABELS
+from concord.tasks.asking.relabel import hypothesis_space, public_matrix
+from concord.tasks.data.cells import LABEL
+from concord.tasks.data.encode import PublicBatch, encode
+from concord.tasks.data.guard import private_stage
+from concord.tasks.data.split import one_row_a_unit
+from concord.tasks.data.units import NOBODY, Erased
+from concord.tasks.door.ask import SingleAsk
+from concord.tasks.mechanisms.distance import Ints, RandomSource
+from concord.tasks.mechanisms.exponential import Universal
+from concord.tasks.mechanisms.hypotheses.dichotomies import Hypotheses
+
+
+@dataclass(frozen=True)
+class HypothesisAsk(SingleAsk[Universal]):
+    """The universal learner over the cover of some public rows.
+
+    about    public: the class by name and digest, its columns, and how many candidates the cover has
+    public   digests of the public rows
+    """
+
+    candidates: Hypotheses
+    classes: tuple[str, ...]
+    public: tuple[str, ...]
+
+    purpose: ClassVar[str] = LABELS
+    file: ClassVar[str] = "hypothesis.json"
+
+    @classmethod
+    def of(cls, plan: Plan, encoding: Encoding, batches: Sequence[PublicBatch], vault: Vault) -> "HypothesisAsk":
+        """The choice that a plan asks for. Raises WrongInput if its class cannot be listed on the public rows."""
+        X = public_matrix(batches, encoding, vault)
+        space = hypothesis_space(plan.student.space, encoding, X, "student")
+        candidates = space.dichotomies(X.astype(np.float64))
+        about = {
+            "hypotheses": plan.student.space.hypotheses,
+            "features": [encoding.outputs[column] for column in space.columns],
+            "class": space.digest,
+            "candidates": len(candidates),
+        }
+        mechanism = Universal(epsilon=plan.epsilon_of_choice, secret=plan.privacy.secret)
+        public = tuple(batch.ref.digest for batch in batches)
+        return cls(mechanism, about, candidates, encoding.classes, public)
+
+    @property
+    def question(self) -> dict[str, Any]:
+        """Its settings, and the public rows."""
+        return {"choice": self.settings(), "public": list(self.public)}
+
+    def depends(self, plan: Plan) -> dict[str, Any]:
+        """The question, and the budget."""
+        return {"privacy": plan.privacy.model_dump(exclude={"lifetime"}, exclude_defaults=True), **self.question}
+
+    def draw(self, exact: bytes, source: RandomSource) -> Ints:  # noqa: ARG002, since it draws by itself
+        """Index of a candidate, (1,), from the file of `count_errors`."""
+        return np.array([self.mechanism.choose(-np.load(io.BytesIO(exact), allow_pickle=False))])
+
+    def result(self, drawn: Ints) -> dict[str, Any]:
+        """The hypothesis."""
+        chosen = {"classes": list(self.classes), "hypothesis": self.candidates.describe(int(drawn[0]))}
+        return {"format": "concord hypothesis 1", **chosen}
+
+
+@private_stage
+def count_errors(
+    plan: Plan,
+    encoding: Encoding,
+    candidates: Hypotheses,
+    vault: Vault,
+    folder: str,
+    key: bytes,
+    erased: Erased = NOBODY,
+) -> Ref:
+    """Count the private rows, one per unit, that each candidate gets wrong: (candidates,), in a file of the vault."""
+    errors = np.zeros(len(candidates), dtype=np.int64)
+    for rows in one_row_a_unit(plan, encoding, vault, folder, key, erased):
+        errors += candidates.errors(encode(rows, encoding).astype(np.float64), rows[LABEL].to_numpy().astype(np.int64))
+    buffer = io.BytesIO()
+    np.save(buffer, errors, allow_pickle=False)
+    with vault.create(f"{folder}/errors.npy") as sink:
+        sink.write(buffer.getvalue())
+    return sink.ref

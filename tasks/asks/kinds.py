@@ -1,0 +1,141 @@
+"""The catalogue for what is published: of each mechanism its proof, what it releases, and what an outcome says.
+
+Publishing asks here by the name that a session has on record, and knows no kind of release by itself.
+
+Assumes      a session's settings are those on record, and its released files are what passed the door
+Guarantees   an outcome follows from the released file and the ledger alone
+Not covered  whether the guarantee is right: tasks.verify recomputes it. Checked by tests/tasks/asks/test_kinds.py
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
+
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.measures import ClassTested, ConfusionMatrix, Interval, TestRecord
+from concord.artifacts.records import AnswerRecord, ChoiceRecord, MechanismRecord
+from concord.artifacts.sections import MECHANISMS
+from concord.artifacts.sessions import LABELS, Session
+from concord.tasks.mechanisms.exponential import StudentChoice, Universal, level_for
+from concord.tasks.mechanisms.group_counts import GroupCounts
+from concord.tasks.mechanisms.mechanism import mechanism_class
+from concord.tasks.mechanisms.private_test import LEVEL, Measured, Measures, PrivateTest
+from concord.tasks.mechanisms.queries import FORMS
+from concord.tasks.mechanisms.relabelled import RELABELLED_PROOF
+from concord.tasks.mechanisms.tallies import Tallies
+
+MOST_COUNTS_LISTED = 20
+"""Most classes for which a certificate lists all noisy counts of a test; the released file always has them."""
+Released = Mapping[str, Any]
+"""The content of a released file, JSON."""
+
+
+class Record(Protocol):
+    """What the ledger says of sessions (artifacts.ledger.reading)."""
+
+    def sessions(self, domain: str) -> Sequence[Session]: ...
+    def looks_before(self, test: Session) -> int: ...
+
+
+AnyOutcome = AnswerRecord | ChoiceRecord | TestRecord
+
+
+def answered(session: Session, released: Released, ledger: Record) -> AnswerRecord:  # noqa: ARG001, as the others
+    """The answer to a question."""
+    return AnswerRecord(**{name: released[name] for name in AnswerRecord.model_fields})
+
+
+def chosen(session: Session, released: Released, ledger: Record) -> ChoiceRecord:  # noqa: ARG001, as the others
+    """A choice among students."""
+    named = {name: session.mechanism[name] for name in ("share", "clean", "candidates")}
+    return ChoiceRecord(chosen=released["chosen"], **named)
+
+
+def tested(session: Session, released: Released, ledger: Record) -> TestRecord:
+    """A private test, whose figures follow from the released noisy counts and nothing else."""
+    matrix, everything = released["matrix"], ledger.sessions(session.domain)
+    before = (other.mechanism for other in everything[: everything.index(session)])
+    chosen_among = (each for each in before if each.get("session") == session.mechanism["session"])
+    among = max(1, sum(len(choice.get("candidates", ())) for choice in chosen_among))
+    noisy = [released["right"], released["wrong"], *(count for row in matrix for count in row)]
+    found = Measures.of(PrivateTest.from_settings(session.mechanism), noisy, level_for(among, LEVEL))
+    classes = zip(released["classes"], found.recall, found.precision, strict=True)
+    return TestRecord(
+        share=session.mechanism["share"],
+        clean=session.mechanism["clean"],
+        earlier=ledger.looks_before(session),
+        among=among,
+        level=LEVEL,
+        rows=found.rows,
+        accuracy=_interval(found.accuracy),
+        balanced_accuracy=_interval(found.balanced_accuracy),
+        majority=_majority(matrix),
+        matrix=tuple(map(tuple, matrix)) if len(matrix) <= MOST_COUNTS_LISTED else None,
+        classes=tuple(
+            ClassTested(name=name, recall=_interval(recall), precision=_interval(precision))
+            for name, recall, precision in classes
+        ),
+    )
+
+
+def _majority(matrix: ConfusionMatrix) -> float | None:
+    """The share of the largest class by noisy counts; None if no count is positive."""
+    of_class = [max(0, sum(row)) for row in matrix]
+    return max(of_class) / sum(of_class) if any(of_class) else None
+
+
+def _interval(found: Measured) -> Interval:
+    return Interval(**asdict(found))
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How what a mechanism drew is published.
+
+    proof     where its guarantee is proved
+    releases  what it releases, in words
+    outcome   what a released file says, if each is an answer by itself
+    """
+
+    proof: str
+    releases: str
+    outcome: Callable[[Session, Released, Record], AnyOutcome] | None = None
+
+
+VOTES = "labels of public rows, by votes of teachers, each of which learned from a part of the private rows of its own"
+COMMON = "an answer that most parts of the private rows have in common, or a refusal"
+KINDS: dict[str, Kind] = {  # besides MECHANISMS, which are of votes
+    **{form.name: Kind(form.proof, COMMON, answered) for form in FORMS.values()},
+    Tallies.name: Kind(Tallies.proof, "noisy sums over public codes; all else follows from them and public rows"),
+    Universal.name: Kind(Universal.proof, "one hypothesis of a class, chosen by its errors on the private rows"),
+    StudentChoice.name: Kind(StudentChoice.proof, "the choice of a student by errors on private units", chosen),
+    PrivateTest.name: Kind(PrivateTest.proof, "noisy counts of private units by true and named class", tested),
+    GroupCounts.name: Kind(GroupCounts.proof, "noisy counts of private units by groups of public rows", answered),
+}
+
+
+def kind_of(session: Session) -> Kind:
+    """The kind of a session. Raises NotVerified if Concord has no such mechanism."""
+    name = session.mechanism.get("name")
+    if name not in KINDS and name not in MECHANISMS:
+        raise NotVerified(f"session {session.id} ran {name!r}, of which this version of Concord knows nothing")
+    kind = KINDS.get(name) or Kind(mechanism_class(name).proof, VOTES)
+    is_question = session.purpose != LABELS and kind.outcome is None
+    return replace(kind, releases=COMMON, outcome=answered) if is_question else kind
+
+
+def mechanism_of(session: Session) -> MechanismRecord:
+    """The record of a session's mechanism."""
+    kind, settings = kind_of(session), session.mechanism
+    proof = f"{kind.proof}; {RELABELLED_PROOF}" if "relabel" in settings else kind.proof
+    return MechanismRecord(name=settings["name"], settings=settings, proof=proof, releases=kind.releases)
+
+
+def outcomes_of(session: Session, files: Iterable[bytes], ledger: Record) -> tuple[AnyOutcome, ...]:
+    """What the released files of a session say, if each is an answer by itself. Raises NotVerified if one is none."""
+    outcome = kind_of(session).outcome
+    try:
+        return () if outcome is None else tuple(outcome(session, json.loads(text), ledger) for text in files)
+    except (KeyError, TypeError, ValueError):
+        raise NotVerified(f"a released file of session {session.id} is not what such a session releases") from None

@@ -1,0 +1,238 @@
+"""Questions to shards: release the answer that they have in common, or refuse.
+
+A question is a step of its session. A single question has a session of its own, which ends with it
+(A_stab); a stream of questions shares a session that pays by refusal (stable.py). If a question is asked again by its
+name, its released answer is replayed. One that was only begun is answered again from the stored answers of the shards,
+with the same randomness: shards are not asked twice, so a function that is not deterministic changes nothing.
+
+Assumes      answers are those of `tasks.asking.questions`: one a shard, of disjoint shards
+Guarantees   a question is drawn for once, after it was paid for, and its file has the same bytes however often this
+             runs; the answers of shards stay in the vault, and are destroyed when the session is forgotten
+Ends         with the session: after its one question, or at the cutoff
+Not covered  a ledger restored from an older copy that no witness knows. Two questions with the same name and
+             different code are detected if both codes are known, values included; if not, a replay warns. Checked by
+             tests/tasks/asks/test_questions.py and tests/promises/test_canary_kinds.py
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import Ref, canonical_json
+from concord.artifacts.sessions import Batch, Session
+from concord.tasks.asking.answers import NO_ANSWER
+from concord.tasks.asking.questions import Question
+from concord.tasks.data.guard import private_stage
+from concord.tasks.door.ask import StreamAsk
+from concord.tasks.door.checkpoint import Randomness
+from concord.tasks.door.door import StepOutcome, digest_in, next_step, open_door, pass_step, publish_answer, replayed
+from concord.tasks.door.stores import Stores
+from concord.tasks.mechanisms.distance import Ints
+from concord.tasks.mechanisms.queries import FORMS, SingleRelease, ask, leaders
+from concord.tasks.mechanisms.stable import StableVoting
+
+ANSWER_FORMAT = "concord answer 1"
+REFUSED_ANSWER, ANSWERED = 0, 1
+"""How the outcome of a draw is stored."""
+
+
+@dataclass(frozen=True)
+class QuestionsAsk(StreamAsk[SingleRelease | StableVoting]):
+    """Questions to that many shards; `question` is the name of the only one, if there is only one."""
+
+    question: str | None
+    shards: int
+
+    purpose: ClassVar[str] = "questions"
+
+    @classmethod
+    def of(
+        cls, plan: Plan, question: Question, order: float, *, epsilon: float | None, form: str, cutoff: int | None
+    ) -> "QuestionsAsk":
+        """A single question, in this form of A_stab, or with a cutoff a stream of questions. Raises WrongInput.
+
+        epsilon   its budget; by default the plan's, which also has δ
+        order     the Rényi order of its domain
+        """
+        spend, delta = plan.privacy.epsilon if epsilon is None else epsilon, plan.privacy.delta
+        if form not in FORMS:
+            raise WrongInput(f"form must be one of {', '.join(FORMS)}, got {form!r}")
+        if cutoff is None:
+            return cls(FORMS[form](epsilon=spend, delta=delta), question.name, plan.teachers.count)
+        if form != "optimal":
+            raise WrongInput(f"form is of a question by itself: with cutoff={cutoff}, leave out form={form!r}")
+        if cutoff < 1 or not 0 < spend < float("inf"):
+            raise WrongInput(f"a stream of questions needs a cutoff of at least 1 and ε > 0, got {cutoff} and {spend}")
+        stream = StableVoting.calibrate(epsilon=spend, delta=delta, cutoff=cutoff, order=order)
+        return cls(stream, None, plan.teachers.count)
+
+    @property
+    def epsilon(self) -> float:
+        """ε of the mechanism."""
+        return self.mechanism.epsilon
+
+    @property
+    def delta(self) -> float:
+        """δ of the mechanism."""
+        return self.mechanism.delta
+
+    @property
+    def teachers(self) -> int:
+        """Number of shards."""
+        return self.shards
+
+    def settings(self) -> dict[str, Any]:
+        """Those of the mechanism, and the question's name."""
+        alone = {} if self.question is None else {"question": self.question}
+        return {**self.mechanism.settings(), **alone}
+
+    def depends(self, plan: Plan) -> dict[str, Any]:
+        """How units are spread over shards, and the settings."""
+        return {
+            "secret": plan.privacy.secret,
+            "public_share": plan.data.public_share,
+            "shards": self.shards,
+            "questions": self.settings(),
+        }
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A question's stored answers: its name, its code, and the answer of each shard."""
+
+    question: str
+    code: str
+    answers: tuple[str, ...]
+
+    @classmethod
+    def read(cls, vault: Vault, ref: Ref) -> "Answered":
+        """Read the answers from a file of the vault."""
+        kept = json.loads(vault.read(ref))
+        return cls(kept["question"], kept["code"], tuple(kept["answers"]))
+
+
+def keep_answers(vault: Vault, session: str, question: Question, answers: Sequence[str]) -> Ref:
+    """Store the shards' answers to a question that is not begun yet, replacing earlier ones."""
+    kept = {"question": question.name, "code": question.code, "answers": list(answers)}
+    with vault.create(_kept(vault, session, question.name)) as sink:
+        sink.write(canonical_json(kept).encode())
+    return sink.ref
+
+
+def batch_of(door: Stores, session: str, question: str) -> Batch | None:
+    """The batch of the question with this name in its session; None if it is not begun."""
+    digest = _question_digest(door, session, question)
+    return next((batch for batch in door.ledger.batches(session) if batch.question_digest == digest), None)
+
+
+@private_stage
+def release_question(door: Stores, session: Session, questions: QuestionsAsk, name: str) -> Ref:
+    """Release the answer to one question from the stored answers of shards, or replay it. Returns the file, JSON.
+
+    A question that was begun by a process that is gone is released first. Raises NotVerified if answers or key are not
+    those on record, BudgetRefused if the session has ended.
+    """
+    with open_door(door, session):
+        for begun in _pending(door, session.id):
+            _release(door, session, questions, begun)
+        known = batch_of(door, session.id, name)
+        if known is not None and known.outcome is not None:
+            return replayed(door, known.outcome)
+        kept = door.vault.find(_kept(door.vault, session.id, name))
+        if kept is None:
+            raise NotVerified(f"what shards answered to question {name!r} of session {session.id} is not in the vault")
+        return _release(door, session, questions, Answered.read(door.vault, kept))
+
+
+def check_code(question: Question, released: bytes, session: str) -> bool:
+    """Whether the answer released under a question's name is known to come from the same code. Raises WrongInput if it
+    came from other code."""
+    code = json.loads(released)["code"]
+    if code and question.code and code != question.code:
+        raise WrongInput(
+            f"question {question.name!r} was asked in session {session} by other code, and its answer stands: a "
+            "question that has changed needs another name, and costs again"
+        )
+    return bool(code and question.code)
+
+
+def answer_path(session: str, index: int) -> str:
+    """Path of the released answer to a question."""
+    return f"{session}/answers/answer-{index:05d}.json"
+
+
+def _release(door: Stores, session: Session, questions: QuestionsAsk, asked: Answered) -> Ref:
+    state = door.ledger.session(session.id)
+    if len(asked.answers) != session.teachers:
+        raise NotVerified(
+            f"{len(asked.answers)} shards answered question {asked.question!r}, but session {session.id} was opened "
+            f"for {session.teachers}: a shard must not be left out"
+        )
+    step = next_step(
+        door,
+        state,
+        batch_of(door, session.id, asked.question),
+        rows=1,
+        question=_question_digest(door, session.id, asked.question),
+        exact=digest_in(door, session.id, "votes", *asked.answers),
+        path=answer_path,
+    )
+
+    def draw(source: Randomness, begun: Batch) -> bool:
+        def outcome() -> Ints:
+            answer = ask(questions.mechanism, [asked.answers], source, begun.first, state.refused)
+            return np.array([ANSWERED if answer == [leaders(asked.answers)[0]] else REFUSED_ANSWER])
+
+        return int(source.once(f"answer-{begun.index:05d}", outcome)[0]) == ANSWERED
+
+    def publish(answered: bool) -> StepOutcome:
+        released = _publish(door, session, step.index, asked, answered=answered)
+        return StepOutcome(released, answered=int(answered), refused=int(not answered))
+
+    return pass_step(door, session.id, step, draw, publish)
+
+
+def _publish(door: Stores, session: Session, index: int, asked: Answered, *, answered: bool) -> Ref:
+    """Write the released file; its bytes depend on the draw alone."""
+    winner, _ = leaders(asked.answers)
+    outcome = "refused" if not answered else "no answer" if winner == NO_ANSWER else "answered"
+    result = {
+        "format": ANSWER_FORMAT,
+        "mechanism": session.mechanism["name"],
+        "question": asked.question,
+        "code": asked.code,
+        "shards": session.teachers,
+        "outcome": outcome,
+        "answer": json.loads(winner) if answered else None,
+    }
+    return publish_answer(door, session, f"answers/answer-{index:05d}.json", result)
+
+
+def _pending(door: Stores, session: str) -> Iterator[Answered]:
+    """The stored answers of a question that was begun and not released. Raises NotVerified if they are gone."""
+    state = door.ledger.session(session)
+    if state.status != "open" or state.pending is None:
+        return
+    folder = f"sessions/{session}/questions"
+    for file in sorted((door.vault.root / folder).glob("*.json")):
+        kept = door.vault.find(f"{folder}/{file.name}")
+        asked = None if kept is None else Answered.read(door.vault, kept)
+        if asked and _question_digest(door, session, asked.question) == state.pending.question_digest:
+            yield asked
+            return
+    raise NotVerified(f"session {session} has a question begun, and what shards answered to it is not in the vault")
+
+
+def _kept(vault: Vault, session: str, question: str) -> str:
+    return f"sessions/{session}/questions/{vault.digest('question', question)[:32]}.json"
+
+
+def _question_digest(door: Stores, session: str, question: str) -> str:
+    """The digest of a question's name under which the ledger records it."""
+    return digest_in(door, session, "rows", question)

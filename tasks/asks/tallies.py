@@ -1,0 +1,145 @@
+"""Tallies: rounds of noisy sums at the door, one question after another, each of which may depend on earlier sums.
+
+A round is a step of its session, published with what is asked next. That follows from released sums, but in floating
+point, whose last bits depend on the machine. So it is computed once, rounded to whole numbers, and published with the
+round; a process that continues the session reads it there.
+
+Assumes      the ledger reserved all rounds when the session was opened; `sums` are the exact ones of `question`
+Guarantees   a round is drawn for once, after it was begun, and its file has the same bytes however often this runs and
+             wherever it was stopped; a question or sums other than those on record stop it, and so does a question that
+             its round did not pay for
+Ends         with the last round: the session is charged whole. If it is closed before, a round that was begun is paid
+             for, drawn or not; rounds never begun are given back in a domain whose filter is `gaussian`
+             (artifacts.domains), and in no other
+Not covered  a ledger restored from an older copy that no witness knows, but for a round that was drawn and given
+             back: that is detected before anything else is opened. Checked by tests/promises/test_drawn_once.py,
+             tests/tasks/asks/test_rounds.py and tests/promises/test_crash.py
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.home.released import round_path
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.plan import Plan
+from concord.artifacts.privacy import Cost, WholeClaim
+from concord.artifacts.schemas import Ref, canonical_json
+from concord.artifacts.sessions import LABELS, Batch, Session
+from concord.tasks.asking.tally import sums_bytes, total_of
+from concord.tasks.data.guard import private_stage
+from concord.tasks.door.ask import Ask
+from concord.tasks.door.checkpoint import Randomness
+from concord.tasks.door.door import StepOutcome, digest_in, open_door, pass_step
+from concord.tasks.door.stores import Stores
+from concord.tasks.mechanisms.contributions import RoundQuestion
+from concord.tasks.mechanisms.distance import Ints
+from concord.tasks.mechanisms.tallies import Tallies
+
+ROUND_FORMAT = "concord round 1"
+"""Format of a round's file, JSON: number, question, sums, and results computed from them."""
+
+
+@dataclass(frozen=True)
+class TalliesAsk(Ask[Tallies]):
+    """Rounds of noisy sums.
+
+    codes    digest of the public codes that are asked about
+    public   digests of the plan's own public rows
+    """
+
+    codes: str
+    public: tuple[str, ...]
+
+    purpose: ClassVar[str] = LABELS
+
+    @property
+    def epsilon(self) -> float:
+        """ε of the mechanism."""
+        return self.mechanism.epsilon
+
+    @property
+    def delta(self) -> float:
+        """δ of the mechanism."""
+        return self.mechanism.delta
+
+    @property
+    def queries(self) -> int:
+        """Number of rounds."""
+        return len(self.mechanism.rounds)
+
+    @property
+    def rounds(self) -> tuple[Cost, ...]:
+        """Cost of each round; empty if the noise of one is so narrow that only the whole session has a proof."""
+        alone = tuple(replace(self.mechanism, rounds=(each,)).cost for each in self.mechanism.rounds)
+        whole = any(isinstance(part, WholeClaim) for cost in alone for part in cost.parts or ())
+        return () if whole else alone
+
+    def settings(self) -> dict[str, Any]:
+        """Those of the mechanism, and the codes."""
+        return {**self.mechanism.settings(), "codes": self.codes}
+
+    def depends(self, plan: Plan) -> dict[str, Any]:
+        """The budget, the settings, and the public rows."""
+        return {
+            "privacy": plan.privacy.model_dump(exclude={"lifetime"}, exclude_defaults=True),
+            "tallies": self.settings(),
+            "public": list(self.public),
+        }
+
+
+@private_stage
+def release_round(
+    door: Stores,
+    session: Session,
+    mechanism: Tallies,
+    number: int,
+    question: RoundQuestion,
+    blocks: Sequence[Ref],
+    follow: Callable[[Ints], Mapping[str, Any]],
+) -> Ref:
+    """Release round `number` of a session, or replay it; returns its released file.
+
+    blocks   exact sums of `question`, as `tasks.asking.tally.count` wrote them
+    follow   returns further results, computed from the noisy sums and public things alone
+    Raises NotVerified if question, sums or key are not those on record.
+    """
+    with open_door(door, session):
+        exact = total_of(blocks, door.vault)
+        _check_paid(mechanism, number, question, exact)
+        asked = {"round": number, "scale": mechanism.rounds[number].scale, "question": question.record()}
+        step = Batch(
+            index=number,
+            first=number,
+            rows=1,
+            question_digest=digest_in(door, session.id, "rows", canonical_json(asked)),
+            exact_digest=digest_in(door, session.id, "votes", sums_bytes(exact)),
+        )
+
+        def draw(source: Randomness, _: Batch) -> Ints:
+            return source.once(f"round-{number:05d}", lambda: mechanism.release(number, exact, source))
+
+        def publish(noisy: Ints) -> StepOutcome:
+            claim = {"format": ROUND_FORMAT, "session": session.id, "epsilon": session.epsilon, "delta": session.delta}
+            kept = door.vault.keep(
+                f"sessions/{session.id}/round-{number:05d}.json",
+                lambda: canonical_json({**claim, **asked, "sums": noisy.tolist(), **follow(noisy)}).encode(),
+            )
+            return StepOutcome(door.released.write(round_path(session.id, number), door.vault.read(kept)))
+
+        return pass_step(door, session.id, step, draw, publish)
+
+
+def _check_paid(mechanism: Tallies, number: int, question: RoundQuestion, sums: Ints) -> None:
+    try:
+        mechanism.check(number, question)
+    except ValueError as wrong:
+        raise NotVerified(f"{wrong}: nothing was drawn") from None
+    if sums.shape != (question.size,):
+        raise NotVerified(f"round {number} was counted for another question than it asks: nothing was drawn")
+
+
+def sums_digest(blocks: Sequence[Ref], vault: Vault) -> str:
+    """Keyed digest of the sums of all blocks; it does not depend on how rows are spread over them."""
+    return vault.digest("sums", sums_bytes(total_of(blocks, vault)))

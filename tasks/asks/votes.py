@@ -1,0 +1,279 @@
+"""Votes: batch after batch of public rows is answered from the votes of teachers on it, or replayed.
+
+Assumes      as in tasks.door.door; the votes of a batch are those of `tasks.asking.teachers.poll`
+Guarantees   a row of a session is drawn for once, however often this runs, and only after it was paid for
+Ends         with the session: at the cutoff, or at the last row paid for; rows after that are not asked
+Not covered  as in tasks.door.door. Checked by tests/tasks/asks/test_votes.py and tests/promises/test_drawn_once.py
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.home.released import labels_path
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import Encoding, Ref, canonical_json
+from concord.artifacts.sessions import LABELS, Batch, Session
+from concord.tasks.asking.relabel import candidates, relabelling
+from concord.tasks.data.encode import PublicBatch
+from concord.tasks.data.guard import private_stage
+from concord.tasks.door.ask import StreamAsk
+from concord.tasks.door.checkpoint import Randomness
+from concord.tasks.door.door import StepOutcome, digest_in, next_step, open_door, pass_step, replayed
+from concord.tasks.door.locks import alone
+from concord.tasks.door.stores import Stores
+from concord.tasks.mechanisms.distance import REFUSED, Answers, Ints
+from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
+from concord.tasks.mechanisms.relabelled import calibrate_relabelled
+
+CountVotes = Callable[[PublicBatch], Ref]
+"""Returns the file of `poll`'s counts for a batch, (rows, classes); called only if they are needed."""
+
+
+@dataclass(frozen=True)
+class VotesAsk(StreamAsk[Mechanism]):
+    """Labels of public rows, from votes of the plan's teachers.
+
+    public   digests of the plan's own public rows
+    """
+
+    plan: Plan
+    public: tuple[str, ...]
+
+    purpose: ClassVar[str] = LABELS
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        encoding: Encoding,
+        public: Sequence[PublicBatch],
+        order: float,
+        vault: Vault,
+        session: Session | None = None,
+    ) -> "VotesAsk":
+        """What a plan asks about its staged public rows, at a cost that is finite at the domain's `order`.
+
+        session   the session that goes on, if one does: a mechanism left to advice is the one it was opened with, since
+                  another version may advise otherwise
+        Raises WrongInput.
+        """
+        if session is not None and plan.undecided:
+            plan = plan.naming(str(session.mechanism["name"]), session.cutoff)
+        made = partial(_calibrated, plan, sum(batch.rows for batch in public), order)
+        budget = {"epsilon": plan.epsilon_of_labels, "delta": plan.privacy.delta}
+        space, known = candidates(plan, encoding, public, vault), tuple(batch.ref.digest for batch in public)
+        if space is None:
+            return cls(made(**budget), plan, known)
+        return cls(calibrate_relabelled(relabelling(plan, space, encoding), make=made, **budget), plan, known)
+
+    @property
+    def epsilon(self) -> float:
+        """ε of the plan's labels."""
+        return self.plan.epsilon_of_labels
+
+    @property
+    def delta(self) -> float:
+        """δ of the plan."""
+        return self.plan.privacy.delta
+
+    @property
+    def teachers(self) -> int:
+        """Number of teachers."""
+        return self.plan.teachers.count
+
+    @property
+    def classes(self) -> Sequence[str]:
+        """The classes that teachers vote for."""
+        return self.plan.data.classes
+
+    def depends(self, plan: Plan) -> dict[str, Any]:
+        """Whatever teachers and mechanism depend on."""
+        mechanism = self.mechanism
+        ends = {"cutoff": mechanism.cutoff, "queries": mechanism.queries}
+        settings: dict[str, Any] = {
+            "privacy": plan.privacy.model_dump(exclude={"lifetime"}, exclude_defaults=True),
+            "teachers": plan.teachers.model_dump(include={"count", "estimator", "params"}),
+            "labeling": {"mechanism": mechanism.name, "batch": plan.labeling.batch, **ends},
+            "public": list(self.public),
+        }
+        if plan.student.learner == "universal" and plan.student.epsilon is not None:
+            settings["choice"] = plan.student.epsilon
+        if plan.relabel is not None:
+            settings["relabel"] = self.settings()["relabel"]
+        if plan.data.public_share is not None:
+            settings["public_share"] = plan.data.public_share
+        return settings
+
+
+def _calibrated(plan: Plan, rows: int, order: float, epsilon: float, delta: float) -> Mechanism:
+    labeling = plan.labeling
+    return calibrate(
+        labeling.mechanism,
+        epsilon=epsilon,
+        delta=delta,
+        cutoff=labeling.cutoff,
+        teachers=plan.teachers.count,
+        queries=labeling.queries or rows,
+        classes=len(plan.data.classes),
+        order=order,
+    )
+
+
+def training(plan: Plan, shards: Sequence[Ref]) -> tuple[str, ...]:
+    """Inputs of the teachers: their training settings, and the digests of the shards."""
+    learner = plan.teachers.model_dump(include={"count", "estimator", "params"})
+    return canonical_json(learner), *(shard.digest for shard in shards)
+
+
+@private_stage
+def release_votes(
+    door: Stores, session: Session, ask: VotesAsk, batches: Sequence[PublicBatch], votes: CountVotes
+) -> list[Ref]:
+    """Answer the batches in order, or replay them; returns the released file of each.
+
+    votes   called in order, for no batch after the session's end; meanwhile another process can close the session
+    Raises NotVerified if rows, votes or key are not those on record.
+    """
+    with open_door(door, session):
+        stream = LabelStream(door, session.id, ask)
+    return [stream.release(batch, votes) for batch in batches]
+
+
+def replay_votes(door: Stores, session: Session, ask: VotesAsk, batches: Sequence[PublicBatch]) -> list[Ref]:
+    """The released file of each batch of a session's stream, as it was released: no vote is read, nothing is drawn.
+
+    Raises WrongInput if rows of the session are not answered yet, NotVerified if a file is missing or not what was
+    released.
+    """
+    with open_door(door, session):
+        return [*map(LabelStream(door, session.id, ask).replay, batches)]
+
+
+class LabelStream:
+    """The batches of one session, each a step at the door, taken in order."""
+
+    def __init__(self, door: Stores, session: str, ask: VotesAsk) -> None:
+        self.door, self.session, self.ask = door, session, ask
+        self._known, self._committed = dict[str, Batch](), 0
+        self._met = set[str]()  # digests in the vault of the batches so far
+        self._ahead = set[str]()  # batches on record that are not reached yet
+        self._unasked = (0, 0)  # batches and rows that came after the session had ended
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """Read the batches that were begun since, by any process."""
+        batches = self.door.ledger.batches(self.session, self._committed)
+        left = self._state.status != "open"  # what was begun is unasked then
+        new = {batch.question_digest: batch for batch in batches if batch.outcome or not left}
+        self._ahead |= new.keys() - self._known.keys()
+        self._known |= new
+        self._committed += sum(batch.outcome is not None for batch in batches)  # one that is pending is the last
+
+    def release(self, batch: PublicBatch, votes: CountVotes) -> Ref:
+        """Release one batch, or replay its released file."""
+        state = self._state
+        question = self._on_record(batch, state)
+        if question is None:
+            return self._leave_unasked(state, batch.rows)
+        counts = read_votes(self.door.vault.read(votes(batch)))
+        with alone(self.door.vault, self.session):
+            return self._pass(question, counts, self._state)
+
+    def replay(self, batch: PublicBatch) -> Ref:
+        """Replay a batch without votes, or note that it was not asked. Raises WrongInput if it has no answer yet."""
+        state = self._state
+        question = self._on_record(batch, state)
+        if question is None:
+            return self._leave_unasked(state, batch.rows)
+        known = self._known.get(question)
+        if known is not None and known.outcome is not None:
+            return replayed(self.door, known.outcome)
+        raise WrongInput(f"session {self.session} was given rows that have no label yet: extend or run it first")
+
+    @property
+    def _state(self) -> Session:
+        return self.door.ledger.session(self.session)
+
+    def _on_record(self, batch: PublicBatch, state: Session) -> str | None:
+        """The digest under which the ledger records a batch; None if it is not recorded and the session has ended."""
+        if state.ended and not self._ahead and batch.ref.digest not in self._met:
+            return None  # without reading it
+        rows = hashlib.sha256(self.door.vault.read(batch.ref)).digest()
+        question = digest_in(self.door, self.session, "rows", rows)
+        self._met.add(batch.ref.digest)
+        self._ahead.discard(question)
+        return question if question in self._known or not state.ended else None
+
+    def _pass(self, question: str, counts: Ints, state: Session) -> Ref:
+        known = self._known.get(question)
+        if known is None and state.ended:  # it was closed while the votes were counted
+            return self._leave_unasked(state, len(counts))
+        votes = np.ascontiguousarray(counts, dtype="<u4").tobytes()
+        exact = digest_in(self.door, self.session, "votes", votes)
+        step = next_step(self.door, state, known, rows=len(counts), question=question, exact=exact, path=labels_path)
+        return pass_step(
+            self.door, self.session, step, partial(self._drawn, votes=counts, state=state), partial(self._publish, step)
+        )
+
+    def _drawn(self, source: Randomness, step: Batch, votes: Ints, state: Session) -> Answers:
+        """The answers of a batch, drawn once from the state before it and the same at every later call."""
+        mechanism, room = self.ask.mechanism, None if state.queries is None else state.queries - state.asked
+
+        def fresh() -> Answers:
+            return mechanism.release(votes[:room], source, step.first, state.refused)
+
+        def arrays() -> list[Ints]:
+            answers = fresh()
+            return [answers.labels] if answers.counts is None else [answers.labels, answers.counts]
+
+        return fresh() if mechanism.keyed else Answers(*source.kept(f"answers-{step.index:05d}", arrays))
+
+    def _publish(self, step: Batch, answers: Answers) -> StepOutcome:
+        refused = int(np.count_nonzero(answers.labels == REFUSED))
+        released = self._write(step.index, step.first, answers, step.rows)
+        return StepOutcome(released, answered=len(answers.labels) - refused, refused=refused)
+
+    def _leave_unasked(self, state: Session, count: int) -> Ref:
+        batches, rows = self._unasked
+        self._unasked = (batches + 1, rows + count)
+        return self._write(state.batches + batches, state.next_row + rows, Answers(np.zeros(0, dtype=np.int64)), count)
+
+    def _write(self, index: int, first: int, answers: Answers, rows: int) -> Ref:
+        return self.door.released.write_labels(
+            self.session,
+            index,
+            first,
+            answers.labels,
+            answers.counts,
+            rows=rows,
+            classes=self.ask.classes,
+            guarantee=self._guarantee,
+        )
+
+    @cached_property
+    def _guarantee(self) -> dict[str, str]:
+        """The guarantee of the labels, for the metadata of every released table."""
+        session = self._state
+        domain = self.door.ledger.domain(session.domain)
+        return {
+            "session": session.id,
+            "epsilon": repr(session.epsilon),
+            "delta": repr(session.delta),
+            "unit": domain.unit if domain else "",
+            "neighbours": domain.neighbours if domain else "",
+            "mechanism": str(session.mechanism["name"]),
+        }
+
+
+def read_votes(data: bytes) -> Ints:
+    """Poll's counts from an Arrow IPC file, (rows, classes)."""
+    table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
+    return np.column_stack([column.to_numpy() for column in table.columns])

@@ -1,0 +1,217 @@
+"""CSV files: their lines and cells, read so that no cell affects another cell or the exit status; and how the files of
+a public table are written, for a plan to declare.
+
+Lines. The first line has the names of the columns and is public, as is its ending. If that is a lone carriage return,
+every line break of the file ends a line, as in old programs' files; if not, only a line feed does, and a lone carriage
+return is a blank within its cell. A line longer than LONGEST_LINE is cut there, also the first one. Blanks around cells
+are ignored, within quotes and outside. Bytes that are no character are escaped. Separator and quote are those that the
+plan declares (TextFormat) and depend on nothing in a file; a quote ends with its line. Line breaks within quotes are
+read only in public files, if declared: in a private file, a quote that one row leaves open would swallow the next row.
+Checked by tests/tasks/data/test_csv_files.py and tests/privacy/test_text_alone.py.
+
+Formats. Only `concord init`, `predict` and `verify --table` detect one, in tables that are not private: a format
+detected in private rows would be learned from them. The result fits the first lines, or is the default; it is written
+into the plan. Checked by tests/tasks/data/test_formats.py.
+"""
+
+import codecs
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import islice, product
+from typing import Any, TextIO, get_args
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.schemas import COMMAS, EXPONENT, NULL_WORDS, AnyPath, TextFormat
+from concord.tasks.data.identifiers import ESCAPED
+
+SEPARATORS: tuple[str, ...] = get_args(TextFormat.model_fields["separator"].annotation)
+LONGEST_LINE = 1 << 20
+"""Most characters of a line; a byte that is not UTF-8 is escaped by four."""
+SAMPLE_TEXT = 1 << 20
+"""Characters examined, except for the encoding, which all bytes must fit."""
+SAMPLE_ROWS = 1000
+WINDOWS = re.compile(rb"[\x80-\x9f]")
+"""Bytes that are letters and signs in cp1252, and control characters in Latin-1."""
+COMMA = rf"[+-]?(?:[0-9]+|[0-9]{{1,3}}(?:[.' ][0-9]{{3}})+)(?:,[0-9]+)?{EXPONENT}"
+POINT = rf"[+-]?(?:[0-9]+|[0-9]{{1,3}}(?:[,' ][0-9]{{3}})+)(?:\.[0-9]+)?{EXPONENT}"
+GROUPED = r"[+-]?[0-9]{1,3}(?:([.,' ])[0-9]{3})+"
+
+
+def csv_names(path: AnyPath, form: TextFormat = COMMAS) -> list[str]:
+    """Column names of a CSV file: the cells of its first line without blanks around them."""
+    with _opened(path, form, newline="") as file:
+        return [name.strip() for name in split_line(file.readline(LONGEST_LINE), form)]
+
+
+def read_rows(path: AnyPath, form: TextFormat = COMMAS, *, strict: bool = False) -> Iterator[list[str]]:
+    """The cells of every line after the first that is not blank, one row per line. Only if `strict`, for a public file,
+    may cells hold line breaks, and only then does it raise UnicodeDecodeError or csv.Error."""
+    if strict and form.quoted_line_breaks:
+        return islice(_records(path, form), 1, None)
+    return (split_line(line, form) for line in read_lines(path, form, strict=strict))
+
+
+def read_lines(path: AnyPath, form: TextFormat = COMMAS, *, strict: bool = False) -> Iterator[str]:
+    """Every line after the first that is not blank. Raises UnicodeDecodeError only if `strict`."""
+    with _opened(path, form, newline="") as file:
+        lone = file.readline(LONGEST_LINE).endswith("\r")
+    with _opened(path, form, newline="" if lone else "\n", errors="strict" if strict else ESCAPED) as file:
+        lines = iter(partial(_line, file, "\r\n" if lone else "\n"), "")
+        next(lines, None)
+        yield from (line for line in lines if line.strip() or form.separator in line)
+
+
+def split_line(line: str, form: TextFormat = COMMAS) -> list[str]:
+    """The cells of one line. No content can fail or affect another line; an unreadable line has no cells."""
+    csv.field_size_limit(LONGEST_LINE)  # the limit is global, and a library may have changed it
+    try:
+        return next(csv.reader([line.rstrip("\r\n").replace("\r", " ")], **_dialect(form)), [])
+    except csv.Error:
+        return []
+
+
+def _dialect(form: TextFormat) -> dict[str, Any]:
+    quoting = {"quotechar": form.quote} if form.quote else {"quoting": csv.QUOTE_NONE}
+    return {"delimiter": form.separator, "skipinitialspace": True, **quoting}
+
+
+def _records(path: AnyPath, form: TextFormat) -> Iterator[list[str]]:
+    """The rows of a public file, with its first one, allowing line breaks within quotes."""
+    csv.field_size_limit(LONGEST_LINE)
+    with _opened(path, form, newline="", errors="strict") as file:
+        yield from (row for row in csv.reader(file, strict=True, **_dialect(form)) if any(row) or len(row) > 1)
+
+
+def declare_to_find(name: str, path: AnyPath, form: TextFormat) -> str:
+    """The end of a message about a column missing from a CSV file: a format in which it would be found, if any."""
+    for separator, encoding in product(SEPARATORS, ("utf-8", "cp1252")):
+        if name in csv_names(path, form.model_copy(update={"separator": separator, "encoding": encoding})):
+            keys = {"separator": separator, "encoding": encoding}
+            other = ", ".join(f"{key} = {json.dumps(sign)}" for key, sign in keys.items() if getattr(form, key) != sign)
+            return f"; it has it if the plan declares data.format = {{ {other} }}" if other else ""
+    return f"; its cells are cut at {form.separator!r}, as data.format says"
+
+
+def _line(file: TextIO, ends: str) -> str:
+    """The next line, cut at LONGEST_LINE; empty at the end of the file."""
+    line = rest = file.readline(LONGEST_LINE)
+    while rest and rest[-1] not in ends:
+        rest = file.readline(LONGEST_LINE)
+    return line
+
+
+def _opened(path: AnyPath, form: TextFormat, newline: str, errors: str = ESCAPED) -> TextIO:
+    encoding = "utf-8-sig" if form.encoding == "utf-8" else form.encoding
+    file: TextIO = path.open(encoding=encoding, errors=errors, newline=newline)
+    return file
+
+
+def find_format(paths: Sequence[AnyPath]) -> TextFormat:
+    """The format of the CSV files of a public table; the usual one if there are none."""
+    if not paths:
+        return COMMAS
+    encoding = _encoding(paths)
+    with paths[0].open(encoding="utf-8-sig" if encoding == "utf-8" else encoding, newline="", errors="replace") as file:
+        return _of_text(file.read(SAMPLE_TEXT), encoding)
+
+
+def words_of(form: TextFormat) -> str:
+    """The differences of a format from the default, in words."""
+    names = {"\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas"}
+    usual = COMMAS.model_dump()
+    in_words = {
+        "separator": f"cells between {names[form.separator]}",
+        "decimal": "decimal commas",
+        "thousands": f"digits in groups, with {form.thousands!r} between",
+        "quote": f"cells within {form.quote}" if form.quote else "no quotes",
+        "encoding": form.encoding,
+        "quoted_line_breaks": "line breaks within quotes",
+    }
+    return ", ".join(words for name, words in in_words.items() if getattr(form, name) != usual[name])
+
+
+def _encoding(paths: Sequence[AnyPath]) -> str:
+    """UTF-8 if all bytes are valid; else cp1252 if it knows all bytes and some is a sign in it alone; else Latin-1.
+
+    Raises WrongInput for UTF-16.
+    """
+    utf8 = codecs.getincrementaldecoder("utf-8")
+    found = "utf-8"
+    for path in paths:
+        decoder = utf8()
+        with path.open("rb") as file:
+            for part in iter(lambda: file.read(SAMPLE_TEXT), b""):
+                if part.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                    raise WrongInput("CSV must have one byte a character or be UTF-8, got UTF-16: save it as UTF-8")
+                if found == "utf-8" and not _decodes(decoder, part):
+                    found = "latin-1"
+                if found != "utf-8" and WINDOWS.search(part):
+                    return "cp1252"
+    return found
+
+
+def _decodes(decoder: codecs.IncrementalDecoder, part: bytes) -> bool:
+    try:
+        decoder.decode(part)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _of_text(text: str, encoding: str) -> TextFormat:
+    quote = "'" if '"' not in text and re.search(r"(?m)(?:^|[,;\t|])'[^'\n]*'(?=[,;\t|]|\r?$)", text) else '"'
+    separator = max(SEPARATORS, key=lambda sign: (_share_even(_rows(text, sign, quote)), -SEPARATORS.index(sign)))
+    rows = _rows(text, separator, quote)
+    columns = [[cell.strip() for cell in column] for column in zip(*_even(rows[1:], len(rows[0])), strict=True)]
+    decimal, thousands = _numbers([[cell for cell in column if cell not in NULL_WORDS] for column in columns])
+    return TextFormat.model_validate(
+        {
+            "separator": separator,
+            "decimal": decimal,
+            "thousands": thousands,
+            "quote": quote,
+            "encoding": encoding,
+            "quoted_line_breaks": any("\n" in cell or "\r" in cell for row in rows for cell in row),
+        }
+    )
+
+
+def _rows(text: str, separator: str, quote: str) -> list[list[str]]:
+    """The first rows, with line breaks within quotes, and without the last row if the sample cuts it."""
+    csv.field_size_limit(SAMPLE_TEXT)
+    dialect: dict[str, Any] = {"delimiter": separator, "quotechar": quote, "skipinitialspace": True}
+    rows = list(islice(filter(None, csv.reader(io.StringIO(text, newline=""), **dialect)), SAMPLE_ROWS + 1))
+    return rows[:-1] if len(text) == SAMPLE_TEXT and len(rows) > 1 else rows or [[]]
+
+
+def _share_even(rows: Sequence[Sequence[str]]) -> tuple[bool, float, int]:
+    """Whether there are several columns, the share of rows with as many as the first row, and that number."""
+    width = len(rows[0])
+    return width > 1, len(_even(rows, width)) / len(rows), width
+
+
+def _even(rows: Sequence[Sequence[str]], width: int) -> list[Sequence[str]]:
+    return [row for row in rows if len(row) == width]
+
+
+def _numbers(columns: Sequence[Sequence[str]]) -> tuple[str, str]:
+    """The decimal sign and the grouping sign; a decimal comma if more columns fit it alone than fit the point alone."""
+    with_comma = [cells for cells in columns if _all(COMMA, cells) and not _all(POINT, cells)]
+    with_point = [cells for cells in columns if _all(POINT, cells) and not _all(COMMA, cells)]
+    decimal, pattern = (",", COMMA) if len(with_comma) > len(with_point) else (".", POINT)
+    signs = [
+        found[1]
+        for cells in columns
+        if _all(pattern, cells)
+        for cell in cells
+        if (found := re.match(GROUPED, cell)) and found[1] != decimal
+    ]
+    return decimal, max(sorted(set(signs)), key=signs.count) if signs else ""
+
+
+def _all(pattern: str, cells: Sequence[str]) -> bool:
+    return bool(cells) and all(re.fullmatch(pattern, cell) for cell in cells)

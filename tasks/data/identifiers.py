@@ -1,0 +1,138 @@
+"""Identifiers: one text, the name, for every unit, however its id is stored.
+
+Files may store the id of one unit in different ways: 7, 7.0, '007', '7.00', 7e0 and the bytes '7' are one id. The types
+of files are public; a cell's name follows from that cell, and from whether some file stores the ids as doubles. Merging
+two units is safe: they count as one, in one shard. Splitting one is not.
+
+    a number      its digits, without an exponent, a plus, a needless zero or a sign of zero: 7.5, -3, 1000. If more
+                  than LONGEST_NAME zeros would have to be written, they are an exponent: 1e500
+    a truth value true or false
+    a moment      2020-01-02 or 2020-01-02 03:04:05.5, in UTC; without a zone, it is taken for UTC
+    other text    its characters composed (NFC), blanks at its ends and zero bytes at its end cut off. Case counts, and
+                  so do spellings that are merely alike, such as wide digits
+    bytes         the text that they are in UTF-8, byte for byte escaped if they are not
+
+Text is named by its reading, bytes by their text. If some file holds doubles, every number of all files is rounded to
+its nearest double: an id beyond 2^53 was rounded in that file, and must have the same name in the others.
+
+Assumes      which file stores ids in which type is public
+Guarantees   equal ids have equal names, in all types that `read_as_one` lets pass together; no cell can make it fail
+Not covered  spellings that need a rule of their own to be read, such as 2.1.2020, 1,000, 20200102, 2020-01-02T03 or
+             2020-01-01 24:00:00; numbers with an exponent of more than nine digits; text that is its own name, and is
+             not composed, because it has more than LONGEST_TEXT characters or MOST_MARKS combining marks in a row
+             Checked by tests/tasks/data/test_identifiers.py
+"""
+
+import re
+import unicodedata
+from datetime import UTC, datetime
+from itertools import groupby
+
+import polars as pl
+
+ESCAPED = "backslashreplace"
+"""Error handler for bytes that are not UTF-8: it keeps different bytes different."""
+
+TRUTHS = {"True": "true", "TRUE": "true", "False": "false", "FALSE": "false"}
+EXACT = 15
+"""Largest number of digits such that a double holds every integer of that many digits."""
+
+LONGEST_NAME = 400
+"""Most zeros of a number that is written out: doubles and decimals need no more."""
+
+LONGEST_TEXT = 4096
+MOST_MARKS = 30
+"""Bounds on text that is parsed or composed, so that no cell takes long: composing n marks in a row takes n² steps.
+Text of a language is far below them (Unicode's stream-safe format has the same 30)."""
+
+# Every repetition is possessive (*+) and never retried with less, so a match takes time linear in the text.
+NUMBER_NAME = re.compile(r"([+-]?)(?=\.?[0-9])([0-9]*+)\.?+([0-9]*+)(?:[eE]([+-]?)(?=[0-9])0*+([0-9]{0,9}))?")
+MOMENT_NAME = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})"
+    r"(?:[ Tt]((?:[01][0-9]|2[0-3]):[0-9]{2})(?::([0-9]{2})(?:\.([0-9]++))?)?"
+    r"(?: ?(?:([Zz]|UTC)|([+-][0-9]{2}):?([0-9]{2})?))?)?"
+)
+ODD = (
+    r"[^\x00-\x7F]|^[+-]?\.?[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?$|^[0-9]{4}-[0-9]{2}-[0-9]{2}[ Tt]|"
+    rf"^(?:{'|'.join(TRUTHS)})$"
+)
+"""Pattern of text that may differ from its name."""
+PLAIN = rf"^(?:[A-EG-SU-Za-z_][!-~]*|0|[1-9][0-9]{{0,{EXACT - 1}}})$"
+"""Pattern of text that is its own name, as most is: visible ASCII that is no number, date or truth value, or an integer
+that every type keeps."""
+
+BLANK_LETTERS = "".join(char for char in map(chr, range(0x3001)) if char.isspace())
+
+
+def names_as_text(words: pl.Series, *, rounded: bool) -> pl.Series:
+    """The names of ids given as text. Only unusual ones are processed one by one.
+
+    rounded   whether numbers are those of their nearest doubles
+    """
+    others = ~words.str.contains(PLAIN)
+    if not others.any():
+        return words
+    return words.clone().scatter(others.arg_true(), _named(words.filter(others), rounded=rounded))
+
+
+def _named(words: pl.Series, *, rounded: bool) -> pl.Series:
+    words = words.str.strip_chars_end("\0" + BLANK_LETTERS).str.strip_chars_start(BLANK_LETTERS)
+    words = words.str.replace(r"^\+?(-?)0*([0-9]+)(?:\.0*)?$", "$1$2")  # most unusual ids have needless zeros
+    whole = rf"^(?:0|-?[1-9][0-9]{{0,{(EXACT if rounded else LONGEST_NAME) - 1}}})$"
+    odd = words.filter(words.str.contains(ODD) & ~words.str.contains(whole)).unique()
+    return words.replace(odd, pl.Series([name_of(word, rounded=rounded) for word in odd], dtype=pl.String))
+
+
+def name_of(word: str, *, rounded: bool) -> str:
+    """The name of an id given as text without blanks around it."""
+    if len(word) > LONGEST_TEXT:
+        return word
+    if number := NUMBER_NAME.fullmatch(word):
+        return _number(_nearest(word, number) if rounded else number)
+    if moment := MOMENT_NAME.fullmatch(word):
+        return _moment(word, *moment.groups(default=""))
+    return TRUTHS.get(word) or _composed(word)
+
+
+def decoded(cells: pl.Series) -> pl.Series:
+    """Bytes as text."""
+    return pl.Series([None if cell is None else cell.decode(errors=ESCAPED) for cell in cells], dtype=pl.String)
+
+
+def _nearest(word: str, number: re.Match[str]) -> re.Match[str]:
+    """The double nearest to a number; the number itself if that is infinite."""
+    return NUMBER_NAME.fullmatch(repr(float(word))) or number
+
+
+def _number(number: re.Match[str]) -> str:
+    sign, whole, part, down, power = number.groups(default="")
+    written = (whole + part).lstrip("0")
+    digits = written.rstrip("0")
+    if not digits:
+        return "0"
+    point = int(f"{down}{power or 0}") - len(part) + len(written) - len(digits)
+    if abs(point) > LONGEST_NAME:
+        text = f"{digits}e{point}"
+    elif point >= 0:
+        text = digits + "0" * point
+    else:
+        digits = digits.rjust(1 - point, "0")
+        text = f"{digits[:point]}.{digits[point:]}"
+    return f"-{text}" if sign == "-" else text
+
+
+def _composed(word: str) -> str:
+    runs = (len(list(run)) for marks, run in groupby(map(unicodedata.combining, word), bool) if marks)
+    return word if max(runs, default=0) > MOST_MARKS else unicodedata.normalize("NFC", word)
+
+
+def _moment(word: str, day: str, minute: str, second: str, part: str, utc: str, hours: str, minutes: str) -> str:
+    zone = "+00:00" if utc else f"{hours}:{minutes or '00'}" if hours else ""
+    try:
+        moment = datetime.fromisoformat(f"{day}T{minute or '00:00'}:{second or '00'}{zone}")
+        at = moment.astimezone(UTC) if zone else moment
+    except (ValueError, OverflowError):
+        return word  # no such moment
+    time, part = at.strftime("%H:%M:%S"), part.rstrip("0")
+    day = at.date().isoformat()
+    return day if time == "00:00:00" and not part else f"{day} {time}" + (f".{part}" if part else "")

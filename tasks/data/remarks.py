@@ -1,0 +1,197 @@
+"""Remarks: what the columns of a public table seem to hold, and which of them teach nothing, for a plan to say; and
+what a plan does not recognise in the private one, for the operator alone.
+
+Assumes      the table is public
+Guarantees   a remark follows from public rows alone, an even sample of them
+Not covered  what columns mean, which only their owner knows: a remark is advice, and the plan decides.
+             Checked by tests/tasks/data/test_typing.py
+
+Pre-check: the shares of private rows with no declared class, no unit, or no word that the encoding knows.
+
+For the operator only, who holds the private table anyway: no result is kept, returned to a cache, or published.
+
+Assumes      the encoding is of public rows
+Guarantees   the result has no values, only shares of rows by column. Cells are read by the same rules as in `split`,
+             so nothing fails here that would not fail there
+Not covered  decisions of an operator who has read it (tests/privacy/README.md).
+             Checked by tests/tasks/data/test_precheck.py
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import NULL_WORDS, Encoding, Kind
+from concord.tasks.data.cells import cast_rows, class_index, is_padded, systematic_sample
+from concord.tasks.data.csv_files import POINT
+from concord.tasks.data.encode import VOCABULARY
+from concord.tasks.data.guard import private_stage
+from concord.tasks.data.tables import PublicTable, are_dates
+from concord.tasks.data.units import open_private, unit_names
+
+MAY_NAME_ROWS = "many whole numbers: take it out if they name rows, and name it as `unit` if they say whose a row is"
+MAY_BE_NAMES = "few whole numbers: list it in `categories` if they name things"
+FREE_TEXT = "free text, left out; list it in `text` if teachers are to vote by its words"
+MOSTLY_NUMBERS = "mostly numbers, but read as words: store numbers alone if it counts or measures, other cells empty"
+NUMBERS_DIFFER = f"left out: {MOSTLY_NUMBERS}"
+TOO_MANY = "most cells hold a rare word, left out: it would be missing; name it as `unit` if it says whose a row is"
+ALL_DIFFER = "nearly every cell is another word, left out: it teaches nothing"
+DATES = "dates in words, left out: other tables hold other ones; write them as 2026-12-31, or store them as dates"
+ONE_VALUE = "one value alone, left out: it teaches nothing"
+LEADING_ZEROS = "digits with a zero in front are words"
+NAMING_NUMBERS = range(3, 61)
+"""Numbers of distinct integers that suggest names."""
+ALL_BUT = 0.9
+"""Share of distinct words above which they name rows, as ids and moments do."""
+LEAST_WORDS = 20
+"""Least number of words for a remark that all differ."""
+SENTENCE = 4
+"""Least average number of words in a cell of free text."""
+MOST_CLASSES = 20
+"""Most distinct numbers of a label that are taken for names of classes."""
+
+
+def may_be_names(cells: pl.Series) -> bool:
+    """Whether numbers may be names, such as of wards: few distinct integers, each several times."""
+    numbers = cells.cast(pl.Float64, strict=False).drop_nulls()
+    distinct = numbers.n_unique()
+    return distinct in NAMING_NUMBERS and len(numbers) >= 3 * distinct and bool((numbers == numbers.round()).all())
+
+
+def may_name_rows(cells: pl.Series) -> bool:
+    """Whether numbers may be names of rows or people: many distinct integers, a quarter as many as rows."""
+    numbers = cells.cast(pl.Float64, strict=False).drop_nulls()
+    many = numbers.n_unique() > max(VOCABULARY, len(numbers) / 4)
+    return many and bool((numbers == numbers.round()).all())
+
+
+def of_digits(cells: pl.Series) -> bool:
+    """Whether words are all digits: a zero in front of some makes them words."""
+    return is_padded(cells.cast(pl.String)) and bool(cells.cast(pl.String).str.contains("^[+-]?[0-9]+$").all())
+
+
+def is_free_text(cells: pl.Series) -> bool:
+    """Whether words are sentences, most of which occur once, so that a vocabulary of them is useless."""
+    texts = cells.cast(pl.String).drop_nulls()
+    words = texts.str.split(" ").list.len().mean()
+    return len(texts) > 0 and texts.n_unique() > len(texts) / 2 and float(str(words)) >= SENTENCE
+
+
+def is_mostly_rare(cells: pl.Series) -> bool:
+    """Whether most cells hold a word that is too rare for a vocabulary."""
+    words = cells.cast(pl.String).drop_nulls()
+    return 2 * int(words.value_counts()["count"].top_k(VOCABULARY).sum()) < len(words)
+
+
+def names_rows(cells: pl.Series) -> bool:
+    """Whether nearly all words occur once, so that a vocabulary of them has no word of another table."""
+    words = cells.cast(pl.String).drop_nulls()
+    return len(words) >= LEAST_WORDS and words.n_unique() > ALL_BUT * len(words)
+
+
+def are_mostly_numbers(cells: pl.Series) -> bool:
+    """Whether more than half of the words are numbers, which a stray word makes words of."""
+    words = cells.cast(pl.String).drop_nulls()
+    return 2 * words.cast(pl.Float64, strict=False).count() > len(words)
+
+
+def are_differing_numbers(cells: pl.Series) -> bool:
+    """Whether words are numbers, but for a stray word, and teach nothing as words."""
+    of_no_use = names_rows(cells) or is_mostly_rare(cells)
+    return of_no_use and are_mostly_numbers(cells) and not of_digits(cells)
+
+
+def check_target(option: str, label: str, words: Collection[str]) -> None:
+    """Raise WrongInput, with advice, if labels are measured numbers and not classes, or one class alone."""
+    if len(words) < 2:
+        held = "".join(f"{word!r} alone" for word in words) or "nothing"
+        raise WrongInput(f"{option} must name a column of classes, but {label!r} holds {held}: give --classes")
+    numbers = sorted(float(word) for word in words if re.fullmatch(POINT, word) and "," not in word)
+    whole = all(number.is_integer() for number in numbers)
+    if len(numbers) == len(words) and (len(numbers) > MOST_CLASSES or (len(numbers) > 2 and not whole)):
+        cut = numbers[len(numbers) // 2]
+        raise WrongInput(
+            f"{option} must name a column of classes, but {label!r} holds {len(numbers)} different numbers, from "
+            f"{numbers[0]:g} to {numbers[-1]:g}: write a column of ranges into all tables, such as 'below {cut:g}' and "
+            f"'{cut:g} or more', with cuts that are public; or say what the classes are with --classes"
+        )
+
+
+def remarks_on(table: PublicTable, kinds: Mapping[str, Kind]) -> dict[str, str]:
+    """Remarks on columns: that numbers may be names, that words are numbers, sentences or dates or all differ, or that
+    all cells are equal. If several apply, the last one counts."""
+    plain = [name for name, kind in kinds.items() if kind != "list"]
+    sample = systematic_sample(table.frames(plain)) if plain else pl.DataFrame()
+    rules: dict[Kind, dict[str, Callable[[pl.Series], bool]]] = {
+        "numeric": {MAY_BE_NAMES: may_be_names, MAY_NAME_ROWS: may_name_rows},
+        "categorical": {
+            MOSTLY_NUMBERS: are_mostly_numbers,
+            LEADING_ZEROS: of_digits,
+            TOO_MANY: is_mostly_rare,
+            ALL_DIFFER: names_rows,
+            NUMBERS_DIFFER: are_differing_numbers,
+            FREE_TEXT: is_free_text,
+            DATES: are_dates,
+        },
+    }
+    checks = {name: rules.get(kinds[name], {}) | {ONE_VALUE: _is_one_value} for name in plain}
+    found = [(name, rule, holds(sample[name])) for name in plain for rule, holds in checks[name].items()]
+    return {name: rule for name, rule, fits in found if fits}
+
+
+def _is_one_value(cells: pl.Series) -> bool:
+    """Whether all cells are equal; missing cells are equal to each other."""
+    if cells.dtype == pl.String:
+        cells = cells.set(cells.str.strip_chars().is_in(NULL_WORDS), None)
+    return len(cells) > 1 and cells.n_unique() == 1
+
+
+@dataclass(frozen=True)
+class Unmatched:
+    """Shares of the private rows that have no declared class, that have no unit, and, by feature, whose cell is neither
+    empty nor a known word, or a number if the feature is numeric."""
+
+    label: float
+    unit: float
+    features: dict[str, float]
+
+
+@private_stage
+def unmatched(plan: Plan, encoding: Encoding) -> Unmatched:
+    """The shares of the private table that a plan would not recognise. Raises WrongInput if it lacks a column."""
+    asked_by = dict.fromkeys(encoding.features, "data.features") | {encoding.label: "data.label"}
+    if encoding.unit is not None:
+        asked_by[encoding.unit] = "data.unit"
+    rows, found = 0, Counter[str]()
+    for frame in open_private(plan.path("private"), plan.data.format).frames(asked_by):
+        rows += frame.height
+        lost = _lost(frame, encoding)
+        found.update({name: int(lost[name].sum()) for name in lost.columns})
+    shares = {name: count / max(rows, 1) for name, count in found.items()}
+    features = {name: shares.get(f"feature {name}", 0.0) for name in encoding.features}
+    return Unmatched(shares.get("label", 0.0), shares.get("unit", 0.0), features)
+
+
+def _lost(frame: pl.DataFrame, encoding: Encoding) -> pl.DataFrame:
+    """For each row, whether it lacks a known class, a unit, and a known value of each feature."""
+    label, unit = encoding.label, encoding.unit
+    cells = cast_rows(frame.drop(label), encoding)
+    known = frame.select(class_index(label, frame.schema[label], encoding.classes).is_null().alias("label"))
+    if unit is not None:
+        known = known.with_columns(unit_names(frame[unit], rounded=False).is_null().alias("unit"))
+    filled = frame.select(_says_something(column, frame.schema[column]).alias(column) for column in cells.columns)
+    return known.with_columns(
+        (filled[column] & cells[column].is_null()).alias(f"feature {column}") for column in cells.columns
+    )
+
+
+def _says_something(name: str, dtype: pl.DataType) -> pl.Expr:
+    there = pl.col(name).is_not_null()
+    if dtype != pl.String:
+        return there
+    return there & ~pl.col(name).str.strip_chars().is_in(NULL_WORDS)

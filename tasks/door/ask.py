@@ -1,0 +1,176 @@
+"""What is asked at the door: all that its session, and the door, need to know of it.
+
+An ask is public and frozen: a mechanism, and other public facts. There is one file a kind in tasks.asks; admission
+(`tasks.door.admit`) and the door (`tasks.door.door`) know none of them by name.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from concord.artifacts.parts import LEARNING
+from concord.artifacts.plan import Plan
+from concord.artifacts.privacy import Cost
+from concord.tasks.mechanisms.distance import Ints, RandomSource
+
+
+class Priced(Protocol):
+    """A mechanism's settings and their cost."""
+
+    @property
+    def cost(self) -> Cost: ...
+    def settings(self) -> dict[str, Any]: ...
+
+
+class PaysAsItGoes(Priced, Protocol):
+    """A mechanism that says when its session ends, and what a refusal costs; see `tasks.mechanisms.mechanism`."""
+
+    @property
+    def cutoff(self) -> int | None: ...
+    @property
+    def queries(self) -> int | None: ...
+    @property
+    def per_refusal(self) -> Cost | None: ...
+
+
+class AnswersOnce(Priced, Protocol):
+    """A mechanism with one answer."""
+
+    @property
+    def epsilon(self) -> float: ...
+
+
+Answering = TypeVar("Answering", bound=Priced)
+Lasting = TypeVar("Lasting", bound=PaysAsItGoes)
+Single = TypeVar("Single", bound=AnswersOnce)
+
+
+@dataclass(frozen=True)
+class Ask(ABC, Generic[Answering]):
+    """What a session is opened for.
+
+    mechanism   draws the answers
+
+    purpose     what its session is opened for, in words
+    part        part of the domain's units that it reads, if the plan divides them
+    """
+
+    mechanism: Answering
+
+    purpose: ClassVar[str]
+    part: ClassVar[str] = LEARNING
+
+    @property
+    @abstractmethod
+    def epsilon(self) -> float:
+        """ε that the session claims at its end."""
+
+    @property
+    @abstractmethod
+    def delta(self) -> float:
+        """δ that the session claims at its end."""
+
+    @property
+    def cost(self) -> Cost:
+        """Cost at the end."""
+        return self.mechanism.cost
+
+    @property
+    def cutoff(self) -> int | None:
+        """Refusals until it ends; None if it does not pay by refusal."""
+        return None
+
+    @property
+    def queries(self) -> int | None:
+        """The most steps or rows that it answers; None if they may be endless."""
+        return None
+
+    @property
+    def per_refusal(self) -> Cost | None:
+        """Cost of one refusal; None if the session is charged whole."""
+        return None
+
+    @property
+    def rounds(self) -> tuple[Cost, ...]:
+        """Cost of each step, if every step is an answer with settings fixed in advance; otherwise empty."""
+        return ()
+
+    @property
+    def teachers(self) -> int:
+        """Number of shards that answer; 0 if the rows themselves are asked."""
+        return 0
+
+    def settings(self) -> dict[str, Any]:
+        """Public settings as JSON: they are on record, and certified."""
+        return self.mechanism.settings()
+
+    @abstractmethod
+    def depends(self, plan: Plan) -> dict[str, Any]:
+        """Settings that identify its session besides data and encoding, as JSON."""
+
+
+@dataclass(frozen=True)
+class StreamAsk(Ask[Lasting]):
+    """Questions as they come, in one session that ends and pays as its mechanism says."""
+
+    @property
+    def cutoff(self) -> int | None:
+        """As the mechanism."""
+        return self.mechanism.cutoff
+
+    @property
+    def queries(self) -> int | None:
+        """As the mechanism."""
+        return self.mechanism.queries
+
+    @property
+    def per_refusal(self) -> Cost | None:
+        """As the mechanism."""
+        return self.mechanism.per_refusal
+
+
+@dataclass(frozen=True)
+class SingleAsk(Ask[Single]):
+    """A question with one answer, which ends its session.
+
+    about   other public facts of the question, as JSON
+
+    file    name of the released file, JSON
+    """
+
+    about: dict[str, Any]
+
+    file: ClassVar[str]
+
+    @property
+    def epsilon(self) -> float:
+        """ε of the mechanism."""
+        return self.mechanism.epsilon
+
+    @property
+    def delta(self) -> float:
+        """None, unless its mechanism has one."""
+        return 0.0
+
+    @property
+    def queries(self) -> int:
+        """Its one answer."""
+        return 1
+
+    def settings(self) -> dict[str, Any]:
+        """Those of the mechanism, and the other facts."""
+        return {**self.mechanism.settings(), **self.about}
+
+    @property
+    def question(self) -> Mapping[str, Any]:
+        """The question as JSON, of which the ledger keeps a keyed digest."""
+        return self.settings()
+
+    @abstractmethod
+    def draw(self, exact: bytes, source: RandomSource) -> Ints:
+        """The answer, drawn from the exact private numbers, as their file holds them."""
+
+    @abstractmethod
+    def result(self, drawn: Ints) -> dict[str, Any]:
+        """The released answer as JSON: a function of what was drawn and of public things alone."""

@@ -1,0 +1,123 @@
+"""Crossed: public rows by their codes, and cross tables of them: the only pass over rows when tallies are decoded.
+
+Rows are a sample of fixed size, so that decoding takes as long for a billion rows as for a hundred thousand. Which rows
+it has follows from their codes alone, never from their order: rows are sorted by a digest of their codes, and every
+n-th is taken, so that equal rows are in the sample as often as among all. Equal rows of it are one row with a weight.
+
+Assumes      rows are public; the codes of a coarse view follow from those of the fine one
+Guarantees   a function of the multiset of rows; memory for a block of rows and for the tables
+Checked by tests/tasks/student/test_crossed.py.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from concord.tasks.data.codes import CodeMatrix, Codes
+from concord.tasks.mechanisms.distance import Floats
+
+SAMPLE = 1 << 17
+"""Most public rows that a model is decoded on."""
+BLOCK = 1 << 14
+"""Rows of a block: its weights and the table of two fields stay in the processor's cache."""
+
+Digests = NDArray[np.uint64]
+
+
+def digests(rows: CodeMatrix, codes: Codes) -> Digests:
+    """A digest of each row's fine codes (rows,), the same for equal rows alone: a sum of random words, one a code."""
+    words = np.frombuffer(hashlib.shake_256(codes.digest.encode()).digest(8 * codes.size), "<u8").astype(np.uint64)
+    found = np.zeros(len(rows), np.uint64)
+    for field in codes.fine:
+        found += words[rows[:, field]]
+    return found
+
+
+def sampled(rows: CodeMatrix, codes: Codes, most: int = SAMPLE) -> CodeMatrix:
+    """At most that many of the rows, in the order of their digests."""
+    return np.asfortranarray(rows[_evenly(digests(rows, codes), most)])
+
+
+def sampled_of(batches: Callable[[], Iterable[CodeMatrix]], codes: Codes, most: int = SAMPLE) -> CodeMatrix:
+    """`sampled` of the rows of all batches, which are read twice: eight bytes a row are held, and the sample."""
+    found = np.concatenate([np.empty(0, np.uint64), *(digests(rows, codes) for rows in batches())])
+    kept = np.zeros(len(found), bool)
+    kept[_evenly(found, most)] = True
+    parts, first = [np.empty((0, codes.width), np.int32)], 0
+    for rows in batches():
+        parts.append(rows[kept[first : first + len(rows)]])
+        first += len(rows)
+    return sampled(np.concatenate(parts), codes, most)
+
+
+def _evenly(found: Digests, most: int) -> NDArray[np.int64]:
+    order = np.argsort(found, kind="stable")
+    size = min(len(order), most)
+    return order[np.arange(size) * len(order) // max(1, size)]
+
+
+@dataclass(frozen=True, eq=False)
+class CrossedRows:
+    """Public rows by the codes that a model has weights for, in order, the intercept's last: d in all.
+
+    fields  the code of each row (rows,), from 0, of each field; of the intercept it is 0
+    starts  index of the first weight of each field, and d
+    counts  (rows,) how many public rows are alike
+    """
+
+    fields: tuple[NDArray[np.int64], ...]
+    starts: NDArray[np.int64]
+    counts: Floats
+
+    @classmethod
+    def of(cls, rows: CodeMatrix, codes: Codes) -> tuple["CrossedRows", CodeMatrix]:
+        """Distinct rows in the order of their digests, crossed and by their codes."""
+        _, firsts, counts = np.unique(digests(rows, codes), return_index=True, return_counts=True)
+        own = rows[firsts]
+        fields = [own[:, at].astype(np.int64) - codes.fields[at].start for at in codes.fine]
+        starts = np.cumsum([0, *(codes.fields[at].size for at in codes.fine), 1])
+        return cls((*fields, np.zeros(len(own), np.int64)), starts, counts.astype(np.float64)), own
+
+    @property
+    def size(self) -> int:
+        """d, the number of weights."""
+        return int(self.starts[-1])
+
+    def logits(self, weights: Floats) -> Floats:
+        """The sum (rows,) of each row's weights (d,)."""
+        found = np.full(len(self.counts), weights[-1])
+        for own, start in zip(self.fields[:-1], self.starts, strict=False):
+            found += weights[start:][own]
+        return found
+
+    def totals(self, values: Floats) -> Floats:
+        """Σ values (rows,) of the rows with each code, (d,)."""
+        weighed = values * self.counts
+        sizes = np.diff(self.starts)
+        return np.concatenate([np.bincount(own, weighed, size) for own, size in zip(self.fields, sizes, strict=True)])
+
+    def tables(self, values: Sequence[Floats]) -> Floats:
+        """Σ values (rows,) of the rows that have each pair of codes, (values, d, d): Zᵀ·diag(value)·Z, Z one-hot."""
+        weighed = np.array(values) * self.counts
+        found = np.zeros((len(values), self.size, self.size))
+        spans = [slice(*edges) for edges in pairwise(self.starts.tolist())]
+        for first in range(0, len(self.counts), BLOCK):
+            rows = slice(first, first + BLOCK)
+            for left, right in combinations(range(len(spans)), 2):
+                self._add(found[:, spans[left], spans[right]], left, right, weighed, rows)
+        found += found.transpose(0, 2, 1)
+        at = np.arange(self.size)
+        found[:, at, at] = found[:, :, -1]  # a field's codes exclude one another, and every row has the intercept
+        found[:, -1, -1] = weighed.sum(axis=1)
+        return found
+
+    def _add(self, tables: Floats, left: int, right: int, weighed: Floats, rows: slice) -> None:
+        """Add those rows' values to the tables (values, codes, codes) of two fields."""
+        _, high, wide = tables.shape
+        pairs = self.fields[left][rows] * wide + self.fields[right][rows]
+        for at, values in enumerate(weighed):
+            tables[at] += np.bincount(pairs, values[rows], high * wide).reshape(high, wide)

@@ -1,0 +1,102 @@
+"""Files that are published together, by a process killed at each point: a reader finds the old ones or the new ones."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from concord.artifacts.errors import EnvironmentFailed
+from concord.artifacts.home.publication import publish_together, settle
+from concord.artifacts.home.released import Released
+from concord.artifacts.home.whole import sweep
+from tests.promises.faults import Faults
+from tests.support.processes import FRESH
+
+NAMES = ("student.skops", "report.html", "attestation.json", "certificate.json")
+OLD, NEW = ({name: f"{age} {name}".encode() for name in NAMES} for age in ("old", "new"))
+
+
+def found(home: Path) -> dict[str, bytes]:
+    """The files of the session, as a command on the home finds them."""
+    sweep(home)
+    settle(home)
+    return {file.name: file.read_bytes() for file in (home / "released" / "s-1").iterdir()}
+
+
+def killed(home: Path, at: int) -> bool:
+    """Whether a process that publishes NEW was killed at that point: it had ended before, if there is none."""
+    if (child := os.fork()) == 0:
+        Faults(home, at).install()
+        publish_together(home, "s-1", NEW)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+def at_every_point(folder: Path) -> None:
+    """Runs in a process without threads, which can be forked. Raises AssertionError."""
+    seen = list[bool]()
+    for at in range(200):
+        home = folder / str(at)
+        publish_together(home, "s-1", OLD)
+        if not killed(home, at):
+            break
+        now = found(home)
+        assert now in (OLD, NEW), (at, now)
+        assert not any(path.is_file() for path in (home / "held").rglob("*")), at
+        seen.append(now == NEW)
+        publish_together(home, "s-1", NEW)
+        assert found(home) == NEW, at
+    assert seen == sorted(seen)
+    assert seen.count(False) > 20
+    assert seen.count(True) > len(NAMES)  # killed between any two files that are moved
+
+
+def test_a_process_killed_while_it_publishes_leaves_one_publication_or_the_other(tmp_path: Path) -> None:
+    """Before: the student was replaced minutes before its certificate, and its signature before it."""
+    process = FRESH.Process(target=at_every_point, args=(tmp_path,))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+def test_a_reader_and_the_publisher_may_finish_it_at_once(tmp_path: Path) -> None:
+    publish_together(tmp_path, "s-1", OLD)
+    ready = tmp_path / "held" / "s-1" / "ready"
+    ready.mkdir()
+    for number, (name, data) in enumerate(NEW.items()):
+        (ready / f"{number:03d}-{name}").write_bytes(data)
+    readers = [FRESH.Process(target=settle, args=(tmp_path,)) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    assert [reader.exitcode for reader in readers] == [0, 0, 0]
+    assert found(tmp_path) == NEW
+
+
+def test_a_publication_that_another_process_finishes_is_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish_together(tmp_path, "s-1", OLD)
+    ready = tmp_path / "held" / "s-1" / "ready"
+    monkeypatch.setattr(Path, "glob", lambda *_: [ready])  # it was there a moment ago
+    settle(tmp_path)
+    monkeypatch.undo()
+    assert found(tmp_path) == OLD
+
+
+def test_what_is_held_is_published_with_the_rest_or_not_at_all(tmp_path: Path) -> None:
+    released = Released(tmp_path)
+    old = released.publish("s-1", OLD)["student.skops"]
+    new = released.hold("s-1/student.skops", NEW["student.skops"])
+    assert (released.read(old), released.at_hand(new)) == (OLD["student.skops"], NEW["student.skops"])
+    assert (released.has(old), released.has(new)) == (True, True)
+    assert released.publish("s-1", NEW)["student.skops"] == new
+    assert (released.read(new), released.held(new), released.has(old)) == (NEW["student.skops"], None, False)
+
+
+def test_a_home_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "held").write_text("in the way")
+    with pytest.raises(EnvironmentFailed, match="session s-1 cannot be published: "):
+        Released(tmp_path).publish("s-1", OLD)

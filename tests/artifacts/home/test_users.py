@@ -1,0 +1,75 @@
+"""What another user made is not used: the sentence names the file, its owner, who runs, and what to do."""
+
+import os
+import pwd
+from pathlib import Path
+
+import pytest
+
+from concord.artifacts.errors import EnvironmentFailed
+from concord.artifacts.home.users import check_owner
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.ledger.ledger import Ledger
+from concord.flows.environment import prepare, reopen
+from tests.artifacts.ledger.openings import named
+
+ME = pwd.getpwuid(os.geteuid()).pw_name
+
+
+def another_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container whose user is not the one that made the mounted home."""
+    monkeypatch.setattr(os, "geteuid", lambda: 54321)
+
+
+def test_a_vault_that_another_user_made_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was, if its mode was right: its keys may be known to that user."""
+    root = Vault(tmp_path / "vault").root
+    another_runs(monkeypatch)
+    with pytest.raises(EnvironmentFailed) as failed:
+        Vault(root)
+    assert str(failed.value) == (
+        f"the vault {root} belongs to {ME}, and this runs as user 54321: run it as {ME}; or, if nobody else has put "
+        f"anything there, let root give it to user 54321 by `chown -R 54321 {root}`; or name another home"
+    )
+
+
+def test_a_home_that_another_user_made_is_read_and_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = prepare(tmp_path / "home")
+    named(Ledger.of(home))
+    before = sorted(home.rglob("*"))
+    another_runs(monkeypatch)
+    for use in (prepare, reopen):
+        with pytest.raises(EnvironmentFailed, match=f"the home folder {home} belongs to {ME}, and this runs as user 5"):
+            use(home)
+    assert reopen(home, reading=True) == home  # by an auditor, for whom nothing is written
+    assert [domain.name for domain in Ledger.of(home).domains()] == ["census"]
+    assert sorted(home.rglob("*")) == before
+
+
+def test_a_ledger_that_another_user_made_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = named(Ledger.of(tmp_path))
+    another_runs(monkeypatch)
+    with pytest.raises(EnvironmentFailed, match=f"the ledger {tmp_path}/ledger.db belongs to {ME}, and"):
+        ledger.recap("census", 5.0, 1e-5, "more")
+    monkeypatch.undo()
+    assert ledger.caps("census") == ((4.0, 4e-5),)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="it takes two users")
+@pytest.mark.parametrize("planted", ["vault", "vault/secrets/installation", "ledger.db"])
+def test_what_another_user_planted_in_an_own_home_is_not_used(tmp_path: Path, planted: str) -> None:
+    home = prepare(tmp_path / "home")
+    Vault(home / "vault")
+    named(Ledger.of(home))
+    os.chown(home / planted, 54321, -1)
+    with pytest.raises(EnvironmentFailed, match=f"{home / planted} belongs to user 54321, and this runs as root"):
+        Vault(prepare(home) / "vault")
+
+
+def test_what_is_one_s_own_is_used(tmp_path: Path) -> None:
+    check_owner("the home folder", tmp_path)
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path)
+    check_owner("the home folder", link)
+    with pytest.raises(FileNotFoundError):
+        check_owner("the home folder", tmp_path / "none")

@@ -1,0 +1,120 @@
+"""What a home holds shows that its ledger was deleted, emptied, cut back, edited or replaced, with an intact chain."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.ledger.held import Held
+from concord.artifacts.ledger.ledger import Ledger
+from concord.tasks.mechanisms.stable import StableVoting
+from tests.support.chained import Said, rewrite
+from tests.support.published import SESSION, certified, opening, world
+
+STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
+DOMAIN: dict[str, Any] = {"unit": "one row", "neighbours": "add or remove one unit", "epsilon": 4.0, "delta": 4e-5}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home that published a session, which has ended."""
+    small = world(tmp_path_factory.mktemp("held") / "home")
+    labels = small.truth.copy()
+    labels[::15] = -1
+    certified(small, STABLE, labels[:286])
+    return small.home
+
+
+@pytest.fixture
+def home(written: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(written, tmp_path / "home"))
+
+
+def without_its_end(entries: list[Said]) -> None:
+    """The last answers and the settlement are gone."""
+    del entries[[entry.kind for entry in entries].index("settle") - 1 :]
+
+
+def unsettled(entries: list[Said]) -> None:
+    entries[:] = [entry for entry in entries if entry.kind != "settle"]
+
+
+def capped_higher(entries: list[Said]) -> None:
+    entries[0].body["filter"] |= {"epsilon": 9.0}
+
+
+def claiming_less(entries: list[Said]) -> None:
+    for entry in entries:
+        if entry.kind == "open":
+            entry.body["epsilon"] = 0.5
+
+
+CHANGES: dict[Callable[[list[Said]], None], str] = {
+    list.clear: f"released files: {SESSION}, which the ledger does not know",
+    without_its_end: f"the certificate of {SESSION} counts 266 answered, and the ledger has",
+    unsettled: f"the certificate of {SESSION} counts session {SESSION} as spent, and by the ledger it is open",
+    capped_higher: r"has the cap ε = 4, δ = 4e-05, which domain people never had",
+    claiming_less: f"counts session {SESSION} with a claim that it has not",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_a_ledger_that_was_changed_and_chained_anew_is_denied_by_the_home(
+    home: Path, change: Callable[[list[Said]], None]
+) -> None:
+    Ledger.checked(home)
+    rewrite(home, change)
+    Ledger.of(home).verify()  # its chain is intact
+    with pytest.raises(NotVerified, match=CHANGES[change]) as found:
+        Ledger.checked(home)
+    assert "put its own back" in str(found.value)
+
+
+def test_a_ledger_that_was_deleted_or_replaced_is_denied_by_the_home(home: Path, tmp_path: Path) -> None:
+    (home / "ledger.db").unlink()
+    other = Ledger.of(tmp_path / "other")
+    other.name_domain("people", **DOMAIN)
+    other.open_session(opening(STABLE, "people-9"))
+    for place in (None, tmp_path / "other/ledger.db"):
+        if place is not None:
+            shutil.copy(place, home / "ledger.db")
+        with pytest.raises(NotVerified, match=f"{SESSION}, which the ledger does not know"):
+            Ledger.checked(home)
+
+
+def test_a_ledger_that_went_on_is_not(home: Path) -> None:
+    ledger = Ledger.of(home)
+    ledger.recap("people", 20.0, 1e-4, "the board said so")
+    ledger.open_session(opening(STABLE, "people-2"), further=True)
+    ledger.recap("people", 9.0, 1e-4, "and again")
+    assert Ledger.checked(home).caps("people") == ((4.0, 4e-5), (20.0, 1e-4), (9.0, 1e-4))
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"session": []}', '{"session": "people-1", "counts": 3}'])
+def test_what_is_no_certificate_denies_nothing(home: Path, text: str) -> None:
+    """That it was changed is for `verify` to say."""
+    (home / "released" / SESSION / "certificate.json").write_text(text)
+    Ledger.checked(home)
+
+
+def test_what_a_restoration_lost_is_denied_no_more(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONCORD_WITNESS", str(tmp_path / "witness"))
+    Ledger.of(home).name_domain("another", **DOMAIN)
+    (home / "ledger.db").unlink()
+    with pytest.raises(NotVerified, match="its witness saw"):
+        Ledger.checked(home)
+    Ledger.of(home).restore("the disk died")
+    Ledger.checked(home)
+    assert [*Held(home).denied_by(Ledger.of(home))]
+
+
+def test_a_session_opened_while_the_home_is_looked_at_is_not_missed(home: Path) -> None:
+    """Its files come after its entry, so the home is looked at first."""
+    held = Held(home)
+    Ledger.of(home).open_session(opening(STABLE, "people-2"), further=True)
+    (home / "released/people-2").mkdir()
+    (home / "released/people-2/labels.arrow").touch()
+    held.check(Ledger.of(home))

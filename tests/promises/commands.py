@@ -1,0 +1,99 @@
+"""Whole commands, from plan to MLflow, killed at each point and given again, each time in a process and a home of its
+own.
+
+They run without Prefect's engine, which does not affect the guarantee and would take seconds for each run.
+"""
+
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect.flows import Flow
+from prefect.tasks import Task
+
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.sessions import Session
+from concord.flows.outcome import StageName
+from concord.flows.stage import Begun, Call, Disclosure, DoorStage, Stages
+from concord.tasks.door.stores import Stores
+from tests.promises.faults import Faults
+from tests.support.copies import copied
+from tests.support.people import people, write_tables
+from tests.support.processes import FRESH
+
+Command = Callable[[Path, Path], object]
+"""Is given a home, and a folder of tables; a function of a module, since other processes import it by name."""
+
+
+class Direct(Stages):
+    """Stages as plain calls."""
+
+    def result(self, work: Task[..., Any], arguments: Call) -> tuple[Any, bool]:
+        return work.fn(**self.call(work, arguments)), False
+
+    def each(self, work: Task[..., Any], parts: Iterable[Call]) -> list[Any]:
+        return [self.result(work, arguments)[0] for arguments in parts]
+
+    def begin(self, work: Task[..., Any], arguments: Call) -> Begun:
+        return lambda: self.result(work, arguments)
+
+    def uncached(self, name: StageName, work: Any) -> Any:  # noqa: ARG002
+        return work()[0]
+
+    def pass_door(self, door: DoorStage[...], session: Session, *values: Any, **named: Any) -> Disclosure:
+        return door.passed(Stores.of(self.home), session, *values, **named)
+
+
+def bare(flow: Flow[..., Any], *_: object) -> Callable[..., Any]:
+    """The function of a flow."""
+    return flow.fn
+
+
+STAND_INS: dict[str, Any] = {
+    "concord.flows.run.Stages": Direct,
+    "concord.flows.start.ready": bare,
+    "concord.flows.start.serving_flows": nullcontext,
+}
+
+
+class Commands:
+    """One command, and the points that it passes in a home that nothing disturbs.
+
+    patch   what else stands in for parts of the product, by place
+    """
+
+    def __init__(self, command: Command, folder: Path, mlflow_database: Path, patch: dict[str, Any]) -> None:
+        self.command, self.folder, self.base, self.patch = command, folder, folder / "base", STAND_INS | patch
+        self.data = write_tables(folder / "data", people(1200, 1))
+        Vault(self.base / "vault").secret("domains/people")
+        shutil.copy(mlflow_database, self.base / "mlflow.db")
+
+    def home(self, name: str) -> Path:
+        return copied(self.base, self.folder / name)
+
+    def go(self, home: Path, at: int | None = None, command: Command | None = None) -> list[str]:
+        """Give a command in a new process, killed at one point or none. Returns the points it passed."""
+        result = self.folder / "points"
+        given = (command or self.command, home, self.data, at, result, self.patch)
+        process = FRESH.Process(target=attempt, args=given)
+        process.start()
+        process.join()
+        assert process.exitcode == (0 if at is None else -signal.SIGKILL)
+        return result.read_text().splitlines() if at is None else []
+
+
+def attempt(command: Command, home: Path, data: Path, at: int | None, path: Path, stand_ins: dict[str, Any]) -> None:
+    """One process gives the command, killed at one point or at none; the points it passed are written down."""
+    os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{home / 'mlflow.db'}"
+    patch = pytest.MonkeyPatch()  # for as long as the process lasts
+    for place, stand_in in stand_ins.items():
+        patch.setattr(place, stand_in)
+    faults = Faults(home, at)
+    faults.install()
+    command(home, data)
+    path.write_text("\n".join(faults.points))

@@ -1,0 +1,174 @@
+"""Every kind of release in the smallest home that can ask for it: what a promise about releases is tested on.
+
+A kind has two steps. `prepare` opens its session in a new home and puts its private numbers in the vault; `ask`
+releases all that the session is asked, or replays it. With `other`, the private numbers are not those of `prepare`.
+Both are functions of a module, since other processes call them by name.
+"""
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from concord.artifacts.schemas import Ref
+from concord.tasks.asking.answers import canonical
+from concord.tasks.asking.questions import Question
+from concord.tasks.asking.relabel import hypothesis_class
+from concord.tasks.asks.counts import CountsAsk, Groups
+from concord.tasks.asks.estimate import EstimateAsk
+from concord.tasks.asks.hypothesis import HypothesisAsk
+from concord.tasks.asks.questions import QuestionsAsk, keep_answers, release_question
+from concord.tasks.asks.student_choice import StudentChoiceAsk
+from concord.tasks.asks.student_test import StudentTestAsk
+from concord.tasks.door.ask import SingleAsk
+from concord.tasks.door.door import release_once
+from concord.tasks.door.stores import Stores
+from concord.tasks.mechanisms.confident import Confident
+from concord.tasks.mechanisms.error_estimate import ErrorEstimate
+from concord.tasks.mechanisms.exponential import StudentChoice, Universal
+from concord.tasks.mechanisms.group_counts import GroupCounts
+from concord.tasks.mechanisms.laplace_votes import LaplaceVotes
+from concord.tasks.mechanisms.mechanism import Mechanism
+from concord.tasks.mechanisms.private_test import PrivateTest
+from concord.tasks.mechanisms.published import Published
+from concord.tasks.mechanisms.queries import LaplaceRelease, OptimalRelease
+from concord.tasks.mechanisms.stable import StableVoting
+from tests.support.at_door import CLASSES, NOISY, ROWS, STABLE, TEACHERS, VECTOR, counts_of, make_case, opened
+from tests.support.tallied import Rounds
+
+VOTES: dict[str, Mechanism] = {
+    "stable": STABLE,
+    "sparse_vector": VECTOR,
+    "noisy_votes": NOISY,
+    "published": Published.calibrate(epsilon=2.0, delta=1e-5, cutoff=4 * ROWS, queries=3 * ROWS),
+    "confident": Confident.calibrate(epsilon=2.0, delta=1e-5, queries=3 * ROWS, classes=2, teachers=TEACHERS),
+    "laplace_votes": LaplaceVotes.calibrate(epsilon=2.0, delta=1e-5, queries=3 * ROWS, classes=2),
+}
+QUESTIONS = {
+    "question": QuestionsAsk(OptimalRelease(epsilon=2.0, delta=1e-5), "which shade", TEACHERS),
+    "question by noise": QuestionsAsk(LaplaceRelease(epsilon=2.0, delta=1e-5), "which shade", TEACHERS),
+    "questions": QuestionsAsk(StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=5), None, TEACHERS),
+}
+NAMED = {"session": "d-0", "student": "", "students": [], "candidates": [], "share": 0.5, "clean": True}
+CANDIDATES = hypothesis_class("thresholds", columns=[0]).dichotomies(np.arange(400.0).reshape(-1, 1))
+HYPOTHESIS = HypothesisAsk(Universal(epsilon=2.0, secret="rows"), {}, CANDIDATES, CLASSES, ())
+ESTIMATE = EstimateAsk(ErrorEstimate.calibrate(epsilon=2.0, shards=4), {"share": 0.3})
+STUDENTS = StudentChoiceAsk(StudentChoice(epsilon=2.0, secret="rows"), NAMED)
+GROUPS = Groups(("shade",), (("dark", "light"),), ((0,), (1,)))
+COUNTS = CountsAsk(GroupCounts.calibrate(epsilon=2.0), {}, GROUPS)
+TEST = StudentTestAsk(PrivateTest.calibrate(epsilon=2.0, delta=1e-5, classes=2, secret="rows"), NAMED, CLASSES)
+
+
+class Ask(Protocol):
+    def __call__(self, home: Path, other: bool = False) -> object: ...
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of release.
+
+    keyed    whether its draws follow from the session key, so that they are the same whatever is put back
+    named    whether what it releases is known by a name, and replayed whatever would be asked now
+    """
+
+    name: str
+    prepare: Callable[[Path], object]
+    ask: Ask
+    keyed: bool = False
+    named: bool = False
+
+
+def open_votes(home: Path, name: str) -> None:
+    make_case(home, VOTES[name])
+
+
+def ask_votes(home: Path, other: bool = False, *, name: str) -> None:
+    case = make_case(home, VOTES[name])
+    if other:
+        case.recount(0, counts_of(7))
+    case.run()
+
+
+def open_rounds(home: Path) -> None:
+    Rounds.in_home(home)
+
+
+def ask_rounds(home: Path, other: bool = False) -> None:
+    Rounds.in_home(home).all(rows=199 if other else 200)
+
+
+def open_question(home: Path, name: str) -> None:
+    opened(Stores.of(home), QUESTIONS[name])
+    _answered(home, "which shade", 7)
+    if name == "questions":
+        _answered(home, "and now", 5)
+
+
+def ask_question(home: Path, other: bool = False, *, name: str) -> None:
+    door, questions = Stores.of(home), QUESTIONS[name]
+    if other:
+        _answered(home, "which shade", 2)
+    for asked in ("which shade", "and now")[: 1 if questions.question else 2]:
+        release_question(door, opened(door, questions), questions, asked)
+
+
+def _answered(home: Path, question: str, one_in: int) -> None:
+    answers = [canonical("dark" if at % one_in else "light") for at in range(TEACHERS)]
+    keep_answers(Stores.of(home).vault, "d-1", Question(question, str), answers)
+
+
+def open_counted(home: Path, name: str) -> None:
+    door = Stores.of(home)
+    opened(door, SINGLE[name].asked)
+    _counted(door, "counts/d/counted", SINGLE[name].exact)
+
+
+def _counted(door: Stores, path: str, counts: bytes) -> Ref:
+    with door.vault.create(path) as sink:
+        sink.write(counts)
+    return sink.ref
+
+
+def ask_once(home: Path, other: bool = False, *, name: str) -> None:
+    door, single = Stores.of(home), SINGLE[name]
+    found = door.vault.find("counts/d/counted")
+    assert found is not None
+    exact = _counted(door, "counts/d/others", single.others) if other else found
+    release_once(door, opened(door, single.asked), single.asked, [exact])
+
+
+def _array(count: int, value: int) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, np.full(count, value, dtype=np.int64), allow_pickle=False)
+    return buffer.getvalue()
+
+
+@dataclass(frozen=True)
+class Single:
+    """A question with one answer, with the exact numbers it is answered from, and others."""
+
+    asked: SingleAsk[Any]
+    exact: bytes
+    others: bytes
+
+
+SINGLE = {
+    "hypothesis": Single(HYPOTHESIS, _array(len(CANDIDATES), 0), _array(len(CANDIDATES), 3)),
+    "estimate": Single(ESTIMATE, bytes(64), np.arange(8).tobytes()),
+    "students": Single(STUDENTS, bytes(8 * 400), np.arange(400).tobytes()),
+    "counts": Single(COUNTS, bytes(8 * 3), np.arange(3).tobytes()),
+    "test": Single(TEST, bytes(8 * 4), np.arange(4).tobytes()),
+}
+KINDS = (
+    *(Kind(name, partial(open_votes, name=name), partial(ask_votes, name=name), VOTES[name].keyed) for name in VOTES),
+    Kind("tallies", open_rounds, ask_rounds),
+    *(
+        Kind(name, partial(open_question, name=name), partial(ask_question, name=name), named=True)
+        for name in QUESTIONS
+    ),
+    *(Kind(name, partial(open_counted, name=name), partial(ask_once, name=name)) for name in SINGLE),
+)

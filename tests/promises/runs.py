@@ -1,0 +1,299 @@
+"""Every kind of release as a whole run over marked tables: what a promise about a home folder is tested on.
+
+The kinds are those of tests/promises/kinds.py, asked through the flows; and again where labels alone are secret, and
+after a relabelling. A run makes its private numbers, releases what follows from them, or replays it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.plan import Plan
+from concord.flows.ask import QuestionTerms
+from concord.flows.start import start, start_count, start_estimate, start_question
+from concord.tasks.asking.questions import Question
+from concord.tasks.asking.tally import total_of
+from concord.tasks.mechanisms.distance import Ints, RandomSource
+from concord.tasks.mechanisms.error_estimate import ErrorEstimate
+from concord.tasks.mechanisms.group_counts import GroupCounts
+from concord.tasks.mechanisms.private_test import PrivateTest
+from concord.tasks.mechanisms.tallies import Tallies
+from tests.promises.canary import marked_labels, relabelling
+from tests.promises.kept import files, sequences, set_aside
+from tests.promises.kinds import VOTES
+from tests.promises.marks import FEWEST, Marks
+from tests.support.people import changed
+
+Tables = dict[str, Any]
+CANDIDATES = [
+    {"params": {"C": 1.0}},
+    {"estimator": "sklearn.dummy.DummyClassifier"},
+    {"refused": "drop"},
+    {"estimator": "tests.promises.tellers.Gossip"},
+]
+"""Candidate students; the last tells of the rows it is asked about."""
+
+
+def as_it_is(tables: Tables) -> Tables:
+    return tables
+
+
+def whole(plan: Plan, home: Path) -> object:
+    return start(plan, home)
+
+
+def told(_: Path, marks: Marks) -> Marks:
+    return marks
+
+
+@dataclass(frozen=True)
+class Run:
+    """A kind of release as a run.
+
+    draws    the name in the ledger of the mechanism that draws
+    tables   of its plan, from those of a plan that asks for labels
+    other    changes of the plan by which it would be another release
+    ask      releases, or replays
+    works    functions over private rows or numbers; each is given some of them
+    made     beginnings of the names of sequences that the vault holds then
+    more     marks besides those of the vault's files
+    labels   whether labels alone are secret
+    """
+
+    name: str
+    draws: str
+    tables: Callable[[Tables], Tables] = as_it_is
+    other: tuple[tuple[str, Any], ...] = (("privacy__epsilon", 1.0),)
+    ask: Callable[[Plan, Path], object] = whole
+    works: tuple[str, ...] = ("concord.tasks.asking.teachers.add_votes",)
+    made: tuple[str, ...] = ("votes of ", "rows by shard of shards/", "labels of shards/")
+    more: Callable[[Path, Marks], Marks] = told
+    labels: bool = False
+
+    def plan(self, tables: Tables, **changes: Any) -> Plan:
+        return changed(self.tables(tables), **changes)
+
+
+def by(mechanism: str) -> Callable[[Tables], Tables]:
+    """Labels by that mechanism."""
+    cutoff = {"cutoff": 4} if VOTES[mechanism].cutoff is not None else {}
+
+    def labelled(tables: Tables) -> Tables:
+        return {**tables, "labeling": {"mechanism": mechanism, "batch": 128, **cutoff}, "student": {"refused": "soft"}}
+
+    return labelled
+
+
+def tallied(tables: Tables) -> Tables:
+    return {**without(tables, "teachers", "student"), "labeling": {"mechanism": "tallies", "rows": 300, "batch": 128}}
+
+
+def without(tables: Tables, *sections: str) -> Tables:
+    return {name: section for name, section in tables.items() if name not in sections}
+
+
+def universal(hypotheses: str, *features: str) -> Callable[[Tables], Tables]:
+    student = {"learner": "universal", "hypotheses": hypotheses, "features": list(features)}
+    return lambda tables: {**without(tables, "teachers", "labeling"), "student": student}
+
+
+def trying(tables: Tables) -> Tables:
+    """Two fifths of the units take no part in learning. Every public row is answered: from fewer labels, a student
+    could by chance learn too little to be right about FEWEST units."""
+    labeling = {"mechanism": "noisy_votes", "queries": 300, "batch": 128}
+    return {**tables, "test": {"share": 0.4}, "labeling": labeling}
+
+
+def choosing(tables: Tables) -> Tables:
+    """One of the candidates is chosen first."""
+    return {**trying(tables), "student": {"candidates": CANDIDATES, "epsilon": 0.5}}
+
+
+def of_labels(tables: Tables) -> Tables:
+    """Labels alone are secret; a fifth of the units become public rows: fewer than the counts that are searched for,
+    since public rows are numbered."""
+    data = {"public_share": 0.2, "features": ["size", "shade", "visits"]}
+    return {
+        **tables,
+        "data": {**without(tables["data"], "public"), **data},
+        "privacy": {**tables["privacy"], "secret": "labels"},
+        "labeling": {"mechanism": "noisy_votes", "queries": 5000},
+    }
+
+
+def leaking(rows: pl.DataFrame) -> Any:
+    """A question whose answers, output and errors are rows."""
+    print(rows.to_dicts())
+    if rows.height % 2:
+        raise ValueError(str(rows.to_dicts()))
+    return tuple(str(cell) for cell in rows.row(0)) if rows.height else None
+
+
+def question(form: str, cutoff: int | None) -> Callable[[Plan, Path], object]:
+    def ask(plan: Plan, home: Path) -> object:
+        terms = QuestionTerms(plan.privacy.epsilon / 8, form, cutoff, False)
+        return start_question(plan, Question("leaking", leaking), home, terms)
+
+    return ask
+
+
+def surely(tables: Tables) -> Tables:
+    """Half of the shards have no answer: released with probability 4e-9."""
+    return {**tables, "privacy": {**tables["privacy"], "delta": 1e-12}}
+
+
+def estimate(plan: Plan, home: Path) -> object:
+    return start_estimate(plan, home, epsilon=plan.privacy.epsilon / 8, share=0.3, beta=0.05, again=False)
+
+
+def groups(plan: Plan, home: Path) -> object:
+    return start_count(plan, home, by=["shade"], epsilon=plan.privacy.epsilon / 8, again=False)
+
+
+def far_off(patch: pytest.MonkeyPatch) -> list[int]:
+    """Keep what is published from being an exact count by chance: a test's counts, an estimate's sum and sums of
+    tallies were, each with odds of some 4e-4. Returns the exact sums of estimates, once they pass the door."""
+    totals: list[int] = []
+    tried, estimated, tallied, grouped = (
+        PrivateTest.release,
+        ErrorEstimate.release,
+        Tallies.release,
+        GroupCounts.release,
+    )
+
+    def off(self: PrivateTest, matrix: Ints, source: RandomSource) -> Ints:
+        return tried(self, matrix, source) + 12_345
+
+    def beyond(self: GroupCounts, counts: Ints, source: RandomSource) -> Ints:
+        return grouped(self, counts, source) + 12_345
+
+    def with_noise_of_five_digits(self: Tallies, number: int, sums: Ints, source: RandomSource) -> Ints:
+        drawn = type(source).gaussian
+        with pytest.MonkeyPatch.context() as wide:
+            wide.setattr(type(source), "gaussian", lambda own, scale, size: drawn(own, scale, size) + 20_000)
+            return tallied(self, number, sums, source)
+
+    def far(self: ErrorEstimate, total: int, source: RandomSource) -> int:
+        totals.append(total)
+        return estimated(self, total, source) % FEWEST + 12_345
+
+    patch.setattr(PrivateTest, "release", off)
+    patch.setattr(GroupCounts, "release", beyond)
+    patch.setattr(Tallies, "release", with_noise_of_five_digits)
+    patch.setattr(ErrorEstimate, "release", far)
+    return totals
+
+
+def parts_of_sums(home: Path, marks: Marks) -> Marks:
+    """With the sums over all blocks."""
+    vault, rounds = Vault(home / "vault"), dict[str, list[Any]]()
+    for path in files(home, "sums"):
+        rounds.setdefault(path.name, []).append(vault.find(str(path.relative_to(vault.root))))
+    for name, blocks in rounds.items():
+        marks = marks.with_sequence(f"all of {name}", total_of(blocks, vault))
+    return marks
+
+
+def first_error_count(home: Path, marks: Marks) -> Marks:
+    """With the errors of the candidate that predicts the first class for all rows."""
+    for what, errors in sequences(home):
+        if what.startswith("errors of counts/"):
+            assert len(errors) > 100
+            assert errors[0] > FEWEST
+            marks = marks.with_total(f"first of {what}", int(errors[0]))
+    return marks
+
+
+def group_totals(home: Path, marks: Marks) -> Marks:
+    """With the number of units of each large group."""
+    for what, counts in sequences(home):
+        if what.startswith("groups of "):
+            large = [int(count) for count in counts if count >= FEWEST]
+            assert large
+            for number, count in enumerate(large):
+                marks = marks.with_total(f"group {number} of {what}", count)
+    return marks
+
+
+def counted(home: Path, marks: Marks) -> Marks:
+    """With the number of tested units and the number that the student was right about."""
+    for what, counts in set_aside(home):
+        if what.endswith("confusion"):
+            right = int(counts[0] + counts[3])
+            assert right >= FEWEST
+            marks = marks.with_total(f"all {what}", int(counts.sum())).with_total(f"right {what}", right)
+    return marks
+
+
+def labels_of_table(_: Path, marks: Marks) -> Marks:
+    """With the number of rows of the second class."""
+    return marks.with_total("labels of the table", marked_labels()["outcome"].to_list().count("yes"))
+
+
+SHARDS = ("rows by shard of shards/", "labels of shards/")
+ASIDE = ("concord.tasks.asks.predicted.one_row_a_unit", "concord.tasks.asks.predicted.classes_given")
+RELABELS = tuple(f"concord.tasks.asking.relabel.{name}" for name in ("choose_hypothesis", "resampled", "write_frame"))
+ASKED: dict[str, Any] = {"tables": surely, "works": ("concord.tasks.asking.questions.as_asked",), "made": SHARDS}
+RUNS = (
+    *(Run(name, name, by(name)) for name in VOTES),
+    Run(
+        "tallies",
+        "tallies",
+        tallied,
+        works=("concord.tasks.asking.tally.cast_labels", "concord.tasks.asking.tally.tally"),
+        made=("sums of sums/", "labels of units/"),
+        more=parts_of_sums,
+    ),
+    Run("question", "optimal_release", ask=question("optimal", None), **ASKED),
+    Run("question by noise", "laplace_release", ask=question("laplace", None), **ASKED),
+    Run("questions", "stable", ask=question("optimal", 3), **ASKED),
+    Run(
+        "hypothesis",
+        "universal",
+        universal("rectangles", "size", "shade=dark"),
+        works=("concord.tasks.asks.hypothesis.encode",),
+        made=("errors of counts/",),
+        more=first_error_count,
+    ),
+    Run(
+        "estimate",
+        "error_estimate",
+        ask=estimate,
+        works=("concord.tasks.asks.estimate.encode",),
+        made=("errors of measured/",),
+    ),
+    Run(
+        "counts",
+        "group_counts",
+        ask=groups,
+        works=("concord.tasks.asks.counts.one_row_a_unit",),
+        made=("groups of counts/",),
+        more=group_totals,
+    ),
+    Run("students", "student_choice", choosing, (("student__candidates", CANDIDATES[:2]),), works=ASIDE, more=counted),
+    Run("test", "private_test", trying, works=ASIDE, more=counted),
+    Run("relabelled", "noisy_votes", relabelling, (("relabel__share", 0.4),), works=RELABELS),
+    Run("labels", "noisy_votes", of_labels, more=labels_of_table, labels=True),
+    Run(
+        "tallies of labels",
+        "tallies",
+        lambda tables: tallied(of_labels(tables)),
+        works=("concord.tasks.asking.tally.tally",),
+        made=("sums of sums/", "labels of units/"),
+        more=parts_of_sums,
+        labels=True,
+    ),
+    Run(
+        "hypothesis of labels",
+        "universal",
+        lambda tables: universal("thresholds", "size")(of_labels(tables)),
+        works=("concord.tasks.asks.hypothesis.encode",),
+        made=("errors of counts/",),
+        labels=True,
+    ),
+)

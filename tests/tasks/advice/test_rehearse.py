@@ -1,0 +1,97 @@
+"""Rehearsals: they repeat, read nothing private, follow ε and the number of units, and say so if nothing is learned."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from concord.artifacts.plan import Plan, parse_plan
+from concord.artifacts.schemas import Passed
+from concord.tasks.advice.choose import PublicFacts
+from concord.tasks.advice.rehearse import SIGNALS, Rehearsed, expect_tallies, in_words, rehearse
+from concord.tasks.advice.tallies import planned_tallies
+from concord.tasks.data.codes import learn_codes
+from tests.support.people import tables_of_plan, write_tables
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tables(tmp_path_factory.mktemp("data"))
+
+
+def asked(folder: Path, *, epsilon: float = 1.0, rows: int = 3000, **data: Any) -> Plan:
+    """A plan for tallies; its private table does not exist, for nothing may read it."""
+    tables = tables_of_plan(folder)
+    tables["data"] = {**tables["data"], "private": "nowhere.parquet", **data}
+    tables["privacy"] = {**tables["privacy"], "epsilon": epsilon, "lifetime": {"epsilon": 20.0, "delta": 1e-4}}
+    tables["labeling"] = {"mechanism": "tallies", "rows": rows}
+    return parse_plan({name: tables[name] for name in ("data", "privacy", "labeling", "folder") if name in tables})
+
+
+def rehearsed(plan: Plan) -> tuple[Rehearsed, ...]:
+    return expect_tallies(plan, PublicFacts.of(plan)).rehearsed
+
+
+def test_a_rehearsal_repeats_and_reads_no_private_table(folder: Path) -> None:
+    plan = asked(folder)
+    assert not Path(plan.path("private")).exists()
+    first = rehearsed(plan)
+    assert [each.signal for each in first] == [*SIGNALS]
+    assert first == rehearsed(plan)
+
+
+def test_nobody_is_right_more_often_than_is_possible(folder: Path) -> None:
+    for each in rehearsed(asked(folder)):
+        assert each.right <= each.possible + 1e-12
+        assert each.largest <= each.possible + 1e-12
+
+
+def test_more_epsilon_and_more_units_teach_more(folder: Path) -> None:
+    little, more, many = (
+        np.mean([each.right for each in rehearsed(asked(folder, epsilon=epsilon, rows=rows))])
+        for epsilon, rows in ((0.05, 300), (4.0, 300), (4.0, 30_000))
+    )
+    assert little + 0.05 < more < many
+
+
+def test_shares_of_classes_are_those_of_the_public_test_table(folder: Path) -> None:
+    plan = asked(folder)
+    public = PublicFacts.of(plan)
+    assert public.shares is not None
+    assert rehearsed(plan)[0].largest == pytest.approx(max(public.shares), abs=1e-3)
+    silent = asked(folder, test=None)
+    assert PublicFacts.of(silent).shares is None
+    assert rehearsed(silent)[0].largest == pytest.approx(0.5, abs=1e-3)
+
+
+def test_what_learns_nothing_is_said_to(folder: Path) -> None:
+    public = PublicFacts.of(asked(folder))
+    hopeless = expect_tallies(asked(folder, epsilon=0.001, rows=60), public)
+    assert not hopeless.feasible
+    assert "it learns nothing, because ε is too small or the private units are too few" in hopeless.reason
+    assert expect_tallies(asked(folder, rows=30_000), public).feasible
+
+
+def test_words_have_the_whole_range() -> None:
+    weak = Rehearsed(signal="weak", right=0.61, possible=0.7, largest=0.6)
+    strong = Rehearsed(signal="strong", right=0.9, possible=0.95, largest=0.6)
+    assert in_words([weak, strong]).endswith(
+        "61% to 90% of them, of 70% to 95% that is possible and 60% of the largest class"
+    )
+
+
+def test_pictures_are_rehearsed_by_their_first_round(folder: Path) -> None:
+    levels = np.random.default_rng(0).integers(0, 256, (40, 196))
+    pictures = pl.DataFrame({"image": pl.Series(levels, dtype=pl.Array(pl.UInt8, 196))})
+    codes = learn_codes([pictures], [Passed(name="image", element="uint8", size=196)], coarse=8)
+    plan = asked(folder, rows=10**6)
+    mechanism = planned_tallies(plan, codes, pictures.height)
+    assert len(rehearse(plan, mechanism, codes, codes.of(pictures))) == len(SIGNALS)
+
+
+def test_labels_alone_may_be_secret(folder: Path) -> None:
+    tables = asked(folder).model_dump(exclude_unset=True)
+    tables["privacy"]["secret"] = "labels"
+    assert all(each.right > 0 for each in rehearsed(parse_plan(tables)))

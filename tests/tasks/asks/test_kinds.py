@@ -1,0 +1,56 @@
+"""The catalogue of what is published names every mechanism that can open a session, and the referee agrees on each."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.sections import MECHANISMS
+from concord.artifacts.sessions import Session
+from concord.tasks.asks.kinds import KINDS, kind_of, mechanism_of, outcomes_of
+from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.verify.recompute import ROUTES, releases
+from tests.support.published import SESSION, certified, world
+
+UNCERTIFIED = {"error_estimate"}
+"""What is released without a certificate: it says what teachers to expect, before anything is learned."""
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> tuple[Session, Ledger]:
+    small = world(tmp_path_factory.mktemp("world"))
+    certified(small, StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20), small.truth)
+    ledger = Ledger.of(small.home)
+    return ledger.session(SESSION), ledger
+
+
+def test_producer_and_referee_know_the_same_mechanisms() -> None:
+    assert {*KINDS, *MECHANISMS} == ROUTES.keys() - UNCERTIFIED
+    for name, kind in KINDS.items():
+        assert (releases({"name": name}) == "answers") is (kind.outcome is not None), name
+        assert kind.releases
+    assert {releases({"name": name}) for name in MECHANISMS} == {"labels"}
+
+
+def test_questions_to_a_mechanism_of_labels_are_answers_by_both(session: tuple[Session, Ledger]) -> None:
+    asked = replace(session[0], purpose="questions")
+    assert kind_of(asked).outcome is not None
+    assert releases(asked.mechanism, asked.purpose) == "answers"
+    assert mechanism_of(asked).releases != mechanism_of(session[0]).releases
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("student_choice", b"{}"), ("private_test", b'{"matrix": 1}'), ("group_counts", b"[]"), ("laplace_release", b"")],
+)
+def test_what_is_no_outcome_is_a_sentence(session: tuple[Session, Ledger], name: str, text: bytes) -> None:
+    settings: dict[str, Any] = {"name": name, "session": SESSION}
+    with pytest.raises(NotVerified, match="is not what such a session releases"):
+        outcomes_of(replace(session[0], mechanism=settings), [text], session[1])
+
+
+def test_a_mechanism_of_a_later_version_is_a_sentence(session: tuple[Session, Ledger]) -> None:
+    with pytest.raises(NotVerified, match="knows nothing"):
+        mechanism_of(replace(session[0], mechanism={"name": "later"}))

@@ -1,0 +1,195 @@
+"""Questions at the door: drawn for once, paid for first, replayed by name, and finished whoever began them."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from concord.artifacts.home.released import Released
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.schemas import Ref
+from concord.tasks.asking.answers import canonical
+from concord.tasks.asking.questions import Question
+from concord.tasks.asks.questions import (
+    QuestionsAsk,
+    answer_path,
+    batch_of,
+    check_code,
+    keep_answers,
+    release_question,
+)
+from concord.tasks.door.stores import Stores
+from concord.tasks.mechanisms.queries import LaplaceRelease, OptimalRelease
+from concord.tasks.mechanisms.stable import StableVoting
+from tests.support.at_door import TEACHERS, opened
+from tests.support.people import changed, tables_of_plan
+
+OPTIMAL = QuestionsAsk(OptimalRelease(epsilon=2.0, delta=1e-9), "q", TEACHERS)  # with probability δ, a tie is answered
+LAPLACE = QuestionsAsk(LaplaceRelease(epsilon=2.0, delta=1e-9), "q", TEACHERS)
+STREAM = QuestionsAsk(StableVoting.calibrate(epsilon=4.0, delta=1e-9, cutoff=3), None, TEACHERS)
+"""It refuses what is agreed on as below with probability 2e-12; with half of that ε it would with 2e-6."""
+AGREED = [*["dark"] * 500, *["light"] * 90, *[None] * 10]
+TORN = [*["dark"] * 300, *["light"] * 300]
+
+
+def named(name: str) -> Question:
+    return Question(name, str)  # which nothing here asks
+
+
+def put(door: Stores, name: str, answers: Sequence[Any]) -> Ref:
+    return keep_answers(door.vault, "d-1", named(name), [canonical(answer) for answer in answers])
+
+
+def pass_door(door: Stores, questions: QuestionsAsk, name: str = "q") -> dict[str, Any]:
+    """The released answer."""
+    ref = release_question(door, opened(door, questions), questions, name)
+    found: dict[str, Any] = json.loads(door.released.read(ref))
+    return found
+
+
+def asked(door: Stores, questions: QuestionsAsk, answers: Sequence[Any], name: str = "q") -> dict[str, Any]:
+    opened(door, questions)
+    put(door, name, answers)
+    return pass_door(door, questions, name)
+
+
+@pytest.fixture
+def door(home: Path) -> Stores:
+    home.mkdir(exist_ok=True)
+    return Stores.of(home)
+
+
+@pytest.mark.parametrize("questions", [OPTIMAL, LAPLACE], ids=["optimal", "laplace"])
+def test_what_shards_agree_on_is_released_and_ends_a_session_of_one(door: Stores, questions: QuestionsAsk) -> None:
+    found = asked(door, questions, AGREED)
+    assert (found["question"], found["outcome"], found["answer"], found["shards"]) == (
+        "q",
+        "answered",
+        "dark",
+        TEACHERS,
+    )
+    session = door.ledger.session("d-1")
+    assert (session.status, session.asked, session.answered, session.settled) == ("spent", 1, 1, session.reserved)
+    with pytest.raises(BudgetRefused, match="has ended"):
+        asked(door, questions, AGREED, "another")
+
+
+def test_what_shards_do_not_agree_on_is_refused_and_nothing_of_it_is_said(door: Stores) -> None:
+    found = asked(door, OPTIMAL, TORN)
+    assert (found["outcome"], found["answer"]) == ("refused", None)
+    assert (door.ledger.session("d-1").refused, door.ledger.session("d-1").status) == (1, "spent")
+    assert b"dark" not in (door.released.root / answer_path("d-1", 0)).read_bytes()
+
+
+def test_that_most_shards_have_no_answer_is_an_answer(door: Stores) -> None:
+    found = asked(door, OPTIMAL, [None] * TEACHERS)
+    assert (found["outcome"], found["answer"], door.ledger.session("d-1").answered) == ("no answer", None, 1)
+
+
+def test_a_stream_pays_by_refusal_and_ends_at_its_cutoff(door: Stores) -> None:
+    for at in range(5):
+        assert asked(door, STREAM, AGREED, f"agreed {at}")["outcome"] == "answered"
+    assert [asked(door, STREAM, TORN, f"torn {at}")["outcome"] for at in range(3)] == ["refused"] * 3
+    session = door.ledger.session("d-1")
+    assert (session.asked, session.answered, session.refused, session.status) == (8, 5, 3, "spent")
+    with pytest.raises(BudgetRefused):
+        asked(door, STREAM, AGREED, "one more")
+
+
+def test_a_shard_that_is_left_out_stops_it(door: Stores) -> None:
+    """The planted bug: failed shards are dropped, so that how many answer would depend on private rows."""
+    with pytest.raises(NotVerified, match="590 shards answered"):
+        asked(door, OPTIMAL, [answer for answer in AGREED if answer is not None])
+    assert door.ledger.batches("d-1") == ()
+
+
+# Crashes ------------------------------------------------------------------------------------------------------------
+
+
+def killed(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_what_another_process_began_is_finished_first_and_from_its_own_answers(
+    door: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(door, STREAM)
+    put(door, "begun", AGREED)
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "commit_batch", killed)
+        with pytest.raises(KeyboardInterrupt):
+            pass_door(door, STREAM, "begun")
+    assert asked(door, STREAM, [*["light"] * TEACHERS], "next")["answer"] == "light"
+    assert [batch.outcome is not None for batch in door.ledger.batches("d-1")] == [True, True]
+    assert pass_door(door, STREAM, "begun")["answer"] == "dark"
+
+
+def test_answers_that_were_changed_once_begun_stop_it(door: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened(door, STREAM)
+    put(door, "q", AGREED)
+    with monkeypatch.context() as patch:
+        patch.setattr(Released, "write", killed)
+        with pytest.raises(KeyboardInterrupt):
+            pass_door(door, STREAM)
+    put(door, "q", [*["light"] * TEACHERS])
+    with pytest.raises(NotVerified, match="changed since it was begun"):
+        pass_door(door, STREAM)
+    door.vault.destroy("sessions/d-1/questions")
+    for name in ("q", "another"):
+        with pytest.raises(NotVerified, match="is not in the vault"):
+            pass_door(door, STREAM, name)
+
+
+def test_a_ledger_that_was_put_back_is_found(door: Stores) -> None:
+    opened(door, STREAM)
+    door.released.write(answer_path("d-1", 0), b"{}")
+    with pytest.raises(NotVerified, match="older copy of the ledger"):
+        asked(door, STREAM, AGREED)
+
+
+def test_names_and_answers_are_known_by_keyed_digests_alone(door: Stores) -> None:
+    asked(door, STREAM, AGREED, "what a name")
+    batch = batch_of(door, "d-1", "what a name")
+    assert batch is not None
+    assert batch_of(door, "d-1", "another") is None
+    ledger = (door.vault.root.parent / "ledger.db").read_bytes()
+    assert b"what a name" not in ledger
+    assert b"dark" not in ledger
+
+
+def test_other_code_under_a_known_name_is_refused() -> None:
+    def one(rows: object) -> object:
+        return rows
+
+    asked_by = Question("q", one)
+    assert check_code(asked_by, json.dumps({"code": asked_by.code}).encode(), "d-1")
+    assert not check_code(asked_by, json.dumps({"code": ""}).encode(), "d-1")
+    assert not check_code(named("q"), json.dumps({"code": asked_by.code}).encode(), "d-1")
+    with pytest.raises(WrongInput, match="another name"):
+        check_code(asked_by, json.dumps({"code": "0" * 64}).encode(), "d-1")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"form": "best"}, "form must be one of optimal, laplace"),
+        ({"cutoff": 0}, "cutoff of at least 1"),
+        ({"cutoff": 3, "form": "laplace"}, "leave out form='laplace'"),
+        ({"cutoff": 3, "epsilon": float("inf")}, "cutoff of at least 1 and ε > 0"),
+        ({"epsilon": 0.0}, "0 < epsilon"),
+    ],
+)
+def test_terms_that_cannot_be_are_refused(changes: dict[str, Any], said: str) -> None:
+    plan = changed(tables_of_plan(Path("nowhere")))
+    terms: dict[str, Any] = {"epsilon": None, "form": "optimal", "cutoff": None, **changes}
+    with pytest.raises(WrongInput, match=said):
+        QuestionsAsk.of(plan, named("q"), 3.5, **terms)
+
+
+def test_callers_find_one_question_by_its_name_and_a_stream_by_its_terms() -> None:
+    assert "question" not in STREAM.settings()
+    assert OPTIMAL.settings() != replace(OPTIMAL, question="another").settings()

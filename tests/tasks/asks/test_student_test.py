@@ -1,0 +1,151 @@
+"""A trial: each row is asked about by itself, and noisy counts pass the door once."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from numpy.typing import NDArray
+
+from concord.artifacts.home.vault import derive
+from concord.artifacts.parts import LEARNING, TEST
+from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import Ref
+from concord.artifacts.sessions import Session
+from concord.tasks.asks.predicted import classes_given
+from concord.tasks.asks.student_test import StudentTestAsk, confusion, planned_test
+from concord.tasks.data.encode import Matrix, learn_encoding
+from concord.tasks.data.parts import of_part
+from concord.tasks.data.units import NOBODY
+from concord.tasks.door.admit import claim, reserve_session
+from concord.tasks.door.door import release_once
+from concord.tasks.door.stores import Stores
+from concord.tasks.mechanisms.private_test import PrivateTest
+from tests.support.at_door import STABLE, opening_of
+from tests.support.people import changed, people, tables_of_plan, write_tables
+
+CLASSES = ("no", "yes")
+
+
+def by_sign(X: Matrix) -> NDArray[Any]:
+    return np.where(X[:, 0] > 0, "yes", "no")
+
+
+def by_company(X: Matrix) -> NDArray[Any]:
+    """An estimator that looks at all rows at once, as batch normalisation does."""
+    return np.where(X[:, 0] > X[:, 0].mean(), "yes", "no")
+
+
+def of_some_only(X: Matrix) -> NDArray[Any]:
+    if X[0, 0] > 1:
+        raise SystemError(f"a private value: {X[0, 0]}")
+    return np.where(X[:, 0] > 0, "yes", "neither")
+
+
+def that_writes(X: Matrix) -> NDArray[Any]:
+    X[...] = 0
+    return np.array(["yes"] * len(X))
+
+
+@pytest.mark.parametrize("says", [by_sign, by_company, of_some_only, that_writes])
+def test_what_is_said_of_a_row_does_not_change_with_the_others(says: Callable[[Matrix], NDArray[Any]]) -> None:
+    X = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+    X[7] = X[3]
+    X[9], X[10] = 0.0, -0.0
+    alone = [int(classes_given(says, X[at : at + 1], CLASSES)[0]) for at in range(60)]
+    assert classes_given(says, X, CLASSES).tolist() == alone
+    assert classes_given(says, X[::-1], CLASSES).tolist() == alone[::-1]
+
+
+def test_rows_that_differ_in_a_sign_of_zero_are_two() -> None:
+    def by_bit(X: Matrix) -> NDArray[Any]:
+        return np.where(np.signbit(X[:, 0]), "yes", "no")
+
+    X = np.array([[0.0], [-0.0], [0.0]], dtype=np.float32)
+    assert classes_given(by_bit, X, CLASSES).tolist() == [0, 1, 0]
+
+
+def test_a_row_it_fails_on_counts_as_given_the_first_class() -> None:
+    X = np.array([[2.0], [0.5], [-1.0]], dtype=np.float32)
+    assert classes_given(of_some_only, X, CLASSES).tolist() == [0, 1, 0]
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    folder = write_tables(tmp_path / "data", people(800, 1))
+    return changed(tables_of_plan(folder), test__share=0.4, privacy__domain="d")
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Stores:
+    (tmp_path / "home").mkdir()
+    return Stores.of(tmp_path / "home")
+
+
+def counted(plan: Plan, door: Stores) -> Ref:
+    encoding = learn_encoding(plan)
+    key = derive(door.vault.secret("domains/d"), "split")
+    return confusion(plan, encoding, (by_sign, None), door.vault, "tested/d/1", key, NOBODY)
+
+
+def matrix(door: Stores, counts: Ref) -> NDArray[np.int64]:
+    return np.frombuffer(door.vault.read(counts), "<i8").reshape(2, 2)
+
+
+def test_a_unit_more_changes_one_count_by_one(plan: Plan, door: Stores) -> None:
+    before = matrix(door, counted(plan, door))
+    private = people(800, 1)
+    units = private["person"].unique().sort()
+    key = derive(door.vault.secret("domains/d"), "split")
+    for part, expected in ((LEARNING, (0, 0, 0, 0)), (TEST, (0, 0, 0, 1))):
+        members = units.filter(of_part(plan, key, part)(units.to_frame(), units.cast(pl.Binary)))
+        assert part == LEARNING or before.sum() == len(members)
+        for unit in members[:6]:
+            private.filter(pl.col("person") != unit).write_csv(plan.path("private"))
+            step = before - matrix(door, counted(plan, door))
+            assert tuple(sorted(step.ravel().tolist())) == expected
+
+
+def opened(plan: Plan, door: Stores, counts: Ref, mechanism: PrivateTest) -> tuple[Session, Any]:
+    student = Ref(path="d-1/student.skops", digest="0" * 64)
+    claim(door, plan, [])
+    door.vault.secret("sessions/d-1")
+    learned = door.ledger.open_session(opening_of(STABLE))
+    trial = StudentTestAsk.of(plan, mechanism, learned, student, door.vault)
+    encoding = learn_encoding(plan)
+    return reserve_session(door, plan, trial, encoding, (counts.digest,), new_session=True), trial
+
+
+def test_noisy_counts_alone_are_released(plan: Plan, door: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = counted(plan, door)
+    mechanism = PrivateTest.calibrate(epsilon=1.0, delta=1e-5, classes=2, secret="rows")
+    session, trial = opened(plan, door, counts, mechanism)
+    assert session.part == TEST
+    assert PrivateTest.from_settings(session.mechanism) == mechanism
+    assert trial.about["clean"] is False  # its student learned before anything was divided
+    drawn: list[Any] = []
+    true = PrivateTest.release
+
+    def noting(self: PrivateTest, *args: Any) -> Any:
+        drawn.append(true(self, *args))
+        return drawn[-1]
+
+    monkeypatch.setattr(PrivateTest, "release", noting)
+    released = json.loads(door.released.read(release_once(door, session, trial, [counts])))
+    assert [released["right"], released["wrong"], *released["matrix"][0], *released["matrix"][1]] == drawn[0].tolist()
+    assert set(released) == {
+        *("format", "session", "epsilon", "delta", "settings", "classes", "right", "wrong", "matrix")
+    }
+
+
+def test_the_test_is_charged_no_more_than_learning(plan: Plan, door: Stores) -> None:
+    domain = door.ledger.plan_domain("d", unit="u", neighbours="n", epsilon=20.0, delta=1e-3)
+    for nats_of in (STABLE.cost, PrivateTest.calibrate(epsilon=0.1, delta=1e-6, classes=2, secret="rows").cost):
+        learning = domain.filter.charge(nats_of)
+        test = planned_test(plan, domain, learning, 2.0)
+        assert domain.filter.charge(test.cost).renyi <= learning.renyi
+        assert domain.filter.charge(test.cost).delta == 0
+        assert test.cost.epsilon(plan.privacy.delta) <= 2.0

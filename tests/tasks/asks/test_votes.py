@@ -1,0 +1,139 @@
+"""The door: each row is drawn for once, whatever happens between, and only after it was paid for."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.home.released import labels_path
+from concord.artifacts.home.vault import keyed_digest
+from concord.artifacts.schemas import Ref
+from concord.tasks.asking.teachers import votes_schema
+from concord.tasks.asks.votes import release_votes, replay_votes
+from concord.tasks.data.encode import PublicBatch
+from concord.tasks.door.checkpoint import Randomness, check_key, commitment
+from concord.tasks.door.erase import close
+from concord.tasks.door.locks import alone_if_free
+from concord.tasks.mechanisms.noisy_votes import NoisyVotes
+from concord.tasks.mechanisms.stable import StableVoting
+from tests.support.at_door import (
+    CLASSES,
+    MECHANISMS,
+    ROWS,
+    STABLE,
+    Case,
+    counts_of,
+    labels_by,
+    make_case,
+    opening_of,
+    write,
+)
+
+
+@pytest.fixture(params=MECHANISMS, ids=lambda mechanism: mechanism.name)
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
+    return make_case(tmp_path / "home", request.param)
+
+
+def test_stable_labels_are_the_mechanism_s_own_answers(tmp_path: Path) -> None:
+    case = make_case(tmp_path / "home", STABLE)
+    labels = case.run()
+    draws = Randomness(case.door.vault, case.door.ledger, "d-1").uniform(0, 3 * ROWS)
+    votes = np.concatenate([counts_of(at) for at in range(3)])
+    expected = [None if label < 0 else CLASSES[label] for label in STABLE.answer(votes, draws)]
+    assert labels["label"].to_pylist()[: len(expected)] == expected
+    assert labels["row"].to_pylist() == list(range(3 * ROWS))
+
+
+def test_released_tables_carry_the_guarantee(case: Case) -> None:
+    metadata = case.run().schema.metadata
+    assert metadata[b"epsilon"] == b"2.0"
+    assert metadata[b"unit"] == b"one row"
+
+
+def test_a_key_that_served_another_session_opens_none(case: Case) -> None:
+    key = case.door.vault.secret("sessions/d-1")
+    file = case.door.vault.root / "secrets" / "sessions" / "d-2"
+    file.write_bytes(key + bytes.fromhex(keyed_digest(key, "check", "sessions/d-2")))
+    again = replace(opening_of(case.mechanism), id="d-2", commitment=commitment(case.door.vault, "d-2"))
+    with pytest.raises(NotVerified, match="keys are never reused"):
+        case.door.ledger.open_session(again, further=True)
+
+
+def test_a_key_that_the_session_was_not_opened_with_is_refused(case: Case) -> None:
+    check_key(case.door.vault, case.session)
+    other = keyed_digest(case.door.vault.secret("sessions/d-1"), "d-1")
+    with pytest.raises(NotVerified, match="is not the one"):
+        check_key(case.door.vault, replace(case.session, commitment=other))
+
+
+def test_rows_after_the_cutoff_are_not_asked(tmp_path: Path) -> None:
+    mechanism = StableVoting.calibrate(epsilon=2.0, delta=1e-9, cutoff=1)  # answers a tie with probability 1e-10
+    case = make_case(tmp_path / "home", mechanism)
+    case.votes = [write(case.door, f"votes/tie-{at}", votes_schema(2), np.full((ROWS, 2), 300)) for at in range(3)]
+    outcomes = pl.DataFrame(case.run())["outcome"].to_list()
+    assert outcomes == ["refused"] + ["not asked"] * (3 * ROWS - 1)
+    assert case.door.ledger.session("d-1").status == "spent"
+    assert pl.DataFrame(case.run())["outcome"].to_list() == outcomes
+
+
+def test_rows_beyond_those_paid_for_are_not_asked(tmp_path: Path) -> None:
+    mechanism = NoisyVotes.calibrate(epsilon=2.0, delta=1e-5, queries=ROWS + 5, classes=2)
+    outcomes = pl.DataFrame(make_case(tmp_path / "home", mechanism).run())["outcome"].to_list()
+    assert outcomes == ["answered"] * (ROWS + 5) + ["not asked"] * (2 * ROWS - 5)
+
+
+def test_the_same_rows_again_are_replayed_not_asked(case: Case) -> None:
+    """A row's answer is drawn once: the same batch put later in the stream gets what was released for it."""
+    case.run()
+    asked = case.door.ledger.session("d-1").asked
+    case.batches.append(case.batches[0])
+    case.votes.append(case.votes[0])
+    labels = case.run()
+    assert labels["row"].to_pylist()[-ROWS:] == list(range(ROWS))
+    assert case.door.ledger.session("d-1").asked == asked
+
+
+def test_a_session_may_be_closed_while_its_votes_are_counted(case: Case) -> None:
+    def closed(batch: PublicBatch) -> Ref:
+        if batch is case.batches[1]:
+            with alone_if_free(case.door.vault, "d-1", "lock") as free:
+                assert free
+            close(case.door, "d-1", give_back=False)
+        return case.votes_on(batch)
+
+    refs = release_votes(case.door, case.session, labels_by(case.mechanism), case.batches, closed)
+    session = case.door.ledger.session("d-1")
+    assert (session.status, session.batches, session.asked) == ("closed", 1, ROWS)
+    assert case.door.released.labels(refs)["outcome"].to_pylist()[ROWS:] == ["not asked"] * (2 * ROWS)
+
+
+def test_a_batch_begun_before_the_session_was_closed_is_not_asked_and_the_labels_before_it_stay(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = type(case.door.ledger).commit_batch
+
+    def killed(ledger: Any, session: str, index: int, **outcome: Any) -> Any:
+        if index == 1:
+            raise KeyboardInterrupt
+        return commit(ledger, session, index, **outcome)
+
+    with monkeypatch.context() as dying:
+        dying.setattr(type(case.door.ledger), "commit_batch", killed)
+        with pytest.raises(KeyboardInterrupt):
+            case.run()
+    close(case.door, "d-1", give_back=False)
+    labels = case.run()
+    assert labels["outcome"].to_pylist()[ROWS:] == ["not asked"] * (2 * ROWS)
+    assert labels["row"].to_pylist() == [
+        *range(ROWS),
+        *range(2 * ROWS, 4 * ROWS),
+    ]
+    again = replay_votes(case.door, case.door.ledger.session("d-1"), labels_by(case.mechanism), case.batches)
+    assert case.door.released.labels(again).equals(labels)
+    written = case.door.released.labels([case.door.released.find(labels_path("d-1", 1)) or again[0]])
+    assert written["row"].to_pylist() == list(range(ROWS, 2 * ROWS))  # what left the door stays as it left

@@ -1,0 +1,329 @@
+"""Names: one id, one unit, however its file stores it; or the run stops before anything is spent."""
+
+import datetime as dt
+import itertools
+import os
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.ledger.ledger import Ledger
+from concord.flows.start import start
+from concord.tasks.data.cells import canonical_id
+from concord.tasks.data.encode import learn_encoding, read_frame
+from concord.tasks.data.identifiers import PLAIN, _named, name_of
+from concord.tasks.data.split import SHARD, split
+from concord.tasks.data.units import NOBODY, Erased, open_private
+from concord.tasks.door.erase import erase, erased_units
+from concord.tasks.door.stores import Stores
+from tests.promises.test_erasing import named
+from tests.support.people import changed, people, tables_of_plan, write_tables
+
+INTEGERS = [kind() for kind in (pa.int8, pa.int16, pa.int32, pa.int64, pa.uint8, pa.uint16, pa.uint32, pa.uint64)]
+TEXTS = [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]
+BYTES = [pa.binary(), pa.large_binary(), pa.binary_view()]
+ROME = "Europe/Rome"
+Cell = tuple[pa.DataType, Any]
+
+
+def texts(*words: str) -> list[Cell]:
+    """The words in every type of text and bytes; the first as wide bytes as well, filled up with zeros."""
+    stored = [(kind, word) for word in words for kind in (TEXTS if word == words[0] else TEXTS[:1])]
+    raw = [(kind, word.encode()) for word in words for kind in (BYTES if word == words[0] else BYTES[:1])]
+    return [*stored, *raw, (pa.binary(40), words[0].encode().ljust(40, b"\0"))]
+
+
+def numbers(value: str, kinds: Iterable[pa.DataType]) -> list[Cell]:
+    """The number in each of the types."""
+    return [
+        (
+            kind,
+            int(value) if pa.types.is_integer(kind) else float(value) if pa.types.is_floating(kind) else Decimal(value),
+        )
+        for kind in kinds
+    ]
+
+
+def moments(moment: dt.datetime, units: Sequence[str], zones: Sequence[str | None]) -> list[Cell]:
+    return [
+        (pa.timestamp(unit, zone), moment.replace(tzinfo=dt.UTC if zone else None)) for unit in units for zone in zones
+    ]
+
+
+EXACT = [pa.float64(), pa.decimal128(9, 2), pa.decimal128(38, 4), pa.decimal64(12, 3), pa.decimal256(60, 5)]
+NOON = dt.datetime(2020, 7, 2, 12, 0, 0, 500_000)
+SAME: dict[str, list[Cell]] = {
+    "7": [
+        *numbers("7", [*INTEGERS, pa.float32(), *EXACT]),
+        *texts("7", "007", "7.0", " +7.00 ", "7e0", "0.7E+01", "7."),
+    ],
+    "0": [*numbers("0", INTEGERS), *numbers("-0.0", [pa.float32(), *EXACT]), *texts("0", "-0", "-0.00", "+.0", "0e7")],
+    "7.5": [*numbers("7.50", [pa.float32(), *EXACT]), *texts("7.5", "7.50", "75e-1", "+07.5")],
+    "0.1": [*numbers("0.1", [pa.float32(), *EXACT]), *texts("0.1", ".1", "1e-1")],
+    "1000": [*numbers("1000", [*INTEGERS[1:4], pa.float32(), *EXACT]), *texts("1000", "1e3", "1E+03", "1.000e3")],
+    "10^19": [*numbers(str(10**19), [pa.uint64(), pa.float64(), pa.decimal128(38, 0)]), *texts(str(10**19), "1e19")],
+    "2^53 + 1": [*numbers(str(2**53 + 1), [pa.int64(), pa.float64(), pa.decimal128(20, 2)]), *texts(str(2**53 + 1))],
+    "true": [(pa.bool_(), True), *texts("true", "True", "TRUE")],
+    "é": texts("Zoé", "Zoe\u0301", " Zoe\u0301\t"),
+    "not UTF-8": [*((kind, b"Zo\xe9") for kind in [*TEXTS[:2], *BYTES, pa.binary(3)]), (pa.binary(5), b"Zo\xe9\0\0")],
+    "a day": [
+        *((kind, NOON.date()) for kind in (pa.date32(), pa.date64())),
+        *moments(dt.datetime(2020, 7, 2), ("s", "ms", "us", "ns"), (None, "UTC")),
+        *texts("2020-07-02", "2020-07-02 00:00:00", "2020-07-02T00:00:00.000Z", "2020-07-02 02:00:00+02:00"),
+    ],
+    "a moment": [
+        *moments(NOON, ("ms", "us", "ns"), (None, "UTC", ROME, "America/New_York")),
+        *texts("2020-07-02 12:00:00.5", "2020-07-02T12:00:00.500000000", "2020-07-02 14:00:00.50+02:00"),
+    ],
+}
+
+
+def array(kind: pa.DataType, *cells: Any) -> pa.Array:
+    """An array of a type; text may be given as bytes that are not UTF-8."""
+    if pa.types.is_dictionary(kind):
+        return pa.array(cells, kind.value_type).dictionary_encode().cast(kind)
+    if kind in (pa.string(), pa.large_string()) and isinstance(cells[0], bytes):
+        return pa.array(cells, {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}[kind]).view(kind)
+    return pa.array(cells, kind)
+
+
+def write(path: Path, ids: pa.Array) -> Path:
+    """A file of a table with the column `person`."""
+    table = pa.table({"person": ids})
+    if path.suffix == ".parquet":
+        pyarrow.parquet.write_table(table, path)
+    else:
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table)
+    return path
+
+
+def names(path: Path, erased: Erased = NOBODY) -> list[bytes | None]:
+    frames = open_private(str(path), unit="person").owned({}, erased)
+    return [name for _, owner in frames for name in owner]
+
+
+def in_parquet(kind: pa.DataType) -> bool:
+    return not (kind in (pa.string_view(), pa.binary_view()) or str(kind).startswith("decimal64"))
+
+
+def zoned(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) and kind.tz not in (None, "UTC")
+
+
+def parted(item: pa.DataType, two: pa.DataType) -> bool:
+    """Whether an id could have two names, one for each type, so that they are refused together."""
+    narrow = pa.types.is_float32(item) and two not in [item, *INTEGERS[:2], *INTEGERS[4:6]]
+    return narrow or (zoned(item) and not (pa.types.is_timestamp(two) and two.tz is not None))
+
+
+FORMS = [("arrow", value) for value in SAME] + [("parquet", value) for value in ("7.5", "a day", "not UTF-8")]
+MORE = [pytest.param("parquet", value, marks=pytest.mark.slow) for value in SAME if ("parquet", value) not in FORMS]
+
+
+@pytest.mark.parametrize(("form", "value"), [*FORMS, *MORE])
+def test_an_id_is_one_unit_in_any_two_files(tmp_path: Path, form: str, value: str) -> None:
+    cells = [(kind, cell) for kind, cell in SAME[value] if form == "arrow" or in_parquet(kind)]
+    files = [write(tmp_path / f"{at}.{form}", array(*cell)) for at, cell in enumerate(cells)]
+    for first, other in itertools.combinations(range(len(cells)), 2):
+        both = tmp_path / f"{first}-{other}"
+        both.mkdir()
+        for at in (first, other):
+            os.link(files[at], both / files[at].name)
+        kinds = cells[first][0], cells[other][0]
+        if parted(*kinds) or parted(*reversed(kinds)):
+            with pytest.raises(WrongInput, match=r"^data\.unit must be stored in types that can be read as one"):
+                names(both)
+        else:
+            found = names(both)
+            assert len(found) == 2
+            assert len({*found, None}) == 2, (cells[first], cells[other])
+
+
+def test_a_csv_file_names_units_as_others_do(tmp_path: Path) -> None:
+    for value, cells in SAME.items():
+        words = [cell for kind, cell in cells if kind == pa.string() and isinstance(cell, str)]
+        path = tmp_path / f"{len(value)}.csv"
+        path.write_text("person,x\n" + "".join(f"{word},1\n" for word in words))
+        stored = write(tmp_path / "t.arrow", array(pa.string(), *words)) if words else path
+        assert len(set(names(path))) == (1 if words else 0)
+        assert names(path) == names(stored)
+
+
+LIKE: dict[str, pa.Array] = {
+    "large integers": array(pa.int64(), *range(2**53 - 9, 2**53 + 9), 2**63 - 1, 2**63 - 2, -(2**63)),
+    "long digits": array(pa.string(), *(f"20240101{at:012}" for at in range(99))),
+    "decimals": array(pa.decimal128(38, 20), *(Decimal(at).scaleb(-20) for at in range(1, 99))),
+    "doubles": array(pa.float64(), 0.1, 0.1 + 2**-56, 1.0, 1 + 2**-52, 1e308, 5e-324, 2.0**53, 2.0**53 + 2),
+    "words": array(
+        pa.string(), "a", "A", "á", "a b", "ab", "7a", "１", "1_0", "1,0", "1e99999", "x²", "x2", "0x7", "e5"
+    ),
+    "raw bytes": array(pa.binary(12), *(b"\x65\xfa\xff\x01secret!" + bytes([at]) for at in range(128, 256))),
+    "moments": array(pa.timestamp("ns"), *range(10**18, 10**18 + 99)),
+    "days": array(pa.date32(), *range(-999, 999)),
+    "truth values": array(pa.bool_(), True, False),
+}
+
+
+@pytest.mark.parametrize("like", LIKE)
+def test_ids_that_are_merely_alike_stay_apart(tmp_path: Path, like: str) -> None:
+    found = names(write(tmp_path / "t.arrow", LIKE[like]))
+    assert None not in found
+    assert len(set(found)) == len(LIKE[like])
+
+
+def test_what_says_that_there_is_nothing_names_nobody_in_any_file(tmp_path: Path) -> None:
+    words = ["", " ", "NA", "nan", "None", None]
+    nothing = [array(pa.string(), *words), array(pa.binary(), *(word and word.encode() for word in words))]
+    for ids in [*nothing, array(pa.float64(), float("nan"), float("inf"), None), pa.nulls(3)]:
+        assert set(names(write(tmp_path / "t.arrow", ids))) == {None}
+
+
+UNLIKE = [
+    (pa.date32(), pa.int64()),
+    (pa.timestamp("us"), pa.float64()),
+    (pa.bool_(), pa.int8()),
+    (pa.float32(), pa.int32()),
+    (pa.float32(), pa.float64()),
+    (pa.timestamp("us", ROME), pa.timestamp("us")),
+    (pa.timestamp("us", ROME), pa.date32()),
+    (pa.timestamp("us", ROME), pa.string()),
+    (pa.uuid(), pa.string()),
+]
+
+
+@pytest.mark.parametrize("kinds", UNLIKE, ids=str)
+def test_types_that_cannot_be_read_as_one_are_refused_whatever_is_in_them(
+    tmp_path: Path, kinds: tuple[pa.DataType, pa.DataType]
+) -> None:
+    for at, kind in enumerate(kinds):
+        write(tmp_path / f"{at}.arrow", pa.nulls(1, kind))
+    with pytest.raises(WrongInput, match=r"store it as one type in all files$"):
+        names(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_run_over_such_files_ends_before_anything_is_spent(tmp_path: Path, home: Path) -> None:
+    table, data = people(300, 1), write_tables(tmp_path / "data")
+    (data / "parts").mkdir()
+    integers = pl.Series(range(300), dtype=pl.Int64)
+    for name, ids in {"days": integers.cast(pl.Int32).cast(pl.Date), "integers": integers}.items():
+        table.with_columns(person=ids).write_parquet(data / f"parts/{name}.parquet")
+    with pytest.raises(WrongInput, match=r"'person' as date32\[day\] in .* and as int64 in"):
+        start(changed(tables_of_plan(data), data__private="parts"), home)
+    assert Ledger.of(home).domains() == ()
+
+
+@pytest.mark.parametrize("kind", [pa.float16(), pa.duration("s"), pa.time64("us"), pa.list_(pa.int8()), pa.struct([])])
+def test_a_type_that_names_nobody_is_refused(tmp_path: Path, kind: pa.DataType) -> None:
+    with pytest.raises(WrongInput, match=r"^data\.unit must name a column of text, numbers, truth values or dates"):
+        names(write(tmp_path / "t.arrow", pa.nulls(2, kind)))
+
+
+def test_a_file_of_doubles_rounds_all_and_no_other_type_does(tmp_path: Path) -> None:
+    """Pandas makes doubles of integers that lack one: then, and only then, ids beyond 2^53 stand together."""
+    write(tmp_path / "a.arrow", array(pa.int64(), 2**53, 2**53 + 1))
+    assert len(set(names(tmp_path))) == 2
+    write(tmp_path / "b.arrow", array(pa.string(), str(2**53), str(2**53 + 1)))
+    assert len(set(names(tmp_path))) == 2
+    write(tmp_path / "c.arrow", array(pa.float64(), 2.0**53 + 1))
+    assert len(set(names(tmp_path))) == 1
+
+
+@pytest.mark.parametrize("value", ["7.5", "10^19", "é", "a day", "2^53 + 1"])
+def test_rows_of_a_unit_lie_in_one_shard_whatever_files_they_came_in(tmp_path: Path, value: str) -> None:
+    cells = [cell for cell in SAME[value] if cell[0] in (*INTEGERS, *EXACT, *TEXTS, *BYTES, pa.date32())]
+    table = people(60, 1).to_arrow().drop_columns("person")
+    plan = changed(tables_of_plan(write_tables(tmp_path / "data")), data__private="parts", teachers__count=50)
+    (tmp_path / "data/parts").mkdir()
+    for at, cell in enumerate(cells):
+        with pa.ipc.new_file(
+            tmp_path / f"data/parts/{at}.arrow", table.schema.append(pa.field("person", cell[0]))
+        ) as out:
+            out.write_table(table.append_column(pa.field("person", cell[0]), array(cell[0], *[cell[1]] * 60)))
+    vault = Vault(tmp_path / "vault")
+    rows = pl.concat(read_frame(ref, vault) for ref in split(plan, learn_encoding(plan), vault, "shards", bytes(32)))
+    assert rows.height == 60 * len(cells)
+    assert rows[SHARD].n_unique() == 1
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Stores:
+    door = Stores.of(tmp_path / "home")
+    named(door, "people")
+    return door
+
+
+KEPT = {"2^53 + 1": 2, "é": 11}
+"""Names that are kept of a unit if not one: as doubles round it, or as a file of one encoding reads in another."""
+
+
+@pytest.mark.parametrize("value", SAME)
+def test_a_unit_is_erased_by_any_of_its_spellings_from_any_file(tmp_path: Path, door: Stores, value: str) -> None:
+    words = [cell for kind, cell in SAME[value] if kind == pa.string() and isinstance(cell, str)]
+    files = [write(tmp_path / f"{at}.arrow", array(*cell)) for at, cell in enumerate(SAME[value])]
+    for word in words:
+        erase(door, "people", word)
+        assert len(erased_units(door, "people")) == KEPT.get(value, 1)
+    erased = Erased.of(door.vault, "people", erased_units(door, "people"))
+    assert [len(names(file, erased)) for file in files] == [0 if words else 1] * len(files)
+
+
+def named_alone(words: list[str], *, rounded: bool) -> list[str]:
+    frame = pl.DataFrame({"c": words}, schema={"c": pl.String})
+    return frame.select(canonical_id("c", pl.String(), rounded=rounded)).to_series().to_list()
+
+
+WORDS = st.one_of(st.text(max_size=9), st.text("0123456789eE+-. :TZ", max_size=12), st.floats().map(repr))
+
+
+@given(st.lists(WORDS, max_size=9), st.booleans())
+def test_a_name_follows_from_its_cell_alone_and_is_its_own(words: list[str], rounded: bool) -> None:
+    together = named_alone(words, rounded=rounded)
+    assert together == [name for word in words for name in named_alone([word], rounded=rounded)]
+    assert named_alone(together, rounded=rounded) == together
+
+
+@given(st.from_regex(PLAIN, fullmatch=True), st.booleans())
+def test_a_plain_word_is_its_own_name_by_the_rules_for_odd_ones(word: str, rounded: bool) -> None:
+    assert name_of(word.rstrip("\n"), rounded=rounded) == word.rstrip("\n")
+    assert set(_named(pl.Series([word.rstrip("\n")]), rounded=rounded)) == {word.rstrip("\n")}
+
+
+@pytest.mark.parametrize(
+    "word", ["True", "FALSE", "007", "1.0", "-0", "+7", "a ", "é", "1e5", "2020-01-02T00:00", "1" * 16]
+)
+def test_no_odd_word_passes_for_a_plain_one(word: str) -> None:
+    assert not pl.Series([word]).str.contains(PLAIN).item()
+
+
+@given(st.decimals(-(10**12), 10**12, places=6), st.integers(-30, 30))
+def test_a_number_has_one_name_in_all_spellings(number: Decimal, shift: int) -> None:
+    spelled = [f"{number:f}", f"{number:e}", f"+{abs(number):f}", f"{number.scaleb(-shift):f}e{shift}", f"{number}000"]
+    signed = [word for word in spelled[:4] if number >= 0 or word[0] != "+"]
+    assert len({name_of(word, rounded=False) for word in signed}) == 1
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_double_is_named_as_its_text_and_as_its_value(number: float) -> None:
+    name = pl.DataFrame({"c": [number]}).select(canonical_id("c", pl.Float64(), rounded=True)).item()
+    assert {name_of(spelled, rounded=True) for spelled in (repr(number), f"{Decimal(number):f}", f"{number:.17e}")} == {
+        name
+    }
+
+
+@pytest.mark.parametrize("classes", [("1", "1.0"), ("true", "True"), ("e\u0301", "é")])
+def test_classes_that_read_as_one_are_refused(tmp_path: Path, classes: tuple[str, str]) -> None:
+    plan = changed(tables_of_plan(write_tables(tmp_path)), data__classes=[*classes, "2"])
+    with pytest.raises(WrongInput, match=r"^data\.classes must differ however they are stored"):
+        learn_encoding(plan)

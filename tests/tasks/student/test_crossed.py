@@ -1,0 +1,71 @@
+"""Cross tables of public rows, and the sample they are of: by its codes alone, in any order."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from concord.tasks.data.codes import CodeMatrix, coarser
+from concord.tasks.student.crossed import CrossedRows, digests, sampled, sampled_of
+from tests.support.coded import CODES, one_hot, rows_of
+
+
+def shuffled(rows: CodeMatrix, seed: int) -> CodeMatrix:
+    found: CodeMatrix = rows[np.random.default_rng(seed).permutation(len(rows))]
+    return found
+
+
+def test_tables_are_those_of_one_hot_matrices() -> None:
+    crossed, rows = CrossedRows.of(rows_of(500, 0), CODES)
+    hot, values = one_hot(rows), np.random.default_rng(1).normal(size=(3, len(rows)))
+    assert len(rows) < 500 == crossed.counts.sum()
+    for value, table in zip(values, crossed.tables(list(values)), strict=True):
+        weighed = crossed.counts * value
+        assert np.allclose(table, hot.T @ (weighed[:, None] * hot))
+        assert np.allclose(crossed.totals(value), hot.T @ weighed)
+    weights = np.random.default_rng(2).normal(size=crossed.size)
+    assert np.allclose(crossed.logits(weights), hot @ weights)
+
+
+def test_blocks_of_rows_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    crossed, rows = CrossedRows.of(rows_of(500, 0), CODES)
+    value = np.random.default_rng(1).normal(size=len(rows))
+    whole = crossed.tables([value])
+    monkeypatch.setattr("concord.tasks.student.crossed.BLOCK", 7)
+    assert np.allclose(crossed.tables([value]), whole)
+
+
+@pytest.mark.parametrize("most", [1, 50, 999, 1000, 5000])
+def test_a_sample_follows_from_the_rows_and_not_from_their_order(most: int) -> None:
+    rows = rows_of(1000, 0)
+    found = sampled(rows, CODES, most)
+    assert len(found) == min(most, 1000)
+    for seed in range(3):
+        other = shuffled(rows, seed)
+        assert np.array_equal(sampled(other, CODES, most), found)
+        parts = np.array_split(other, [0, 3, 400])
+        assert np.array_equal(sampled_of(partial(iter, parts), CODES, most), found)
+    assert np.array_equal(sampled(found, CODES, most), found)
+
+
+def test_rows_are_in_the_sample_as_often_as_among_all() -> None:
+    rows = np.concatenate([rows_of(900, 0), np.tile(rows_of(1, 5), (900, 1))])
+    kinds, counts = np.unique(rows, axis=0, return_counts=True)
+    found = sampled(rows, CODES, 300)
+    for kind, count in zip(kinds, counts, strict=True):
+        assert abs(int((found == kind).all(axis=1).sum()) - count / 6) <= 1
+
+
+def test_digests_tell_different_rows_apart() -> None:
+    rows = rows_of(2000, 0)
+    assert len(np.unique(digests(rows, CODES))) == len(np.unique(rows, axis=0))
+
+
+def test_the_coarse_code_follows_from_the_fine_one() -> None:
+    rows = rows_of(500, 0)
+    for coarse, fine in zip(CODES.coarse, CODES.fine, strict=True):
+        within = coarser(CODES.fields[fine], CODES.fields[coarse])
+        assert np.array_equal(
+            within[rows[:, fine] - CODES.fields[fine].start], rows[:, coarse] - CODES.fields[coarse].start
+        )
+        assert within[-1] == CODES.fields[coarse].size - 1  # a missing cell is missing in both views

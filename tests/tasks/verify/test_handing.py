@@ -1,0 +1,160 @@
+"""What is handed on was checked: by the ledger of its home, or by its signature."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.home.released import sha256
+from concord.flows.api import load_student
+from tests.support.console import concord
+from tests.support.published import SESSION, World, rewrite
+from tests.tasks.verify.signed_folder import claim, sign_again
+
+KINDS = ("registry", "nist", "cyclonedx", "dataset", "openlineage", "markdown")
+SMALLER = claim("epsilon", 0.1)
+
+
+def dated(values: dict[str, Any]) -> None:
+    """So that every statement can be made of it."""
+    values["about"]["date"] = "2026-05-03"
+
+
+@pytest.fixture
+def own(home: World, tmp_path: Path) -> Path:
+    """A copy of the home that published it."""
+    return Path(shutil.copytree(home.home, tmp_path / "home"))
+
+
+def handings(subject: Path | str, home: Path, out: Path) -> dict[str, Callable[[], int]]:
+    """Every command that hands on, with its exit status; what it writes, it writes to `out`."""
+    table = str(home / "public.parquet")
+
+    def asked(*words: str) -> Callable[[], int]:
+        return lambda: concord(words[0], str(subject), *words[1:], "--home", str(home))[0]
+
+    def loaded() -> int:
+        try:
+            load_student(subject, home=home)
+        except NotVerified as wrong:
+            return wrong.exit_status
+        return 0
+
+    return {
+        "export": asked("export", "--to", str(out / "export")),
+        **{kind: asked("certify", "--as", kind, "--out", str(out / kind)) for kind in KINDS},
+        "predict": asked("predict", table, "--out", str(out / "c.parquet")),
+        "load_student": loaded,
+    }
+
+
+def refused(subject: Path | str, home: Path, out: Path) -> bool:
+    """Whether every command ends with status 4, and none wrote a file."""
+    out.mkdir()
+    found = {name: hand() for name, hand in handings(subject, home, out).items()}
+    assert set(found.values()) == {4}, found
+    return list(out.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", ["a session of the home", "its folder there", "a copy elsewhere"])
+def test_what_was_published_is_handed_on(own: Path, folder: Path, tmp_path: Path, place: str) -> None:
+    shutil.copy(own / "public.parquet", tmp_path)
+    places: dict[str, tuple[Path | str, Path]] = {
+        "a session of the home": (SESSION, own),
+        "its folder there": (own / "released" / SESSION, own),
+        "a copy elsewhere": (folder, tmp_path),
+    }
+    out = tmp_path / "out"
+    out.mkdir()
+    found = handings(*places[place], out)
+    undated = {"registry", "openlineage"}
+    assert {name for name, hand in found.items() if hand() == 0} == found.keys() - undated
+
+
+def test_an_edited_certificate_is_not_handed_on_by_its_home(own: Path, tmp_path: Path) -> None:
+    """`export` and `certify` wrote card, folder and inventories with the ε that somebody had put in."""
+    rewrite(own / "released" / SESSION, dated)
+    rewrite(own / "released" / SESSION, SMALLER)
+    assert refused(SESSION, own, tmp_path / "out")
+
+
+def test_an_edited_certificate_is_not_handed_on_from_a_copy(home: World, folder: Path, tmp_path: Path) -> None:
+    rewrite(folder, dated)
+    rewrite(folder, SMALLER)
+    shutil.copy(home.home / "public.parquet", tmp_path)
+    assert refused(folder, tmp_path, tmp_path / "out")
+
+
+def test_a_home_asks_its_ledger_whoever_signed(own: Path, tmp_path: Path) -> None:
+    published = own / "released" / SESSION
+    rewrite(published, dated)
+    rewrite(published, SMALLER)
+    sign_again(published)
+    assert refused(SESSION, own, tmp_path / "out")
+    assert refused(published, own, tmp_path / "by its folder")
+
+
+def test_a_session_that_the_ledger_does_not_know_is_not_handed_on(own: Path, folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, own / "released" / "people-9")
+    assert refused("people-9", own, tmp_path / "out")
+    (own / "ledger.db").unlink()
+    assert refused(SESSION, own, tmp_path / "without a ledger")
+
+
+def without_signature(folder: Path) -> None:
+    for name in ("attestation.json", "key.pem", "ledger.json"):
+        (folder / name).unlink()
+
+
+def other_student(folder: Path) -> None:
+    """With a digest to match."""
+    (folder / "student.skops").write_bytes(b"another")
+    rewrite(folder, lambda values: values["student"]["file"].update(digest=sha256(b"another")))
+
+
+def signed_student(folder: Path) -> None:
+    other_student(folder)
+    sign_again(folder)
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "the signature is gone": without_signature,
+    "the report is another": lambda folder: (folder / "report.html").write_bytes(b"another"),
+    "the excerpt is another": lambda folder: (folder / "ledger.json").write_bytes(b"another"),
+    "the student is another": other_student,
+    "the student is another, and signed": signed_student,
+    "the key is another": lambda folder: (folder / "key.pem").write_bytes(b"another"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_copy_of_which_anything_is_not_as_it_was_signed_is_not_handed_on(
+    home: World, folder: Path, tmp_path: Path, change: str
+) -> None:
+    CHANGES[change](folder)
+    shutil.copy(home.home / "public.parquet", tmp_path)
+    found = handings(folder, tmp_path, tmp_path / "out")
+    unread = {*KINDS} - {"markdown"} if change.endswith("and signed") else set[str]()  # no student stands in those
+    assert {name for name in found.keys() - unread if found[name]() != 4} == set()
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["report.html", "certificate.json", "student.skops", "attestation.json"])
+def test_a_link_out_of_the_folder_is_not_followed(folder: Path, tmp_path: Path, name: str) -> None:
+    """`report.html` that was a link to a secret was copied, and handed on."""
+    (tmp_path / "secret").write_bytes((folder / name).read_bytes())
+    (folder / name).unlink()
+    (folder / name).symlink_to(tmp_path / "secret")
+    assert concord("export", str(folder), "--to", str(tmp_path / "out"), "--home", str(tmp_path))[0] in (2, 4)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_commands_need_no_vault(own: Path, tmp_path: Path) -> None:
+    shutil.rmtree(own / "vault")
+    (own / "vault").mkdir(mode=0o000)
+    assert concord("export", SESSION, "--to", str(tmp_path / "out"), "--home", str(own))[0] == 0
+    os.rmdir(own / "vault")
