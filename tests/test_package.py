@@ -1,17 +1,23 @@
 """The package outside: `import concord` alone, quick, and beside a user's own tasks.py, flows and artifacts."""
 
 import json
+import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 import concord
+from concord.artifacts.home.released import sha256
 from concord.tasks.mechanisms.stable import StableVoting
 from tests.support.people import write_plan, write_tables
 from tests.support.processes import own_environment
@@ -69,6 +75,33 @@ for name, without in {LIGHT!r}.items():
     assert python(tmp_path, program).split("\n")[:-1] == [""] * len(LIGHT)
 
 
+@pytest.mark.parametrize(("typed", "completed"), [("ver", "verify"), ("budget --js", "--json"), ("sing", "")])
+def test_a_shell_completes_commands_and_options(typed: str, completed: str, tmp_path: Path) -> None:
+    asked = {
+        "_CONCORD_COMPLETE": "complete_bash",
+        "COMP_WORDS": f"concord {typed}",
+        "COMP_CWORD": str(len(typed.split())),
+    }
+    program = "import sys; sys.argv = ['concord']; from concord.flows.cli import main; main()"
+    assert python(tmp_path, program, **asked).strip() == completed
+
+
+def test_it_runs_as_a_module(tmp_path: Path) -> None:
+    ran = "import runpy, sys; sys.argv[1:] = ['--version']; runpy.run_module('concord', run_name='__main__')"
+    assert python(tmp_path, ran) == f"concord {concord.__version__}\n"
+
+
+def test_what_goes_with_it_is_of_its_version_and_licence() -> None:
+    licence = sha256((ROOT / "LICENSE").read_bytes())
+    assert licence == "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"  # Apache's own text
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert project["license"] == cited["license"] == "Apache-2.0"
+    assert project["authors"] == cited["authors"]
+    headings = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert headings[0] == cited["version"] == concord.__version__
+
+
 def test_it_offers_what_it_says() -> None:
     offered = {"run", "ask", "open_session", "load_student"}
     assert set(concord.__all__) == {*offered, "__version__"}
@@ -100,10 +133,9 @@ print(done.session)
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel of what is in the checkout."""
-    folder = tmp_path_factory.mktemp("wheel")
-    source = folder / "source"
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what is in the checkout, but for the tests."""
+    source = tmp_path_factory.mktemp("source")
     command = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     for name in subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\0")[:-1]:
         if not name.startswith("tests/"):
@@ -113,6 +145,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 target.symlink_to((ROOT / name).readlink())
             else:
                 target.write_bytes((ROOT / name).read_bytes())
+    return source
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel of that."""
+    folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(source)]
     subprocess.run(build, check=True, timeout=600, capture_output=True)
     (wheel,) = folder.glob("*.whl")
@@ -173,4 +212,20 @@ def test_a_wheel_holds_the_package_alone(wheel: Path) -> None:
         "concord/artifacts/vulnerabilities.toml",
         "concord/py.typed",
         "concord/tasks/publish/report.html.j2",
+        f"{'-'.join(wheel.name.split('-')[:2])}.dist-info/licenses/LICENSE",
     } <= set(names)
+
+
+@pytest.mark.slow
+def test_a_source_archive_has_what_goes_with_it(source: Path, tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(tools), "setuptools>=77"]
+    subprocess.run(install, check=True, timeout=600, capture_output=True)
+    build = f"from setuptools.build_meta import build_sdist; build_sdist({str(tmp_path)!r})"
+    told = os.environ | {"PYTHONPATH": str(tools)}
+    subprocess.run([sys.executable, "-c", build], cwd=source, env=told, check=True, timeout=300, capture_output=True)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as made:
+        names = {name.partition("/")[2] for name in made.getnames()}
+    assert {"LICENSE", "README.md", "CHANGELOG.md", "CITATION.cff", "SECURITY.md"} <= names
+    assert ".package/concord/flows/learn.py" in names

@@ -23,21 +23,22 @@ ROOT = Path(__file__).parents[1]
 def tracked_pages() -> list[Path]:
     """All pages of the repository."""
     tops = ("artifacts", "deployments", "flows", "tasks", "tests")
-    return [ROOT / "README.md", *(page for top in tops for page in sorted((ROOT / top).rglob("*.md")))]
+    return [*sorted(ROOT.glob("*.md")), *(page for top in tops for page in sorted((ROOT / top).rglob("*.md")))]
 
 
+TOP = [page.name for page in sorted(ROOT.glob("*.md"))]
 GUIDES = [str(page.relative_to(ROOT)) for page in sorted((ROOT / "deployments/guides").glob("*.md"))]
 PAGES = {
     page: (ROOT / page).read_text(encoding="utf-8")
-    for page in ("README.md", "deployments/README.md", *GUIDES, "tests/privacy/README.md", "artifacts/README.md")
+    for page in (*TOP, "deployments/README.md", *GUIDES, "tests/privacy/README.md", "artifacts/README.md")
 }
 ALL_PAGES = "\n".join(path.read_text(encoding="utf-8") for path in tracked_pages())
 """Also those that nobody reads first."""
 README, COMMAND_PAGE = PAGES["README.md"], PAGES["deployments/guides/commands.md"]
 EVERYTHING = "\n".join(PAGES.values())
 TREE = ("flows", "tasks", "artifacts", "deployments", "tests")
-LONGEST = 150
-"""Lines of the README: for a person who has never heard of it."""
+LONGEST, FIRST_SCREEN = 150, 15
+"""Lines of the README, for a person who has never heard of it; and those that say what it is and what to type."""
 GUIDE_WORDS = 1000
 """Most words of a page for one task."""
 SHIPPED = {"artifacts/code/concord_student.py"}
@@ -148,6 +149,8 @@ def test_make_knows_what_it_is_told(target: str) -> None:
 def test_the_two_commands_are_the_first_thing_to_run() -> None:
     first = README.split("```sh\n")[1].split("```")[0].splitlines()
     assert [line.split("#")[0].strip() for line in first] == ["make run", "make test"]
+    assert README.splitlines()[:FIRST_SCREEN][-2:] == [first[-1], "```"]
+    assert [line[:2] for line in README.splitlines()[:FIRST_SCREEN]].count("![") == 1
 
 
 def test_mechanisms_are_those_of_the_plan() -> None:

@@ -88,7 +88,6 @@ app = typer.Typer(
     cls=WithExamples,
     epilog="Example: concord run deployments/plans/demo.toml, then concord verify and concord ui.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 HomeOption = Annotated[Path, typer.Option("--home", envvar="CONCORD_HOME", help="Where everything is kept.")]
