@@ -11,7 +11,7 @@ from typing import Self
 from pydantic import Field
 
 from concord.artifacts.domains import Domain, FilterKind
-from concord.artifacts.parts import EVERY, by_part, largest
+from concord.artifacts.parts import EVERY, PARTS, by_part, largest
 from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Budget, CertificatePart
 from concord.artifacts.sessions import NEIGHBOURS, Session, Status
@@ -110,6 +110,12 @@ class DomainCharge(CertificatePart):
     charges: tuple[SessionCharge, ...]
     lost: float
     parts: dict[str, Budget] = Field(default={})
+
+    @property
+    def used(self) -> float:
+        """The share of the budget that is charged: that of the part which is charged most."""
+        shares = ([each.share for each in self.charges if each.part in (part, EVERY)] for part in PARTS)
+        return self.lost + max(map(sum, shares))
 
     @classmethod
     def of(

@@ -1,7 +1,9 @@
 """The outcome of a run: its stages, the summary that `concord run --json` prints, and its page in Prefect's UI."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, get_args
+from uuid import UUID
 
 from pydantic import BaseModel
 
@@ -177,11 +179,16 @@ def briefly(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shown(summary: Summary) -> Summary:
-    """Show outcome and stages on the page of the current flow run, if there is one. Returns the summary."""
+    """Show outcome and stages on the page of the current flow run, if there is one, and name it for its session.
+    Returns the summary."""
     if not on_page():
         return summary
     from prefect.artifacts import create_markdown_artifact, create_table_artifact
+    from prefect.client.orchestration import get_client
+    from prefect.runtime import flow_run
 
+    with get_client(sync_client=True) as client:
+        client.update_flow_run(UUID(flow_run.id), name=f"{flow_run.flow_name} {summary.session}")
     create_markdown_artifact(outcome_in_markdown(summary), key="outcome", description=f"Session {summary.session}")
     create_table_artifact(stage_rows(summary), key="stages", description=f"Stages of session {summary.session}")
     return summary
@@ -203,7 +210,7 @@ def outcome_in_markdown(summary: Summary) -> str:
         "private test": "none" if summary.test is None else tested_in_words(summary.test),
         "model": f"`{summary.student['model_uri']}`",
         "spent now": spent_in_words(summary.lifetime),
-        "report": f"`{summary.report}`",
+        "report": f"[{Path(summary.report).name}]({Path(summary.report).absolute().as_uri()}), `{summary.report}`",
         "certificate": f"`{summary.certificate}`",
         "MLflow run": f"`{summary.run_id}`",
     }

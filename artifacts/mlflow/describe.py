@@ -4,20 +4,24 @@ Nothing here imports MLflow. Every field is released or public: what is not a fi
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import in_one_line
 from concord.artifacts.home.released import sha256, sha256_of_all
-from concord.artifacts.measures import PublicTest, TestRecord
+from concord.artifacts.measures import ClassMeasured, ClassTested, PublicTest, TestRecord
 from concord.artifacts.records import ChoiceRecord, SessionRecord
 
 MOST_CLASS_METRICS = 20
 """The most classes for which recall and precision are tracked per class."""
+
+LONGEST_CLASS_NAME = 200
+"""The most characters of a class in the name of a metric, which MLflow limits to 250."""
 
 LONGEST_PARAMETER = 250
 """The most characters of a parameter: longer values, such as a table of refusals, are in the certificate only."""
@@ -44,6 +48,7 @@ MODEL_FILE = "model.skops"
 NOTE = "mlflow.note.content"
 """The tag that MLflow shows as the description of a run or an experiment, in Markdown."""
 
+AnyClass = TypeVar("AnyClass", ClassMeasured, ClassTested)
 ColumnType = Literal["double", "string", "boolean", "datetime", "any"]
 
 
@@ -125,7 +130,11 @@ def published_stages(certificate: Certificate) -> dict[str, Stage]:
         **_aside("test", certificate.test),
         "certify": Stage(
             _settings({"certificate": certificate.format}),
-            {"domain_epsilon_spent": domain.spent.epsilon, "domain_delta_spent": domain.spent.delta},
+            {
+                "domain_epsilon_spent": domain.spent.epsilon,
+                "domain_delta_spent": domain.spent.delta,
+                "lifetime_used": domain.used,
+            },
             "The certificate and the report, written from the ledger and released files.",
         ),
     }
@@ -136,10 +145,22 @@ def _on_public_rows(accuracy: float | None, test: PublicTest | None) -> dict[str
     found = {} if accuracy is None else {"accuracy": accuracy}
     if test is not None:
         found |= {"balanced_accuracy": test.balanced_accuracy, "majority": test.majority, "rows_tested": test.rows}
-        for at, item in enumerate(test.classes if len(test.classes) <= MOST_CLASS_METRICS else ()):
-            shares = {f"recall.{at}": item.recall, f"precision.{at}": item.precision}
+        for name, item in _by_class(test.classes).items():
+            shares = {f"recall.{name}": item.recall, f"precision.{name}": item.precision}
             found |= {name: share for name, share in shares.items() if share is not None}
     return found
+
+
+def _by_class(classes: Sequence[AnyClass]) -> dict[str, AnyClass]:
+    """The classes by what they are called in the names of metrics; empty if they are many.
+
+    Letters that MLflow refuses there become `_`. If two would be called the same, each has its number before it.
+    """
+    if len(classes) > MOST_CLASS_METRICS:
+        return {}
+    names = [re.sub(r"[^\w. -]", "_", item.name)[:LONGEST_CLASS_NAME] for item in classes]
+    alike = len(set(map(str.casefold, names))) < len(names)
+    return {f"{at}.{name}" if alike else name: item for at, (name, item) in enumerate(zip(names, classes, strict=True))}
 
 
 def _aside(name: str, record: SessionRecord | None) -> dict[str, Stage]:
@@ -165,11 +186,14 @@ def _chosen(choice: ChoiceRecord, epsilon: float) -> Stage:
 
 def _tested(test: TestRecord, epsilon: float) -> Stage:
     """Metrics of a private test, each with the ends of its interval; per class only if there are few classes."""
-    measured = {"accuracy": test.accuracy, "balanced_accuracy": test.balanced_accuracy}
-    for at, item in enumerate(test.classes if len(test.classes) <= MOST_CLASS_METRICS else ()):
-        measured |= {f"recall.{at}": item.recall, f"precision.{at}": item.precision}
-    ends = {f"test_{name}": share.value for name, share in measured.items()}
-    ends |= {f"test_{name}_{end}": getattr(share, end) for name, share in measured.items() for end in ("low", "high")}
+    measured = {("accuracy", ""): test.accuracy, ("balanced_accuracy", ""): test.balanced_accuracy}
+    for name, item in _by_class(test.classes).items():
+        measured |= {("recall", f".{name}"): item.recall, ("precision", f".{name}"): item.precision}
+    ends = {
+        f"test_{what}{end}{of}": value
+        for (what, of), share in measured.items()
+        for end, value in (("", share.value), ("_low", share.low), ("_high", share.high))
+    }
     if test.majority is not None:
         ends["test_majority"] = test.majority
     return Stage(

@@ -9,7 +9,7 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId
 
 from concord.artifacts.plan import Plan
-from concord.flows.outcome import Summary
+from concord.flows.outcome import Summary, spent_in_words
 from concord.flows.start import start, start_extension
 
 
@@ -31,18 +31,21 @@ def tells(page: dict[str, Any], summary: Summary) -> bool:
             f"ε = {summary.guarantee['epsilon']:g}, δ = {summary.guarantee['delta']:g}",
             summary.student["model_uri"],
             f"concord verify {summary.session}",
+            f"]({Path(summary.report).as_uri()})",
+            f"{summary.student['public_test']['accuracy']:.1%} right",
+            spent_in_words(summary.lifetime),
         )
     )
 
 
 @pytest.mark.slow
-def test_a_run_is_named_for_its_domain_and_an_extension_for_its_session(
+def test_a_run_and_an_extension_are_named_for_their_session(
     session: str, plan: Plan, home: Path, arriving: Path
 ) -> None:
     first = start(plan, home)
     with get_client(sync_client=True) as client:
         name, page = latest(client)
-        assert name == "learn people"
+        assert name == f"learn {session}"
         assert tells(page, first)
         more = start_extension(session, arriving, home)
         name, page = latest(client)

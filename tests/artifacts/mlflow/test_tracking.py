@@ -15,10 +15,12 @@ from shutil import copy
 import polars as pl
 import pytest
 from mlflow.tracking import MlflowClient
+from mlflow.utils.validation import _validate_metric_name
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.home.released import sha256
+from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.describe import MODEL_FILE, SERIES, Recorded, Tracked, figures, published_stages, whole
 from concord.artifacts.mlflow.read import Records
 from concord.artifacts.plan import parse_plan
@@ -77,6 +79,35 @@ def test_its_numbers_and_settings_are_the_certificates(published: Published) -> 
     )
     assert recorded.params == whole(certificate).params
     assert recorded.params["mechanism.cutoff"] == "20"
+
+
+def test_the_share_of_the_lifetime_that_is_charged_is_the_ledger_s(published: Published) -> None:
+    ledger = Ledger.of(published.world.home)
+    share = ledger.domain("people").filter.share(ledger.total("people"))
+    assert 0 < published.recorded.metrics["lifetime_used"] == pytest.approx(share)
+
+
+@pytest.mark.parametrize(
+    ("classes", "metrics"),
+    [
+        (("no", "yes"), ["recall.no", "recall.yes"]),
+        (("<=50K", ">50K"), ["recall.__50K", "recall._50K"]),
+        (("<5", ">5"), ["recall.0._5", "recall.1._5"]),
+        (("Yes", "yes", "0.Yes"), ["recall.0.Yes", "recall.1.yes", "recall.2.0.Yes"]),
+        (("../a\n", "ä b" * 200), ["recall..._a_", f"recall.{('ä b' * 200)[:200]}"]),
+    ],
+)
+def test_a_class_s_metrics_bear_its_name(published: Published, classes: tuple[str, ...], metrics: list[str]) -> None:
+    test = published.certificate.student.public_test
+    assert test is not None
+    named = [test.classes[0].model_copy(update={"name": name, "recall": 0.5, "precision": None}) for name in classes]
+    student = published.certificate.student.model_copy(
+        update={"public_test": test.model_copy(update={"classes": tuple(named)})}
+    )
+    found = figures(published.certificate.model_copy(update={"learned": student}))
+    assert [name for name in found if name.startswith("recall.")] == metrics
+    for name in found:
+        _validate_metric_name(name)  # MLflow takes it
 
 
 def test_an_auditor_can_filter_by_the_guarantee(published: Published) -> None:
