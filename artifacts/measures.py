@@ -8,6 +8,7 @@ Checked by tests/tasks/student/test_evaluate.py
 """
 
 from collections.abc import Iterator, Sequence
+from statistics import fmean
 
 from concord.artifacts.schemas import CertificatePart
 
@@ -20,6 +21,10 @@ class ClassMeasured(CertificatePart):
 
     recall      the share of its rows that the student finds; None if there are none
     precision   of the rows that the student says are of it, the share that are; None if it says so of none
+    auc         how often its probability of the class is higher for a row of it than for another: 0.5 if it looks at
+                nothing, whatever threshold it names the class at; None without probabilities, or without such rows
+    average_precision
+                the mean precision at the thresholds that find one more row: the class's share if it looks at nothing
     """
 
     name: str
@@ -27,6 +32,8 @@ class ClassMeasured(CertificatePart):
     predicted: int
     recall: float | None
     precision: float | None
+    auc: float | None = None
+    average_precision: float | None = None
 
 
 class Surety(CertificatePart):
@@ -61,6 +68,26 @@ class PublicTest(CertificatePart):
     def largest(self) -> str:
         """The class with most rows."""
         return max(self.classes, key=lambda item: item.rows).name
+
+    @property
+    def auc(self) -> float | None:
+        """The mean of the classes' AUC."""
+        areas = [item.auc for item in self.classes if item.auc is not None]
+        return fmean(areas) if areas else None
+
+    @property
+    def rarest(self) -> ClassMeasured:
+        """The class with fewest rows, of those that have any."""
+        return min((item for item in self.classes if item.rows), key=lambda item: item.rows)
+
+
+def ranking_in_words(test: PublicTest) -> str:
+    """How well the probabilities rank rows, in a part of a sentence; empty if there are none."""
+    rare = test.rarest
+    if test.auc is None or rare.average_precision is None:
+        return ""
+    share = f"{rare.average_precision:.3f} ({rare.rows / test.rows:.3f} if it looked at nothing)"
+    return f"; AUC {test.auc:.3f}; average precision of the rarest class, {rare.name!r}, {share}"
 
 
 class Interval(CertificatePart):
@@ -170,8 +197,16 @@ def _of_public(test: PublicTest | None) -> Iterator[str]:
             f"the student is no better than naming the class {test.largest!r} for every row: it is right on "
             f"{test.accuracy:.1%} of the public test rows, and {test.majority:.1%} of them are of that class"
         )
-    if blind := [item.name for item in test.classes if item.recall == 0]:
-        yield f"the student is blind to {_listed(blind)}: of the public test rows of such a class it finds none"
+    if blind := [item for item in test.classes if item.recall == 0]:
+        names = _listed([item.name for item in blind])
+        yield f"the student is blind to {names}: of the public test rows of such a class it finds none"
+        if ranked := [item for item in blind if item.auc is not None and item.auc >= TELLS_APART]:
+            name, area = ranked[0].name, ranked[0].auc
+            yield (
+                f"the student would find rows of the class {name!r} at a lower threshold: it gives them a higher "
+                f"probability than others {area:.0%} of the time (AUC), where one that looks at nothing has 50%; see "
+                "`concord predict --threshold`"
+            )
 
 
 def _of_private(test: TestRecord | None, found: set[str]) -> Iterator[str]:
@@ -192,6 +227,8 @@ def _of_private(test: TestRecord | None, found: set[str]) -> Iterator[str]:
         )
 
 
+TELLS_APART = 0.6
+"""The least AUC of a class for which another threshold is advised."""
 MOST_CLASSES_NAMED = 5
 
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import BudgetRefused
 from concord.artifacts.guarantee import NO_LATER_ROWS, later_rows_in_words, lifetime_in_words, unasked_in_words
+from concord.artifacts.measures import PublicTest, ranking_in_words
 from concord.artifacts.sessions import Session
 from concord.flows.console import on_page
 
@@ -119,7 +120,7 @@ def measures_of(certificate: Certificate) -> dict[str, Any]:
     public, private = certificate.student.public_test, certificate.tested
     return {
         "accuracy": certificate.student.accuracy,
-        **({} if public is None else {"public_test": _of_classes(public.model_dump(mode="json"))}),
+        **({} if public is None else {"public_test": _of_classes(public.model_dump(mode="json")) | _ranking(public)}),
         **({} if private is None else {"private_test": _of_classes(private.model_dump(mode="json"))}),
     }
 
@@ -131,11 +132,19 @@ def _of_classes(test: dict[str, Any]) -> dict[str, Any]:
     return {name: test[name] for name in kept} | shares
 
 
+def _ranking(test: PublicTest) -> dict[str, Any]:
+    """How well a student's probabilities rank rows; nothing if it gives none."""
+    if test.auc is None:
+        return {}
+    by_class = {item.name: item.average_precision for item in test.classes}
+    return {"auc": test.auc, "average_precision": by_class, "ranking": ranking_in_words(test)}
+
+
 def public_in_words(test: Mapping[str, Any]) -> str:
     """A public test in one line."""
     return (
         f"{test['accuracy']:.1%} right on {test['rows']:,} public test rows ({test['majority']:.1%} if it always named "
-        f"the largest class); balanced accuracy {test['balanced_accuracy']:.1%}"
+        f"the largest class); balanced accuracy {test['balanced_accuracy']:.1%}{test.get('ranking', '')}"
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import in_one_line
 from concord.artifacts.home.released import sha256, sha256_of_all
-from concord.artifacts.measures import ClassMeasured, ClassTested, PublicTest, TestRecord
+from concord.artifacts.measures import ClassMeasured, ClassTested, PublicTest, TestRecord, ranking_in_words
 from concord.artifacts.records import ChoiceRecord, SessionRecord
 
 MOST_CLASS_METRICS = 20
@@ -145,9 +145,10 @@ def _on_public_rows(accuracy: float | None, test: PublicTest | None) -> dict[str
     found = {} if accuracy is None else {"accuracy": accuracy}
     if test is not None:
         found |= {"balanced_accuracy": test.balanced_accuracy, "majority": test.majority, "rows_tested": test.rows}
+        found |= {} if test.auc is None else {"auc": test.auc}
         for name, item in _by_class(test.classes).items():
-            shares = {f"recall.{name}": item.recall, f"precision.{name}": item.precision}
-            found |= {name: share for name, share in shares.items() if share is not None}
+            shares = {what: getattr(item, what) for what in ("recall", "precision", "auc", "average_precision")}
+            found |= {f"{what}.{name}": share for what, share in shares.items() if share is not None}
     return found
 
 
@@ -274,7 +275,8 @@ def _measured_in_words(test: PublicTest | None) -> str:
         return ""
     sentence = (
         f"The student is right on {test.accuracy:.1%} of {test.rows:,} public test rows; naming the largest class for "
-        f"each would be right on {test.majority:.1%}. Balanced accuracy: {test.balanced_accuracy:.1%}. "
+        f"each would be right on {test.majority:.1%}. Balanced accuracy: {test.balanced_accuracy:.1%}"
+        f"{ranking_in_words(test)}. "
     )
     if test.matrix is None or len(test.classes) > LISTED_CLASSES:
         return sentence

@@ -20,7 +20,7 @@ from sklearn.pipeline import Pipeline
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import in_one_line
 from concord.artifacts.guarantee import LINKED
-from concord.artifacts.measures import PublicTest, TestRecord
+from concord.artifacts.measures import PublicTest, TestRecord, ranking_in_words
 from concord.artifacts.sessions import NEIGHBOURS
 
 NOT_STATED = "Not stated by the publisher."
@@ -146,7 +146,8 @@ def _measured(test: PublicTest | None) -> str | None:
     finds = (f"{item.name} {item.recall:.1%}" for item in test.classes[:MOST_FOUND] if item.recall is not None)
     return (
         f"{test.accuracy:.1%} right on {test.rows:,} public test rows ({test.majority:.1%} if it always named the "
-        f"largest class); balanced accuracy {test.balanced_accuracy:.1%}; found of each class: {', '.join(finds)}"
+        f"largest class); balanced accuracy {test.balanced_accuracy:.1%}{ranking_in_words(test)}; found of each class: "
+        f"{', '.join(finds)}"
     )
 
 

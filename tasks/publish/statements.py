@@ -172,3 +172,5 @@ def _figures(certificate: Certificate) -> Iterator[tuple[str, float]]:
         yield "accuracy", test.accuracy
         yield "balanced accuracy", test.balanced_accuracy
         yield "share of the largest class", test.majority
+        if test.auc is not None:
+            yield "AUC", test.auc

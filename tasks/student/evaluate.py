@@ -47,6 +47,7 @@ def measured(model: Any, X: Any, truth: NDArray[np.int64], encoding: Encoding, p
 
     classes, names = list(encoding.classes), np.array(encoding.classes)[truth]
     answers = model.predict(X)
+    odds = _probabilities(model, X, classes)
     matrix = confusion_matrix(names, answers, labels=classes)
     precision, recall, _, of_class = precision_recall_fscore_support(
         names, answers, labels=classes, zero_division=np.nan
@@ -59,13 +60,20 @@ def measured(model: Any, X: Any, truth: NDArray[np.int64], encoding: Encoding, p
         balanced_accuracy=float(np.nanmean(recall)),
         majority=float(of_class.max() / len(truth)),
         classes=tuple(
-            ClassMeasured(name=name, rows=int(of), predicted=int(named), recall=_share(found), precision=_share(right))
-            for name, of, named, found, right in zip(
-                classes, of_class, matrix.sum(axis=0), recall, precision, strict=True
+            ClassMeasured(
+                name=name,
+                rows=int(of),
+                predicted=int(named),
+                recall=_share(found),
+                precision=_share(right),
+                **({} if odds is None else _ranking(names == name, odds[:, at])),
+            )
+            for at, (name, of, named, found, right) in enumerate(
+                zip(classes, of_class, matrix.sum(axis=0), recall, precision, strict=True)
             )
         ),
         matrix=tuple(tuple(row) for row in matrix.tolist()) if len(classes) <= MOST_LISTED else None,
-        calibration=_calibration(model, X, answers == names),
+        calibration=None if odds is None else _calibration(odds, answers == names),
     )
 
 
@@ -73,10 +81,27 @@ def _share(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _calibration(model: Any, X: Any, right: NDArray[np.bool_]) -> tuple[Surety, ...] | None:
+def _probabilities(model: Any, X: Any, classes: list[str]) -> NDArray[np.float64] | None:
+    """Probabilities (rows, classes), 0 of a class that the model does not know; None if it gives none."""
     if not hasattr(model, "predict_proba"):
         return None
-    sure = np.asarray(model.predict_proba(X), dtype=np.float64).max(axis=1)
+    found = np.zeros((len(X), len(classes)))
+    found[:, [classes.index(str(name)) for name in model.classes_]] = model.predict_proba(X)
+    return found
+
+
+def _ranking(own: NDArray[np.bool_], odds: NDArray[np.float64]) -> dict[str, float]:
+    """AUC and average precision of one class, whose rows are `own` and whose probabilities are `odds` (rows,)."""
+    from sklearn.metrics import average_precision_score, roc_auc_score  # heavy
+
+    if own.all() or not own.any():
+        return {}
+    found = {"auc": roc_auc_score(own, odds), "average_precision": average_precision_score(own, odds)}
+    return {name: round(float(value), PROBABILITY_DIGITS) for name, value in found.items()}
+
+
+def _calibration(odds: NDArray[np.float64], right: NDArray[np.bool_]) -> tuple[Surety, ...]:
+    sure = odds.max(axis=1)
     at = np.clip((sure * CONFIDENCE_BINS).astype(np.int64), 0, CONFIDENCE_BINS - 1)
     rows = np.bincount(at, minlength=CONFIDENCE_BINS)
     means = (np.bincount(at, weights, CONFIDENCE_BINS) / np.maximum(rows, 1) for weights in (sure, right))

@@ -6,8 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression
 
-from concord.artifacts.measures import PublicTest, warnings_of
+from concord.artifacts.measures import PublicTest, ranking_in_words, warnings_of
 from concord.artifacts.schemas import Encoding
 from concord.tasks.student.evaluate import digest_of_table, keep_table_path, measured, remembered
 
@@ -75,6 +76,47 @@ def test_how_sure_it_is_stands_beside_how_often_it_is_right(tmp_path: Path) -> N
     test = measured(prior, np.zeros((8, 1)), truth, encoding, str(tmp_path / "test.parquet"))
     assert test.calibration is not None
     assert [(each.rows, each.sure, each.right) for each in test.calibration] == [(8, 0.75, 0.75)]
+
+
+@pytest.fixture
+def rare(tmp_path: Path) -> PublicTest:
+    """A class of 2.6% of the rows, whose probability never reaches a half, and is normally higher for its rows."""
+    draw = np.random.default_rng(26)
+    truth = np.arange(5000) < 130
+    logit = draw.normal(size=5000) + 1.045 * truth - 4.2  # AUC Φ(1.045 / √2) = 0.77
+    pl.DataFrame({"class": np.where(truth, "yes", "no")}).write_parquet(tmp_path / "test.parquet")
+    model = LogisticRegression().fit([[0.0], [1.0]], ["no", "yes"])
+    model.coef_, model.intercept_ = np.array([[1.0]]), np.array([0.0])
+    encoding = Encoding(columns=(), label="class", classes=("yes", "no"), unit=None)
+    return measured(model, logit[:, None], 1 - truth.astype(np.int64), encoding, str(tmp_path / "test.parquet"))
+
+
+def test_a_rare_outcome_that_the_student_never_names_is_no_failure(rare: PublicTest) -> None:
+    """Its accuracy was that of naming the other class for every row, and nothing showed that it ranks rows."""
+    yes, no = rare.classes
+    assert (yes.rows, yes.predicted, yes.recall, rare.rarest) == (130, 0, 0.0, yes)
+    assert yes.auc == no.auc == rare.auc == pytest.approx(0.77, abs=0.03)
+    assert yes.average_precision is not None
+    assert 3 * 0.026 < yes.average_precision < 0.3
+    shown = ranking_in_words(rare)
+    assert f"AUC {yes.auc:.3f}" in shown
+    assert f"the rarest class, 'yes', {yes.average_precision:.3f} (0.026 if it looked at nothing)" in shown
+    no_better, blind, found = warnings_of(rare, None)
+    assert "no better than naming the class 'no'" in no_better
+    assert "blind to the class 'yes'" in blind
+    assert "would find rows of the class 'yes' at a lower threshold: it gives them a higher probability" in found
+    assert f"{yes.auc:.0%} of the time" in found
+
+
+def test_a_student_that_looks_at_nothing_is_not_said_to_rank(tmp_path: Path) -> None:
+    pl.DataFrame({"class": list("aaab")}).write_parquet(tmp_path / "test.parquet")
+    encoding = Encoding(columns=(), label="class", classes=("a", "b", "c"), unit=None)
+    prior = DummyClassifier(strategy="prior").fit(np.zeros((4, 1)), list("aaab"))  # which never saw a "c"
+    truth = np.array([0, 0, 0, 1])
+    test = measured(prior, np.zeros((4, 1)), truth, encoding, str(tmp_path / "test.parquet"))
+    assert [(each.auc, each.average_precision) for each in test.classes] == [(0.5, 0.75), (0.5, 0.25), (None, None)]
+    assert not any("threshold" in warning for warning in warnings_of(test, None))
+    assert ranking_in_words(said_of(tmp_path, "ab", "ab")) == ""  # it gives no probabilities
 
 
 def test_a_table_is_found_again_by_what_it_holds(tmp_path: Path) -> None:
