@@ -6,7 +6,8 @@
 Independent of `tasks.student.evaluate`: the published pipeline reads raw rows, and shares are plain quotients.
 
 Assumes      the certificate's student is the file that it digests, which is checked before
-Guarantees   found and named: a share that does not follow from the counts; counts that the student does not give
+Guarantees   found and named: a share that does not follow from the counts; counts that the student does not give; if
+             the table is there, an AUC or average precision that its probabilities do not give, but for RANKED
 Not covered  up to TIED_SHARE of the rows, since rounding on another machine may break a tie otherwise. The student's
              confidence, which only illustrates. CSV whose plan declared another format than is detected: a certificate
              does not record it. Checked by tests/tasks/verify/test_verify_measured.py
@@ -20,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from scipy.stats import rankdata
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import ConcordError, NotVerified
@@ -34,6 +36,8 @@ from concord.tasks.verify.checks import equal
 
 TIED_SHARE = 1 / 1000
 """Share of the rows that another machine may predict differently."""
+RANKED = 1 / 100
+"""By how much AUC and average precision may differ there: a few rows of a rare class may change places."""
 
 
 def public_test(certificate: Certificate, read: Callable[[Ref], bytes], named: str | None, home: Path | None) -> str:
@@ -52,7 +56,11 @@ def public_test(certificate: Certificate, read: Callable[[Ref], bytes], named: s
     from concord.tasks.student.model import load  # imports all of scikit-learn, which nothing else here needs
 
     student = load(read(certificate.student.file))
-    _answers(test, _counted(student, certificate.features, test, table))
+    rows, truth = _rows(certificate.features, test, table)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a column that is mostly unread was so when the student was measured
+        _answers(test, _counted(student, rows, truth, test))
+        _ranks(student, rows, truth, test)
     return f"its shares follow from its counts, and those from the student and the {test.rows:,} rows of the table"
 
 
@@ -107,16 +115,44 @@ def _table(test: PublicTest, named: str | None, home: Path | None) -> str | None
     return path if found == test.table else None
 
 
-def _counted(student: Any, features: Sequence[str], test: PublicTest, path: str) -> Ints:
-    """The student's answers on the raw rows at `path`, (classes, classes)."""
+def _rows(features: Sequence[str], test: PublicTest, path: str) -> tuple[pl.DataFrame, Ints]:
+    """The raw rows at `path`, and their class indices (rows,)."""
     table = open_public(path, "--test", format_of(path, field="--test"))
     rows = pl.concat(table.frames((*features, test.label)), how="vertical_relaxed")
     names = tuple(item.name for item in test.classes)
     truth = rows.select(class_index(test.label, rows.schema[test.label], names)).to_series().to_numpy()
-    index = {name: at for at, name in enumerate(names)}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a column that is mostly unread was so when the student was measured
-        predicted = np.array([index[name] for name in student.predict(rows.drop(test.label))])
-    matrix = np.zeros((len(names), len(names)), dtype=np.int64)
-    np.add.at(matrix, (truth.astype(np.int64), predicted), 1)
+    return rows.drop(test.label), truth.astype(np.int64)
+
+
+def _counted(student: Any, rows: pl.DataFrame, truth: Ints, test: PublicTest) -> Ints:
+    """The student's answers, (classes, classes)."""
+    index = {item.name: at for at, item in enumerate(test.classes)}
+    predicted = np.array([index[name] for name in student.predict(rows)])
+    matrix = np.zeros((len(index), len(index)), dtype=np.int64)
+    np.add.at(matrix, (truth, predicted), 1)
     return matrix
+
+
+def _ranks(student: Any, rows: pl.DataFrame, truth: Ints, test: PublicTest) -> None:
+    """Raise NotVerified if a class's AUC or average precision is not that of the student's probabilities."""
+    measured = [(at, item) for at, item in enumerate(test.classes) if item.auc is not None]
+    odds, known = (student.predict_proba(rows), list(student.classes_)) if measured else (None, [])
+    for at, item in measured:
+        scores = odds[:, known.index(item.name)] if item.name in known else np.zeros(len(truth))
+        for what, found in _areas(scores, truth == at).items():
+            if abs(found - (getattr(item, what) or 0.0)) > RANKED:
+                raise NotVerified(f"the {what} of {item.name!r} is {found:.4f}, not {getattr(item, what)} as certified")
+
+
+def _areas(scores: Any, own: Any) -> dict[str, float]:
+    """AUC, by the sum of ranks of a class's `own` rows (Mann & Whitney), and average precision, from the highest
+    probability down: equal ones are found together."""
+    ranks, positives = rankdata(scores), int(own.sum())
+    pairs = positives * (len(own) - positives)
+    _, group = np.unique(-scores, return_inverse=True)
+    hits = np.bincount(group, own)
+    precision = np.cumsum(hits) / np.cumsum(np.bincount(group))
+    return {
+        "auc": float(ranks[own].sum() - positives * (positives + 1) / 2) / pairs,
+        "average_precision": float((hits * precision).sum()) / positives,
+    }

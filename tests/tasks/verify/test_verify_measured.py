@@ -80,6 +80,8 @@ def moved(test: dict[str, Any]) -> None:
         (lambda test: test.update(balanced_accuracy=0.999), "the balanced accuracy"),
         (lambda test: test["classes"][0].update(precision=0.5), "the precision of 'no'"),
         (lambda test: test["classes"][0].update(precision=None), "the precision of 'no'"),
+        (lambda test: test["classes"][1].update(auc=0.5), "the auc of 'yes' is 0.9"),
+        (lambda test: test["classes"][0].update(average_precision=0.5), "the average_precision of 'no' is"),
         (moved, "public test rows otherwise than was certified"),
     ],
 )
