@@ -135,9 +135,10 @@ def _counted(student: Any, rows: pl.DataFrame, truth: Ints, test: PublicTest) ->
 
 def _ranks(student: Any, rows: pl.DataFrame, truth: Ints, test: PublicTest) -> None:
     """Raise NotVerified if a class's AUC or average precision is not that of the student's probabilities."""
-    measured = [(at, item) for at, item in enumerate(test.classes) if item.auc is not None]
-    odds, known = (student.predict_proba(rows), list(student.classes_)) if measured else (None, [])
-    for at, item in measured:
+    if test.auc is None:
+        return
+    odds, known = student.predict_proba(rows), list(student.classes_)
+    for at, item in ((at, item) for at, item in enumerate(test.classes) if item.auc is not None):
         scores = odds[:, known.index(item.name)] if item.name in known else np.zeros(len(truth))
         for what, found in _areas(scores, truth == at).items():
             if abs(found - (getattr(item, what) or 0.0)) > RANKED:
