@@ -51,6 +51,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "predict": (
         "concord predict census-1751dd7e more.csv --out classes.parquet",
         "concord predict models:/census-student@champion more.parquet --out classes.csv",
+        "concord predict census-1751dd7e more.csv --id person --threshold ill=0.1 --out found.csv",
     ),
     "verify": (
         "concord verify",

@@ -177,6 +177,11 @@ def predict_command(
     student: Annotated[str, typer.Argument(help="A session, a copy of its published folder, or models:/NAME@ALIAS.")],
     rows: Annotated[Path, typer.Argument(help="A table of them: Parquet, Arrow IPC or CSV, as in a plan.")],
     out_file: Annotated[Path, typer.Option("--out", help="The file to write, .parquet or .csv, not there yet.")],
+    point: Annotated[str, typer.Option(help="default, or prior-odds: finds more of a rare class.")] = "default",
+    threshold: Annotated[
+        str | None, typer.Option(metavar="CLASS=P", help="Name this class from that probability on.")
+    ] = None,
+    key: Annotated[str | None, typer.Option("--id", help="A column of the table to write beside the class.")] = None,
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
@@ -188,12 +193,13 @@ def predict_command(
     from concord.flows.environment import ready_for
 
     ready_for(student, home)
-    from concord.tasks.publish.predict import predict_table, student_of
+    from concord.tasks.publish.predict import at_point, predict_table, student_of
     from concord.tasks.verify.handing import handed_on
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        count = predict_table(student_of(handed_on(student, home)), str(rows), out_file)
+        asked = at_point(student_of(handed_on(student, home)), point, threshold)
+        count = predict_table(asked, str(rows), out_file, key=key)
     said = list(dict.fromkeys(str(each.message) for each in caught))
     if as_json:
         print_json({"rows": count, "file": str(out_file), "warnings": said})

@@ -16,13 +16,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from concord.artifacts.errors import EnvironmentFailed, WrongInput, is_printable
+from concord.artifacts.errors import EnvironmentFailed, WrongInput, is_printable, quoted
 from concord.artifacts.published import Published
 from concord.tasks.data.files import format_of
 from concord.tasks.data.tables import open_public
@@ -31,6 +32,7 @@ from concord.tasks.student.model import AnyRows, load
 
 WRITERS: dict[str, Any] = {".parquet": pyarrow.parquet.ParquetWriter, ".csv": pyarrow.csv.CSVWriter}
 CLASS = "class"
+POINTS = ("default", "prior-odds")
 FORMULA = re.compile(r"'*\s*[=+\-@＝＋－＠]")
 """How a text begins that a spreadsheet takes for a formula, or one that has apostrophes before it."""
 NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
@@ -53,11 +55,64 @@ def student_of(published: Published) -> AnyRows:
     return AnyRows(load(published.student).steps)
 
 
-def predict_table(student: Any, table: str, target: Path) -> int:
+class Thresholded:
+    """A student that names the class `name` for every row to which it gives it a probability of at least `least`, and
+    for any other row the likeliest of the other classes."""
+
+    def __init__(self, student: Any, name: str, least: float) -> None:
+        self._student, self._name, self._least = student, name, least
+        self.classes_, self.feature_names_in_ = student.classes_, student.feature_names_in_
+
+    def predict(self, rows: Any) -> NDArray[Any]:
+        """Class names (rows,)."""
+        odds, own = _numbers(self.predict_proba(rows)), self.classes_ == self._name
+        return np.where(odds[:, own][:, 0] >= self._least, self._name, self.classes_[(odds - own).argmax(axis=1)])
+
+    def predict_proba(self, rows: Any) -> NDArray[Any]:
+        """The student's probabilities (rows, classes)."""
+        return np.asarray(self._student.predict_proba(rows))
+
+
+def at_point(student: Any, point: str = "default", threshold: str | None = None) -> Any:
+    """The student at another operating point.
+
+    point      default, or prior-odds: the class whose odds rise most over its share of the public rows
+    threshold  CLASS=PROBABILITY, as for `Thresholded`
+    Raises WrongInput if it has no such point, class or probabilities.
+    """
+    if point not in POINTS or (point != "default" and threshold is not None):
+        raise WrongInput(f"--point must be one of {' and '.join(POINTS)}, and without --threshold, got {point!r}")
+    if threshold is not None:
+        name, _, least = threshold.rpartition("=")
+        classes = [str(each) for each in getattr(student, "classes_", ())]
+        if name not in classes or not hasattr(student, "predict_proba"):
+            raise WrongInput(
+                f"--threshold must name a class with probabilities, one of {quoted(classes)}, got {name!r}"
+            )
+        if not 0 < _share(least) <= 1:
+            raise WrongInput(f"--threshold must end with a probability above 0, such as {name}=0.2, got {least!r}")
+        return Thresholded(student, name, _share(least))
+    if point == "default":
+        return student
+    if "student__point" not in student.get_params():
+        rule = "--point prior-odds is of students that tallies are decoded to"
+        raise WrongInput(f"{rule}: this one keeps no shares of classes; name a class by --threshold CLASS=PROBABILITY")
+    return student.set_params(student__point="prior odds")
+
+
+def _share(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
+
+
+def predict_table(student: Any, table: str, target: Path, *, key: str | None = None) -> int:
     """Write class and probabilities of every row of a table, in order, to a new Parquet or CSV file.
 
-    Returns the number of rows. Raises WrongInput if the table lacks a column of the student, or if the file exists or
-    has another suffix.
+    key   a column of the table that is written beside them, such as the name of a row
+    Returns the number of rows. Raises WrongInput if the table lacks that column or one of the student, or if the file
+    exists or has another suffix.
     """
     suffix = target.suffix.lower()
     if suffix not in WRITERS:
@@ -66,10 +121,12 @@ def predict_table(student: Any, table: str, target: Path) -> int:
         raise WrongInput(f"--out must be a new file, but {target} is there already")
     if suffix == ".csv" and not all(map(is_printable, student.classes_)):
         raise WrongInput("--out must be a .parquet file: the student names a class by letters that are not printable")
-    frames = open_public(table, "ROWS", format_of(table, field="ROWS")).frames([*student.feature_names_in_])
+    read = dict.fromkeys((*student.feature_names_in_, *([] if key is None else [key])))
+    frames = open_public(table, "ROWS", format_of(table, field="ROWS")).frames([*read])
     passing = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        tables = predictions(student, frames, in_spreadsheet if suffix == ".csv" else str)
+        spelt = in_spreadsheet if suffix == ".csv" else str
+        tables = predictions(student, frames, spelt, key)
         rows = _write(tables, passing, WRITERS[suffix])
         passing.rename(target)
     except OSError as failed:
@@ -79,10 +136,13 @@ def predict_table(student: Any, table: str, target: Path) -> int:
     return rows
 
 
-def predictions(student: Any, frames: Iterator[pl.DataFrame], spelt: Callable[[str], str] = str) -> Iterator[pa.Table]:
-    """For each frame, a table of CLASS and, if the student has them, a column of probabilities per class.
+def predictions(
+    student: Any, frames: Iterator[pl.DataFrame], spelt: Callable[[str], str] = str, key: str | None = None
+) -> Iterator[pa.Table]:
+    """For each frame, a table of CLASS and, if the student has them, a column of probabilities per class; after the
+    frame's column `key`, if one is named.
 
-    spelt   how a class is written
+    spelt   how a class, or a word of that column, is written
     Raises NotVerified if the student gives anything but its classes and numbers.
     """
     names = {str(name): spelt(str(name)) for name in student.classes_}
@@ -93,7 +153,22 @@ def predictions(student: Any, frames: Iterator[pl.DataFrame], spelt: Callable[[s
                 odds = _numbers(student.predict_proba(frame)).reshape(len(frame), len(names))
                 columns |= {f"probability {name}": odds[:, at] for at, name in enumerate(names)}
             found = pa.table(columns)
-        yield found
+        yield found if key is None else _after(frame[key], found, spelt)
+
+
+def _after(keys: pl.Series, found: pa.Table, spelt: Callable[[str], str]) -> pa.Table:
+    """A table after a column of the rows it is about. Raises WrongInput if that is not one of words or numbers."""
+    if keys.name in found.column_names or keys.dtype.is_nested():
+        raise WrongInput(
+            f"--id must name a column of words or numbers that is not called so already, got {keys.name!r}"
+        )
+    if keys.dtype == pl.String and spelt is not str:
+        if not all(is_printable(word or "") for word in keys):
+            raise WrongInput(
+                f"--out must be a .parquet file: the column {keys.name!r} has letters that are not printable"
+            )
+        keys = pl.Series(keys.name, [None if word is None else spelt(word) for word in keys], pl.String)
+    return found.add_column(0, spelt(keys.name), keys.to_arrow())
 
 
 def _numbers(odds: NDArray[Any]) -> NDArray[Any]:

@@ -18,7 +18,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.flows.api import load_student
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.publish.predict import as_named, in_spreadsheet
+from concord.tasks.publish.predict import as_named, at_point, in_spreadsheet
 from concord.tasks.student.concord_student import ScoreClassifier
 from concord.tasks.student.model import published_student
 from concord.tasks.verify.handing import handed_on
@@ -85,6 +85,67 @@ def test_what_is_wrong_is_one_sentence_and_leaves_no_file(small: World, tmp_path
     status, _, error = predict(small.home, str(tmp_path / table), tmp_path / target)
     assert (status in (1, 2), sentence in error) == (True, True), error
     assert {path.name: path.stat().st_size for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("least", [0.01, 0.3, 1.0])
+def test_a_threshold_finds_more_or_fewer_rows_of_a_class(small: World, tmp_path: Path, least: float) -> None:
+    target, student = tmp_path / "c.parquet", load_student(SESSION, home=small.home)
+    assert predict(small.home, str(small.home / "public.parquet"), target, "--threshold", f"yes={least}")[0] == 0
+    found, likely = pl.read_parquet(target), student.predict_proba(small.rows)[:, 1] >= least
+    assert found["class"].to_list() == np.where(likely, "yes", "no").tolist()
+    assert found["probability yes"].to_list() == student.predict_proba(small.rows)[:, 1].tolist()
+
+
+def test_a_threshold_leaves_other_rows_to_the_likeliest_other_class() -> None:
+    class Odds:
+        classes_, feature_names_in_ = np.array(["a", "b", "c"]), np.array(["x"])
+
+        def predict_proba(self, _: object) -> object:
+            return np.array([[0.5, 0.2, 0.3], [0.6, 0.3, 0.1], [0.8, 0.1, 0.1]])
+
+    assert at_point(Odds(), threshold="a=0.7").predict(None).tolist() == ["c", "b", "a"]
+    assert at_point(Odds(), threshold="b=0.2").predict(None).tolist() == ["b", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (("--threshold", "maybe=0.5"), "one of 'no', 'yes', got 'maybe'"),
+        (("--threshold", "yes=half"), "such as yes=0.2, got 'half'"),
+        (("--threshold", "yes=0"), "a probability above 0"),
+        (("--point", "prior odds"), "--point must be one of default and prior-odds"),
+        (("--point", "prior-odds"), "this one keeps no shares of classes"),
+        (("--point", "prior-odds", "--threshold", "yes=0.2"), "without --threshold"),
+        (("--id", "nobody"), "ROWS must hold the column 'nobody'"),
+    ],
+)
+def test_a_point_that_the_student_has_not_is_one_sentence(
+    small: World, tmp_path: Path, more: tuple[str, ...], sentence: str
+) -> None:
+    status, _, error = predict(small.home, str(small.home / "public.parquet"), tmp_path / "c.csv", *more)
+    assert (status, sentence in error) == (2, True), error
+    assert not (tmp_path / "c.csv").exists()
+
+
+def test_a_column_of_the_table_goes_along(small: World, tmp_path: Path) -> None:
+    rows, table = small.rows.head(4), str(tmp_path / "rows.parquet")
+    words = ["=1+1", None, "person 3", "-4"]
+    rows.with_columns(
+        who=pl.Series(words), number=pl.Series([4, 3, 2, 1]), odd=pl.Series(["a", "b\x1b[2J", "c", "d"])
+    ).write_parquet(table)
+    for column, suffix, kept in (
+        ("who", "parquet", words),
+        ("who", "csv", ["'=1+1", None, *words[2:]]),
+        ("number", "csv", [4, 3, 2, 1]),
+    ):
+        target = tmp_path / f"{column}.{suffix}"
+        status, _, error = predict(small.home, table, target, "--id", column)
+        assert status == 0, error
+        found = pl.read_parquet(target) if suffix == "parquet" else pl.read_csv(target)
+        assert found.columns[:2] == [column, "class"]
+        assert found[column].to_list() == kept
+    status, _, error = predict(small.home, table, tmp_path / "odd.csv", "--id", "odd")
+    assert (status, "letters that are not printable" in error, (tmp_path / "odd.csv").exists()) == (2, True, False)
 
 
 def test_a_domain_in_the_place_of_a_session_is_answered_with_its_sessions(small: World, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.codes import Codes, learn_codes
 from concord.tasks.data.encode import learn_columns
 from concord.tasks.data.tables import open_public
+from concord.tasks.publish.predict import at_point
 from concord.tasks.student import concord_published, concord_student, concord_tallied
 from concord.tasks.student.decode import Decoded, odds_scores, scores
 from concord.tasks.student.infer import linear_student
@@ -71,7 +72,7 @@ def test_odd_cells_have_the_codes_of_private_ones(world: tuple[Encoding, Codes, 
     for frame in (ODD, ODD.to_pandas()):
         assert student[:-1].transform(frame).tolist() == expected[:, list(codes.fine)].tolist()
         assert np.allclose(student.predict_proba(frame), scores(decoded, expected))
-        at_odds = student.set_params(student__point="prior odds").predict(frame)
+        at_odds = at_point(student, "prior-odds").predict(frame)
         assert at_odds.tolist() == np.array(encoding.classes)[odds_scores(decoded, expected).argmax(axis=1)].tolist()
         student.set_params(student__point="default")
     with pytest.raises(ValueError, match="point must be one of"):
