@@ -107,7 +107,17 @@ def checked(name: str, check: Callable[[], str]) -> Check:
 def equal(what: str, found: object, recorded: object) -> None:
     """Raise NotVerified, naming `what`, if `found` differs from `recorded`."""
     if found != recorded:
+        what, found, recorded = _differing(what, found, recorded)
         raise NotVerified(f"{what} is {_short(found)}, but it was recorded as {_short(recorded)}")
+
+
+def _differing(what: str, found: object, recorded: object) -> tuple[str, object, object]:
+    """The first value that differs within two objects, with its keys in its name: an object alone is cut too short."""
+    if isinstance(found, Mapping) and isinstance(recorded, Mapping):
+        for key in sorted({*found, *recorded}):
+            if found.get(key) != recorded.get(key):
+                return _differing(f"{what}, {key}", found.get(key), recorded.get(key))
+    return what, found, recorded
 
 
 def _short(value: object) -> str:

@@ -1,0 +1,29 @@
+"""What a check says of two values that differ."""
+
+import pytest
+
+from concord.artifacts.errors import NotVerified
+from concord.tasks.verify.checks import equal
+
+
+@pytest.mark.parametrize(
+    ("found", "recorded", "said"),
+    [
+        (1, 2, "the cutoff is 1, but it was recorded as 2"),
+        (
+            {"name": "tallies", "settings": {"codes": "8" * 99, "epsilon": 0.1}},
+            {"name": "tallies", "settings": {"codes": "8" * 99, "epsilon": 1.0}},
+            "the cutoff, settings, epsilon is 0.1, but it was recorded as 1.0",
+        ),
+        ({}, {"name": "x"}, "the cutoff, name is None, but it was recorded as x"),
+    ],
+)
+def test_the_first_value_that_differs_is_named(found: object, recorded: object, said: str) -> None:
+    with pytest.raises(NotVerified) as refused:
+        equal("the cutoff", found, recorded)
+    assert str(refused.value) == said
+
+
+def test_long_values_are_cut() -> None:
+    with pytest.raises(NotVerified, match="…"):
+        equal("it", "a" * 99, "b")
