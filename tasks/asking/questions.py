@@ -160,13 +160,16 @@ def answers(question: bytes, blocks: Sequence[tuple[range, Ref]], encoding: Enco
     found: list[str] = []
     with forking_helper() as helper:
         for shards, block in blocks:
-            rows = read_frame(block, vault)
-            bounds = np.searchsorted(rows[SHARD].to_numpy(), [*shards, shards.stop])
-            own = as_asked(rows.drop(SHARD), encoding)
-            found.extend(
-                answer_of(helper, question, own.slice(first, last - first)) for first, last in pairwise(bounds.tolist())
-            )
+            parts = rows_by_shard(read_frame(block, vault), shards, encoding)
+            found.extend(answer_of(helper, question, rows) for rows in parts)
     return found
+
+
+def rows_by_shard(rows: pl.DataFrame, shards: range, encoding: Encoding) -> list[pl.DataFrame]:
+    """The private rows of each shard, as a question sees them."""
+    bounds = np.searchsorted(rows[SHARD].to_numpy(), [*shards, shards.stop])
+    own = as_asked(rows.drop(SHARD), encoding)
+    return [own.slice(first, last - first) for first, last in pairwise(bounds.tolist())]
 
 
 def as_asked(rows: pl.DataFrame, encoding: Encoding) -> pl.DataFrame:

@@ -17,8 +17,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from pydantic import BaseModel
-
 from concord.artifacts.certificate import CERTIFICATE_FILE, OPENED, Certificate, Stated
 from concord.artifacts.errors import ConcordError, NotVerified, WrongInput
 from concord.artifacts.home.released import Released
@@ -29,7 +27,7 @@ from concord.artifacts.sessions import Session
 from concord.artifacts.vulnerabilities import is_version
 from concord.tasks.publish.describe import describe
 from concord.tasks.publish.outcomes import counted
-from concord.tasks.verify.checks import CheckedSession, equal, holds_answers
+from concord.tasks.verify.checks import CheckedSession, difference, equal, holds_answers
 
 DomainStanding = tuple[str, int, int]
 """A domain, how many sessions it had, and how many of them were open."""
@@ -54,7 +52,7 @@ class Claim:
     files: int
     stated: Stated
     alike: int = -1
-    wrong: ConcordError | None = None
+    wrong: str | None = None
 
     @property
     def agreed(self) -> bool:
@@ -103,7 +101,11 @@ class Claim:
         alike = [*found, *expected].index(wrong[0]) if wrong else len(found)
         if alike >= self.alike:
             self.alike = alike
-            self.wrong = _differs(wrong[0], found.get(wrong[0]), expected.get(wrong[0])) if wrong else None
+            self.wrong = (
+                difference(f"the certificate's {wrong[0]}", found.get(wrong[0]), expected.get(wrong[0]))
+                if wrong
+                else None
+            )
 
     def gone_so_far(self, moment: Reading) -> bool:
         """Whether each session had committed exactly the batches that the certificate covers."""
@@ -133,7 +135,7 @@ class Certificates:
         if isinstance(claim, ConcordError):
             raise claim
         if claim.wrong is not None:
-            raise claim.wrong
+            raise NotVerified(claim.wrong)
         since = f"; {claim.since} rows were answered since, which the next run certifies" if claim.since else ""
         return f"it agrees with the ledger, and so do the {claim.files} files it names{since}"
 
@@ -212,21 +214,3 @@ def _parts(certificate: Certificate) -> dict[str, object]:
     records = {f"{name} of session {record.session}": part for record in certificate.sessions for name, part in record}
     names = tuple(record.session for record in certificate.sessions)
     return {"sessions": names, **records, **fields, "versions": certificate.versions.get(OPENED)}
-
-
-def _differs(name: str, found: object, due: object) -> ConcordError:
-    try:
-        equal(f"the certificate's {name}", _differing(found, due), _differing(due, found))
-    except NotVerified as wrong:
-        return wrong
-    return NotVerified(f"the certificate's {name} is in another order than it was recorded")
-
-
-def _differing(item: object, other: object) -> object:
-    """The parts of one value that differ from the other, so that an error message shows the difference."""
-    match item:
-        case BaseModel():
-            return {name: value for name, value in item if value != getattr(other, name, None)}
-        case tuple() if isinstance(other, tuple):
-            return tuple(part for part in item if part not in other)
-    return item

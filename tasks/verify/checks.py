@@ -107,17 +107,32 @@ def checked(name: str, check: Callable[[], str]) -> Check:
 def equal(what: str, found: object, recorded: object) -> None:
     """Raise NotVerified, naming `what`, if `found` differs from `recorded`."""
     if found != recorded:
-        what, found, recorded = _differing(what, found, recorded)
-        raise NotVerified(f"{what} is {_short(found)}, but it was recorded as {_short(recorded)}")
+        raise NotVerified(difference(what, found, recorded))
 
 
-def _differing(what: str, found: object, recorded: object) -> tuple[str, object, object]:
-    """The first value that differs within two objects, with its keys in its name: an object alone is cut too short."""
-    if isinstance(found, Mapping) and isinstance(recorded, Mapping):
-        for key in sorted({*found, *recorded}):
-            if found.get(key) != recorded.get(key):
-                return _differing(f"{what}, {key}", found.get(key), recorded.get(key))
-    return what, found, recorded
+def difference(what: str, found: object, recorded: object) -> str:
+    """What differs, as a sentence: within objects the first field, since whole objects would be cut short."""
+    ours, theirs = _fields(found), _fields(recorded)
+    if ours is not None and theirs is not None:
+        names = {**ours, **theirs}
+        first = next(name for name in names if name not in ours or name not in theirs or ours[name] != theirs[name])
+        return difference(f"{what}, {first}", ours.get(first), theirs.get(first))
+    if isinstance(found, tuple) and isinstance(recorded, tuple):
+        others = tuple(part for part in recorded if part not in found)
+        found, recorded = tuple(part for part in found if part not in recorded), others
+        if not found and not recorded:
+            return f"{what} is in another order than it was recorded"
+    return f"{what} is {_short(found)}, but it was recorded as {_short(recorded)}"
+
+
+def _fields(value: object) -> Mapping[str, object] | None:
+    """The fields of an object by name; None for any other value."""
+    match value:
+        case BaseModel():
+            return dict(value)
+        case Mapping():
+            return value
+    return None
 
 
 def _short(value: object) -> str:

@@ -238,7 +238,7 @@ def labels_of_table(_: Path, marks: Marks) -> Marks:
 SHARDS = ("rows by shard of shards/", "labels of shards/")
 ASIDE = ("concord.tasks.asks.predicted.one_row_a_unit", "concord.tasks.asks.predicted.classes_given")
 RELABELS = tuple(f"concord.tasks.asking.relabel.{name}" for name in ("choose_hypothesis", "resampled", "write_frame"))
-ASKED: dict[str, Any] = {"tables": surely, "works": ("concord.tasks.asking.questions.as_asked",), "made": SHARDS}
+ASKED: dict[str, Any] = {"tables": surely, "works": ("concord.tasks.asking.questions.rows_by_shard",), "made": SHARDS}
 RUNS = (
     *(Run(name, name, by(name)) for name in VOTES),
     Run(

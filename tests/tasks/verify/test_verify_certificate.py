@@ -88,24 +88,27 @@ CHANGES: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "the version of the data": (at("data_version", value="2"), "data_version is 2"),
     "the proof": (
         at(*LEADING, "mechanism", "proof", value="evident"),
-        "is {'proof': 'evident'}",
+        "proof is evident",
     ),
     "the mechanism's name": (
         at(*LEADING, "mechanism", "name", value="exact"),
-        "is {'name': 'exact'}",
+        "name is exact",
     ),
-    "what the domain spent": (at("domain", "spent", "epsilon", value=0.5), "domain is {'spent'"),
-    "its cap": (at("domain", "cap", "epsilon", value=9.0), "domain is {'cap'"),
-    "how many sessions it has": (at("domain", "sessions", value=7), "domain is {'sessions': 7}"),
-    "rows that were not asked": (at(*LEADING, "counts", "not_asked", value=0), "is {'not_asked': 0}"),
+    "what the domain spent": (at("domain", "spent", "epsilon", value=0.5), "domain, spent, epsilon is 0.5"),
+    "its cap": (at("domain", "cap", "epsilon", value=9.0), "domain, cap, epsilon is 9.0"),
+    "how many sessions it has": (at("domain", "sessions", value=7), "domain, sessions is 7"),
+    "rows that were not asked": (at(*LEADING, "counts", "not_asked", value=0), "not_asked is 0"),
     "a file of labels": (at(*LEADING, "files", 0, value=None), "labels leave out some"),
-    "two claims": (at("guarantee", "epsilon", value=2.0), "guarantee is {'epsilon': 2.0}"),
-    "another claim": (at(*LEADING, "guarantee", "epsilon", value=0.5), f"guarantee of session {SESSION} is"),
+    "two claims": (at("guarantee", "epsilon", value=2.0), "guarantee, epsilon is 2.0"),
+    "another claim": (
+        at(*LEADING, "guarantee", "epsilon", value=0.5),
+        f"guarantee of session {SESSION}, epsilon is 0.5",
+    ),
     "another part": (at(*LEADING, "part", value="test"), f"part of session {SESSION} is test"),
     "fewer teachers": (at(*LEADING, "teachers", value=7), f"teachers of session {SESSION} is 7"),
     "a relabelling": (
         at(*LEADING, "mechanism", "settings", "relabel", value={"copies": 1}, new=True),
-        f"mechanism of session {SESSION} is",
+        f"mechanism of session {SESSION}, settings, relabel is",
     ),
     "an answer that nobody gave": (
         at(
