@@ -184,15 +184,15 @@ def test_an_edited_answer_or_certificate_is_found(plan: Path, home: Path) -> Non
     certificate, answer = Path(found.details["certificate"]), Path(found.details["file"])
     for file, old, new, said in (
         (answer, '"dark"', '"light"', "is not what was written"),
-        (certificate, '"dark"', '"light"', "the certificate's answers"),
-        (certificate, '"shards": 150', '"shards": 151', "the certificate's shards"),
-        (certificate, '"epsilon": 1.0', '"epsilon": 0.5', "the certificate's guarantee"),
+        (certificate, '"dark"', '"light"', "the certificate's outcomes"),
+        (certificate, '"teachers": 150', '"teachers": 151', "the certificate's teachers"),
+        (certificate, '"epsilon": 1.0', '"epsilon": 0.5', "epsilon is 0.5"),
         (certificate, '"answered": 1', '"answered": 0', "the certificate's counts"),
-        (certificate, "of answers 1", "2", "is not a certificate of answers"),
+        (certificate, "concord certificate 1", "concord certificate 2", "is not a certificate"),
     ):
         undo = edited(file, old, new)
         assert any(said in fault for fault in faults(home)), (old, faults(home))
-        assert not all(check.ok for check in verify_published(home / "released" / found.session)) or "shards" in old
+        assert not all(check.ok for check in verify_published(home / "released" / found.session)) or "teachers" in old
         undo()
     assert faults(home) == []
 
