@@ -110,9 +110,11 @@ def running(
     with ExitStack() as locks:
         locks.enter_context(a_run_in(stores.vault, domain))
         erased = erased_units(stores, domain)
-        named, plan = not_local(plan), with_snapshots(plan, stores.vault, again=start_from == "encode")
+        vault, named = stores.vault, not_local(plan)
+        plan = with_snapshots(plan, vault, again=start_from == "encode")
         if plan.data.public is None:
-            plan = with_public(plan, stores.vault, list(digests(stores.vault, plan, "private")), erased, _say_of_public)
+            plan = with_public(plan, vault, list(digests(vault, plan, "private")), erased, _say_of_public)
+            named["public"] = TableSource(frame=plan.path("public").rpartition("/")[2])
         yield RunContext(plan, home, new_session, stores, stages, erased, locks, signer, named)
 
 

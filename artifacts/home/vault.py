@@ -153,10 +153,7 @@ class Vault:
     @contextmanager
     def passing(self, path: str) -> Iterator[str]:
         """The path of a temporary folder whose files are removed however the block ends. They are not synced, and do
-        not survive a power cut.
-
-        A file may be renamed to `path` within the block, if its reader can tell that a power cut spoilt it.
-        """
+        not survive a power cut."""
         with ExitStack() as held:
             with self._in_one_sentence("written"):
                 folder = held.enter_context(passing_folder(self.root / path, self.root))

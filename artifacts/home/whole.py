@@ -1,6 +1,6 @@
 """Files written whole, locks that end with their holder, and the format of a home folder.
 
-    ROOT/.unfinished/PATH.TOKEN  →  ROOT/PATH      a file or a folder of files; some are temporary and never renamed
+    ROOT/.unfinished/PATH.TOKEN  →  ROOT/PATH      a file; a folder of files is temporary and never renamed
 
 A file is first written under a temporary name in a folder apart, then renamed into place. Its writer locks the
 temporary file or folder, and the kernel frees every lock when its holder ends, however it ends. Until a writer has that
@@ -59,10 +59,7 @@ def write_whole(
 
 @contextmanager
 def passing_folder(path: Path, root: Path) -> Iterator[Path]:
-    """A temporary folder for files that belong at `path`, below `root`; it is removed when the block ends.
-
-    Files that are to stay are renamed within the block.
-    """
+    """A temporary folder for files that belong at `path`, below `root`; it is removed when the block ends."""
     passing = _passing(path, root).with_name(f"{path.name}.{secrets.token_hex(8)}")
     with ExitStack() as held:
         _enter(root / UNFINISHED)

@@ -140,6 +140,11 @@ class Sealing:
         self.parts.append(sink.ref)
 
 
+def apart(domain: str, key: str) -> str:
+    """The folder of features of private rows that a plan makes public (tasks.data.split); erasing a unit removes it."""
+    return f"unlabelled/{domain}/{key}"
+
+
 class SnapshotTable(StoredTable):
     """The name of a snapshot: snapshot://VAULT#FOLDER."""
 
@@ -179,6 +184,17 @@ def find_snapshot(vault: Vault, folder: str) -> Snapshot | None:
     except ValidationError:
         raise NotVerified(f"the list of the table {folder} is not one that this version of concord reads") from None
     return found if all(vault.has(part) for file in found.files for part in file.parts) else None
+
+
+def is_whole(vault: Vault, folder: str) -> bool:
+    """Whether the snapshot in a folder is there, and every part of it is what was written."""
+    try:
+        found = find_snapshot(vault, folder)
+        for file in found.files if found else ():
+            Sealed(vault, file).check()
+    except NotVerified:
+        return False
+    return found is not None
 
 
 def write_snapshot(vault: Vault, folder: str, snapshot: Snapshot) -> None:

@@ -40,7 +40,7 @@ from concord.tasks.data.encode import public_features
 from concord.tasks.data.files import find_files
 from concord.tasks.data.guard import private_stage
 from concord.tasks.data.places import Placed, Remote, reachable
-from concord.tasks.data.snapshots import Sealing, Snapshot, SnapshotTable, find_snapshot, write_snapshot
+from concord.tasks.data.snapshots import Sealing, Snapshot, SnapshotTable, apart, find_snapshot, write_snapshot
 from concord.tasks.data.spill import spilling
 from concord.tasks.data.tables import PRIVATE, open_public
 
@@ -101,8 +101,9 @@ def _snapshot(plan: Plan, field: str, table: str | TableSource, vault: Vault, *,
     named = source if isinstance(source, str) else source.model_dump(exclude_none=True)
     key = frame or vault.digest("table", canonical_json([named, plan.data.version]))[:32]
     place = folder_of(plan.privacy.domain, field, key)
-    if frame is not None and find_snapshot(vault, place) is not None:
-        return SnapshotTable.of(vault, place)
+    for kept in (place, apart(plan.privacy.domain, key)) if frame is not None else ():
+        if find_snapshot(vault, kept) is not None:
+            return SnapshotTable.of(vault, kept)
     with locked(vault.root / "locks" / f"table-{key}"):
         readings = _readings(vault, place)
         latest = readings[-1] if readings else 0

@@ -27,25 +27,21 @@ learned from the other half vote on its features.
 
 Assumes      the plan states that only labels are secret: features, and who is in the table, are public
 Guarantees   no label is read here; the part follows from units and a key, and `tasks.data.split` leaves that part out,
-             so labels of its units are never used. Its files are used only as they were written: a sealed list has
-             their digests, and if they differ they are written again, from the same private files
+             so labels of its units are never used. It is a snapshot (tasks.data.snapshots): if it is not what was
+             written, it is written again, from the same private files
 Not covered  private tables in CSV, where a label could break its line: refused
              Checked by tests/tasks/door/test_label_private.py
 """
 
-import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import Vault, derive
-from concord.artifacts.home.whole import make_folder
+from concord.artifacts.home.whole import locked
 from concord.artifacts.parts import LEARNING
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
@@ -54,6 +50,7 @@ from concord.tasks.data.encode import SHARD as SHARD
 from concord.tasks.data.encode import row_digests, write_frame
 from concord.tasks.data.guard import private_stage
 from concord.tasks.data.parts import columns_of_names, of_part, public_key
+from concord.tasks.data.snapshots import Sealing, Snapshot, SnapshotTable, apart, is_whole, write_snapshot
 from concord.tasks.data.spill import SPILLS, spilling
 from concord.tasks.data.tables import kind_in
 from concord.tasks.data.units import (
@@ -209,18 +206,21 @@ def with_public(
     """
     what = plan.data.model_dump_json(include={"label", "unit", "features", "public_share"})
     domain = plan.privacy.domain
-    place = f"unlabelled/{domain}/{vault.digest('unlabelled', domain, what, *private, *erased)[:16]}"
-    if not _whole(vault, place):
-        if (vault.root / place).exists():
-            say("public rows are not what was written: made again")
-        key = derive(vault.secret(f"domains/{domain}"), "split")
-        set_apart(plan, key, vault, place, Erased.of(vault, domain, erased))
-    return plan.model_copy(update={"data": plan.data.model_copy(update={"public": str(vault.root / place)})})
+    key = vault.digest("unlabelled", domain, what, *private, *erased)[:32]
+    place = apart(domain, key)
+    with locked(vault.root / "locks" / f"table-{key}"):
+        if not is_whole(vault, place):
+            if (vault.root / place).exists():
+                say("public rows are not what was written: made again")
+            vault.destroy(place)
+            secret = derive(vault.secret(f"domains/{domain}"), "split")
+            set_apart(plan, secret, vault, place, Erased.of(vault, domain, erased))
+    return plan.model_copy(update={"data": plan.data.model_copy(update={"public": SnapshotTable.of(vault, place)})})
 
 
 @private_stage
 def set_apart(plan: Plan, key: bytes, vault: Vault, place: str, erased: Erased) -> None:
-    """Write features of the public part into a folder of the vault, which appears complete or not at all."""
+    """Write features of the public part into a folder of the vault, as a snapshot: complete or absent."""
     files = private_table(plan).files
     spoken_for = {plan.data.label, plan.data.unit}
     named = {name: "data.features" for file in files for name in file.names if name not in spoken_for}
@@ -228,36 +228,12 @@ def set_apart(plan: Plan, key: bytes, vault: Vault, place: str, erased: Erased) 
     for file in files:
         for name in sorted(set(features) & set(file.names)):
             kind_in(file, name)
-    with vault.passing(place) as passing:
-        folder = vault.root / passing / "rows"
-        make_folder(folder)
-        _write(_parts(plan, features, key, erased), folder)
-        with vault.create(f"{place}.json") as sink:
-            sink.write(json.dumps(_digests(vault, folder)).encode())
-        if not _whole(vault, place):  # no other process was faster
-            _put(folder, vault.root / place)
-
-
-def _put(folder: Path, final: Path) -> None:
-    """Give a temporary folder its final name; a folder of that name is removed with the temporary files."""
-    make_folder(final.parent)
-    if final.exists():
-        final.rename(folder.with_name("before"))
-    folder.rename(final)
-
-
-def _whole(vault: Vault, place: str) -> bool:
-    """Whether the folder holds exactly the files that were written, by their sealed list."""
-    try:
-        listed = vault.find(f"{place}.json")
-        return listed is not None and json.loads(vault.read(listed)) == _digests(vault, vault.root / place)
-    except (OSError, NotVerified):
-        return False
-
-
-def _digests(vault: Vault, folder: Path) -> dict[str, str]:
-    """Keyed digests of the files in a folder, by their names."""
-    return {str(file.relative_to(folder)): vault.digest_file(file) for file in sorted(folder.rglob("*"))}
+    listed = []
+    for at, part in enumerate(_parts(plan, features, key, erased)):  # files of one table may have a column in two types
+        sealing = Sealing(vault, f"{place}/{at:05d}")
+        part.write_ipc(cast(IO[bytes], sealing), compat_level=pl.CompatLevel.oldest())
+        listed.append(sealing.finish(f"part {at + 1} of the public rows", "ipc"))
+    write_snapshot(vault, place, Snapshot(read="", files=tuple(listed)))
 
 
 def _parts(plan: Plan, features: Sequence[str], key: bytes, erased: Erased) -> Iterator[pl.DataFrame]:
@@ -267,14 +243,3 @@ def _parts(plan: Plan, features: Sequence[str], key: bytes, erased: Erased) -> I
         named = raw.filter(owner.is_not_null())
         public = sampled(owner.drop_nulls(), public_key(key), plan.data.public_share or 0.0)
         yield named.filter(public).select(features)
-
-
-def _write(parts: Iterator[pl.DataFrame], folder: Path) -> None:
-    """Write one file per frame, since files of one table may have a column in several types."""
-    for at, part in enumerate(parts):
-        with _only_ours(folder / f"rows-{at:05d}.arrow") as sink:
-            part.write_ipc(sink, compat_level=pl.CompatLevel.oldest())
-
-
-def _only_ours(path: Path) -> IO[bytes]:
-    return open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600))

@@ -6,7 +6,6 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 
 from concord.artifacts.home.vault import Vault
@@ -14,7 +13,7 @@ from concord.artifacts.home.whole import tidy
 from concord.tasks.data import spill
 from concord.tasks.data import split as data_split
 from concord.tasks.data.encode import learn_encoding
-from concord.tasks.data.split import one_row_a_unit, split, with_public
+from concord.tasks.data.split import one_row_a_unit, split
 from tests.support.people import changed, tables_of_plan, write_tables
 
 
@@ -34,19 +33,12 @@ def work(stage: str, home: Path) -> None:
         rows = one_row_a_unit(plan, learn_encoding(plan), vault, "counts/people/key", key)
         next(rows)
         die()
-    if stage == "unlabelled":
-        pl.read_csv(home / "data/private.csv").write_parquet(home / "data/private.parquet")
-        pl.DataFrame.write_ipc = die  # type: ignore[method-assign,assignment]
-        del found["data"]["public"]
-        found["data"]["private"] = "private.parquet"
-        found["labeling"] = {"mechanism": "noisy_votes", "queries": 10}
-        with_public(changed(found, data__public_share=0.5, privacy__secret="labels"), vault, ["digest"])
 
 
 @pytest.mark.slow
 def test_a_killed_stage_leaves_no_private_rows_for_good(tmp_path: Path) -> None:
     spawning = multiprocessing.get_context("spawn")
-    stages = ("split", "count", "unlabelled")
+    stages = ("split", "count")
     killed = {stage: spawning.Process(target=work, args=(stage, tmp_path / stage)) for stage in stages}
     for process in killed.values():
         process.start()

@@ -1,5 +1,6 @@
 """Tables whose labels alone are secret, and the public rows and teachers' rows made from them."""
 
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from concord.artifacts.plan import Plan
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import learn_encoding, read_frame
 from concord.tasks.data.split import SHARD, split, with_public
+from concord.tasks.data.tables import find_files
 from tests.support.people import changed, people, tables_of_plan, write_tables
 
 Rows = list[tuple[Any, ...]]
@@ -48,11 +50,14 @@ def parted(
     vault = Vault(folder / "vault")
     plan = changed(found)
     made = with_public(plan, vault, [vault.digest_file(Path(plan.path("private")))])
-    public = pl.concat([pl.read_ipc(file) for file in files(made)])
+    public = public_rows(made)
     refs = split(made, learn_encoding(made), vault, "shards", derive(vault.secret("domains/people"), "split"))
     shards = pl.concat([read_frame(ref, vault) for ref in refs])
     return public.rows(), shards.select(SHARD, "size", "shade", "visits", LABEL).rows()
 
 
-def files(plan: Plan) -> list[Path]:
-    return sorted(Path(plan.path("public")).iterdir())
+def public_rows(made: Plan) -> pl.DataFrame:
+    """The rows that `with_public` made public, of a plan that it returned."""
+    return pl.concat(
+        [pl.read_ipc(BytesIO(file.path.read_bytes())) for file in find_files(made.path("public"), "public")]
+    )

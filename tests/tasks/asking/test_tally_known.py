@@ -21,7 +21,7 @@ from concord.tasks.data.units import UNIT, sampled, unit_names
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.student.infer import RoundPlanner
 from tests.support.people import changed, people
-from tests.support.secret_labels import flipped, tables
+from tests.support.secret_labels import flipped, public_rows, tables
 
 PEOPLE = people(400, 1)
 SHARE = 0.25
@@ -41,7 +41,7 @@ class Asked:
         plan = changed({name: given[name] for name in given if name not in ("teachers", "student")})
         vault = Vault(folder.parent / "vault")
         self.vault, self.plan = vault, with_public(plan, vault, [vault.digest_file(Path(plan.path("private")))])
-        public = pl.concat([pl.read_ipc(file) for file in sorted(Path(self.plan.path("public")).iterdir())])
+        public = public_rows(self.plan)
         encoding = learn_encoding(self.plan)
         cells = cast_rows(public.select(encoding.features), encoding)
         self.codes = planned_codes(self.plan, encoding, [cells])
@@ -115,7 +115,7 @@ def test_units_whose_features_are_public_rows_are_not_counted(tmp_path: Path) ->
     """A label of theirs may be anything: no sum has it."""
     one = Asked(tmp_path / "one", PEOPLE, None)
     counted = pl.concat(one.unlabelled).height
-    public = sum(pl.read_ipc(file).height for file in Path(one.plan.path("public")).iterdir())
+    public = public_rows(one.plan).height
     assert counted + public == PEOPLE.height
     assert public > 50
 

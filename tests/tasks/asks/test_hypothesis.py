@@ -21,7 +21,7 @@ from concord.tasks.data.split import with_public
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.verify.verify import verify
 from tests.support.people import people
-from tests.support.secret_labels import Rows, files, flipped, tables
+from tests.support.secret_labels import Rows, flipped, public_rows, tables
 
 CHOSEN = {"learner": "universal", "hypotheses": "rectangles", "features": ["size", "shade=dark"]}
 
@@ -40,7 +40,7 @@ def errors(folder: Path, private: pl.DataFrame, unit: str | None) -> tuple[Rows,
     batches = stage_public(made.path("public"), encoding, vault, "public", 1000)
     cover = HypothesisAsk.of(made, encoding, batches, vault).candidates
     counts = count_errors(made, encoding, cover, vault, "counts", derive(vault.secret("domains/people"), "split"))
-    return pl.read_ipc(files(made)[0]).rows(), np.load(io.BytesIO(vault.read(counts)))
+    return public_rows(made).rows(), np.load(io.BytesIO(vault.read(counts)))
 
 
 @pytest.mark.parametrize("unit", ["person", None])

@@ -22,7 +22,7 @@ from concord.tasks.door.erase import erase, erased_units
 from concord.tasks.door.stores import Stores
 from tests.promises.test_erasing import UNIT, named
 from tests.support.people import changed, people, tables_of_plan, write_tables
-from tests.support.secret_labels import tables
+from tests.support.secret_labels import public_rows, tables
 
 KEY = bytes(32)
 
@@ -103,7 +103,7 @@ def test_its_features_are_no_public_rows_either(door: Stores, tmp_path: Path) ->
 
     def made_public(name: str, rows: pl.DataFrame, digests: tuple[str, ...]) -> list[tuple[object, ...]]:
         plan = changed(tables(tmp_path / name, rows))
-        return pl.read_ipc(f"{with_public(plan, vault, [name], digests).path('public')}/rows-*.arrow").rows()
+        return public_rows(with_public(plan, vault, [name], digests)).rows()
 
     found = made_public("whole", table, left_out)
     assert found == made_public("cut", table.filter(~pl.col("person").is_in(gone.implode())), ())

@@ -1,5 +1,6 @@
 """Only labels are secret: features of a part of the private table are the public rows, and no label decides which."""
 
+import base64
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +21,7 @@ from concord.tasks.data.encode import learn_encoding, read_frame
 from concord.tasks.data.split import SHARD, split, with_public
 from concord.tasks.data.units import PrivateTable, open_private
 from tests.support.people import changed, people, tables_of_plan, write_tables
-from tests.support.secret_labels import Rows, flipped, parted, tables
+from tests.support.secret_labels import Rows, flipped, parted, public_rows, tables
 
 KEY = bytes(range(32))
 
@@ -153,62 +154,63 @@ def test_csv_is_refused_for_there_a_label_would_move_rows_of_others(
 
 
 def edit(folder: Path) -> None:
-    """One public row becomes another."""
-    (file,) = folder.iterdir()
-    before = pl.read_ipc(file)
-    darker = before.with_columns(shade=pl.lit("dark"))
-    assert not darker.equals(before)
-    darker.write_ipc(file)
-
-
-def add(folder: Path) -> None:
-    (file,) = folder.iterdir()
-    shutil.copy(file, folder / "more.arrow")
+    """One byte of the rows is another."""
+    part = folder / "00000/000000"
+    content = bytearray(part.read_bytes())
+    content[len(content) // 2] ^= 1
+    part.write_bytes(content)
 
 
 def put_elsewheres(folder: Path) -> None:
-    """Folder and list of another private table, each whole in its own place."""
-    for kept in (folder, folder.with_suffix(".json")):
-        other = next(
-            file for file in folder.parent.iterdir() if file.stem != folder.stem and file.suffix == kept.suffix
-        )
-        shutil.rmtree(kept) if kept.is_dir() else kept.unlink()
-        other.rename(kept)
+    """All of another private table, whole in its own place."""
+    (other,) = (each for each in folder.parent.iterdir() if each != folder)
+    shutil.rmtree(folder)
+    other.rename(folder)
 
 
 def take_list_away(folder: Path) -> None:
-    """Edited."""
-    folder.with_suffix(".json").unlink(missing_ok=True)
-    edit(folder)
+    (folder / "files.json").unlink()
 
 
-@pytest.mark.parametrize("change", [edit, add, put_elsewheres, take_list_away])
+@pytest.mark.parametrize("change", [edit, put_elsewheres, take_list_away])
 def test_public_rows_that_were_edited_are_made_again(tmp_path: Path, change: Callable[[Path], None]) -> None:
     plan, vault, result = changed(tables(tmp_path, people(300, 1))), Vault(tmp_path / "vault"), list[str]()
 
-    def rows(*private: str) -> tuple[Path, dict[str, bytes]]:
-        folder = Path(with_public(plan, vault, private, say=result.append).path("public"))
-        return folder, {file.name: file.read_bytes() for file in folder.iterdir()}
+    def made(*private: str) -> Plan:
+        return with_public(plan, vault, private, say=result.append)
 
-    folder, before = rows("digest")
-    assert rows("digest") == (folder, before)
-    written = folder.stat().st_ino
-    assert written == Path(with_public(plan, vault, ["digest"]).path("public")).stat().st_ino  # used as they are
+    before = made("digest")
+    rows, place = public_rows(before), vault.root / before.path("public").partition("#")[2]
+    written = (place / "00000/000000").stat().st_ino
+    assert made("digest").path("public") == before.path("public")
+    assert written == (place / "00000/000000").stat().st_ino  # used as they are
     write_tables(tmp_path, people(300, 2))
-    rows("of another table")
+    made("of another table")
     write_tables(tmp_path, people(300, 1))
     assert result == []
-    change(folder)
-    assert rows("digest") == (folder, before)
+    change(place)
+    assert public_rows(made("digest")).equals(rows)
     assert result == ["public rows are not what was written: made again"]
-    assert sorted(path.suffix for path in folder.parent.iterdir() if path.stem == folder.stem) == ["", ".json"]
+
+
+def test_an_encrypted_vault_holds_no_public_row_in_plain_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not private, if only labels are secret, but whoever encrypts a vault expects to read nothing in it."""
+    found = {}
+    for key in ("", base64.b64encode(KEY).decode()):
+        monkeypatch.setenv("CONCORD_VAULT_KEY", key)
+        vault = Vault(tmp_path / f"vault{bool(key)}")
+        made = with_public(changed(tables(tmp_path, people(300, 1))), vault, ["digest"])
+        found[bool(key)] = [b"dark" in path.read_bytes() for path in vault.root.rglob("*") if path.is_file()]
+        assert "dark" in public_rows(made)["shade"]
+    assert any(found[False])  # so that it would be seen
+    assert not any(found[True])
 
 
 def test_a_session_goes_on_with_its_rows_though_they_were_edited(
     plan: Plan, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first = start(plan, home)
-    (folder,) = (path for path in (home / "vault/unlabelled/people").iterdir() if path.is_dir())
+    (folder,) = (home / "vault/unlabelled/people").iterdir()
     edit(folder)
     again = start(plan, home)
     assert (again.session, again.asked_now, again.spent_now) == (first.session, 0, {"epsilon": 0.0, "delta": 0.0})
