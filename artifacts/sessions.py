@@ -5,7 +5,7 @@
                                       └── settle "closed"    when the operator ends it
 
 Everything here is a frozen value: a step returns the next state or raises, and changes nothing. The ledger records all
-of them but Opening and Session as they are (`artifacts.ledger.events`). Checked by
+of them but Opening as they are (`artifacts.ledger.events`), and a session as it was when it was opened. Checked by
 tests/artifacts/ledger/test_sessions.py.
 """
 
@@ -94,27 +94,6 @@ class Charging(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Admission(Terms):
-    """A session that the filter admitted: its reservation, the charge of one refusal, and that of each round."""
-
-    reserved: Charge
-    per_refusal: Charge | None
-    rounds: tuple[Charge, ...] = ()
-
-    @classmethod
-    def charged(cls, opening: Opening, by: Charging) -> Self:
-        """`opening` as charged by a domain's filter. Raises ValueError if it has no finite charge there."""
-        each = opening.per_refusal if by.by_refusals else None
-        terms = {term.name: getattr(opening, term.name) for term in fields(Terms)}
-        return cls(
-            **{**terms, "epsilon": float(opening.epsilon), "delta": float(opening.delta)},
-            reserved=by.charge(opening.whole),
-            per_refusal=None if each is None else by.charge(each),
-            rounds=() if by.by_refusals else tuple(map(by.charge, opening.rounds)),
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
 class BatchOutcome:
     """The release of a batch: rows asked (answered or refused), and the durable file of released labels."""
 
@@ -164,8 +143,12 @@ class Settlement:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Session(Admission):
-    """The state of a session.
+class Session(Terms):
+    """A session that the filter admitted: what it reserved, and its state.
+
+    reserved     the charge of all of it
+    per_refusal  the charge of one refusal; None if unused refusals return nothing
+    rounds       the charge of each round, if every one is charged by itself
 
     status    open; spent (cutoff or last row reached); closed (ended by the operator)
     batches   number of batches begun; also the index of the next one
@@ -175,6 +158,9 @@ class Session(Admission):
     settled   its final charge, once it has ended
     """
 
+    reserved: Charge
+    per_refusal: Charge | None
+    rounds: tuple[Charge, ...] = ()
     status: Status = "open"
     batches: int = 0
     next_row: int = 0
@@ -185,9 +171,16 @@ class Session(Admission):
     settled: Charge | None = None
 
     @classmethod
-    def opened(cls, admission: Admission) -> Self:
-        """The session just admitted."""
-        return cls(**{term.name: getattr(admission, term.name) for term in fields(Admission)})
+    def charged(cls, opening: Opening, by: Charging) -> Self:
+        """`opening` as charged by a domain's filter. Raises ValueError if it has no finite charge there."""
+        each = opening.per_refusal if by.by_refusals else None
+        terms = {term.name: getattr(opening, term.name) for term in fields(Terms)}
+        return cls(
+            **{**terms, "epsilon": float(opening.epsilon), "delta": float(opening.delta)},
+            reserved=by.charge(opening.whole),
+            per_refusal=None if each is None else by.charge(each),
+            rounds=() if by.by_refusals else tuple(map(by.charge, opening.rounds)),
+        )
 
     @property
     def charge(self) -> Charge:
@@ -262,6 +255,10 @@ class Session(Admission):
     def _beyond_its_terms(self) -> bool:
         over = self.cutoff is not None and self.refused > self.cutoff
         return over or (self.queries is not None and self.asked > self.queries)
+
+
+STATE = frozenset({"status", "batches", "next_row", "asked", "answered", "refused", "pending", "settled"})
+"""Fields of a session that follow from later entries of the ledger: the entry that opens it has none of them."""
 
 
 def _adds_up(outcome: BatchOutcome) -> bool:

@@ -28,7 +28,7 @@ from concord.artifacts.domains import Domain, NewCap
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.parts import Division
 from concord.artifacts.privacy import Charge
-from concord.artifacts.sessions import Admission, Batch, BatchOutcome, Draw, Settlement
+from concord.artifacts.sessions import STATE, Batch, BatchOutcome, Draw, Session, Settlement
 
 RemarkKind = Literal["forgotten", "erased", "holds", "linked"]
 
@@ -132,7 +132,7 @@ def shortfall(witnessed: Charge, own: Charge) -> Charge:
 GENESIS = "0" * 64
 """The digest that the first record follows."""
 
-Event = Domain | NewCap | Division | Remark | Restoration | Watch | Admission | Batch | Draw | BatchOutcome | Settlement
+Event = Domain | NewCap | Division | Remark | Restoration | Watch | Session | Batch | Draw | BatchOutcome | Settlement
 """Every type of event in the ledger."""
 
 EVENT_KINDS: dict[str, type[Event]] = {
@@ -143,7 +143,7 @@ EVENT_KINDS: dict[str, type[Event]] = {
     "remark": Remark,
     "restore": Restoration,
     "watch": Watch,
-    "open": Admission,
+    "open": Session,
     "begin": Batch,
     "draw": Draw,
     "commit": BatchOutcome,
@@ -226,7 +226,8 @@ def _kind(event: Event) -> str:
 
 
 def _text(event: Event) -> str:
-    plain = _ADAPTERS[_kind(event)].dump_python(event, mode="json")
+    later = STATE if isinstance(event, Session) else None
+    plain = _ADAPTERS[_kind(event)].dump_python(event, mode="json", exclude=later)
     return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 

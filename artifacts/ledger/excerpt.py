@@ -39,7 +39,7 @@ from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.parts import Division
 from concord.artifacts.schemas import Ref
-from concord.artifacts.sessions import Admission, Batch, BatchOutcome
+from concord.artifacts.sessions import Batch, BatchOutcome, Session
 
 EXCERPT_FORMAT: Final = "concord ledger excerpt 1"
 EXCERPT_FILE: Final = "ledger.json"
@@ -249,7 +249,7 @@ def _shown(record: LogRecord, domain: str, batches: Iterable[Event], hide: Hide)
         case Restoration() as event:
             own = tuple(standing for standing in event.standings if standing.domain.name == domain)
             yield replace(event, witnessed=hide(event.witnessed), standings=own, reason="")
-        case Admission() as event:
+        case Session() as event:
             yield replace(
                 event,
                 identity="",

@@ -15,7 +15,7 @@ from concord.artifacts.errors import BudgetRefused, ConcordError, NotCovered, No
 from concord.artifacts.ledger.events import Entry, LogRecord, Remark, Remarks, Restoration, Standing, Watch, shortfall
 from concord.artifacts.parts import Division, Parts, by_part, largest, least
 from concord.artifacts.privacy import Charge
-from concord.artifacts.sessions import Admission, Batch, BatchOutcome, Draw, Opening, Session, Settlement, Terms
+from concord.artifacts.sessions import Batch, BatchOutcome, Draw, Opening, Session, Settlement, Terms
 
 CAP = ("lifetime.epsilon", "lifetime.delta")
 KEPT = "a domain keeps it; for another one, name another domain in the plan, and `concord link` the two"
@@ -85,12 +85,12 @@ class LedgerState:
             case Watch() as watch:
                 _require((entry.domain, entry.session) == ("", "") and (self.witnessed or watch.witnessed))
                 self._watch(watch)
-            case Admission() as admission:
-                _require((admission.domain, admission.id) == (entry.domain, entry.session))
-                _require(admission.domain in self.domains and admission.id not in self.sessions)
-                self.sessions[admission.id] = Session.opened(admission)
-                self.parts.enter(admission)
-                self._batches[admission.id], self._draws[admission.id] = [], {}
+            case Session() as opened:
+                _require((opened.domain, opened.id) == (entry.domain, entry.session))
+                _require(opened.domain in self.domains and opened.id not in self.sessions)
+                self.sessions[opened.id] = opened
+                self.parts.enter(opened)
+                self._batches[opened.id], self._draws[opened.id] = [], {}
             case step:
                 self._step(self.session(entry.session), entry.domain, step)
 
@@ -272,8 +272,7 @@ class LedgerState:
         alike = any(known.purpose == opening.purpose for known in self.sessions_of(domain.name))
         if alike and not further:
             raise BudgetRefused(f"a further session must be asked for with --new-session, or --again: {price}")
-        admission = Admission.charged(opening, by=domain.filter)
-        return [Entry(domain=domain.name, session=opening.id, event=admission)]
+        return [Entry(domain=domain.name, session=opening.id, event=Session.charged(opening, by=domain.filter))]
 
     def _check_subset(self, domain: str) -> None:
         """Raise BudgetRefused if a session has answered from the domain's secret subset, or a lost one may have.

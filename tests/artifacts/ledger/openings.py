@@ -7,7 +7,7 @@ from concord.artifacts.domains import Domain
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.privacy import Charge, Cost
 from concord.artifacts.schemas import Ref
-from concord.artifacts.sessions import LABELS, Admission, Batch, BatchOutcome, Opening, Session
+from concord.artifacts.sessions import LABELS, Batch, BatchOutcome, Opening, Session
 
 CAP = {"epsilon": 4.0, "delta": 4e-5}
 DOMAIN = Domain.frozen("census", unit="one row", neighbours="add or remove one unit", **CAP)
@@ -45,7 +45,7 @@ def opening(name: str = "one", **changes: Any) -> Opening:
 
 def session(**changes: Any) -> Session:
     """That session, just admitted."""
-    return Session.opened(Admission.charged(opening(**changes), by=DOMAIN.filter))
+    return Session.charged(opening(**changes), by=DOMAIN.filter)
 
 
 def batch(index: int = 0, first: int = 0, rows: int = 100, **changes: Any) -> Batch:

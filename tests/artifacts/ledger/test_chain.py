@@ -18,7 +18,7 @@ from concord.artifacts.ledger.events import EVENT_KINDS, Entry, Event, LogRecord
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.privacy import Charge
-from concord.artifacts.sessions import Admission, Batch, BatchOutcome, Settlement
+from concord.artifacts.sessions import Batch, BatchOutcome, Settlement
 from tests.artifacts.ledger.openings import DOMAIN, batch, commit, named, opening, outcome, session
 
 COLUMNS = ("at", "domain", "session", "kind", "body", "previous", "digest")
@@ -169,8 +169,6 @@ ADMITTED = session(cutoff=5)
 )
 def test_a_chained_entry_that_breaks_the_rules_is_found(written: Path, event: Event, domain: str, session: str) -> None:
     chain = lines(written)
-    if isinstance(event, Admission):
-        event = Admission(**{name: getattr(event, name) for name in Admission.__dataclass_fields__})
     with pytest.raises(NotVerified, match=f"entry {len(chain) + 1} "):
         read([*chain, forged(chain, event, domain, session)])
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.privacy import Charge, Cost
-from concord.artifacts.sessions import Admission, Batch, BatchOutcome, Session, Settlement
+from concord.artifacts.sessions import Batch, BatchOutcome, Session, Settlement
 from tests.artifacts.ledger.openings import DOMAIN, at_most, batch, opening, outcome, refusals, session
 
 
@@ -145,10 +145,10 @@ def test_a_session_settles_at_nothing_between_or_beyond(part: Decimal) -> None:
 @given(rho=st.floats(min_value=5e-324, max_value=1e-30), delta=st.floats(min_value=5e-324, max_value=1e-40))
 def test_a_positive_spend_never_rounds_to_nothing(rho: float, delta: float) -> None:
     tiny = Cost(renyi=Cost.gaussian(rho).renyi, delta=delta)
-    admitted = Admission.charged(opening(whole=tiny, per_refusal=tiny), by=DOMAIN.filter)
+    admitted = Session.charged(opening(whole=tiny, per_refusal=tiny), by=DOMAIN.filter)
     assert admitted.reserved.renyi > 0
     assert admitted.reserved.delta > 0
-    state = replace(Session.opened(admitted), refused=1)
+    state = replace(admitted, refused=1)
     assert state.owed(give_back=True).renyi > 0
 
 

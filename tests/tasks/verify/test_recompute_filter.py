@@ -14,7 +14,7 @@ from concord.artifacts.errors import BudgetRefused, NotVerified
 from concord.artifacts.ledger.excerpt import Excerpt
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.privacy import Charge, Cost
-from concord.artifacts.sessions import Admission, Opening, Session
+from concord.artifacts.sessions import Opening, Session
 from concord.tasks.asks.tallies import TalliesAsk
 from concord.tasks.mechanisms.confident import Confident
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
@@ -142,7 +142,7 @@ def test_an_excerpt_carries_rounds_that_returned(tmp_path: Path) -> None:
     assert excerpt.reading.total("people") == ledger.total("people")
 
 
-charge, admits, owed, admitted = GaussianFilter.charge, GaussianFilter.admits, Session.owed, Admission.charged
+charge, admits, owed, admitted = GaussianFilter.charge, GaussianFilter.admits, Session.owed, Session.charged
 
 
 def thinner(each: Charge) -> Charge:
@@ -172,12 +172,12 @@ FAULTS: dict[str, tuple[type, str, object]] = {
     "returns everything": (Session, "owed", lambda *_, **__: Charge()),
     "returns a round that was begun": (Session, "owed", lambda s, **how: owed(replace(s, next_row=s.asked), **how)),
     "charges a round too little": (
-        Admission,
+        Session,
         "charged",
         lambda asked, by: replace(admitted(asked, by), rounds=tuple(map(thinner, admitted(asked, by).rounds))),
     ),
     "charges rounds that are none": (
-        Admission,
+        Session,
         "charged",
         lambda asked, by: replace(admitted(asked, by), rounds=(Charge(), by.charge(asked.whole))),
     ),
