@@ -187,7 +187,7 @@ class Certificate(CertificatePart):
         return self.leading.counts
 
     @property
-    def beside(self) -> tuple[SessionRecord, ...]:
+    def other_sessions(self) -> tuple[SessionRecord, ...]:
         """Other sessions of the same run on the same records."""
         return tuple(record for record in self.sessions[1:] if record.about is None)
 

@@ -17,7 +17,7 @@ EVIDENCE: Final = (
     MODEL_SIGNATURE_FILE,
     MODEL_KEY_FILE,
 )
-BESIDE: Final = (CERTIFICATE_FILE, SCHEMA_FILE, "report.html", *EVIDENCE)
+DOCUMENTS: Final = (CERTIFICATE_FILE, SCHEMA_FILE, "report.html", *EVIDENCE)
 """The files beside a student that are handed on with it."""
 
 
@@ -25,9 +25,9 @@ BESIDE: Final = (CERTIFICATE_FILE, SCHEMA_FILE, "report.html", *EVIDENCE)
 class Published:
     """A student that was found to be the published one: only `tasks.verify.handing` makes one.
 
-    student   the content of its file; `beside` that of the files of BESIDE that were published, by name
+    student   the content of its file; `documents` those of the files of DOCUMENTS that were published, by name
     """
 
     certificate: Certificate
     student: bytes
-    beside: Mapping[str, bytes]
+    documents: Mapping[str, bytes]

@@ -49,7 +49,7 @@ def _found(run: RunContext, domain: Domain, ask: Asking, opening: Opening, publi
     session = find_session(run.stores, opening, new_session=run.new_session)
     sources = [run.own(public.batches)]
     if session is not None:
-        session = run.hold(session.id)
+        session = run.lock_session(session.id)
         checkpoint = read_checkpoint(run.stores.vault, session.id)
         sources.extend(checkpoint.sources[1:] if checkpoint else ())
     stream = PublicStream.of(run, session, public.encoding, sources)
@@ -100,7 +100,7 @@ def begin(
     if session is None:
         allowed, digests = run.new_session if further is None else further, counted.private_digests
         opened = reserve_session(stores, plan, admitted.ask, stream.encoding, digests, new_session=allowed)
-        session = run.hold(opened.id)
+        session = run.lock_session(opened.id)
     checkpoint = Checkpoint(
         plan=run.kept,
         encoding=stream.encoding,

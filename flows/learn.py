@@ -121,7 +121,7 @@ def extend(session: str, public: str, home: Path) -> Summary:
     learned = stores.ledger.session(session)
     plan = settled_now(stores, learned, checkpoint_to_extend(stores.vault, learned).plan)
     with running(plan, home) as run:
-        known = run.hold(session)
+        known = run.lock_session(session)
         votes, admitted, teachers = add_rows(run, session, public)  # refuses here, before a teacher votes
         labels = votes.release(known, admitted, Counted((), teachers))
         return shown(publish(run, admitted, labels, votes.fit(run, admitted, labels, session)))
@@ -175,7 +175,7 @@ def study_again(session: str, home: Path, student: StudentPlan | None = None) ->
     earlier = checkpoint_to_study(stores.vault, learned).plan
     plan = earlier.model_copy(update={"student": student}) if student else settled_now(stores, learned, earlier)
     with running(plan, home) as run:
-        known = run.hold(session)
+        known = run.lock_session(session)
         checkpoint = checkpoint_to_study(run.stores.vault, known)
         votes = ByVotes(run, checkpoint.public)
         admitted = votes.resume(known, checkpoint)

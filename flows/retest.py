@@ -40,7 +40,7 @@ def retest(session: str, home: Path, epsilon: float | None = None, again: bool =
     learned = stores.ledger.session(session)
     plan = settled_now(stores, learned, checkpoint_to_test(stores.vault, learned).plan)
     with running(plan, home) as run:
-        known = run.hold(session)
+        known = run.lock_session(session)
         checkpoint = checkpoint_to_test(run.stores.vault, known)
         way: Resumable[Any] = (BySums if plan.tallied else ByVotes)(run, checkpoint.public)
         admitted = way.resume(known, checkpoint)

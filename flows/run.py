@@ -83,7 +83,7 @@ class RunContext:
         """Wait until no other command is opening a session of that identity; this run then uses that session."""
         self.locks.enter_context(opening(self.stores.vault, identity, _say_waiting))
 
-    def hold(self, session: str) -> Session:
+    def lock_session(self, session: str) -> Session:
         """Wait until no other command uses the session. Returns the session as that command left it."""
         self.locks.enter_context(alone(self.stores.vault, session, RUN))
         return self.stores.ledger.session(session)

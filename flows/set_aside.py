@@ -127,7 +127,7 @@ def _pass_aside(
     """
     stores, plan, encoding = run.stores, run.plan, admitted.stream.encoding
     known = find_session(stores, opening_of(plan, ask, encoding, stores.vault), new_session=again)
-    found = replace(admitted, ask=ask, session=None if known is None else run.hold(known.id))
+    found = replace(admitted, ask=ask, session=None if known is None else run.lock_session(known.id))
     opened = begin(run, found, private, Counted((counts.digest,), (counts,)), further=True)
     check_ensemble(stores.vault, opened, (counts.digest,))
     released = door(run, opened, ask, [counts])

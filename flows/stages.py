@@ -238,4 +238,4 @@ def count_aside(
 
 
 def _candidate(place: Place, student: Ref, estimator: str, codes: Codes | None) -> Predictor:
-    return student_model.load(place.released.at_hand(student), estimator)["student"].predict, codes
+    return student_model.load(place.released.read_any(student), estimator)["student"].predict, codes

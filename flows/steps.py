@@ -165,7 +165,7 @@ def _certified_and_tracked(
             session.id,
             passed.released,
             student,
-            beside={each.session.id: each.released for each in before},
+            others={each.session.id: each.released for each in before},
             features=admitted.stream.encoding.features,
             expected=expected_at(run.plan, admitted.stream.encoding, admitted.stream.rows, codes),
             ledger=stores.ledger,

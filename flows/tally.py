@@ -40,10 +40,10 @@ from concord.tasks.student.infer import (
     coded_batches,
     inferred,
     linear_student,
+    measured_at_both,
     public_codes,
     public_rows,
     soft_labels,
-    tried,
 )
 from concord.tasks.student.study import Student
 
@@ -118,7 +118,7 @@ def infer(
     """Labels and scores of all public rows, by the model decoded from the last round."""
     decoded = Decoded.from_record(json.loads(place.released.read(last))["decoded"])
     rows = coded_batches(batches, codes, place.vault)
-    return place.released.hold(f"{session}/labels.arrow", inferred(decoded, rows, encoding, session, claim))
+    return place.released.hold_back(f"{session}/labels.arrow", inferred(decoded, rows, encoding, session, claim))
 
 
 @stage("study", version=3)
@@ -128,7 +128,9 @@ def study_linear(
     """Publish the decoded model as the student, measured on public test rows at both operating points."""
     decoded = Decoded.from_record(json.loads(place.released.read(last))["decoded"])
     student = linear_student(decoded, encoding, codes)
-    found, figures = (None, dict[str, float]()) if test is None else tried(student, codes, test.path, encoding)
+    found, figures = (
+        (None, dict[str, float]()) if test is None else measured_at_both(student, codes, test.path, encoding)
+    )
     if found is not None and test is not None:
         keep_table_path(place.home, found, test.path)
     made = student_study.publish_student(student, session, found, place.released)

@@ -141,7 +141,7 @@ class House:
     @cached_property
     def touched(self) -> list[str]:
         """The rooms that know MECHANISM by its name or class: what a further mechanism touches."""
-        known = re.compile(rf"\b{MECHANISM}\b|\b{MECHANISM.capitalize()}\b")
+        known = re.compile(rf"\b{MECHANISM}\b|\b{MECHANISM.capitalize()}")
         return [path for path in self.rooms if any(known.search(part) for part in _code_of(self.trees[path]))]
 
 

@@ -67,22 +67,22 @@ class Released:
             raise EnvironmentFailed(f"the released file {path} cannot be written: {failed.strerror}") from None
         return Ref(path=path, digest=sha256(data))
 
-    def hold(self, path: str, data: bytes) -> Ref:
+    def hold_back(self, path: str, data: bytes) -> Ref:
         """Keep a file that is to be published at `path` together with the certificate that names it."""
         return Ref(path=path, digest=self.write(f"{HELD}/{path}", data).digest)
 
-    def held(self, ref: Ref) -> bytes | None:
-        """The bytes of a file that `hold` kept and that is not published yet; None if there is none."""
+    def held_back(self, ref: Ref) -> bytes | None:
+        """The bytes of a file that `hold_back` kept and that is not published yet; None if there is none."""
         kept = self.find(f"{HELD}/{ref.path}")
         return self.read(kept) if kept is not None and kept.digest == ref.digest else None
 
-    def at_hand(self, ref: Ref) -> bytes:
+    def read_any(self, ref: Ref) -> bytes:
         """The bytes of a file, held or published. Raises NotVerified if neither is what was written."""
-        return self.held(ref) or self.read(ref)
+        return self.held_back(ref) or self.read(ref)
 
     def has(self, ref: Ref) -> bool:
         """Whether the file is there as it was written, held or published."""
-        return self.find(ref.path) == ref or self.held(ref) is not None
+        return self.find(ref.path) == ref or self.held_back(ref) is not None
 
     def publish(self, session: str, files: Mapping[str, bytes]) -> dict[str, Ref]:
         """Publish files in the session's folder, by name, all at once, and let go of those that were held.
@@ -161,7 +161,7 @@ class Released:
 
     def labels(self, refs: Sequence[Ref]) -> pa.Table:
         """Released labels of batches in order, as one table of `labels_schema`. Raises NotVerified."""
-        return pa.concat_tables([pa.ipc.open_file(pa.BufferReader(self.at_hand(ref))).read_all() for ref in refs])
+        return pa.concat_tables([pa.ipc.open_file(pa.BufferReader(self.read_any(ref))).read_all() for ref in refs])
 
 
 def table_bytes(columns: Sequence[Any], schema: pa.Schema, compression: str | None = "lz4") -> bytes:

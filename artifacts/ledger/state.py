@@ -139,12 +139,12 @@ class LedgerState:
                 self.sessions[session.id] = session.settle(whole)
 
     def having(self, domain: Domain) -> "LedgerState":
-        """This state; if it does not name the domain yet, a trial state that holds only that domain."""
+        """This state; if it does not name the domain yet, a state that holds only that domain."""
         if domain.name in self.domains:
             return self
-        trial = LedgerState()
-        trial.domains[domain.name] = domain
-        return trial
+        alone = LedgerState()
+        alone.domains[domain.name] = domain
+        return alone
 
     def domain(self, name: str) -> Domain:
         """The domain of that name. Raises WrongInput if there is none."""

@@ -142,13 +142,13 @@ def _value(value: object) -> str:
 def rehearse_question(question: Question, batches: Sequence[PublicBatch], encoding: Encoding, vault: Vault) -> None:
     """Ask the question of some public rows, with labels of every class, as shards are asked. Raises WrongInput if that
     fails: it would fail on every shard and still be paid for."""
-    rows, trial = (
+    rows, probe = (
         read_frame(batches[0].ref, vault).head(REHEARSED),
         cloudpickle.dumps(partial(fault_of, question.portable)),
     )
     labels = pl.Series(LABEL, np.arange(rows.height) % len(encoding.classes), pl.UInt16)
     with forking_helper() as helper:
-        outcome = answer_of(helper, trial, as_asked(rows.with_columns(labels), encoding))
+        outcome = answer_of(helper, probe, as_asked(rows.with_columns(labels), encoding))
     if outcome != PASSED:
         reason = json.loads(outcome) or "it ends its process"
         raise WrongInput(f"question {question.name!r} cannot be asked, tried on public rows: {reason}")

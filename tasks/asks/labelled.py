@@ -1,6 +1,6 @@
 """Sessions that label rows: which of them can be extended, studied or tested again, from their checkpoints.
 
-Checked by tests/flows/test_extend.py, tests/flows/test_tally_flow.py and tests/flows/test_trial_run.py
+Checked by tests/flows/test_extend.py, tests/flows/test_tally_flow.py and tests/flows/test_private_test_run.py
 """
 
 from concord.artifacts.errors import NotVerified, WrongInput

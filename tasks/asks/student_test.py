@@ -10,7 +10,7 @@ Guarantees   (ε, δ) for the released counts; the counts, and how many units th
 Ends         with its one release
 Not covered  a student that was chosen by earlier results on the same units: its intervals are optimistic, and the
              certificate states how many sessions may have used them. Checked by tests/tasks/asks/test_student_test.py
-             and tests/flows/test_trial_run.py
+             and tests/flows/test_private_test_run.py
 """
 
 from collections.abc import Iterable

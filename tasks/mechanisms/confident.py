@@ -40,7 +40,7 @@ TEST_SHARE = 1 / 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Confident(FieldSettings):
+class ConfidentGNMax(FieldSettings):
     """Public settings only. A row is released when its largest count plus noise of `test_scale` is ≥ `threshold`."""
 
     name: ClassVar[str] = "confident"
@@ -71,7 +71,7 @@ class Confident(FieldSettings):
         teachers: int,
         answers: int | None = None,
         threshold: int | None = None,
-    ) -> "Confident":
+    ) -> "ConfidentGNMax":
         """The least noise with which `queries` tests and `answers` released rows stay within (epsilon, delta).
 
         answers     default: half of the queries
@@ -82,7 +82,7 @@ class Confident(FieldSettings):
         if not 1 <= most <= queries:
             raise WrongInput(f"answers must be between 1 and queries = {queries}, got {most}")
 
-        def at(unit: float) -> "Confident":
+        def at(unit: float) -> "ConfidentGNMax":
             return cls(
                 epsilon=epsilon,
                 delta=delta,
@@ -163,4 +163,4 @@ class Confident(FieldSettings):
         return (doubting,)
 
 
-MECHANISM = Confident
+MECHANISM = ConfidentGNMax

@@ -28,7 +28,7 @@ from concord.tasks.mechanisms.sparse_vector import NoisyThreshold, sum_tail
 
 
 @dataclass(frozen=True, kw_only=True)
-class Published(NoisyThreshold):
+class PublishedAlgorithm(NoisyThreshold):
     """The noisy threshold at the printed settings. `queries` is m, `teachers` the printed k for failure rate `beta`."""
 
     name: ClassVar[str] = "published"
@@ -42,7 +42,9 @@ class Published(NoisyThreshold):
     teachers: int
 
     @classmethod
-    def calibrate(cls, *, epsilon: float, delta: float, cutoff: int, queries: int, beta: float = 0.05) -> "Published":
+    def calibrate(
+        cls, *, epsilon: float, delta: float, cutoff: int, queries: int, beta: float = 0.05
+    ) -> "PublishedAlgorithm":
         """The printed settings. Raises WrongInput if the printed guarantee, or that of what runs, is not proved."""
         _check(epsilon, delta, cutoff, queries, beta)
         scale = noise_scale(epsilon, delta, cutoff)
@@ -107,4 +109,4 @@ def _check(epsilon: float, delta: float, cutoff: int, queries: int, beta: float)
         )
 
 
-MECHANISM = Published
+MECHANISM = PublishedAlgorithm

@@ -93,7 +93,7 @@ def certificate_of(
     labels: Sequence[Ref],
     student: Student,
     *,
-    beside: Mapping[str, Sequence[Ref]],
+    others: Mapping[str, Sequence[Ref]],
     features: Sequence[str],
     expected: Sequence[Expected] = (),
     ledger: Ledger,
@@ -103,7 +103,7 @@ def certificate_of(
 
     labels       released files of all batches in order, also of those not asked; for a choice, the hypothesis; for
                  tallies, the rounds and the labels inferred from them
-    beside       released files of other sessions of the same run, by session
+    others       released files of other sessions of the same run, by session
     features     columns of a row that the student may read
     expected     expected results at other ε
     Raises NotVerified if a file is not what was written, if its rows are not those on record, or if the ledger is
@@ -118,7 +118,7 @@ def certificate_of(
         noise=noise_in(plan, session, labels, released),
         expected=tuple(expected),
     )
-    made = ledger.at_once(lambda now: describe({session_id: labels, **beside}, stated, now, released))
+    made = ledger.at_once(lambda now: describe({session_id: labels, **others}, stated, now, released))
     return made.model_copy(update={"versions": {OPENED: made.versions[OPENED]}})
 
 
@@ -158,7 +158,7 @@ def write(
             drawn["what_if"] = what_if_figure(session, sooner)
     beside = {"report.html": render(certificate, drawn).encode()}
     beside |= {f"{name}.svg": svg.encode() for name, svg in drawn.items()}
-    waiting = {Path(file.path).name: released.held(file) for file in certificate.files}
+    waiting = {Path(file.path).name: released.held_back(file) for file in certificate.files}
     held = {name: data for name, data in waiting.items() if data is not None}
     files = publish_certificate(certificate, {**held, **beside}, ledger=ledger, released=released, vault=vault)
     named = {CERTIFICATE_FILE, SCHEMA_FILE, *held, *beside}

@@ -68,7 +68,7 @@ def export(published: Published, target: Path) -> Exported:
     without = graph if isinstance(graph, str) else None
     files = {
         STUDENT: file,
-        **published.beside,
+        **published.documents,
         **({ONNX: graph} if isinstance(graph, bytes) else {}),
         **{name: text.encode() for name, text in _texts(published, student, without).items()},
     }
@@ -143,7 +143,7 @@ def _needed(trusted: Sequence[str], modules: Sequence[ModuleType]) -> list[str]:
 
 def _to_check(published: Published) -> Iterator[str]:
     """The card's section on the evidence, if it was published, as it is since the third format."""
-    if ATTESTATION_FILE in published.beside:
+    if ATTESTATION_FILE in published.documents:
         yield (
             "## To check it\n\n`concord verify .` in this folder recomputes the guarantee and what the domain was "
             f"charged, compares these files with what `{KEY_FILE}` signed (name the key you trust with `--key`), and "

@@ -230,7 +230,9 @@ def _code(field: CodedField, known: Mapping[str, Sequence[str]]) -> Code:
     return Code(field.start, words=list(field.words), others=others)
 
 
-def tried(student: Pipeline, codes: Codes, path: str, encoding: Encoding) -> tuple[PublicTest, dict[str, float]]:
+def measured_at_both(
+    student: Pipeline, codes: Codes, path: str, encoding: Encoding
+) -> tuple[PublicTest, dict[str, float]]:
     """Measures of the student on the public labelled rows at `path`, and its accuracies at both operating points.
 
     Raises WrongInput if the table does not fit.

@@ -152,7 +152,7 @@ def publish_student(
     student: Pipeline, session: str, test: PublicTest | None, released: Released, named: tuple[str, ...] | None = None
 ) -> Student:
     """Keep the student's file for the session's folder, in which it is published with its certificate."""
-    return Student(ref=released.hold(f"{session}/student.skops", dump(student)), test=test, named=named)
+    return Student(ref=released.hold_back(f"{session}/student.skops", dump(student)), test=test, named=named)
 
 
 def named_by(student: Pipeline, encoding: Encoding, batches: Sequence[PublicBatch], vault: Vault) -> tuple[str, ...]:

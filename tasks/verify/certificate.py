@@ -94,7 +94,7 @@ class Claim:
     def compare(self, moment: Reading, released: Released) -> None:
         """Compare with the certificate that is due at that moment, and keep the result if it is the best so far."""
         certificate = Certificate.read(released.read(self.ref), self.ref.path)
-        run = (certificate.leading, *certificate.beside)
+        run = (certificate.leading, *certificate.other_sessions)
         due = describe({each.session: each.files for each in run}, self.stated, moment, released, self.by)
         found, expected = _parts(certificate), _parts(due)
         wrong = [name for name in {**found, **expected} if found.get(name) != expected.get(name)]

@@ -19,7 +19,7 @@ from concord.artifacts.errors import ConcordError, NotVerified, WrongInput
 from concord.artifacts.home.released import Released, sha256
 from concord.artifacts.home.whole import is_home
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.published import BESIDE, Published
+from concord.artifacts.published import DOCUMENTS, Published
 from concord.tasks.verify.certificate import Certificates
 from concord.tasks.verify.checks import CheckedSession
 from concord.tasks.verify.folder import PublishedSession
@@ -77,7 +77,7 @@ def _agrees(session: str, home: Path) -> None:
 def _signed(at: PublishedSession, certificate: Certificate) -> Published:
     """The files of a session, each as it was signed. Raises NotVerified."""
     own = Path(certificate.student.file.path).name
-    there = (name for name in BESIDE if os.path.lexists(at.folder / name))
+    there = (name for name in DOCUMENTS if os.path.lexists(at.folder / name))
     files = {name: at.read(f"{certificate.session}/{name}") for name in (own, *there)}
 
     def read(path: str) -> bytes:

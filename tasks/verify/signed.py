@@ -39,7 +39,7 @@ from concord.tasks.verify.checks import equal, proved
 from concord.tasks.verify.folder import PublishedSession, Read
 from concord.tasks.verify.reckoning import reckon
 
-BESIDE = (CERTIFICATE_FILE, SCHEMA_FILE, EXCERPT_FILE, KEY_FILE)
+REQUIRED = (CERTIFICATE_FILE, SCHEMA_FILE, EXCERPT_FILE, KEY_FILE)
 """Files of a session's folder that a statement always covers."""
 
 LARGEST_SETTINGS = {
@@ -108,7 +108,7 @@ def signature(at: PublishedSession, trusted: str | None) -> str:
     key = _named(certificate, read, trusted)
     statement = statement_of(certificate, read, key)
     signed = statement.digests
-    must = {f"{certificate.session}/{name}" for name in BESIDE} | {file.path for file in certificate.files}
+    must = {f"{certificate.session}/{name}" for name in REQUIRED} | {file.path for file in certificate.files}
     for path in sorted(must - signed.keys()):
         raise NotVerified(f"{ATTESTATION_FILE} leaves out the published file {path}")
     missing = []
@@ -176,7 +176,7 @@ def excerpt(certificate: Certificate, read: Read) -> str:
         check_counts(line.body)
     for wrong in reckon(found.records):
         raise NotVerified(f"{EXCERPT_FILE}: {wrong}")
-    moment, run = found.reading, [certificate.leading, *certificate.beside]
+    moment, run = found.reading, [certificate.leading, *certificate.other_sessions]
     _named_once(certificate)
     try:
         sessions = [moment.session(record.session) for record in run]
@@ -225,7 +225,7 @@ def _in_words(certificate: Certificate, moment: Reading, domain: Domain) -> None
     """
     for record in certificate.sessions:
         equal("the mechanism", record.mechanism, mechanism_of(moment.session(record.session)))
-    run = [moment.session(record.session) for record in (certificate.leading, *certificate.beside)]
+    run = [moment.session(record.session) for record in (certificate.leading, *certificate.other_sessions)]
     due = {*caveats(domain, run, moment)} - {LOST_WITNESS}
     if moment.witnessed and UNWITNESSED in certificate.caveats:
         due -= {WITNESSED}

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import Cost
-from concord.tasks.mechanisms.confident import Confident
+from concord.tasks.mechanisms.confident import ConfidentGNMax
 from concord.tasks.mechanisms.distance import REFUSED, Ints
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes, noises, noisy_labels
@@ -30,10 +30,12 @@ from tests.privacy.exact import (
 
 DELTA = 0.02
 TEACHERS = 3
-SMALL = Confident(epsilon=1.0, delta=DELTA, queries=2, classes=2, answers=1, threshold=2, test_scale=1.5, scale=1.0)
+SMALL = ConfidentGNMax(
+    epsilon=1.0, delta=DELTA, queries=2, classes=2, answers=1, threshold=2, test_scale=1.5, scale=1.0
+)
 
 
-def row_law(mechanism: Confident, row: Ints, answered: int) -> tuple[Ints, Floats]:
+def row_law(mechanism: ConfidentGNMax, row: Ints, answered: int) -> tuple[Ints, Floats]:
     """Every outcome of one row of votes, through the real code: outcome numbers and probabilities."""
     tests, test_odds = gaussian_law(mechanism.test_scale)
     noise, odds = every_noise(gaussian_law(mechanism.scale), noises(mechanism.classes))
@@ -52,7 +54,7 @@ class Question:
     released: NDArray[np.bool_]
 
 
-def questions(mechanism: Confident, answered: int) -> list[Question]:
+def questions(mechanism: ConfidentGNMax, answered: int) -> list[Question]:
     """Every row of votes and a neighbour of it that an asker may meet."""
     rows = vote_rows(TEACHERS, mechanism.classes)
     laws = {tuple(row): row_law(mechanism, row, answered) for row in rows}
@@ -61,7 +63,7 @@ def questions(mechanism: Confident, answered: int) -> list[Question]:
     return [Question(here, there, outcomes >= refused + 1024**mechanism.classes) for outcomes, here, there in pairs]
 
 
-def adaptive_delta(mechanism: Confident, epsilon: float) -> float:
+def adaptive_delta(mechanism: ConfidentGNMax, epsilon: float) -> float:
     """The true δ at ε of two rows, against the asker who chooses the second by what the first told."""
     after = {released: questions(mechanism, int(released)) for released in (False, True)}
     factor = np.exp(epsilon)
@@ -111,18 +113,18 @@ def test_the_claim_holds_against_an_adaptive_asker(threshold: int, test_scale: f
     assert adaptive_delta(mechanism, claim(mechanism.cost)) + LEFT_OUT <= DELTA
 
 
-class TellsWithoutTest(Confident):
+class TellsWithoutTest(ConfidentGNMax):
     def confident(self, votes: Ints, test_noise: Ints, answered: int = 0) -> NDArray[np.bool_]:
         return super().confident(votes, np.zeros_like(test_noise), answered)
 
 
-class TellsRefusedCounts(Confident):
+class TellsRefusedCounts(ConfidentGNMax):
     def answer(self, votes: Ints, test_noise: Ints, noise: Ints, answered: int = 0) -> tuple[Ints, Ints]:
         labels, _ = super().answer(votes, test_noise, noise, answered)
         return labels, noisy_labels(votes, noise)[1]
 
 
-class TellsTheTrueLargest(Confident):
+class TellsTheTrueLargest(ConfidentGNMax):
     def answer(self, votes: Ints, test_noise: Ints, noise: Ints, answered: int = 0) -> tuple[Ints, Ints]:
         labels, counts = super().answer(votes, test_noise, noise, answered)
         return np.where(labels == REFUSED, labels, votes.argmax(axis=1)), counts
@@ -143,7 +145,7 @@ BLUNT = replace(SMALL, test_scale=4.0)
         pytest.param(SMALL, TellsTheTrueLargest(**asdict(SMALL)), id="label without noise"),
     ],
 )
-def test_planted_bugs_are_rejected(honest: Confident, twin: Confident) -> None:
+def test_planted_bugs_are_rejected(honest: ConfidentGNMax, twin: ConfidentGNMax) -> None:
     assert adaptive_delta(honest, claim(honest.cost)) <= DELTA < adaptive_delta(twin, claim(honest.cost))
 
 
@@ -166,13 +168,13 @@ def test_one_teacher_moves_the_largest_count_by_one_at_most(teachers: int, class
 
 @pytest.mark.parametrize(("epsilon", "delta", "less"), [(1.0, 1e-5, 0.088), (4.0, 1e-5, 0.073), (1.0, 1e-9, 0.051)])
 def test_exact_accounting_takes_less_epsilon_than_the_curve(epsilon: float, delta: float, less: float) -> None:
-    made = Confident.calibrate(epsilon=epsilon, delta=delta, queries=1000, classes=2, teachers=250)
+    made = ConfidentGNMax.calibrate(epsilon=epsilon, delta=delta, queries=1000, classes=2, teachers=250)
     assert made.cost.epsilon(delta) == epsilon
     assert 1 - epsilon / replace(made.cost, claims=()).epsilon(delta) == pytest.approx(less, abs=0.003)
 
 
 def test_half_of_the_rows_cost_less_noise_than_all() -> None:
-    some = Confident.calibrate(epsilon=1.0, delta=1e-5, queries=1_000, classes=10, teachers=250)
+    some = ConfidentGNMax.calibrate(epsilon=1.0, delta=1e-5, queries=1_000, classes=10, teachers=250)
     every = NoisyVotes.calibrate(epsilon=1.0, delta=1e-5, queries=1_000, classes=10)
     assert (some.answers, some.threshold) == (500, 138)
     assert some.scale < 0.85 * every.scale
@@ -191,7 +193,7 @@ def test_the_published_runs_cost_what_they_do(queries: int, answers: int, test_s
 @pytest.mark.parametrize("answers", [0, 11])
 def test_a_cap_outside_the_queries_is_refused(answers: int) -> None:
     with pytest.raises(WrongInput, match="answers must be"):
-        Confident.calibrate(epsilon=1.0, delta=1e-5, queries=10, classes=2, teachers=5, answers=answers)
+        ConfidentGNMax.calibrate(epsilon=1.0, delta=1e-5, queries=10, classes=2, teachers=5, answers=answers)
 
 
 def test_no_row_is_released_after_the_last_that_was_paid_for() -> None:

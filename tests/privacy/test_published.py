@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 from concord.artifacts.errors import WrongInput
 from concord.tasks.mechanisms.distance import REFUSED
-from concord.tasks.mechanisms.published import Published, noise_scale, printed_cost, teachers_required
+from concord.tasks.mechanisms.published import PublishedAlgorithm, noise_scale, printed_cost, teachers_required
 from tests.privacy.transcripts import Run, Step, adaptive, steps
 
 SMALL = {"epsilon": 7.0, "delta": 0.02, "cutoff": 1, "queries": 4}
@@ -41,14 +41,14 @@ def gaussian_limit(delta: float) -> float:
 
 
 def test_every_printed_constant() -> None:
-    made = Published.calibrate(epsilon=0.5, delta=1e-5, cutoff=9, queries=1000, beta=0.1)
+    made = PublishedAlgorithm.calibrate(epsilon=0.5, delta=1e-5, cutoff=9, queries=1000, beta=0.1)
     scale = math.sqrt(32 * 9 * math.log(2e5)) / 0.5
     assert made.threshold_scale == noise_scale(0.5, 1e-5, 9) == pytest.approx(scale, rel=1e-15)
     assert made.query_scale == 2 * made.threshold_scale
     assert made.threshold == math.floor(2 * scale * math.log(2 * 1000 / 1e-5))
     assert made.teachers == math.ceil(34 * math.sqrt(2) * scale * math.log(4 * 1000 * 9 / 1e-5))
     assert made.queries == 1000
-    assert Published.from_settings(made.settings()) == made
+    assert PublishedAlgorithm.from_settings(made.settings()) == made
 
 
 @pytest.mark.parametrize(("cutoff", "teachers"), [(1, 18_800), (5, 45_500), (20, 97_000), (100, 232_000)])
@@ -59,7 +59,7 @@ def test_printed_teachers_are_those_of_the_design(cutoff: int, teachers: int) ->
 
 def test_teachers_required_answer_whatever_two_thirds_agree_on() -> None:
     """Theorem 3.2 (i): with k teachers, k/3 of them wrong, every noise within its 1 − δ range lets the row through."""
-    made = Published.calibrate(epsilon=1.0, delta=1e-5, cutoff=2, queries=100)
+    made = PublishedAlgorithm.calibrate(epsilon=1.0, delta=1e-5, cutoff=2, queries=100)
     distance = made.teachers // 6 - 1
     rows = math.log(made.cutoff * made.queries / 1e-5)
     assert distance > made.threshold + rows * (made.threshold_scale + made.query_scale)
@@ -76,22 +76,22 @@ def test_the_printed_guarantee_ends_where_the_design_says(delta: float, end: flo
 
 def test_settings_beyond_the_printed_guarantee_are_refused() -> None:
     end = end_of_the_guarantee(1e-5, 3000, 3001)
-    assert Published.calibrate(epsilon=end - 0.01, delta=1e-5, cutoff=3000, queries=3001).epsilon == end - 0.01
+    assert PublishedAlgorithm.calibrate(epsilon=end - 0.01, delta=1e-5, cutoff=3000, queries=3001).epsilon == end - 0.01
     with pytest.raises(WrongInput, match="epsilon = 16"):
-        Published.calibrate(epsilon=16.0, delta=1e-5, cutoff=3000, queries=3001)
-    assert Published.calibrate(epsilon=16.0, delta=1e-5, cutoff=1, queries=3001).epsilon == 16.0
+        PublishedAlgorithm.calibrate(epsilon=16.0, delta=1e-5, cutoff=3000, queries=3001)
+    assert PublishedAlgorithm.calibrate(epsilon=16.0, delta=1e-5, cutoff=1, queries=3001).epsilon == 16.0
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 1.0, 6.0])
 @pytest.mark.parametrize("cutoff", [1, 20, 500])
 def test_what_runs_costs_less_than_what_is_printed_and_than_the_budget(epsilon: float, cutoff: int) -> None:
-    made = Published.calibrate(epsilon=epsilon, delta=1e-6, cutoff=cutoff, queries=1000)
+    made = PublishedAlgorithm.calibrate(epsilon=epsilon, delta=1e-6, cutoff=cutoff, queries=1000)
     printed = printed_cost(epsilon=epsilon, delta=1e-6, cutoff=cutoff, queries=1000)
     assert made.cost.epsilon(1e-6) < printed.epsilon(1e-6) <= epsilon
     assert made.cost.delta <= 1e-6 / 3
 
 
-def run(made: Published, cutoff: int) -> Run:
+def run(made: PublishedAlgorithm, cutoff: int) -> Run:
     return Run(
         threshold=made.threshold,
         threshold_scale=made.threshold_scale,
@@ -102,7 +102,7 @@ def run(made: Published, cutoff: int) -> Run:
 
 def test_what_runs_keeps_its_cost_against_the_best_adversary_and_what_is_printed_does_not() -> None:
     """The true distance moves by 1 and one refusal ends it; as printed, 2 and two. Only `printed_cost` covers that."""
-    made = Published.calibrate(**SMALL)  # type: ignore[arg-type]  # a mapping of ints and floats
+    made = PublishedAlgorithm.calibrate(**SMALL)  # type: ignore[arg-type]  # a mapping of ints and floats
     near = [0, made.threshold - 1, made.threshold, made.threshold + 1]
     own, printed = made.cost, printed_cost(**SMALL)  # type: ignore[arg-type]
     spent = made.epoch_epsilon
@@ -114,14 +114,14 @@ def test_what_runs_keeps_its_cost_against_the_best_adversary_and_what_is_printed
 
 
 def test_an_even_number_of_teachers_is_covered_at_the_printed_distance() -> None:
-    made = Published.calibrate(**SMALL)  # type: ignore[arg-type]  # a mapping of ints and floats
+    made = PublishedAlgorithm.calibrate(**SMALL)  # type: ignore[arg-type]  # a mapping of ints and floats
     differ = [Step(1, 1, split=True)]
     slip = adaptive(run(made, 2), differ, 2, SMALL["epsilon"])
     assert 2 * made.cost.delta < slip <= printed_cost(**SMALL).delta  # type: ignore[arg-type]
 
 
 def test_it_halts_at_the_cutoff() -> None:
-    made = Published.calibrate(epsilon=1.0, delta=1e-5, cutoff=2, queries=10)
+    made = PublishedAlgorithm.calibrate(epsilon=1.0, delta=1e-5, cutoff=2, queries=10)
     far, near = [2 * made.threshold + 5, 0], [3, 2]
     votes = np.array([far, near, far, near, far])
     answers = made.answer(votes, np.zeros(5, dtype=np.int64), np.zeros(2, dtype=np.int64))
@@ -131,4 +131,4 @@ def test_it_halts_at_the_cutoff() -> None:
 @pytest.mark.parametrize("wrong", [{"beta": 0.0}, {"queries": 0}, {"delta": 0.0}, {"epsilon": -1.0}, {"cutoff": 0}])
 def test_wrong_settings_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(WrongInput):
-        Published.calibrate(**{"epsilon": 1.0, "delta": 1e-5, "cutoff": 5, "queries": 10, **wrong})  # type: ignore[arg-type]
+        PublishedAlgorithm.calibrate(**{"epsilon": 1.0, "delta": 1e-5, "cutoff": 5, "queries": 10, **wrong})  # type: ignore[arg-type]

@@ -27,14 +27,14 @@ from concord.tasks.asks.student_test import StudentTestAsk
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.door.door import release_once
 from concord.tasks.door.stores import Stores
-from concord.tasks.mechanisms.confident import Confident
+from concord.tasks.mechanisms.confident import ConfidentGNMax
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 from concord.tasks.mechanisms.exponential import StudentChoice, Universal
 from concord.tasks.mechanisms.group_counts import GroupCounts
 from concord.tasks.mechanisms.laplace_votes import LaplaceVotes
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.mechanisms.private_test import PrivateTest
-from concord.tasks.mechanisms.published import Published
+from concord.tasks.mechanisms.published import PublishedAlgorithm
 from concord.tasks.mechanisms.queries import LaplaceRelease, OptimalRelease
 from concord.tasks.mechanisms.stable import StableVoting
 from tests.support.at_door import CLASSES, NOISY, ROWS, STABLE, TEACHERS, VECTOR, counts_of, make_case, opened
@@ -44,8 +44,8 @@ VOTES: dict[str, Mechanism] = {
     "stable": STABLE,
     "sparse_vector": VECTOR,
     "noisy_votes": NOISY,
-    "published": Published.calibrate(epsilon=2.0, delta=1e-5, cutoff=4 * ROWS, queries=3 * ROWS),
-    "confident": Confident.calibrate(epsilon=2.0, delta=1e-5, queries=3 * ROWS, classes=2, teachers=TEACHERS),
+    "published": PublishedAlgorithm.calibrate(epsilon=2.0, delta=1e-5, cutoff=4 * ROWS, queries=3 * ROWS),
+    "confident": ConfidentGNMax.calibrate(epsilon=2.0, delta=1e-5, queries=3 * ROWS, classes=2, teachers=TEACHERS),
     "laplace_votes": LaplaceVotes.calibrate(epsilon=2.0, delta=1e-5, queries=3 * ROWS, classes=2),
 }
 QUESTIONS = {

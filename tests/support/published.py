@@ -194,7 +194,7 @@ def recertified(world: World, mechanism: Mechanism, refs: list[Ref], student: St
         SESSION,
         refs,
         student,
-        beside={},
+        others={},
         features=world.encoding.features,
         expected=expected_at(world.plan, world.encoding, world.rows.height, None),
         ledger=ledger,

@@ -89,11 +89,11 @@ def test_a_publication_that_another_process_finishes_is_no_fault(
 def test_what_is_held_is_published_with_the_rest_or_not_at_all(tmp_path: Path) -> None:
     released = Released(tmp_path)
     old = released.publish("s-1", OLD)["student.skops"]
-    new = released.hold("s-1/student.skops", NEW["student.skops"])
-    assert (released.read(old), released.at_hand(new)) == (OLD["student.skops"], NEW["student.skops"])
+    new = released.hold_back("s-1/student.skops", NEW["student.skops"])
+    assert (released.read(old), released.read_any(new)) == (OLD["student.skops"], NEW["student.skops"])
     assert (released.has(old), released.has(new)) == (True, True)
     assert released.publish("s-1", NEW)["student.skops"] == new
-    assert (released.read(new), released.held(new), released.has(old)) == (NEW["student.skops"], None, False)
+    assert (released.read(new), released.held_back(new), released.has(old)) == (NEW["student.skops"], None, False)
 
 
 def test_a_home_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -11,15 +11,15 @@ from concord.tasks.door.admit import find_session
 from concord.tasks.door.checkpoint import commitment
 from concord.tasks.door.erase import close
 from concord.tasks.door.stores import Stores
-from concord.tasks.mechanisms.confident import Confident
+from concord.tasks.mechanisms.confident import ConfidentGNMax
 from tests.support.at_door import opening_of
 
-TODAY = Confident.calibrate(epsilon=2.0, delta=1e-5, queries=100, classes=2, teachers=150)
+TODAY = ConfidentGNMax.calibrate(epsilon=2.0, delta=1e-5, queries=100, classes=2, teachers=150)
 EARLIER = replace(TODAY, scale=1.08 * TODAY.scale, test_scale=1.08 * TODAY.test_scale)
 """As a version calibrated whose accounting asked for more noise."""
 
 
-def opened_with(home: Path, mechanism: Confident, version: str = "0.9.0") -> tuple[Stores, Session]:
+def opened_with(home: Path, mechanism: ConfidentGNMax, version: str = "0.9.0") -> tuple[Stores, Session]:
     """A session of the domain d that some version opened with a mechanism, without a row."""
     home.mkdir()
     door = Stores.of(home)
@@ -29,7 +29,7 @@ def opened_with(home: Path, mechanism: Confident, version: str = "0.9.0") -> tup
     return door, door.ledger.open_session(opening)
 
 
-def asked(mechanism: Confident) -> Opening:
+def asked(mechanism: ConfidentGNMax) -> Opening:
     return opening_of(mechanism)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from concord.artifacts.sections import MECHANISMS
-from concord.tasks.mechanisms.confident import Confident
+from concord.tasks.mechanisms.confident import ConfidentGNMax
 from concord.tasks.mechanisms.laplace_votes import LaplaceVotes
 from concord.tasks.mechanisms.mechanism import Mechanism, calibrate, from_settings
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes, noises
@@ -27,7 +27,7 @@ def test_settings_rebuild_it_to_the_bit(name: str) -> None:
 LOUD: dict[str, dict[str, Any]] = {
     "noisy_votes": {"made": NoisyVotes},
     "laplace_votes": {"made": LaplaceVotes},
-    "confident": {"made": Confident, "teachers": 250},
+    "confident": {"made": ConfidentGNMax, "teachers": 250},
 }
 """Mechanisms whose cost falls with the noise of every count."""
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from concord.tasks.mechanisms.confident import Confident
+from concord.tasks.mechanisms.confident import ConfidentGNMax
 from concord.tasks.mechanisms.laplace_votes import LaplaceVotes
 from concord.tasks.mechanisms.mechanism import Mechanism, expectation
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes
@@ -57,7 +57,7 @@ def test_odds_of_a_changed_label_are_those_of_the_mechanism(
 
 
 def test_odds_of_confident_votes_are_those_of_the_mechanism() -> None:
-    mechanism = Confident(
+    mechanism = ConfidentGNMax(
         epsilon=1.0, delta=1e-5, queries=10, classes=3, answers=TRIALS * 4, threshold=200, test_scale=50.0, scale=40.0
     )
     rows = np.tile(VOTES, (TRIALS, 1))

@@ -91,7 +91,7 @@ def test_a_certificate_is_known_before_it_is_written_by_all_but_the_versions_tha
             SESSION,
             list(written.leading.files),
             student,
-            beside={},
+            others={},
             features=small.encoding.features,
             expected=written.expected,
             ledger=ledger,

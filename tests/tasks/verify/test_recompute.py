@@ -11,7 +11,7 @@ import pytest
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.privacy import ORDERS
-from concord.tasks.mechanisms.confident import Confident
+from concord.tasks.mechanisms.confident import ConfidentGNMax
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
@@ -190,7 +190,7 @@ def test_two_sums_of_gaussians_by_hand() -> None:
 @pytest.mark.parametrize("delta", [1e-6, 1e-14])
 @pytest.mark.parametrize(("queries", "answers"), [(100, 50), (3000, 1500), (10**6, 2), (10**7, 10**6)])
 def test_sums_narrow_and_wide_prove_what_confident_votes_claim(delta: float, queries: int, answers: int) -> None:
-    made = Confident.calibrate(epsilon=1.0, delta=delta, queries=queries, classes=3, teachers=250, answers=answers)
+    made = ConfidentGNMax.calibrate(epsilon=1.0, delta=delta, queries=queries, classes=3, teachers=250, answers=answers)
     assert 0.9 * delta < least_delta(settings_of(made), 1.0) <= delta
 
 

@@ -16,7 +16,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.privacy import Charge, Cost
 from concord.artifacts.sessions import Opening, Session
 from concord.tasks.asks.tallies import TalliesAsk
-from concord.tasks.mechanisms.confident import Confident
+from concord.tasks.mechanisms.confident import ConfidentGNMax
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.laplace_votes import LaplaceVotes
@@ -41,7 +41,7 @@ MECHANISMS: dict[str, Callable[[], Any]] = {
     "stable": lambda: StableVoting.calibrate(**BUDGET, cutoff=4),
     "noisy_votes": lambda: NoisyVotes.calibrate(**BUDGET, queries=150, classes=3),
     "noise too narrow": lambda: NoisyVotes.calibrate(epsilon=12.0, delta=1e-5, queries=3, classes=2),
-    "confident": lambda: Confident.calibrate(**BUDGET, queries=150, classes=3, teachers=50),
+    "confident": lambda: ConfidentGNMax.calibrate(**BUDGET, queries=150, classes=3, teachers=50),
     "laplace_votes": lambda: LaplaceVotes.calibrate(**BUDGET, queries=20, classes=3),
     "sparse_vector": lambda: SparseVector.calibrate(**BUDGET, cutoff=3),
     "tallies": lambda: Tallies.calibrate(**BUDGET, classes=2, rounds=ROUNDS),

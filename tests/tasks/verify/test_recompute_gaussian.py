@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from concord.artifacts.errors import NotVerified
-from concord.tasks.mechanisms.confident import Confident
+from concord.tasks.mechanisms.confident import ConfidentGNMax
 from concord.tasks.mechanisms.noise import gaussian_delta, gaussians_delta
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes
 from concord.tasks.verify import recompute_gaussian
@@ -95,7 +95,7 @@ BUDGETS = [
 @pytest.mark.parametrize(("epsilon", "delta", "queries"), BUDGETS)
 def test_what_honest_mechanisms_claim_is_proved(epsilon: float, delta: float, queries: int) -> None:
     votes = NoisyVotes.calibrate(epsilon=epsilon, delta=delta, queries=queries, classes=3)
-    confident = Confident.calibrate(epsilon=epsilon, delta=delta, queries=queries, classes=3, teachers=200)
+    confident = ConfidentGNMax.calibrate(epsilon=epsilon, delta=delta, queries=queries, classes=3, teachers=200)
     assert 0 < sums_delta(epsilon, (2 * queries, votes.scale)) <= delta
     assert 0 < sums_delta(epsilon, *confident.draws) <= delta
 

@@ -47,8 +47,8 @@ def test_both_are_paid_for_and_the_certificate_says_the_sum(plan: Plan, home: Pa
     certificate = Certificate.model_validate_json(Path(summary.certificate).read_bytes())
     assert (certificate.guarantee.epsilon, certificate.guarantee.delta) == (4.0, 1e-5)
     assert certificate.leading.guarantee.epsilon == 1.0
-    assert [other.session for other in certificate.beside] == [labels.id]
-    assert len(certificate.beside[0].files) == 3
+    assert [other.session for other in certificate.other_sessions] == [labels.id]
+    assert len(certificate.other_sessions[0].files) == 3
     assert all(check.ok for check in verify(home))
     report = Path(summary.report).read_text()
     assert "the promise above is the sum" in report
