@@ -257,7 +257,7 @@ class Session(Terms):
         return over or (self.queries is not None and self.asked > self.queries)
 
 
-STATE = frozenset({"status", "batches", "next_row", "asked", "answered", "refused", "pending", "settled"})
+STATE = {"status", "batches", "next_row", "asked", "answered", "refused", "pending", "settled"}
 """Fields of a session that follow from later entries of the ledger: the entry that opens it has none of them."""
 
 

@@ -213,8 +213,6 @@ NAMED = KINDS | {"tallies", "optimal_release", "laplace_release", "questions", "
 CATALOGUES = {"TALLIES", "MECHANISMS", "STUDENT_CHOICE", "STUDENT_TEST"}
 KNOW_NO_KIND = ("tasks/publish/", "tasks/verify/", "tasks/door/", "flows/", "artifacts/mlflow/")
 TABLES = {
-    "tasks/verify/recompute.py": "the referee's one table, and the prices that its lines name",
-    "tasks/verify/recompute_filter.py": "the same, for a Gaussian filter",
     "flows/cli/plan.py": "shows what each mechanism that a plan may name would do",
 }
 """Files of those that name kinds of release, and why they may."""

@@ -11,7 +11,7 @@ Not covered  mechanisms without a route here: refused
 
 import base64
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from functools import lru_cache
@@ -21,7 +21,13 @@ from typing import Any, Literal
 import numpy as np
 
 from concord.artifacts.errors import NotVerified
-from concord.tasks.verify.recompute_gaussian import PublicSettings, sums_delta, tallies_charge, tallies_delta
+from concord.tasks.verify.recompute_gaussian import (
+    PublicSettings,
+    moved_norm,
+    sums_delta,
+    tallies_charge,
+    tallies_delta,
+)
 from concord.tasks.verify.recompute_questions import DIGITS, TWO_TO_64, question_delta, question_slip
 
 WIDE = 12
@@ -41,22 +47,14 @@ Releases = Literal["labels", "rounds", "hypothesis", "answers"]
 """Labels of rows that teachers vote on; sums, round by round; a student; or answers, which the certificate repeats."""
 
 
-@dataclass(frozen=True)
-class Route:
-    """The recomputation of one mechanism: δ at an ε, and Rényi nats at an order with additive δ.
-
-    releases   what it releases, if a student learns from that or of that
-    """
-
-    least_delta: Callable[[PublicSettings, float], float]
-    charge: Callable[[PublicSettings, float], tuple[float, float]]
-    releases: Releases = "labels"
+Answers = tuple[float, int, float]
+"""A session as answers that are pure but for one δ: ε of each, their number, and that δ."""
+Moves = Sequence[tuple[int, int, float]]
+"""Discrete Gaussians: squared norm of what a unit moves, coordinates that it may move, scale."""
 
 
 def least_delta(settings: PublicSettings, epsilon: float) -> float:
     """δ at which the settings are proved (epsilon, δ)-DP. Raises NotVerified if it cannot be recomputed."""
-    if "relabel" in settings:
-        return _relabelled_delta(settings, epsilon)
     return _route(settings).least_delta(settings, epsilon)
 
 
@@ -72,24 +70,18 @@ def stated_budget(settings: PublicSettings) -> tuple[float, float]:
 
 def charge(settings: PublicSettings, order: float) -> tuple[float, float]:
     """Rényi nats at `order` and the additive δ that the settings cost. Raises NotVerified."""
-    if "relabel" in settings:
-        epsilon, delta = stated_budget(settings)
-        return _responses_nats(epsilon, 1, order), delta
     return _route(settings).charge(settings, order)
 
 
 def charge_of_refusal(settings: PublicSettings, order: float) -> tuple[float, float] | None:
-    """Nats and δ of one refusal; None if the session is charged whole, as all are except stable voting on rows that are
-    not relabelled. Raises NotVerified."""
-    if settings.get("name") != "stable" or "relabel" in settings:
-        return None
-    return charge({**settings, "cutoff": 1}, order)
+    """Nats and δ of one refusal; None if the session is charged whole. Raises NotVerified."""
+    return charge({**settings, "cutoff": 1}, order) if _route(settings).by_refusal else None
 
 
 def _relabelled_delta(settings: PublicSettings, epsilon: float) -> float:
     """From the whole ε back to that of the inner mechanism: amplification (Li, Qardaji & Su 2012), LabelBoost for an
     added or removed row, and group privacy over a row's copies; then δ forward again."""
-    relabel = settings["relabel"]
+    relabel, inner = settings["relabel"], {name: settings[name] for name in settings if name != "relabel"}
     copies = int(relabel["copies"])
     with localcontext(prec=DIGITS):
         share, choice = Decimal(relabel["share"]), Decimal(relabel["choice_epsilon"])
@@ -98,15 +90,45 @@ def _relabelled_delta(settings: PublicSettings, epsilon: float) -> float:
         if each <= 0:
             return math.inf
         steps = sum((step * each).exp() for step in range(copies))
-        return float(share * steps * Decimal(_route(settings).least_delta(settings, float(each))))
+        return float(share * steps * Decimal(least_delta(inner, float(each))))
 
 
 def releases(settings: PublicSettings, purpose: str = LABELS) -> Releases:
     """What a session of that purpose releases. Raises NotVerified if its guarantee cannot be recomputed."""
-    return _route(settings).releases if purpose == LABELS else "answers"
+    return _named(settings).releases if purpose == LABELS else "answers"
 
 
-def _route(settings: PublicSettings) -> Route:
+def as_answers(settings: PublicSettings) -> Answers:
+    """The session as pure answers; as one, by the (ε, δ) that it states, if nothing finer is proved. Raises
+    NotVerified."""
+    return _route(settings).answers(settings)
+
+
+def moves(settings: PublicSettings) -> Moves:
+    """The Gaussian noise of a session, if it has no other. Raises NotVerified if it cannot be recomputed."""
+    return _route(settings).moves(settings)
+
+
+def _stated(settings: PublicSettings) -> Answers:
+    epsilon, delta = stated_budget(settings)
+    return epsilon, 1, delta
+
+
+def _answers_delta(settings: PublicSettings, epsilon: float) -> float:
+    each, times, besides = as_answers(settings)
+    return _responses_delta(each, times, epsilon) + besides
+
+
+def _answers_nats(settings: PublicSettings, order: float) -> tuple[float, float]:
+    each, times, besides = as_answers(settings)
+    return _responses_nats(each, times, order), besides
+
+
+def _route(settings: PublicSettings) -> "Route":
+    return RELABELLED if "relabel" in settings else _named(settings)
+
+
+def _named(settings: PublicSettings) -> "Route":
     name = settings.get("name")
     if name not in ROUTES:
         raise NotVerified(f"the guarantee of {name!r} cannot be recomputed by another path")
@@ -162,16 +184,39 @@ def _moved(settings: PublicSettings, rows: str) -> int:
 
 def _gaussian_delta(settings: PublicSettings, epsilon: float) -> float:
     """δ from the laws of one or two sums: of all released counts, and of the noise of all tests."""
-    return sums_delta(epsilon, *groups(settings))
-
-
-def _rho(settings: PublicSettings) -> float:
-    """Σ sensitivity² / (2·scale²): zero-concentrated DP (Bun & Steinke 2016)."""
-    return sum(moved / (2 * scale**2) for moved, scale in groups(settings))
+    return sums_delta(epsilon, *((count, scale) for _, count, scale in moves(settings)))
 
 
 def _concentrated_charge(settings: PublicSettings, order: float) -> tuple[float, float]:
-    return order * _rho(settings), 0.0
+    """α·Σ sensitivity² / (2·scale²): zero-concentrated DP (Bun & Steinke 2016)."""
+    return order * sum(norm / (2 * scale**2) for norm, _, scale in moves(settings)), 0.0
+
+
+def _by_ones(*groups: tuple[int, float]) -> Moves:
+    """Groups of counts that a unit moves by one each, and their scales."""
+    return [(count, count, scale) for count, scale in groups]
+
+
+def _noisy_moves(settings: PublicSettings) -> Moves:
+    return _by_ones((_moved(settings, "queries"), float(settings["scale"])))
+
+
+def _confident_moves(settings: PublicSettings) -> Moves:
+    """The tests of all rows, and the counts of those answered."""
+    tests = int(settings["queries"]), float(settings["test_scale"])
+    return _by_ones(tests, (_moved(settings, "answers"), float(settings["scale"])))
+
+
+def _tested_moves(settings: PublicSettings) -> Moves:
+    """A cell of the matrix and one of right and wrong; two of each if only a unit's labels change."""
+    if settings["secret"] not in VOTES_MOVED:
+        raise NotVerified(f"a private test must say what is secret of a unit, got {settings['secret']!r}")
+    moved = VOTES_MOVED[settings["secret"]]
+    return _by_ones((moved, float(settings["scale"])), (moved, float(settings["pair_scale"])))
+
+
+def _tallied_moves(settings: PublicSettings) -> Moves:
+    return [(moved_norm(settings, each), int(each["cells"]), float(each["scale"])) for each in settings["rounds"]]
 
 
 def _responses_delta(each: float, times: int, epsilon: float) -> float:
@@ -193,18 +238,31 @@ def _responses_nats(each: float, times: int, order: float) -> float:
         return float(times * moment.ln() / (alpha - 1))
 
 
-def _laplace_delta(settings: PublicSettings, epsilon: float) -> float:
-    return _responses_delta(1 / float(settings["scale"]), _moved(settings, "queries"), epsilon)
+def _laplace_answers(settings: PublicSettings) -> Answers:
+    """The counts that a teacher moves."""
+    return 1 / float(settings["scale"]), _moved(settings, "queries"), 0.0
 
 
-def _laplace_charge(settings: PublicSettings, order: float) -> tuple[float, float]:
-    return _responses_nats(1 / float(settings["scale"]), _moved(settings, "queries"), order), 0.0
+def _chosen(settings: PublicSettings) -> float:
+    """ε of a choice, of which a unit moves an error count by 1: that of its settings divided by ROUNDING_ROOM."""
+    if settings.get("secret") not in VOTES_MOVED:
+        raise NotVerified(f"a choice must say what is secret of a unit, got {settings.get('secret')!r}")
+    return float(settings["epsilon"]) / ROUNDING_ROOM
+
+
+def _choice_answers(settings: PublicSettings) -> Answers:
+    """A privacy loss within ε/2 of its middle, which normalisation shifts."""
+    return _chosen(settings) / 2, 1, 0.0
+
+
+def _choice_delta(settings: PublicSettings, epsilon: float) -> float:
+    return _responses_delta(_chosen(settings), 1, epsilon)
 
 
 def _choice_charge(settings: PublicSettings, order: float) -> tuple[float, float]:
     """The worst two-valued loss of range ε (Dong, Durfee & Rogers 2020), found by search."""
     with localcontext(prec=DIGITS):
-        alpha, spread = Decimal(order), Decimal(pure(settings))
+        alpha, spread = Decimal(order), Decimal(_chosen(settings))
         low, high = Decimal(0), spread
         for _ in range(4 * DIGITS):  # ternary search: the moment rises, then falls
             third = (high - low) / 3
@@ -220,57 +278,23 @@ def _two_valued_nats(top: Decimal, spread: Decimal, alpha: Decimal) -> Decimal:
     return (odds * above**alpha + (1 - odds) * below**alpha).ln() / (alpha - 1)
 
 
-def _pure_delta(settings: PublicSettings, epsilon: float) -> float:
-    return _responses_delta(pure(settings), 1, epsilon)
+def _estimate_answers(settings: PublicSettings) -> Answers:
+    """One sum, which a shard moves by some steps."""
+    return int(settings["steps"]) / float(settings["scale"]), 1, 0.0
 
 
-def _pure_charge(settings: PublicSettings, order: float) -> tuple[float, float]:
-    return _responses_nats(pure(settings), 1, order), 0.0
+def _counted_answers(settings: PublicSettings) -> Answers:
+    """Counts of groups, of which a unit moves one by one."""
+    return 1 / float(settings["scale"]), 1, 0.0
 
 
-def pure(settings: PublicSettings) -> float:
-    """ε of one pure release. Of the exponential mechanism, its parameter (a unit moves an error count by 1), which is
-    the ε of its settings divided by ROUNDING_ROOM; of an error estimate, the steps by which a shard moves the sum,
-    divided by the noise's scale; of counts of groups, one step, likewise."""
-    if settings["name"] in ("universal", "student_choice"):
-        if settings.get("secret") not in VOTES_MOVED:
-            raise NotVerified(f"a choice must say what is secret of a unit, got {settings.get('secret')!r}")
-        return float(settings["epsilon"]) / ROUNDING_ROOM
-    steps = 1 if settings["name"] == "group_counts" else int(settings["steps"])
-    return steps / float(settings["scale"])
+def _question_answers(settings: PublicSettings) -> Answers:
+    return stated_budget(settings)[0], 1, question_slip(settings)
 
 
-def _question_charge(settings: PublicSettings, order: float) -> tuple[float, float]:
-    return _responses_nats(stated_budget(settings)[0], 1, order), question_slip(settings)
-
-
-def _test_groups(settings: PublicSettings) -> tuple[tuple[int, float], ...]:
-    """The counts a unit moves by one: a cell of the matrix and one of right and wrong; two of each if only its labels
-    change."""
-    if settings["secret"] not in VOTES_MOVED:
-        raise NotVerified(f"a private test must say what is secret of a unit, got {settings['secret']!r}")
-    moved = VOTES_MOVED[settings["secret"]]
-    return (moved, float(settings["scale"])), (moved, float(settings["pair_scale"]))
-
-
-def epochs(settings: PublicSettings) -> tuple[float, float]:
-    """ε of one of the `cutoff` epochs of a sparse vector, and the probability that a label escapes."""
-    return _epoch(settings), _escapes(settings)
-
-
-def laplace_moves(settings: PublicSettings) -> tuple[float, int]:
-    """ε of one Laplace count that a teacher moves, and the number of such counts."""
-    return 1 / float(settings["scale"]), _moved(settings, "queries")
-
-
-def groups(settings: PublicSettings) -> tuple[tuple[int, float], ...]:
-    """Pairs (counts under Gaussian noise that a unit moves by one, their scale), for votes or the test of a student."""
-    if settings["name"] == "private_test":
-        return _test_groups(settings)
-    if settings["name"] == "noisy_votes":
-        return ((_moved(settings, "queries"), float(settings["scale"])),)
-    tests = int(settings["queries"]), float(settings["test_scale"])
-    return tests, (_moved(settings, "answers"), float(settings["scale"]))
+def _epochs(settings: PublicSettings) -> Answers:
+    """The epochs of a sparse vector, and the probability that a label escapes."""
+    return _epoch(settings), int(settings["cutoff"]), _escapes(settings)
 
 
 def _epoch(settings: PublicSettings) -> float:
@@ -289,32 +313,46 @@ def _escapes(settings: PublicSettings) -> float:
     return int(settings["cutoff"]) * math.fsum(float(chance.sum()) for chance in chances)
 
 
-def _threshold_delta(settings: PublicSettings, epsilon: float) -> float:
-    return _responses_delta(_epoch(settings), int(settings["cutoff"]), epsilon) + _escapes(settings)
-
-
-def _threshold_charge(settings: PublicSettings, order: float) -> tuple[float, float]:
-    return _responses_nats(_epoch(settings), int(settings["cutoff"]), order), _escapes(settings)
-
-
 def _hockey_stick(law: Any, loss: Any, epsilon: float) -> float:
     """Σ law·(1 − e^(ε − loss))⁺: the least δ at ε of a mechanism with that law of privacy loss."""
     return float(np.sum(law * -np.expm1(np.minimum(epsilon - loss, 0.0))))
 
 
+@dataclass(frozen=True)
+class Route:
+    """The recomputation of one mechanism.
+
+    answers       the session as pure answers, from which all else follows but for what is given besides:
+    least_delta   δ at an ε
+    charge        Rényi nats at an order, and additive δ
+    moves         its Gaussian noise, if it has no other
+    releases      what it releases, if a student learns from that or of that
+    by_refusal    whether a session that ends early is charged by its refusals
+    """
+
+    answers: Callable[[PublicSettings], Answers]
+    least_delta: Callable[[PublicSettings, float], float] = _answers_delta
+    charge: Callable[[PublicSettings, float], tuple[float, float]] = _answers_nats
+    moves: Callable[[PublicSettings], Moves] = lambda _: ()
+    releases: Releases = "labels"
+    by_refusal: bool = False
+
+
+RELABELLED = Route(_stated, _relabelled_delta)
+"""Of any mechanism whose shards were relabelled."""
 ROUTES = {
-    "stable": Route(_stable_delta, _stable_charge),
-    "sparse_vector": Route(_threshold_delta, _threshold_charge),
-    "published": Route(_threshold_delta, _threshold_charge),
-    "noisy_votes": Route(_gaussian_delta, _concentrated_charge),
-    "confident": Route(_gaussian_delta, _concentrated_charge),
-    "laplace_votes": Route(_laplace_delta, _laplace_charge),
-    "tallies": Route(tallies_delta, tallies_charge, "rounds"),
-    "universal": Route(_pure_delta, _choice_charge, "hypothesis"),
-    "student_choice": Route(_pure_delta, _choice_charge, "answers"),
-    "error_estimate": Route(_pure_delta, _pure_charge, "answers"),
-    "group_counts": Route(_pure_delta, _pure_charge, "answers"),
-    "private_test": Route(_gaussian_delta, _concentrated_charge, "answers"),
-    "optimal_release": Route(question_delta, _question_charge, "answers"),
-    "laplace_release": Route(question_delta, _question_charge, "answers"),
+    "stable": Route(_stated, _stable_delta, _stable_charge, by_refusal=True),
+    "sparse_vector": Route(_epochs),
+    "published": Route(_epochs),
+    "noisy_votes": Route(_stated, _gaussian_delta, _concentrated_charge, _noisy_moves),
+    "confident": Route(_stated, _gaussian_delta, _concentrated_charge, _confident_moves),
+    "laplace_votes": Route(_laplace_answers),
+    "tallies": Route(_stated, tallies_delta, tallies_charge, _tallied_moves, releases="rounds"),
+    "universal": Route(_choice_answers, _choice_delta, _choice_charge, releases="hypothesis"),
+    "student_choice": Route(_choice_answers, _choice_delta, _choice_charge, releases="answers"),
+    "error_estimate": Route(_estimate_answers, releases="answers"),
+    "group_counts": Route(_counted_answers, releases="answers"),
+    "private_test": Route(_stated, _gaussian_delta, _concentrated_charge, _tested_moves, releases="answers"),
+    "optimal_release": Route(_question_answers, question_delta, releases="answers"),
+    "laplace_release": Route(_question_answers, question_delta, releases="answers"),
 }

@@ -11,17 +11,14 @@ Not covered  mechanisms without a route here: refused. Checked by tests/tasks/ve
 """
 
 import math
-from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from functools import lru_cache
 
 from scipy.optimize import brentq
 from scipy.special import erfinv, ndtri_exp
 
-from concord.artifacts.errors import NotVerified
 from concord.tasks.verify import recompute
-from concord.tasks.verify.recompute_gaussian import PublicSettings, expected_beyond, moved_norm, theta
-from concord.tasks.verify.recompute_questions import question_slip
+from concord.tasks.verify.recompute_gaussian import PublicSettings, expected_beyond, theta
 
 QUANTILES = 1e-9
 """Largest relative error of quantiles and integrals in doubles."""
@@ -29,8 +26,6 @@ LEAST_SCALE = 3
 """Least scale of a discrete Gaussian that is treated as a continuous one of variance σ² − LATTICE²."""
 LATTICE = Decimal(2)
 FILTER_DIGITS = 60
-PartMoves = Sequence[tuple[int, int, float]]
-"""Squared norm of the move, coordinates it may move, scale."""
 
 
 def gaussian_charge(settings: PublicSettings) -> tuple[float, float]:
@@ -53,32 +48,11 @@ def largest_mu_squared(epsilon: float, delta: float) -> float:
 
 
 def _charge(settings: PublicSettings) -> tuple[float, float]:
-    match name := "relabelled" if "relabel" in settings else settings["name"]:
-        case "stable" | "relabelled":
-            return _whole(settings)
-        case "noisy_votes" | "confident" | "private_test" | "tallies":
-            moves = _moves(settings)
-            narrow = min(scale for _, _, scale in moves) < LEAST_SCALE
-            return _whole(settings) if narrow else _moved(moves)
-        case "sparse_vector" | "published":
-            each, slips = recompute.epochs(settings)
-            return int(settings["cutoff"]) * _pure(each), slips
-        case "laplace_votes":
-            each, times = recompute.laplace_moves(settings)
-            return times * _pure(each), 0.0
-        case "universal" | "student_choice":
-            return _pure(recompute.pure(settings) / 2), 0.0  # a loss within ε/2 of its middle
-        case "error_estimate" | "group_counts":
-            return _pure(recompute.pure(settings)), 0.0
-        case "optimal_release" | "laplace_release":
-            return _pure(recompute.stated_budget(settings)[0]), question_slip(settings)
-    raise NotVerified(f"what {name!r} costs a Gaussian filter cannot be recomputed by another path")
-
-
-def _whole(settings: PublicSettings) -> tuple[float, float]:
-    """The charge by the (ε, δ) of the whole session, if its settings prove it: that of one (ε, 0) answer, and δ."""
-    epsilon, delta = recompute.stated_budget(settings)
-    return _pure(epsilon), delta
+    moves = recompute.moves(settings)
+    if moves and min(scale for _, _, scale in moves) >= LEAST_SCALE:
+        return _moved(moves)
+    each, times, besides = recompute.as_answers(settings)
+    return times * _pure(each), besides
 
 
 def _pure(epsilon: float) -> float:
@@ -88,13 +62,7 @@ def _pure(epsilon: float) -> float:
     return 4 * float(ndtri_exp(-epsilon - math.log1p(math.exp(-epsilon)))) ** 2
 
 
-def _moves(settings: PublicSettings) -> PartMoves:
-    if settings["name"] == "tallies":
-        return [(moved_norm(settings, each), int(each["cells"]), float(each["scale"])) for each in settings["rounds"]]
-    return [(count, count, scale) for count, scale in recompute.groups(settings)]
-
-
-def _moved(moves: PartMoves) -> tuple[float, float]:
+def _moved(moves: recompute.Moves) -> tuple[float, float]:
     """Σ N/(σ² − t²), and e^a + e^b − 2 for the rounding to integers."""
     with localcontext(prec=FILTER_DIGITS):
         square = sum((Decimal(norm) / (Decimal(scale) ** 2 - LATTICE**2) for norm, _, scale in moves), Decimal(0))

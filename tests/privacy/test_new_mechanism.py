@@ -21,7 +21,7 @@ from concord.tasks.mechanisms.distance import Answers, Floats, Ints, RandomSourc
 from concord.tasks.mechanisms.mechanism import FieldSettings, calibrate, from_settings
 from concord.tasks.mechanisms.odds import Attack, Odds, label_weights, one_vote_moved
 from concord.tasks.verify.audit import audit_mechanism
-from concord.tasks.verify.recompute import ROUTES, Route, _responses_delta, _responses_nats, charge, least_delta
+from concord.tasks.verify.recompute import ROUTES, Route, charge, least_delta
 from tests.support.at_door import CLASSES, counts_of, make_case
 
 NAME = "responses"
@@ -94,11 +94,7 @@ def added(monkeypatch: pytest.MonkeyPatch) -> None:
     module.MECHANISM = Responses  # type: ignore[attr-defined]  # what the file would define
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setitem(MECHANISMS, NAME, ("queries",))
-    route = Route(
-        lambda settings, epsilon: _responses_delta(settings["each"], settings["queries"], epsilon),
-        lambda settings, order: (_responses_nats(settings["each"], settings["queries"], order), 0.0),
-    )
-    monkeypatch.setitem(ROUTES, NAME, route)
+    monkeypatch.setitem(ROUTES, NAME, Route(lambda settings: (settings["each"], settings["queries"], 0.0)))
 
 
 def made(epsilon: float = 12.0) -> Responses:

@@ -195,7 +195,7 @@ def test_the_student_waits_for_its_certificate(small: World) -> None:
     published = publish_student(student, SESSION, found, small.released)
     assert published.ref.path == f"{SESSION}/student.skops"
     assert published.accuracy == found.accuracy
-    assert small.released.at_hand(published.ref) == dump(student)
+    assert small.released.read_any(published.ref) == dump(student)
     assert small.released.find(published.ref.path) is None
 
 

@@ -76,7 +76,7 @@ def test_what_a_cap_covers_is_the_same_by_another_path(epsilon: float, delta: fl
 
 
 def test_what_is_not_known_is_refused() -> None:
-    with pytest.raises(NotVerified, match="'a new one' costs a Gaussian filter cannot be recomputed"):
+    with pytest.raises(NotVerified, match="guarantee of 'a new one' cannot be recomputed"):
         recompute_filter.gaussian_charge({"name": "a new one", "epsilon": 1.0})
 
 
