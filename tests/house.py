@@ -1,4 +1,4 @@
-"""The house in figures: rooms, arrows between them, names, and the way from `concord run` to a mechanism.
+"""The house in figures, each beside its aim: rooms, arrows between them, names, and what one kind of release takes.
 
     .venv/bin/python -m tests.house [--run] [--root CHECKOUT]
 
@@ -26,6 +26,32 @@ WINDOW = 6
 """Lines in a row that make a repetition."""
 MECHANISM = "confident"
 """The mechanism whose name is looked for, to count the files that a new one touches."""
+NEWEST = ("tasks/asks/counts.py", "tasks/mechanisms/group_counts.py", "flows/count.py")
+"""Files of the kind of release that came last, which are its alone."""
+NEWEST_NAMES = re.compile(r"\b(group_counts|GroupCounts|CountsAsk|start_count|show_counts|count_command)\b")
+"""Names by which other files know it."""
+MAIN = ("flows/learn.py", "learn")
+KIND_FACTS = {"tallied", "undecided", "relabel", "learner", "purpose"}
+"""Attributes that say of which kind a plan or a session is; `votes` does, of a plan."""
+KIND_NAMES = {"stable", "sparse_vector", "noisy_votes", "confident", "laplace_votes", "tallies", "auto", "relabel"} | {
+    *("universal", "linear", "fitted", "student_choice", "private_test", "error_estimate", "group_counts", "TALLIES"),
+    "AUTO",
+}
+"""Kinds of release and of student by name, and constants of such names."""
+AIMS = {
+    "lines": 29_000,
+    "files with code": 120,
+    "median file": 250,
+    "largest file": 450,
+    "lines of tests": 42_000,
+    "places that branch on a kind": 40,
+    "definitions two calls below `learn`": 60,
+    "files two calls below `learn`": 18,
+    "types in `learn` and what it calls": 12,
+    "files of the newest kind of release": 5,
+    "lines of the newest kind of release": 300,
+}
+"""The most that each of these should be."""
 
 
 class House:
@@ -144,6 +170,107 @@ class House:
         known = re.compile(rf"\b{MECHANISM}\b|\b{MECHANISM.capitalize()}")
         return [path for path in self.rooms if any(known.search(part) for part in _code_of(self.trees[path]))]
 
+    @cached_property
+    def branches(self) -> dict[str, list[int]]:
+        """The lines of each room at which a condition asks of which kind a plan, a session or a student is."""
+        found = {path: sorted(_branches(self.trees[path])) for path in self.rooms}
+        return {path: lines for path, lines in found.items() if lines}
+
+    @cached_property
+    def newest(self) -> dict[str, int]:
+        """The rooms that know the newest kind of release, with their lines about it."""
+        about = {path: self.lines[path] for path in NEWEST if path in self.lines}
+        for path in (path for path in self.rooms if path not in about):
+            lines = self.texts[path].splitlines()
+            named = {at for at, line in enumerate(lines, 1) if NEWEST_NAMES.search(line)}
+            for node in self.trees[path].body:
+                if isinstance(node, ast.FunctionDef) and NEWEST_NAMES.search(node.name):
+                    named |= {*range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+            if named:
+                about[path] = len(named)
+        return about
+
+    @cached_property
+    def known(self) -> dict[tuple[str, str], ast.AST]:
+        """Functions, classes and methods by file and name."""
+        found: dict[tuple[str, str], ast.AST] = {}
+        for path in self.rooms:
+            for node in self.trees[path].body:
+                if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                    found[path, node.name] = node
+                    methods = (each for each in node.body if isinstance(each, ast.FunctionDef))
+                    found |= {(path, f"{node.name}.{each.name}"): each for each in methods}
+        return found
+
+    def seen_from(self, path: str) -> dict[str, tuple[str, str]]:
+        """The definitions that a file names, its own and imported ones; a module stands for itself, without a name."""
+        rooms = {room.removesuffix(".py").removesuffix("/__init__").replace("/", "."): room for room in self.rooms}
+        seen = {name: (at, name) for at, name in self.known if at == path and "." not in name}
+        for node in ast.walk(self.trees[path]):
+            module = node.module.removeprefix("concord.") if isinstance(node, ast.ImportFrom) and node.module else ""
+            for alias in node.names if isinstance(node, ast.ImportFrom) else ():
+                if (rooms.get(module, ""), alias.name) in self.known:
+                    seen[alias.asname or alias.name] = (rooms[module], alias.name)
+                elif f"{module}.{alias.name}" in rooms:
+                    seen[alias.asname or alias.name] = (rooms[f"{module}.{alias.name}"], "")
+        return seen
+
+    def called_by(self, path: str, name: str) -> set[tuple[str, str]]:
+        """Definitions that one calls: by their names, or as methods of a class that its file names."""
+        seen, found = self.seen_from(path), set[tuple[str, str]]()
+        body = self.known[path, name]
+        parts = body.body if isinstance(body, ast.FunctionDef | ast.ClassDef) else []  # without decorators
+        for call in (node.func for part in parts for node in ast.walk(part) if isinstance(node, ast.Call)):
+            if isinstance(call, ast.Name):
+                found |= {seen[call.id]} if call.id in seen else set()
+            elif isinstance(call, ast.Attribute):
+                at, owner = seen.get(call.value.id, ("", "")) if isinstance(call.value, ast.Name) else ("", "")
+                own = [(at, f"{owner}.{call.attr}".removeprefix("."))]
+                methods = [(file, f"{each}.{call.attr}") for file, each in seen.values()]
+                found |= set([each for each in [*own, *methods] if each in self.known][:1])
+        return found
+
+    @cached_property
+    def below_main(self) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
+        """Definitions at most two calls below MAIN, and the classes that its text or that of what it calls names."""
+        first = self.called_by(*MAIN)
+        second = set().union(*(self.called_by(*each) for each in first))
+        types = set[tuple[str, str]]()
+        for path, name in {MAIN, *first}:
+            seen, words = self.seen_from(path), ast.walk(self.known[path, name])
+            named = {seen[word.id] for word in words if isinstance(word, ast.Name) and word.id in seen}
+            types |= {each for each in named if isinstance(self.known.get(each), ast.ClassDef)}
+        return {MAIN, *first, *second}, types
+
+
+def _branches(tree: ast.AST) -> Iterator[int]:
+    """Lines of conditions, each once with all of its parts, and of comparisons elsewhere."""
+    tests = list[ast.expr]()
+    if isinstance(tree, ast.If | ast.IfExp | ast.While | ast.Assert):
+        tests = [tree.test]
+    elif isinstance(tree, ast.comprehension):
+        tests = tree.ifs
+    elif isinstance(tree, ast.BoolOp | ast.Compare):
+        tests = [tree]
+    found = [test for test in tests if any(_asks_kind(part) for part in ast.walk(test))]
+    yield from (test.lineno for test in found)
+    if tree not in found:
+        for part in ast.iter_child_nodes(tree):
+            if part not in found:
+                yield from _branches(part)
+
+
+def _asks_kind(part: ast.AST) -> bool:
+    """Whether a part of a condition names a kind, or asks a plan or a session for its own."""
+    if isinstance(part, ast.Attribute):
+        return part.attr in KIND_FACTS or (part.attr == "votes" and ast.unparse(part.value).endswith(("plan", "self")))
+    if not isinstance(part, ast.Compare):
+        return False
+    sides = [part.left, *part.comparators]
+    texts = {node.value for side in sides for node in ast.walk(side) if isinstance(node, ast.Constant)}
+    names = {node.id for side in sides for node in ast.walk(side) if isinstance(node, ast.Name)}
+    return bool(KIND_NAMES & (texts | names)) or any(ast.unparse(side).endswith("mechanism['name']") for side in sides)
+
 
 def imported(tree: ast.AST) -> set[str]:
     """Every module and every name of one that a file imports, by its full dotted name."""
@@ -248,12 +375,13 @@ def way(root: Path) -> dict[str, int]:
 def figures(house: House) -> dict[str, object]:
     """All figures that the text alone gives, by what they are called in print."""
     sizes = sorted(house.lines.values())
+    reached, types = house.below_main
     once = sum(count == 1 for count in house.private.values())
     return {
         "files with code": len(house.rooms),
         "lines": sum(sizes),
         "median file": int(statistics.median(sizes)),
-        "largest file": "{1} ({0})".format(*max(house.lines.items(), key=lambda room: room[1])),
+        "largest file": sizes[-1],
         "files of 100 to 300 lines": sum(100 <= size <= 300 for size in sizes),
         "imports a file": round(statistics.mean(len(others) for others in house.arrows.values()), 1),
         "longest import chain": len(house.chain),
@@ -265,6 +393,13 @@ def figures(house: House) -> dict[str, object]:
         "private definitions named once": once,
         f"runs of {WINDOW} lines that stand twice": house.repeated,
         "files that know a mechanism by name": len(house.touched),
+        "places that branch on a kind": sum(map(len, house.branches.values())),
+        "definitions two calls below `learn`": len(reached),
+        "files two calls below `learn`": len({path for path, _ in reached}),
+        "types in `learn` and what it calls": len(types),
+        "files of the newest kind of release": len(house.newest),
+        "lines of the newest kind of release": sum(house.newest.values()),
+        "lines of tests": sum(len(path.read_text("utf-8").splitlines()) for path in house.root.glob("tests/**/*.py")),
     }
 
 
@@ -283,11 +418,15 @@ def main() -> None:
         shown["files those frames are in"] = walked["on_the_way"]
         shown["files loaded by then"] = walked["files"]
     for name, value in shown.items():
-        print(f"{name:<44} {value}")
+        print(f"{name:<44} {value}" + (f"  (aim: at most {AIMS[name]})" if name in AIMS else ""))
     if asked.names:
         print("\nchain:", " → ".join(house.chain))
         print("twice:", *(f"\n  {name}: {', '.join(paths)}" for name, paths in house.twice.items()))
         print("a mechanism is known to:", ", ".join(house.touched))
+        print("the newest kind of release:", *(f"\n  {path}: {lines}" for path, lines in house.newest.items()))
+        print("branches on a kind:", *(f"\n  {path}: {lines}" for path, lines in house.branches.items()))
+        print("below `learn`:", *(f"\n  {path}: {name}" for path, name in sorted(house.below_main[0])))
+        print("its types:", ", ".join(sorted(name for _, name in house.below_main[1])))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import pytest
 
 from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import STUDENT_CHOICE, STUDENT_TEST
-from tests.house import House, imported
+from tests.house import AIMS, House, _branches, figures, imported
 
 ROOT = Path(__file__).parents[1]
 HOUSE = House(ROOT)
@@ -254,6 +254,21 @@ def test_nobody_but_the_catalogues_compares_a_kind_by_its_name(path: str) -> Non
 )
 def test_a_comparison_of_a_kind_is_seen(text: str) -> None:
     assert kinds_compared(ast.parse(text))
+
+
+MOST_BRANCHES = 95
+
+
+def test_fewer_and_fewer_places_branch_on_a_kind() -> None:
+    """Of a plan, a session or a student: what is asked here is asked again by every further kind."""
+    assert sum(map(len, HOUSE.branches.values())) <= MOST_BRANCHES
+    text = "if plan.tallied and plan.votes or other:\n    return x if student.learner == 'universal' else y"
+    assert list(_branches(ast.parse(text))) == [1, 2]
+    assert list(_branches(ast.parse("if votes.tall and teachers.votes:\n    x = name == 'published'"))) == []
+
+
+def test_every_aim_is_measured() -> None:
+    assert AIMS.keys() <= figures(HOUSE).keys()
 
 
 def test_our_packages_are_known_by_one_name() -> None:

@@ -47,7 +47,7 @@ Releases = Literal["labels", "rounds", "hypothesis", "answers"]
 """Labels of rows that teachers vote on; sums, round by round; a student; or answers, which the certificate repeats."""
 
 
-Answers = tuple[float, int, float]
+PureAnswers = tuple[float, int, float]
 """A session as answers that are pure but for one δ: ε of each, their number, and that δ."""
 Moves = Sequence[tuple[int, int, float]]
 """Discrete Gaussians: squared norm of what a unit moves, coordinates that it may move, scale."""
@@ -98,7 +98,7 @@ def releases(settings: PublicSettings, purpose: str = LABELS) -> Releases:
     return _named(settings).releases if purpose == LABELS else "answers"
 
 
-def as_answers(settings: PublicSettings) -> Answers:
+def as_answers(settings: PublicSettings) -> PureAnswers:
     """The session as pure answers; as one, by the (ε, δ) that it states, if nothing finer is proved. Raises
     NotVerified."""
     return _route(settings).answers(settings)
@@ -109,7 +109,7 @@ def moves(settings: PublicSettings) -> Moves:
     return _route(settings).moves(settings)
 
 
-def _stated(settings: PublicSettings) -> Answers:
+def _stated(settings: PublicSettings) -> PureAnswers:
     epsilon, delta = stated_budget(settings)
     return epsilon, 1, delta
 
@@ -238,7 +238,7 @@ def _responses_nats(each: float, times: int, order: float) -> float:
         return float(times * moment.ln() / (alpha - 1))
 
 
-def _laplace_answers(settings: PublicSettings) -> Answers:
+def _laplace_answers(settings: PublicSettings) -> PureAnswers:
     """The counts that a teacher moves."""
     return 1 / float(settings["scale"]), _moved(settings, "queries"), 0.0
 
@@ -250,7 +250,7 @@ def _chosen(settings: PublicSettings) -> float:
     return float(settings["epsilon"]) / ROUNDING_ROOM
 
 
-def _choice_answers(settings: PublicSettings) -> Answers:
+def _choice_answers(settings: PublicSettings) -> PureAnswers:
     """A privacy loss within ε/2 of its middle, which normalisation shifts."""
     return _chosen(settings) / 2, 1, 0.0
 
@@ -278,21 +278,21 @@ def _two_valued_nats(top: Decimal, spread: Decimal, alpha: Decimal) -> Decimal:
     return (odds * above**alpha + (1 - odds) * below**alpha).ln() / (alpha - 1)
 
 
-def _estimate_answers(settings: PublicSettings) -> Answers:
+def _estimate_answers(settings: PublicSettings) -> PureAnswers:
     """One sum, which a shard moves by some steps."""
     return int(settings["steps"]) / float(settings["scale"]), 1, 0.0
 
 
-def _counted_answers(settings: PublicSettings) -> Answers:
+def _counted_answers(settings: PublicSettings) -> PureAnswers:
     """Counts of groups, of which a unit moves one by one."""
     return 1 / float(settings["scale"]), 1, 0.0
 
 
-def _question_answers(settings: PublicSettings) -> Answers:
+def _question_answers(settings: PublicSettings) -> PureAnswers:
     return stated_budget(settings)[0], 1, question_slip(settings)
 
 
-def _epochs(settings: PublicSettings) -> Answers:
+def _epochs(settings: PublicSettings) -> PureAnswers:
     """The epochs of a sparse vector, and the probability that a label escapes."""
     return _epoch(settings), int(settings["cutoff"]), _escapes(settings)
 
@@ -330,7 +330,7 @@ class Route:
     by_refusal    whether a session that ends early is charged by its refusals
     """
 
-    answers: Callable[[PublicSettings], Answers]
+    answers: Callable[[PublicSettings], PureAnswers]
     least_delta: Callable[[PublicSettings, float], float] = _answers_delta
     charge: Callable[[PublicSettings, float], tuple[float, float]] = _answers_nats
     moves: Callable[[PublicSettings], Moves] = lambda _: ()
