@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from concord.artifacts.errors import BudgetRefused, WrongInput
+from concord.artifacts.errors import BudgetRefused
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref, canonical_json
 from concord.artifacts.sessions import Session
@@ -15,6 +15,7 @@ from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext, runni
 from concord.flows.stage import Disclosure, DoorStage
 from concord.flows.stages import blocks, encode, split
 from concord.tasks.asking.questions import Question, answers, rehearse_question
+from concord.tasks.asking.teachers import check_shards
 from concord.tasks.asks import questions as asks_questions
 from concord.tasks.asks.questions import QuestionsAsk, batch_of, check_code, keep_answers
 from concord.tasks.door.admit import planned_domain
@@ -38,7 +39,7 @@ class QuestionTerms:
 
 def ask(plan: Plan, question: Question, home: Path, terms: QuestionTerms) -> dict[str, Any]:
     """Ask every shard of the plan the question, and release the common answer; or replay it, by its name."""
-    check_asked(plan)
+    check_shards(plan, "a question is asked of the shards", "ask a copy of the plan without [relabel]")
     with running(plan, home, new_session=terms.new_session) as run:
         public = encode(run, run.plan, run.files("public"))
         rehearse_question(question, public.batches, public.encoding, run.stores.vault)
@@ -56,17 +57,6 @@ def ask(plan: Plan, question: Question, home: Path, terms: QuestionTerms) -> dic
         if known is not None and not same:
             warnings.warn(f"{question.name!r} is replayed; whether its code has changed is unknown", stacklevel=2)
         return write_up(run, admitted, passed)
-
-
-def check_asked(plan: Plan) -> None:
-    """Raise WrongInput if the plan has no shards to ask."""
-    if not plan.votes:
-        raise WrongInput("a question is asked of shards, and the plan has none: it must have [teachers] and [labeling]")
-    if plan.relabel is not None:
-        raise WrongInput(
-            "a question is asked of the private rows as they are, not of the secret subset of [relabel], which nothing "
-            "else may look at: ask a copy of the plan without [relabel]"
-        )
 
 
 def put_to_shards(run: RunContext, admitted: Admitted[QuestionsAsk], question: Question) -> Session:

@@ -43,7 +43,7 @@ from concord.flows.steps import decide, publish
 from concord.flows.tally import BySums
 from concord.flows.universal import ByHypothesis
 from concord.flows.vote import ByVotes
-from concord.tasks.asking.teachers import rehearse_teachers
+from concord.tasks.asking.teachers import check_shards, rehearse_teachers
 from concord.tasks.asks.estimate import EstimateAsk, Suggestion
 from concord.tasks.asks.labelled import checkpoint_to_extend, checkpoint_to_study
 from concord.tasks.asks.student_choice import settled_now
@@ -106,7 +106,7 @@ def learn_by(ways: list[AnyLearning]) -> Summary:
     chosen = choose_student(last, admitted[-1], private, passed)  # among candidates, if the plan names any
     student = last.fit(chosen.run, admitted[-1], passed, sessions[-1].id)
     also = [*chosen.files, *(file for each in before for file in each.released)]
-    tested = run_planned_test(chosen.run, admitted[-1], private, chosen.passed, student, last.codes, also=also)
+    tested = run_planned_test(chosen.run, last, admitted[-1], private, chosen.passed, student, also=also)
     return publish(chosen.run, admitted[-1], tested, student, before, codes=last.codes)
 
 
@@ -168,8 +168,7 @@ def study_again(session: str, home: Path, student: StudentPlan | None = None) ->
     student   how it learns from now on; default: as the session's plan says
     """
     if student is not None and (student.learner == "universal" or student.candidates):
-        what = "learner = 'universal' chooses" if student.learner == "universal" else "candidates are chosen among"
-        raise WrongInput(f"student.{what} on private rows, which costs: `concord run` its plan")
+        raise WrongInput("student.learner = 'universal' and candidates choose on private rows: `concord run` the plan")
     stores = Stores.of(home)
     learned = stores.ledger.session(session)
     earlier = checkpoint_to_study(stores.vault, learned).plan
@@ -193,14 +192,8 @@ def estimate(plan: Plan, home: Path, epsilon: float, share: float, beta: float, 
     again   open a further estimate in the domain, which costs again
     """
     check_parameters(fractions={"share": share, "beta": beta}, positive={"epsilon": epsilon})
-    if not plan.votes:
-        raise WrongInput("an estimate tries teachers, and the plan has none: it must have [teachers] and [labeling]")
-    if plan.relabel is not None:
-        raise WrongInput(
-            "an estimate tries teachers that learn from the private rows as they are, not from the secret subset of "
-            "[relabel], which nothing else may look at: choose a cutoff by `concord plan` and a public guess, or "
-            "estimate a copy of the plan without [relabel], whose teachers have more rows and other labels"
-        )
+    instead = "choose a cutoff by `concord plan` and a public guess, or estimate a copy of the plan without [relabel], "
+    check_shards(plan, "an estimate tries the teachers", f"{instead}whose teachers have more rows and other labels")
     held_out = EstimateAsk(ErrorEstimate.calibrate(epsilon=epsilon, shards=plan.teachers.count), {"share": share})
     with running(plan, home, new_session=again) as run:
         public = encode(run, run.plan, run.files("public"))

@@ -7,14 +7,13 @@ from typing import Any
 from concord.artifacts.errors import BudgetRefused
 from concord.artifacts.home.publication import HELD
 from concord.artifacts.ledger.reading import choices_of, private_tests_of
-from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Opening, Session
 from concord.flows import stages
 from concord.flows.admit import begin
 from concord.flows.console import err
-from concord.flows.learning import AnyLearning
+from concord.flows.learning import AnyLearning, Resumable
 from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
 from concord.flows.stage import Disclosure, DoorStage
 from concord.flows.steps import note_earlier, stamp_earlier
@@ -143,17 +142,17 @@ def left_now(run: RunContext, session: Session) -> tuple[Charge, float]:
 
 def run_planned_test(
     run: RunContext,
+    way: AnyLearning,
     admitted: Admitted[Any],
     private: PrivateFiles,
     passed: Disclosure,
     student: Student,
-    codes: Codes | None = None,
     *,
     also: Sequence[Ref] = (),
 ) -> Disclosure:
     """Make the test that the plan asks for, of the session's first student; later students are tested only on request.
 
-    codes   the codes by which a linear student reads a row; other students read encoded rows
+    way     how the run learned the student
     also    files that this run published before, besides those that passed the door
     Returns `passed` with the time of the last release: no published time may be earlier.
     """
@@ -165,21 +164,20 @@ def run_planned_test(
     if own:
         mechanism = PrivateTest.from_settings(own[-1].mechanism)
     elif known:
-        return _passed_over(run.plan, passed, "is another than the one that was tested")
+        return _passed_over(way, passed, "is another than the one that was tested")
     else:
         try:
             mechanism = planned_test(run.plan, domain, *left_now(run, session))
         except BudgetRefused as refused:
-            return _passed_over(run.plan, passed, f"is not tested: {refused}")
+            return _passed_over(way, passed, f"is not tested: {refused}")
     try:
-        return pass_test(run, admitted, private, passed, student, mechanism, codes, also=also)
+        return pass_test(run, admitted, private, passed, student, mechanism, way.codes, also=also)
     except BudgetRefused as refused:
-        return _passed_over(run.plan, passed, f"is not tested: {refused}")
+        return _passed_over(way, passed, f"is not tested: {refused}")
 
 
-def _passed_over(plan: Plan, passed: Disclosure, why: str) -> Disclosure:
-    known = plan.tallied or (plan.votes and plan.student.learner != "universal")  # `concord test` can repeat it
-    more = f"; `concord test {passed.session.id}` tests it at a price" if known else ""
+def _passed_over(way: AnyLearning, passed: Disclosure, why: str) -> Disclosure:
+    more = f"; `concord test {passed.session.id}` tests it at a price" if isinstance(way, Resumable) else ""
     err.print(f"{'test':>8} the student {why}{more}", soft_wrap=True)
     return passed
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import Learner, TeachersPlan
+from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.tasks.asking.arrays import MOST_HELD, Classes, LinearTeachers, Weights, aligned, is_linear, weights_of
 from concord.tasks.data.cells import LABEL
@@ -115,6 +116,15 @@ def ensembles(blocks: Iterable[Ref], vault: Vault) -> Iterator[Ensemble]:
             held = []
     if held:
         yield LinearTeachers.joined(held)
+
+
+def check_shards(plan: Plan, what: str, instead: str) -> None:
+    """Raise WrongInput if a plan has no shards of its rows as they are, which `what` says that it needs."""
+    if not plan.votes:
+        raise WrongInput(f"{what}, and the plan has none: it must have [teachers] and [labeling]")
+    if plan.relabel is not None:
+        rule = "of the private rows as they are, not of the secret subset of [relabel], which nothing else may look at"
+        raise WrongInput(f"{what} {rule}: {instead}")
 
 
 def rehearse_teachers(teachers: TeachersPlan, encoding: Encoding) -> None:

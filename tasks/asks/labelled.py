@@ -30,31 +30,31 @@ def checkpoint_to_extend(vault: Vault, session: Session, *, online: bool = True)
 
 def checkpoint_to_study(vault: Vault, session: Session) -> Checkpoint:
     """The checkpoint of a session whose student is to learn again. Raises WrongInput if it has none."""
-    checkpoint = checkpoint_to_test(vault, session)
-    check_fitted(session, checkpoint.plan)
-    return checkpoint
+    return checkpoint_to_test(vault, session, decoded=False)
 
 
-def checkpoint_to_test(vault: Vault, session: Session) -> Checkpoint:
-    """The checkpoint of a session whose student is to be tested: fitted to labels, or decoded from tallies.
+def checkpoint_to_test(vault: Vault, session: Session, *, decoded: bool = True) -> Checkpoint:
+    """The checkpoint of a session whose student is to be tested: fitted to labels, or `decoded` from tallies.
 
     Raises WrongInput if it has none.
     """
     checkpoint = read_checkpoint(vault, session.id)
     if checkpoint is None:
         raise WrongInput(f"session {session.id} keeps no rows to learn from: it was forgotten, or released nothing yet")
-    if session.purpose != LABELS or not checkpoint.plan.tallied:
-        check_fitted(session, checkpoint.plan)
+    check_fitted(session, checkpoint.plan, decoded=decoded)
     return checkpoint
 
 
-def check_fitted(session: Session, plan: Plan) -> None:
-    """Raise WrongInput if no student is fitted to labels of the session: nothing would learn from further labels."""
+def check_fitted(session: Session, plan: Plan, *, decoded: bool = False) -> None:
+    """Raise WrongInput if no student is fitted to labels of the session: nothing would learn from further labels.
+
+    decoded   one that is decoded from tallies will do
+    """
     if session.purpose != LABELS:
         raise WrongInput(
             f"session {session.id} is for {session.purpose}: it labels no row and has no student of its own"
         )
-    if plan.tallied:
+    if plan.tallied and not decoded:
         raise WrongInput(
             f"session {session.id} released tallies, from which the label of any row follows: `concord predict "
             f"{session.id} ROWS --out FILE` names it, and its plan with another [student] is run again, which spends "

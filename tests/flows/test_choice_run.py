@@ -106,7 +106,7 @@ def test_a_student_is_chosen_once_at_no_further_charge(
     others = changed(plan.model_dump(), student__candidates=CANDIDATES[:2])
     with pytest.raises(BudgetRefused, match="chose among other candidates"):
         start(others, home)
-    with pytest.raises(WrongInput, match="chosen among on private rows, which costs"):
+    with pytest.raises(WrongInput, match="candidates choose on private rows"):
         start_study(summary.session, others.student, home)
     more = start_extension(summary.session, arrive(tmp_path / "arriving", 11), home)
     assert certificate_of(more).student.params == chosen["params"]  # its way to learn was chosen: it goes on with it
