@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Self, cast
+from typing import Any, Self, cast
 from uuid import UUID
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -29,6 +29,9 @@ from rich.segment import Segment
 from rich.text import Text
 
 from concord.artifacts.errors import in_lines, in_one_line
+
+NARROW: dict[str, Any] = {"box": None, "pad_edge": False, "padding": (0, 2, 0, 0)}
+"""Layout of tables."""
 
 
 class PrintableConsole(Console):

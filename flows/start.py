@@ -1,6 +1,6 @@
 """Start a flow with the task runner its plan names, on one Prefect server, with its cache in the home folder.
 
-Offers       `start`, `start_extension`, `start_estimate`, `start_question`, `start_study` and `start_test` (one flow,
+Offers       `start`, `start_extension`, `start_asking`, `start_question`, `start_study` and `start_test` (one flow,
              once), `serve` (an extension whenever a cron expression says so)
 
 Tasks are sent Prefect's settings, so flows run without Prefect's secrets but those for requests to its server.
@@ -15,7 +15,7 @@ import importlib
 import logging
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -46,9 +46,8 @@ from concord.flows.ask import QuestionTerms, ask
 from concord.flows.cache import SealedResults
 from concord.flows.cluster import task_runner
 from concord.flows.console import err, out
-from concord.flows.count import count
 from concord.flows.environment import is_known, remember
-from concord.flows.learn import estimate, extend, learn, study_again
+from concord.flows.learn import extend, learn, study_again
 from concord.flows.outcome import STAGES, StageName, Summary, check_all_asked, in_words
 from concord.flows.replay import replayed
 from concord.flows.retest import retest
@@ -116,18 +115,11 @@ def check_here(public: Path) -> None:
         )
 
 
-def start_estimate(plan: Plan, home: Path, *, epsilon: float, share: float, beta: float, again: bool) -> dict[str, Any]:
-    """Run the flow `estimate` over a plan. Raises as `start`."""
+def start_asking(asking: Flow[..., FlowResult], plan: Plan, home: Path, **asked: Any) -> FlowResult:
+    """Run a flow that asks a plan's private rows one question, such as `estimate` or `count`. Raises as `start`."""
     check_tables(plan)
     with serving_flows(home):
-        return ready(estimate, home, plan.teachers)(plan, home, epsilon, share, beta, again=again)
-
-
-def start_count(plan: Plan, home: Path, *, by: Sequence[str], epsilon: float, again: bool) -> dict[str, Any]:
-    """Run the flow `count` over a plan. Raises as `start`."""
-    check_tables(plan)
-    with serving_flows(home):
-        return ready(count, home)(plan, home, by, epsilon, again=again)
+        return ready(asking, home, plan.teachers)(plan, home, **asked)
 
 
 def start_question(plan: Plan, question: Question, home: Path, terms: QuestionTerms) -> dict[str, Any]:

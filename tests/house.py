@@ -28,7 +28,7 @@ MECHANISM = "confident"
 """The mechanism whose name is looked for, to count the files that a new one touches."""
 NEWEST = ("tasks/asks/counts.py", "tasks/mechanisms/group_counts.py", "flows/count.py")
 """Files of the kind of release that came last, which are its alone."""
-NEWEST_NAMES = re.compile(r"\b(group_counts|GroupCounts|CountsAsk|start_count|show_counts|count_command)\b")
+NEWEST_NAMES = re.compile(r"\b(group_counts|GroupCounts|CountsAsk|show_counts|count_command)\b")
 """Names by which other files know it."""
 MAIN = ("flows/learn.py", "learn")
 KIND_FACTS = {"tallied", "undecided", "relabel", "learner", "purpose"}

@@ -253,10 +253,10 @@ def estimate_command(
     Asked again with the same settings it says the same and spends nothing.
     """
     with _paid_for(plan, home, yes=yes) as (loaded, found):
-        from concord.flows.learn import show_estimate
-        from concord.flows.start import start_estimate
+        from concord.flows.learn import estimate, show_estimate
+        from concord.flows.start import start_asking
 
-        result = start_estimate(loaded, found, epsilon=epsilon, share=share, beta=beta, again=again)
+        result = start_asking(estimate, loaded, found, epsilon=epsilon, share=share, beta=beta, again=again)
     print_json(result) if as_json else show_estimate(result)
 
 
@@ -276,11 +276,11 @@ def count_command(
     nothing.
     """
     with _paid_for(plan, home, yes=yes) as (loaded, found):
-        from concord.flows.cli.show import show_counts
-        from concord.flows.start import start_count
+        from concord.flows.count import count, show_counts
+        from concord.flows.start import start_asking
 
         columns = [name.strip() for name in by.split(",")]
-        result = start_count(loaded, found, by=columns, epsilon=epsilon, again=again)
+        result = start_asking(count, loaded, found, by=columns, epsilon=epsilon, again=again)
     print_json(result) if as_json else show_counts(result)
 
 

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.markup import escape
 from rich.table import Table
 
 from concord.artifacts.domains import AnyFilter, Domain
@@ -12,17 +11,14 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.privacy import Charge
 from concord.artifacts.sessions import Session
-from concord.flows.console import out, say
+from concord.flows.console import NARROW, out, say
 
 if TYPE_CHECKING:
     from concord.flows.outcome import Summary
 
-NARROW: dict[str, Any] = {"box": None, "pad_edge": False, "padding": (0, 2, 0, 0)}
 WHERE = {"public_test": "on public test rows", "private_test": "by the private test: noisy counts"}
 MOST_SHOWN = 7
 """The most classes for which the console shows a table."""
-MOST_GROUPS_SHOWN = 20
-"""The most groups that the console shows; the released file has all of them."""
 OUTCOMES = ("asked", "answered", "refused")
 
 
@@ -71,28 +67,6 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
         say(f"      {warning}", mark="warning", style="yellow")
     if not student["champion"]:
         say(f"champion     no: {'it has a warning' if summary.warnings else 'it does not beat the champion'}")
-
-
-def show_counts(details: dict[str, Any]) -> None:
-    """Print the counts, largest first, with their cost."""
-    from concord.flows.outcome import spent_in_words
-
-    answer, guarantee = details["answer"], details["guarantee"]
-    rows = sorted(zip(answer["groups"], answer["counts"], strict=True), key=lambda row: -row[1])
-    table = Table("group", "about", **NARROW)
-    for words, about in rows[:MOST_GROUPS_SHOWN]:
-        table.add_row(escape(in_one_line(", ".join(words))), f"{about:,}")
-    table.add_row("any other", f"{answer['others']:,}")
-    out.print(table)
-    lines = {
-        "groups": f"{len(rows):,}, each within {details['within']:,} of its exact count with probability 0.95",
-        "guarantee": f"ε = {guarantee['epsilon']:g}, δ = 0 for {guarantee['unit']}, in session {details['session']}",
-        "spent now": spent_in_words(details["lifetime"]),
-        "counts": details["file"],
-        "certificate": details["certificate"],
-    }
-    for name, value in lines.items():
-        out.print(f"{name:<11}  {value}", soft_wrap=True, markup=False)
 
 
 def show_classes(test: dict[str, Any] | None, where: str) -> None:

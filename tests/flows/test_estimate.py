@@ -18,7 +18,8 @@ from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, parse_plan
 from concord.flows.cli.show import budget_of
-from concord.flows.start import start, start_estimate, start_extension
+from concord.flows.learn import estimate
+from concord.flows.start import start, start_asking, start_extension
 from concord.tasks.asks.estimate import measure
 from concord.tasks.data.encode import learn_encoding, read_frame
 from concord.tasks.data.split import ASIDE, SHARD, split
@@ -34,7 +35,7 @@ def plan(tmp_path: Path) -> Plan:
 
 
 def ask(plan: Plan, home: Path, *, again: bool = False, **other: Any) -> dict[str, Any]:
-    return start_estimate(plan, home, **{**ASKED, **other}, again=again)
+    return start_asking(estimate, plan, home, **{**ASKED, **other}, again=again)
 
 
 def cached(details: dict[str, Any]) -> list[str]:

@@ -15,7 +15,9 @@ import pytest
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
 from concord.flows.ask import QuestionTerms
-from concord.flows.start import start, start_count, start_estimate, start_question
+from concord.flows.count import count
+from concord.flows.learn import estimate as estimating
+from concord.flows.start import start, start_asking, start_question
 from concord.tasks.asking.questions import Question
 from concord.tasks.asking.tally import total_of
 from concord.tasks.mechanisms.distance import Ints, RandomSource
@@ -148,11 +150,11 @@ def surely(tables: Tables) -> Tables:
 
 
 def estimate(plan: Plan, home: Path) -> object:
-    return start_estimate(plan, home, epsilon=plan.privacy.epsilon / 8, share=0.3, beta=0.05, again=False)
+    return start_asking(estimating, plan, home, epsilon=plan.privacy.epsilon / 8, share=0.3, beta=0.05, again=False)
 
 
 def groups(plan: Plan, home: Path) -> object:
-    return start_count(plan, home, by=["shade"], epsilon=plan.privacy.epsilon / 8, again=False)
+    return start_asking(count, plan, home, by=["shade"], epsilon=plan.privacy.epsilon / 8, again=False)
 
 
 def far_off(patch: pytest.MonkeyPatch) -> list[int]:

@@ -12,7 +12,9 @@ import pytest
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.sessions import Session
 from concord.flows.ask import QuestionTerms
-from concord.flows.start import start, start_count, start_estimate, start_question
+from concord.flows.count import count
+from concord.flows.learn import estimate
+from concord.flows.start import start, start_asking, start_question
 from concord.tasks.asking.questions import Question
 from concord.tasks.verify.verify import verify
 from tests.support.chained import Said, rewrite
@@ -71,7 +73,7 @@ def test_an_answer_that_a_certificate_names_and_the_ledger_lacks_is_found(home: 
 
 def test_an_estimate_that_the_ledger_never_began_is_found(home: Path, tables: dict[str, Any]) -> None:
     """It verified: no certificate names an estimate."""
-    start_estimate(changed(tables), home, epsilon=0.5, share=0.3, beta=0.05, again=False)
+    start_asking(estimate, changed(tables), home, epsilon=0.5, share=0.3, beta=0.05, again=False)
     (session,) = Ledger.of(home).sessions("people")
     assert failing(home) == {}
 
@@ -89,8 +91,8 @@ def test_so_it_is_with_every_kind_of_release(home: Path, tables: dict[str, Any])
     start(changed(learning), home)
     start(changed(tallies | {"labeling": {"mechanism": "tallies", "rows": 300}}), home, new_session=True)
     start(changed(tables | {"student": UNIVERSAL}), home, new_session=True)
-    start_count(changed(tables), home, by=["shade"], epsilon=0.5, again=False)
-    start_estimate(changed(tables), home, epsilon=0.5, share=0.3, beta=0.05, again=False)
+    start_asking(count, changed(tables), home, by=["shade"], epsilon=0.5, again=False)
+    start_asking(estimate, changed(tables), home, epsilon=0.5, share=0.3, beta=0.05, again=False)
     questioned(home, tables)
     sessions, ledger = Ledger.of(home).sessions("people"), (home / "ledger.db").read_bytes()
     assert {session.purpose for session in sessions} == KINDS
