@@ -25,7 +25,7 @@ from concord.flows.stage import Stages
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.data.places import Place, files_of, is_shared
 from concord.tasks.data.sources import not_local, with_snapshots
-from concord.tasks.data.split import with_public
+from concord.tasks.data.split import public_by_name, with_public
 from concord.tasks.data.tables import TableFile, find_files
 from concord.tasks.data.units import names_held, private_table
 from concord.tasks.door.ask import Ask
@@ -114,7 +114,7 @@ def running(
         plan = with_snapshots(plan, vault, again=start_from == "encode")
         if plan.data.public is None:
             plan = with_public(plan, vault, list(digests(vault, plan, "private")), erased, _say_of_public)
-            named["public"] = TableSource(frame=plan.path("public").rpartition("/")[2])
+            named["public"] = public_by_name(plan)
         yield RunContext(plan, home, new_session, stores, stages, erased, locks, signer, named)
 
 

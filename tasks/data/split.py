@@ -45,6 +45,7 @@ from concord.artifacts.home.whole import locked
 from concord.artifacts.parts import LEARNING
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.sources import TableSource
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.encode import SHARD as SHARD
 from concord.tasks.data.encode import row_digests, write_frame
@@ -216,6 +217,11 @@ def with_public(
             secret = derive(vault.secret(f"domains/{domain}"), "split")
             set_apart(plan, secret, vault, place, Erased.of(vault, domain, erased))
     return plan.model_copy(update={"data": plan.data.model_copy(update={"public": SnapshotTable.of(vault, place)})})
+
+
+def public_by_name(made: Plan) -> TableSource:
+    """What a checkpoint calls the public rows that `with_public` made: their key in the vault, as of a frame."""
+    return TableSource(frame=made.path("public").rpartition("/")[2])
 
 
 @private_stage
