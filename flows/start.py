@@ -119,7 +119,8 @@ def start_asking(asking: Flow[..., FlowResult], plan: Plan, home: Path, **asked:
     """Run a flow that asks a plan's private rows one question, such as `estimate` or `count`. Raises as `start`."""
     check_tables(plan)
     with serving_flows(home):
-        return ready(asking, home, plan.teachers)(plan, home, **asked)
+        answer: FlowResult = ready(asking, home, plan.teachers)(plan, home, **asked)
+    return answer
 
 
 def start_question(plan: Plan, question: Question, home: Path, terms: QuestionTerms) -> dict[str, Any]:
