@@ -1,8 +1,9 @@
 """The Prefect flows, the Python interface and the command line.
 
-Offers       `api` (run, ask, open_session, load_student); the flows: `learn` (learn, extend, study again, estimate),
-             `ask` (a question to every shard), `count` (units of public groups), `retest` (one more test of a student);
-             `start` (a flow on its servers, once or by cron), `scheduled` (flows as deployments), `cli`
+Offers       `api` (run, ask, open_session, load_student, and the commands); `classifier` (in scikit-learn's manner);
+             the flows: `learn` (learn, extend, study again, estimate), `ask` (a question to every shard), `count`
+             (units of public groups), `retest` (one more test of a student); `start` (a flow on its servers, once or
+             by cron), `scheduled` (flows as deployments), `cli`
 Its own      `learning` (what the ways to learn have in common) and each of them: `vote`, `tally`, `universal`; `run`
              (the context of a run, and the values its steps exchange), `stages` (the stages), `admit` (sessions: found
              and begun), `steps` (the other steps between stages), `once` (those of a question with one answer),

@@ -1,5 +1,5 @@
-"""Concord from Python: run a plan and read its results, ask an open session about single rows, or ask every shard a
-question.
+"""Concord from Python: what the commands do, and more: run a plan or a frame and read its results, ask an open session
+about single rows, or ask every shard a question.
 
     import concord
     import polars
@@ -17,8 +17,9 @@ tests/flows/test_api.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ from concord.artifacts.settings import Settings
 from concord.flows.environment import keep_to, prepare, ready_for
 
 if TYPE_CHECKING:  # heavy packages are imported after `prepare` has made their settings
+    import polars
+
     from concord.artifacts.certificate import Certificate
     from concord.flows.outcome import Summary
     from concord.tasks.asking.questions import ShardFunction
@@ -90,30 +93,47 @@ class Run:
 
 
 def run(
-    plan: str | Path | dict[str, Any] | Plan,
+    plan: Any,
     *,
     private: Any = None,
     public: Any = None,
     test: Any = None,
     home: str | Path | None = None,
     new_session: bool = False,
+    **settings: Any,
 ) -> Run:
     """Learn and publish a classifier, as `concord run` does. A second call answers from cache and spends nothing.
 
-    plan          a TOML file, its tables as a dict, or a Plan
+    plan          a TOML file, its tables as a dict, or a Plan; or a private frame, with `settings` in place of a plan
     private, public, test
                   tables in place of those that the plan names, if it names any: frames of polars or pandas, Arrow
                   tables, or any object with Arrow's C stream interface. They are kept in the vault
     home          the home folder; default: CONCORD_HOME, or .concord; a process uses one home only
     new_session   open a further session, which costs again
+    settings      label, classes, domain and rows, and what else `tasks.advice.draft.settings_for` takes
     Raises a ConcordError for everything that is not a fault of this program.
     """
+    if not isinstance(plan, str | Path | dict | Plan):
+        from concord.tasks.advice.draft import settings_for
+
+        plan, private = settings_for(**_known(settings, settings_for)), plan
+    elif settings:
+        raise WrongInput(f"{', '.join(settings)} must be given in the plan, and beside a frame alone")
     frames = {"private": private, "public": public, "test": test}
     given = {field: frame for field, frame in frames.items() if frame is not None}
     loaded, folder = _loaded(plan, given), _prepared(home)
     from concord.flows.start import start
 
     return Run(start(_with_frames(loaded, given, folder), folder, new_session=new_session), folder)
+
+
+def _known(settings: dict[str, Any], takes: Callable[..., Any]) -> dict[str, Any]:
+    """The settings. Raises WrongInput if `takes` does not take them."""
+    try:
+        signature(takes).bind(**settings)
+    except TypeError as wrong:
+        raise WrongInput(f"a frame must be given with label, classes, domain and rows: {wrong}") from None
+    return settings
 
 
 def _loaded(plan: str | Path | dict[str, Any] | Plan, given: Iterable[str] = ()) -> Plan:
@@ -224,7 +244,7 @@ def load_student(subject: str | Path, *, home: str | Path | None = None) -> Any:
     Raises WrongInput if no student was published there, NotVerified if it is not what the ledger of its home, or the
     signature of a folder elsewhere, says.
     """
-    root = Path(home or Settings.now().home)
+    root = _home(home)
     ready_for(str(subject), root)
     from concord.tasks.publish.predict import student_of
     from concord.tasks.verify.handing import handed_on
@@ -232,7 +252,102 @@ def load_student(subject: str | Path, *, home: str | Path | None = None) -> Any:
     return student_of(handed_on(str(subject), root))
 
 
+def init(out: str | Path = "plan.toml", *, home: str | Path | None = None, **given: Any) -> dict[str, Any]:
+    """Write a commented plan, as `concord init` does, and say what is in it.
+
+    given   the command's options, such as private, public, label, classes, domain and rows; tallies is True, False or
+            None for the better
+    Raises WrongInput if something is missing or wrong, or if the file is there.
+    """
+    from concord.flows.cli.init import begin
+
+    tallies = given.pop("tallies", None)
+    return begin(given, Path(out), _home(home), tallies=tallies)
+
+
+def plan(
+    path: str | Path | None = None,
+    *,
+    agreement: str | float | None = None,
+    home: str | Path | None = None,
+    **figures: float | None,
+) -> dict[str, Any]:
+    """Compare the mechanisms for a plan, as `concord plan` does, from public figures alone; nothing is spent.
+
+    figures   epsilon, delta, teachers, queries, classes and rows, which take precedence over the plan
+    """
+    from concord.flows.cli.plan import FIGURES, report
+
+    asked = {**dict.fromkeys((*FIGURES, "rows")), **figures}
+    return report(None if path is None else Path(path), agreement and str(agreement), _home(home), **asked)
+
+
+def verify(
+    subject: str | Path | None = None,
+    *,
+    test: str | None = None,
+    key: str | None = None,
+    kept: str | Path | None = None,
+    home: str | Path | None = None,
+) -> dict[str, Any]:
+    """Check a session, a run, a published folder, or everything, as `concord verify --json` does: `ok` and `checks`."""
+    from concord.flows.cli.verify import checks_of
+
+    folder = None if kept is None else Path(kept)
+    found = checks_of(None if subject is None else str(subject), _home(home), test, key, folder)
+    return {"ok": all(check.ok for check in found), "checks": [check.model_dump() for check in found]}
+
+
+def budget(*, home: str | Path | None = None) -> dict[str, Any]:
+    """What every domain may spend, has spent and has left, as `concord budget --json` has it."""
+    from concord.flows.cli.show import budget_of
+    from concord.flows.environment import reopen
+
+    return budget_of(reopen(_home(home), reading=True))
+
+
+def predict(
+    subject: str | Path,
+    rows: Any,
+    *,
+    key: str | None = None,
+    point: str = "default",
+    threshold: str | None = None,
+    home: str | Path | None = None,
+) -> polars.DataFrame:
+    """Class and probabilities of rows, as `concord predict` writes them, by a published student; free.
+
+    rows        a frame of polars or pandas, or an Arrow table
+    key         a column of it that is kept beside them
+    point, threshold
+                where the student names a class, as the command has it
+    Raises as `load_student`.
+    """
+    import polars
+
+    from concord.tasks.data.sources import frame_table
+    from concord.tasks.publish.predict import at_point, predictions
+
+    student = at_point(load_student(subject, home=home), point, threshold)
+    frame = polars.DataFrame(polars.from_arrow(frame_table(rows, "rows")))
+    return polars.DataFrame(polars.from_arrow(next(predictions(student, iter([frame]), str, key))))
+
+
+def export(subject: str | Path, to: str | Path, *, home: str | Path | None = None) -> list[str]:
+    """Write a published student for scikit-learn alone, as `concord export` does. Returns the names of the files."""
+    root = _home(home)
+    ready_for(str(subject), root)
+    from concord.tasks.publish.export import export as write
+    from concord.tasks.verify.handing import handed_on
+
+    return [*write(handed_on(str(subject), root), Path(to)).files]
+
+
+def _home(home: str | Path | None) -> Path:
+    return Path(home or Settings.now().home)
+
+
 def _prepared(home: str | Path | None) -> Path:
-    folder = prepare(Path(home or Settings.now().home))
+    folder = prepare(_home(home))
     keep_to(folder)
     return folder

@@ -54,6 +54,8 @@ ROOMS: dict[str, set[str]] = {
 }
 ALONE = {
     "flows/hosted.py": {"uvicorn"},
+    "flows/api.py": {"polars"},
+    "flows/classifier.py": {"numpy", "polars", "sklearn"},
     "flows/cluster.py": {"dask", "distributed"},
     "tasks/asking/answers.py": {"cloudpickle"},
     "tasks/asking/questions.py": {"cloudpickle"},

@@ -103,8 +103,10 @@ def test_what_goes_with_it_is_of_its_version_and_licence() -> None:
 
 
 def test_it_offers_what_it_says() -> None:
-    offered = {"run", "ask", "open_session", "load_student"}
+    offered = {"run", "ask", "open_session", "load_student", "ConcordClassifier"}
+    offered |= {"init", "plan", "verify", "budget", "predict", "export"}
     assert set(concord.__all__) == {*offered, "__version__"}
+    assert set(dir(concord)) == {*concord.__all__, "artifacts", "flows", "tasks"}
     assert all(callable(getattr(concord, name)) for name in offered)
     with pytest.raises(AttributeError, match="no attribute 'walk'"):
         getattr(concord, "walk")  # noqa: B009  # mypy knows that it is not there

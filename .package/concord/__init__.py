@@ -6,17 +6,32 @@
     concord.open_session(done.session).answer({"age": 41, "sector": "public"})
     concord.load_student(done.session).predict(rows)
 
-Offers `run`, `ask`, `open_session` and `load_student`, and the packages `concord.flows` (what runs), `concord.tasks`
-(the work) and `concord.artifacts` (types and stores). They are the folders of those names at the root of the
-repository, to which this one links. Nothing is imported until it is asked for.
+Offers `run`, `ask`, `open_session` and `load_student`; `init`, `plan`, `verify`, `budget`, `predict` and `export`,
+which do what the commands do; `ConcordClassifier`, in scikit-learn's manner; and the packages `concord.flows` (what
+runs), `concord.tasks` (the work) and `concord.artifacts` (types and stores). They are the folders of those names at the
+root of the repository, to which this one links. Nothing is imported until it is asked for.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from concord.flows.api import ask, load_student, open_session, run
+    from concord.flows.api import ask, budget, export, init, load_student, open_session, plan, predict, run, verify
+    from concord.flows.classifier import ConcordClassifier
 
-__all__ = ["__version__", "ask", "load_student", "open_session", "run"]
+__all__ = [
+    "ConcordClassifier",
+    "__version__",
+    "ask",
+    "budget",
+    "export",
+    "init",
+    "load_student",
+    "open_session",
+    "plan",
+    "predict",
+    "run",
+    "verify",
+]
 
 __version__ = "1.0.0"
 """Of the package, and of what ledger and certificates say they were written by."""
@@ -26,6 +41,11 @@ def __getattr__(name: str) -> Any:
     """What `__all__` names, imported when it is first used: `import concord` is quick."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from concord.flows import api
+    from importlib import import_module
 
-    return getattr(api, name)
+    return getattr(import_module(f"{__name__}.flows.{'classifier' if name == 'ConcordClassifier' else 'api'}"), name)
+
+
+def __dir__() -> list[str]:
+    """What `concord.<TAB>` shows."""
+    return [*__all__, "artifacts", "flows", "tasks"]

@@ -17,12 +17,13 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from concord.artifacts.domains import FilterKind
 from concord.artifacts.errors import WrongInput, is_printable
 from concord.artifacts.plan import parse_plan
 from concord.artifacts.schemas import COMMAS, Kind, TextFormat
-from concord.artifacts.sections import MECHANISMS
+from concord.artifacts.sections import MECHANISMS, TALLIES
 from concord.tasks.advice.compare import Option
 from concord.tasks.advice.keys import SCHEMA_LINE
 from concord.tasks.asking.teachers import PROPOSED
@@ -78,6 +79,37 @@ class EnsembleAdvice:
 def usual_delta(rows: int) -> float:
     """The power of ten that is at most 1/(10·rows): publishing one row in n at random would have δ = 1/n."""
     return float(f"1e-{1 + len(str(rows))}")
+
+
+LIFETIME = 4
+"""How many times what a session may spend a domain may spend in all, as `concord init` has it."""
+
+
+def settings_for(
+    label: str,
+    classes: Sequence[Any],
+    *,
+    domain: str,
+    rows: int,
+    epsilon: float = 1.0,
+    delta: float | None = None,
+    unit: str | None = None,
+) -> dict[str, Any]:
+    """A plan for frames, by tallies, as nested tables; all of it must be known in public.
+
+    rows    roughly how many private units there are, as you would say it in public
+    delta   default: a power of ten below 1/rows
+    The domain may spend LIFETIME times that over its life, which is fixed when it is first named.
+    """
+    spent = {"epsilon": float(epsilon), "delta": usual_delta(rows) if delta is None else float(delta)}
+    lifetime = {name: LIFETIME * amount for name, amount in spent.items()}
+    return {
+        "folder": ".",
+        "data": {"label": label, "classes": [str(name) for name in classes], "unit": unit},
+        "privacy": {"domain": domain, **spent, "lifetime": lifetime},
+        "labeling": {"mechanism": TALLIES, "rows": rows},
+        "student": {"learner": "linear"},
+    }
 
 
 def usual_room(rows: int) -> int:

@@ -1,0 +1,159 @@
+"""scikit-learn's manner: a classifier whose every `fit` is a session, which is charged and certified.
+
+    model = concord.ConcordClassifier(classes=["no", "yes"], domain="ward", rows=26000)
+    model.fit(X, y, public=rows).predict(rows)
+
+It is `concord.run` of a plan made of its parameters, by the same door, ledger and home: a second `fit` on the same data
+is answered from the ledger, and one on other data of the domain is refused unless `new_session`. `X` and `y` are
+private; a mistake is said without a value of theirs.
+
+Not covered  what scikit-learn asks and privacy forbids: CONTRARY says what and why. Checked by
+             tests/flows/test_classifier.py, by scikit-learn's own checks among others
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
+
+import concord
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.plan import Plan, read_tables
+from concord.tasks.advice.draft import settings_for
+from concord.tasks.data.sources import frame_table
+
+LABEL = "label"
+"""The label column of a plan that names none."""
+CONTRARY = {
+    "check_classifiers_regression_target": "private labels never stop a fit: one that is no class counts as the first",
+    "check_supervised_y_no_nan": "as above",
+    "check_dtype_object": "whether every cell of an array of objects is a number is private: such an array is refused",
+}
+"""scikit-learn's checks that fail here, because privacy forbids what they ask."""
+COSTS = (
+    "each fit of a clone is a session of its own and is charged: cross-validation and grids cost once for each fold "
+    "and candidate. To measure a student, use public labelled rows, or [test] of a plan"
+)
+
+
+class ConcordClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """A classifier that is learned under differential privacy.
+
+    plan          a plan, its path, or its tables; what follows is of a plan made without one
+    classes       all labels there are, as is known in public
+    domain        the name of this body of private data, which is published
+    rows, epsilon, delta, unit   as for `tasks.advice.draft.settings_for`
+    home          the home folder; default: CONCORD_HOME, or .concord
+    new_session   whether `fit` may open a further session in the domain, which costs again
+
+    After `fit` it has `classes_`, `n_features_in_`, and `feature_names_in_` of a frame; `run_`, with certificate,
+    report and session; and `student_`, which is published and needs no Concord.
+    """
+
+    def __init__(
+        self,
+        plan: Any = None,
+        *,
+        classes: Any = None,
+        domain: str = "classifier",
+        rows: int | None = None,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        unit: str | None = None,
+        home: Any = None,
+        new_session: bool = False,
+    ) -> None:
+        self.plan = plan
+        self.classes = classes
+        self.domain = domain
+        self.rows = rows
+        self.epsilon = epsilon
+        self.delta = delta
+        self.unit = unit
+        self.home = home
+        self.new_session = new_session
+
+    def fit(self, X: Any, y: Any, *, public: Any = None) -> Self:
+        """Learn from private rows X and labels y, and publish.
+
+        X        a frame (polars, pandas, Arrow) or an array (rows, columns) of numbers; of a `unit`, with its column
+        public   rows like X, which are public: asked about, and published with labels
+        Raises a ConcordError, such as BudgetRefused if the domain does not cover it.
+        """
+        if y is None:
+            raise ValueError("fit requires y to be passed, but the target y is None: it has the private labels")
+        rows, labels = self._rows(X, reset=True), column_or_1d(y, warn=True)
+        check_consistent_length(rows, labels)
+        if public is None:
+            raise WrongInput("fit must be given public=: rows like X that may be published, without labels")
+        settings = self._settings()
+        label, classes = settings["data"]["label"], self._declared(settings)
+        words = {name: str(name) for name in classes}
+        named = pl.Series(label, [words.get(each, str(each)) for each in labels.tolist()], pl.String)
+        self.run_ = concord.run(
+            settings,
+            private=rows.with_columns(named),
+            public=self._rows(public),
+            home=self.home,
+            new_session=self.new_session,
+        )
+        self.student_, self.classes_ = self.run_.student, np.unique(np.asarray(classes))
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Classes (rows,). Free."""
+        check_is_fitted(self)
+        by_word = {str(name): at for at, name in enumerate(self.classes_)}
+        found = self.student_.predict(self._rows(X))
+        return np.asarray(self.classes_[[by_word[str(word)] for word in found]])
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probabilities (rows, classes), in the order of `classes_`. Free."""
+        check_is_fitted(self)
+        words = [str(word) for word in self.student_.classes_]
+        odds = np.asarray(self.student_.predict_proba(self._rows(X)))
+        return odds[:, [words.index(str(name)) for name in self.classes_]]
+
+    def _settings(self) -> dict[str, Any]:
+        """The plan's tables. Raises WrongInput if there is no plan and something that cannot be guessed is missing."""
+        if isinstance(self.plan, Plan):
+            return {**self.plan.model_dump(exclude_unset=True), "folder": self.plan.folder}
+        if self.plan is not None:
+            return dict(self.plan) if isinstance(self.plan, dict) else read_tables(Path(self.plan))
+        if self.classes is None or self.rows is None:
+            raise WrongInput("classes and rows must be given, as is known in public, or a plan that has them")
+        known = {"domain": self.domain, "epsilon": self.epsilon, "delta": self.delta, "unit": self.unit}
+        return settings_for(LABEL, self.classes, rows=self.rows, **known)
+
+    def _declared(self, settings: dict[str, Any]) -> list[Any]:
+        return list(settings["data"]["classes"] if self.classes is None else self.classes)
+
+    def _rows(self, X: Any, *, reset: bool = False) -> pl.DataFrame:
+        """Rows as a frame. Their names and number of columns are those of `fit`, unless `reset`."""
+        if hasattr(X, "__arrow_c_stream__") or hasattr(X, "iloc"):
+            frame = pl.DataFrame(pl.from_arrow(frame_table(X, "X")))
+            if reset:
+                self.feature_names_in_ = np.array(frame.columns, dtype=object)
+                self.n_features_in_ = frame.width
+            return frame
+        if (kind := getattr(np.asarray(X), "dtype", np.dtype(float))).kind in "OUS" and not hasattr(X, "toarray"):
+            raise WrongInput(f"X must be an array of numbers, or a frame, got an array of dtype {kind}")
+        numbers = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=False)
+        return pl.DataFrame(numbers, schema=[f"x{at}" for at in range(numbers.shape[1])]).fill_nan(None)
+
+    def __sklearn_clone__(self) -> Any:
+        warnings.warn(COSTS, UserWarning, stacklevel=3)
+        return super().__sklearn_clone__()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.non_deterministic = True
+        return tags

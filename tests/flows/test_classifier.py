@@ -1,0 +1,151 @@
+"""A classifier in scikit-learn's manner: its own checks of estimators, and what a fit costs."""
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_score
+from sklearn.utils.estimator_checks import check_estimator
+
+import concord
+from concord.artifacts.errors import BudgetRefused, WrongInput
+from concord.artifacts.ledger.ledger import Ledger
+from concord.flows.classifier import CONTRARY, ConcordClassifier
+from concord.tasks.advice.draft import settings_for
+from tests.support.people import CLASSES, people
+
+SKIPPED = {"check_array_api_input", "check_pipeline_consistency"}
+"""For one there must be another package; the other is for learners that draw no noise."""
+
+
+class Unprotected:
+    """In place of a run: what is learned without noise, in a moment."""
+
+    def __init__(self, settings: dict[str, Any], private: pl.DataFrame, **_: Any) -> None:
+        classes, label = settings["data"]["classes"], settings["data"]["label"]
+        words = [word if word in classes else classes[0] for word in private[label]]
+        learner = LogisticRegression(max_iter=1000) if len({*words}) > 1 else DummyClassifier()
+        self.learned = learner.fit(private.drop(label).fill_null(0).to_numpy(), words)
+        self.student, self.classes_ = self, self.learned.classes_
+
+    def predict(self, rows: pl.DataFrame) -> Any:
+        return self.learned.predict(rows.fill_null(0).to_numpy())
+
+    def predict_proba(self, rows: pl.DataFrame) -> Any:
+        return self.learned.predict_proba(rows.fill_null(0).to_numpy())
+
+
+class Told(ConcordClassifier):  # type: ignore[misc]  # scikit-learn is untyped
+    """One to which a check's own rows are public, and the classes of its labels are known."""
+
+    def fit(self, X: Any, y: Any, *, public: Any = None) -> Any:
+        self.known_ = [] if y is None else np.unique(np.asarray(y)).tolist()
+        self.known_ += [each for each in (0, 1) if len(self.known_) < 2 and each not in self.known_]
+        return super().fit(X, y, public=X if public is None else public)
+
+    def _settings(self) -> dict[str, Any]:
+        return settings_for("label", self.known_, domain="checks", rows=100)
+
+    def _declared(self, _: dict[str, Any]) -> list[Any]:
+        return self.known_
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learns_checks_pass_but_for_those_that_privacy_forbids(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(concord, "run", Unprotected)
+    results = check_estimator(Told(classes=[0, 1], rows=100), on_fail=None)
+    by_status = {status: {each["check_name"] for each in results if each["status"] == status} for status in STATUSES}
+    assert by_status["failed"] == {*CONTRARY}
+    assert by_status["skipped"] <= SKIPPED
+    assert len(by_status["passed"]) > 40
+
+
+STATUSES = ("passed", "failed", "skipped")
+
+
+def test_what_a_fit_needs_is_said_without_a_private_value() -> None:
+    model = ConcordClassifier(classes=CLASSES, rows=100)
+    with pytest.raises(WrongInput, match="must be given public=: rows like X"):
+        model.fit([[1.0]], ["no"])
+    with pytest.raises(WrongInput, match="classes and rows must be given"):
+        ConcordClassifier().fit([[1.0]], ["no"], public=[[1.0]])
+    with pytest.raises(WrongInput, match="an array of numbers, or a frame, got an array of dtype") as failed:
+        model.fit(np.array([["secret"]], dtype=object), ["no"], public=[[1.0]])
+    assert "secret" not in str(failed.value)
+
+
+def test_copying_it_warns_that_each_fit_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(concord, "run", Unprotected)
+    X, y = np.random.default_rng(1).normal(size=(40, 2)), ["no", "yes"] * 20
+    with pytest.warns(UserWarning, match="cross-validation and grids cost once for each fold"):
+        scores = cross_val_score(Told(classes=CLASSES, rows=100), X, y, cv=2)
+    assert len(scores) == 2
+
+
+def test_a_frame_without_what_is_known_in_public_is_one_sentence() -> None:
+    with pytest.raises(WrongInput, match="must be given with label, classes, domain and rows"):
+        concord.run(people(10, 1), label="outcome")
+    with pytest.raises(WrongInput, match="label must be given in the plan"):
+        concord.run("plan.toml", label="outcome")
+
+
+@pytest.fixture
+def frames(home: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[pl.DataFrame, pl.Series, pl.DataFrame]:
+    """Private rows, their labels, and public rows."""
+    monkeypatch.setenv("CONCORD_HOME", str(home))
+    private = people(4000, 1).drop("person")
+    return private.drop("outcome"), private["outcome"], people(300, 2).drop("person", "outcome")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", [pl.DataFrame.clone, pl.DataFrame.to_pandas, pl.DataFrame.to_arrow])
+def test_each_fit_is_a_session_and_the_same_one_again_is_free(
+    frames: tuple[pl.DataFrame, pl.Series, pl.DataFrame], home: Path, form: Callable[[pl.DataFrame], Any]
+) -> None:
+    X, y, public = frames
+    known = {"classes": CLASSES, "domain": "people", "rows": 4000, "epsilon": 2.0}
+    model = ConcordClassifier(**known).fit(form(X), y.to_numpy(), public=form(public))
+    test = people(500, 5)
+    rows, truth = form(test.drop("person", "outcome")), test["outcome"].to_numpy()
+    assert model.score(rows, truth) > 0.8
+    assert model.classes_.tolist() == CLASSES
+    odds = model.predict_proba(rows)
+    assert model.classes_[odds.argmax(axis=1)].tolist() == model.predict(rows).tolist()
+    again = ConcordClassifier(**known).fit(form(X), y.to_numpy(), public=form(public))
+    assert again.run_.session == model.run_.session
+    assert again.run_.summary.spent_now["epsilon"] == 0
+    with pytest.raises(BudgetRefused, match="new-session"):
+        ConcordClassifier(**known).fit(form(X.head(3000)), y.head(3000).to_numpy(), public=form(public))
+    further = ConcordClassifier(**known, new_session=True)
+    further.fit(form(X.head(3000)), y.head(3000).to_numpy(), public=form(public))
+    assert further.run_.session != model.run_.session
+    assert len(Ledger.of(home).sessions("people")) == 2
+
+
+@pytest.mark.slow
+def test_the_commands_from_python(frames: tuple[pl.DataFrame, pl.Series, pl.DataFrame], tmp_path: Path) -> None:
+    X, y, public = frames
+    known = {"label": "outcome", "classes": CLASSES, "domain": "people", "rows": 4000}
+    done = concord.run(X.with_columns(y.alias("outcome")), public=public, **known)
+    assert done.certificate.guarantee.epsilon == 1.0
+    (domain,) = concord.budget()["domains"]
+    assert [session["id"] for session in domain["sessions"]] == [done.session]
+    assert concord.verify(done.session)["ok"]
+    rows = public.with_row_index("who").to_arrow()
+    found = concord.predict(done.session, rows, key="who", threshold="yes=0.2")
+    assert found.columns == ["who", "class", "probability no", "probability yes"]
+    assert ((found["class"] == "yes") == (found["probability yes"] >= 0.2)).all()
+    assert "student.skops" in concord.export(done.session, tmp_path / "model")
+    X.with_columns(y.alias("outcome")).write_parquet(tmp_path / "private.parquet")
+    public.write_parquet(tmp_path / "public.parquet")
+    tables = {name: str(tmp_path / f"{name}.parquet") for name in ("private", "public")}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        begun = concord.init(tmp_path / "plan.toml", **tables, **{**known, "domain": "others"})
+    assert begun["mechanism"] in {each["name"] for each in concord.plan(begun["plan"])["mechanisms"]}
