@@ -279,7 +279,9 @@ def plan(
     from concord.flows.cli.plan import FIGURES, report
 
     asked = {**dict.fromkeys((*FIGURES, "rows")), **figures}
-    return report(None if path is None else Path(path), agreement and str(agreement), _home(home), **asked)
+    return report(
+        None if path is None else Path(path), None if agreement is None else str(agreement), _home(home), **asked
+    )
 
 
 def verify(

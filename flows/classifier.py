@@ -4,8 +4,8 @@
     model.fit(X, y, public=rows).predict(rows)
 
 It is `concord.run` of a plan made of its parameters, by the same door, ledger and home: a second `fit` on the same data
-is answered from the ledger, and one on other data of the domain is refused unless `new_session`. `X` and `y` are
-private; a mistake is said without a value of theirs.
+is answered from the ledger. One on other data of the domain needs another `version`, and is refused unless
+`new_session`. `X` and `y` are private; a mistake is said without a value of theirs.
 
 Not covered  what scikit-learn asks and privacy forbids: CONTRARY says what and why. Checked by
              tests/flows/test_classifier.py, by scikit-learn's own checks among others
@@ -49,7 +49,7 @@ class ConcordClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     plan          a plan, its path, or its tables; what follows is of a plan made without one
     classes       all labels there are, as is known in public
     domain        the name of this body of private data, which is published
-    rows, epsilon, delta, unit   as for `tasks.advice.draft.settings_for`
+    rows, epsilon, delta, unit, version   as for `tasks.advice.draft.settings_for`
     home          the home folder; default: CONCORD_HOME, or .concord
     new_session   whether `fit` may open a further session in the domain, which costs again
 
@@ -67,6 +67,7 @@ class ConcordClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         epsilon: float = 1.0,
         delta: float | None = None,
         unit: str | None = None,
+        version: str = "1",
         home: Any = None,
         new_session: bool = False,
     ) -> None:
@@ -77,6 +78,7 @@ class ConcordClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self.epsilon = epsilon
         self.delta = delta
         self.unit = unit
+        self.version = version
         self.home = home
         self.new_session = new_session
 
@@ -129,8 +131,16 @@ class ConcordClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             return dict(self.plan) if isinstance(self.plan, dict) else read_tables(Path(self.plan))
         if self.classes is None or self.rows is None:
             raise WrongInput("classes and rows must be given, as is known in public, or a plan that has them")
-        known = {"domain": self.domain, "epsilon": self.epsilon, "delta": self.delta, "unit": self.unit}
-        return settings_for(LABEL, self.classes, rows=self.rows, **known)
+        return settings_for(
+            LABEL,
+            self.classes,
+            domain=self.domain,
+            rows=self.rows,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            unit=self.unit,
+            version=self.version,
+        )
 
     def _declared(self, settings: dict[str, Any]) -> list[Any]:
         return list(settings["data"]["classes"] if self.classes is None else self.classes)

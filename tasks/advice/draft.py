@@ -94,18 +94,21 @@ def settings_for(
     epsilon: float = 1.0,
     delta: float | None = None,
     unit: str | None = None,
+    version: str = "1",
 ) -> dict[str, Any]:
     """A plan for frames, by tallies, as nested tables; all of it must be known in public.
 
-    rows    roughly how many private units there are, as you would say it in public
-    delta   default: a power of ten below 1/rows
+    rows      roughly how many private units there are, as you would say it in public
+    delta     default: a power of ten below 1/rows
+    unit      the column that says whose a row is; default: each row is protected by itself
+    version   names the state of the private data: another one when it changes
     The domain may spend LIFETIME times that over its life, which is fixed when it is first named.
     """
     spent = {"epsilon": float(epsilon), "delta": usual_delta(rows) if delta is None else float(delta)}
     lifetime = {name: LIFETIME * amount for name, amount in spent.items()}
     return {
         "folder": ".",
-        "data": {"label": label, "classes": [str(name) for name in classes], "unit": unit},
+        "data": {"label": label, "classes": [str(name) for name in classes], "unit": unit, "version": version},
         "privacy": {"domain": domain, **spent, "lifetime": lifetime},
         "labeling": {"mechanism": TALLIES, "rows": rows},
         "student": {"learner": "linear"},
