@@ -38,8 +38,9 @@ hypothesis.settings.load_profile("concord")
 
 
 def pytest_collection_finish() -> None:
-    """What was loaded to collect the tests is no garbage: do not look through it again."""
+    """What was loaded to collect the tests is no garbage: do not look through it again, and seldom for other."""
     gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 @pytest.fixture(autouse=True)

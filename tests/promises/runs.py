@@ -299,3 +299,5 @@ RUNS = (
         labels=True,
     ),
 )
+READERS = tuple({(run.works, run.labels): run for run in reversed(RUNS)}.values())
+"""One run for each way of reading private rows: mechanisms that answer from the same votes, say, read alike."""

@@ -1,13 +1,14 @@
 """No kind of release tells anything but what it releases, however it ends: not an exact number that it is drawn from,
 no private value, and no moment before the last private work.
 
-Over all kinds of `tests.promises.runs`: on success; if its private work fails with rows in the message; killed at each
-step of the door, and resumed; refused; and after an erasure. Where labels alone are secret, features, units and the
+On success, over all kinds of `tests.promises.runs`. For each way of reading private rows, and each way of being drawn
+and replayed: if its private work fails with rows in the message; killed at each step of the door, and resumed; refused;
+and after an erasure. Where labels alone are secret, features, units and the
 number of rows are not searched for, since the plan declares them public.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,21 @@ from tests.promises.kept import KINDS as PRIVATE
 from tests.promises.kept import files, sequences, set_aside
 from tests.promises.kinds import KINDS
 from tests.promises.marks import LENGTH, OF_TWO, Marks, leaks
-from tests.promises.runs import RUNS, Run, far_off
+from tests.promises.runs import READERS, RUNS, Run, far_off
 from tests.promises.scene import Scene
 
 ALWAYS = ("tallies", "hypothesis", "estimate", "question", "labels")
 """Kinds of the default tests, one for each way in which private numbers are made; votes are in test_canary.py."""
+ENDING = {*(run.name for run in READERS), "noisy_votes", "questions", "test"}
+"""Kinds that are ended in every way: one for each way of reading, and besides, noise that is on record, a session that
+stays open, and a test after a run."""
 UNIT = f"{VALUE}-unit-p1-17"
+
+
+def some(names: Container[str]) -> pytest.MarkDecorator:
+    """Some kinds in place of all."""
+    chosen = [run for run in RUNS if run.name in names]
+    return pytest.mark.parametrize("run", chosen, ids=lambda run: run.name, indirect=True)
 
 
 @pytest.fixture(
@@ -133,12 +143,14 @@ def without_labels(private: Path) -> None:
 
 
 @pytest.mark.slow
+@some([run.name for run in READERS])
 def test_a_table_without_its_labels_tells_nothing(scene: Scene, run: Run) -> None:
     without_labels(scene.private)
     scene.refuses(ConcordError, lambda: run.ask(run.plan(scene.tables), scene.home))
 
 
 @pytest.mark.slow
+@some(ENDING)
 def test_it_tells_nothing_however_it_ends(scene: Scene, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, home = run.plan(scene.tables), scene.home
 

@@ -27,7 +27,10 @@ from tests.promises.kinds import KINDS, Kind
 from tests.support.tallied import NAME, Rounds
 
 FAULTS = 5
-"""Faults of a default test, spread over the points of a kind; slow ones are at every point."""
+"""Faults of a default test, spread over the points of a kind."""
+EVERY = ("stable", "sparse_vector", "noisy_votes", "tallies", "question", "questions", "estimate")
+"""Kinds that slow tests fail at every point, one for each way through the door: keyed draws, noise that outlasts a
+batch, noise on record, rounds, a question, a stream of them, and a single answer."""
 OWED = Session.owed
 
 
@@ -124,6 +127,10 @@ def redrawing(home: Path, kind: Kind) -> None:
         kind.ask(home)
 
 
+def kind_of(name: str) -> Kind:
+    return next(kind for kind in KINDS if kind.name == name)
+
+
 @pytest.fixture(scope="module", params=KINDS, ids=lambda kind: kind.name)
 def matrix(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Matrix:
     return Matrix(tmp_path_factory.mktemp(request.param.name), request.param)
@@ -137,12 +144,9 @@ def test_it_goes_on_from_wherever_it_failed(matrix: Matrix) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("matrix", [kind_of(name) for name in EVERY], ids=EVERY, indirect=True)
 def test_it_goes_on_from_every_point(matrix: Matrix, how: How) -> None:
     assert matrix.fails(how, len(HOWS)) == []
-
-
-def kind_of(name: str) -> Kind:
-    return next(kind for kind in KINDS if kind.name == name)
 
 
 @pytest.mark.parametrize("name", ["stable", "noisy_votes"])

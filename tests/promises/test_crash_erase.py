@@ -96,7 +96,7 @@ def test_an_erasure_that_fails_on_its_way_is_finished_by_the_next(matrix: Matrix
 @pytest.mark.slow
 @pytest.mark.parametrize("how", HOWS)
 def test_every_point_of_an_erasure(matrix: Matrix, how: How) -> None:
-    assert matrix.fails(how) == []
+    assert matrix.fails(how, len(HOWS)) == []
 
 
 def test_an_erasure_that_is_said_before_it_is_done_would_be_found(tmp_path: Path) -> None:

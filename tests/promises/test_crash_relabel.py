@@ -110,7 +110,7 @@ def test_a_draw_outlives_what_fails_after_it(matrix: Matrix) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("how", HOWS)
 def test_every_point_of_a_draw(matrix: Matrix, how: How) -> None:
-    assert matrix.fails(how) == []
+    assert matrix.fails(how, 2) == []
 
 
 def test_labels_are_those_of_the_one_draw(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from concord.tasks.data.encode import learn_encoding, stage_public
 from concord.tasks.data.split import split
 from tests.artifacts.ledger.openings import batch, commit, named, opening, outcome
 from tests.promises.fuzz import SECRET, bent, damaged, swapped, table_file
-from tests.promises.runs import RUNS, Run
+from tests.promises.runs import READERS, RUNS, Run
 from tests.support.people import changed, tables_of_plan, write_plan, write_tables
 
 PUBLIC, PRIVATE, PLANS, TEXTS, CELLS = 600, 500, 600, 300, 300
@@ -148,11 +148,11 @@ def tamper(file: Path, rng: random.Random) -> bool:
 
 
 EACH = 5
-"""Cases of each kind of release."""
+"""Cases of each way of reading private rows."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
+@pytest.mark.parametrize("run", READERS, ids=lambda run: run.name)
 def test_no_kind_of_release_tells_of_a_table_that_it_refuses_or_spends(home: Path, tmp_path: Path, run: Run) -> None:
     folder, refused = write_tables(tmp_path / "data"), []
     for at in range(EACH):

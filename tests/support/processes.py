@@ -17,6 +17,16 @@ FRESH.set_forkserver_preload(
         "tests.promises.commands",
         "sqlalchemy.dialects.sqlite",
         "tests.support.frozen",
+        "concord.artifacts.mlflow.write",  # and what a run loads only once it publishes: seconds for each process
+        "concord.tasks.student.trust",
+        "jinja2",
+        "matplotlib.backends.backend_svg",
+        "mlflow.sklearn",
+        "mlflow.store.model_registry.sqlalchemy_store",
+        "mlflow.store.tracking.sqlalchemy_store",
+        "mpl_toolkits.mplot3d",
+        "sklearn.linear_model",
+        "skops.io",
     ]
 )
 OURS = ("CONCORD_", "MLFLOW_", "PREFECT_")

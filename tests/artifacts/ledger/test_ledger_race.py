@@ -89,8 +89,8 @@ def test_processes_racing_for_the_last_of_the_budget(racers: Pool, url: str) -> 
 
 
 @pytest.mark.slow
-def test_eight_processes_and_two_hundred_reservations_each(racers: Pool, url: str) -> None:
-    race(racers, url, processes=8, each=200, room=1000)
+def test_eight_processes_and_fifty_reservations_each(racers: Pool, url: str) -> None:
+    race(racers, url, processes=8, each=50, room=250)
 
 
 def answered(url: str, act: Callable[[Ledger], str]) -> str:
