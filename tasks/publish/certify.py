@@ -11,12 +11,13 @@ Not covered  whether the guarantee is right: tasks.verify.verify recomputes it. 
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from concord.artifacts.certificate import (
@@ -68,12 +69,16 @@ EXPECTED_DIGITS = 6
 def render(certificate: Certificate, figures: Mapping[str, str]) -> str:
     """The report as HTML. `figures` are SVG documents by name: spend, what_if, labels, expected and budget, if they
     exist; all other content is escaped."""
-    templates = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
     drawn = {name: _inline(name, figure) for name, figure in figures.items()}
-    return templates.get_template(TEMPLATE).render(
-        certificate=reworded(certificate, in_words), figures=drawn, linked=LINKED
+    return _template().render(certificate=reworded(certificate, in_words), figures=drawn, linked=LINKED)
+
+
+@cache
+def _template() -> Template:
+    """The report's template, compiled once for all sessions of a process."""
+    loader = FileSystemLoader(Path(__file__).parent)
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True).get_template(
+        TEMPLATE
     )
 
 
