@@ -45,6 +45,7 @@ def test_counts_are_paid_for_once_certified_and_verified(plan: Path, home: Path)
     assert (status, session.id in printed) == (0, True)
 
 
+@pytest.mark.slow
 def test_a_further_count_costs_again_and_must_be_asked_for(plan: Path, home: Path) -> None:
     first = count(plan, home)[1]
     status, _, said = count(plan, home, by="shade,size")

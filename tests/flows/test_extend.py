@@ -74,6 +74,7 @@ def test_a_folder_named_again_is_asked_for_its_new_files_only(session: str, home
     assert {report.name for report in last.stages if report.cached} == set()
 
 
+@pytest.mark.slow
 def test_rows_put_before_are_not_asked_again(session: str, plan: Plan, home: Path, tmp_path: Path) -> None:
     """The plan's own file, and the same rows under another name and in another format."""
     state = state_of(home, session)
@@ -151,6 +152,7 @@ def test_rows_after_the_cutoff_are_not_asked_and_the_run_still_agrees(session: s
 PAID_BY_ROW = {"mechanism": "noisy_votes", "queries": 400, "batch": 128}
 
 
+@pytest.mark.slow
 def test_rows_that_are_not_paid_for_are_named_and_stay_to_be_asked(
     plan: Plan, home: Path, tmp_path: Path, concord: Callable[..., tuple[int, str, str]]
 ) -> None:
@@ -193,6 +195,7 @@ def test_a_run_whose_plan_pays_for_fewer_rows_names_the_others(
     assert (status, f"{again.not_asked} not asked" in out) == (0, True)
 
 
+@pytest.mark.slow
 def test_rows_that_come_twice_in_the_plan_s_own_table_are_asked_once(plan: Plan, home: Path, tmp_path: Path) -> None:
     rows = pl.read_parquet(plan.path("public")).head(128)
     pl.concat([rows, rows, rows.head(40)]).write_parquet(tmp_path / "twice.parquet")
@@ -292,6 +295,7 @@ def free(lock: Path) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["extend", "run"])
 def test_one_command_at_a_time_goes_on_with_a_session(
     session: str, plan: Plan, home: Path, arriving: Path, monkeypatch: pytest.MonkeyPatch, by: str

@@ -69,6 +69,7 @@ def test_running_again_answers_from_cache_and_spends_nothing(session: str, plan:
     assert (again.session, [again.run_id]) == (session, runs)
 
 
+@pytest.mark.slow
 def test_without_any_cache_the_same_labels_come_back_and_nothing_is_spent(session: str, plan: Plan, home: Path) -> None:
     charge, labels = spent(home), labels_of(home, session)
     for folder in ("results", "vault/public", "vault/shards", "vault/teachers", "vault/votes"):
@@ -81,6 +82,7 @@ def test_without_any_cache_the_same_labels_come_back_and_nothing_is_spent(sessio
     assert again.spent_now["epsilon"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("session")
 def test_files_that_vanished_behind_the_cache_are_made_again(plan: Plan, home: Path) -> None:
     charge = spent(home)
@@ -90,6 +92,7 @@ def test_files_that_vanished_behind_the_cache_are_made_again(plan: Plan, home: P
     assert spent(home) == charge
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("session")
 def test_another_student_runs_study_and_certify_only(plan: Plan, home: Path) -> None:
     charge = spent(home)
@@ -99,19 +102,15 @@ def test_another_student_runs_study_and_certify_only(plan: Plan, home: Path) -> 
     assert spent(home) == charge
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"teachers__count": 151}, {"labeling__cutoff": 13}, {"privacy__epsilon": 3.0}, {"data__version": "2"}],
-    ids=lambda change: next(iter(change)),
-)
 @pytest.mark.slow
-def test_other_teachers_or_another_door_need_a_new_session(
-    session: str, plan: Plan, home: Path, change: dict[str, Any]
-) -> None:
-    charge, other = spent(home), another(plan, **change)
-    with pytest.raises(BudgetRefused, match=r"--new-session.*ε"):
-        start(other, home)
-    assert spent(home) == charge
+def test_other_teachers_or_another_door_need_a_new_session(session: str, plan: Plan, home: Path) -> None:
+    charge = spent(home)
+    changes = ({"teachers__count": 151}, {"labeling__cutoff": 13}, {"privacy__epsilon": 3.0}, {"data__version": "2"})
+    for change in changes:
+        other = another(plan, **change)
+        with pytest.raises(BudgetRefused, match=r"--new-session.*ε"):
+            start(other, home)
+        assert spent(home) == charge
     further = start(other, home, new_session=True)
     assert further.session != session
     assert further.spent_now["epsilon"] > 0
@@ -128,6 +127,7 @@ def test_a_budget_that_is_gone_refuses_before_private_data_is_read(plan: Plan, h
     assert spent(home) == charge
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_before_the_door_freezes_no_cap(plan: Plan, home: Path) -> None:
     with pytest.raises(WrongInput, match=r"data\.private"):
         start(another(plan, data__private="nowhere.csv"), home)
@@ -157,6 +157,7 @@ def test_a_vault_file_that_changed_is_refused(plan: Plan, home: Path, folder: st
     assert spent(home) == charge
 
 
+@pytest.mark.slow
 def test_running_from_a_stage_runs_it_and_those_after(session: str, plan: Plan, home: Path) -> None:
     charge, labels = spent(home), labels_of(home, session)
     again = start(plan, home, start_from="poll")
@@ -180,30 +181,18 @@ def nulls(table: pl.DataFrame) -> pl.DataFrame:
 @pytest.mark.parametrize(
     "oddity",
     [
-        pytest.param(odd_number, id="odd types"),
-        pytest.param(no_labels_known, id="unknown labels", marks=pytest.mark.slow),
-        pytest.param(nulls, id="nulls", marks=pytest.mark.slow),
+        pytest.param(lambda table: nulls(odd_number(table)), id="nulls and odd types"),
+        pytest.param(no_labels_known, id="unknown labels"),
         pytest.param(lambda table: table.head(3), id="fewer units than shards"),
-        pytest.param(lambda table: table.clear(), id="empty", marks=pytest.mark.slow),
+        pytest.param(lambda table: table.clear(), id="empty"),
     ],
 )
+@pytest.mark.slow
 def test_private_content_never_stops_a_run(
     plan: Plan, home: Path, oddity: Callable[[pl.DataFrame], pl.DataFrame]
 ) -> None:
     oddity(people(6000, 1)).write_csv(plan.path("private"))
     assert start(plan, home).asked > 0
-
-
-@pytest.mark.parametrize("mechanism", ["noisy_votes", "laplace_votes", "confident", "sparse_vector", "published"])
-@pytest.mark.slow
-def test_every_mechanism_runs_and_replays(plan: Plan, home: Path, mechanism: str) -> None:
-    cutoff = 4 if mechanism in ("sparse_vector", "published") else None
-    other = another(plan, labeling__mechanism=mechanism, labeling__cutoff=cutoff, student__refused="soft")
-    first, charge = start(other, home), spent(home)
-    again = start(other, home)
-    assert cached(again) == STAGES
-    assert (again.asked, again.answered) == (first.asked, first.answered)
-    assert spent(home) == charge
 
 
 @pytest.mark.slow

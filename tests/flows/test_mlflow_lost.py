@@ -59,7 +59,15 @@ def without_its_experiment(home: Path) -> None:
     client.delete_experiment(experiment.experiment_id)
 
 
-SLOW = [garbage, without_its_model, without_its_logged_model, without_files, without_its_run, without_its_experiment]
+LOST = [
+    deleted,
+    garbage,
+    without_its_model,
+    without_its_logged_model,
+    without_files,
+    without_its_run,
+    without_its_experiment,
+]
 
 
 def shown(home: Path) -> list[str]:
@@ -69,7 +77,8 @@ def shown(home: Path) -> list[str]:
     return [run.info.status for run in client.search_runs(experiments, "tags.session != ''")]
 
 
-@pytest.mark.parametrize("lose", [deleted, *(pytest.param(lose, marks=pytest.mark.slow) for lose in SLOW)])
+@pytest.mark.slow
+@pytest.mark.parametrize("lose", LOST)
 def test_running_a_cached_plan_again_records_what_mlflow_lost(
     session: str, plan: Plan, home: Path, lose: Callable[[Path], None]
 ) -> None:

@@ -103,6 +103,7 @@ def test_an_extension_goes_on_after_rows_and_rows_after_it(
     assert rows["label"].to_list()[353:] == after[3:]
 
 
+@pytest.mark.slow
 def test_a_row_that_was_asked_online_is_not_asked_again_in_a_file(session: str, home: Path, tmp_path: Path) -> None:
     opened(home, session).answer(ROWS[0])
     NEW.head(1).write_parquet(tmp_path / "one.parquet")
@@ -150,6 +151,7 @@ def test_cells_may_be_missing_or_new(session: str, home: Path) -> None:
     assert online.state.asked == 304  # the first two are one row
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["another question", "the same", "run"])
 def test_an_answer_that_was_killed_is_finished(
     session: str, plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch, by: str
@@ -167,6 +169,7 @@ def test_an_answer_that_was_killed_is_finished(
     assert Ledger.of(home).batches(session)[3].first == 300
 
 
+@pytest.mark.slow
 def test_a_row_put_and_not_begun_is_answered_by_the_next_run(
     session: str, plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,6 +180,7 @@ def test_a_row_put_and_not_begun_is_answered_by_the_next_run(
     assert all(check.ok for check in verify(home))
 
 
+@pytest.mark.slow
 def test_rows_of_a_killed_run_are_finished_by_the_run(
     session: str, plan: Plan, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,6 +48,7 @@ def test_processes_that_alternate_read_each_file_once(
     assert Ledger.of(home).session(session).asked == 326
 
 
+@pytest.mark.slow
 def test_a_row_that_was_put_and_not_begun_is_known_once_a_run_answers_it(
     session: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -186,6 +186,7 @@ def test_what_a_file_holds_is_not_on_record(home: Path, tmp_path: Path) -> None:
     assert first.table.digests[1] != second.table.digests[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("link", [a_copy, a_new_name, *LINKS])
 def test_extend_takes_a_guess_of_the_private_file_and_no_other_name_of_it(
     session: str, plan: Plan, home: Path, tmp_path: Path, link: Callable[[Path, Path], None]
@@ -202,6 +203,7 @@ def test_extend_takes_a_guess_of_the_private_file_and_no_other_name_of_it(
         other.rename(private)
 
 
+@pytest.mark.slow
 def test_extend_goes_on_if_the_private_table_was_taken_away(
     session: str, plan: Plan, home: Path, arriving: Path
 ) -> None:

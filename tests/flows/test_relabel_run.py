@@ -62,6 +62,7 @@ def test_a_run_is_certified_verified_and_replayed(plan: Plan, home: Path, form: 
     assert len(drawn(home)) == 1
 
 
+@pytest.mark.slow
 def test_every_part_of_the_cost_is_shown(home: Path, session: str) -> None:
     folder = home / "released" / session
     certificate = Certificate.model_validate_json((folder / "certificate.json").read_bytes())
@@ -82,6 +83,7 @@ def test_every_part_of_the_cost_is_shown(home: Path, session: str) -> None:
     assert str(record.inner.epsilon) in params["relabel.inner"]
 
 
+@pytest.mark.slow
 def test_lost_files_are_made_again_and_the_draw_stays(plan: Plan, home: Path, session: str) -> None:
     before, labels = drawn(home), labels_of(home, session)
     for folder in ("results", "vault/shards", "vault/relabelled", "vault/teachers", "vault/votes"):
@@ -92,6 +94,7 @@ def test_lost_files_are_made_again_and_the_draw_stays(plan: Plan, home: Path, se
     assert (drawn(home), labels_of(home, session)) == (before, labels)
 
 
+@pytest.mark.slow
 def test_a_draw_that_is_gone_stops_the_session(
     plan: Plan, home: Path, session: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +115,7 @@ def test_it_goes_on_with_more_rows(home: Path, session: str, tmp_path: Path) -> 
     assert [check for check in verify(home) if not check.ok] == []
 
 
+@pytest.mark.slow
 def test_a_domain_has_one_relabelled_session(plan: Plan, home: Path, session: str) -> None:
     charge = charged(home)
     with pytest.raises(BudgetRefused, match="secret subset"):
@@ -131,6 +135,7 @@ def test_sessions_over_all_rows_go_beside_it(plan: Plan, home: Path, session: st
     assert [check for check in verify(home) if not check.ok] == []
 
 
+@pytest.mark.slow
 def test_forgetting_destroys_the_choice_and_the_relabelled_rows(home: Path, session: str) -> None:
     close(Stores.of(home), session, give_back=False)
     assert forget(Stores.of(home), session)

@@ -54,6 +54,7 @@ def test_the_same_student_is_not_trained_twice(session: str, home: Path) -> None
     assert state_of(home, session) == state
 
 
+@pytest.mark.slow
 def test_the_certificate_has_the_words_that_taught_it(session: str, home: Path) -> None:
     """Even where they teach the very same student: what is said by default may be said aloud."""
     summary = start_study(session, StudentPlan(params={"max_iter": 100}), home)
@@ -108,6 +109,7 @@ def test_a_student_that_labels_cannot_teach_changes_nothing(
     assert state_of(home, session) == state
 
 
+@pytest.mark.slow
 def test_a_forgotten_session_has_no_rows_to_learn_from(session: str, home: Path) -> None:
     door = Stores.of(home)
     close(door, session, give_back=True)

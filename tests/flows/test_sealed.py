@@ -66,6 +66,7 @@ def take_the_seals_off(home: Path) -> None:
         file.write_bytes(file.read_bytes()[SEAL_BYTES:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("edit", "again", "message"),
     [

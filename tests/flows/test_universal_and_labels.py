@@ -36,6 +36,7 @@ def plan(tables: dict[str, Any]) -> Plan:
     return parse_plan(tables)
 
 
+@pytest.mark.slow
 def test_both_are_paid_for_and_the_certificate_says_the_sum(plan: Plan, home: Path) -> None:
     summary = start(plan, home)
     assert [report.name for report in summary.stages] == STAGES
@@ -114,6 +115,7 @@ def test_another_student_beside_the_same_labels_must_be_asked_for(tables: dict[s
     assert Ledger.of(home).total("people") == charged
 
 
+@pytest.mark.slow
 def test_universal_labelling_relabels_first(tables: dict[str, Any], home: Path) -> None:
     """Nandi & Bassily 2020: the first queries by Algorithm 5, all that follow by what is chosen on their cover."""
     relabel = {"hypotheses": "stumps", "share": 0.3, "epsilon": 0.5}

@@ -52,6 +52,7 @@ def all_verifies(home: Path) -> bool:
     return all(check.ok for check in verify(home))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("session")
 def test_a_student_is_chosen_without_a_vote(plan: Plan, home: Path) -> None:
     summary = start(plan, home)
@@ -73,6 +74,7 @@ def test_a_student_is_chosen_without_a_vote(plan: Plan, home: Path) -> None:
         _ = published.labels
 
 
+@pytest.mark.slow
 def test_again_it_answers_from_cache_and_spends_nothing(session: str, plan: Plan, home: Path) -> None:
     charged, chosen = Ledger.of(home).total("people"), hypothesis(home, session)
     again = start(plan, home)
@@ -135,6 +137,7 @@ def test_a_class_that_is_wrong_is_refused_before_private_data_is_read(tables: di
     assert Ledger.of(home).domains() == ()
 
 
+@pytest.mark.slow
 def test_it_is_forgotten_like_any_session(session: str, home: Path) -> None:
     assert forget(Stores.of(home), session)
     private = [path for folder in ("counts", "sessions") for path in (home / "vault" / folder).rglob("*")]
@@ -142,6 +145,7 @@ def test_it_is_forgotten_like_any_session(session: str, home: Path) -> None:
     assert all_verifies(home)
 
 
+@pytest.mark.slow
 def test_it_answers_no_further_rows(session: str, plan: Plan, home: Path) -> None:
     with pytest.raises(WrongInput, match="labels any row by itself"):
         start_extension(session, Path(plan.path("public")), home)

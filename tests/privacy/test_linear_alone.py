@@ -84,7 +84,7 @@ def frame_of(shards: Sequence[Shard]) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("estimator", LINEAR)
-@pytest.mark.parametrize("cases", [6, pytest.param(150, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cases", [6, pytest.param(60, marks=pytest.mark.slow)])
 def test_a_row_of_one_shard_changes_one_teacher(
     estimator: str, cases: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

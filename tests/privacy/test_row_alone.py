@@ -7,6 +7,7 @@ against in company.
 
 import functools
 import struct
+from itertools import cycle
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,6 +56,7 @@ CODES = Codes(
 )
 
 LENGTHS = (*range(1, 19), 31, 32, 33, 63, 64, 65, 127, 128, 129)
+PLACES = ("first", "middle", "last")
 LONG = (255, 256, 257, 1023, 1024, 1025, 4095, 4097, 65_535, 65_536, 65_537)
 
 PLAIN_CELLS = (None, b"a", struct.pack("<d", 1.5), bytes(8))
@@ -108,7 +110,7 @@ def alone(stored: pa.DataType, cell: Cell) -> dict[str, bytes | None]:
     return became(stored, [cell]).row(0)
 
 
-@pytest.mark.parametrize("cases", [600, pytest.param(6_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cases", [100, pytest.param(2_000, marks=pytest.mark.slow)])
 def test_a_cell_of_any_bits_becomes_the_same_alone_as_in_company(cases: int) -> None:
     @settings(max_examples=cases)
     @given(columns, st.sampled_from(PLAIN_CELLS), st.sampled_from(LENGTHS), st.floats(0, 1))
@@ -125,8 +127,13 @@ def test_a_cell_of_any_bits_becomes_the_same_alone_as_in_company(cases: int) -> 
     holds()
 
 
-@pytest.mark.parametrize("place", ["first", "middle", "last"])
-@pytest.mark.parametrize("rows", [65, 1025, *(pytest.param(rows, marks=pytest.mark.slow) for rows in LONG)])
+@pytest.mark.parametrize(
+    ("rows", "place"),
+    [
+        *((65, place) for place in PLACES),
+        *(pytest.param(rows, place, marks=pytest.mark.slow) for rows, place in zip(LONG, cycle(PLACES), strict=False)),
+    ],
+)
 def test_odd_cells_become_the_same_in_frames_of_any_length(rows: int, place: str) -> None:
     """All odd cells of a type in one long frame, at its start, its end and in the middle of cells that are plain."""
     at = {"first": 0, "middle": (rows - 1) // 2, "last": max(0, rows - len(CELLS))}[place]

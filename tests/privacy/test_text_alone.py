@@ -86,7 +86,7 @@ def kept(form: TextFormat, row: bytes) -> bool:
     return bool(text.strip() or form.separator in text)
 
 
-@pytest.mark.parametrize(("cases", "whole"), [(60, False), pytest.param(600, True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("cases", "whole"), [(60, False), pytest.param(200, True, marks=pytest.mark.slow)])
 def test_a_line_of_any_bytes_becomes_the_same_alone_as_in_company(tmp_path: Path, cases: int, whole: bool) -> None:
     @settings(max_examples=cases)
     @given(formats, lines, lines, st.sampled_from(BESIDE), st.sampled_from((1, 2, 9, 70)))

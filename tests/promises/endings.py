@@ -11,7 +11,6 @@ did not end it; or in its home before the run. To add one, add a line to FAULTS.
 import os
 import re
 import resource
-import secrets
 import signal
 import socket
 import subprocess
@@ -66,33 +65,6 @@ def strangers(_: Path, held: ExitStack) -> None:
     for port in range(8000, 9000):
         with suppress(OSError):
             held.enter_context(socket.create_server(("127.0.0.1", port)))
-
-
-def finished(home: Path) -> None:
-    """Make a run of the plan that succeeds."""
-    (plan,) = home.parent.glob("data/*.toml")
-    assert Run(["tests.promises.stalling", "nowhere", "run", str(plan), "--home", str(home)], home.parent).ends() == 0
-
-
-def edited_results(home: Path, _: ExitStack) -> None:
-    """After a run, one byte of every cached result was changed."""
-    finished(home)
-    for file in filter(Path.is_file, (home / "results").rglob("*")):
-        content = file.read_bytes()
-        file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]) if content else b"\1")
-
-
-def lost_mlflow(home: Path, _: ExitStack) -> None:
-    """After a run, MLflow's store was deleted."""
-    finished(home)
-    for file in home.glob("mlflow.db*"):
-        file.unlink()
-
-
-def garbage_mlflow(home: Path, _: ExitStack) -> None:
-    """After a run, the content of MLflow's store is garbage."""
-    finished(home)
-    (home / "mlflow.db").write_bytes(secrets.token_bytes(100_000))
 
 
 def silent_mlflow(_: Path, held: ExitStack) -> None:
@@ -153,9 +125,6 @@ FAULTS = {
     "disk full": Fault(1, OURS, fill_disk, before=small_disk, undo=free_disk, goes_on=True, within=60.0),
     "no write succeeds": Fault(1, OURS, refuse_writes, goes_on=True, within=60.0),
     "strangers on its ports": Fault(0, before=strangers, within=STARTED),
-    "results edited": Fault(0, before=edited_results, within=STARTED),
-    "mlflow.db deleted": Fault(0, before=lost_mlflow, within=STARTED),
-    "mlflow.db garbage": Fault(0, before=garbage_mlflow, within=STARTED),
     "MLflow silent": Fault(1, before=silent_mlflow, undo=lambda _: GIVEN.clear(), within=STARTED),
 }
 

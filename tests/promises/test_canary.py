@@ -67,6 +67,7 @@ def odd_types(rows: pl.DataFrame) -> pl.DataFrame:
     ).with_columns(person=pl.col("person").cast(pl.Categorical))
 
 
+@pytest.mark.slow
 def test_private_types_of_every_kind_are_read_and_told_to_nobody(scene: Scene) -> None:
     shutil.rmtree(scene.private)
     scene.private.mkdir()

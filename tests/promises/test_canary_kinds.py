@@ -28,8 +28,8 @@ from tests.promises.marks import LENGTH, OF_TWO, Marks, leaks
 from tests.promises.runs import READERS, RUNS, Run, far_off
 from tests.promises.scene import Scene
 
-ALWAYS = ("tallies", "hypothesis", "estimate", "question", "labels")
-"""Kinds of the default tests, one for each way in which private numbers are made; votes are in test_canary.py."""
+ALWAYS = ("tallies", "estimate", "question")
+"""Kinds of the default tests; votes are in test_canary.py."""
 ENDING = {*(run.name for run in READERS), "noisy_votes", "questions", "test"}
 """Kinds that are ended in every way: one for each way of reading, and besides, noise that is on record, a session that
 stays open, and a test after a run."""

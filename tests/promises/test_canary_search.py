@@ -14,6 +14,7 @@ from tests.promises.marks import leaks
 from tests.promises.scene import Scene
 
 
+@pytest.mark.slow
 def test_planted_leaks_are_found_in_the_files_they_reach(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     scene.tables = relabelling(scene.tables)
     summary = scene.run()

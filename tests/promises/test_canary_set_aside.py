@@ -14,6 +14,7 @@ ENCODING = "iso-8859-15"
 """A format of CSV files that nothing else speaks of."""
 
 
+@pytest.mark.slow
 def test_columns_that_name_units_set_aside_and_the_format_of_files_are_the_operator_s_alone(scene: Scene) -> None:
     """They were published in the excerpt of the ledger, as the rule by which the domain was divided."""
     scene.tables = trying(scene.tables)

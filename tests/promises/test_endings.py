@@ -28,7 +28,7 @@ def test_a_run_ends_at_every_stage(tmp_path: Path, fault: str, at: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("fault", "runner"), [("Ctrl-C", "processes"), ("kill -9", "processes"), ("kill -9", "dask")])
+@pytest.mark.parametrize(("fault", "runner"), [("Ctrl-C", "processes"), ("kill -9", "dask")])
 def test_workers_end_with_their_run(tmp_path: Path, fault: str, runner: str) -> None:
     assert attempt(fault, "fit", tmp_path, again=False, teachers__runner=runner).wrong() == []
 

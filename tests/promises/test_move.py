@@ -83,6 +83,7 @@ def test_what_mlflow_holds_of_a_copied_home_is_read_where_it_lies_now(copied: tu
     assert changed.files["report.html"] == sha256(b"changed here")
 
 
+@pytest.mark.slow
 def test_a_session_of_a_copied_home_is_recorded_again_so_that_mlflow_finds_its_files(
     copied: tuple[World, Tracked],
 ) -> None:

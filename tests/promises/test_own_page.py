@@ -40,6 +40,7 @@ def ask(address: str, body: object = None, **headers: str) -> tuple[int, str]:
             return refused.code, refused.read().decode()
 
 
+@pytest.mark.slow
 def test_the_address_opens_them(page: Page) -> None:
     status, text = ask(page.address)
     assert (status, "<!doctype html" in text.lower()) == (200, True)

@@ -177,6 +177,7 @@ def test_the_experiment_tells_what_the_domain_may_spend(published: Published) ->
     assert {column.split("`")[1] for column in shown} <= published.recorded.metrics.keys()
 
 
+@pytest.mark.slow
 def test_the_programs_of_the_model_s_page_run_as_they_stand(published: Published, tmp_path: Path) -> None:
     """In a fresh process; and a polars frame is given as the page says, since MLflow would refuse it."""
     page = published.client.get_registered_model("people-student").description

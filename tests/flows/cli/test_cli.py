@@ -293,6 +293,7 @@ def test_the_cap_changes_on_the_record_only(concord: Callable[..., Any], home: P
     assert domain.filter.epsilon == 20
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("session")
 def test_a_plan_follows_the_cap_on_record_and_says_so(concord: Callable[..., Any], home: Path, folder: Path) -> None:
     """Once `concord domain` had changed the cap, every plan was a wrong one."""

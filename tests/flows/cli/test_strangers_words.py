@@ -202,6 +202,7 @@ def test_predict_writes_their_classes_to_parquet_exactly_and_to_csv_not_at_all(
     assert [path for path in tmp_path.iterdir() if path not in (rows, target)] == []
 
 
+@pytest.mark.slow
 def test_a_plan_of_their_columns_names_them_exactly(tmp_path: Path) -> None:
     """Of public tables, whoever made them: DEL in a name ended `concord init` in a traceback."""
     names = (*WORDS, "the end\x7f")

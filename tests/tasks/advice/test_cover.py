@@ -267,6 +267,7 @@ def test_advice_keeps_the_room_of_a_plan_only_if_its_mechanism_ends_by_rows(fold
 # The commands ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_plan_refuses_what_run_would_and_names_what_fits(tmp_path: Path) -> None:
     changes = {"teachers": None, "labeling": None, "student": None, "privacy__epsilon": 1.0}
     tallied = {"labeling__mechanism": "tallies", "labeling__rows": 6000}
@@ -286,6 +287,7 @@ def test_plan_refuses_what_run_would_and_names_what_fits(tmp_path: Path) -> None
     assert not (tmp_path / "home").exists()
 
 
+@pytest.mark.slow
 def test_init_writes_no_plan_that_run_refuses(folder: Path, tmp_path: Path) -> None:
     tables = ("--private", str(folder / "private.csv"), "--public", str(folder / "public.parquet"), "--unit", "row")
     stated = ("--label", "outcome", "--classes", "no,yes", "--domain", "people", "--rows", "6000", "--delta", "1e-5")
@@ -299,6 +301,7 @@ def test_init_writes_no_plan_that_run_refuses(folder: Path, tmp_path: Path) -> N
     assert concord("plan", str(tmp_path / "plan.toml"), *places[2:4])[0] == 0
 
 
+@pytest.mark.slow
 def test_init_proposes_the_filter_that_suits_a_new_domain_and_keeps_that_of_one_on_record(
     folder: Path, tmp_path: Path
 ) -> None:

@@ -8,10 +8,12 @@ import math
 import os
 import random
 import signal
+import socket
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,18 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
     return Table(tmp_path_factory.mktemp("table"))
 
 
+@pytest.fixture(scope="module")
+def helper() -> Iterator[socket.socket]:
+    with forking_helper() as helper:
+        yield helper
+
+
+@pytest.fixture
+def one_helper(helper: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All questions are asked by one process, which starts in a second."""
+    monkeypatch.setattr("concord.tasks.asking.questions.forking_helper", lambda: nullcontext(helper))
+
+
 def height(rows: pl.DataFrame) -> int:
     return rows.height
 
@@ -80,6 +94,7 @@ def failing(error: BaseException) -> Callable[[pl.DataFrame], str]:
     return question
 
 
+@pytest.mark.usefixtures("one_helper")
 @pytest.mark.parametrize(
     "error",
     [
@@ -115,6 +130,7 @@ def writable(descriptor: int) -> bool:
         return False
 
 
+@pytest.mark.usefixtures("one_helper")
 @pytest.mark.parametrize("end", ENDS)
 def test_a_shard_whose_process_ends_still_answers(table: Table, end: Callable[[], object]) -> None:
     def question(rows: pl.DataFrame) -> str:

@@ -140,6 +140,7 @@ def test_other_rows_are_refused(width: int) -> None:
         Pictures().fit(np.zeros((4, width)), np.eye(4))
 
 
+@pytest.mark.slow
 def test_its_file_is_loaded_where_concord_is_not(tmp_path: Path) -> None:
     student = published_student(IMAGE, learned())
     file = dump(student)

@@ -163,6 +163,7 @@ def test_init_names_columns_that_it_cannot_read(folder: Path) -> None:
     assert "parts" not in (load_plan(folder / "plan.toml").data.features or ())
 
 
+@pytest.mark.slow
 def test_init_says_how_columns_are_read_and_leaves_sentences_out(folder: Path) -> None:
     stated = ("--domain", "ward", "--rows", "9000", "--classes", "no,yes")
     given = ("init", "--private", "private.csv", "--public", "public.csv", "--label", "outcome", *stated)

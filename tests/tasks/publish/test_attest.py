@@ -38,6 +38,7 @@ def read(world: World) -> Certificate:
     return Certificate.model_validate_json((world.released.root / SESSION / "certificate.json").read_bytes())
 
 
+@pytest.mark.slow
 def test_written_again_it_is_the_same_bytes_whatever_was_done_without_a_charge(small: World) -> None:
     student, _ = certified(small, STABLE, small.truth)
     before, ledger = contents(small), Ledger.of(small.home)
@@ -66,6 +67,7 @@ def test_after_another_key_is_named_what_the_old_one_signed_verifies_and_the_new
     assert all(check.ok for check in verify_published(kept, key=old))
 
 
+@pytest.mark.slow
 def test_it_is_of_the_moment_that_the_certificate_tells_of(small: World) -> None:
     """Between a certificate and its evidence another command may charge the domain: the two still agree."""
     certified(small, STABLE, small.truth)

@@ -94,6 +94,7 @@ def test_a_column_may_have_any_name(world: tuple[Encoding, Codes, Decoded]) -> N
     assert renamed.predict_proba(ODD.rename(other)).tobytes() == expected.tobytes()
 
 
+@pytest.mark.slow
 def test_its_file_is_loaded_where_concord_is_not(world: tuple[Encoding, Codes, Decoded], tmp_path: Path) -> None:
     encoding, codes, decoded = world
     student = linear_student(decoded, encoding, codes)

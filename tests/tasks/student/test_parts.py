@@ -86,7 +86,7 @@ def everywhere(cells: pl.Series) -> pl.DataFrame:
     return pl.DataFrame([cells.alias(name) for name in ENCODING.features])
 
 
-@pytest.mark.parametrize("cases", [100, pytest.param(3_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cases", [40, pytest.param(1_000, marks=pytest.mark.slow)])
 def test_cells_of_any_bits_become_what_they_become_for_a_teacher(cases: int) -> None:
     @settings(max_examples=cases)
     @given(columns)
@@ -107,7 +107,7 @@ def test_odd_cells_together_become_what_they_become_for_a_teacher(stored: pa.Dat
 texts = st.lists(st.one_of(moments.map("".join), st.text(max_size=6), st.floats().map(str)), min_size=1, max_size=25)
 
 
-@pytest.mark.parametrize("cases", [10, pytest.param(1_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cases", [4, pytest.param(300, marks=pytest.mark.slow)])
 def test_text_is_read_alike(cases: int) -> None:
     @settings(max_examples=cases)
     @given(texts)
