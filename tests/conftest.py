@@ -17,6 +17,8 @@ from tests.support.people import arrive, changed, tables_of_plan, write_tables
 from tests.support.ports import own_port
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from tests.promises.scene import Scene
 
 pytest.register_assert_rewrite("tests.promises.scene")  # what got out, and where, is in the message
@@ -88,16 +90,27 @@ def mlflow_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "mlflow.db"
 
 
+@pytest.fixture(scope="session")
+def svg() -> "Callable[[Figure], str]":
+    """What draws a figure."""
+    from concord.tasks.publish.figures import _svg
+
+    return _svg
+
+
 @pytest.fixture
 def home(
     prefect_server: None,  # noqa: ARG001  # it must be up
+    svg: "Callable[[Figure], str]",  # noqa: ARG001  # what it is, before it is replaced
     mlflow_database: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Path]:
-    """A fresh home folder, with an empty tracking store."""
+    """A fresh home folder, with an empty tracking store. Figures of reports take a quarter of a small run: they are
+    left blank, but in a `scene`, in which they are searched as well."""
     from prefect import settings
 
+    monkeypatch.setattr("concord.tasks.publish.figures._svg", lambda _: "<svg></svg>")
     folder = tmp_path / "home"
     folder.mkdir(mode=0o700)
     shutil.copy(mlflow_database, folder / "mlflow.db")
@@ -121,11 +134,19 @@ def concord(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[
 
 
 @pytest.fixture
-def scene(home: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> "Scene":
+def scene(
+    home: Path,
+    svg: "Callable[[Figure], str]",
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> "Scene":
     """A home folder and a plan over marked tables, nothing of which may get out."""
     from tests.promises.canary import canary_tables
     from tests.promises.scene import Scene
 
+    monkeypatch.setattr("concord.tasks.publish.figures._svg", svg)
     return Scene(home, canary_tables(tmp_path / "data"), capfd, caplog)
 
 
