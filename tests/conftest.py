@@ -110,7 +110,9 @@ def home(
     left blank, but in a `scene`, in which they are searched as well."""
     from prefect import settings
 
-    monkeypatch.setattr("concord.tasks.publish.figures._svg", lambda _: "<svg></svg>")
+    from tests.support.homes import undrawn
+
+    monkeypatch.setattr("concord.tasks.publish.figures._svg", undrawn)
     folder = tmp_path / "home"
     folder.mkdir(mode=0o700)
     shutil.copy(mlflow_database, folder / "mlflow.db")

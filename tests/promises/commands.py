@@ -23,6 +23,7 @@ from concord.flows.stage import Begun, Call, Disclosure, DoorStage, Stages
 from concord.tasks.door.stores import Stores
 from tests.promises.faults import Faults
 from tests.support.copies import copied
+from tests.support.homes import undrawn
 from tests.support.people import people, write_tables
 from tests.support.processes import FRESH
 
@@ -58,6 +59,7 @@ STAND_INS: dict[str, Any] = {
     "concord.flows.run.Stages": Direct,
     "concord.flows.start.ready": bare,
     "concord.flows.start.serving_flows": nullcontext,
+    "concord.tasks.publish.figures._svg": undrawn,
 }
 
 

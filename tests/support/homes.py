@@ -42,3 +42,8 @@ def die_extending(session: str, public: Path, home: Path) -> None:
         patch.setattr(Released, "write_labels", dying)
         with pytest.raises(KeyboardInterrupt):
             start_extension(session, public, home)
+
+
+def undrawn(_: object) -> str:
+    """Stands in for what draws a figure: a blank one."""
+    return "<svg></svg>"
