@@ -105,7 +105,12 @@ def test_another_student_runs_study_and_certify_only(plan: Plan, home: Path) -> 
 @pytest.mark.slow
 def test_other_teachers_or_another_door_need_a_new_session(session: str, plan: Plan, home: Path) -> None:
     charge = spent(home)
-    changes = ({"teachers__count": 151}, {"labeling__cutoff": 13}, {"privacy__epsilon": 3.0}, {"data__version": "2"})
+    changes: list[dict[str, Any]] = [
+        {"teachers__count": 151},
+        {"labeling__cutoff": 13},
+        {"privacy__epsilon": 3.0},
+        {"data__version": "2"},
+    ]
     for change in changes:
         other = another(plan, **change)
         with pytest.raises(BudgetRefused, match=r"--new-session.*ε"):
