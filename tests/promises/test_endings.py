@@ -21,8 +21,9 @@ def test_ctrl_c_ends_a_run_while_its_workers_fit(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("at", "fault"), list(zip(PLACES, cycle(AT_A_PLACE), strict=False)))
 def test_a_run_ends_at_every_stage(tmp_path: Path, fault: str, at: str) -> None:
+    """After a signal that the run heard, nothing is asked of the next run that is not asked of it after kill -9."""
     try:
-        assert attempt(fault, at, tmp_path).wrong() == []
+        assert attempt(fault, at, tmp_path, again=FAULTS[fault].status < 128).wrong() == []
     except Impossible as why:
         pytest.skip(str(why))
 
