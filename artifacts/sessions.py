@@ -118,7 +118,7 @@ class Draw:
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Public rows put to the vote, recorded before any draw; digests are keyed.
+    """One step of a session, such as public rows put to the vote, recorded before any draw; digests are keyed.
 
     index    position in the session, from 0
     first    session-wide index of its first row

@@ -3,7 +3,7 @@
 Privacy statement
     Assumes      costs handed to it are upper bounds; nothing is drawn that `begin_batch` did not return for
     Guarantees   what is admitted in a domain satisfies its cap (Filter), whatever process, crash or retry intervenes;
-                 no row is drawn under two sets of votes, and no batch has two draws; an entry changed in place is found
+                 no step is drawn for from two exact answers, nor twice; an entry changed in place is found
                  before anything is spent
     Ends         never: entries are only added
     Not covered  an old copy of the whole database put in the place of a newer one, unless a witness saw the newer one
@@ -133,8 +133,8 @@ class Ledger(Reading):
     def begin_batch(self, session: str, batch: Batch) -> Batch:
         """Record a batch before any draw. Returns the batch on record, with its outcome if it was committed.
 
-        Raises NotVerified if the record differs, naming what changed (position, rows or votes), or if it is not the
-        session's next batch; BudgetRefused if nothing is left to draw.
+        Raises NotVerified if the record differs, naming what changed (position, question or exact answer), or if it is
+        not the session's next batch; BudgetRefused if nothing is left to draw.
         """
         return self._write(
             lambda state: state.begin(session, batch),

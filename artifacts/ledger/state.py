@@ -297,8 +297,8 @@ class LedgerState:
             return [Entry(domain=session.domain, session=name, event=batch)]
         for what, differs in (
             ("position", (known.first, known.rows) != (batch.first, batch.rows)),
-            ("rows", known.question_digest != batch.question_digest),
-            ("votes", known.exact_digest != batch.exact_digest),
+            ("question", known.question_digest != batch.question_digest),
+            ("exact answer", known.exact_digest != batch.exact_digest),
         ):
             if differs:
                 raise NotVerified(f"the {what} of batch {batch.index} of session {name} changed since it was begun")

@@ -95,7 +95,7 @@ class KnownRows:
 
     def digest(self, rows: bytes) -> str:
         """The digest by which the door knows a batch."""
-        return keyed_digest(self._key, "rows", hashlib.sha256(rows).digest())
+        return keyed_digest(self._key, "question", hashlib.sha256(rows).digest())
 
     @cached_property
     def _key(self) -> bytes:

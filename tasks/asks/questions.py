@@ -180,7 +180,7 @@ def _release(door: Stores, session: Session, questions: QuestionsAsk, asked: Ans
         batch_of(door, session.id, asked.question),
         rows=1,
         question=_question_digest(door, session.id, asked.question),
-        exact=digest_in(door, session.id, "votes", *asked.answers),
+        exact=digest_in(door, session.id, "exact", *asked.answers),
         path=answer_path,
     )
 
@@ -235,4 +235,4 @@ def _kept(vault: Vault, session: str, question: str) -> str:
 
 def _question_digest(door: Stores, session: str, question: str) -> str:
     """The digest of a question's name under which the ledger records it."""
-    return digest_in(door, session, "rows", question)
+    return digest_in(door, session, "question", question)

@@ -113,8 +113,8 @@ def release_round(
             index=number,
             first=number,
             rows=1,
-            question_digest=digest_in(door, session.id, "rows", canonical_json(asked)),
-            exact_digest=digest_in(door, session.id, "votes", sums_bytes(exact)),
+            question_digest=digest_in(door, session.id, "question", canonical_json(asked)),
+            exact_digest=digest_in(door, session.id, "exact", sums_bytes(exact)),
         )
 
         def draw(source: Randomness, _: Batch) -> Ints:

@@ -207,7 +207,7 @@ class LabelStream:
         if state.ended and not self._ahead and batch.ref.digest not in self._met:
             return None  # without reading it
         rows = hashlib.sha256(self.door.vault.read(batch.ref)).digest()
-        question = digest_in(self.door, self.session, "rows", rows)
+        question = digest_in(self.door, self.session, "question", rows)
         self._met.add(batch.ref.digest)
         self._ahead.discard(question)
         return question if question in self._known or not state.ended else None
@@ -217,7 +217,7 @@ class LabelStream:
         if known is None and state.ended:  # it was closed while the votes were counted
             return self._leave_unasked(state, len(counts))
         votes = np.ascontiguousarray(counts, dtype="<u4").tobytes()
-        exact = digest_in(self.door, self.session, "votes", votes)
+        exact = digest_in(self.door, self.session, "exact", votes)
         step = next_step(self.door, state, known, rows=len(counts), question=question, exact=exact, path=labels_path)
         return pass_step(
             self.door, self.session, step, partial(self._drawn, votes=counts, state=state), partial(self._publish, step)

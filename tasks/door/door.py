@@ -45,7 +45,7 @@ def open_door(door: Stores, session: Session) -> Iterator[None]:
 
 
 def digest_in(door: Stores, session: str, what: str, *content: str | bytes) -> str:
-    """The keyed digest by which the ledger of a session knows a question ("rows") or an exact answer ("votes")."""
+    """The keyed digest by which the ledger of a session knows a "question", or an "exact" answer."""
     return keyed_digest(derive(session_key(door.vault, session), "digests"), what, *content)
 
 
@@ -131,8 +131,8 @@ def release_once(door: Stores, session: Session, ask: SingleAsk[Any], exact: Seq
             index=0,
             first=0,
             rows=1,
-            question_digest=digest_in(door, session.id, "rows", canonical_json(ask.question)),
-            exact_digest=digest_in(door, session.id, "votes", counted),
+            question_digest=digest_in(door, session.id, "question", canonical_json(ask.question)),
+            exact_digest=digest_in(door, session.id, "exact", counted),
         )
 
         def draw(source: Randomness, _: Batch) -> Ints:

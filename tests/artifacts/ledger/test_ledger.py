@@ -201,8 +201,8 @@ def test_a_batch_begun_twice_is_one_batch(ledger: Ledger, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("what", "changed"),
     [
-        ("rows", batch(question_digest="others")),
-        ("votes", batch(exact_digest="others")),
+        ("question", batch(question_digest="others")),
+        ("exact answer", batch(exact_digest="others")),
         ("position", batch(rows=99)),
         ("position", batch(first=1, question_digest="rows from 0", exact_digest="votes from 0")),
     ],

@@ -156,7 +156,7 @@ def test_sums_without_noise_would_be_seen(rounds: Rounds, monkeypatch: pytest.Mo
 
 def test_another_model_stops(rounds: Rounds) -> None:
     rounds.all()
-    with pytest.raises(NotVerified, match="rows of batch 1"):
+    with pytest.raises(NotVerified, match="question of batch 1"):
         rounds.release(1, {"model": _model()})
 
 
