@@ -134,6 +134,7 @@ def files_of_rows(home: Path, session: str) -> list[Path]:
     return sorted((home / "vault" / "sessions" / session / "online").glob("*.arrow"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_rows_that_are_damaged_or_gone_stop_their_session_and_nothing_else(
     session: str, home: Path, damage: str

@@ -26,6 +26,7 @@ from tests.flows.test_online import NEW, ROWS, certified, killed, opened
 from tests.support.people import people
 
 
+@pytest.mark.slow
 def test_rows_asked_together_are_one_batch_of_the_session(session: str, plan: Plan, home: Path) -> None:
     online = opened(home, session)
     files = count_files(home)

@@ -53,6 +53,7 @@ def trials_in(home: Path) -> list[str]:
     return [session.id for session in Ledger.of(home).sessions("people") if session.purpose == STUDENT_TEST]
 
 
+@pytest.mark.slow
 def test_a_run_tests_its_student_at_no_further_charge(plan: Plan, home: Path) -> None:
     summary = start(plan, home)
     assert [report.name for report in summary.stages][-4:] == ["study", "try", "test", "certify"]

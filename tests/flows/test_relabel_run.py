@@ -46,9 +46,8 @@ def files(place: Path) -> list[Path]:
     return [place] if place.is_file() else sorted(path for path in place.rglob("*") if path.is_file())
 
 
-@pytest.mark.parametrize(
-    "form", ["tight", *(pytest.param(form, marks=pytest.mark.slow) for form in ("published", "none"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["tight", "published", "none"])
 def test_a_run_is_certified_verified_and_replayed(plan: Plan, home: Path, form: str) -> None:
     asked = another(plan, relabel__form=form, relabel__hypotheses="stumps", relabel__features=None)
     first = start(asked, home)

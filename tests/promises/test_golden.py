@@ -14,7 +14,9 @@ import pytest
 from tests.promises.golden import FILE, PLANS, golden
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in ("stable", "tallies") else pytest.mark.slow) for name in PLANS]
+)
 def test_what_a_fixed_home_holds_is_what_it_always_held(home: Path, tmp_path: Path, name: str) -> None:
     found, filed = golden(name, tmp_path / "data", home), json.loads(FILE.read_text() if FILE.exists() else "{}")
     if os.environ.get("GOLDEN") == "write":

@@ -69,6 +69,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {file: file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
 
 
+@pytest.mark.slow
 def test_what_mlflow_holds_of_a_copied_home_is_read_where_it_lies_now(copied: tuple[World, Tracked]) -> None:
     there, where = copied
     before = Records.of(there.home.parents[1] / "home").recorded(where.run_id)

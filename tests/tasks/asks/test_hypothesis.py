@@ -59,9 +59,8 @@ def test_labels_of_one_unit_move_every_error_count_by_at_most_one(tmp_path: Path
     assert np.array_equal(errors(tmp_path, flipped(private, pl.lit(theirs)), unit)[1], before)
 
 
-@pytest.mark.parametrize(
-    "parts", [(), pytest.param(("teachers", "labeling"), marks=pytest.mark.slow)], ids=["alone", "beside labels"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("parts", [(), ("teachers", "labeling")], ids=["alone", "beside labels"])
 def test_a_student_is_chosen_by_secret_labels_and_claims_no_more(
     tmp_path: Path, home: Path, parts: tuple[str, ...]
 ) -> None:
