@@ -21,6 +21,7 @@ Checked by tests/tasks/student/test_joint.py.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import combinations_with_replacement, pairwise
 
 import numpy as np
@@ -36,17 +37,17 @@ from concord.tasks.student.prior import (
     evidence,
     improved,
     likelihood,
-    posterior,
+    mean_of,
     whitened,
 )
 
-STEP_LENGTHS = (1.0, 1.0, 0.8, 0.8, 0.8, 0.8, 0.8)
+STEP_LENGTHS = (1.0, 1.0, 0.8, 0.8, 0.8, 0.8)
 """Share of the way to the posterior mean that each Gauss–Newton step goes."""
 BEGUN = 4
 """Steps that are left out if earlier rounds were decoded already."""
 KAPPAS = (1.0, 4.0, 16.0, 64.0, 256.0)
 SEARCHED = 4
-"""Number of steps that choose κ: the first among all, the others among its neighbours; then it stays."""
+"""Number of steps that choose κ, each from the last one's; then it stays."""
 HALVINGS = 8
 """Most halvings of a step."""
 MAXIMISATIONS = 3
@@ -179,19 +180,14 @@ def decode_column(
     begun: DecodedColumn | None = None,
 ) -> DecodedColumn:
     """Decode all rounds together; `begun` is what they were decoded to before the last one."""
-    weights = np.zeros(len(prior.owner)) if begun is None else begun.weights
+    weights, kappa = (np.zeros(len(prior.owner)), kappas[0]) if begun is None else (begun.weights, begun.kappa)
     prior = prior if begun is None else replace(prior, spread=begun.prior.spread)
-    tried = kappas
     for at, step in enumerate(STEP_LENGTHS[0 if begun is None else BEGUN :]):
         parts = rounds.linearised(weights)
-        linear, kappa = _likeliest(parts, prior, kappas)
-        chosen = tried.index(kappa)
-        near = 1 if at + 1 < SEARCHED else 0
-        kappas = tried[max(0, chosen - near) : chosen + near + 1]
+        linear, kappa = _likeliest(parts, prior, kappas if at < SEARCHED else (kappa,), kappa)
         for _ in range(MAXIMISATIONS):
             prior = improved(linear, prior)
-        mean, _ = posterior(linear, prior)
-        weights = _nearer(rounds, weights, step * (prior.basis @ mean - weights), linear, prior)
+        weights = _nearer(rounds, weights, step * (prior.basis @ mean_of(linear, prior) - weights), linear, prior)
     return DecodedColumn(weights, prior, kappa, evidence(linear, prior))
 
 
@@ -213,12 +209,20 @@ def _nearer(rounds: MeasuredRounds, weights: Floats, move: Floats, linear: Linea
     return weights
 
 
-def _likeliest(parts: Linearised, prior: Prior, kappas: Sequence[float]) -> tuple[Linear, float]:
-    """The linearised sums under the κ of largest evidence, and that κ."""
+def _likeliest(parts: Linearised, prior: Prior, kappas: Sequence[float], begun: float) -> tuple[Linear, float]:
+    """The linearised sums under the κ of largest evidence, and that κ: the first peak uphill from `begun`."""
     jacobian = parts.jacobian @ prior.basis
     own = parts.labels + np.diag(parts.noise)
-    best = 0
+    best = kappas.index(begun)
     if len(kappas) > 1:
-        known = own + (jacobian * prior.sd**2) @ jacobian.T
-        best = int(np.argmax([likelihood(parts.target, known + kappa * parts.rows) for kappa in kappas]))
+        spread = jacobian * prior.sd
+        known = own + spread @ spread.T
+
+        @cache
+        def evidence_at(place: int) -> float:
+            return likelihood(parts.target, known + kappas[place] * parts.rows)
+
+        for way in (1, -1):
+            while 0 <= best + way < len(kappas) and evidence_at(best + way) > evidence_at(best):
+                best += way
     return whitened(jacobian, parts.target, own + kappas[best] * parts.rows), kappas[best]
