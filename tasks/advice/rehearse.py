@@ -5,14 +5,22 @@
 Labels are made up by additive models of the public codes, of three strengths of signal. The rounds, their questions and
 the decoder are the code that runs. How good the best possible student would be is known, since the labels are made up.
 
+A rehearsal of a wide table, or of many classes, would take minutes. So it is of as many columns as MOST_WORK allows,
+chosen by the digest of their names, with that share of the units and public rows, and the noise that a plan of these
+columns alone has. If columns tell alike, the sums of each then stand out of their noise, and of the draw of labels and
+of public rows, as they do among all: of F columns with n units, their squares are as n²/F, and the noise's as F.
+
 Assumes      plan, public rows and class shares are public
 Guarantees   nothing private is read and nothing is charged: NumPy's generator is seeded, so results repeat
-Not covered  labels that no additive model of the columns describes; private rows unlike the public ones. Pictures are
-             rehearsed up to their first round of labels. Checked by tests/tasks/advice/test_rehearse.py
+Not covered  labels that no additive model of the columns describes; columns that repeat one another, of a wide table;
+             private rows unlike the public ones. Pictures are rehearsed up to their first round of labels.
+             Checked by tests/tasks/advice/test_rehearse.py
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +30,12 @@ from sklearn.decomposition import PCA
 from concord.artifacts.plan import Plan
 from concord.tasks.advice.choose import PublicFacts
 from concord.tasks.advice.tallies import planned_tallies, tallies_option
+from concord.tasks.advice.worth import learning_units
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, deepens
-from concord.tasks.mechanisms.contributions import tally
+from concord.tasks.mechanisms.contributions import columns, tally
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.tallies import Tallies
+from concord.tasks.student.crossed import sampled
 from concord.tasks.student.decode import Decoded, scores
 from concord.tasks.student.infer import RoundFile, RoundPlanner
 
@@ -34,6 +44,8 @@ SIGNALS = {"weak": 1.0, "typical": 3.0, "strong": 10.0}
 differ most, as labels do that are nearly certain; others follow weights at random."""
 PRIVATE_ROWS = 20_000
 """Most made-up private rows. More of them are stood in for by as many with that much less noise."""
+MOST_WORK = 4e9
+"""Most of C·(P + d)³ for P sums and d weights of each of C columns of a model: seconds of decoding."""
 FADING, ROUGH = 1 / 4, 1 / 10
 """Neighbouring intervals of a number are alike: the share of its intervals over which likeness fades, and the part of
 a weight's variance that is an interval's own."""
@@ -108,7 +120,7 @@ def expect_tallies(plan: Plan, public: PublicFacts) -> TalliesAhead:
     of_labels = next(each for each in rounds if each.what == "labels")
     seen = 4 * of_labels.noise  # a unit moves its code's sum by half a vote
     option = tallies_option(plan, codes, rows)
-    rehearsed = rehearse(plan, mechanism, codes, codes.of(public.sample), public.shares)
+    rehearsed = rehearse(plan, mechanism, codes, codes.of(public.sample), rows, public.shares)
     return TalliesAhead(
         epsilon=plan.privacy.epsilon,
         delta=plan.privacy.delta,
@@ -127,27 +139,40 @@ def expect_tallies(plan: Plan, public: PublicFacts) -> TalliesAhead:
 
 
 def rehearse(
-    plan: Plan, mechanism: Tallies, codes: Codes, rows: CodeMatrix, shares: Sequence[float] | None = None
+    plan: Plan,
+    mechanism: Tallies,
+    codes: Codes,
+    rows: CodeMatrix,
+    public: int,
+    shares: Sequence[float] | None = None,
 ) -> tuple[Rehearsed, ...]:
     """Rehearse tallies for each of SIGNALS.
 
-    rows     codes (m, F) of public rows, thousands at most
+    rows     codes (m, F) of some public rows, thousands at most
+    public   number of public rows
     shares   of the classes; equal ones if they are not known
     """
-    units = plan.labeling.rows
+    units = learning_units(plan)
     assert units is not None  # a plan for tallies states its rows
-    classes = len(plan.data.classes)
+    classes, width = len(plan.data.classes), len(codes.coarse)
+    kept = _within_work(mechanism, codes)
+    if len(kept) < width:
+        part = len(kept) / width
+        codes, rows = _of_columns(codes, rows, kept)
+        begun = sum(each.what == "labels" for each in mechanism.rounds)
+        mechanism, units = planned_tallies(plan, codes, public, begun), max(1.0, units * part)
+        public = math.ceil(public * part)
     known = np.full(classes, 1 / classes) if shares is None else np.asarray(shares, np.float64)
     found = []
     for signal, strength in SIGNALS.items():
         rng = np.random.default_rng(1)
         along = _principal if signal == "strong" else _at_random
         truth = _with_shares(strength * along(codes, rows, len(known), rng), known)
-        right = truth[np.arange(len(rows)), _learned(mechanism, codes, rows, truth, units, rng)]
+        given = _learned(mechanism, codes, rows, public, truth, units, rng)
         found.append(
             Rehearsed(
                 signal=signal,
-                right=float(right.mean()),
+                right=float(truth[np.arange(len(rows)), given].mean()),
                 possible=float(truth.max(axis=1).mean()),
                 largest=float(truth.mean(axis=0).max()),
             )
@@ -155,12 +180,46 @@ def rehearse(
     return tuple(found)
 
 
+def work(mechanism: Tallies, codes: Codes, kept: Sequence[int]) -> int:
+    """C·(P + d)³ if the columns `kept` were all that there are."""
+    coarse, fine = ([codes.fields[views[at]].size for at in kept] for views in (codes.coarse, codes.fine))
+    first = [each.what for each in mechanism.rounds].index("labels")
+    later = sum(sum(sorted(fine)[-each.fields :]) for each in mechanism.rounds[first + 1 :])
+    sums = (first + 1) * sum(coarse) + later
+    return columns(mechanism.classes, "labels") * (sums + sum(fine)) ** 3
+
+
+def _within_work(mechanism: Tallies, codes: Codes) -> list[int]:
+    """The columns that are rehearsed, ascending: all of them, or the first ones by the digest of their names."""
+    order = sorted(range(len(codes.coarse)), key=lambda at: sha256(codes.fields[codes.fine[at]].name.encode()).digest())
+    kept = order[:1]
+    for at in order[1:]:
+        if work(mechanism, codes, [*kept, at]) > MOST_WORK:
+            break
+        kept.append(at)
+    return sorted(kept)
+
+
+def _of_columns(codes: Codes, rows: CodeMatrix, kept: Sequence[int]) -> tuple[Codes, CodeMatrix]:
+    """The codes of these columns alone, and the rows by them."""
+    views = [(codes.coarse[at], codes.fine[at]) for at in kept]
+    places = {old: new for new, old in enumerate(sorted({view for pair in views for view in pair}))}
+    fields, found, start = list[CodedField](), [], 0
+    for old in places:
+        field = codes.fields[old]
+        fields.append(field.model_copy(update={"start": start}))
+        found.append(rows[:, old] - field.start + start)
+        start += field.size
+    coarse, fine = (tuple(places[pair[side]] for pair in views) for side in (0, 1))
+    return Codes(fields=tuple(fields), coarse=coarse, fine=fine), np.asfortranarray(np.column_stack(found))
+
+
 def _at_random(codes: Codes, rows: CodeMatrix, classes: int, rng: np.random.Generator) -> Floats:
     """Logits (m, C) of deviation 1: sums of random weights of a row's codes, a few fields weighing most."""
-    columns = _columns(classes)
-    total = np.zeros((len(rows), columns))
+    logits = columns(classes, "labels")
+    total = np.zeros((len(rows), logits))
     for at, amount in zip(codes.fine, rng.exponential(size=len(codes.fine)), strict=True):
-        part = _weights(codes.fields[at], columns, rng)[rows[:, at] - codes.fields[at].start]
+        part = _weights(codes.fields[at], logits, rng)[rows[:, at] - codes.fields[at].start]
         total += amount * (part - part.mean(axis=0))
     return _logits(total)
 
@@ -169,16 +228,12 @@ def _principal(codes: Codes, rows: CodeMatrix, classes: int, rng: np.random.Gene
     """Logits (m, C) of deviation 1: the directions in which rows, as codes, differ most; and a tenth at random."""
     spans = [(at, codes.span(at)) for at in codes.fine]
     cells = np.hstack([rows[:, [at]] == np.arange(span.start, span.stop) for at, span in spans])
-    columns = min(_columns(classes), cells.shape[1], len(rows))
-    leading = PCA(columns, svd_solver="randomized", random_state=0).fit_transform(cells.astype(np.float32))
-    total = _at_random(codes, rows, classes, rng)[:, -_columns(classes) :] / 10
-    total[:, :columns] += leading / np.maximum(leading.std(axis=0), 1e-9)
+    logits = columns(classes, "labels")
+    most = min(logits, cells.shape[1], len(rows))
+    leading = PCA(most, svd_solver="randomized", random_state=0).fit_transform(cells.astype(np.float32))
+    total = _at_random(codes, rows, classes, rng)[:, -logits:] / 10
+    total[:, :most] += leading / np.maximum(leading.std(axis=0), 1e-9)
     return _logits(total)
-
-
-def _columns(classes: int) -> int:
-    """Number of logits of a row: one class's, of two."""
-    return 1 if classes == 2 else classes
 
 
 def _logits(total: Floats) -> Floats:
@@ -186,9 +241,9 @@ def _logits(total: Floats) -> Floats:
     return np.column_stack([np.zeros(len(scaled)), scaled]) if scaled.shape[1] == 1 else scaled
 
 
-def _weights(field: CodedField, columns: int, rng: np.random.Generator) -> Floats:
-    """Weights (codes, columns) of a field's codes: smooth ones of a number, independent ones of words and cells."""
-    own = rng.normal(size=(field.size, columns))
+def _weights(field: CodedField, logits: int, rng: np.random.Generator) -> Floats:
+    """Weights (codes, logits) of a field's codes: smooth ones of a number, independent ones of words and cells."""
+    own = rng.normal(size=(field.size, logits))
     if not isinstance(field, NumberField):
         return own
     apart = np.abs(np.subtract.outer(np.arange(field.size), np.arange(field.size)))
@@ -207,17 +262,27 @@ def _with_shares(logits: Floats, shares: Floats) -> Floats:
 
 
 def _learned(
-    mechanism: Tallies, codes: Codes, rows: CodeMatrix, truth: Floats, units: int, rng: np.random.Generator
+    mechanism: Tallies,
+    codes: Codes,
+    rows: CodeMatrix,
+    public: int,
+    truth: Floats,
+    units: float,
+    rng: np.random.Generator,
 ) -> Ints:
-    """The classes (m,) that the student gives the rows, after tallies of so many private rows drawn from them."""
-    drawn = min(units, PRIVATE_ROWS)
+    """The classes (m,) that the student gives the rows, after tallies of so many private rows drawn from them.
+
+    public   most rows that it is decoded on
+    """
+    drawn = round(min(units, PRIVATE_ROWS))
     private = rng.integers(0, len(rows), drawn)
     below = rng.random((drawn, 1)) > truth[private].cumsum(axis=1)
     labels: Ints = np.minimum(below.sum(axis=1), truth.shape[1] - 1)
     asked = [replace(each, scale=each.scale * drawn / units) for each in mechanism.rounds]
     if deepens(codes):
         asked = asked[: [each.what for each in asked].index("labels") + 1]
-    planner = RoundPlanner(replace(mechanism, rounds=tuple(asked)), codes, rows, units=_known_units(mechanism, drawn))
+    known = _known_units(mechanism, drawn)
+    planner = RoundPlanner(replace(mechanism, rounds=tuple(asked)), codes, sampled(rows, codes, public), units=known)
     released: list[RoundFile] = []
     for each in asked:
         question = planner.question(released)

@@ -28,10 +28,14 @@ CodeMatrix = NDArray[np.int32]
 ATOM = 0.1
 """Share of public rows beyond which a number is a code of its own."""
 FREQUENT = 0.01
-"""Share of public rows from which a word is a code of its own."""
+"""Share of public rows from which a word is a code of its own, at least."""
 Coded = Scaled | OneHot | Passed
 CODED = (Scaled, OneHot, Passed)
 """Columns that have codes; columns without values and free text have none."""
+MOST_CODES = 2048
+"""Most codes of the fine fields of all numbers and words, if few enough bins allow it: decoding takes as long as the
+third power of their number. More frequent words alone are told apart, too."""
+LEAST_BINS = 2
 VECTOR_CELLS = 300
 """Default number of cells of vectors."""
 
@@ -198,12 +202,25 @@ def learn_codes(
 ) -> Codes:
     """Codes of cast public rows, with `coarse` and `fine` bins of a number and at most `cells` cells of a vector.
 
-    `coarse` divides `fine`.
+    `coarse` divides `fine`. Wide tables get half as many bins, and so on, until codes are MOST_CODES at most.
     """
     if fine % coarse:
         raise ValueError(f"coarse bins must divide the {fine} fine ones, got {coarse}")
     used = [column for column in columns if isinstance(column, CODED)]
     sample = systematic_sample(frame.select([column.name for column in used]) for frame in frames)
+    found = _codes(used, sample, coarse, fine, cells)
+    while _binned(found) > MOST_CODES and fine > LEAST_BINS:
+        fine //= 2
+        found = _codes(used, sample, min(coarse, fine), fine, cells)
+    return found
+
+
+def _binned(codes: Codes) -> int:
+    fine = (codes.fields[at] for at in codes.fine)
+    return sum(field.size for field in fine if not isinstance(field, VectorField))
+
+
+def _codes(used: Sequence[Coded], sample: pl.DataFrame, coarse: int, fine: int, cells: int) -> Codes:
     fields: list[CodedField] = []
     views: list[tuple[int, int]] = []
     for column in used:
@@ -223,15 +240,15 @@ def _field(column: Coded, cells: pl.Series, start: int, bins: int) -> CodedField
     if isinstance(column, Passed):
         return learn_view(column, cells, start, bins)
     if isinstance(column, OneHot):
-        return WordField(name=column.name, start=start, words=frequent_words(cells))
+        return WordField(name=column.name, start=start, words=frequent_words(cells, max(FREQUENT, 1 / (4 * bins))))
     cuts = interval_cuts(numbers_of(cells.drop_nulls(), column.kind), cells.len(), bins)
     return NumberField(kind=column.kind, name=column.name, start=start, cuts=cuts)
 
 
-def frequent_words(cells: pl.Series) -> tuple[str, ...]:
-    """The words of at least FREQUENT of the rows, the most frequent first."""
+def frequent_words(cells: pl.Series, share: float) -> tuple[str, ...]:
+    """The words of at least that share of the rows, the most frequent first."""
     counts = cells.drop_nulls().value_counts(name="rows").sort("rows", cells.name, descending=[True, False])
-    return tuple(counts.filter(pl.col("rows") >= FREQUENT * cells.len())[cells.name])
+    return tuple(counts.filter(pl.col("rows") >= share * cells.len())[cells.name])
 
 
 def interval_cuts(numbers: Numbers, rows: int, bins: int) -> tuple[float, ...]:

@@ -172,7 +172,7 @@ def likelihood(target: Floats, covariance: Floats) -> float:
 
 
 def solved(lower: Floats, right: Floats) -> Floats:
-    """X (P, n) with lower · X = right, block by block. NumPy's products, unlike SciPy's solver, let other threads run."""
+    """X (P, n) with lower · X = right, block by block: unlike SciPy's solver, this lets other threads run."""
     found = np.empty_like(right)
     for first in range(0, len(lower), BLOCK):
         rows = slice(first, first + BLOCK)
@@ -186,7 +186,7 @@ def _lower(covariance: Floats) -> Floats:
     up to noise that doubles may lose among many units."""
     more, at = covariance.copy(), np.arange(len(covariance))
     more[at, at] += EVEN * np.diag(covariance).max()
-    return np.linalg.cholesky(more)
+    return np.asarray(np.linalg.cholesky(more), np.float64)
 
 
 def _factor(linear: Linear, prior: Prior) -> tuple[tuple[Floats, bool], Floats]:

@@ -130,10 +130,10 @@ def measured(rows: int, rng: Generator) -> pl.DataFrame:
 
 
 def wide(rows: int, rng: Generator) -> pl.DataFrame:
-    """Forty columns, of which three say something."""
-    X = rng.normal(size=(rows, 40))
+    """Three hundred columns, of which three say something."""
+    X = rng.normal(size=(rows, 300))
     said = np.where(X[:, 0] + X[:, 1] + X[:, 2] + 0.5 * rng.normal(size=rows) > 0, "yes", "no")
-    return pl.DataFrame({**{f"x{at}": X[:, at] for at in range(40)}, "y": said})
+    return pl.DataFrame({**{f"x{at}": X[:, at] for at in range(300)}, "y": said})
 
 
 def days(rows: int, rng: Generator) -> list[date]:

@@ -189,7 +189,7 @@ def test_several_rows_a_person(walk: Go) -> None:
     assert "for all rows of one person" in went.run
 
 
-def test_forty_columns(walk: Go) -> None:
+def test_three_hundred_columns(walk: Go) -> None:
     went = walk("wide")
     assert "rehearsed on public rows with made-up labels, the student is right on" in went.init
     assert went.status == 0

@@ -8,11 +8,13 @@ import polars as pl
 import pytest
 
 from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.schemas import Passed
+from concord.artifacts.schemas import Passed, Scaled
 from concord.tasks.advice.choose import PublicFacts
-from concord.tasks.advice.rehearse import SIGNALS, Rehearsed, expect_tallies, in_words, rehearse
+from concord.tasks.advice.rehearse import MOST_WORK, SIGNALS, Rehearsed, expect_tallies, in_words, rehearse
 from concord.tasks.advice.tallies import planned_tallies
-from concord.tasks.data.codes import learn_codes
+from concord.tasks.data.codes import CodeMatrix, Codes, learn_codes
+from concord.tasks.student import infer
+from concord.tasks.student.decode import Decoded, NoisyRound
 from tests.support.people import tables_of_plan, write_tables
 
 
@@ -88,7 +90,38 @@ def test_pictures_are_rehearsed_by_their_first_round(folder: Path) -> None:
     codes = learn_codes([pictures], [Passed(name="image", element="uint8", size=196)], coarse=8)
     plan = asked(folder, rows=10**6)
     mechanism = planned_tallies(plan, codes, pictures.height)
-    assert len(rehearse(plan, mechanism, codes, codes.of(pictures))) == len(SIGNALS)
+    assert len(rehearse(plan, mechanism, codes, codes.of(pictures), 40)) == len(SIGNALS)
+
+
+@pytest.mark.parametrize(("columns", "classes", "bins", "kept"), [(14, 2, 32, 14), (16, 26, 32, 10), (300, 2, 4, 105)])
+def test_a_rehearsal_is_of_as_many_columns_as_its_work_allows(
+    folder: Path, columns: int, classes: int, bins: int, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted by what the decoder is given: weights and sums of each class."""
+    draw = np.random.default_rng(0)
+    rows = pl.DataFrame({f"x{at}": draw.normal(size=400) for at in range(columns)})
+    number: dict[str, Any] = {"kind": "numeric", "mean": 0, "scale": 1, "fill": 0, "low": -9, "high": 9}
+    codes = learn_codes([rows], [Scaled(name=name, missing=False, **number) for name in rows.columns], coarse=8)
+    assert {codes.fields[at].size for at in codes.fine} == {bins + 1}
+    named = [f"class {at}" for at in range(classes)]
+    plan = asked(folder, classes=named, rows=1000)
+    given = list[tuple[int, int, int]]()
+
+    def decoded(heard: list[NoisyRound], public: CodeMatrix, own: Codes, **_: Any) -> Decoded:
+        sums = sum(len(each.cells) for each in heard)
+        logits = heard[-1].question.columns
+        weights = sum(own.fields[at].size for at in own.fine)
+        given.append((len(own.fine), len(public), logits * (sums + weights) ** 3))
+        zero = np.zeros((own.size, logits))
+        found = {"intercept": zero[0], "units": 1.0, "prior": zero[0], "importance": np.zeros(own.width)}
+        return Decoded(weights=zero, spread=zero, kappa=zero[0], moved=0.0, **found)
+
+    monkeypatch.setattr(infer, "decode", decoded)
+    rehearse(plan, planned_tallies(plan, codes, 400), codes, codes.of(rows), 400)
+    fields, public, work = max(given, key=lambda each: each[2])
+    assert fields == kept
+    assert public == np.ceil(400 * kept / columns)
+    assert work <= MOST_WORK
 
 
 def test_labels_alone_may_be_secret(folder: Path) -> None:
