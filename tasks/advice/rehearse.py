@@ -49,6 +49,8 @@ MOST_WORK = 4e9
 FADING, ROUGH = 1 / 4, 1 / 10
 """Neighbouring intervals of a number are alike: the share of its intervals over which likeness fades, and the part of
 a weight's variance that is an interval's own."""
+DIRECTIONS = 5
+"""Choices of the directions that a strong signal follows."""
 BEATS = 0.01
 """What a student must be right on beyond the largest class, as a share of rows, to have learned something."""
 
@@ -166,8 +168,8 @@ def rehearse(
     found = []
     for signal, strength in SIGNALS.items():
         rng = np.random.default_rng(1)
-        along = _principal if signal == "strong" else _at_random
-        truth = _with_shares(strength * along(codes, rows, len(known), rng), known)
+        along = _principal(codes, rows, classes, rng) if signal == "strong" else [_at_random(codes, rows, classes, rng)]
+        truth = _clear([_with_shares(strength * each, known) for each in along])
         given = _learned(mechanism, codes, rows, public, truth, units, rng)
         found.append(
             Rehearsed(
@@ -224,16 +226,30 @@ def _at_random(codes: Codes, rows: CodeMatrix, classes: int, rng: np.random.Gene
     return _logits(total)
 
 
-def _principal(codes: Codes, rows: CodeMatrix, classes: int, rng: np.random.Generator) -> Floats:
-    """Logits (m, C) of deviation 1: the directions in which rows, as codes, differ most; and a tenth at random."""
+def _principal(codes: Codes, rows: CodeMatrix, classes: int, rng: np.random.Generator) -> list[Floats]:
+    """Logits as of `_at_random`, a tenth of them that and the rest directions in which rows, as codes, differ most:
+    several choices, since rows in two clumps cannot be of every share along one that tells the clumps apart."""
     spans = [(at, codes.span(at)) for at in codes.fine]
     cells = np.hstack([rows[:, [at]] == np.arange(span.start, span.stop) for at, span in spans])
     logits = columns(classes, "labels")
-    most = min(logits, cells.shape[1], len(rows))
+    most = min(logits + DIRECTIONS - 1, cells.shape[1], len(rows))
     leading = PCA(most, svd_solver="randomized", random_state=0).fit_transform(cells.astype(np.float32))
-    total = _at_random(codes, rows, classes, rng)[:, -logits:] / 10
-    total[:, :most] += leading / np.maximum(leading.std(axis=0), 1e-9)
-    return _logits(total)
+    leading /= np.maximum(leading.std(axis=0), 1e-9)
+    own = _at_random(codes, rows, classes, rng)[:, -logits:] / 10
+    found = []
+    for first in range(max(1, most - logits + 1)):
+        total = own.copy()
+        total[:, :most] += leading[:, first : first + logits]
+        found.append(_logits(total))
+    return found
+
+
+def _clear(tried: Sequence[Floats]) -> Floats:
+    """The first probabilities (m, C) if their likeliest classes are right on as many rows as lie halfway from the
+    largest class to all; otherwise those that are right on most."""
+    possible = [float(truth.max(axis=1).mean()) for truth in tried]
+    halfway = (1 + float(tried[0].mean(axis=0).max())) / 2
+    return tried[0 if possible[0] >= halfway else int(np.argmax(possible))]
 
 
 def _logits(total: Floats) -> Floats:

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.schemas import Passed, Scaled
+from concord.artifacts.schemas import OneHot, Passed, Scaled
 from concord.tasks.advice.choose import PublicFacts
 from concord.tasks.advice.rehearse import MOST_WORK, SIGNALS, Rehearsed, expect_tallies, in_words, rehearse
 from concord.tasks.advice.tallies import planned_tallies
@@ -122,6 +122,21 @@ def test_a_rehearsal_is_of_as_many_columns_as_its_work_allows(
     assert fields == kept
     assert public == np.ceil(400 * kept / columns)
     assert work <= MOST_WORK
+
+
+def test_a_strong_signal_tells_classes_of_rows_in_clumps(folder: Path) -> None:
+    """Half of the rows are alike, and a class has a fifth: along the first direction nobody could tell who is of it."""
+    draw = np.random.default_rng(0)
+    clump, part = draw.random(2000) < 0.5, draw.random(2000) < 0.2
+    cells = {f"c{at}": np.where(clump, "here", "there") for at in range(6)} | {
+        f"p{at}": np.where(part, "one", "other") for at in range(3)
+    }
+    rows = pl.DataFrame(cells)
+    codes = learn_codes([rows], [OneHot(name=name, vocabulary=(), missing=False) for name in cells], coarse=8)
+    plan = asked(folder, rows=5000)
+    strong = rehearse(plan, planned_tallies(plan, codes, 2000), codes, codes.of(rows), 2000, (0.8, 0.2))[-1]
+    assert strong.signal == "strong"
+    assert strong.right > strong.largest + 0.08
 
 
 def test_labels_alone_may_be_secret(folder: Path) -> None:
