@@ -39,9 +39,16 @@ def services(tmp_path: Path) -> Iterator[Services]:
             services.wait(service)
         services.start("worker")
         services.wait("worker")
+        until(lambda: _has_pool(services), LONG, lambda: f"the worker makes no pool: {services.log('worker')}")
         deploy(services, "--name", "learn", "--name", "extend", "--name", "study")
         yield services
     assert services.processes("") == []
+
+
+def _has_pool(services: Services) -> bool:
+    """A worker is healthy a moment before its pool is made."""
+    with temporary_settings({PREFECT_API_URL: services.api}), get_client(sync_client=True) as client:
+        return bool(client.read_work_pools())
 
 
 @pytest.fixture
