@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from concord import __version__
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.guarantee import CAVEATS, UNWITNESSED, DomainCharge, Guarantee
-from concord.artifacts.measures import PublicTest, TestRecord
+from concord.artifacts.measures import AnyPublicTest, TestRecord
 from concord.artifacts.records import Counts, MechanismRecord, SessionRecord
 from concord.artifacts.schemas import Budget, CertificatePart, Ref
 from concord.artifacts.sections import AboutPlan
@@ -70,10 +70,11 @@ class RelabellingRecord(CertificatePart):
 
 
 class StudentRecord(CertificatePart):
-    """The published classifier: what it is, its file, and its share of right answers on public test rows.
+    """The published student: what it is, its file, and its share of right answers on public test rows.
 
+    accuracy      None as well if it predicts a number
     refused       what refused rows taught it; None for one that no label taught
-    public_test   what stands beside that share: None if there are no such rows
+    public_test   what stands beside that share, or the measures of a number: None if there are no such rows
     named         the classes that it names on the public rows; None if that was not looked at, as if there is a test
     """
 
@@ -82,7 +83,7 @@ class StudentRecord(CertificatePart):
     refused: str | None
     file: Ref
     accuracy: float | None
-    public_test: PublicTest | None = None
+    public_test: AnyPublicTest | None = None
     named: tuple[str, ...] | None = None
 
 
@@ -190,6 +191,11 @@ class Certificate(CertificatePart):
     def other_sessions(self) -> tuple[SessionRecord, ...]:
         """Other sessions of the same run on the same records."""
         return tuple(record for record in self.sessions[1:] if record.about is None)
+
+    @property
+    def what(self) -> str:
+        """What the student is, in words."""
+        return "model of a number" if self.mechanism.settings.get("classes") == 0 else "classifier"
 
     @property
     def choice(self) -> SessionRecord | None:

@@ -186,7 +186,7 @@ def unasked_in_words(session: str, rows: int) -> str:
     )
 
 
-NO_LATER_ROWS = "need no session: `concord predict` gives their classes and probabilities, at no charge"
+NO_LATER_ROWS = "need no session: `concord predict` gives their labels, at no charge"
 """Used in place of `later_rows_in_words` for tallies and for a universal student."""
 
 UNWITNESSED = (

@@ -90,6 +90,32 @@ def ranking_in_words(test: PublicTest) -> str:
     return f"; AUC {test.auc:.3f}; average precision of the rarest class, {rare.name!r}, {share}"
 
 
+class NumberTest(CertificatePart):
+    """The student of a number on public labelled rows.
+
+    table      SHA-256 of the files of those rows, one after the other; `label` is their label column
+    rmse       root of the mean squared error
+    mean_rmse  what naming the mean of these rows for every row would give
+    r2         the share of the squared error about that mean that the student does away with, 1 − (rmse / mean_rmse)²;
+               0 if all rows are equal
+    """
+
+    table: str
+    label: str
+    rows: int
+    rmse: float
+    mean_rmse: float
+    r2: float
+
+
+AnyPublicTest = PublicTest | NumberTest
+
+
+def number_in_words(rows: int, rmse: float, mean_rmse: float, r2: float) -> str:
+    """A test of a number in one line."""
+    return f"RMSE {rmse:.4g} on {rows:,} public test rows ({mean_rmse:.4g} if it always named their mean), R² {r2:.3f}"
+
+
 class Interval(CertificatePart):
     """A share, and the interval that covers it at the level of the test, by itself: sampling and noise are counted."""
 
@@ -140,7 +166,7 @@ LEAST_ASKED = 0.01
 
 
 def warnings_of(
-    public: PublicTest | None,
+    public: AnyPublicTest | None,
     private: TestRecord | None,
     released: Sequence[str] | None = None,
     named: Sequence[str] | None = None,
@@ -166,11 +192,13 @@ def _of_rows(asked: int, rows: int) -> Iterator[str]:
 
 
 def _of_student(
-    public: PublicTest | None,
+    public: AnyPublicTest | None,
     private: TestRecord | None,
     released: Sequence[str] | None,
     named: Sequence[str] | None,
 ) -> tuple[str, ...]:
+    if isinstance(public, NumberTest):
+        return tuple(_of_number(public))
     if public is None and private is None:
         return tuple(f"{words}, and {UNTESTED}" for words in _of_one_class(released, named))
     found = set[str]() if public is None else {item.name for item in public.classes if item.recall}
@@ -207,6 +235,14 @@ def _of_public(test: PublicTest | None) -> Iterator[str]:
                 f"probability than others {area:.0%} of the time (AUC), where one that looks at nothing has 50%; see "
                 "`concord predict --threshold`"
             )
+
+
+def _of_number(test: NumberTest) -> Iterator[str]:
+    if test.rmse >= test.mean_rmse:
+        yield (
+            f"the student is no better than naming the mean for every row: its RMSE is {test.rmse:.4g} on the public "
+            f"test rows, and {test.mean_rmse:.4g} of their mean"
+        )
 
 
 def _of_private(test: TestRecord | None, found: set[str]) -> Iterator[str]:

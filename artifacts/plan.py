@@ -75,6 +75,9 @@ class Plan(Section):
             rule = f"data.text has no meaning for labeling.mechanism = {self.labeling.mechanism!r}"
             raise ValueError(f"{rule}: tallies have a code for each value. Name a mechanism by which teachers vote")
         if not self.tallied:
+            if self.data.bounds is not None:
+                rule = "data.bounds says that the label is a number, which nobody votes on"
+                raise ValueError(f"{rule}: it needs labeling.mechanism = 'tallies'")
             if any(student.learner == "linear" for student in self.student.each) and not self.undecided:
                 rule = "student.learner = 'linear' is the model that tallies are decoded to"
                 raise ValueError(f"{rule}: it needs labeling.mechanism = 'tallies', got {self.labeling.mechanism!r}")
@@ -87,6 +90,15 @@ class Plan(Section):
             )
         if self.relabel is not None:
             raise ValueError("relabel has no meaning for labeling.mechanism = 'tallies': no teacher learns from rows")
+        return self
+
+    @model_validator(mode="after")
+    def numbers_are_not_counted(self) -> Self:
+        if self.data.bounds is None:
+            return self
+        if self.test is not None:
+            rule = "test counts right and wrong classes, which a number within data.bounds has none of"
+            raise ValueError(f"{rule}: leave [test] out, and name public rows in data.test")
         return self
 
     @model_validator(mode="after")

@@ -198,12 +198,20 @@ class Empty(Frozen):
 Column = Annotated[Scaled | OneHot | Hashed | Passed | Empty, Field(discriminator="kind")]
 
 
+Bounds = Annotated[tuple[Annotated[float, Field(strict=True)], ...], Field(min_length=2, max_length=2)]
+"""The least and the largest that a number may be."""
+
+
 class Encoding(Frozen):
-    """The feature columns in order, the names of label, classes and privacy unit, and how CSV files are written."""
+    """The feature columns in order, the names of label, classes and privacy unit, and how CSV files are written.
+
+    bounds   of the label if it is a number: there are no classes then
+    """
 
     columns: tuple[Column, ...]
     label: str
     classes: tuple[str, ...]
+    bounds: Annotated[Bounds | None, Field(exclude_if=lambda bounds: bounds is None)] = None
     unit: str | None = None
     format: TextFormat = COMMAS
 

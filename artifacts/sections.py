@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.schemas import COMMAS, TextFormat
+from concord.artifacts.schemas import COMMAS, Bounds, TextFormat
 from concord.artifacts.sources import PlanTable
 
 
@@ -35,6 +35,8 @@ Day = Annotated[str, Text, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$"), IN
 ShortText = Annotated[str, Field(max_length=200)]
 LONGEST_CLASS = 2**12
 """Most characters of a class, of which each row of labels holds one."""
+LARGEST_BOUND = 1e100
+"""Numbers beyond it count as missing (tasks.data.cells)."""
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 End = Literal["cutoff", "queries"]
 """What ends a session: its refusals (cutoff), or the rows it was asked (queries)."""
@@ -76,9 +78,13 @@ class DataPlan(Section):
     public: Annotated[PlanTable | None, OPERATOR] = None
     """Rows without labels, which get labels. A label column in them is ignored."""
     label: str
-    """The column that the classifier predicts."""
-    classes: Annotated[tuple[str, ...], Field(min_length=2, max_length=1000)]
-    """The labels there are, as is known in public. A private label that is none of them counts as the first."""
+    """The column that the student predicts: classes, or a number."""
+    classes: Annotated[tuple[str, ...], Field(min_length=2, max_length=1000, exclude_if=lambda given: not given)] = ()
+    """The labels there are, as is known in public; must be given unless the label is a number. A private label that is
+    none of them counts as the first."""
+    bounds: Bounds | None = None
+    """In place of classes, if the label is a number: the least and the largest it may be, as is known in public. A
+    private label beyond them counts as the nearer one, and without a number as their middle."""
     test: Annotated[PlanTable | None, OPERATOR] = None
     """Public labelled rows, on which the student is measured. Nothing learns from them."""
     version: str = "1"
@@ -102,10 +108,23 @@ class DataPlan(Section):
     public rows if `public` is not given."""
 
     @model_validator(mode="after")
+    def label_is_a_class_or_a_number(self) -> Self:
+        if self.bounds is None:
+            if not self.classes:
+                raise ValueError("classes must be given, or else bounds = [low, high] if the label is a number")
+            return self
+        if self.classes:
+            raise ValueError("classes and bounds must not both be given: the label is a class, or a number in bounds")
+        if not self.bounds[0] < self.bounds[1] < LARGEST_BOUND or self.bounds[0] < -LARGEST_BOUND:
+            rule = f"bounds must be two numbers, the lower one first, of less than {LARGEST_BOUND:g}"
+            raise ValueError(f"{rule}, got {[*self.bounds]}")
+        return self
+
+    @model_validator(mode="after")
     def columns_differ(self) -> Self:
         if len(set(self.classes)) != len(self.classes):
             raise ValueError("classes must differ from one another")
-        if (longest := max(map(len, self.classes))) > LONGEST_CLASS:
+        if (longest := max(map(len, self.classes), default=0)) > LONGEST_CLASS:
             raise ValueError(f"classes must have at most {LONGEST_CLASS:,} characters each, got one of {longest:,}")
         for name in self.classes:
             if (plain := self.format.plain(name)) != name:

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import BudgetRefused
 from concord.artifacts.guarantee import NO_LATER_ROWS, later_rows_in_words, lifetime_in_words, unasked_in_words
-from concord.artifacts.measures import PublicTest, ranking_in_words
+from concord.artifacts.measures import AnyPublicTest, NumberTest, PublicTest, number_in_words, ranking_in_words
 from concord.artifacts.sessions import Session
 from concord.flows.console import on_page
 
@@ -120,9 +120,15 @@ def measures_of(certificate: Certificate) -> dict[str, Any]:
     public, private = certificate.student.public_test, certificate.tested
     return {
         "accuracy": certificate.student.accuracy,
-        **({} if public is None else {"public_test": _of_classes(public.model_dump(mode="json")) | _ranking(public)}),
+        **({} if public is None else {"public_test": _of_public(public)}),
         **({} if private is None else {"private_test": _of_classes(private.model_dump(mode="json"))}),
     }
+
+
+def _of_public(test: AnyPublicTest) -> dict[str, Any]:
+    if isinstance(test, NumberTest):
+        return test.model_dump(exclude={"table", "label"})
+    return _of_classes(test.model_dump(mode="json")) | _ranking(test)
 
 
 def _of_classes(test: dict[str, Any]) -> dict[str, Any]:
@@ -142,6 +148,8 @@ def _ranking(test: PublicTest) -> dict[str, Any]:
 
 def public_in_words(test: Mapping[str, Any]) -> str:
     """A public test in one line."""
+    if "rmse" in test:
+        return number_in_words(**test)
     return (
         f"{test['accuracy']:.1%} right on {test['rows']:,} public test rows ({test['majority']:.1%} if it always named "
         f"the largest class); balanced accuracy {test['balanced_accuracy']:.1%}{test.get('ranking', '')}"

@@ -8,7 +8,7 @@ pre-check"). Checked by tests/flows/test_precheck.py.
 from collections.abc import Iterator
 
 from concord.artifacts.errors import ConcordError, NotKept, WrongInput
-from concord.artifacts.schemas import Encoding
+from concord.artifacts.schemas import Bounds, Encoding
 from concord.artifacts.sessions import Session
 from concord.flows.console import confirmed, err
 from concord.flows.run import PrivateFiles, RunContext
@@ -34,12 +34,12 @@ def precheck_tables(run: RunContext, private: PrivateFiles, encoding: Encoding, 
         found = unmatched(private.table.of(run.plan, "private"), encoding)
     except ConcordError:  # the stage that reads the table afterwards reports the error
         return
-    for line in (*shares_in_words(found), *left_out(encoding)):
+    for line in (*shares_in_words(found, encoding.bounds), *left_out(encoding)):
         err.print(f"{'check':>8} {line}", soft_wrap=True, markup=False)
     if is_worth_asking(found) and not confirmed("go on, and spend"):
         raise WrongInput(
-            "stopped as you asked, before anything was spent: data.classes, data.unit and data.features must name what "
-            "the private table holds; to change the plan because of these shares leaks what ε does not count"
+            "stopped as you asked, before anything was spent: data.classes or bounds, data.unit and data.features must "
+            "say what the private table holds; to change the plan because of these shares leaks what ε does not count"
         )
 
 
@@ -49,9 +49,16 @@ def is_worth_asking(found: Unmatched) -> bool:
     return any(share >= WORTH_ASKING[name] for name, share in most.items())
 
 
-def shares_in_words(found: Unmatched) -> Iterator[str]:
+def shares_in_words(found: Unmatched, bounds: Bounds | None = None) -> Iterator[str]:
     """The shares, rounded; for the operator alone."""
-    if found.label:
+    if bounds is not None:
+        within = f"a number from {bounds[0]:g} to {bounds[1]:g}, as data.bounds says"
+        if found.label:
+            none = f"{rounded(found.label)} of the private rows have no label that is {within}"
+            yield f"{none}: beyond them it counts as the nearer one, and else as their middle"
+        else:
+            yield f"the label of every private row is {within}"
+    elif found.label:
         yield f"{rounded(found.label)} of the private rows have a label that data.classes lacks: it counts as the first"
     else:
         yield "the label of every private row is one of data.classes"

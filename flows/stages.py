@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from concord.artifacts.home.vault import owner
-from concord.artifacts.measures import PublicTest
+from concord.artifacts.measures import AnyPublicTest
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.flows.cache import Files, Place
@@ -59,6 +59,7 @@ def blocks(plan: Plan, files: Sequence[Ref]) -> list[Block]:
         "data.label",
         "data.unit",
         "data.classes",
+        "data.bounds",
         "data.features",
         "data.categories",
         "data.text",
@@ -187,11 +188,11 @@ def published(
 ) -> Student:
     """Publish a student, measured on public test rows or, if there are none, only on the public rows."""
     found = evaluated(place, student, encoding, test)
-    named = None if found else student_study.named_by(student, encoding, batches, place.vault)
+    named = None if found or not encoding.classes else student_study.named_by(student, encoding, batches, place.vault)
     return student_study.publish_student(student, session, found, place.released, named)
 
 
-def evaluated(place: Place, student: Any, encoding: Encoding, test: Files | None) -> PublicTest | None:
+def evaluated(place: Place, student: Any, encoding: Encoding, test: Files | None) -> AnyPublicTest | None:
     """The measures of a student on public test rows, if there are any; verification recomputes them."""
     if test is None:
         return None

@@ -14,7 +14,16 @@ from typing import Any, Literal, TypeVar
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import in_one_line
 from concord.artifacts.home.released import sha256, sha256_of_all
-from concord.artifacts.measures import ClassMeasured, ClassTested, PublicTest, TestRecord, ranking_in_words
+from concord.artifacts.measures import (
+    AnyPublicTest,
+    ClassMeasured,
+    ClassTested,
+    NumberTest,
+    PublicTest,
+    TestRecord,
+    number_in_words,
+    ranking_in_words,
+)
 from concord.artifacts.records import ChoiceRecord, SessionRecord
 
 MOST_CLASS_METRICS = 20
@@ -140,8 +149,10 @@ def published_stages(certificate: Certificate) -> dict[str, Stage]:
     }
 
 
-def _on_public_rows(accuracy: float | None, test: PublicTest | None) -> dict[str, float]:
+def _on_public_rows(accuracy: float | None, test: AnyPublicTest | None) -> dict[str, float]:
     """Metrics on public test rows; per class only if there are few classes."""
+    if isinstance(test, NumberTest):
+        return {"rmse": test.rmse, "mean_rmse": test.mean_rmse, "r2": test.r2, "rows_tested": test.rows}
     found = {} if accuracy is None else {"accuracy": accuracy}
     if test is not None:
         found |= {"balanced_accuracy": test.balanced_accuracy, "majority": test.majority, "rows_tested": test.rows}
@@ -269,10 +280,12 @@ def guarantee_text(certificate: Certificate) -> str:
     )
 
 
-def _measured_in_words(test: PublicTest | None) -> str:
+def _measured_in_words(test: AnyPublicTest | None) -> str:
     """A public test as a sentence and a table of Markdown."""
     if test is None:
         return ""
+    if isinstance(test, NumberTest):
+        return f"{number_in_words(test.rows, test.rmse, test.mean_rmse, test.r2)}. "
     sentence = (
         f"The student is right on {test.accuracy:.1%} of {test.rows:,} public test rows; naming the largest class for "
         f"each would be right on {test.majority:.1%}. Balanced accuracy: {test.balanced_accuracy:.1%}"
@@ -324,16 +337,19 @@ class Champion:
 def takes_alias(certificate: Certificate, now: Champion | None) -> bool:
     """Whether a student that is being recorded becomes its domain's champion.
 
-    A student with a warning does not, nor does one that does not beat the champion by balanced accuracy, on the same
-    public test rows or on the private units set aside. A measured student beats one that was not measured; among
-    students not measured, the latest is champion. A private test that is not clean does not count as a measurement.
+    A student with a warning does not, nor does one that does not beat the champion by balanced accuracy, or by the RMSE
+    of a number, on the same public test rows or on the private units set aside. A measured student beats one that was
+    not measured; among students not measured, the latest is champion. A private test that is not clean does not count
+    as a measurement.
     """
     if certificate.warnings:
         return False
     if now is None or WARNED in now.tags or now.tags.get("digest.student") == certificate.student.file.digest:
         return True
     public, private = certificate.student.public_test, certificate.tested
-    if public is not None and now.params.get(TEST_TABLE) == public.table:
+    if isinstance(public, NumberTest) and now.params.get(TEST_TABLE) == public.table and "rmse" in now.metrics:
+        return public.rmse < now.metrics["rmse"]
+    if isinstance(public, PublicTest) and now.params.get(TEST_TABLE) == public.table:
         return public.balanced_accuracy > now.metrics["balanced_accuracy"]
     tried = "test_balanced_accuracy" in now.metrics and now.params.get("test.clean") != str(False)
     if private is not None and private.clean and tried:
@@ -341,7 +357,9 @@ def takes_alias(certificate: Certificate, now: Champion | None) -> bool:
     return TEST_TABLE not in now.params and not tried
 
 
-def mlflow_signature(columns: Mapping[str, ColumnType]) -> dict[str, str]:
-    """Raw public columns in, class names out, as MLflow writes a schema. A missing cell is no error."""
+def mlflow_signature(
+    columns: Mapping[str, ColumnType], output: Literal["string", "double"] = "string"
+) -> dict[str, str]:
+    """Raw public columns in, class names or a number out, as MLflow writes a schema. A missing cell is no error."""
     inputs = [{"name": name, "required": False, "type": kind} for name, kind in columns.items()]
-    return {"inputs": json.dumps(inputs), "outputs": json.dumps([{"type": "string"}])}
+    return {"inputs": json.dumps(inputs), "outputs": json.dumps([{"type": output}])}

@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from mlflow.entities import (
     Dataset,
@@ -85,11 +85,12 @@ def save(folder: Path, described: "Model", publication: Publication) -> None:
     import mlflow.sklearn
     from mlflow.models import ModelSignature
 
+    output: Literal["string", "double"] = "string" if hasattr(publication.student, "classes_") else "double"
     mlflow.sklearn.save_model(
         publication.student,
         str(folder),
         mlflow_model=described,
-        signature=ModelSignature.from_dict(mlflow_signature(publication.columns)),
+        signature=ModelSignature.from_dict(mlflow_signature(publication.columns, output)),
         input_example=publication.example,
         code_paths=[str(code) for code in publication.code],
         pip_requirements=[f"{name}=={version(name)}" for name in REQUIREMENTS],

@@ -166,6 +166,9 @@ def init_command(
     test: Annotated[str | None, typer.Option(help="A public labelled table, to try the student on.")] = None,
     label: Annotated[str | None, typer.Option(help="The label column.")] = None,
     classes: Annotated[list[str] | None, typer.Option(help="The classes: with commas, or the option repeated.")] = None,
+    bounds: Annotated[
+        tuple[float, float] | None, typer.Option(help="Least and largest label, if it is a number.")
+    ] = None,
     unit: Annotated[str | None, typer.Option(help="The column that says whose a row is, or `row`.")] = None,
     categories: Annotated[list[str] | None, typer.Option(help="Columns whose numbers name things.")] = None,
     domain: Annotated[str | None, typer.Option(help="A name for this body of private data; it is published.")] = None,
@@ -189,8 +192,8 @@ def init_command(
 ) -> None:
     """Write a commented plan to start from, by the columns of a public table; ask for what nobody can guess.
 
-    At a terminal it asks. With --private, --public, --label, --classes (or --test), --domain and --rows it does not,
-    but for --unit if the private table has columns that the public one has not.
+    At a terminal it asks. With --private, --public, --label, --classes (or --test, or --bounds), --domain and --rows it
+    does not, but for --unit if the private table has columns that the public one has not.
     """
     from concord.flows.cli.init import begin, show_begun
 
@@ -198,7 +201,8 @@ def init_command(
     amounts = {"epsilon": epsilon, "delta": delta, "lifetime_epsilon": lifetime_epsilon}
     given = {"label": label, "classes": tuple(classes or ()), "unit": unit, "domain": domain, "rows": rows}
     given["categories"] = tuple(name.strip() for several in categories or () for name in several.split(","))
-    found = begin({**tables, **given, **amounts, "lifetime_delta": lifetime_delta}, path, home, tallies=tallies)
+    amounts |= {"lifetime_delta": lifetime_delta}
+    found = begin({**tables, **given, **amounts, "bounds": bounds}, path, home, tallies=tallies)
     print_json(found) if as_json else show_begun(found)
 
 

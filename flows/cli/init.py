@@ -55,7 +55,7 @@ def begin(given: Mapping[str, Any], path: Path, home: Path, *, tallies: bool | N
     """Write the plan at `path`. Returns a summary of its content.
 
     home      the home whose ledger, if there is one, has the domain's remaining budget
-    tallies   whether to use tallies rather than votes; None for the one expected to teach more
+    tallies   whether to use tallies rather than votes; None for the one expected to teach more, or possible
     Raises WrongInput if a setting is missing or wrong, or if the file exists; BudgetRefused if the lifetime budget does
     not cover it.
     """
@@ -79,12 +79,15 @@ def begin(given: Mapping[str, Any], path: Path, home: Path, *, tallies: bool | N
 def wishes_of(given: Mapping[str, Any]) -> Wishes:
     """The settings: as given, else as answered at the terminal, else their defaults. Raises WrongInput."""
     stated = {name: value for name, value in given.items() if value not in (None, (), "")}
-    missing = [name for name in REQUIRED_WISHES if name not in stated and not (name == "classes" and "test" in stated)]
+    known = {"classes"} if {"test", "bounds"} & stated.keys() else set()
+    missing = [name for name in REQUIRED_WISHES if name not in {*stated, *known}]
     if missing and not sys.stdin.isatty():
         raise WrongInput(f"init must be given {', '.join(f'--{name}' for name in missing)}, or asked at a terminal")
     for name in PROMPTS:
         if name == "label":
             stated["format"] = format_of(stated["public"], stated["test"])
+        if name == "classes" and "bounds" in stated:
+            continue
         if name in stated:
             stated[name] = _meant(name, stated[name], stated)
         else:

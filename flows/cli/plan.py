@@ -265,7 +265,7 @@ def _show_tallies(found: dict[str, Any], other: list[dict[str, Any]]) -> None:
     out.print(f"The domain is charged ρ = {found['rho']:.4g}, all of it when the session is opened.")
     table = _table("rehearsed on public rows with made-up labels", "signal", "right", "possible", "largest class")
     for each in found["rehearsed"]:
-        table.add_row(each["signal"], *(f"{each[name]:.1%}" for name in ("right", "possible", "largest")))
+        table.add_row(each["signal"], *(_share(each[name]) for name in ("right", "possible", "largest")))
     out.print(table)
     out.print(f"To expect: {found['reason']}.", soft_wrap=True)
     out.print(HEADINGS.partition(" margin needed")[0], style="dim", soft_wrap=True)
@@ -299,6 +299,10 @@ def _expected(details: dict[str, Any]) -> tuple[str, str, str, str, str]:
     rows, worth = _count(details["expected_answered"]), _count(details["worth"])
     lost = "–" if details["lost"] is None else f"{details['lost']:.1%}"
     return _count(details["cutoff"]), rows, f"{details['label_error']:.1%}", worth, lost
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"
 
 
 def _count(value: float | None) -> str:

@@ -71,7 +71,7 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
 
 def show_classes(test: dict[str, Any] | None, where: str) -> None:
     """Print recall, precision and confusion by class, if there is a test with few enough classes."""
-    if test is None or len(test["recall"]) > MOST_SHOWN:
+    if test is None or len(test.get("recall", ())) not in range(1, MOST_SHOWN + 1):
         return
     table = Table(title=where, title_justify="left", **NARROW)
     names = [in_one_line(name) for name in test["recall"]]

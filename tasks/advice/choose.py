@@ -61,7 +61,7 @@ class PublicFacts:
         encoding, table = learn_encoding(plan), open_public(plan.path("public"), form=plan.data.format)
         frames = [cast_rows(frame, encoding) for frame in table.frames(encoding.features)]
         shares = None
-        if plan.data.test is not None:
+        if plan.data.test is not None and encoding.classes:
             counts = np.bincount(labelled_rows(plan.path("test"), encoding)[1], minlength=len(encoding.classes))
             shares = tuple(((counts + 0.5) / (counts + 0.5).sum()).tolist())
         lifetime = plan.privacy.lifetime

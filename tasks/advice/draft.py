@@ -47,13 +47,12 @@ from concord.tasks.mechanisms.mechanism import mechanism_class
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
     """The user's statements. Paths are as given; `rows` is roughly how many private units there are, as
-    known in public: rows, or people if `unit` names them."""
+    known in public: rows, or people if `unit` names them. The label has classes, or bounds if it is a number."""
 
     private: str
     public: str
     test: str | None
     label: str
-    classes: tuple[str, ...]
     unit: str | None
     domain: str
     rows: int
@@ -61,6 +60,8 @@ class Wishes:
     delta: float
     lifetime_epsilon: float
     lifetime_delta: float
+    classes: tuple[str, ...] = ()
+    bounds: tuple[float, float] | None = None
     format: TextFormat = COMMAS
     categories: tuple[str, ...] = ()
     filter: FilterKind = "renyi"
@@ -197,13 +198,21 @@ private = {_path(wishes.private, folder)}
 public = {_path(wishes.public, folder)} # rows without labels, which get labels
 {test if wishes.test else no_test}
 label = {_toml(wishes.label)}
-classes = {_toml(list(wishes.classes))} # a private label that is none of these counts as the first
+{_label(wishes)}
 {unit if wishes.unit else no_unit}
 {_format(wishes.format)}version = "1" # name a new one when the private data changes
 {_categories(wishes)}features = [ # take out what nothing can be learned from, such as a number that names a row
 {names}
 ]
 """
+
+
+def _label(wishes: Wishes) -> str:
+    if wishes.bounds is not None:
+        return (
+            f"bounds = {_toml(list(wishes.bounds))} # the label is a number; a private one beyond counts as the nearer"
+        )
+    return f"classes = {_toml(list(wishes.classes))} # a private label that is none of these counts as the first"
 
 
 def _categories(wishes: Wishes) -> str:
@@ -244,13 +253,14 @@ params = {{ {params} }}
 
 
 def _tallies(wishes: Wishes) -> str:
+    other = "classifier that takes weights" if wishes.bounds is None else "regressor"
     return f"""\
 [labeling]
 mechanism = "tallies" # nobody votes: exact noisy sums over the private rows are released, and labels inferred from them
 rows = {wishes.rows} # private units, as stated: a public rule takes one round or three by it
 
 [student]
-learner = "linear" # the model that the sums are decoded to; or the estimator of any classifier that takes weights
+learner = "linear" # the model that the sums are decoded to; or the estimator of any {other}
 """
 
 

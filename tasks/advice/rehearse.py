@@ -2,8 +2,9 @@
 
     public rows ─ made-up labels ─ drawn again as private rows ─ sums, the planned noise ─ decode ─ share that is right
 
-Labels are made up by additive models of the public codes, of three strengths of signal. The rounds, their questions and
-the decoder are the code that runs. How good the best possible student would be is known, since the labels are made up.
+Labels are made up by additive models of the public codes, of three strengths of signal, and so are numbers. The rounds,
+their questions and the decoder are the code that runs. How good the best possible student would be is known, since the
+labels are made up.
 
 A rehearsal of a wide table, or of many classes, would take minutes. So it is of as many columns as MOST_WORK allows,
 chosen by the digest of their names, with that share of the units and public rows, and the noise that a plan of these
@@ -23,7 +24,6 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.decomposition import PCA
 
@@ -51,28 +51,34 @@ FADING, ROUGH = 1 / 4, 1 / 10
 a weight's variance that is an interval's own."""
 DIRECTIONS = 5
 """Choices of the directions that a strong signal follows."""
+EXPLAINED = {"weak": 0.1, "typical": 0.5, "strong": 0.9}
+"""Share of a number's variance that its row explains, by strength of signal."""
+SPREAD_OF_NUMBERS = 0.15
+"""Standard deviation of a made-up number, as a share of what lies between its bounds."""
 BEATS = 0.01
-"""What a student must be right on beyond the largest class, as a share of rows, to have learned something."""
+"""What a student must be right on beyond the largest class, as a share of rows, to have learned something; or the share
+of a number's variance that it must explain."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rehearsed:
-    """Shares of rows with the right label, for made-up labels of this strength of signal.
+    """Shares of rows with the right label, for made-up labels of this strength of signal; or shares of a number's
+    variance that are explained (R²).
 
     right     by the student
     possible  by the best possible student
-    largest   if every row is given the most common class
+    largest   if every row is given the most common class; None for a number
     """
 
     signal: str
     right: float
     possible: float
-    largest: float
+    largest: float | None
 
     @property
     def learned(self) -> bool:
-        """Whether the student is clearly better than the largest class."""
-        return self.right > self.largest + BEATS
+        """Whether the student is clearly better than the largest class, or than the mean."""
+        return self.right > (self.largest or 0.0) + BEATS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +162,7 @@ def rehearse(
     """
     units = learning_units(plan)
     assert units is not None  # a plan for tallies states its rows
-    classes, width = len(plan.data.classes), len(codes.coarse)
+    classes, width = len(plan.data.classes) or 2, len(codes.coarse)  # a number lies between two bounds
     kept = _within_work(mechanism, codes)
     if len(kept) < width:
         part = len(kept) / width
@@ -169,8 +175,14 @@ def rehearse(
     for signal, strength in SIGNALS.items():
         rng = np.random.default_rng(1)
         along = _principal(codes, rows, classes, rng) if signal == "strong" else [_at_random(codes, rows, classes, rng)]
+        if plan.data.bounds is not None:
+            found.append(_of_number(signal, mechanism, codes, rows, public, along[0], units, rng))
+            continue
         truth = _clear([_with_shares(strength * each, known) for each in along])
-        given = _learned(mechanism, codes, rows, public, truth, units, rng)
+        private = _drawn(rows, units, rng)
+        below = rng.random((len(private), 1)) > truth[private].cumsum(axis=1)
+        labels: Ints = np.minimum(below.sum(axis=1), truth.shape[1] - 1)
+        given = _learned(mechanism, codes, rows, public, private, labels, units, rng).argmax(axis=1)
         found.append(
             Rehearsed(
                 signal=signal,
@@ -180,6 +192,32 @@ def rehearse(
             )
         )
     return tuple(found)
+
+
+def _of_number(
+    signal: str,
+    mechanism: Tallies,
+    codes: Codes,
+    rows: CodeMatrix,
+    public: int,
+    logits: Floats,
+    units: float,
+    rng: np.random.Generator,
+) -> Rehearsed:
+    """Rehearse made-up numbers that follow from these logits (m, 2), with noise."""
+    explained, line = EXPLAINED[signal], logits[:, 1] - logits[:, 1].mean()
+    truth = 1 / 2 + SPREAD_OF_NUMBERS * math.sqrt(explained) * line
+    private = _drawn(rows, units, rng)
+    noisy = truth[private] + SPREAD_OF_NUMBERS * math.sqrt(1 - explained) * rng.normal(size=len(private))
+    labels: Ints = np.rint(mechanism.steps * np.clip(noisy, 0, 1)).astype(np.int64)
+    given = _learned(mechanism, codes, rows, public, private, labels, units, rng)[:, 1]
+    missed = float(np.mean((given - truth) ** 2)) / SPREAD_OF_NUMBERS**2
+    return Rehearsed(signal=signal, right=explained - missed, possible=explained, largest=None)
+
+
+def _drawn(rows: CodeMatrix, units: float, rng: np.random.Generator) -> Ints:
+    """Rows that stand in for private ones."""
+    return rng.integers(0, len(rows), round(min(units, PRIVATE_ROWS)))
 
 
 def work(mechanism: Tallies, codes: Codes, kept: Sequence[int]) -> int:
@@ -282,18 +320,16 @@ def _learned(
     codes: Codes,
     rows: CodeMatrix,
     public: int,
-    truth: Floats,
+    private: Ints,
+    labels: Ints,
     units: float,
     rng: np.random.Generator,
-) -> Ints:
-    """The classes (m,) that the student gives the rows, after tallies of so many private rows drawn from them.
+) -> Floats:
+    """The scores (m, C) that the student gives the rows, after tallies of those that are `private`, with labels.
 
     public   most rows that it is decoded on
     """
-    drawn = round(min(units, PRIVATE_ROWS))
-    private = rng.integers(0, len(rows), drawn)
-    below = rng.random((drawn, 1)) > truth[private].cumsum(axis=1)
-    labels: Ints = np.minimum(below.sum(axis=1), truth.shape[1] - 1)
+    drawn = len(private)
     asked = [replace(each, scale=each.scale * drawn / units) for each in mechanism.rounds]
     if deepens(codes):
         asked = asked[: [each.what for each in asked].index("labels") + 1]
@@ -306,8 +342,7 @@ def _learned(
         sums = tally(question, rows[private], labels) + noise
         follows = planner.follow(released, question, sums)
         released.append({"question": question.record(), "scale": each.scale, "sums": sums.tolist(), **follows})
-    given: NDArray[np.int64] = scores(Decoded.from_record(released[-1]["decoded"]), rows).argmax(axis=1)
-    return given
+    return scores(Decoded.from_record(released[-1]["decoded"]), rows)
 
 
 def _known_units(mechanism: Tallies, drawn: int) -> int | None:
@@ -321,9 +356,12 @@ def in_words(rehearsed: Sequence[Rehearsed]) -> str:
         f"{min(values):.0%} to {max(values):.0%}"
         for values in ([each.right for each in rehearsed], [each.possible for each in rehearsed])
     )
-    largest = max(each.largest for each in rehearsed)
+    largest = max(each.largest or 0.0 for each in rehearsed)
     found = f"rehearsed on public rows with made-up labels, the student is right on {right} of them"
     beside = f"{found}, of {possible} that is possible and {largest:.0%} of the largest class"
+    if rehearsed[0].largest is None:
+        found = f"rehearsed on public rows with made-up numbers, the student explains {right} of their variance (R²)"
+        beside = f"{found}, of {possible} that is possible"
     if any(each.learned for each in rehearsed):
         return beside
     return f"{beside}: it learns nothing, because ε is too small or the private units are too few"

@@ -69,6 +69,11 @@ def _suggested(wishes: Wishes, folder: Path, direct: str, public: PublicFacts, t
     """The suggestion of tallies, by the plan `direct`, or of votes."""
     plan = _parsed(direct, folder)
     asked = weigh_tallies(plan, public)
+    if wishes.bounds is not None:
+        if not {tallies}.issubset((None, True)):
+            raise WrongInput("--no-tallies has no meaning with --bounds: the label is a number, which nobody votes on")
+        reason = expect_tallies(plan, public).reason if asked.feasible else asked.reason
+        return Suggested(text=direct, ensemble=None, reason=reason)
     voting = _ensemble(wishes, public)
     worth = voting.best.worth if voting.best.feasible else 0.0
     if tallies or (tallies is None and asked.feasible and asked.worth > worth):

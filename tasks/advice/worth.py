@@ -110,7 +110,7 @@ def worth_of_tallies(mechanism: Tallies, sizes: Sequence[int], *, units: float, 
     noise = 1 / sum((mechanism.steps / each.scale) ** 2 for each in of_labels)
     if len(of_labels) == 1 and mechanism.secret == "rows":
         noise += one_round_error(units, public)
-    classes = mechanism.classes
+    classes = mechanism.classes or 2  # a number spreads less than classes do, so that this is cautious
     spread = (1 / classes) * (1 - 1 / classes) / 2  # of one class against the rest: SPREAD, for two
     known = [units / size * spread for size in sizes]
     return units * sum(own / (own + noise) for own in known) / len(known)

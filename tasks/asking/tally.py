@@ -3,7 +3,8 @@
     private table ─ gather ─ blocks of coded units ─ count, mapped over blocks ─ exact sums ─┃ the door
 
 A row becomes its codes and its class, by rules that look at its own cells alone and cannot fail: a missing or foreign
-cell has a code of its own, an unknown label is the first class. Rows of a unit meet in one block; blocks are added.
+cell has a code of its own, an unknown label is the first class. A label that is a number becomes its place between its
+bounds, in whole steps. Rows of a unit meet in one block; blocks are added.
 
 Assumes      codes and question are public: from public rows, from the plan, or from sums released by earlier rounds
 Guarantees   sums are int64 and the same to the bit however rows lie in files, frames and blocks; they stay in the
@@ -17,16 +18,18 @@ import io
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain, cycle
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.parts import LEARNING
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
-from concord.tasks.data.cells import LABEL, cast_labels
+from concord.tasks.data.cells import LABEL, cast_labels, cast_numbers, steps_between
 from concord.tasks.data.codes import CodeMatrix, Codes
 from concord.tasks.data.guard import private_stage
 from concord.tasks.data.parts import columns_of_names, of_part
@@ -40,6 +43,7 @@ from concord.tasks.data.units import (
 )
 from concord.tasks.mechanisms.contributions import RoundQuestion, tally
 from concord.tasks.mechanisms.distance import Ints
+from concord.tasks.mechanisms.tallies import STEPS
 
 BLOCKS = 8
 """Number of files of coded rows, and of tasks that count them; it does not depend on the table."""
@@ -67,7 +71,7 @@ def gather(
         rows = table.owned(columns, once=once) if named else ((raw, pl.Series()) for raw in table.frames(columns, once))
         coded = (_coded(_only(raw, learning(raw, owner)), encoding, codes) for raw, owner in rows)
         return _in_blocks(coded, codes, vault, folder)
-    schema = pl.Schema({**_schema(codes), UNIT: pl.Binary()})
+    schema = pl.Schema({**_schema(codes, encoding), UNIT: pl.Binary()})
     with spilling(vault, f"{folder}/spill-units", schema) as spill:
         for raw, owner in table.owned(columns, erased, once):
             mine = learning(raw, owner)
@@ -145,14 +149,23 @@ def _only(rows: pl.DataFrame, those: pl.Series) -> pl.DataFrame:
 
 
 def _coded(raw: pl.DataFrame, encoding: Encoding, codes: Codes) -> pl.DataFrame:
-    found, schema = codes.of_raw(raw, encoding.columns), _schema(codes)
-    columns = dict(zip(schema, [*found.T, cast_labels(raw[encoding.label], encoding)], strict=True))
+    found, schema = codes.of_raw(raw, encoding.columns), _schema(codes, encoding)
+    columns = dict(zip(schema, [*found.T, _labels(raw[encoding.label], encoding)], strict=True))
     return pl.DataFrame(columns, schema=schema)
 
 
-def _schema(codes: Codes) -> pl.Schema:
+def _labels(cells: pl.Series, encoding: Encoding) -> NDArray[Any]:
+    """Class indices (rows,), or steps of a number."""
+    if encoding.bounds is None:
+        return cast_labels(cells, encoding)
+    return steps_between(cast_numbers(cells), encoding.bounds, STEPS)
+
+
+def _schema(codes: Codes, encoding: Encoding | None = None) -> pl.Schema:
+    """The types of coded rows; of no rows if there is no encoding."""
     code = pl.Series(np.empty(0, np.min_scalar_type(codes.size - 1))).dtype
-    return pl.Schema({str(field): code for field in range(codes.width)} | {LABEL: pl.UInt16()})
+    label = pl.UInt32() if encoding and encoding.bounds else pl.UInt16()
+    return pl.Schema({str(field): code for field in range(codes.width)} | {LABEL: label})
 
 
 def _numbered(rows: pl.DataFrame) -> pl.DataFrame:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from concord.artifacts.schemas import (
     COMMAS,
     NULL_WORDS,
+    Bounds,
     Column,
     Encoding,
     Hashed,
@@ -96,6 +97,22 @@ def cast_labels(cells: pl.Series, encoding: Encoding) -> NDArray[np.uint16]:
     words, places = distinct(cells.to_frame("label"))["label"]
     indices = words.to_frame("label").select(_declared("label", words.dtype, encoding)).to_series()
     return indices.to_numpy()[places]
+
+
+def cast_numbers(cells: pl.Series) -> Numbers:
+    """A label that is a number (rows,), NaN where there is none."""
+    return numbers_of(cells.to_frame("label").select(number("label", cells.dtype)).to_series(), "numeric")
+
+
+def steps_between(numbers: Numbers, bounds: Bounds, steps: int) -> NDArray[np.uint32]:
+    """The places (rows,) of numbers between bounds, in whole steps from the lower one: 0 to `steps`.
+
+    A number beyond a bound counts as the bound, and NaN as the middle. Each is computed by itself, by operations whose
+    result is fixed to the bit.
+    """
+    low, high = bounds
+    known = np.where(np.isnan(numbers), (low + high) / 2, np.clip(numbers, low, high))
+    return np.rint((known - low) / (high - low) * steps).astype(np.uint32)
 
 
 def distinct(rows: pl.DataFrame) -> dict[str, tuple[pl.Series, WordPlaces]]:

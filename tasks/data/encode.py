@@ -34,6 +34,7 @@ from concord.tasks.data.cells import (
     LABEL,
     OURS,
     Numbers,
+    cast_numbers,
     cast_rows,
     cell,
     class_index,
@@ -137,7 +138,7 @@ def public_features(plan: Plan) -> tuple[PublicTable, tuple[str, ...]]:
         why = f"since a column of {plan.data.public} is named {odd[0]!r}: name all, and none as those here are named"
         raise WrongInput(f"data.features must list the features, {why}")
     names = class_names(plan.data.classes)
-    if names.count(twice := max(names, key=names.count)) > 1:
+    if names and names.count(twice := max(names, key=names.count)) > 1:
         raise WrongInput(f"data.classes must differ however they are stored, got two that both read as {twice!r}")
     return table, features
 
@@ -149,6 +150,7 @@ def learn_encoding(plan: Plan) -> Encoding:
         columns=learn_columns(table, features, plan.data.categories or (), plan.data.text or ()),
         label=plan.data.label,
         classes=plan.data.classes,
+        bounds=plan.data.bounds,
         unit=plan.data.unit,
         format=plan.data.format,
     )
@@ -171,14 +173,20 @@ def stage_public(
     return tuple(batches)
 
 
-def labelled_rows(path: str, encoding: Encoding) -> tuple[pl.DataFrame, NDArray[np.int64]]:
-    """Cast rows of a public labelled table, and their class indices (rows,).
+def labelled_rows(path: str, encoding: Encoding) -> tuple[pl.DataFrame, NDArray[Any]]:
+    """Cast rows of a public labelled table, and their class indices, or numbers (rows,), which bounds do not change.
 
-    Raises WrongInput if the table does not fit, or names a class that is not declared.
+    Raises WrongInput if the table does not fit, or a label is no number or names a class that is not declared.
     """
     table = open_public(path, "data.test", encoding.format)
     table.check(encoding)
     raw = pl.concat(table.frames((*encoding.features, encoding.label)), how="vertical_relaxed")
+    if encoding.bounds is not None:
+        numbers = cast_numbers(raw[encoding.label])
+        if len(odd := raw[encoding.label].filter(np.isnan(numbers))):
+            rule = f"data.test must hold a number in every row of {encoding.label!r}"
+            raise WrongInput(f"{rule}, got {'a row without one' if odd[0] is None else repr(odd[0])}")
+        return cast_rows(raw.drop(encoding.label), encoding), numbers
     index = class_index(encoding.label, raw.schema[encoding.label], encoding.classes)
     foreign = raw.filter(index.is_null())[encoding.label]
     if len(foreign):

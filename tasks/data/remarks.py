@@ -27,7 +27,7 @@ import polars as pl
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import NULL_WORDS, Encoding, Kind
-from concord.tasks.data.cells import cast_rows, class_index, is_padded, systematic_sample
+from concord.tasks.data.cells import cast_numbers, cast_rows, class_index, is_padded, systematic_sample
 from concord.tasks.data.csv_files import POINT
 from concord.tasks.data.encode import VOCABULARY
 from concord.tasks.data.guard import private_stage
@@ -118,7 +118,8 @@ def check_target(option: str, label: str, words: Collection[str]) -> None:
         raise WrongInput(
             f"{option} must name a column of classes, but {label!r} holds {len(numbers)} different numbers, from "
             f"{numbers[0]:g} to {numbers[-1]:g}: write a column of ranges into all tables, such as 'below {cut:g}' and "
-            f"'{cut:g} or more', with cuts that are public; or say what the classes are with --classes"
+            f"'{cut:g} or more', with cuts that are public; say what the classes are with --classes; or learn the "
+            "number with --bounds"
         )
 
 
@@ -153,8 +154,8 @@ def _is_one_value(cells: pl.Series) -> bool:
 
 @dataclass(frozen=True)
 class Unmatched:
-    """Shares of the private rows that have no declared class, that have no unit, and, by feature, whose cell is neither
-    empty nor a known word, or a number if the feature is numeric."""
+    """Shares of the private rows that have no declared class or no number within bounds, that have no unit, and, by
+    feature, whose cell is neither empty nor a known word, or a number if the feature is numeric."""
 
     label: float
     unit: float
@@ -181,7 +182,11 @@ def _lost(frame: pl.DataFrame, encoding: Encoding) -> pl.DataFrame:
     """For each row, whether it lacks a known class, a unit, and a known value of each feature."""
     label, unit = encoding.label, encoding.unit
     cells = cast_rows(frame.drop(label), encoding)
-    known = frame.select(class_index(label, frame.schema[label], encoding.classes).is_null().alias("label"))
+    if encoding.bounds is None:
+        known = frame.select(class_index(label, frame.schema[label], encoding.classes).is_null().alias("label"))
+    else:
+        numbers, (low, high) = cast_numbers(frame[label]), encoding.bounds
+        known = pl.DataFrame({"label": ~((low <= numbers) & (numbers <= high))})
     if unit is not None:
         known = known.with_columns(unit_names(frame[unit], rounded=False).is_null().alias("unit"))
     filled = frame.select(_says_something(column, frame.schema[column]).alias(column) for column in cells.columns)

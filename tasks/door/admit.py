@@ -54,6 +54,8 @@ def opening_of(plan: Plan, ask: Ask[Any], encoding: Encoding, vault: Vault) -> O
 def _identity(vault: Vault, plan: Plan, encoding: Encoding, depends: Mapping[str, Any]) -> str:
     """Keyed digest of the plan's data, its encoding, and the other settings of a session, `depends`, as JSON."""
     data: dict[str, Any] = {"classes": plan.data.classes, "label": plan.data.label, "version": plan.data.version}
+    if plan.data.bounds is not None:
+        data["bounds"] = plan.data.bounds
     if plan.test is not None:
         data["test"] = plan.test.model_dump()
     return vault.digest("identity", canonical_json({"data": data, "encoding": encoding.digest, **depends}))

@@ -12,6 +12,8 @@ Not covered  rows of one unit that are passed in different blocks: each block th
 
 Residuals. S steps are a vote, 256 steps of a logit a nat; `least` is the least a model may expect of a class, in steps.
 Two classes: one column, z = S·y − q with q = S·p within [least, S − least], so |z| ≤ S − least.
+A number within bounds: the same column, y being its place between them. S·y, a whole number from 0 to S, is the share
+of a vote that goes to the upper bound; the two classes are its ends, so z has the same bound.
 More: q_c = least + ⌊R·p_c⌋ with R = S − C·least, so 0 ≤ q_c − least, together at most R. Σ z² is convex in those, so it
 is largest at a corner: all of R with one wrong class, (S − least)² + (least + R)² + (C − 2)·least².
 Neither clips the residual: the decoder knows q, so there is no bias. Probabilities are ratios of whole numbers
@@ -100,6 +102,7 @@ class IntegerModel:
 class RoundQuestion:
     """The question of one round, asked of every row: public, chosen from the plan and from released things alone.
 
+    classes  number of classes; 0 if the label is a number, in steps from its lower bound
     fields   which columns of the codes are asked, each with its span of code numbers in `spans`
     model    the model of expected labels; None expects the same of every class
     count    what a unit adds to the constant's cell by being present; 0 if there is no such cell
@@ -158,21 +161,22 @@ class RoundQuestion:
 
 
 def columns(classes: int, what: What) -> int:
-    """Numbers a cell holds: one for two classes or if only codes are counted, otherwise one per class."""
-    return 1 if classes == 2 or what == "codes" else classes
+    """Numbers a cell holds: one for two classes, for a number or if only codes are counted, otherwise one per class."""
+    return 1 if classes <= 2 or what == "codes" else classes
 
 
 def check_grid(classes: int, steps: int, least: int, count: int) -> None:
     """Raises ValueError unless residuals on this grid have the norm that `row_square` gives."""
-    if classes < 2 or not 2 <= steps <= 2**20 or not 0 <= least * classes <= steps or not 0 <= count <= 2**40:
-        raise ValueError("a question needs 2 classes, 2 to 2^20 steps, and classes · least at most steps")
+    ends = classes or 2
+    if ends < 2 or not 2 <= steps <= 2**20 or not 0 <= least * ends <= steps or not 0 <= count <= 2**40:
+        raise ValueError("a question needs 2 classes or none, 2 to 2^20 steps, and classes · least at most steps")
 
 
 def row_square(classes: int, steps: int, what: What, least: int) -> int:
     """The largest squared norm of a row's residual, a whole number: see Residuals above."""
     if what == "codes":
         return steps**2
-    if classes == 2:
+    if classes <= 2:
         return (steps - least) ** 2
     rest = steps - classes * least
     return (steps - least) ** 2 + (least + rest) ** 2 + (classes - 2) * least**2
@@ -185,7 +189,8 @@ def expected(question: RoundQuestion, codes: CodeRows) -> Ints:
 
 
 def residuals(question: RoundQuestion, codes: CodeRows, labels: Ints) -> Ints:
-    """z, (rows, columns), of codes (rows, fields) and labels (rows,). A label that is not a class counts as none."""
+    """z, (rows, columns), of codes (rows, fields) and labels (rows,). A label that is not a class counts as none, and a
+    number beyond its bounds as the nearer one."""
     return _residuals(question, codes, labels).T
 
 
@@ -193,11 +198,18 @@ def _residuals(question: RoundQuestion, codes: CodeRows, labels: Ints) -> Ints:
     """Residuals by column (columns, rows), so that each column is contiguous."""
     if question.what == "codes":
         return np.full((1, len(codes)), question.steps, np.int64)
-    first = 1 if question.classes == 2 else 0
-    asked = np.arange(first, first + question.columns)[:, None]
-    found: Ints = np.multiply(labels == asked, np.int64(question.steps))
+    found = _votes(question, labels)
     found -= _expected(question, codes)
     return found
+
+
+def _votes(question: RoundQuestion, labels: Ints) -> Ints:
+    """Labels in steps by column (columns, rows)."""
+    if not question.classes:
+        return np.asarray(labels.astype(np.int64).clip(0, question.steps)[None])
+    first = 1 if question.classes == 2 else 0
+    asked = np.arange(first, first + question.columns)[:, None]
+    return np.asarray(np.multiply(labels == asked, np.int64(question.steps)))
 
 
 def _expected(question: RoundQuestion, codes: CodeRows) -> Ints:
@@ -206,10 +218,10 @@ def _expected(question: RoundQuestion, codes: CodeRows) -> Ints:
         return np.zeros(shape, np.int64)
     rest = steps - question.classes * least
     if question.model is None:
-        same = steps // 2 if question.classes == 2 else least + rest // question.classes
+        same = steps // 2 if question.classes <= 2 else least + rest // question.classes
         return np.broadcast_to(np.int64(same), shape)
     logits = np.stack([_logits(column, start, codes) for column, start in _by_column(question.model)])
-    if question.classes == 2:
+    if question.classes <= 2:
         return _two(logits, steps, least)
     odds = odds_table()[np.minimum(logits.max(axis=0) - logits, FARTHEST_LOGIT)]
     return np.asarray(least + rest * odds // odds.sum(axis=0))
@@ -273,7 +285,7 @@ def tally(question: RoundQuestion, codes: CodeRows, labels: Ints, units: Ints | 
     """Σ of the units' contributions, (size,) int64. Sums of blocks add up if all rows of a unit are in one block.
 
     codes    (rows, fields) int32
-    labels   (rows,) class numbers; ignored if only codes are counted
+    labels   (rows,) class numbers, or steps of a number; ignored if only codes are counted
     units    (rows,) the unit of each row, any numbers; None if each row is a unit
     """
     if units is None:

@@ -80,6 +80,7 @@ class Round:
 class Tallies:
     """Public settings only: nothing held here has seen a private row.
 
+    classes   number of classes; 0 if the label is a number within bounds, which costs what two classes do
     secret    the difference between neighbours: a unit with all its rows, or the labels of one unit
     many      whether a unit may have several rows
     """
@@ -125,7 +126,7 @@ class Tallies:
         steps: int = STEPS,
     ) -> "Tallies":
         """The least noise with which all rounds stay within (epsilon, delta), each at its share of ρ."""
-        check_budget(epsilon=epsilon, delta=delta, queries=max(1, len(rounds)), classes=classes)
+        check_budget(epsilon=epsilon, delta=delta, queries=max(1, len(rounds)), classes=classes or 2)
 
         def at(scale: float) -> "Tallies":
             wanted = cls(
@@ -151,7 +152,7 @@ class Tallies:
         row = each.fields * row_square(self.classes, self.steps, each.what, each.least)
         if self.secret == "rows":
             return row + each.count**2
-        changed = each.fields * self.steps**2 * (1 if self.classes == 2 else 2)
+        changed = each.fields * self.steps**2 * (1 if self.classes <= 2 else 2)
         if not self.many:
             return changed
         truncated = changed + each.cells + math.isqrt(4 * changed * each.cells) + 1
@@ -249,7 +250,7 @@ class Tallies:
         """Sums of a single row with that label, for a model that is as sure of class 0 as it may be."""
         wrong = IntegerModel(
             np.zeros((each.fields, columns(self.classes, "labels")), np.int64),
-            LARGEST_WEIGHT * (np.array([-1]) if self.classes == 2 else np.eye(1, self.classes, dtype=np.int64)[0]),
+            LARGEST_WEIGHT * (np.array([-1]) if self.classes <= 2 else np.eye(1, self.classes, dtype=np.int64)[0]),
         )
         spans = [(code, code + 1) for code in range(each.fields)]
         question = RoundQuestion(
@@ -262,7 +263,11 @@ class Tallies:
             spans=tuple(spans),
             model=wrong if each.what == "labels" else None,
         )
-        return tally(question, np.arange(each.fields, dtype=np.int32)[None], np.array([label]))
+        return tally(
+            question,
+            np.arange(each.fields, dtype=np.int32)[None],
+            np.array([label * (1 if self.classes else self.steps)]),
+        )
 
 
 SHARES = {1: (1.0,), 2: (0.3, 0.7), 3: (0.3, 0.3, 0.4)}
@@ -316,7 +321,7 @@ def planned_rounds(
 
 
 def _labels_round(classes: int, fields: int, codes: int, at: int, share: float, steps: int, counted: bool) -> Round:
-    part = TRUST[at] if classes == 2 else (1.0 if at == 0 else MIXED) / classes
+    part = TRUST[at] if classes <= 2 else (1.0 if at == 0 else MIXED) / classes
     least = math.floor(steps * part)
     norm = math.isqrt(fields * row_square(classes, steps, "labels", least))
     count = max(1, norm // COUNT_SHARE) if counted else 0

@@ -58,7 +58,7 @@ from concord.tasks.publish.figures import (
 )
 from concord.tasks.publish.outcomes import Outcomes, tables, voted
 from concord.tasks.student.concord_student import Chosen
-from concord.tasks.student.concord_tallied import Tallied
+from concord.tasks.student.concord_tallied import Tallied, TalliedNumber
 from concord.tasks.student.study import Student
 
 TEMPLATE = "report.html.j2"
@@ -186,7 +186,8 @@ def certify_answers(session: str, ledger: Ledger, released: Released, vault: Vau
 
 
 def _student(plan: StudentPlan, student: Student, session: Session) -> StudentRecord:
-    made = {"universal": Chosen, "linear": Tallied}.get(plan.learner)
+    tallied = Tallied if session.mechanism.get("classes") else TalliedNumber
+    made = {"universal": Chosen, "linear": tallied}.get(plan.learner)
     params = {"universal": plan.space.model_dump(mode="json"), "linear": student.figures}.get(plan.learner, plan.params)
     return StudentRecord(
         estimator=plan.estimator if made is None else f"{made.__module__}.{made.__name__}",

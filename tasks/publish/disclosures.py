@@ -20,7 +20,14 @@ from sklearn.pipeline import Pipeline
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import in_one_line
 from concord.artifacts.guarantee import LINKED
-from concord.artifacts.measures import PublicTest, TestRecord, ranking_in_words
+from concord.artifacts.measures import (
+    AnyPublicTest,
+    NumberTest,
+    PublicTest,
+    TestRecord,
+    number_in_words,
+    ranking_in_words,
+)
 from concord.artifacts.sessions import NEIGHBOURS
 
 NOT_STATED = "Not stated by the publisher."
@@ -89,7 +96,8 @@ def model_card(published: Certificate, student: Pipeline) -> Iterator[str]:
     """The lines of the model card, Markdown. `student` is the published one that the certificate digests."""
     certificate: Certificate = reworded(published, in_markdown)
     guarantee, counts, record, about = certificate.guarantee, certificate.counts, certificate.student, certificate.about
-    yield f"# A classifier of {', '.join(in_markdown(str(name)) for name in student.classes_)}\n"
+    named = [in_markdown(str(name)) for name in getattr(student, "classes_", ())]
+    yield f"# A {certificate.what}{' of ' * bool(named)}{', '.join(named)}\n"
     yield (
         f"Learned from private data (domain {certificate.domain.name}, session {certificate.session}) with "
         f"ε = {guarantee.epsilon:g}, δ = {guarantee.delta:g} for {guarantee.unit} ({guarantee.neighbours}): "
@@ -140,9 +148,11 @@ def test_in_words(test: TestRecord) -> str:
     )
 
 
-def _measured(test: PublicTest | None) -> str | None:
+def _measured(test: AnyPublicTest | None) -> str | None:
     if test is None:
         return None
+    if isinstance(test, NumberTest):
+        return number_in_words(test.rows, test.rmse, test.mean_rmse, test.r2)
     finds = (f"{item.name} {item.recall:.1%}" for item in test.classes[:MOST_FOUND] if item.recall is not None)
     return (
         f"{test.accuracy:.1%} right on {test.rows:,} public test rows ({test.majority:.1%} if it always named the "
@@ -162,7 +172,7 @@ def registry(certificate: Certificate) -> str:
     about, promise, domain = certificate.about, certificate.guarantee, certificate.domain
     absent = lacking(certificate, "registry")
     basic = {
-        "name": f"Classifier learned from {domain.name}",
+        "name": f"{certificate.what.capitalize()} learned from {domain.name}",
         "data_curators": [about.issuer or NOT_STATED],
         "intended_use": about.use or NOT_STATED,
         "data_product_type": "Machine learning model",
@@ -191,7 +201,7 @@ def registry(certificate: Certificate) -> str:
             "data_source_type": "Static",
             "data_source_type_details": STATIC.format(certificate.data_version),
             "access_type": "Non-interactive",
-            "access_type_details": "The classifier is published as a file. Using it asks the private records nothing.",
+            "access_type_details": "The student is published as a file. Using it asks the private records nothing.",
         },
         "accounting": {
             "post_processing": f"The student, {certificate.student.estimator}, is fitted to what was released.",
@@ -230,7 +240,9 @@ def _nist(certificate: Certificate) -> Iterator[str]:
     )
     yield f"## Algorithm and its correctness\n\n{_mechanism(certificate)}\n"
     yield f"## Composition\n\n{COMPOSITION.format(_of_lifetime(certificate))}\n"
-    right = f"{test.accuracy:.1%} of {test.rows:,} public test rows are right" if test else "No public rows tested it"
+    right = _measured(test) if isinstance(test, NumberTest) else "No public rows tested it"
+    if isinstance(test, PublicTest):
+        right = f"{test.accuracy:.1%} of {test.rows:,} public test rows are right"
     yield f"## Utility\n\n{right}.\n"
     if certificate.tested:
         yield f"{test_in_words(certificate.tested)}.\n"
@@ -238,7 +250,7 @@ def _nist(certificate: Certificate) -> Iterator[str]:
     yield "## Bias\n"
     yield from (
         f"- of class {item.name}, {item.recall:.1%} are found\n"
-        for item in (test.classes if test else ())
+        for item in (test.classes if isinstance(test, PublicTest) else ())
         if item.recall is not None
     )
     yield "Missing: which groups of people it serves worse is not measured; only classes are.\n"
@@ -262,7 +274,7 @@ def description(certificate: Certificate) -> str:
     counts, mechanism = certificate.counts, certificate.mechanism
     how = f"{counts.answered:,} released answers to {counts.asked:,} public rows"
     what = how if certificate.teachers else mechanism.releases
-    return f"A classifier, {certificate.student.estimator}, that learned from: {what} ({mechanism.name})."
+    return f"A {certificate.what}, {certificate.student.estimator}, that learned from: {what} ({mechanism.name})."
 
 
 def _mechanism(certificate: Certificate) -> str:
@@ -278,7 +290,7 @@ def _short(settings: dict[str, Any]) -> Iterator[tuple[str, object]]:
 def _unprotected(certificate: Certificate) -> str:
     labels = " Only labels are protected: features of the records are treated as public."
     alone = labels if certificate.guarantee.neighbours == NEIGHBOURS["labels"] else ""
-    return f"The public rows, the plan and the declared classes.{alone}"
+    return f"The public rows, the plan and the declared classes or bounds.{alone}"
 
 
 def _of_lifetime(certificate: Certificate) -> str:

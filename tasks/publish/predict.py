@@ -1,4 +1,4 @@
-"""Predict: classes and probabilities of the rows of any table, by a published student.
+"""Predict: classes and probabilities, or the number, of the rows of any table, by a published student.
 
 A CSV file may be opened by a spreadsheet, which takes a cell such as `=1+1` for a formula. So a class that begins like
 one has an apostrophe before it there, which `as_named` takes off again; Parquet holds every class as it is.
@@ -11,7 +11,7 @@ Not covered  who may see the rows. Checked by tests/tasks/publish/test_predict.p
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from concord.tasks.student.fitted import strangers
 from concord.tasks.student.model import AnyRows, load
 
 WRITERS: dict[str, Any] = {".parquet": pyarrow.parquet.ParquetWriter, ".csv": pyarrow.csv.CSVWriter}
-CLASS = "class"
+CLASS, VALUE = "class", "number"
 POINTS = ("default", "prior-odds")
 FORMULA = re.compile(r"'*\s*[=+\-@＝＋－＠]")
 """How a text begins that a spreadsheet takes for a formula, or one that has apostrophes before it."""
@@ -119,7 +119,7 @@ def predict_table(student: Any, table: str, target: Path, *, key: str | None = N
         raise WrongInput(f"--out must be a new file named .parquet or .csv, got {target}")
     if target.exists():
         raise WrongInput(f"--out must be a new file, but {target} is there already")
-    if suffix == ".csv" and not all(map(is_printable, student.classes_)):
+    if suffix == ".csv" and not all(map(is_printable, getattr(student, "classes_", ()))):
         raise WrongInput("--out must be a .parquet file: the student names a class by letters that are not printable")
     read = dict.fromkeys((*student.feature_names_in_, *([] if key is None else [key])))
     frames = open_public(table, "ROWS", format_of(table, field="ROWS")).frames([*read])
@@ -139,20 +139,16 @@ def predict_table(student: Any, table: str, target: Path, *, key: str | None = N
 def predictions(
     student: Any, frames: Iterator[pl.DataFrame], spelt: Callable[[str], str] = str, key: str | None = None
 ) -> Iterator[pa.Table]:
-    """For each frame, a table of CLASS and, if the student has them, a column of probabilities per class; after the
-    frame's column `key`, if one is named.
+    """For each frame, a table of CLASS and, if the student has them, a column of probabilities per class; or of VALUE,
+    if it has no classes; after the frame's column `key`, if one is named.
 
     spelt   how a class, or a word of that column, is written
     Raises NotVerified if the student gives anything but its classes and numbers.
     """
-    names = {str(name): spelt(str(name)) for name in student.classes_}
+    names = {str(name): spelt(str(name)) for name in getattr(student, "classes_", ())}
     for frame in frames:
         with strangers():
-            columns = {CLASS: pa.array([names[name] for name in student.predict(frame).tolist()], pa.string())}
-            if hasattr(student, "predict_proba"):
-                odds = _numbers(student.predict_proba(frame)).reshape(len(frame), len(names))
-                columns |= {f"probability {name}": odds[:, at] for at, name in enumerate(names)}
-            found = pa.table(columns)
+            found = pa.table(_said(student, frame, names))
         yield found if key is None else _after(frame[key], found, spelt)
 
 
@@ -171,9 +167,19 @@ def _after(keys: pl.Series, found: pa.Table, spelt: Callable[[str], str]) -> pa.
     return found.add_column(0, spelt(keys.name), keys.to_arrow())
 
 
+def _said(student: Any, frame: pl.DataFrame, names: Mapping[str, str]) -> dict[str, Any]:
+    if not names:
+        return {VALUE: _numbers(student.predict(frame)).reshape(len(frame))}
+    columns = {CLASS: pa.array([names[name] for name in student.predict(frame).tolist()], pa.string())}
+    if hasattr(student, "predict_proba"):
+        odds = _numbers(student.predict_proba(frame)).reshape(len(frame), len(names))
+        columns |= {f"probability {name}": odds[:, at] for at, name in enumerate(names)}
+    return columns
+
+
 def _numbers(odds: NDArray[Any]) -> NDArray[Any]:
     if odds.dtype.kind != "f":
-        raise TypeError("probabilities are numbers")
+        raise TypeError("it gives no numbers")
     return odds
 
 

@@ -24,6 +24,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 from concord import __version__
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import WrongInput, in_json
+from concord.artifacts.measures import NumberTest
 from concord.artifacts.mlflow.describe import dataset
 from concord.artifacts.published import Published
 from concord.tasks.publish.disclosures import ABOUT, NOT_STATED, description, lacking, model_card, nist, registry
@@ -89,11 +90,11 @@ def cyclonedx(certificate: Certificate) -> str:
         "modelCard": {
             "modelParameters": {
                 "approach": {"type": "semi-supervised"},
-                "task": "classification",
+                "task": "classification" if certificate.what == "classifier" else "regression",
                 "modelArchitecture": record.estimator,
                 "datasets": [{"ref": file.digest} for file in certificate.leading.files],
                 "inputs": [{"format": name} for name in certificate.features],
-                "outputs": [{"format": "class"}],
+                "outputs": [{"format": "class" if certificate.what == "classifier" else "number"}],
             },
             **({"quantitativeAnalysis": {"performanceMetrics": measured}} if measured else {}),
             "considerations": {
@@ -168,7 +169,11 @@ def _version(digest: str) -> dict[str, Any]:
 
 def _figures(certificate: Certificate) -> Iterator[tuple[str, float]]:
     """Measures on public test rows, by the field's standard names."""
-    if test := certificate.student.public_test:
+    test = certificate.student.public_test
+    if isinstance(test, NumberTest):
+        yield "RMSE", test.rmse
+        yield "R²", test.r2
+    elif test is not None:
         yield "accuracy", test.accuracy
         yield "balanced accuracy", test.balanced_accuracy
         yield "share of the largest class", test.majority

@@ -8,6 +8,8 @@ class whose odds rise most over its share of the public rows, so that a rare cla
 
     student.set_params(student__point="prior odds").predict(rows)
 
+A number within bounds is decoded as a probability is, and read as its place between them: `TalliedNumber`.
+
 Checked by tests/tasks/student/test_linear.py.
 """
 
@@ -18,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
 
 Numbers = NDArray[np.float64]
 
@@ -100,12 +102,40 @@ class Tallied(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-l
         return np.asarray(self.classes_[above.argmax(axis=1)])
 
     def _logits(self, X: Any) -> Numbers:
-        total = np.tile(self.intercept, (len(X), 1))
-        for column in np.asarray(X).T:
-            total += self.weights[column]
-        return total
+        return added(self.weights, self.intercept, X)
 
 
-for _part in (Code, Tallied):
+class TalliedNumber(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """A linear model of codes as a regressor: `weights` (codes, 1) and `intercept` (1,) give the logit of a number's
+    place between its bounds `low` and `high`."""
+
+    def __init__(self, weights: Any, intercept: Any, low: float, high: float) -> None:
+        self.weights = weights
+        self.intercept = intercept
+        self.low = low
+        self.high = high
+
+    def fit(self, X: Any = None, y: Any = None) -> "TalliedNumber":  # noqa: ARG002
+        """Nothing is learned: the model is decoded already."""
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def predict(self, X: Any) -> Numbers:
+        """Numbers (rows,), within the bounds."""
+        place = expit(added(self.weights, self.intercept, X)[:, 0])
+        return np.asarray(self.low * (1 - place) + self.high * place)
+
+
+def added(weights: Any, intercept: Any, X: Any) -> Numbers:
+    """Logits (rows, columns): the weights of each row's codes, added to the intercept."""
+    total = np.tile(intercept, (len(X), 1))
+    for column in np.asarray(X).T:
+        total += weights[column]
+    return np.asarray(total)
+
+
+for _part in (Code, Tallied, TalliedNumber):
     _part.__module__ = NAME
 sys.modules.setdefault(NAME, sys.modules[__name__])

@@ -10,6 +10,7 @@ of a test table is kept below HOME/tests, by the digest of the table: a hint for
 alone.
 """
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from concord.artifacts.home.released import sha256_of_all
 from concord.artifacts.home.whole import write_whole
-from concord.artifacts.measures import ClassMeasured, PublicTest, Surety
+from concord.artifacts.measures import AnyPublicTest, ClassMeasured, NumberTest, PublicTest, Surety
 from concord.artifacts.schemas import Encoding
 from concord.tasks.data.encode import encode, labelled_rows
 from concord.tasks.data.snapshots import SCHEME, SnapshotTable
@@ -35,10 +36,18 @@ PROBABILITY_DIGITS = 6
 """Digits to which a mean probability is rounded, since its last bits depend on the machine."""
 
 
-def evaluate(student: "Pipeline", path: str, encoding: Encoding) -> PublicTest:
+def evaluate(student: "Pipeline", path: str, encoding: Encoding) -> AnyPublicTest:
     """Measures of the student on the public labelled rows at `path`. Raises WrongInput if the table does not fit."""
     rows, truth = labelled_rows(path, encoding)
-    return measured(student["student"], encode(rows, encoding), truth, encoding, path)
+    return tested(student["student"], encode(rows, encoding), truth, encoding, path)
+
+
+def tested(model: Any, X: Any, truth: NDArray[Any], encoding: Encoding, path: str) -> AnyPublicTest:
+    """Measures of a fitted model on its matrix X of the rows at `path`, whose class indices, or numbers, are `truth`
+    (rows,)."""
+    if encoding.bounds is None:
+        return measured(model, X, truth, encoding, path)
+    return number_measured(truth, model.predict(X), encoding.label, digest_of_table(path))
 
 
 def measured(model: Any, X: Any, truth: NDArray[np.int64], encoding: Encoding, path: str) -> PublicTest:
@@ -74,6 +83,15 @@ def measured(model: Any, X: Any, truth: NDArray[np.int64], encoding: Encoding, p
         ),
         matrix=tuple(tuple(row) for row in matrix.tolist()) if len(classes) <= MOST_LISTED else None,
         calibration=None if odds is None else _calibration(odds, answers == names),
+    )
+
+
+def number_measured(truth: NDArray[Any], answers: NDArray[Any], label: str, table: str) -> NumberTest:
+    """Measures of predicted numbers (rows,) against the true ones."""
+    error, spread = float(np.mean((truth - answers) ** 2)), float(np.mean((truth - truth.mean()) ** 2))
+    r2 = 1 - error / spread if spread else 0.0
+    return NumberTest(
+        table=table, label=label, rows=len(truth), rmse=math.sqrt(error), mean_rmse=math.sqrt(spread), r2=r2
     )
 
 
@@ -119,7 +137,7 @@ def digest_of_table(path: str) -> str:
     return sha256_of_all(file.path.read_bytes() for file in find_files(path, "data.test"))
 
 
-def keep_table_path(home: Path, test: PublicTest, path: str) -> None:
+def keep_table_path(home: Path, test: AnyPublicTest, path: str) -> None:
     """Keep the path of a test's table."""
     (home / "tests").mkdir(exist_ok=True)
     with write_whole(home / "tests" / test.table, home) as file:

@@ -3,8 +3,8 @@
 Which types a file may hold is checked before (tasks.student.trust). A stranger's file may give them any values: a text
 for the size of a list, say, which became a part of the program that `concord export` writes.
 
-Guarantees   the classes, columns, words, numbers and sizes of a loaded student are plain values of their type, numbers
-             finite and sizes bounded; whatever else its file makes fail is one error
+Guarantees   the classes (if any), columns, words, numbers and sizes of a loaded student are plain values of their type,
+             numbers finite and sizes bounded; whatever else its file makes fail is one error
 Not covered  whether they make sense: a stranger's student may answer anything, or take long
              Checked by tests/tasks/student/test_fitted.py
 """
@@ -24,7 +24,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 from concord.artifacts.errors import ConcordError, NotVerified
 from concord.artifacts.sections import LONGEST_CLASS
 from concord.tasks.student.concord_student import READ, Cells, Chosen, ScoreClassifier
-from concord.tasks.student.concord_tallied import POINTS, Code, Tallied
+from concord.tasks.student.concord_tallied import POINTS, Code, Tallied, TalliedNumber
 
 Rule = Callable[[Any], bool]
 
@@ -110,7 +110,7 @@ def _categories(value: Any) -> bool:
     return len(value) == 1 and (_texts(value[0]) or _numbers(value[0]))
 
 
-WHOLE: dict[str, Rule] = {"classes_": _names, "feature_names_in_": _names}
+WHOLE: dict[str, Rule] = {"classes_": lambda value: value is None or _names(value), "feature_names_in_": _names}
 RULES: dict[type, dict[str, Rule]] = {
     ColumnTransformer: {"transformers_": _by_name},
     Cells: {"kind": _one_of((*READ, "uint8", "float32")), "size": _between(1, LARGEST_SIZE)},
@@ -129,6 +129,7 @@ RULES: dict[type, dict[str, Rule]] = {
         "classes": _names,
         "point": _one_of(POINTS),
     },
+    TalliedNumber: dict.fromkeys(("weights", "intercept", "low", "high"), _numbers),
     Chosen: {"hypothesis": _text, "classes": _names},
     ScoreClassifier: {"classes": _names},
 }

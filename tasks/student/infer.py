@@ -33,7 +33,7 @@ from sklearn.metrics import recall_score
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.measures import PublicTest
+from concord.artifacts.measures import AnyPublicTest
 from concord.artifacts.schemas import Encoding, OneHot
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, WordField, deepened
 from concord.tasks.data.encode import PublicBatch, labelled_rows, read_frame
@@ -42,7 +42,7 @@ from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import Tallies
 from concord.tasks.student.concord_published import Published
 from concord.tasks.student.concord_student import Cells
-from concord.tasks.student.concord_tallied import POINTS, Code, Tallied
+from concord.tasks.student.concord_tallied import POINTS, Code, Tallied, TalliedNumber
 from concord.tasks.student.crossed import sampled_of
 from concord.tasks.student.decode import (
     Decoded,
@@ -54,7 +54,7 @@ from concord.tasks.student.decode import (
     scores,
     unlike_fields,
 )
-from concord.tasks.student.evaluate import measured
+from concord.tasks.student.evaluate import measured, tested
 from concord.tasks.student.joint import KAPPAS
 from concord.tasks.student.model import named
 
@@ -160,18 +160,21 @@ def inferred_schema(classes: int, guarantee: dict[str, str]) -> pa.Schema:
     """Schema of labels inferred from tallies: one row per public row, with the guarantee in the metadata.
 
     row       its index in the stream of public rows
-    label     the class of highest probability
+    label     the class of highest probability; if there are no classes, the expected number
     outcome   inferred
-    scores    the probability of each class
-    balanced  the class whose odds rise most over its share of the public rows: it keeps rare classes
+    scores    the probability of each class, if there are classes
+    balanced  the class whose odds rise most over its share of the public rows, likewise: it keeps rare classes
     session   the session's id
     """
-    fields = [
-        pa.field("row", pa.uint64(), nullable=False),
-        pa.field("label", pa.string(), nullable=False),
-        pa.field("outcome", pa.string(), nullable=False),
+    of_classes = [
         pa.field("scores", pa.list_(pa.float64(), classes), nullable=False),
         pa.field("balanced", pa.string(), nullable=False),
+    ]
+    fields = [
+        pa.field("row", pa.uint64(), nullable=False),
+        pa.field("label", pa.string() if classes else pa.float64(), nullable=False),
+        pa.field("outcome", pa.string(), nullable=False),
+        *(of_classes if classes else ()),
         pa.field("session", pa.string(), nullable=False),
     ]
     return pa.schema(fields, metadata=guarantee)
@@ -192,31 +195,41 @@ def inferred(
 
 def _inferred(decoded: Decoded, rows: CodeMatrix, first: int, encoding: Encoding, session: str) -> list[Any]:
     """The columns of labels of rows that are numbered from `first` on."""
+    number = pa.array(np.arange(first, first + len(rows), dtype=np.uint64))
+    outcome, where = (pa.repeat(pa.scalar(text, pa.string()), len(rows)) for text in ("inferred", session))
+    if encoding.bounds is not None:
+        model = TalliedNumber(decoded.weights, decoded.intercept, *encoding.bounds)
+        return [number, pa.array(model.predict(rows)), outcome, where]
     probability, balanced = scores(decoded, rows), odds_scores(decoded, rows)
     names = pa.array(encoding.classes, pa.string())
     return [
-        pa.array(np.arange(first, first + len(rows), dtype=np.uint64)),
+        number,
         names.take(pa.array(probability.argmax(axis=1))),
-        pa.repeat(pa.scalar("inferred", pa.string()), len(rows)),
+        outcome,
         pa.FixedSizeListArray.from_arrays(pa.array(probability.ravel()), len(encoding.classes)),
         names.take(pa.array(balanced.argmax(axis=1))),
-        pa.repeat(pa.scalar(session, pa.string()), len(rows)),
+        where,
     ]
 
 
 def soft_labels(labels: pa.Table, classes: int) -> NDArray[np.float64]:
-    """The probabilities of a table of inferred labels (rows, classes)."""
+    """The probabilities of a table of inferred labels (rows, classes); its numbers (rows,) if there are no classes."""
+    if not classes:
+        return np.asarray(labels["label"].to_numpy(), dtype=np.float64)
     flat = labels["scores"].combine_chunks().flatten().to_numpy()
     return np.asarray(flat, dtype=np.float64).reshape(-1, classes)
 
 
 def linear_student(decoded: Decoded, encoding: Encoding, codes: Codes) -> Pipeline:
-    """The student of a decoded model, from raw public columns to class names."""
+    """The student of a decoded model, from raw public columns to class names, or to a number."""
     known = {column.name: column.vocabulary for column in encoding.columns if isinstance(column, OneHot)}
     fields = [codes.fields[at] for at in codes.fine]
     parts = [(field.name, make_pipeline(Cells(field.kind), _code(field, known)), [field.name]) for field in fields]
     nothing = pd.DataFrame({name: pd.Series([None], dtype=object) for name in encoding.features})
     coded = ColumnTransformer(named(parts), sparse_threshold=0, verbose_feature_names_out=False).fit(nothing)
+    if encoding.bounds is not None:
+        number = TalliedNumber(decoded.weights, decoded.intercept, *encoding.bounds)
+        return Published([("encode", coded), ("student", number)])
     model = Tallied(decoded.weights, decoded.intercept, decoded.prior, list(encoding.classes)).fit()
     return Published([("encode", coded), ("student", model)])
 
@@ -232,14 +245,17 @@ def _code(field: CodedField, known: Mapping[str, Sequence[str]]) -> Code:
 
 def measured_at_both(
     student: Pipeline, codes: Codes, path: str, encoding: Encoding
-) -> tuple[PublicTest, dict[str, float]]:
-    """Measures of the student on the public labelled rows at `path`, and its accuracies at both operating points.
+) -> tuple[AnyPublicTest, dict[str, float]]:
+    """Measures of the student on the public labelled rows at `path`, and its accuracies at both operating points, if
+    its label is a class.
 
     Raises WrongInput if the table does not fit.
     """
     rows, truth = labelled_rows(path, encoding)
-    X, names = codes.of(rows)[:, list(codes.fine)], np.array(encoding.classes)[truth]
-    found: dict[str, float] = {}
+    X = codes.of(rows)[:, list(codes.fine)]
+    if encoding.bounds is not None:
+        return tested(student["student"], X, truth, encoding, path), {}
+    names, found = np.array(encoding.classes)[truth], dict[str, float]()
     for point in POINTS:
         given: dict[str, Any] = student["student"].get_params() | {"point": point}
         predicted = Tallied(**given).fit().predict(X)

@@ -24,7 +24,7 @@ from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import StudentPlan
-from concord.artifacts.measures import PublicTest
+from concord.artifacts.measures import AnyPublicTest
 from concord.artifacts.schemas import Encoding, Ref
 from concord.tasks.data.encode import Matrix, PublicBatch, encode, read_frame
 from concord.tasks.student.concord_student import Chosen, ScoreClassifier
@@ -49,14 +49,14 @@ class Student(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     ref: Ref
-    test: PublicTest | None
+    test: AnyPublicTest | None
     named: tuple[str, ...] | None = None
     figures: dict[str, float] = {}
 
     @property
     def accuracy(self) -> float | None:
         """The share of public test rows that it is right on."""
-        return None if self.test is None else self.test.accuracy
+        return getattr(self.test, "accuracy", None)
 
 
 def study(
@@ -103,8 +103,8 @@ def study_inferred(
     probabilities: Targets,
     vault: Vault,
 ) -> Pipeline:
-    """The student fitted to inferred labels: `probabilities` (rows, classes) of the staged public rows in order, or of
-    an even sample of them, as for `study`."""
+    """The student fitted to inferred labels: `probabilities` (rows, classes), or numbers (rows,), of the staged public
+    rows in order, or of an even sample of them, as for `study`."""
     X, _ = _room(len(probabilities), encoding)
     used, done = even_sample(0, len(probabilities), len(probabilities), len(X)), 0
     for batch in batches:
@@ -134,10 +134,10 @@ def rehearse_student(plan: StudentPlan, encoding: Encoding) -> None:
     """
     from concord.tasks.student.trust import trusted_types
 
-    classes = len(encoding.classes)
+    classes = len(encoding.classes) or 2
     X = np.sin(np.arange(4 * classes * encoding.width, dtype=np.float32)).reshape(4 * classes, -1)
-    targets = np.eye(classes)[np.arange(4 * classes) % classes]
-    if plan.refused == "soft":
+    targets = X[:, 0].astype(np.float64) if encoding.bounds else np.eye(classes)[np.arange(4 * classes) % classes]
+    if encoding.classes and plan.refused == "soft":
         targets[:classes] = 1 / classes
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # such as of too few iterations, on rows that mean nothing
@@ -149,7 +149,11 @@ def rehearse_student(plan: StudentPlan, encoding: Encoding) -> None:
 
 
 def publish_student(
-    student: Pipeline, session: str, test: PublicTest | None, released: Released, named: tuple[str, ...] | None = None
+    student: Pipeline,
+    session: str,
+    test: AnyPublicTest | None,
+    released: Released,
+    named: tuple[str, ...] | None = None,
 ) -> Student:
     """Keep the student's file for the session's folder, in which it is published with its certificate."""
     return Student(ref=released.hold_back(f"{session}/student.skops", dump(student)), test=test, named=named)
@@ -210,9 +214,15 @@ def _votes(labels: pa.Table, classes: int) -> NDArray[np.int64]:
 
 
 def _fit(plan: StudentPlan, X: Matrix, targets: Targets, classes: Sequence[str]) -> Any:
-    """An estimator of class names, fitted to X (rows, width) and class scores (rows, classes)."""
+    """An estimator of class names, fitted to X (rows, width) and class scores (rows, classes); if there are no classes,
+    of numbers (rows,)."""
     estimator = plan.build(random_state=SEED)
+    if not classes and not is_regressor(estimator):
+        rule = "student.estimator must be a regressor, such as sklearn.linear_model.Ridge"
+        raise WrongInput(f"{rule}, since data.bounds says that the label is a number, got {plan.estimator}")
     try:
+        if not classes:
+            return estimator.fit(X, targets)
         if is_regressor(estimator) and X.size:
             return ScoreClassifier(estimator, list(classes)).fit(X, targets)
         return _fit_classifier(estimator, X, targets, classes)

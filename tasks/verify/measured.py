@@ -6,11 +6,13 @@
 Independent of `tasks.student.evaluate`: the published pipeline reads raw rows, and shares are plain quotients.
 
 Assumes      the certificate's student is the file that it digests, which is checked before
-Guarantees   found and named: a share that does not follow from the counts; counts that the student does not give; if
-             the table is there, an AUC or average precision that its probabilities do not give, but for RANKED
-Not covered  up to TIED_SHARE of the rows, since rounding on another machine may break a tie otherwise. The student's
-             confidence, which only illustrates. CSV whose plan declared another format than is detected: a certificate
-             does not record it. Checked by tests/tasks/verify/test_verify_measured.py
+Guarantees   found and named: a share that does not follow from the counts; counts that the student does not give, or an
+             error of numbers; if the table is there, an AUC or average precision that its probabilities do not give,
+             but for RANKED
+Not covered  up to TIED_SHARE of the rows, since rounding on another machine may break a tie otherwise; or of the error
+             if the mean is named. The student's confidence, which only illustrates. CSV whose plan declared another
+             format than is detected: a certificate does not record it. Checked by
+             tests/tasks/verify/test_verify_measured.py
 """
 
 import math
@@ -25,12 +27,12 @@ from scipy.stats import rankdata
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import ConcordError, NotVerified
-from concord.artifacts.measures import PublicTest
+from concord.artifacts.measures import AnyPublicTest, NumberTest, PublicTest
 from concord.artifacts.schemas import Ref
-from concord.tasks.data.cells import class_index
+from concord.tasks.data.cells import cast_numbers, class_index
 from concord.tasks.data.files import format_of
 from concord.tasks.data.tables import open_public
-from concord.tasks.mechanisms.distance import Ints
+from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.student.evaluate import digest_of_table, remembered
 from concord.tasks.verify.checks import equal
 
@@ -49,7 +51,10 @@ def public_test(certificate: Certificate, read: Callable[[Ref], bytes], named: s
     test = certificate.student.public_test
     if test is None:
         return "the certificate has none"
-    _shares_follow(test)
+    if isinstance(test, NumberTest):
+        _close("R²", 1 - (test.rmse / test.mean_rmse) ** 2 if test.mean_rmse else 0.0, test.r2)
+    else:
+        _shares_follow(test)
     table = _table(test, named, home)
     if table is None:
         return "its shares follow from its counts; the test table is not at hand: name it with --test to count again"
@@ -59,6 +64,9 @@ def public_test(certificate: Certificate, read: Callable[[Ref], bytes], named: s
     rows, truth = _rows(certificate.features, test, table)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a column that is mostly unread was so when the student was measured
+        if isinstance(test, NumberTest):
+            _errs(test, truth, np.asarray(student.predict(rows), np.float64))
+            return f"its errors are the student's on the {test.rows:,} rows of the table"
         _answers(test, _counted(student, rows, truth, test))
         _ranks(student, rows, truth, test)
     return f"its shares follow from its counts, and those from the student and the {test.rows:,} rows of the table"
@@ -98,12 +106,21 @@ def _answers(test: PublicTest, matrix: Ints) -> None:
         raise NotVerified(f"the student answers {other} of {test.rows} public test rows otherwise than was certified")
 
 
+def _errs(test: NumberTest, truth: Floats, predicted: Floats) -> None:
+    """Raise NotVerified if the errors differ from the test's."""
+    rmse, spread = (math.sqrt(math.fsum(gaps**2) / len(truth)) for gaps in (truth - predicted, truth - truth.mean()))
+    equal("the rows of the public test", len(truth), test.rows)
+    _close("the RMSE of the mean", spread, test.mean_rmse)
+    if abs(rmse - test.rmse) > TIED_SHARE * test.mean_rmse:
+        raise NotVerified(f"the student's RMSE is {rmse:.6g}, but it was certified as {test.rmse:.6g}")
+
+
 def _close(what: str, found: float, recorded: float) -> None:
     if not math.isclose(found, recorded, rel_tol=1e-9, abs_tol=1e-12):
         raise NotVerified(f"{what} is {found:.6g}, but it was certified as {recorded:.6g}")
 
 
-def _table(test: PublicTest, named: str | None, home: Path | None) -> str | None:
+def _table(test: AnyPublicTest, named: str | None, home: Path | None) -> str | None:
     """Path of the test table; None if it is no longer there. Raises NotVerified if `named` is another table."""
     path = remembered(home, test.table) if named is None and home is not None else named
     try:
@@ -115,10 +132,12 @@ def _table(test: PublicTest, named: str | None, home: Path | None) -> str | None
     return path if found == test.table else None
 
 
-def _rows(features: Sequence[str], test: PublicTest, path: str) -> tuple[pl.DataFrame, Ints]:
-    """The raw rows at `path`, and their class indices (rows,)."""
+def _rows(features: Sequence[str], test: AnyPublicTest, path: str) -> tuple[pl.DataFrame, Any]:
+    """The raw rows at `path`, and their class indices or numbers (rows,)."""
     table = open_public(path, "--test", format_of(path, field="--test"))
     rows = pl.concat(table.frames((*features, test.label)), how="vertical_relaxed")
+    if isinstance(test, NumberTest):
+        return rows.drop(test.label), cast_numbers(rows[test.label])
     names = tuple(item.name for item in test.classes)
     truth = rows.select(class_index(test.label, rows.schema[test.label], names)).to_series().to_numpy()
     return rows.drop(test.label), truth.astype(np.int64)

@@ -202,7 +202,7 @@ def _within_cap(certificate: Certificate) -> str:
 def _consistent(certificate: Certificate) -> str:
     """Check that both figures of the student's accuracy are equal, and that no due warning or caveat is left out."""
     if (measured := certificate.student.public_test) is not None:
-        equal("the student's accuracy", certificate.student.accuracy, measured.accuracy)
+        equal("the student's accuracy", certificate.student.accuracy, getattr(measured, "accuracy", None))
     if certificate.versions.get("concord") == __version__:
         named, asked = certificate.student.named, certificate.counts.of_rows
         for text in (*warnings_of(measured, certificate.tested, None, named, asked=asked), *CAVEATS):

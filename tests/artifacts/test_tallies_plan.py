@@ -57,6 +57,44 @@ def test_what_it_does_not_take_is_told_in_one_sentence(change: dict[str, Any], m
         parse_plan(tables() | change)
 
 
+NUMBER = {"label": "cost", "classes": None, "bounds": [0, 50.5]}
+
+
+def of_number(data: dict[str, Any] = {}, **sections: Any) -> dict[str, Any]:  # noqa: B006, since it is only read
+    given = tables()
+    kept = {key: value for key, value in {**given["data"], **NUMBER, **data}.items() if value is not None}
+    return given | {"data": kept} | sections
+
+
+def test_a_number_has_bounds_in_place_of_classes() -> None:
+    plan = parse_plan(of_number())
+    assert (plan.data.classes, plan.data.bounds, plan.student.learner) == ((), (0.0, 50.5), "linear")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"data": {"bounds": None}}, "data: classes must be given, or else bounds"),
+        ({"data": {"classes": ["a", "b"]}}, "data: classes and bounds must not both be given"),
+        ({"data": {"bounds": [1, 1]}}, "the lower one first"),
+        ({"data": {"bounds": [2, 1]}}, "the lower one first"),
+        ({"data": {"bounds": [0, 1e101]}}, "of less than 1e.100"),
+        ({"data": {"bounds": [0]}}, "data.bounds must hold at least 2"),
+        ({"data": {"bounds": [0, 1, 2]}}, "data.bounds must hold at most 2"),
+        ({"data": {"bounds": [0, "1"]}}, "data.bounds.1 must be a number, got '1'"),
+        ({"data": {"bounds": [0, True]}}, "data.bounds.1 must be a number, got True"),
+        ({"data": {"bounds": [0, float("nan")]}}, "data.bounds.1 must be a finite number"),
+        ({"data": {"bounds": 3}}, "data.bounds must be a list"),
+        ({"labeling": {"mechanism": "noisy_votes"}, "teachers": {"count": 9}}, "needs labeling.mechanism = 'tallies'"),
+        ({"labeling": {"mechanism": "auto", "rows": 9}, "teachers": {"count": 9}}, "needs labeling.mechanism"),
+        ({"test": {"share": 0.1}}, "leave .test. out"),
+    ],
+)
+def test_what_a_number_does_not_take_is_told_in_one_sentence(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(WrongInput, match=message):
+        parse_plan(of_number(**change))
+
+
 def test_a_linear_student_needs_tallies() -> None:
     with pytest.raises(WrongInput, match="is the model that tallies are decoded to"):
         parse_plan(tables_of_plan(Path("data")) | {"student": {"learner": "linear"}})

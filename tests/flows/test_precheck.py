@@ -31,6 +31,12 @@ def test_shares_are_rounded() -> None:
         "the label of every private row is one of data.classes",
         "under 1% of the private rows have no id in the column of data.unit: they are left out",
     ]
+    beyond = list(shares_in_words(WRONG, (0.0, 4.0)))
+    assert beyond[0] == (
+        "about 100% of the private rows have no label that is a number from 0 to 4, as data.bounds says: beyond them "
+        "it counts as the nearer one, and else as their middle"
+    )
+    assert next(shares_in_words(RIGHT, (0.0, 4.0))).startswith("the label of every private row is a number from 0")
     assert is_worth_asking(WRONG)
     assert not is_worth_asking(RIGHT)
     assert is_worth_asking(Unmatched(0.0, 0.02, {}))

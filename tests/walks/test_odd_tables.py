@@ -13,7 +13,7 @@ import pytest
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.measures import UNTESTED
+from concord.artifacts.measures import UNTESTED, PublicTest
 from tests.support.console import heard
 from tests.walks.odd_tables import TABLES
 
@@ -79,7 +79,7 @@ def certified(walk: Walk) -> Certificate:
     assert walk.status == 0, walk.everything
     assert walk.certificate is not None
     test = walk.certificate.student.public_test
-    if test is not None:
+    if isinstance(test, PublicTest):
         largest = f"({test.majority:.1%} if it always named the largest class)"
         assert f"{test.accuracy:.1%} right on {test.rows:,} public test rows {largest}" in walk.run
         assert f"balanced accuracy {test.balanced_accuracy:.1%}" in walk.run
@@ -94,7 +94,7 @@ Go = Callable[[str], Walk]
 def test_a_campaign_with_eleven_in_a_hundred(walk: Go) -> None:
     went = walk("eleven in a hundred")
     test = certified(went).student.public_test
-    assert test is not None
+    assert isinstance(test, PublicTest)
     assert 0.85 < test.majority < 0.95
     assert "class recall precision named no named yes" in went.run
     assert "prior odds" in went.run
@@ -111,7 +111,7 @@ def test_two_in_a_hundred_whom_nothing_tells(walk: Go) -> None:
 def test_seven_classes(walk: Go) -> None:
     went = walk("seven classes")
     test = certified(went).student.public_test
-    assert test is not None
+    assert isinstance(test, PublicTest)
     assert [item.name for item in test.classes] == [f"kind {at}" for at in range(7)]
     assert all(re.search(rf"kind {at} \d", went.run) for at in range(7))
 
@@ -216,7 +216,7 @@ def test_cells_of_parts_numbers_that_are_none_and_one_row_to_try(walk: Go) -> No
     assert {"huge", "none"} < {*certified(went).features}
     assert re.search(r"about \d+% of the private rows have an unknown value in 'none': it counts as missing", went.run)
     test = certified(went).student.public_test
-    assert test is not None
+    assert isinstance(test, PublicTest)
     assert (test.rows, test.majority, sum(item.recall is None for item in test.classes)) == (1, 1.0, 1)
 
 

@@ -21,6 +21,7 @@ from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.home.released import sha256
 from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.measures import PublicTest
 from concord.artifacts.mlflow.describe import MODEL_FILE, SERIES, Recorded, Tracked, figures, published_stages, whole
 from concord.artifacts.mlflow.read import Records
 from concord.artifacts.plan import parse_plan
@@ -101,7 +102,7 @@ def test_the_share_of_the_lifetime_that_is_charged_is_the_ledger_s(published: Pu
 )
 def test_a_class_s_metrics_bear_its_name(published: Published, classes: tuple[str, ...], metrics: list[str]) -> None:
     test = published.certificate.student.public_test
-    assert test is not None
+    assert isinstance(test, PublicTest)
     named = [test.classes[0].model_copy(update={"name": name, "recall": 0.5, "precision": None}) for name in classes]
     student = published.certificate.student.model_copy(
         update={"public_test": test.model_copy(update={"classes": tuple(named)})}

@@ -120,6 +120,18 @@ def test_of_the_private_table_only_the_column_names_matter(folder: Path, kind: s
     assert described(*given) == before
 
 
+@pytest.mark.usefixtures("folder")
+def test_a_number_as_label_has_bounds_in_place_of_classes() -> None:
+    length = (*tables("csv")[:5], "length (m)", "--bounds", "-10", "300", "--test", "test.parquet")
+    text = described(*length, *STATED, *BY_ROW)
+    assert "bounds = [-10.0, 300.0]" in text
+    assert 'learner = "linear" # the model that the sums are decoded to; or the estimator of any regressor' in text
+    status, _, error = without_home("init", *length, *STATED, *BY_ROW, "--no-tallies")
+    assert (status, "--no-tallies has no meaning with --bounds" in error) == (2, True)
+    status, _, error = without_home("init", *tables("csv"), *STATED, *BY_ROW, "--bounds", "3", "1")
+    assert (status, "data: bounds must be two numbers" in error) == (2, True)
+
+
 def test_the_public_columns_stand_there_with_what_they_hold(folder: Path) -> None:
     public = ships(50, 2).with_columns(odd=pl.lit(b"no feature"))
     public.write_parquet(folder / "public.parquet")

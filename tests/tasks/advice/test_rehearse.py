@@ -17,6 +17,8 @@ from concord.tasks.student import infer
 from concord.tasks.student.decode import Decoded, NoisyRound
 from tests.support.people import tables_of_plan, write_tables
 
+NUMBER: dict[str, Any] = {"label": "size", "classes": None, "bounds": [-4.0, 4.0], "test": None}
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -26,7 +28,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def asked(folder: Path, *, epsilon: float = 1.0, rows: int = 3000, **data: Any) -> Plan:
     """A plan for tallies; its private table does not exist, for nothing may read it."""
     tables = tables_of_plan(folder)
-    tables["data"] = {**tables["data"], "private": "nowhere.parquet", **data}
+    given = {**tables["data"], "private": "nowhere.parquet", **data}
+    tables["data"] = {key: value for key, value in given.items() if value is not None}
     tables["privacy"] = {**tables["privacy"], "epsilon": epsilon, "lifetime": {"epsilon": 20.0, "delta": 1e-4}}
     tables["labeling"] = {"mechanism": "tallies", "rows": rows}
     return parse_plan({name: tables[name] for name in ("data", "privacy", "labeling", "folder") if name in tables})
@@ -47,7 +50,16 @@ def test_a_rehearsal_repeats_and_reads_no_private_table(folder: Path) -> None:
 def test_nobody_is_right_more_often_than_is_possible(folder: Path) -> None:
     for each in rehearsed(asked(folder)):
         assert each.right <= each.possible + 1e-12
-        assert each.largest <= each.possible + 1e-12
+        assert (each.largest or 0.0) <= each.possible + 1e-12
+
+
+def test_of_a_number_the_variance_that_is_explained_is_rehearsed(folder: Path) -> None:
+    few, many = (rehearsed(asked(folder, rows=rows, **NUMBER)) for rows in (300, 30_000))
+    for less, more in zip(few, many, strict=True):
+        assert less.right < more.right <= more.possible
+        assert more.largest is None
+    assert many[-1].right > 0.8
+    assert "explains" in in_words(many)
 
 
 def test_more_epsilon_and_more_units_teach_more(folder: Path) -> None:
@@ -136,7 +148,7 @@ def test_a_strong_signal_tells_classes_of_rows_in_clumps(folder: Path) -> None:
     plan = asked(folder, rows=5000)
     strong = rehearse(plan, planned_tallies(plan, codes, 2000), codes, codes.of(rows), 2000, (0.8, 0.2))[-1]
     assert strong.signal == "strong"
-    assert strong.right > strong.largest + 0.08
+    assert strong.right > (strong.largest or 0.0) + 0.08
 
 
 def test_labels_alone_may_be_secret(folder: Path) -> None:

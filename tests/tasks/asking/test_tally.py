@@ -13,7 +13,7 @@ from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.tasks.asking import tally as asking_tally
 from concord.tasks.asking.tally import BLOCKS, count, gather, total_of
-from concord.tasks.data.cells import cast_rows
+from concord.tasks.data.cells import cast_numbers, cast_rows, steps_between
 from concord.tasks.data.codes import Codes, learn_codes
 from concord.tasks.data.encode import learn_encoding
 from concord.tasks.data.units import Erased
@@ -30,9 +30,12 @@ ROWS = people(400, 7)
 class Counted:
     """One question about tables of people, by way of the very stages."""
 
-    def __init__(self, folder: Path, unit: str | None) -> None:
+    def __init__(self, folder: Path, unit: str | None, *, number: bool = False) -> None:
         given = tables_of_plan(write_tables(folder)) | {"labeling": {"mechanism": "tallies", "rows": 6000}}
         given["data"]["unit"] = unit
+        if number:
+            given["data"] |= {"label": "size", "bounds": [-1.5, 0.75]}
+            del given["data"]["classes"]
         self.plan: Plan = parse_plan({name: given[name] for name in given if name not in ("teachers", "student")})
         self.encoding: Encoding = learn_encoding(self.plan)
         public = pl.read_parquet(self.plan.path("public"))
@@ -43,8 +46,9 @@ class Counted:
     @property
     def question(self) -> RoundQuestion:
         """A round with a model, which takes odd values."""
-        rounds = planned_rounds(classes=2, fields=len(self.codes.fine), codes=self.codes.size)
-        mechanism = Tallies.calibrate(epsilon=1.0, delta=1e-5, classes=2, rounds=rounds, many=True)
+        classes = len(self.encoding.classes)
+        rounds = planned_rounds(classes=classes, fields=len(self.codes.fine), codes=self.codes.size)
+        mechanism = Tallies.calibrate(epsilon=1.0, delta=1e-5, classes=classes, rounds=rounds, many=True)
         weights = np.random.default_rng(0).integers(-999, 999, (self.codes.size, 1))
         spans = [(field.start, field.start + field.size) for field in self.codes.fields]
         model = IntegerModel(weights.astype(np.int64), np.array([13], np.int64))
@@ -66,9 +70,21 @@ class Counted:
         return total_of(sums, self.vault)
 
 
-@pytest.fixture(params=[None, "person"], ids=["a row", "a person"])
+@pytest.fixture(params=[(None, False), ("person", False), ("person", True)], ids=["a row", "a person", "a number"])
 def counted(request: pytest.FixtureRequest, tmp_path: Path) -> Counted:
-    return Counted(tmp_path, request.param)
+    unit, number = request.param
+    return Counted(tmp_path, unit, number=number)
+
+
+def test_a_number_counts_by_its_place_between_its_bounds(tmp_path: Path) -> None:
+    """Beyond them as the nearer one, and without a number as their middle, which adds nothing to a first round."""
+    counted = Counted(tmp_path, None, number=True)
+    cells = pl.Series([-1.5, 0.75, -0.375, -9.0, float("inf"), None, 0.5625])
+    half, steps = 1 << 15, steps_between(cast_numbers(cells), (-1.5, 0.75), 1 << 16)
+    assert steps.tolist() == [0, 2 * half, half, 0, half, half, 2 * half - half // 6]
+    far = ROWS[:1].with_columns(pl.lit(99.0).alias("size"))
+    assert counted.of(far).tobytes() == counted.of(far.with_columns(pl.lit(0.75).alias("size"))).tobytes()
+    assert counted.of(far).tobytes() != counted.of(far.with_columns(pl.lit(0.74).alias("size"))).tobytes()
 
 
 def test_sums_are_the_same_in_any_order_and_any_files(counted: Counted) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from concord.artifacts.plan import parse_plan
 from concord.tasks.data.encode import learn_encoding
 from concord.tasks.data.remarks import Unmatched, unmatched
 from tests.support.people import changed, tables_of_plan, write_tables
@@ -39,6 +40,18 @@ def test_shares_by_hand(tmp_path: Path, suffix: str) -> None:
 
 def test_misnamed_classes_are_seen_before_anything_is_spent(tmp_path: Path) -> None:
     assert found(tmp_path, {**ROWS, "outcome": ["Y", "N", "Y", "N"]}, "csv").label == 1.0
+
+
+def test_numbers_beyond_their_bounds_are_seen_and_those_at_them_are_not(tmp_path: Path) -> None:
+    tables = tables_of_plan(write_tables(tmp_path)) | {
+        "labeling": {"mechanism": "tallies", "rows": 9},
+        "teachers": None,
+    }
+    data = {key: value for key, value in tables["data"].items() if key != "classes"} | {"bounds": [0.0, 4.0]}
+    pl.DataFrame(ROWS | {"cost": ["0", "4.0", "4.01", "much"]}).write_csv(tmp_path / "odd.csv")
+    given = tables | {"data": data | {"private": "odd.csv", "label": "cost"}}
+    plan = parse_plan({name: section for name, section in given.items() if section is not None})
+    assert unmatched(plan, learn_encoding(plan)).label == 0.5
 
 
 def test_a_table_without_rows_has_no_share(tmp_path: Path) -> None:

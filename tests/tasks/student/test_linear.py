@@ -79,6 +79,16 @@ def test_odd_cells_have_the_codes_of_private_ones(world: tuple[Encoding, Codes, 
         student.set_params(student__point="odd").predict(ODD)
 
 
+@pytest.mark.parametrize("world", [2], indirect=True)
+def test_a_number_is_its_place_between_its_bounds(world: tuple[Encoding, Codes, Decoded]) -> None:
+    encoding, codes, decoded = world
+    number = encoding.model_copy(update={"classes": (), "bounds": (-3.0, 7.0)})
+    student = load(dump(linear_student(decoded, number, codes)))
+    place = scores(decoded, codes.of(cast_rows(ODD, encoding)))[:, 1]
+    assert student.predict(ODD) == pytest.approx(-3 + 10 * place)
+    assert not hasattr(student, "classes_")
+
+
 def test_a_column_may_have_any_name(world: tuple[Encoding, Codes, Decoded]) -> None:
     """Two underscores, or the name of a parameter of scikit-learn's, ended a run after all was spent."""
     encoding, codes, decoded = world
