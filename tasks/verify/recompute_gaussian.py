@@ -213,7 +213,7 @@ def moved_norm(settings: PublicSettings, of_round: PublicSettings) -> int:
     row = fields * max(_squares(classes, steps, str(of_round["what"]), int(of_round["least"])))
     if settings["secret"] == "rows":
         return row + count**2
-    one_label = [steps] if classes == 2 else [steps, -steps]
+    one_label = [steps] if classes <= 2 else [steps, -steps]
     changed = fields * sum(part**2 for part in one_label)
     if not settings["many"]:
         return changed
@@ -226,7 +226,7 @@ def _squares(classes: int, steps: int, what: str, least: int) -> list[int]:
     """Squared norms of one row's residual over expectations a model may have; the largest norm is among them."""
     if what == "codes":
         return [steps**2]
-    if classes == 2:
+    if classes <= 2:  # none: a number, which is a share of one vote
         expected = np.arange(least, steps - least + 1)
         return [int(np.maximum(expected, steps - expected).max()) ** 2]
     rest = steps - classes * least

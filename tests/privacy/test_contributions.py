@@ -41,7 +41,7 @@ def question(
     """Of all three fields, with a random model, or none."""
     model = None
     if seed is not None:
-        weights = np.random.default_rng(seed).integers(-700, 700, (LAST + 1, 1 if classes == 2 else classes))
+        weights = np.random.default_rng(seed).integers(-700, 700, (LAST + 1, 1 if classes <= 2 else classes))
         model = IntegerModel(weights[1:], weights[0])
     values = {"fields": (0, 1, 2), "spans": SPANS, "model": model, "what": "labels", "count": 77}
     return RoundQuestion(**{"classes": classes, "steps": steps, "least": least, **values, **changed})  # type: ignore[arg-type]
@@ -50,12 +50,16 @@ def question(
 def rows_of(size: int, classes: int, seed: int = 1) -> tuple[CodeRows, Ints]:
     random = np.random.default_rng(seed)
     codes = np.stack([random.integers(start, stop, size) for start, stop in SPANS], axis=1).astype(np.int32)
+    if not classes:
+        return codes, random.integers(-9_999, 75_000, size)  # numbers, some of them beyond 0 and 2^16
     return codes, random.integers(-1, classes + 1, size)  # −1 and `classes` are no class
 
 
 QUESTIONS = [
     pytest.param(question(2, least=3276), id="two classes"),
     pytest.param(question(2, least=1 << 15, seed=None), id="two classes, first round"),
+    pytest.param(question(0, least=3276), id="a number"),
+    pytest.param(question(0, least=1 << 15, seed=None), id="a number, first round"),
     pytest.param(question(7, least=2808), id="seven classes"),
     pytest.param(question(7, least=9362, seed=None, count=0), id="seven classes, first round"),
     pytest.param(question(3, what="codes", seed=None, count=0), id="codes"),
@@ -83,10 +87,11 @@ def hand_residual(asked: RoundQuestion, logits: list[int], label: int) -> list[i
     if asked.what == "codes":
         return [asked.steps]
     table, steps, least = odds_table().tolist(), asked.steps, asked.least
-    if asked.classes == 2:
+    if asked.classes <= 2:
         low = steps * table[min(8192, abs(logits[0]))] // (table[0] + table[min(8192, abs(logits[0]))])
         q = steps - low if logits[0] > 0 else low
-        return [steps * (label == 1) - min(max(q, least), steps - least)]
+        vote = steps * (label == 1) if asked.classes else min(max(label, 0), steps)
+        return [vote - min(max(q, least), steps - least)]
     odds = [table[min(8192, max(logits) - logit)] for logit in logits]
     rest = steps - asked.classes * least
     return [steps * (label == k) - least - rest * odds[k] // sum(odds) for k in range(asked.classes)]
@@ -206,6 +211,10 @@ GRIDS = [
     (2, 7, 3),
     (2, 65_536, 0),
     (2, 65_536, 3276),
+    (0, 2, 1),
+    (0, 7, 3),
+    (0, 65_536, 0),
+    (0, 65_536, 32_768),
     (3, 5, 1),
     (3, 10, 0),
     (3, 65_536, 6553),
@@ -216,10 +225,12 @@ GRIDS = [
 @pytest.mark.parametrize(("classes", "steps", "least"), GRIDS)
 def test_no_row_passes_the_norm_that_is_paid_for_and_one_reaches_it(classes: int, steps: int, least: int) -> None:
     bound, found = row_square(classes, steps, "labels", least), 0
-    for logits in product(HUGE, repeat=1 if classes == 2 else min(classes, 3)):
-        full = logits if classes == 2 else (*logits, *([0] * (classes - len(logits))))
+    for logits in product(HUGE, repeat=1 if classes <= 2 else min(classes, 3)):
+        full = logits if classes <= 2 else (*logits, *([0] * (classes - len(logits))))
         asked = question(classes, steps=steps, least=least, model=worst_model(full))
-        labels = np.arange(-1, classes + 1)
+        labels = (
+            np.arange(-1, classes + 1) if classes else np.array([-9, 0, 1, steps // 2, steps - 1, steps, 2 * steps])
+        )
         z = residuals(asked, np.tile(np.array([[0, 3, 4]], np.int32), (len(labels), 1)), labels)
         found = max(found, *(norm(row) for row in z))
     assert found == bound
@@ -235,14 +246,14 @@ def test_no_row_passes_the_norm_that_is_paid_for_and_one_reaches_it(classes: int
 def test_the_norm_holds_for_odd_models_and_units(seed: int, scale: int, grid: tuple[int, int, int], rows: int) -> None:
     classes, steps, least = grid
     random = np.random.default_rng(seed)
-    weights = random.integers(-scale, scale + 1, (LAST + 1, 1 if classes == 2 else classes))
+    weights = random.integers(-scale, scale + 1, (LAST + 1, 1 if classes <= 2 else classes))
     asked = question(classes, steps=steps, least=least, model=IntegerModel(weights[1:], weights[0]))
     codes, labels = rows_of(rows, classes, seed)
     bound = 3 * row_square(classes, steps, "labels", least)
     assert max(norm(z) for z in residuals(asked, codes, labels)) * 3 <= bound
     assert norm(tally(asked, codes, labels, np.zeros(rows, np.int64))[:-1]) <= bound
     assert expected(asked, codes).min() >= least
-    assert expected(asked, codes).max() <= steps - (classes - 1) * least
+    assert expected(asked, codes).max() <= steps - ((classes or 2) - 1) * least
 
 
 def test_a_mean_rounded_down_is_rejected() -> None:
@@ -258,6 +269,14 @@ def test_a_model_that_is_not_held_within_its_least_is_rejected() -> None:
     z = residuals(asked, np.array([[0, 3, 4]], np.int32), np.array([0]))
     unheld = residuals(replace(asked, least=0), np.array([[0, 3, 4]], np.int32), np.array([0]))
     assert norm(z[0]) <= row_square(2, asked.steps, "labels", 16_384) < norm(unheld[0])
+
+
+def test_a_number_that_is_not_held_within_its_bounds_is_rejected() -> None:
+    """Planted bug 6: a number beyond a bound counts as it is, as one odd row of a table might have it."""
+    asked, codes = question(0, least=1 << 15, seed=None), np.array([[0, 3, 4]], np.int32)
+    odd = np.array([asked.steps + 1])
+    unheld = odd - expected(asked, codes)[:, 0]
+    assert norm(residuals(asked, codes, odd)[0]) == row_square(0, asked.steps, "labels", 1 << 15) < norm(unheld)
 
 
 def test_rounding_after_the_bound_is_rejected() -> None:

@@ -19,7 +19,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from concord.artifacts.schemas import Column, Encoding, Hashed, OneHot, Passed, Scaled
-from concord.tasks.data.cells import LABEL, canonical_id, cast_labels, cast_rows, numbers_of
+from concord.tasks.data.cells import (
+    LABEL,
+    canonical_id,
+    cast_labels,
+    cast_numbers,
+    cast_rows,
+    numbers_of,
+    steps_between,
+)
 from concord.tasks.data.codes import Codes, NumberField, WordField
 from concord.tasks.data.encode import encode, hashed_words, row_digests
 from concord.tasks.data.stored_columns import polars_type, read_column
@@ -92,6 +100,7 @@ def through_the_rules(read: pl.Series) -> Became:
     found["matrix"] = in_rows(encode(rows, ENCODING))
     found["codes"] = in_rows(CODES.of(rows))
     found["codes of what is not cast"] = in_rows(CODES.of_raw(raw, COLUMNS).astype(np.int32))
+    found["label as a number"] = in_rows(steps_between(cast_numbers(raw[ENCODING.label]), (-1e3, 7.7), 1 << 16))
     found["label alone"] = in_rows(cast_labels(raw[ENCODING.label], ENCODING))
     assert found["codes of what is not cast"] == found["codes"]
     assert found["label alone"] == in_rows(rows[LABEL].to_numpy())

@@ -29,7 +29,7 @@ def calibrated(*rounds: Round, classes: int = 2, **settings: Any) -> Tallies:
 
 
 def one_round(classes: int = 2, **changed: Any) -> Round:
-    return replace(HALF, **{"fields": 2, "cells": 99, "least": STEPS // classes, "share": 1.0} | changed)
+    return replace(HALF, **{"fields": 2, "cells": 99, "least": STEPS // (classes or 2), "share": 1.0} | changed)
 
 
 def asked(mechanism: Tallies, at: int, model: IntegerModel | None = None) -> RoundQuestion:
@@ -42,9 +42,14 @@ CELLS = np.array(list(product((0, 1), (2, 3))), np.int32)
 """Every row there is."""
 
 
+def labels_of(classes: int) -> Sequence[int]:
+    """Every class; or numbers, between their bounds and beyond."""
+    return range(classes) if classes else (0, -5, 3, STEPS // 2, STEPS, 2 * STEPS)
+
+
 def units(classes: int, *, many: bool) -> list[tuple[Ints, Ints]]:
     """Every unit of one row; and of two and some of three."""
-    rows = list(product(range(len(CELLS)), range(classes)))
+    rows = list(product(range(len(CELLS)), labels_of(classes)))
     several = [*product(rows, repeat=2), *product(rows[:4], repeat=3)] if many else []
     return [
         (np.array([row[0] for row in unit]), np.array([row[1] for row in unit]))
@@ -70,7 +75,7 @@ def shifts(mechanism: Tallies, at: int, question: RoundQuestion) -> set[tuple[in
     return {
         tuple((of(unit) - of(unit, np.array(labels))).tolist())
         for unit in every
-        for labels in product(range(mechanism.classes), repeat=len(unit[1]))
+        for labels in product(labels_of(mechanism.classes), repeat=len(unit[1]))
     }
 
 
@@ -107,6 +112,9 @@ ONE_ROUND = [
     pytest.param(calibrated(one_round(3, count=0), classes=3, secret="labels"), id="labels of three classes"),
     pytest.param(calibrated(one_round(), many=True), id="units of many rows"),
     pytest.param(calibrated(one_round(count=0), secret="labels", many=True), id="labels of units of many rows"),
+    pytest.param(calibrated(one_round(), classes=0), id="a number"),
+    pytest.param(calibrated(one_round(count=0), classes=0, secret="labels"), id="numbers alone secret"),
+    pytest.param(calibrated(one_round(count=0), classes=0, many=True), id="numbers of units of many rows"),
 ]
 
 
@@ -120,7 +128,7 @@ def test_the_claim_holds_exactly_for_every_unit_there_is_and_little_is_wasted(me
 def test_every_shift_is_within_the_norm_and_one_reaches_it(mechanism: Tallies) -> None:
     norms = {sum(part**2 for part in shift) for shift in shifts(mechanism, 0, asked(mechanism, 0))}
     ((bound, _),) = mechanism.squares_by_round
-    rest = 3 * (STEPS % mechanism.classes) * STEPS * 2  # of thirds of 32 steps, two are in no class's part
+    rest = 3 * (STEPS % (mechanism.classes or 2)) * STEPS * 2  # of thirds of 32 steps, two are in no class's part
     assert bound - rest <= max(norms) <= bound
 
 
@@ -137,6 +145,8 @@ def too_little(mechanism: Tallies, factor: float) -> bool:
         pytest.param(ONE_ROUND[4].values[0], 0.5, id="9: labels priced as rows"),
         pytest.param(ONE_ROUND[5].values[0], 1 / sqrt(2), id="10: a changed label moves two columns"),
         pytest.param(ONE_ROUND[6].values[0], 0.9, id="11: a tenth too little"),
+        pytest.param(ONE_ROUND[8].values[0], 1 / sqrt(2), id="17: a number priced for one field"),
+        pytest.param(ONE_ROUND[9].values[0], 0.5, id="18: secret numbers priced as rows"),
     ],
 )
 def test_too_little_noise_is_rejected(mechanism: Tallies, factor: float) -> None:
@@ -219,7 +229,7 @@ def test_rounds_with_too_little_noise_are_rejected(priced: Callable[[], list[flo
 
 
 @pytest.mark.parametrize("secret", SECRETS)
-@pytest.mark.parametrize("classes", [2, 7])
+@pytest.mark.parametrize("classes", [0, 2, 7])
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-5), (1.0, 1e-6), (4.0, 1e-9)])
 def test_calibration_uses_the_budget_and_no_more(
     epsilon: float, delta: float, classes: int, secret: Literal["rows", "labels"]
@@ -315,7 +325,7 @@ class Leaking(Tallies):
         return np.asarray(sums + source.gaussian(self.rounds[number].scale / 5, len(sums)))
 
 
-@pytest.mark.parametrize("mechanism", [calibrated(*ROUNDS), ONE_ROUND[5].values[0]])
+@pytest.mark.parametrize("mechanism", [calibrated(*ROUNDS), ONE_ROUND[5].values[0], ONE_ROUND[8].values[0]])
 def test_an_audit_attacks_it_and_finds_a_planted_bug(mechanism: Tallies) -> None:
     claim: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA, "trials": 2_000, "workers": 1, "confidence": 1 - 1e-7}
     assert audit_mechanism(mechanism, **claim).holds

@@ -21,6 +21,8 @@ CASES: list[tuple[float, int, int, Secret, bool]] = [
     (8.0, 2, 3, "rows", False),
     (1.0, 2, 1, "labels", False),
     (1.0, 7, 1, "labels", True),
+    (1.0, 0, 1, "rows", False),
+    (1.0, 0, 1, "labels", True),
 ]
 
 

@@ -1,0 +1,128 @@
+"""A number as label, end to end: what is published, predicted, verified and replayed, and what is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.measures import NumberTest
+from concord.artifacts.plan import parse_plan
+from concord.flows.api import Run, load_student
+from concord.flows.start import start
+from concord.tasks.verify.measured import public_test
+from concord.tasks.verify.verify import verify
+from tests.support.console import concord
+
+RIDGE = {"estimator": "sklearn.linear_model.Ridge"}
+
+
+def bills(rows: int, seed: int) -> pl.DataFrame:
+    """A cost that follows from a number and a word, and is seldom far beyond what is declared."""
+    rng = np.random.default_rng(seed)
+    size, shade = rng.normal(size=rows), rng.choice(["dark", "light"], size=rows)
+    cost = 20 + 4 * size + 8 * (shade == "dark") + 2 * rng.normal(size=rows)
+    cost[rng.random(rows) < 0.01] = 4_000.0
+    return pl.DataFrame({"size": size.round(4), "shade": shade, "cost": cost})
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> dict[str, Any]:
+    bills(6000, 1).write_parquet(tmp_path / "private.parquet")
+    bills(300, 2).drop("cost").write_parquet(tmp_path / "public.parquet")
+    bills(400, 3).filter(pl.col("cost") < 100).write_parquet(tmp_path / "test.parquet")
+    named = {"private": "private.parquet", "public": "public.parquet", "test": "test.parquet"}
+    privacy = {"domain": "bills", "epsilon": 2.0, "delta": 1e-5, "lifetime": {"epsilon": 9.0, "delta": 4e-5}}
+    return {
+        "folder": str(tmp_path),
+        "data": {**named, "label": "cost", "bounds": [0, 50]},
+        "privacy": privacy,
+        "labeling": {"mechanism": "tallies", "rows": 6000, "batch": 128},
+    }
+
+
+def test_a_run_publishes_a_student_that_gives_numbers_and_again_spends_nothing(
+    tables: dict[str, Any], home: Path, tmp_path: Path
+) -> None:
+    plan = parse_plan(tables)
+    summary = start(plan, home)
+    test = summary.student["public_test"]
+    assert test["rmse"] < 0.5 * test["mean_rmse"]
+    assert test["r2"] > 0.75
+    assert (summary.asked, summary.inferred, summary.warnings, summary.student["champion"]) == (2, 300, [], True)
+    assert [check for check in verify(home) if not check.ok] == []
+    done = Run(summary, home)
+    labels = pl.DataFrame(pl.from_arrow(done.labels))
+    said = load_student(summary.session, home=home).predict(pl.read_parquet(plan.path("public")))
+    assert labels["label"].to_numpy() == pytest.approx(said)
+    assert labels.columns == ["row", "label", "outcome", "session"]
+    assert 0 < said.min() < said.max() < 50
+    out = tmp_path / "predicted.parquet"
+    assert concord("predict", summary.session, plan.path("test"), "--out", str(out), "--home", str(home))[0] == 0
+    written, truth = pl.read_parquet(out), pl.read_parquet(plan.path("test"))["cost"].to_numpy()
+    assert written.columns == ["number"]
+    assert np.sqrt(np.mean((written["number"].to_numpy() - truth) ** 2)) == pytest.approx(test["rmse"])
+    again = start(parse_plan(tables | {"student": RIDGE}), home)
+    assert (again.session, again.spent_now["epsilon"]) == (summary.session, 0.0)
+    assert again.student["public_test"]["r2"] > 0.75
+    assert [check for check in verify(home) if not check.ok] == []
+    check_measures(home, summary.session, plan.path("test"))
+
+
+def check_measures(home: Path, session: str, table: str) -> None:
+    """The report says them, and a certificate with others is found out."""
+    folder = home / "released" / session
+    report = (folder / "report.html").read_text()
+    certificate = Certificate.model_validate_json((folder / "certificate.json").read_bytes())
+    test = certificate.student.public_test
+    assert isinstance(test, NumberTest)
+    assert "this model of a number" in report
+    assert f"{test.rmse:.4g}" in report
+
+    def found(**changed: float) -> str:
+        student = certificate.student.model_copy(update={"public_test": test.model_copy(update=changed)})
+        other = certificate.model_copy(update={"learned": student})
+        return public_test(other, lambda ref: (home / "released" / ref.path).read_bytes(), table, home)
+
+    assert "errors are the student's" in found()
+    better = test.rmse * 0.99
+    with pytest.raises(NotVerified, match="R²"):
+        found(rmse=better)
+    with pytest.raises(NotVerified, match="the student's RMSE is"):
+        found(rmse=better, r2=1 - (better / test.mean_rmse) ** 2)
+    with pytest.raises(NotVerified, match="the RMSE of the mean"):
+        found(mean_rmse=test.mean_rmse * 2, r2=1 - (test.rmse / test.mean_rmse / 2) ** 2)
+
+
+def test_if_labels_alone_are_secret_one_round_asks_for_them(tables: dict[str, Any], home: Path) -> None:
+    summary = start(parse_plan(tables | {"privacy": tables["privacy"] | {"secret": "labels"}}), home)
+    assert (summary.asked, summary.student["public_test"]["r2"] > 0.75) == (1, True)
+    assert [check for check in verify(home) if not check.ok] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"student": {"estimator": "sklearn.naive_bayes.GaussianNB"}}, "student.estimator must be a regressor"),
+        ({"rows": bills(9, 4).head(0).drop("cost")}, "data.public"),
+        (
+            {"test": bills(9, 4).with_columns(pl.lit("dear").alias("cost"))},
+            "a number in every row of 'cost', got 'dear'",
+        ),
+        ({"test": bills(9, 4).with_columns(pl.lit(None).alias("cost"))}, "a number in every row of 'cost', got a row"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence_and_nothing_is_spent(
+    tables: dict[str, Any], home: Path, tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    for name, file in (("rows", "public"), ("test", "test")):
+        if name in change:
+            change[name].write_parquet(tmp_path / f"{file}.parquet")
+    with pytest.raises(WrongInput, match=message):
+        start(parse_plan(tables | {"student": change.get("student", {})}), home)
+    assert not (home / "vault" / "units").exists()
+    assert [session for domain in Ledger.of(home).domains() for session in Ledger.of(home).sessions(domain.name)] == []
