@@ -168,7 +168,8 @@ def study_again(session: str, home: Path, student: StudentPlan | None = None) ->
     student   how it learns from now on; default: as the session's plan says
     """
     if student is not None and (student.learner == "universal" or student.candidates):
-        raise WrongInput("student.learner = 'universal' and candidates choose on private rows: `concord run` the plan")
+        what = "student.learner = 'universal' and candidates choose on private rows, which costs"
+        raise WrongInput(f"{what}: `concord run` the plan")
     stores = Stores.of(home)
     learned = stores.ledger.session(session)
     earlier = checkpoint_to_study(stores.vault, learned).plan

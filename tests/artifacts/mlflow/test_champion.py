@@ -76,7 +76,7 @@ def test_who_is_champion(candidate: Certificate, champion: Champion | None, take
     assert takes_alias(candidate, champion) is takes
 
 
-def tested(balanced: float, *, clean: bool) -> TestRecord:
+def record_of(balanced: float, *, clean: bool) -> TestRecord:
     share = Interval(value=balanced, low=balanced - 0.01, high=balanced + 0.01)
     return TestRecord.model_construct(clean=clean, accuracy=share, balanced_accuracy=share, majority=0.5, classes=())
 
@@ -88,7 +88,7 @@ def tested(balanced: float, *, clean: bool) -> TestRecord:
 def test_a_private_test_that_is_not_clean_counts_as_none(clean: bool, champion: bool, takes: bool) -> None:
     """A student tested on what it learned from took the alias of one that was tested on units it never saw."""
     mechanism = MechanismRecord(name="private_test", settings={"student": "new"}, proof="", releases="")
-    record = SessionRecord.model_construct(mechanism=mechanism, outcomes=(tested(0.99, clean=clean),))
+    record = SessionRecord.model_construct(mechanism=mechanism, outcomes=(record_of(0.99, clean=clean),))
     certificate = student(None).model_copy(update={"sessions": (record,)})
     there = Champion({}, {"test.clean": str(champion)}, {"test_balanced_accuracy": 0.9})
     assert takes_alias(certificate, there) is takes
@@ -96,8 +96,8 @@ def test_a_private_test_that_is_not_clean_counts_as_none(clean: bool, champion: 
 
 
 def test_a_private_test_that_is_not_clean_is_warned_of() -> None:
-    assert warnings_of(None, tested(0.99, clean=True)) == ()
-    (warning,) = warnings_of(None, tested(0.99, clean=False))
+    assert warnings_of(None, record_of(0.99, clean=True)) == ()
+    (warning,) = warnings_of(None, record_of(0.99, clean=False))
     assert "may have learned from the tested units" in warning
 
 
