@@ -2,7 +2,7 @@
 
 It appears on the console only, which is the operator's: never in Prefect, MLflow, a certificate or a file. The program
 goes on whatever the shares are: only the operator, at a terminal, may stop it (tests/privacy/README.md, "The
-pre-check"). Checked by tests/flows/test_precheck.py.
+pre-check"). Checked by tests/flows/test_precheck_tables.py.
 """
 
 from collections.abc import Iterator

@@ -22,6 +22,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import product
 
 import numpy as np
 from scipy.special import softmax
@@ -50,7 +51,9 @@ FADING, ROUGH = 1 / 4, 1 / 10
 """Neighbouring intervals of a number are alike: the share of its intervals over which likeness fades, and the part of
 a weight's variance that is an interval's own."""
 DIRECTIONS = 5
-"""Choices of the directions that a strong signal follows."""
+"""Choices of the directions that a strong signal follows, each either way."""
+LEAST_SPREAD = 1e-3
+"""Least spread of rows along a direction, as a share of the widest: single precision tells them apart."""
 EXPLAINED = {"weak": 0.1, "typical": 0.5, "strong": 0.9}
 """Share of a number's variance that its row explains, by strength of signal."""
 SPREAD_OF_NUMBERS = 0.15
@@ -272,12 +275,15 @@ def _principal(codes: Codes, rows: CodeMatrix, classes: int, rng: np.random.Gene
     logits = columns(classes, "labels")
     most = min(logits + DIRECTIONS - 1, cells.shape[1], len(rows))
     leading = PCA(most, svd_solver="randomized", random_state=0).fit_transform(cells.astype(np.float32))
-    leading /= np.maximum(leading.std(axis=0), 1e-9)
+    spread = leading.std(axis=0)
+    real = spread > LEAST_SPREAD * max(spread[0], LEAST_SPREAD)  # beyond them is the rounding of this machine
+    leading = leading[:, real] / spread[real]
+    leading *= np.where((leading**3).sum(axis=0) < 0, -1, 1)  # which way they point is by chance as well
     own = _at_random(codes, rows, classes, rng)[:, -logits:] / 10
     found = []
-    for first in range(max(1, most - logits + 1)):
-        total = own.copy()
-        total[:, :most] += leading[:, first : first + logits]
+    for first, sign in product(range(max(1, leading.shape[1] - logits + 1)), (1, -1)):
+        part, total = leading[:, first : first + logits], own.copy()
+        total[:, : part.shape[1]] += sign * part
         found.append(_logits(total))
     return found
 

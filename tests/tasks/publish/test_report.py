@@ -161,7 +161,9 @@ def test_what_is_expected_at_another_epsilon_is_no_measurement_and_says_so(certi
     section = " ".join(page.split("At another ε")[1].split("What was spent")[0].split())
     assert "Expected, not measured: it follows from public facts alone" in section
     assert f"1, as it ran {certificate.expected[2].labels:,} " in section
-    tallied = certificate.mechanism.model_copy(update={"name": "tallies", "settings": {"rounds": [], "steps": 1}})
+    tallied = certificate.mechanism.model_copy(
+        update={"name": "tallies", "settings": {"rounds": [], "steps": 1, "classes": 2}}
+    )
     of_tallies = with_leading(certificate, mechanism=tallied, teachers=0)
     assert "the stated number of private units" in Page(render(of_tallies, FIGURES)).words
     unknown = certificate.model_copy(update={"expected": ()})
