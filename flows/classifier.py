@@ -14,6 +14,7 @@ Not covered  what scikit-learn asks and privacy forbids: CONTRARY says what and 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,6 +28,7 @@ import concord
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan, read_tables
 from concord.tasks.advice.draft import settings_for
+from concord.tasks.data.databases import word_of
 from concord.tasks.data.sources import frame_table
 
 LABEL = "label"
@@ -91,14 +93,18 @@ class ConcordClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         """
         if y is None:
             raise ValueError("fit requires y to be passed, but the target y is None: it has the private labels")
+        if np.asarray(y).dtype.kind == "c":
+            raise ValueError("Complex data not supported: y must hold classes")
         rows, labels = self._rows(X, reset=True), column_or_1d(y, warn=True)
         check_consistent_length(rows, labels)
         if public is None:
             raise WrongInput("fit must be given public=: rows like X that may be published, without labels")
         settings = self._settings()
         label, classes = settings["data"]["label"], self._declared(settings)
+        if label in rows.columns:
+            raise WrongInput(f"X must not have a column {label!r}, which the plan calls y: give it another name")
         words = {name: str(name) for name in classes}
-        named = pl.Series(label, [words.get(each, str(each)) for each in labels.tolist()], pl.String)
+        named = pl.Series(label, [_word(each, words) for each in labels.tolist()], pl.String)
         self.run_ = concord.run(
             settings,
             private=rows.with_columns(named),
@@ -143,7 +149,10 @@ class ConcordClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         )
 
     def _declared(self, settings: dict[str, Any]) -> list[Any]:
-        return list(settings["data"]["classes"] if self.classes is None else self.classes)
+        declared = settings["data"].get("classes") if self.classes is None else self.classes
+        if declared is None:
+            raise WrongInput("data.classes must be given in the plan: a classifier learns no number within data.bounds")
+        return list(declared)
 
     def _rows(self, X: Any, *, reset: bool = False) -> pl.DataFrame:
         """Rows as a frame. Their names and number of columns are those of `fit`, unless `reset`."""
@@ -153,8 +162,8 @@ class ConcordClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
                 self.feature_names_in_ = np.array(frame.columns, dtype=object)
                 self.n_features_in_ = frame.width
             return frame
-        if (kind := getattr(np.asarray(X), "dtype", np.dtype(float))).kind in "OUS" and not hasattr(X, "toarray"):
-            raise WrongInput(f"X must be an array of numbers, or a frame, got an array of dtype {kind}")
+        if not hasattr(X, "toarray"):
+            _check_array(np.asarray(X))
         numbers = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=False)
         return pl.DataFrame(numbers, schema=[f"x{at}" for at in range(numbers.shape[1])]).fill_nan(None)
 
@@ -167,3 +176,21 @@ class ConcordClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         tags.input_tags.allow_nan = True
         tags.non_deterministic = True
         return tags
+
+
+def _check_array(X: NDArray[Any]) -> None:
+    """Raise, in place of scikit-learn, whose sentences hold the array, unless X (rows, columns) is one of numbers."""
+    if X.ndim < 2:
+        raise ValueError(f"X must have rows and columns, got an array of {X.ndim} dimensions. Reshape your data")
+    if X.dtype.kind == "c":
+        raise ValueError("Complex data not supported: X must hold numbers")
+    if X.dtype.kind in "OUSV":
+        raise WrongInput(f"X must be an array of numbers, or a frame, got an array of dtype {X.dtype}")
+
+
+def _word(label: Any, words: Mapping[Any, str]) -> str | None:
+    """A label as the plan's word for it, or as it reads. It cannot fail."""
+    try:
+        return words[label]
+    except Exception:  # it is none of them, or an object that cannot be looked up
+        return word_of(label)

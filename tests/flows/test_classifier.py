@@ -2,6 +2,7 @@
 
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,26 @@ def test_what_a_fit_needs_is_said_without_a_private_value() -> None:
     with pytest.raises(WrongInput, match="an array of numbers, or a frame, got an array of dtype") as failed:
         model.fit(np.array([["secret"]], dtype=object), ["no"], public=[[1.0]])
     assert "secret" not in str(failed.value)
+    for X, y in (
+        (np.array([777.5, 888.5]), ["no", "yes"]),
+        (np.array([[777.5 + 1j], [2]]), ["no", "yes"]),
+        (np.zeros((2, 1)), np.array([777.5 + 1j, 1])),
+    ):
+        with pytest.raises(ValueError, match=r"Reshape|Complex") as wrong:
+            model.fit(X, y, public=[[1.0]])
+        assert "777" not in str(wrong.value)
+    with pytest.raises(WrongInput, match="must not have a column 'label'"):
+        model.fit(pl.DataFrame({"label": [1.0]}), ["no"], public=pl.DataFrame({"label": [1.0]}))
+    with pytest.raises(WrongInput, match="classifier learns no number"):
+        ConcordClassifier({"data": {"label": "cost", "bounds": [0, 1]}}).fit([[1.0]], [0.5], public=[[1.0]])
+
+
+def test_a_label_of_any_kind_is_a_word_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(concord, "run", lambda _, private, **__: SimpleNamespace(student=None, private=private))
+    labels = np.empty(7, dtype=object)
+    labels[:] = ["no", 1.0, ["no"], {}, "\ud800", None, object()]
+    model = ConcordClassifier(classes=["no", 1], rows=100).fit(np.zeros((7, 1)), labels, public=[[1.0]])
+    assert model.run_.private["label"].to_list() == ["no", "1", None, None, "\\ud800", None, None]
 
 
 def test_copying_it_warns_that_each_fit_costs(monkeypatch: pytest.MonkeyPatch) -> None:
