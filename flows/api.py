@@ -23,7 +23,7 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from concord.artifacts.errors import WrongInput
+from concord.artifacts.errors import WrongInput, quoted
 from concord.artifacts.plan import Plan, parse_plan, read_tables
 from concord.artifacts.settings import Settings
 from concord.flows.environment import keep_to, prepare, ready_for
@@ -323,7 +323,7 @@ def predict(
     key         a column of it that is kept beside them
     point, threshold
                 where the student names a class, as the command has it
-    Raises as `load_student`.
+    Raises as `load_student`, and WrongInput if rows lack a column.
     """
     import polars
 
@@ -332,6 +332,8 @@ def predict(
 
     student = at_point(load_student(subject, home=home), point, threshold)
     frame = polars.DataFrame(polars.from_arrow(frame_table(rows, "rows")))
+    if absent := {*student.feature_names_in_, *([] if key is None else [key])}.difference(frame.columns):
+        raise WrongInput(f"rows must hold the column {min(absent)!r}: its columns are {quoted(frame.columns)}")
     return polars.DataFrame(polars.from_arrow(next(predictions(student, iter([frame]), str, key))))
 
 

@@ -4,7 +4,7 @@ the field, the value and the rule. In a private one, files may store ids in seve
 Checked by tests/tasks/data/test_tables.py and tests/tasks/data/test_identifiers.py.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -49,12 +49,15 @@ class PublicTable:
         """The type of a column, as the first file has it."""
         return self.files[0].type_of(name)
 
-    def frames(self, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """The columns of all rows in order. Raises WrongInput if there is no row at all, or a column is absent."""
+    def frames(self, columns: Sequence[str], names: Collection[str] = ()) -> Iterator[pl.DataFrame]:
+        """The columns of all rows in order. Raises WrongInput if there is no row at all, or a column is absent.
+
+        names   columns whose cells are never numbers
+        """
         rows = 0
         self.must_hold(columns)
         for file in self.files:
-            for frame in file.frames(columns):
+            for frame in file.frames(columns, names):
                 rows += frame.height
                 yield frame
         if not rows:

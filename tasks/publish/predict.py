@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput, is_printable, quoted
 from concord.artifacts.published import Published
+from concord.tasks.data.cells import kind_of
 from concord.tasks.data.files import format_of
 from concord.tasks.data.tables import open_public
 from concord.tasks.student.fitted import strangers
@@ -80,6 +81,8 @@ def at_point(student: Any, point: str = "default", threshold: str | None = None)
     threshold  CLASS=PROBABILITY, as for `Thresholded`
     Raises WrongInput if it has no such point, class or probabilities.
     """
+    if not hasattr(student, "classes_") and (threshold is not None or point != "default"):
+        raise WrongInput("--threshold and --point are of students that name classes, and this one gives a number")
     if point not in POINTS or (point != "default" and threshold is not None):
         raise WrongInput(f"--point must be one of {' and '.join(POINTS)}, and without --threshold, got {point!r}")
     if threshold is not None:
@@ -122,7 +125,8 @@ def predict_table(student: Any, table: str, target: Path, *, key: str | None = N
     if suffix == ".csv" and not all(map(is_printable, getattr(student, "classes_", ()))):
         raise WrongInput("--out must be a .parquet file: the student names a class by letters that are not printable")
     read = dict.fromkeys((*student.feature_names_in_, *([] if key is None else [key])))
-    frames = open_public(table, "ROWS", format_of(table, field="ROWS")).frames([*read])
+    names = {*read}.difference(student.feature_names_in_)
+    frames = open_public(table, "ROWS", format_of(table, field="ROWS")).frames([*read], names)
     passing = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         spelt = in_spreadsheet if suffix == ".csv" else str
@@ -154,16 +158,19 @@ def predictions(
 
 def _after(keys: pl.Series, found: pa.Table, spelt: Callable[[str], str]) -> pa.Table:
     """A table after a column of the rows it is about. Raises WrongInput if that is not one of words or numbers."""
-    if keys.name in found.column_names or keys.dtype.is_nested():
+    if keys.name in found.column_names or kind_of(keys.dtype) in (None, "null", "list"):
         raise WrongInput(
             f"--id must name a column of words or numbers that is not called so already, got {keys.name!r}"
         )
-    if keys.dtype == pl.String and spelt is not str:
-        if not all(is_printable(word or "") for word in keys):
+    if spelt is not str:
+        keys = keys.cast(pl.String) if kind_of(keys.dtype) == "categorical" else keys
+        words = keys if keys.dtype == pl.String else ()
+        if not all(is_printable(word or "") for word in (keys.name, *words)):
             raise WrongInput(
                 f"--out must be a .parquet file: the column {keys.name!r} has letters that are not printable"
             )
-        keys = pl.Series(keys.name, [None if word is None else spelt(word) for word in keys], pl.String)
+        if keys.dtype == pl.String:
+            keys = pl.Series(keys.name, [None if word is None else spelt(word) for word in keys], pl.String)
     return found.add_column(0, spelt(keys.name), keys.to_arrow())
 
 
@@ -188,6 +195,8 @@ def _write(tables: Iterator[pa.Table], file: Path, writer: Any) -> int:
     with writer(file, first.schema) as sink:
         rows = 0
         for table in chain((first,), tables):
+            if table.schema != first.schema:
+                raise WrongInput("--id must name a column of one type in all files of ROWS")
             sink.write_table(table)
             rows += table.num_rows
     return rows

@@ -16,6 +16,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
 from concord.artifacts.errors import NotVerified, WrongInput
+from concord.flows import api
 from concord.flows.api import load_student
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.predict import as_named, at_point, in_spreadsheet
@@ -146,6 +147,49 @@ def test_a_column_of_the_table_goes_along(small: World, tmp_path: Path) -> None:
         assert found[column].to_list() == kept
     status, _, error = predict(small.home, table, tmp_path / "odd.csv", "--id", "odd")
     assert (status, "letters that are not printable" in error, (tmp_path / "odd.csv").exists()) == (2, True, False)
+
+
+@pytest.mark.parametrize(
+    ("cells", "sentence"),
+    [
+        (pl.Series([b"=1+1", b"\x1b[2J"]), "--id must name a column of words or numbers"),
+        (pl.Series([1, 2]).cast(pl.Duration), "--id must name a column of words or numbers"),
+        (pl.Series(["=1+1", "b"], dtype=pl.Enum(["=1+1", "b"])), ""),
+    ],
+)
+def test_no_cell_of_a_column_that_goes_along_is_a_formula_or_lost(
+    small: World, tmp_path: Path, cells: pl.Series, sentence: str
+) -> None:
+    small.rows.head(2).with_columns(who=cells).write_parquet(tmp_path / "rows.parquet")
+    target = tmp_path / "c.csv"
+    status, _, error = predict(small.home, str(tmp_path / "rows.parquet"), target, "--id", "who")
+    assert (status, sentence in error, target.exists()) == ((2, True, False) if sentence else (0, True, True)), error
+    if not sentence:
+        assert pl.read_csv(target)["who"].to_list() == ["'=1+1", "b"]
+
+
+def test_a_column_that_goes_along_is_of_one_type_and_is_read_as_names(small: World, tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    for name, cells in (("a", [1, 2]), ("b", ["x", "y"])):
+        small.rows.head(2).with_columns(who=pl.Series(cells)).write_parquet(tmp_path / "rows" / f"{name}.parquet")
+    status, _, error = predict(small.home, str(tmp_path / "rows"), tmp_path / "c.parquet", "--id", "who")
+    assert (status, "one type in all files" in error, (tmp_path / "c.parquet").exists()) == (2, True, False), error
+    german = small.rows.head(2).with_columns(who=pl.Series(["1.234", "5.678"]))
+    german.write_csv(tmp_path / "german.csv", separator=";", decimal_comma=True)
+    assert predict(small.home, str(tmp_path / "german.csv"), tmp_path / "g.parquet", "--id", "who")[0] == 0
+    assert pl.read_parquet(tmp_path / "g.parquet")["who"].to_list() == ["1.234", "5.678"]
+
+
+def test_rows_without_a_column_are_one_sentence_from_python(small: World) -> None:
+    for rows, key in ((small.rows, "nobody"), (small.rows.drop("shade"), None)):
+        with pytest.raises(WrongInput, match=r"rows must hold the column '(nobody|shade)': its columns are"):
+            api.predict(SESSION, rows, key=key, home=small.home)
+
+
+def test_a_student_of_a_number_has_no_other_point() -> None:
+    for more in ({"point": "prior-odds"}, {"threshold": "yes=0.2"}):
+        with pytest.raises(WrongInput, match="this one gives a number"):
+            at_point(object(), **more)
 
 
 def test_a_domain_in_the_place_of_a_session_is_answered_with_its_sessions(small: World, tmp_path: Path) -> None:
