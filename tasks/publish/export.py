@@ -158,7 +158,8 @@ def _to_use(without_onnx: str | None) -> Iterator[str]:
     if without_onnx is None:
         yield (
             f"`{ONNX}` takes clean cells, one input a column: numbers, truth values (0 and 1) and dates (days since "
-            "1970) as double, NaN if missing; words as string; lists as float. Its first output is the class.\n"
+            "1970) as double, NaN if missing; words as string; lists as float. Its first output is the class, or the "
+            "number.\n"
         )
     else:
         yield f"There is no `{ONNX}`: {in_markdown(without_onnx)}.\n"

@@ -88,7 +88,8 @@ def measured(model: Any, X: Any, truth: NDArray[np.int64], encoding: Encoding, p
 
 def number_measured(truth: NDArray[Any], answers: NDArray[Any], label: str, table: str) -> NumberTest:
     """Measures of predicted numbers (rows,) against the true ones."""
-    error, spread = float(np.mean((truth - answers) ** 2)), float(np.mean((truth - truth.mean()) ** 2))
+    mean = truth.mean().clip(truth.min(), truth.max())  # of equal numbers, rounding may give another
+    error, spread = float(np.mean((truth - answers) ** 2)), float(np.mean((truth - mean) ** 2))
     r2 = 1 - error / spread if spread else 0.0
     return NumberTest(
         table=table, label=label, rows=len(truth), rmse=math.sqrt(error), mean_rmse=math.sqrt(spread), r2=r2

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 from concord.artifacts.measures import PublicTest, ranking_in_words, warnings_of
 from concord.artifacts.schemas import Encoding
-from concord.tasks.student.evaluate import digest_of_table, keep_table_path, measured, remembered
+from concord.tasks.student.evaluate import digest_of_table, keep_table_path, measured, number_measured, remembered
 
 
 class Says:
@@ -128,3 +128,12 @@ def test_a_table_is_found_again_by_what_it_holds(tmp_path: Path) -> None:
     assert remembered(tmp_path, test.table) == f"snapshot://{tmp_path}/vault#public/tables/{'0' * 32}/1"
     (tmp_path / "test.csv").write_text("class\nb\n")
     assert digest_of_table(str(tmp_path / "test.csv")) != test.table
+
+
+def test_measures_of_a_number_by_hand_and_of_equal_numbers() -> None:
+    test = number_measured(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 4.0]), "cost", "")
+    assert (test.rmse**2, test.mean_rmse**2, test.r2) == pytest.approx((1 / 3, 2 / 3, 0.5))
+    equal = np.full(7, 1e6 + 0.1)
+    assert equal.mean() != equal[0]
+    same = number_measured(equal, equal + 1, "cost", "")
+    assert (same.rmse, same.mean_rmse, same.r2) == (1, 0, 0)
