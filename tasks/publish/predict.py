@@ -164,7 +164,7 @@ def _after(keys: pl.Series, found: pa.Table, spelt: Callable[[str], str]) -> pa.
         )
     if spelt is not str:
         keys = keys.cast(pl.String) if kind_of(keys.dtype) == "categorical" else keys
-        words = keys if keys.dtype == pl.String else ()
+        words = keys.to_list() if keys.dtype == pl.String else []
         if not all(is_printable(word or "") for word in (keys.name, *words)):
             raise WrongInput(
                 f"--out must be a .parquet file: the column {keys.name!r} has letters that are not printable"

@@ -52,12 +52,14 @@ def public_test(certificate: Certificate, read: Callable[[Ref], bytes], named: s
     if test is None:
         return "the certificate has none"
     if isinstance(test, NumberTest):
+        follows = "its R² follows from its errors"
         _close("R²", 1 - (test.rmse / test.mean_rmse) ** 2 if test.mean_rmse else 0.0, test.r2)
     else:
+        follows = "its shares follow from its counts"
         _shares_follow(test)
     table = _table(test, named, home)
     if table is None:
-        return "its shares follow from its counts; the test table is not at hand: name it with --test to count again"
+        return f"{follows}; the test table is not at hand: name it with --test to count again"
     from concord.tasks.student.model import load  # imports all of scikit-learn, which nothing else here needs
 
     student = load(read(certificate.student.file))
@@ -66,10 +68,10 @@ def public_test(certificate: Certificate, read: Callable[[Ref], bytes], named: s
         warnings.simplefilter("ignore")  # a column that is mostly unread was so when the student was measured
         if isinstance(test, NumberTest):
             _errs(test, truth, np.asarray(student.predict(rows), np.float64))
-            return f"its errors are the student's on the {test.rows:,} rows of the table"
+            return f"{follows}, and those are the student's on the {test.rows:,} rows of the table"
         _answers(test, _counted(student, rows, truth, test))
         _ranks(student, rows, truth, test)
-    return f"its shares follow from its counts, and those from the student and the {test.rows:,} rows of the table"
+    return f"{follows}, and those from the student and the {test.rows:,} rows of the table"
 
 
 def _shares_follow(test: PublicTest) -> None:
@@ -108,10 +110,11 @@ def _answers(test: PublicTest, matrix: Ints) -> None:
 
 def _errs(test: NumberTest, truth: Floats, predicted: Floats) -> None:
     """Raise NotVerified if the errors differ from the test's."""
-    rmse, spread = (math.sqrt(math.fsum(gaps**2) / len(truth)) for gaps in (truth - predicted, truth - truth.mean()))
+    mean = min(max(math.fsum(truth) / len(truth), truth.min()), truth.max())
+    rmse, spread = (math.sqrt(math.fsum(gaps**2) / len(truth)) for gaps in (truth - predicted, truth - mean))
     equal("the rows of the public test", len(truth), test.rows)
     _close("the RMSE of the mean", spread, test.mean_rmse)
-    if abs(rmse - test.rmse) > TIED_SHARE * test.mean_rmse:
+    if not math.isclose(rmse, test.rmse, rel_tol=1e-9, abs_tol=TIED_SHARE * test.mean_rmse):
         raise NotVerified(f"the student's RMSE is {rmse:.6g}, but it was certified as {test.rmse:.6g}")
 
 

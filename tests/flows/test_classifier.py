@@ -96,8 +96,8 @@ def test_a_label_of_any_kind_is_a_word_or_none(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(concord, "run", lambda _, private, **__: SimpleNamespace(student=None, private=private))
     labels = np.empty(7, dtype=object)
     labels[:] = ["no", 1.0, ["no"], {}, "\ud800", None, object()]
-    model = ConcordClassifier(classes=["no", 1], rows=100).fit(np.zeros((7, 1)), labels, public=[[1.0]])
-    assert model.run_.private["label"].to_list() == ["no", "1", None, None, "\\ud800", None, None]
+    run: Any = ConcordClassifier(classes=["no", 1], rows=100).fit(np.zeros((7, 1)), labels, public=[[1.0]]).run_
+    assert run.private["label"].to_list() == ["no", "1", None, None, "\\ud800", None, None]
 
 
 def test_copying_it_warns_that_each_fit_costs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,7 +88,7 @@ def check_measures(home: Path, session: str, table: str) -> None:
         other = certificate.model_copy(update={"learned": student})
         return public_test(other, lambda ref: (home / "released" / ref.path).read_bytes(), table, home)
 
-    assert "errors are the student's" in found()
+    assert "and those are the student's" in found()
     better = test.rmse * 0.99
     with pytest.raises(NotVerified, match="R²"):
         found(rmse=better)

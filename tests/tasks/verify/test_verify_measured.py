@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -11,8 +12,8 @@ from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.measures import PublicTest
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.student.evaluate import digest_of_table, keep_table_path
-from concord.tasks.verify.measured import public_test
+from concord.tasks.student.evaluate import digest_of_table, keep_table_path, number_measured
+from concord.tasks.verify.measured import _errs, public_test
 from tests.support.published import SESSION, World, certified, world
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
@@ -90,3 +91,13 @@ def test_a_measure_that_is_not_the_students_is_found(
 ) -> None:
     with pytest.raises(NotVerified, match=named):
         found(small, change)
+
+
+def test_errors_of_equal_numbers_are_found_again() -> None:
+    """Rounding gave their mean another value, and their spread one that no other machine would have."""
+    truth = np.full(7, 1e6 + 0.1)
+    predicted = truth + np.linspace(0, 1, 7)
+    test = number_measured(truth, predicted, "cost", "")
+    _errs(test, truth, predicted)
+    with pytest.raises(NotVerified, match="RMSE is"):
+        _errs(test, truth, predicted * 2)
