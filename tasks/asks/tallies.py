@@ -17,7 +17,7 @@ Not covered  a ledger restored from an older copy that no witness knows, but for
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from concord.artifacts.errors import NotVerified
@@ -66,13 +66,13 @@ class TalliesAsk(Ask[Tallies]):
 
     @property
     def queries(self) -> int:
-        """Number of rounds."""
-        return len(self.mechanism.rounds)
+        """Number of steps: rounds, or releases of a season."""
+        return self.mechanism.queries
 
     @property
     def rounds(self) -> tuple[Cost, ...]:
-        """Cost of each round; empty if the noise of one is so narrow that only the whole session has a proof."""
-        alone = tuple(replace(self.mechanism, rounds=(each,)).cost for each in self.mechanism.rounds)
+        """Cost of each step; empty if the noise of one is so narrow that only the whole session has a proof."""
+        alone = self.mechanism.costs_by_step
         whole = any(isinstance(part, WholeClaim) for cost in alone for part in cost.parts or ())
         return () if whole else alone
 

@@ -127,21 +127,18 @@ class Tallies:
     ) -> "Tallies":
         """The least noise with which all rounds stay within (epsilon, delta), each at its share of ρ."""
         check_budget(epsilon=epsilon, delta=delta, queries=max(1, len(rounds)), classes=classes or 2)
+        return cls(
+            epsilon=epsilon, delta=delta, classes=classes, steps=steps, secret=secret, many=many, rounds=tuple(rounds)
+        ).with_least_noise()
 
-        def at(scale: float) -> "Tallies":
-            wanted = cls(
-                epsilon=epsilon,
-                delta=delta,
-                classes=classes,
-                steps=steps,
-                secret=secret,
-                many=many,
-                rounds=tuple(rounds),
-            )
-            scales = [scale * math.sqrt(square / each.share) for square, each in wanted.squares_by_round]
-            return replace(wanted, rounds=tuple(replace(each, scale=s) for each, s in zip(rounds, scales, strict=True)))
+    def with_least_noise(self) -> Self:
+        """The same with the least noise that stays within (epsilon, delta), each round at its share of ρ."""
+        return least_noise(self._at)
 
-        return least_noise(at)
+    def _at(self, scale: float) -> Self:
+        scales = [scale * math.sqrt(square / each.share) for square, each in self.squares_by_round]
+        rounds = (replace(each, scale=own) for each, own in zip(self.rounds, scales, strict=True))
+        return replace(self, rounds=tuple(rounds))
 
     @property
     def squares_by_round(self) -> list[tuple[int, Round]]:
@@ -161,19 +158,25 @@ class Tallies:
     @property
     def rho(self) -> float:
         """ρ of zero-concentrated DP of all rounds together."""
-        return math.fsum(square / (2 * each.scale**2) for square, each in self.squares_by_round) * UP
+        return math.fsum(square / (2 * scale**2) for square, _, scale in self.moves) * UP
 
     @property
     def cost(self) -> Cost:
         """Zero-concentrated with ρ; also claims (epsilon, delta) if the sharper δ is within it."""
-        return gaussian_cost(self, self.rho, self._moves)
+        return gaussian_cost(self, self.rho, self.moves)
+
+    @property
+    def costs_by_step(self) -> tuple[Cost, ...]:
+        """Cost of each step alone, in order."""
+        return tuple(replace(self, rounds=(each,)).cost for each in self.rounds)
 
     def delta_at(self, epsilon: float) -> float:
         """δ of all rounds at that ε; rounded up."""
-        return moved_delta(epsilon, self._moves)
+        return moved_delta(epsilon, self.moves)
 
     @property
-    def _moves(self) -> list[tuple[int, int, float]]:
+    def moves(self) -> list[tuple[int, int, float]]:
+        """By how much a unit moves what is released: squared norm, numbers it may move, and their noise's scale."""
         return [(square, each.cells, each.scale) for square, each in self.squares_by_round]
 
     @classmethod

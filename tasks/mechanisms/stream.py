@@ -1,0 +1,210 @@
+"""A stream: running sums over units that arrive period by period, released every period, each unit charged once.
+
+Let x_s be the exact sums (tallies.py) over the units that arrived in period s = 0 … T − 1 of a season, for questions
+that stay the same. Release t is
+
+    y_t = Σ_{s≤t} q_{t−s}·x_s + z_t,   z_t fresh exact discrete Gaussian noise,   q_k = round(2^bits·(2k choose k)/4^k)
+
+The numbers (2k choose k)/4^k are the coefficients of (1 − x)^(−1/2): the matrix of running sums is the square of theirs
+(Fichtenberger, Henzinger & Upadhyay 2023; Henzinger, Upadhyay & Upadhyay 2023). From y_0 … y_t anyone computes the
+running totals Σ_{s≤t} x_s plus noise: b_0·y_t + … + b_t·y_0, where b are the coefficients of 1/((1 − x)·q(x)). These
+undo the *rounded* q, so rounding it costs nothing.
+
+Privacy statement
+    Assumes      every unit is whole in one contribution, of one period; questions are fixed before the first row of the
+                 season is read; noise of a release is drawn once, at the door, and is no function of anything else
+    Guarantees   (epsilon, delta) for all releases of the season together, past and future, for adding or removing a
+                 unit: whichever period it arrives in, and also if period and unit are chosen by what was released
+    Ends         after T releases; one that is begun is paid for. If it ends after t, Σ_{k<t} q_k² of the charge
+    Not covered  replacing a unit by another (four times ρ); a unit that is in two periods; questions that follow what
+                 was released: they would ask units again that have paid for the first question alone
+
+Proof. A unit that arrives in s with contribution v, ‖v‖² ≤ N, moves y_t by the whole vector q_{t−s}·v for t ≥ s, and
+nothing else: contributions of other units, and the questions, are the same. Before s nothing depends on it, so v may be
+chosen after y_0 … y_{s−1}. A discrete Gaussian under the shift q_{t−s}·v is q_{t−s}²·N/2σ²-zero-concentrated (Canonne,
+Kamath & Steinke 2020, Thm. 14), and that adds over steps that are chosen one after another (Bun & Steinke 2016):
+ρ = Σ_{k<T−s} q_k²·N/2σ², the most for s = 0. The sharper δ is that of noise.py, `moved_delta`, of all T moves: μ² adds
+likewise, and so do the numbers that move. After t releases the sum ends at k = t − 1 − s. ∎
+Sums and noise wrap at 2^64, which is post-processing. `bits` follows the *stated* number of units, so that no count of
+private rows decides it. Checked by tests/privacy/test_stream.py: the exact law on tiny universes, and planted bugs.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.privacy import UP, Cost
+from concord.tasks.mechanisms.contributions import RoundQuestion
+from concord.tasks.mechanisms.distance import Ints, RandomSource
+from concord.tasks.mechanisms.noise import check_budget, exact_epsilon, with_moves
+from concord.tasks.mechanisms.odds import SumsAttack
+from concord.tasks.mechanisms.tallies import STEPS, Round, Tallies
+
+MOST_BITS = 8
+"""Bits of q: with 8, the noise of a season of 52 is within a thousandth of that of exact coefficients."""
+LONGEST_SEASON = 1024
+LARGEST_SUM = 62
+"""Bits that the stated units' sums may have."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stream(Tallies):
+    """Public settings only: those of tallies, whose `rounds` are the questions of every release, and the season's.
+
+    season   releases, T
+    bits     of the coefficients q
+    matrix   by which running sums are released
+    """
+
+    name: ClassVar[str] = "stream"
+    proof: ClassVar[str] = (
+        "tasks/mechanisms/stream.py: running sums by a square-root matrix under discrete Gaussian noise "
+        "(Fichtenberger, Henzinger & Upadhyay 2023; Canonne, Kamath & Steinke 2020), each unit in one period"
+    )
+
+    season: int
+    bits: int = MOST_BITS
+    matrix: Literal["square root"] = "square root"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.season <= LONGEST_SEASON or not 1 <= self.bits <= MOST_BITS or self.secret != "rows":
+            raise WrongInput(f"a season has 1 to {LONGEST_SEASON} releases about units whose rows are secret")
+
+    @classmethod
+    def of_season(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        classes: int,
+        rounds: Sequence[Round],
+        season: int,
+        many: bool = False,
+        bits: int = MOST_BITS,
+        steps: int = STEPS,
+    ) -> "Stream":
+        """The least noise with which all releases of a season stay within (epsilon, delta)."""
+        check_budget(epsilon=epsilon, delta=delta, queries=max(1, season), classes=classes)
+        return cls(
+            epsilon=epsilon,
+            delta=delta,
+            classes=classes,
+            steps=steps,
+            secret="rows",
+            many=many,
+            rounds=tuple(rounds),
+            season=season,
+            bits=bits,
+        ).with_least_noise()
+
+    @property
+    def coefficients(self) -> tuple[int, ...]:
+        """q_0 … q_{T−1}."""
+        return coefficients(self.season, self.bits)
+
+    @property
+    def queries(self) -> int:
+        """Number of releases; each is a batch of one."""
+        return self.season
+
+    @property
+    def moves(self) -> list[tuple[int, int, float]]:
+        """As of tallies, over all releases, of a unit that arrives in the first."""
+        weight = sum(q * q for q in self.coefficients)
+        return [(square * weight, cells * self.season, scale) for square, cells, scale in super().moves]
+
+    @property
+    def costs_by_step(self) -> tuple[Cost, ...]:
+        """What each release adds to the cost of those before it, to the unit that arrived in the first."""
+        claim, once = (self.epsilon, self.delta), super().moves
+        moves = [[(square * q * q, cells, scale) for square, cells, scale in once] for q in self.coefficients]
+        rhos = [math.fsum(square / (2 * scale**2) for square, _, scale in each) * UP for each in moves]
+        return tuple(with_moves(Cost.gaussian(rho), claim, each) for rho, each in zip(rhos, moves, strict=True))
+
+    def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
+        """ε at `delta` of the first `asked` releases at the same scales."""
+        return exact_epsilon(replace(self, season=asked))
+
+    def check(self, number: int, question: RoundQuestion) -> None:
+        """As of tallies; and the question may have no model, which could follow from what was released."""
+        super().check(number, question)
+        if question.model is not None:
+            raise ValueError("a question of a stream stays the same for the season, and has no model")
+
+    def mixed(self, arrived: Sequence[Ints]) -> Ints:
+        """Σ_s q_{t−s}·x_s of the exact sums x_0 … x_t (numbers,) of what arrived in each period so far."""
+        total = np.zeros_like(arrived[0])
+        for at, sums in enumerate(reversed(arrived)):
+            total += np.int64(self.coefficients[at]) * sums
+        return total
+
+    def release(self, number: int, sums: Ints, source: RandomSource) -> Ints:
+        """Mixed sums of one question with fresh exact discrete Gaussian noise: of question `number` % R of R, in
+        release `number` // R. Raises ValueError if there are more sums, or releases, than were paid for."""
+        release, question = divmod(number, len(self.rounds))
+        if release >= self.season:
+            raise ValueError(f"the season has {self.season} releases")
+        return super().release(question, sums, source)
+
+    def totals(self, released: Sequence[Ints]) -> Ints:
+        """Running totals of one question from its releases y_0 … y_t: exact, and rounded once, to whole steps. The
+        same on any machine."""
+        inverse, unit = _inverse(len(released), self.bits), 1 << self.bits
+        found = sum(
+            weight * unit ** (len(released) - 1 - at) * sums.astype(object)
+            for at, (weight, sums) in enumerate(zip(inverse, reversed(released), strict=True))
+        )
+        whole, wrapped = unit ** len(released), 1 << 64
+        rounded = (2 * found + whole) // (2 * whole)
+        return np.asarray((rounded + wrapped // 2) % wrapped - wrapped // 2).astype(np.int64)
+
+    def spread(self, released: int) -> float:
+        """Standard deviation of the noise in running totals after that many releases, for noise of scale 1."""
+        unit = 1 << self.bits
+        parts = (weight / unit ** (at + 1) for at, weight in enumerate(_inverse(released, self.bits)))
+        return math.sqrt(math.fsum(part**2 for part in parts))
+
+    def as_read(self, released: int) -> Tallies:
+        """Plain tallies with the noise that running totals have after that many releases."""
+        spread, values = self.spread(released), {each.name: getattr(self, each.name) for each in fields(Tallies)}
+        rounds = tuple(replace(each, scale=each.scale * spread) for each in self.rounds)
+        return Tallies(**{**values, "rounds": rounds})
+
+    def attacks(self, classes: int, teachers: int) -> tuple[SumsAttack, ...]:
+        """One attack: a unit of the largest contribution that arrives in the first period, through all releases."""
+        (once,) = super().attacks(classes, teachers)
+        here = tuple(np.int64(q) * sums for q in self.coefficients for sums in once.sides[0])
+        sides = here, tuple(np.zeros_like(sums) for sums in here)
+        name = f"{self.season} releases, one unit that arrives in the first"
+        return (SumsAttack(name=name, sides=sides, scales=once.scales * self.season),)
+
+
+@lru_cache(maxsize=16)
+def coefficients(season: int, bits: int) -> tuple[int, ...]:
+    """q_k = round(2^bits · (2k choose k)/4^k) for k < season; halves are rounded up."""
+    return tuple(((math.comb(2 * k, k) << (bits + 1)) + 4**k) // (2 * 4**k) for k in range(season))
+
+
+@lru_cache(maxsize=16)
+def _inverse(terms: int, bits: int) -> tuple[int, ...]:
+    """b_k·2^(bits·(k + 1)) for k < terms, whole numbers: b are the coefficients of 1/((1 − x)·q(x))."""
+    q, unit = coefficients(terms, bits), 1 << bits
+    parts = [1]  # of 1/q(x), likewise
+    for k in range(1, terms):
+        parts.append(-sum(q[j] * unit ** (j - 1) * parts[k - j] for j in range(1, k + 1)))
+    running = list[int]()
+    for part in parts:
+        running.append((running[-1] * unit if running else 0) + part)
+    return tuple(running)
+
+
+def bits_for(units: int, season: int, steps: int = STEPS) -> int:
+    """The bits of q with which sums of so many stated units do not wrap: MOST_BITS, or fewer for very many."""
+    weight = sum(coefficients(season, MOST_BITS)) >> MOST_BITS
+    return max(1, min(MOST_BITS, LARGEST_SUM - math.ceil(math.log2(units * steps * (weight + 1)))))
