@@ -1,0 +1,300 @@
+"""A stream: the exact law of all releases of a season, against planted bugs; what is paid for, and what is read."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.privacy import ORDERS, MovedGaussians
+from concord.tasks.mechanisms.contributions import IntegerModel, tally
+from concord.tasks.mechanisms.distance import Floats, Ints
+from concord.tasks.mechanisms.stream import Stream, bits_for, coefficients
+from concord.tasks.mechanisms.tallies import Round, Tallies, planned_rounds
+from concord.tasks.verify.audit import audit_mechanism
+from tests.privacy.exact import LEFT_OUT, Silent, gaussian_law, hockey_stick
+from tests.privacy.test_tallies import exact_delta
+
+EPSILON, DELTA, STEPS, T = 1.0, 0.06, 2, 4
+ONE_CELL = Round(fields=1, cells=1, least=1, share=1.0)
+"""Of one row, in steps: 1 or −1."""
+
+
+def tiny(**changed: Any) -> Stream:
+    """Four releases of one number: q is 2, 1, 1, 1."""
+    given: dict[str, Any] = {
+        "epsilon": EPSILON,
+        "delta": DELTA,
+        "classes": 2,
+        "rounds": (ONE_CELL,),
+        "steps": STEPS,
+        "bits": 1,
+    }
+    return Stream.of_season(**(given | {"season": T} | changed))
+
+
+# The law, enumerated ------------------------------------------------------------------------------------------------
+
+
+class Enumerated:
+    """Every noise of all releases at once: release t's in each case is that of its axis."""
+
+    def __init__(self, scale: float) -> None:
+        values, odds = gaussian_law(scale)
+        inside = np.abs(values) <= 4.5 * scale
+        self.values, odds = values[inside], odds[inside]
+        grid = np.indices((len(odds),) * T).reshape(T, -1)
+        self.noise, self.odds = self.values[grid], np.prod(odds[grid], axis=0)
+        self.left_out = 1 - float(self.odds.sum())
+        self.drawn = 0
+
+    def gaussian(self, scale: float, size: int) -> Ints:  # noqa: ARG002
+        self.drawn += 1
+        return np.asarray(self.noise[self.drawn - 1])
+
+
+Choice = Callable[[int, Sequence[Ints]], Any]
+"""The contribution that arrives in a period, or 0, after what was released so far."""
+
+
+def in_period(period: int, sign: int = 1) -> Choice:
+    return lambda now, released: sign if now == period else 0  # noqa: ARG005
+
+
+def if_it_looks_small(now: int, released: Sequence[Ints]) -> Any:
+    """It arrives in the period after the first small release, or in the last, and its sign follows from the first."""
+    if now == 0:
+        return 0
+    waited = np.all([each > 0 for each in released[:-1]], axis=0)
+    due = waited if now == T - 1 else waited & (released[-1] <= 0)
+    return np.where(due, np.where(released[0] > 0, 1, -1), 0)
+
+
+def release_all(mechanism: Stream, source: Any, choose: Choice) -> Floats:
+    """The law of all releases, each a number, of a season in which that unit arrives."""
+    arrived, released = list[Ints](), list[Ints]()
+    for now in range(T):
+        arrived.append(np.zeros(len(source.odds), np.int64) + choose(now, released))
+        released.append(mechanism.release(now, mechanism.mixed(arrived), source))
+    reach = int(source.values[-1]) + 2 * T  # no unit moves a release further
+    sizes = (2 * reach + 1,) * T
+    keys = np.ravel_multi_index([each + reach for each in released], sizes)
+    return np.bincount(keys, source.odds, np.prod(sizes)).astype(np.float64)
+
+
+def game(mechanism: Stream, choose: Choice) -> float:
+    """Exact δ between a season with the unit and one without, the unit chosen by what was released."""
+    wide = replace(mechanism, rounds=(replace(mechanism.rounds[0], cells=10**8),))
+    source, other = (Enumerated(mechanism.rounds[0].scale) for _ in range(2))
+    pair = release_all(wide, source, choose), release_all(wide, other, lambda *_: 0)
+    return hockey_stick(pair, EPSILON) + source.left_out
+
+
+STRATEGIES = [in_period(0), in_period(2, -1), if_it_looks_small]
+
+
+@pytest.mark.parametrize("choose", STRATEGIES)
+def test_the_claim_holds_whichever_period_the_adversary_chooses_for_the_unit(choose: Choice) -> None:
+    assert game(tiny(), choose) <= DELTA
+
+
+class AnotherMatrix(Stream):
+    """Planted bug 1: running sums themselves, q_0 for every period."""
+
+    def mixed(self, arrived: Sequence[Ints]) -> Ints:
+        return np.asarray(sum(2 * each for each in arrived))
+
+
+class Reused(Stream):
+    """Planted bug 2: the noise of the first release in all of them."""
+
+    def release(self, number: int, sums: Ints, source: Any) -> Ints:
+        source.drawn = 0
+        return super().release(number, sums, source)
+
+
+class Following(Stream):
+    """Planted bug 3: a question that follows what was released, so that all units so far are asked anew."""
+
+    def mixed(self, arrived: Sequence[Ints]) -> Ints:
+        turned = 1 if len(arrived) % 2 else -1
+        return np.asarray(sum(2 * turned * each for each in arrived))
+
+
+def priced_once() -> Stream:
+    """Planted bug 4: the charge of one release, for four."""
+    return replace(tiny(), rounds=tiny(season=1).rounds)
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [
+        lambda: AnotherMatrix.from_settings(tiny().settings()),
+        lambda: Reused.from_settings(tiny().settings()),
+        lambda: Following.from_settings(tiny().settings()),
+        priced_once,
+    ],
+)
+def test_planted_bugs_are_rejected(bug: Callable[[], Stream]) -> None:
+    assert game(bug(), in_period(0)) > DELTA
+
+
+def test_a_unit_that_comes_back_is_not_covered() -> None:
+    """Planted bug 5: its rows of a second period are counted as well."""
+    assert game(tiny(), lambda now, _: int(now in (0, 1))) > DELTA
+
+
+# Wider noise: the loss of all releases, by convolution --------------------------------------------------------------
+
+LABELS = Round(fields=2, cells=5, least=STEPS // 2, count=1, share=1.0)
+
+
+def moved(mechanism: Stream, period: int, row: Sequence[int], label: int) -> list[int]:
+    """By how much a unit moves each number of all releases, by the code that runs."""
+    question = mechanism.question(0, range(2), [(0, 2), (2, 4)])
+    own = tally(question, np.array([row], np.int32), np.array([label]))
+    arrived = [own if back == period else np.zeros_like(own) for back in range(T)]
+    return [int(part) for now in range(T) for part in mechanism.mixed(arrived[: now + 1])]
+
+
+def test_the_claim_holds_exactly_for_every_unit_and_period_and_little_is_wasted() -> None:
+    mechanism = tiny(delta=0.01, rounds=(LABELS,), bits=4, many=True)
+    assert mechanism.cost.claims == ((EPSILON, 0.01),)
+    found = {
+        (period, label): exact_delta(moved(mechanism, period, row, label), mechanism.rounds[0].scale, EPSILON)
+        for period, row, label in product((0, 3), [(0, 2), (1, 3)], (0, 1))
+    }
+    assert max(found.values()) + LEFT_OUT <= 0.01
+    assert min(found[0, 0], found[0, 1]) > 0.9 * 0.01
+    assert max(found[3, 0], found[3, 1]) < found[0, 0]
+
+
+# What is paid for ---------------------------------------------------------------------------------------------------
+
+QUESTIONS = planned_rounds(classes=2, fields=14, codes=450, rounds=1)
+
+
+def season(epsilon: float = 1.0, releases: int = 52, **changed: Any) -> Stream:
+    return Stream.of_season(
+        epsilon=epsilon, delta=1e-5, classes=2, rounds=QUESTIONS, season=releases, **({"many": True} | changed)
+    )
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+def test_calibration_uses_the_budget_and_no_more(epsilon: float) -> None:
+    mechanism = season(epsilon)
+    assert mechanism.cost.epsilon(1e-5) <= epsilon
+    less = replace(mechanism, rounds=tuple(replace(each, scale=each.scale * 0.9999) for each in mechanism.rounds))
+    assert less.cost.epsilon(1e-5) > epsilon
+    parts = [each.scale**-2 * square for square, each in mechanism.squares_by_round]
+    weight = sum(q * q for q in mechanism.coefficients)
+    assert mechanism.cost.renyi[ORDERS.index(2.0)] == pytest.approx(weight * sum(parts), rel=1e-6)
+
+
+def test_releases_add_up_to_the_season_and_fewer_cost_less() -> None:
+    mechanism = season()
+    steps = mechanism.costs_by_step
+    assert len(steps) == mechanism.queries == 52
+    assert sum(each.renyi[0] for each in steps) == pytest.approx(mechanism.cost.renyi[0])
+    assert (mechanism.cost.parts, steps[0].parts) != (None, None)
+    squares = [part.mu_squared for each in steps for part in each.parts or () if isinstance(part, MovedGaussians)]
+    (whole,) = [part.mu_squared for part in mechanism.cost.parts or () if isinstance(part, MovedGaussians)]
+    assert sum(squares) == whole
+    assert squares == sorted(squares, reverse=True)
+    assert mechanism.epsilon_if_ended(13, 0) < mechanism.epsilon_if_ended(26, 0) < mechanism.epsilon_if_ended(52, 0)
+    assert mechanism.epsilon_if_ended(52, 0) == pytest.approx(1.0)
+
+
+def test_noise_is_that_of_the_design() -> None:
+    """Relative to one release of the same budget: 1.52 at the first of 52, 2.32 at the last."""
+    once = Tallies.calibrate(epsilon=1.0, delta=1e-5, classes=2, rounds=QUESTIONS, many=True).rounds[1].scale
+    mechanism = season()
+    found = [mechanism.rounds[1].scale * mechanism.spread(at) / once for at in (1, 4, 13, 26, 52)]
+    assert [round(each, 2) for each in found] == [1.52, 1.86, 2.09, 2.21, 2.32]
+
+
+# What is read -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bits", [1, 3, 8])
+def test_running_totals_are_exact_without_noise(bits: int) -> None:
+    mechanism = replace(season(releases=12), bits=bits)
+    rng = np.random.default_rng(3)
+    arrived = [rng.integers(-(2**40), 2**40, 5) for _ in range(12)]
+    released = [mechanism.mixed(arrived[: now + 1]) for now in range(12)]
+    for now in range(12):
+        assert mechanism.totals(released[: now + 1]).tolist() == np.sum(arrived[: now + 1], axis=0).tolist()
+
+
+def test_totals_hold_the_noise_that_is_said() -> None:
+    mechanism, rng = season(releases=8), np.random.default_rng(4)
+    noise = np.rint(rng.normal(size=(8, 20_000)) * 2**20).astype(np.int64)
+    assert np.std(mechanism.totals(list(noise))) / 2**20 == pytest.approx(mechanism.spread(8), rel=0.02)
+
+
+def test_sums_that_wrap_are_read_as_they_would_be_without() -> None:
+    """A unit beyond what was stated wraps a sum at 2^64: nothing fails, and nothing tells of it."""
+    mechanism = season(releases=2)
+    assert mechanism.mixed([np.array([2**62])]).tolist() == [0]
+    few, impulses = replace(season(releases=12), bits=1), np.eye(12, dtype=np.int64) * 2**40
+    weights = few.totals(list(impulses))
+    largest = [np.array([int(np.sign(weight)) * (2**63 - 1)]) for weight in weights]
+    assert sum(int(weight) * int(of[0]) for weight, of in zip(weights, largest, strict=True)) > 2 ** (63 + 40)
+    assert few.totals(largest).dtype == np.int64
+
+
+def test_coefficients_are_those_of_the_square_root() -> None:
+    assert coefficients(5, 8) == (256, 128, 96, 80, 70)
+    product_of = np.convolve(coefficients(64, 8), coefficients(64, 8))[:64] / 256**2
+    assert np.abs(product_of - 1).max() < 0.02
+
+
+@pytest.mark.parametrize(("units", "bits"), [(1_000, 8), (10**9, 8), (10**12, 2)])
+def test_bits_follow_the_stated_units(units: int, bits: int) -> None:
+    assert bits_for(units, 52) == bits
+
+
+# What is refused ----------------------------------------------------------------------------------------------------
+
+
+def test_what_was_not_paid_for_is_refused() -> None:
+    mechanism = season(releases=3)
+    with pytest.raises(ValueError, match="the season has 3 releases"):
+        mechanism.release(6, np.zeros(1, np.int64), Silent())
+    with pytest.raises(ValueError, match="450 whole numbers at most"):
+        mechanism.release(4, np.zeros(451, np.int64), Silent())
+    model = IntegerModel(np.zeros((4, 1), np.int64), np.zeros(1, np.int64))
+    with pytest.raises(ValueError, match="stays the same for the season"):
+        tiny().question(0, [0], [(0, 1)], replace(model, weights=np.zeros((1, 1), np.int64)))
+    for wrong in ({"season": 0}, {"season": 5000}, {"bits": 9}):
+        with pytest.raises(WrongInput, match="a season has 1 to"):
+            tiny(**wrong)
+
+
+def test_each_question_has_noise_of_its_own_scale_in_every_release() -> None:
+    mechanism, source = season(releases=3), Silent()
+    for number in (0, 1, 4, 5):
+        mechanism.release(number, np.array([number]), source)
+    totals, labels = (each.scale for each in mechanism.rounds)
+    assert source.asked == [("gaussian", scale, 1) for scale in (totals, labels, totals, labels)]
+
+
+def test_it_is_rebuilt_from_its_settings() -> None:
+    assert Stream.from_settings(json.loads(json.dumps(season().settings()))) == season()
+
+
+class Leaking(Stream):
+    """Planted bug 6: noise of a fifth of the scale."""
+
+    def release(self, number: int, sums: Ints, source: Any) -> Ints:  # noqa: ARG002
+        return np.asarray(sums + source.gaussian(self.rounds[0].scale / 5, len(sums)))
+
+
+def test_an_audit_attacks_it_and_finds_a_planted_bug() -> None:
+    claim: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA, "trials": 2_000, "workers": 1, "confidence": 1 - 1e-7}
+    assert audit_mechanism(tiny(), **claim).holds
+    assert not audit_mechanism(Leaking.from_settings(tiny().settings()), **claim).holds
