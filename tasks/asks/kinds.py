@@ -23,6 +23,7 @@ from concord.tasks.mechanisms.mechanism import mechanism_class
 from concord.tasks.mechanisms.private_test import LEVEL, Measured, Measures, PrivateTest
 from concord.tasks.mechanisms.queries import FORMS
 from concord.tasks.mechanisms.relabelled import RELABELLED_PROOF
+from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.mechanisms.tallies import Tallies
 
 MOST_COUNTS_LISTED = 20
@@ -105,9 +106,17 @@ class Kind:
 
 VOTES = "labels of public rows, by votes of teachers, each of which learned from a part of the private rows of its own"
 COMMON = "an answer that most parts of the private rows have in common, or a refusal"
+ONCE = (
+    "the rows have no names of units, and a unit is a delivered row: the operator declares that each is delivered once"
+)
 KINDS: dict[str, Kind] = {  # besides MECHANISMS, which are of votes
     **{form.name: Kind(form.proof, COMMON, answered) for form in FORMS.values()},
     Tallies.name: Kind(Tallies.proof, "noisy sums over public codes; all else follows from them and public rows"),
+    Stream.name: Kind(
+        Stream.proof,
+        "noisy running sums over public codes of all units that arrived so far, one release a period: all releases of "
+        "the season together, past and future, are within this guarantee for each unit, and all else follows from them",
+    ),
     Universal.name: Kind(Universal.proof, "one hypothesis of a class, chosen by its errors on the private rows"),
     StudentChoice.name: Kind(StudentChoice.proof, "the choice of a student by errors on private units", chosen),
     PrivateTest.name: Kind(PrivateTest.proof, "noisy counts of private units by true and named class", tested),
@@ -129,7 +138,9 @@ def mechanism_of(session: Session) -> MechanismRecord:
     """The record of a session's mechanism."""
     kind, settings = kind_of(session), session.mechanism
     proof = f"{kind.proof}; {RELABELLED_PROOF}" if "relabel" in settings else kind.proof
-    return MechanismRecord(name=settings["name"], settings=settings, proof=proof, releases=kind.releases)
+    rows = settings["name"] == Stream.name and not settings["many"]
+    releases = f"{kind.releases}; {ONCE}" if rows else kind.releases
+    return MechanismRecord(name=settings["name"], settings=settings, proof=proof, releases=releases)
 
 
 def outcomes_of(session: Session, files: Iterable[bytes], ledger: Record) -> tuple[AnyOutcome, ...]:

@@ -40,6 +40,7 @@ from concord.tasks.verify.checks import Check, checked, equal, known_faults, pro
 from concord.tasks.verify.folder import PublishedSession, certificate_file
 from concord.tasks.verify.measured import public_test
 from concord.tasks.verify.recompute import SLACK, releases
+from concord.tasks.verify.recompute_gaussian import season_fault, steps
 from concord.tasks.verify.signed import check_counts, checks_beside, kept_excerpt, signer, statement_of
 
 SIGNED_WITH = (ATTESTATION_FILE, EXCERPT_FILE, KEY_FILE)
@@ -234,7 +235,7 @@ def _counts(record: SessionRecord, at: PublishedSession) -> str:
     if what != "labels":
         equal("the number of teachers", record.teachers, 0)
         equal("the number of rows not asked", counts.not_asked, 0)
-        return "nothing was asked row by row"
+        return _totals(record, at) if what == "rounds" and "season" in settings else "nothing was asked row by row"
     if not record.teachers:
         raise NotVerified(f"{record.mechanism.name} answers by votes, and no teacher is said to have voted")
     found, labels = Counter[str](), set[str]()
@@ -248,6 +249,20 @@ def _counts(record: SessionRecord, at: PublishedSession) -> str:
     for name, claimed in (("answered", counts.answered), ("refused", counts.refused), ("not asked", counts.not_asked)):
         equal(f"the number of rows {name}", found[name], claimed)
     return f"{counts.answered} answers and {counts.refused} refusals are as counted"
+
+
+def _totals(record: SessionRecord, at: PublishedSession) -> str:
+    """Check that a season released no more than it pays for, to questions that stayed the same and follow no model, and
+    that its running totals follow from what was released; not that the student was decoded from them."""
+    settings = record.mechanism.settings
+    if record.counts.asked > steps(settings):
+        raise NotVerified(f"{record.counts.asked} releases were made, but the settings pay for {steps(settings)}")
+    files = [file for file in record.files if file.path.endswith(".json")]
+    equal("the number of releases", len(files), record.counts.asked)
+    found = [json.loads(at.named(file, LARGEST_ANSWER)) for file in files]
+    if fault := season_fault(settings, found):
+        raise NotVerified(fault)
+    return f"the running totals follow from {len(found)} releases"
 
 
 def _named_once(files: Sequence[Ref]) -> None:

@@ -34,7 +34,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from concord.artifacts.errors import NotVerified
-from concord.tasks.verify import recompute, recompute_filter
+from concord.tasks.verify import recompute, recompute_filter, recompute_gaussian
 from concord.tasks.verify.holdings import Amount, DomainSums, Holding, RecordBody, cap_of, exact, or_endless, order_of
 
 MOST_ROUNDED_UP = Fraction(1, 10**6)
@@ -254,11 +254,12 @@ def _priced(holding: Holding, mechanism: RecordBody, order: Fraction | None) -> 
     if holding.rounds and (order is not None or recompute.releases(mechanism) != "rounds"):
         yield "rounds may not be charged one by one"
     elif holding.rounds:
-        alone = [json.dumps({**mechanism, "rounds": [of]}, sort_keys=True) for of in mechanism["rounds"]]
-        if len(holding.rounds) != len(alone):
-            yield f"{len(holding.rounds)} rounds are charged, but its settings have {len(alone)}"
-        for found, settings in zip(holding.rounds, alone, strict=False):
-            yield from _charged("a round", found, _prices(settings, None)[0], 1)
+        due = recompute_gaussian.steps(mechanism)
+        if len(holding.rounds) != due:
+            yield f"{len(holding.rounds)} rounds are charged, but its settings have {due}"
+        for step, found in enumerate(holding.rounds[:due]):
+            square, delta = recompute_filter.gaussian_charge(mechanism, step)
+            yield from _charged("a round", found, (0.0, delta, square), 1)
 
 
 def _charged(what: str, found: Amount, due: Price, refusals: int) -> Iterator[str]:

@@ -23,8 +23,8 @@ import numpy as np
 from concord.artifacts.errors import NotVerified
 from concord.tasks.verify.recompute_gaussian import (
     PublicSettings,
-    moved_norm,
     sums_delta,
+    tallied_moves,
     tallies_charge,
     tallies_delta,
 )
@@ -104,9 +104,10 @@ def as_answers(settings: PublicSettings) -> PureAnswers:
     return _route(settings).answers(settings)
 
 
-def moves(settings: PublicSettings) -> Moves:
-    """The Gaussian noise of a session, if it has no other. Raises NotVerified if it cannot be recomputed."""
-    return _route(settings).moves(settings)
+def moves(settings: PublicSettings, step: int | None = None) -> Moves:
+    """The Gaussian noise of a session, if it has no other, or of one step of a session that releases in rounds. Raises
+    NotVerified if it cannot be recomputed."""
+    return _route(settings).moves(settings) if step is None else _tallied_moves(settings, step)
 
 
 def _stated(settings: PublicSettings) -> PureAnswers:
@@ -215,8 +216,8 @@ def _tested_moves(settings: PublicSettings) -> Moves:
     return _by_ones((moved, float(settings["scale"])), (moved, float(settings["pair_scale"])))
 
 
-def _tallied_moves(settings: PublicSettings) -> Moves:
-    return [(moved_norm(settings, each), int(each["cells"]), float(each["scale"])) for each in settings["rounds"]]
+def _tallied_moves(settings: PublicSettings, step: int | None = None) -> Moves:
+    return [(norm, cells, float(scale)) for norm, cells, scale in tallied_moves(settings, step)]
 
 
 def _responses_delta(each: float, times: int, epsilon: float) -> float:
@@ -348,6 +349,7 @@ ROUTES = {
     "confident": Route(_stated, _gaussian_delta, _concentrated_charge, _confident_moves),
     "laplace_votes": Route(_laplace_answers),
     "tallies": Route(_stated, tallies_delta, tallies_charge, _tallied_moves, releases="rounds"),
+    "stream": Route(_stated, tallies_delta, tallies_charge, _tallied_moves, releases="rounds"),
     "universal": Route(_choice_answers, _choice_delta, _choice_charge, releases="hypothesis"),
     "student_choice": Route(_choice_answers, _choice_delta, _choice_charge, releases="answers"),
     "error_estimate": Route(_estimate_answers, releases="answers"),

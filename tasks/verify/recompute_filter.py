@@ -28,9 +28,10 @@ LATTICE = Decimal(2)
 FILTER_DIGITS = 60
 
 
-def gaussian_charge(settings: PublicSettings) -> tuple[float, float]:
-    """μ² and the additive δ that the settings cost. Raises NotVerified if they cannot be recomputed."""
-    square, delta = _charge(settings)
+def gaussian_charge(settings: PublicSettings, step: int | None = None) -> tuple[float, float]:
+    """μ² and the additive δ that the settings cost, or one of their steps alone. Raises NotVerified if they cannot be
+    recomputed."""
+    square, delta = _charge(settings, step)
     return square * (1 - QUANTILES), delta
 
 
@@ -47,8 +48,8 @@ def largest_mu_squared(epsilon: float, delta: float) -> float:
     return float(brentq(beyond, high / 1e6, high, xtol=1e-300, rtol=1e-13)) ** 2 * (1 + QUANTILES)
 
 
-def _charge(settings: PublicSettings) -> tuple[float, float]:
-    moves = recompute.moves(settings)
+def _charge(settings: PublicSettings, step: int | None) -> tuple[float, float]:
+    moves = recompute.moves(settings, step)
     if moves and min(scale for _, _, scale in moves) >= LEAST_SCALE:
         return _moved(moves)
     each, times, besides = recompute.as_answers(settings)

@@ -31,11 +31,13 @@ Proof of the δ of tallies. σ² = s² + t². A Gaussian of scale s, rounded to 
 is the discrete one of scale σ within a factor [(1 − θ_t)/(1 + θ_σ), 1 + θ_t] a number, θ_t = 2·Σ_j e^(−2π²t²j²)
 (Poisson). So with m numbers δ(ε) ≤ e^a·E (1 − e^(ε − a − b − L))⁺, L normal of mean μ²/2 and variance μ², μ² = Σ N/s²,
 and a and b the logarithms of both factors, m times, summed over rounds. ∎
+Of a stream, `rounds` are the questions of each release: a unit moves release k, from its own on, by q_k times itself.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal, localcontext
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -238,15 +240,91 @@ def _squares(classes: int, steps: int, what: str, least: int) -> list[int]:
     ]
 
 
-def _rounds(settings: PublicSettings) -> list[tuple[int, int, Decimal]]:
-    """N, number of numbers, and scale of each round."""
+Move = tuple[int, int, Decimal]
+"""N, number of numbers, and scale."""
+
+
+def tallied_moves(settings: PublicSettings, step: int | None = None) -> list[Move]:
+    """By how much neighbours move all steps together, or one of them alone: rounds, or releases of a season."""
+    asked, weights = settings["rounds"], [1]
+    if settings["name"] == "stream":
+        squares = [part**2 for part in _coefficients(settings)]
+        weights = squares if step is None else [squares[step]]
+    elif step is not None:
+        asked = [asked[step]]
     return [
-        (moved_norm(settings, each), int(each["cells"]), Decimal(float(each["scale"]))) for each in settings["rounds"]
+        (
+            moved_norm(settings, each) * sum(weights),
+            int(each["cells"]) * len(weights),
+            Decimal(float(each["scale"])),
+        )
+        for each in asked
     ]
 
 
+def steps(settings: PublicSettings) -> int:
+    """Number of steps."""
+    return int(settings["season"]) if settings["name"] == "stream" else len(settings["rounds"])
+
+
+def _coefficients(settings: PublicSettings) -> list[int]:
+    """q_k by c_k = c_{k−1}·(2k − 1)/2k, c_0 = 1, in fractions; halves are rounded up. Raises NotVerified for a matrix
+    that is not the square root."""
+    if settings["matrix"] != "square root":
+        raise NotVerified(f"what a stream by the matrix {settings['matrix']!r} costs cannot be recomputed")
+    exact, found = Fraction(1), list[int]()
+    for k in range(1, int(settings["season"]) + 1):
+        found.append(math.floor(exact * 2 ** int(settings["bits"]) + Fraction(1, 2)))
+        exact *= Fraction(2 * k - 1, 2 * k)
+    return found
+
+
+def totals_off(settings: PublicSettings, sums: Any, totals: Any) -> float:
+    """By how many steps, beyond what rounding explains, running totals are off the last release of a question.
+
+    sums    (releases, numbers) of all releases so far, in order
+    totals  (numbers,) that the last of them says
+    """
+    q, inverse = _coefficients(settings)[: len(sums)], list[float]()
+    for k in range(len(q)):  # of 1/q(x), by long division
+        inverse.append(((k == 0) - sum(q[j] * inverse[k - j] for j in range(1, k + 1))) / q[0])
+    weights, released = np.cumsum(inverse)[::-1], np.asarray(sums, np.float64)
+    most = 1 + TALLIES_ROUNDING * float(np.abs(weights[:, None] * released).sum(axis=0).max(initial=0.0))
+    return float(np.abs(weights @ released - np.asarray(totals, np.float64)).max(initial=0.0)) - most
+
+
+def season_fault(settings: PublicSettings, found: Sequence[Mapping[str, Any]]) -> str:
+    """What is wrong with the releases of a season so far, in order; empty if nothing is.
+
+    They must ask what the season paid for, all the same and of no model, and their totals follow from their sums.
+    """
+    paid = [(each["what"], each["least"], each["count"], None) for each in settings["rounds"]]
+    try:
+        sizes = [[len(sums) for sums in found[0]["sums"]] if found else []]
+        for number, release in enumerate(found):
+            asked, first = release["questions"], found[0]["questions"]
+            if [(each["what"], each["least"], each["count"], each["model"]) for each in asked] != paid:
+                return f"release {number} asks another question than was paid for"
+            if asked != first or release["release"] != number:
+                return f"release {number} does not continue the season"
+            if release["scales"] != [each["scale"] for each in settings["rounds"]]:
+                return f"release {number} states other noise than was paid for"
+            sizes += [[len(numbers) for numbers in release[what]] for what in ("sums", "totals")]
+            for question, totals in enumerate(release["totals"]):
+                sums = [each["sums"][question] for each in found[: number + 1]]
+                if not totals_off(settings, sums, totals) <= 0:  # nor if it is no number
+                    return f"the running totals of release {number} do not follow from what was released"
+        most = [int(each["cells"]) for each in settings["rounds"]]
+        same = all(size == sizes[0] and len(size) == len(most) for size in sizes[1:])
+        if not same or any(size > limit for size, limit in zip(sizes[0], most, strict=False)):
+            return "a release has another size than was paid for"
+    except (KeyError, IndexError, TypeError, ValueError):
+        return "a release is not what a season releases"
+    return ""
+
+
 def _rho(settings: PublicSettings) -> Decimal:
-    return sum((square / (2 * scale**2) for square, _, scale in _rounds(settings)), Decimal(0))
+    return sum((square / (2 * scale**2) for square, _, scale in tallied_moves(settings)), Decimal(0))
 
 
 def _by_curve(rho: float, epsilon: float) -> float:
@@ -257,7 +335,7 @@ def _by_curve(rho: float, epsilon: float) -> float:
 
 
 def _by_rounding(settings: PublicSettings, epsilon: float) -> float:
-    rounds = _rounds(settings)
+    rounds = tallied_moves(settings)
     if min(scale for _, _, scale in rounds) <= 2 * LATTICE_SCALE:
         return 1.0
     above = sum((cells * (1 + theta(LATTICE_SCALE)).ln() for _, cells, _ in rounds), Decimal(0))

@@ -47,6 +47,8 @@ LARGEST_SETTINGS = {
     **dict.fromkeys(("threshold_scale", "query_scale"), 2**18),
     **dict.fromkeys(("copies", "classes"), 2**10),
     "least": 2**16,
+    "season": 2**10,
+    "bits": 2**3,
     "cutoff": 2**30,
     "queries": 2**40,
 }

@@ -34,6 +34,11 @@ def test_producer_and_referee_know_the_same_mechanisms() -> None:
     assert {releases({"name": name}) for name in MECHANISMS} == {"labels"}
 
 
+def test_what_an_operator_declares_of_rows_without_names_is_said(session: tuple[Session, Ledger]) -> None:
+    said = [mechanism_of(replace(session[0], mechanism={"name": "stream", "many": many})) for many in (False, True)]
+    assert ["each is delivered once" in of.releases for of in said] == [True, False]
+
+
 def test_questions_to_a_mechanism_of_labels_are_answers_by_both(session: tuple[Session, Ledger]) -> None:
     asked = replace(session[0], purpose="questions")
     assert kind_of(asked).outcome is not None

@@ -16,6 +16,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.privacy import Charge, Cost
 from concord.artifacts.sessions import Opening, Session
 from concord.tasks.asks.tallies import TalliesAsk
+from concord.tasks.mechanisms import stream
 from concord.tasks.mechanisms.confident import ConfidentGNMax
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 from concord.tasks.mechanisms.exponential import Universal
@@ -26,6 +27,7 @@ from concord.tasks.mechanisms.queries import LaplaceRelease, OptimalRelease
 from concord.tasks.mechanisms.relabelled import Relabelling, calibrate_relabelled
 from concord.tasks.mechanisms.sparse_vector import SparseVector
 from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.mechanisms.tallies import Round, Tallies
 from concord.tasks.verify import recompute, recompute_filter
 from concord.tasks.verify.reckoning import reckon
@@ -48,6 +50,7 @@ MECHANISMS: dict[str, Callable[[], Any]] = {
     "tallies of labels": lambda: Tallies.calibrate(
         **BUDGET, classes=3, rounds=[Round(fields=5, cells=90, least=0, share=1.0)], secret="labels", many=True
     ),
+    "stream": lambda: Stream.of_season(**BUDGET, classes=2, rounds=ROUNDS, season=52),
     "private_test": lambda: PrivateTest.calibrate(**BUDGET, classes=2, secret="labels"),
     "universal": lambda: Universal(epsilon=0.4, secret="rows"),
     "error_estimate": lambda: ErrorEstimate.calibrate(epsilon=0.3, shards=20),
@@ -111,6 +114,36 @@ def stopping(name: str) -> Opening:
     )
     claimed = replace(opening(LOUDER, name), epsilon=1.0, delta=1e-5, queries=3, mechanism=asked.settings())
     return replace(claimed, whole=asked.cost, rounds=asked.rounds)
+
+
+def season(name: str) -> Opening:
+    """A season of three releases."""
+    asked = TalliesAsk(Stream.of_season(**BUDGET, classes=2, rounds=ROUNDS, season=3), "codes", ())
+    claimed = replace(opening(LOUDER, name), epsilon=1.0, delta=1e-5, queries=3, mechanism=asked.settings())
+    return replace(claimed, whole=asked.cost, rounds=asked.rounds)
+
+
+def test_a_season_that_ends_early_is_charged_the_releases_that_were_begun(tmp_path: Path) -> None:
+    ledger = Ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
+    terms = {"unit": "one row", "neighbours": "add or remove one unit"}
+    ledger.name_domain("people", "gaussian", **terms, epsilon=8.0, delta=1e-3)
+    ledger.open_session(season("s-1"))
+    ledger.begin_batch("s-1", batch(rows=1))
+    commit(ledger, "s-1", outcome(asked=1))
+    closed = ledger.settle("s-1", give_back=True)
+    assert closed.settled == closed.rounds[0]
+    assert float(closed.reserved.mu_squared / closed.rounds[0].mu_squared) == pytest.approx(1 + 1 / 4 + 9 / 64)
+    assert list(reckon(ledger.records())) == []
+
+
+def test_a_release_charged_by_another_matrix_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    terms = {"unit": "one row", "neighbours": "add or remove one unit"}
+    ledger = Ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
+    ledger.name_domain("people", "gaussian", **terms, epsilon=8.0, delta=1e-3)
+    with monkeypatch.context() as patch:
+        patch.setattr(stream, "coefficients", lambda season, _: (256, *[0] * (season - 1)))
+        ledger.open_session(season("s-1"))
+    assert list(reckon(ledger.records())) != []
 
 
 def test_an_honest_ledger_passes(tmp_path: Path) -> None:

@@ -4,13 +4,16 @@ import json
 import math
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 
+from concord.artifacts.errors import NotVerified
 from concord.artifacts.privacy import ORDERS
 from concord.tasks.mechanisms.noise import moved_delta
+from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.mechanisms.tallies import Round, Tallies, planned_rounds
 from concord.tasks.verify.recompute import charge, charge_of_refusal, least_delta
-from concord.tasks.verify.recompute_gaussian import _squares, moved_norm
+from concord.tasks.verify.recompute_gaussian import _squares, moved_norm, totals_off
 
 DELTA = 1e-5
 Secret = Literal["rows", "labels"]
@@ -112,3 +115,50 @@ def test_the_largest_residual_is_found_among_all_that_may_be_expected(classes: i
     }
     assert set(_squares(classes, steps, "residuals", least)) == every
     assert len(_squares(1000, 1 << 20, "residuals", 1)) == 4
+
+
+def season(epsilon: float, releases: int, **changed: Any) -> Stream:
+    asked = planned_rounds(classes=2, fields=14, codes=450, rounds=1)
+    return Stream.of_season(
+        epsilon=epsilon, delta=DELTA, classes=2, rounds=asked, season=releases, many=True, **changed
+    )
+
+
+@pytest.mark.parametrize(("epsilon", "releases", "bits"), [(0.1, 52, 8), (1.0, 52, 8), (1.0, 7, 3), (2.0, 520, 8)])
+def test_a_season_costs_what_it_claims_by_coefficients_found_another_way(
+    epsilon: float, releases: int, bits: int
+) -> None:
+    mechanism = season(epsilon, releases, bits=bits)
+    settings = settings_of(mechanism)
+    assert 0.999 * DELTA < least_delta(settings, epsilon) <= DELTA
+    nats, additive = charge(settings, 4.0)
+    cost = mechanism.cost.renyi[ORDERS.index(4.0)]
+    assert cost * (1 - 1e-8) < nats <= cost
+    assert (additive, charge_of_refusal(settings, 2.0)) == (0.0, None)
+
+
+@pytest.mark.parametrize("changed", [{"season": 53}, {"bits": 9}, {"rounds": 0.999}, {"season": 1}])
+def test_a_season_that_cost_more_than_it_says_is_found(changed: dict[str, Any]) -> None:
+    settings = settings_of(season(1.0, 52))
+    if "rounds" in changed:
+        changed = {"rounds": [{**each, "scale": each["scale"] * 0.999} for each in settings["rounds"]]}
+    if changed == {"season": 1}:  # the charge of one release only, for all of them
+        settings, changed = settings_of(season(1.0, 1)), {"season": 52}
+    assert least_delta({**settings, **changed}, 1.0) > DELTA
+
+
+def test_another_matrix_is_not_known() -> None:
+    with pytest.raises(NotVerified, match="the matrix 'binary tree' costs cannot be recomputed"):
+        least_delta({**settings_of(season(1.0, 4)), "matrix": "binary tree"}, 1.0)
+
+
+@pytest.mark.parametrize(("releases", "bits"), [(1, 8), (9, 3), (52, 8)])
+def test_running_totals_follow_from_releases_by_another_path_and_others_do_not(releases: int, bits: int) -> None:
+    mechanism, rng = season(1.0, 52, bits=bits), np.random.default_rng(5)
+    released = [rng.integers(-(2**45), 2**45, 30) for _ in range(releases)]
+    totals, settings = mechanism.totals(released), settings_of(mechanism)
+    assert totals_off(settings, released, totals) <= 0
+    moved = totals + 2**20 * (np.arange(30) == 7)
+    assert totals_off(settings, released, moved) > 2**19
+    if releases > 1:
+        assert totals_off(settings, released[::-1], totals) > 0
