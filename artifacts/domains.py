@@ -24,6 +24,8 @@ holds for the rounds that were drawn, one by one, if on every path their Σμ² 
 open session all rounds are charged; one that ends keeps those begun, for a round is begun on record before it is drawn,
 and begins none after. Both charges cover every draw, so every path stays within the cap. The choice to end a session
 is made, as every choice here, by released data. A round that is begun is paid, whether it was seen or not.
+  Of a stream, release k is charged what it costs a unit that arrived in the first. One that arrived later, in a period
+that what was released may decide, has paid less by any time: Σμ² of its own steps is below the charge on every path.
 
 The proof needs one number to be left, the same upon every outcome. Of exact trade-off curves, or laws of the privacy
 loss, none is: a filter that admits while they compose to less than the cap's is wrong (arXiv:2602.06756). So is one

@@ -24,6 +24,7 @@ from concord.artifacts.sections import (
     PrivacyPlan,
     PrivateTestPlan,
     Section,
+    StreamPlan,
     near,
 )
 from concord.artifacts.sources import A_PATH, A_SOURCE, TableSource
@@ -47,6 +48,8 @@ class Plan(Section):
     """How many shards the private rows are split into, and what learns on each."""
     labeling: LabelingPlan = LabelingPlan(mechanism="none")
     """How private rows are asked for labels of public ones, and when a session ends."""
+    stream: StreamPlan | None = None
+    """Private rows that arrive period by period, with a release for each period."""
     relabel: RelabelPlan | None = None
     """Relabelling of a secret subset of the private rows before teachers learn."""
     student: StudentPlan = Field(default_factory=StudentPlan)
@@ -78,6 +81,9 @@ class Plan(Section):
             if self.data.bounds is not None:
                 rule = "data.bounds says that the label is a number, which nobody votes on"
                 raise ValueError(f"{rule}: it needs labeling.mechanism = 'tallies'")
+            if self.stream is not None:
+                rule = "stream is of running sums"
+                raise ValueError(f"{rule}: it needs labeling.mechanism = 'tallies', got {self.labeling.mechanism!r}")
             if any(student.learner == "linear" for student in self.student.each) and not self.undecided:
                 rule = "student.learner = 'linear' is the model that tallies are decoded to"
                 raise ValueError(f"{rule}: it needs labeling.mechanism = 'tallies', got {self.labeling.mechanism!r}")
@@ -99,6 +105,28 @@ class Plan(Section):
         if self.test is not None:
             rule = "test counts right and wrong classes, which a number within data.bounds has none of"
             raise ValueError(f"{rule}: leave [test] out, and name public rows in data.test")
+        return self
+
+    @model_validator(mode="after")
+    def streams_are_of_tallies(self) -> Self:
+        if self.stream is None:
+            return self
+        if self.privacy.secret != "rows":
+            raise ValueError("stream is for privacy.secret = 'rows': which units arrive when is secret")
+        if self.test is not None:
+            raise ValueError("stream has no private [test]: name a public table in data.test")
+        if self.data.bounds is not None:
+            raise ValueError("stream has no number as label: leave data.bounds out, and write ranges as classes")
+        if not isinstance(self.data.private, str) or "://" in self.data.private:
+            rule = "data.private must be local files if there is a [stream]"
+            raise ValueError(f"{rule}: what has arrived is known by their names; write each delivery to one of its own")
+        if (self.data.unit is None) == (self.stream.delivery is None):
+            rule = (
+                "stream.delivery must be 'each row once', since data.unit is not given"
+                if self.data.unit is None
+                else f"stream.delivery has no meaning, since data.unit = {self.data.unit!r} names the units"
+            )
+            raise ValueError(f"{rule}: a unit is asked in the first period in which it has a row, and in no other")
         return self
 
     @model_validator(mode="after")

@@ -245,6 +245,21 @@ class LabelingPlan(Section):
             )
 
 
+class StreamPlan(Section):
+    """Private rows that arrive period by period: a release each, all of a season together within (ε, δ). Run by
+    `concord refresh`."""
+
+    season: Annotated[int, Field(ge=2, le=1024), in_units("releases")] = 52
+    """Releases that are paid for when the stream is opened. Longer seasons have more noise, hardly: it grows with the
+    logarithm."""
+    clock: str | None = None
+    """When a release is due, as a cron expression in UTC, such as "0 3 * * 1": a second `concord refresh` before the
+    next time is answered from the first. By default every refresh is a release."""
+    delivery: Literal["each row once"] | None = None
+    """Must be "each row once" if `data.unit` is missing: it says that no row is delivered again, which nobody can check
+    without names of units."""
+
+
 def near(word: str, known: Sequence[str]) -> str:
     """The end of a sentence about an unknown word: the nearest known one, or all known ones."""
     close = difflib.get_close_matches(word, known, n=1)

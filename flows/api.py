@@ -136,6 +136,22 @@ def _known(settings: dict[str, Any], takes: Callable[..., Any]) -> dict[str, Any
     return settings
 
 
+def refresh(
+    plan: str | Path | dict[str, Any] | Plan, *, home: str | Path | None = None, new_session: bool = False
+) -> Run:
+    """Learn from the private rows that have arrived since, as `concord refresh` does: one more release of the stream.
+
+    plan, home    as of `run`
+    new_session   if this season has ended, open a further one, which asks everybody again and costs again
+    Raises a ConcordError for everything that is not a fault of this program.
+    """
+    loaded, folder = _loaded(plan), _prepared(home)
+    from concord.flows import refresh as flows_refresh
+    from concord.flows.start import start_asking
+
+    return Run(start_asking(flows_refresh.refresh, loaded, folder, new_session=new_session), folder)
+
+
 def _loaded(plan: str | Path | dict[str, Any] | Plan, given: Iterable[str] = ()) -> Plan:
     """The plan, which need not name the tables in `given`."""
     if isinstance(plan, Plan):

@@ -68,6 +68,8 @@ def learn(plan: Plan, home: Path, new_session: bool = False, start_from: StageNa
     new_session   open a further session in the domain, which costs again
     start_from    run this stage and those after it even if the cache could answer
     """
+    if plan.stream is not None:
+        raise WrongInput("a plan with [stream] is run by `concord refresh`, which makes one release after another")
     with running(plan, home, new_session=new_session, start_from=start_from) as run:
         public = encode(run, run.plan, run.files("public"))
         chosen = decide(run, public)

@@ -27,7 +27,7 @@ from concord.tasks.data.places import Place, files_of, is_shared
 from concord.tasks.data.sources import not_local, with_snapshots
 from concord.tasks.data.split import public_by_name, with_public
 from concord.tasks.data.tables import TableFile, find_files
-from concord.tasks.data.units import names_held, private_table
+from concord.tasks.data.units import PrivateTable, names_held, private_table
 from concord.tasks.door.ask import Ask
 from concord.tasks.door.checkpoint import ONLINE, Checkpoint, PublicSource, check_staged, read_checkpoint, stream
 from concord.tasks.door.erase import erased_units
@@ -222,7 +222,7 @@ class PrivateFiles:
         if run.erased:
             err.print(f"{'erased':>8} units of domain {run.plan.privacy.domain} are left out")
         known, test, others = [*sources], run.test, _unlinked(run)
-        files = files_of(file.path for file in private_table(run.plan).files)
+        files = files_of(file.path for file in _private(run.plan).files)
         run.stores.ledger.check_holding(run.plan.privacy.domain, names_held(run.stores.vault, files))
         for name, theirs in others.items():
             if any(is_shared(files, each.files) for each in theirs):
@@ -268,8 +268,12 @@ def _unlinked(run: RunContext) -> dict[str, list[Checkpoint]]:
 
 def digests(vault: Vault, plan: Plan, field: TableField) -> Iterator[str]:
     """Keyed digests of the files behind a path of the plan. Raises WrongInput."""
-    files = private_table(plan).files if field == "private" else find_files(plan.path(field), f"data.{field}")
+    files = _private(plan).files if field == "private" else find_files(plan.path(field), f"data.{field}")
     return (digest_of(vault, file) for file in files)
+
+
+def _private(plan: Plan) -> PrivateTable:
+    return private_table(plan, arriving=plan.stream is not None)
 
 
 def digest_of(vault: Vault, file: TableFile) -> str:

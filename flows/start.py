@@ -10,7 +10,6 @@ something does not verify, the service ends with the exit status of `extend`.
 Checked by tests/flows/test_cluster.py and tests/deployments/test_serve.py.
 """
 
-import asyncio
 import importlib
 import logging
 import os
@@ -51,6 +50,7 @@ from concord.flows.learn import extend, learn, study_again
 from concord.flows.outcome import STAGES, StageName, Summary, check_all_asked, in_words
 from concord.flows.replay import replayed
 from concord.flows.retest import retest
+from concord.flows.ticks import next_time
 from concord.tasks.advice.cover import naming_the_largest
 from concord.tasks.asking.questions import Question
 from concord.tasks.asks.labelled import checkpoint_to_extend
@@ -226,18 +226,6 @@ def serve(session: str, public: Path, home: Path, *, cron: str, timezone: str) -
         else:
             out.print(in_words(summary), soft_wrap=True)
             check_all_asked(summary)
-
-
-def next_time(cron: str, timezone: str, after: datetime) -> datetime:
-    """The first time after `after` that the expression matches. Raises WrongInput if there is none."""
-    from prefect.server.schemas.schedules import CronSchedule
-
-    try:
-        dates = asyncio.run(CronSchedule(cron=cron, timezone=timezone).get_dates(2, start=after))
-    except ValueError:
-        rule = "--cron must be five fields that some day meets, such as '0 3 * * *', and --timezone a name such as UTC"
-        raise WrongInput(f"{rule}, got {cron!r} and {timezone!r}") from None
-    return next(date for date in dates if date > after)
 
 
 def _wait(moment: datetime) -> None:

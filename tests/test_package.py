@@ -103,7 +103,7 @@ def test_what_goes_with_it_is_of_its_version_and_licence() -> None:
 
 
 def test_it_offers_what_it_says() -> None:
-    offered = {"run", "ask", "open_session", "load_student", "ConcordClassifier"}
+    offered = {"run", "refresh", "ask", "open_session", "load_student", "ConcordClassifier"}
     offered |= {"init", "plan", "verify", "budget", "predict", "export"}
     assert set(concord.__all__) == {*offered, "__version__"}
     assert set(dir(concord)) == {*concord.__all__, "artifacts", "flows", "tasks"}

@@ -6,16 +6,28 @@
     concord.open_session(done.session).answer({"age": 41, "sector": "public"})
     concord.load_student(done.session).predict(rows)
 
-Offers `run`, `ask`, `open_session` and `load_student`; `init`, `plan`, `verify`, `budget`, `predict` and `export`,
-which do what the commands do; `ConcordClassifier`, in scikit-learn's manner; and the packages `concord.flows` (what
-runs), `concord.tasks` (the work) and `concord.artifacts` (types and stores). They are the folders of those names at the
-root of the repository, to which this one links. Nothing is imported until it is asked for.
+Offers `run`, `refresh`, `ask`, `open_session` and `load_student`; `init`, `plan`, `verify`, `budget`, `predict` and
+`export`, which do what the commands do; `ConcordClassifier`, in scikit-learn's manner; and the packages `concord.flows`
+(what runs), `concord.tasks` (the work) and `concord.artifacts` (types and stores). They are the folders of those names
+at the root of the repository, to which this one links. Nothing is imported until it is asked for.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from concord.flows.api import ask, budget, export, init, load_student, open_session, plan, predict, run, verify
+    from concord.flows.api import (
+        ask,
+        budget,
+        export,
+        init,
+        load_student,
+        open_session,
+        plan,
+        predict,
+        refresh,
+        run,
+        verify,
+    )
     from concord.flows.classifier import ConcordClassifier
 
 __all__ = [
@@ -29,6 +41,7 @@ __all__ = [
     "open_session",
     "plan",
     "predict",
+    "refresh",
     "run",
     "verify",
 ]

@@ -89,6 +89,37 @@ def run_command(
             _report(summary, home, as_json=as_json, quiet=quiet)
 
 
+@app.command("refresh")
+def refresh_command(
+    plan: Annotated[Path, typer.Argument(help="The plan, which has a [stream].")],
+    new_session: Annotated[bool, typer.Option(help="Open a further season; it costs again.")] = False,
+    yes: YesOption = False,
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Learn from the private rows that have arrived since, as one more release of a stream's season.
+
+    The season is paid for at its first release. With a clock in the plan, a second call before its next time spends and
+    releases nothing; a killed one is finished by the next.
+    """
+    from concord.flows.environment import prepare
+
+    with starting(quiet):
+        from concord.artifacts.plan import load_plan
+        from concord.tasks.data.sources import check_tables
+
+        loaded, home = load_plan(plan), prepare(home)
+        check_tables(loaded)
+    with _served(home, quiet=quiet):
+        from concord.flows.refresh import refresh
+        from concord.flows.start import start_asking
+
+        with asking(not yes):
+            summary = start_asking(refresh, loaded, home, new_session=new_session)
+        _report(summary, home, as_json=as_json, quiet=quiet)
+
+
 @app.command("extend")
 def extend_command(
     session: Annotated[str, typer.Argument(help="The session, as run and budget name it.")],

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 AUDITED_FIELDS, AUDITED_CODES = 2, 10
 """The columns of a row, and the total number of their codes, in an attack on tallies."""
+AUDITED_SEASON = 12
+"""Releases, in an attack on a stream."""
 
 
 def audit_calibrated(
@@ -32,6 +34,7 @@ def audit_calibrated(
     from concord.tasks.mechanisms.odds import Attacked
     from concord.tasks.mechanisms.queries import FORMS
     from concord.tasks.mechanisms.stable import LEAST_ORDER
+    from concord.tasks.mechanisms.stream import Stream
     from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
     from concord.tasks.verify.audit import audit_mechanism
 
@@ -39,6 +42,8 @@ def audit_calibrated(
     classes = settings["classes"]
     rounds = planned_rounds(classes=classes, fields=AUDITED_FIELDS, codes=AUDITED_CODES)
     others: dict[str, Callable[[], Attacked]] = {form.name: partial(form, **budget) for form in FORMS.values()}
+    once = planned_rounds(classes=classes, fields=AUDITED_FIELDS, codes=AUDITED_CODES, rounds=1)
+    others[Stream.name] = partial(Stream.of_season, **budget, classes=classes, rounds=once, season=AUDITED_SEASON)
     others[Tallies.name] = partial(Tallies.calibrate, **budget, classes=classes, rounds=rounds)
     voting = partial(calibrate, name, **budget, order=LEAST_ORDER, **settings)  # no domain is charged
     mechanism = others.get(name, voting)()
@@ -173,7 +178,7 @@ def key_command(home: HomeOption = HOME, as_json: JsonOption = False) -> None:
 
 @app.command("audit")
 def audit_command(
-    mechanism: Annotated[str, typer.Argument(help="stable, noisy_votes, tallies, optimal_release, …")],
+    mechanism: Annotated[str, typer.Argument(help="stable, noisy_votes, tallies, stream, optimal_release, …")],
     epsilon: Annotated[float, typer.Option(help="The ε it is calibrated to and claims.")],
     delta: Annotated[float, typer.Option(help="The δ it is calibrated to and claims.")],
     cutoff: Annotated[int, typer.Option(help="Refusals until it halts, if it pays by refusal.")] = 1,

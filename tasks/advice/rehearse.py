@@ -30,7 +30,7 @@ from sklearn.decomposition import PCA
 
 from concord.artifacts.plan import Plan
 from concord.tasks.advice.choose import PublicFacts
-from concord.tasks.advice.tallies import planned_tallies, tallies_option
+from concord.tasks.advice.tallies import planned_tallies, read_at_end, tallies_option
 from concord.tasks.advice.worth import learning_units
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, deepens
 from concord.tasks.mechanisms.contributions import columns, tally
@@ -123,7 +123,8 @@ class TalliesAhead:
 def expect_tallies(plan: Plan, public: PublicFacts) -> TalliesAhead:
     """What to expect of a plan for tallies. Raises WrongInput if they do not fit the budget."""
     codes, rows = public.codes(plan), public.rows
-    mechanism = planned_tallies(plan, codes, rows)
+    planned = planned_tallies(plan, codes, rows)
+    mechanism = read_at_end(planned)
     rounds = tuple(
         RoundAhead(what=each.what, columns=each.fields, share=each.share, noise=each.scale / mechanism.steps)
         for each in mechanism.rounds
@@ -138,7 +139,7 @@ def expect_tallies(plan: Plan, public: PublicFacts) -> TalliesAhead:
         columns=len(codes.coarse),
         codes=codes.size,
         public_rows=rows,
-        rho=mechanism.rho,
+        rho=planned.rho,
         rounds=rounds,
         seen=seen,
         worth=option.worth,

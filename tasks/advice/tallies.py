@@ -25,6 +25,7 @@ from concord.tasks.advice.worth import (
 )
 from concord.tasks.data.codes import Codes, coarse_bins, deepens, learn_codes
 from concord.tasks.data.vectors import VectorField
+from concord.tasks.mechanisms.stream import Stream, bits_for
 from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
 
 
@@ -51,6 +52,8 @@ def planned_tallies(plan: Plan, codes: Codes, rows: int, begun: int | None = Non
     begun   rounds of labels of a session that goes on, since another version may advise otherwise
     """
     classes, fields, secret = len(plan.data.classes), len(codes.coarse), plan.privacy.secret
+    if plan.stream is not None:
+        return _planned_stream(plan, codes, plan.stream.season)
     spaces = deepens(codes)
 
     def made(rounds: int) -> Tallies:
@@ -68,6 +71,25 @@ def planned_tallies(plan: Plan, codes: Codes, rows: int, begun: int | None = Non
     once = made(1)
     rounds = begun or _rounds(plan, codes, rows, once)
     return once if rounds == 1 else made(rounds)
+
+
+def read_at_end(mechanism: Tallies) -> Tallies:
+    """As it is decoded in the end: of a stream, plain tallies with the noise of its last running totals."""
+    return mechanism.as_read(mechanism.season) if isinstance(mechanism, Stream) else mechanism
+
+
+def _planned_stream(plan: Plan, codes: Codes, season: int) -> Stream:
+    classes, units = len(plan.data.classes), plan.labeling.rows
+    assert units is not None
+    return Stream.of_season(
+        epsilon=plan.privacy.epsilon,
+        delta=plan.privacy.delta,
+        classes=classes,
+        rounds=planned_rounds(classes=classes, fields=len(codes.coarse), codes=codes.size, rounds=1),
+        season=season,
+        many=plan.data.unit is not None,
+        bits=bits_for(units, season),
+    )
 
 
 def _rounds(plan: Plan, codes: Codes, rows: int, once: Tallies) -> int:
@@ -88,7 +110,7 @@ def _rounds(plan: Plan, codes: Codes, rows: int, once: Tallies) -> int:
 def tallies_option(plan: Plan, codes: Codes, rows: int) -> Option:
     """The option of tallies, to compare with voting mechanisms; not feasible if they do not fit the budget."""
     try:
-        mechanism = planned_tallies(plan, codes, rows)
+        mechanism = read_at_end(planned_tallies(plan, codes, rows))
     except WrongInput as wrong:
         return Option(name=TALLIES, feasible=False, reason=str(wrong))
     units = learning_units(plan)

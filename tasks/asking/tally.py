@@ -29,6 +29,7 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.parts import LEARNING
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
+from concord.tasks.data.arrivals import Arriving
 from concord.tasks.data.cells import LABEL, cast_labels, cast_numbers, steps_between
 from concord.tasks.data.codes import CodeMatrix, Codes
 from concord.tasks.data.guard import private_stage
@@ -53,17 +54,24 @@ MOST_DECODED = 1 << 16
 
 @private_stage
 def gather(
-    plan: Plan, encoding: Encoding, codes: Codes, vault: Vault, folder: str, key: bytes, erased: Erased = NOBODY
+    plan: Plan,
+    encoding: Encoding,
+    codes: Codes,
+    vault: Vault,
+    folder: str,
+    key: bytes,
+    erased: Erased = NOBODY,
+    arriving: Arriving | None = None,
 ) -> tuple[Ref, ...]:
     """Write the private table to the vault as codes and classes, all rows of a unit together, in BLOCKS files.
 
-    key     key that spreads units over blocks
-    erased  units whose rows are left out
+    key       key that spreads units over blocks
+    erased    units whose rows are left out
+    arriving  the part of the table that arrived in one period, of which only new units count; default: all of it
     Raises WrongInput if the table lacks a column; no row can make it fail.
     """
-    table = private_table(plan)  # of a format that keeps rows where they are
-    columns = dict.fromkeys(encoding.features, "data.features") | columns_of_names(plan)
-    columns |= {plan.data.label: "data.label"}
+    table = private_table(plan) if arriving is None else arriving.table  # of a format that keeps rows where they are
+    columns = columns_asked(plan, encoding)
     once = [name for name in columns if name not in (plan.data.unit, *columns_of_names(plan))]
     learning = of_part(plan, key, LEARNING)
     if table.unit is None:  # single rows cannot be erased, and need a name only if a share of them is made public
@@ -77,7 +85,14 @@ def gather(
             mine = learning(raw, owner)
             owned = _coded(_only(raw, mine), encoding, codes).with_columns(owner.filter(mine)).drop_nulls(UNIT)
             spill.add(owned, shards_of(owned[UNIT], key, SPILLS))
-        return _in_blocks((_numbered(part) for part in spill.read(SPILLS)), codes, vault, folder)
+        parts = spill.read(SPILLS) if arriving is None else arriving.new_units(spill.read(SPILLS), vault)
+        return _in_blocks(map(_numbered, parts), codes, vault, folder)
+
+
+def columns_asked(plan: Plan, encoding: Encoding) -> dict[str, str]:
+    """The columns that are read, each with the plan's field that asks for it."""
+    features = dict.fromkeys(encoding.features, "data.features")
+    return features | columns_of_names(plan) | {plan.data.label: "data.label"}
 
 
 @private_stage
@@ -138,6 +153,15 @@ def sums_bytes(sums: Ints) -> bytes:
 def total_of(blocks: Sequence[Ref], vault: Vault) -> Ints:
     """The sums of all blocks: int64 (question.size,). Raises NotVerified if a file is not what was written."""
     return sum((_sums(vault.read(block)) for block in blocks[1:]), _sums(vault.read(blocks[0])))
+
+
+@private_stage
+def keep_total(blocks: Sequence[Ref], question: RoundQuestion, vault: Vault, path: str) -> Ref:
+    """Write the sum of all blocks, or of none, to a file of the vault: int64 (question.size,)."""
+    total = total_of(blocks, vault) if blocks else np.zeros(question.size, np.int64)
+    with vault.create(path) as sink:
+        sink.write(sums_bytes(total))
+    return sink.ref
 
 
 def _sums(file: bytes) -> Ints:

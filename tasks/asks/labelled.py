@@ -60,6 +60,8 @@ def check_fitted(session: Session, plan: Plan, *, decoded: bool = False) -> None
             f"{session.id} ROWS --out FILE` names it, and its plan with another [student] is run again, which spends "
             "nothing"
         )
+    if plan.stream is not None:
+        raise WrongInput(f"session {session.id} is a stream, which sets no units aside: name public rows in data.test")
     if plan.student.learner == "universal":
         rule = "it is not fitted to labels, and labels any row by itself"
         raise WrongInput(f"the student of session {session.id} was chosen: {rule}")

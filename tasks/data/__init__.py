@@ -1,7 +1,8 @@
 """Rows of tables: their units, the conversion of their cells, and their encoding.
 
 Offers       `tables` (public files, read strictly), `units` (private rows and their units), `parts` (units set aside),
-             `split` (units to shards), `cells` (any cell to a number, a truth value, a date, a word or a null),
+             `split` (units to shards), `arrivals` (files of one period, and units not seen before), `cells` (any cell
+             to a number, a truth value, a date, a word or a null),
              `encode`, `codes` and `vectors` (learned from public rows), `remarks` (what public columns seem to hold,
              and what a plan does not recognise in private ones), `guard` (nothing private leaves by an error)
 Its own      sources of rows: `sources` (any table, as files), `snapshots` (a table that is no file, read once),

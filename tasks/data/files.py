@@ -228,16 +228,17 @@ class TableFile:
         return pa.OSFile(str(self.path)) if isinstance(self.path, Path) else pa.PythonFile(self.path.open("rb"), "r")
 
 
-def find_files(path: str, field: str, form: TextFormat = COMMAS) -> tuple[TableFile, ...]:
+def find_files(path: str, field: str, form: TextFormat = COMMAS, *, arriving: bool = False) -> tuple[TableFile, ...]:
     """The files at a path, sorted by name, all of one format; hidden ones (. or _ in front) do not count.
 
-    path   of a file, a folder or a glob; the address of an object or a folder of a store, or of a snapshot
+    path      of a file, a folder or a glob; the address of an object or a folder of a store, or of a snapshot
+    arriving  whether a folder, or a glob, may be without files yet
     """
     if isinstance(path, StoredTable):
         return tuple(TableFile(kept.place, kept.format, field, form, *kept[2:]) for kept in path.files)
     place: Path | Remote = Remote(path.rstrip("/")) if "://" in path else Path(path)
     found: Sequence[Path | Remote] = objects(path, field) if isinstance(place, Remote) else _local(place)
-    if not found:
+    if not found and not (arriving and isinstance(place, Path) and (place.is_dir() or glob.has_magic(path))):
         state = "is empty" if isinstance(place, Path) and place.is_dir() else "does not exist"
         raise WrongInput(f"{field} must be a file, a folder of files or a glob that matches some, but {path} {state}")
     files = [_file(file, number, str(place), field, form) for number, file in enumerate(found, start=1)]

@@ -69,7 +69,7 @@ def check_tables(plan: Plan) -> None:
     """
     named, features = not_local(plan), plan.data.features or ()
     if "private" not in named:
-        find_files(plan.path("private"), PRIVATE, plan.data.format)
+        find_files(plan.path("private"), PRIVATE, plan.data.format, arriving=plan.stream is not None)
     if plan.data.public is not None and "public" not in named:
         table, features = public_features(plan)
         table.must_hold(features)

@@ -161,7 +161,7 @@ def read_as_one(stored: Mapping[str, pa.DataType], unit: str, field: str = "data
 
     Raises WrongInput if a type cannot hold ids, or if one id could have two names.
     """
-    plain = {file: _plain(kind) for file, kind in stored.items()}
+    plain = {file: plain_type(kind) for file, kind in stored.items()}
     held = {file: kind for file, kind in plain.items() if not types.is_null(kind)}
     for file, kind in held.items():
         if _family(kind) is None:
@@ -185,7 +185,7 @@ def odd_types(stored: Iterable[pa.DataType]) -> list[str]:
     """Types of a column whose values have other names than the same values in other types. One table must therefore not
     mix them with others (`read_as_one`), nor may a later table of the same units replace them by others.
     """
-    plain = list(map(_plain, stored))
+    plain = list(map(plain_type, stored))
     found = {
         "uuid": any(isinstance(kind, pa.UuidType) for kind in plain),
         "float32": any(map(types.is_float32, plain)),
@@ -194,9 +194,9 @@ def odd_types(stored: Iterable[pa.DataType]) -> list[str]:
     return [name for name, held in found.items() if held]
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
+def plain_type(kind: pa.DataType) -> pa.DataType:
     """The type of a dictionary's values; any other type as it is."""
-    return _plain(kind.value_type) if types.is_dictionary(kind) else kind
+    return plain_type(kind.value_type) if types.is_dictionary(kind) else kind
 
 
 def _family(kind: pa.DataType) -> str | None:

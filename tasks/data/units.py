@@ -75,12 +75,14 @@ NOBODY = Erased()
 class PrivateTable:
     """The private table. Only what a schema lacks is an error: no row can make reading fail.
 
-    files   of one format
-    unit    the column that names units; None if it has none
+    files    of one format
+    unit     the column that names units; None if it has none
+    rounded  whether names of units are rounded to doubles, if that was decided before; else the files decide
     """
 
     files: tuple[TableFile, ...]
     unit: str | None = None
+    rounded: bool | None = None
 
     @property
     def names(self) -> set[str]:
@@ -113,7 +115,9 @@ class PrivateTable:
         """
         unit = self.unit
         frames = self.frames({**columns, **({unit: "data.unit"} if unit else {})}, once)
-        rounded = unit is not None and self.is_rounded(unit, "data.unit")
+        rounded = self.rounded
+        if rounded is None:
+            rounded = unit is not None and self.is_rounded(unit, "data.unit")
         first = 0
         for raw in frames:
             owner = unit_names(raw[unit], rounded=rounded) if unit else _places(first, raw.height)
@@ -131,24 +135,27 @@ class PrivateTable:
         return odd_types(file.stored_as(column) for file in self.files if column in file.names)
 
 
-def open_private(path: str, form: TextFormat = COMMAS, unit: str | None = None) -> PrivateTable:
+def open_private(
+    path: str, form: TextFormat = COMMAS, unit: str | None = None, *, arriving: bool = False
+) -> PrivateTable:
     """The private table at a file, folder or glob, whose CSV files have that format. Raises WrongInput if nothing is
-    there, or if the format allows line breaks within cells of CSV files."""
-    files = find_files(path, PRIVATE, form)
-    if form.quoted_line_breaks and files[0].format == "csv":
+    there, unless files are `arriving`, or if the format allows line breaks within cells of CSV files."""
+    files = find_files(path, PRIVATE, form, arriving=arriving)
+    if form.quoted_line_breaks and files and files[0].format == "csv":
         rule = f"{PRIVATE} must be Parquet or Arrow IPC if data.format.quoted_line_breaks = true, got CSV"
         raise WrongInput(f"{rule}, in which a quote that one row leaves open would take the next: write it as Parquet")
     return PrivateTable(files, unit)
 
 
-def private_table(plan: Plan) -> PrivateTable:
-    """The private table of a plan. Raises WrongInput if a file is missing or of a format that a label could break.
+def private_table(plan: Plan, *, arriving: bool = False) -> PrivateTable:
+    """The private table of a plan. Raises WrongInput if a file is missing or of a format that a label could break; a
+    stream's, whose files are `arriving`, may have none yet.
 
     If only labels are secret, neighbouring tables are equal otherwise, also in the positions of rows. In a CSV file, a
     label with a line break makes two rows of one, moves all later rows, and may name any unit. A label in a path
     decides the file of its row, and so the positions of all others.
     """
-    table = open_private(plan.path("private"), plan.data.format, plan.data.unit)
+    table = open_private(plan.path("private"), plan.data.format, plan.data.unit, arriving=arriving)
     if plan.privacy.secret == "labels" and table.files[0].format == "csv":
         rule = f"{PRIVATE} must be Parquet or Arrow IPC if privacy.secret = 'labels', got CSV"
         raise WrongInput(f"{rule}, in which a label can break its line and move other rows: write it as Parquet")

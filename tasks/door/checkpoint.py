@@ -58,6 +58,11 @@ def check_key(vault: Vault, session: Session) -> None:
         raise NotVerified(f"the key of session {session.id} in the vault is not the one it was opened with")
 
 
+def arrivals_key(vault: Vault, session: str) -> bytes:
+    """The key by which a session knows the units that it has asked, apart from those that draw and digest."""
+    return derive(session_key(vault, session), "arrivals")
+
+
 class DrawsOnRecord(Protocol):
     """What a ledger offers to randomness: keyed digests of draws, by session and name."""
 

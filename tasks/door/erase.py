@@ -101,6 +101,8 @@ def _destroy(door: Stores, name: str) -> None:
         door.vault.destroy(f"secrets/sessions/{name}")
         for path in () if recipe is None else _dispensable(door, recipe):
             door.vault.destroy(path)
+        for kind in sorted(path for path in door.vault.root.iterdir() if path.name not in KEPT):
+            door.vault.destroy(f"{kind.name}/{door.ledger.session(name).domain}/{name}")  # made for it alone
         door.vault.destroy(f"sessions/{name}")
         door.released.discard(f"{HELD}/{name}")
 

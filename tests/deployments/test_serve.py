@@ -14,7 +14,8 @@ from concord.artifacts.errors import BudgetRefused, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.flows import start
-from concord.flows.start import next_time, serve
+from concord.flows.start import serve
+from concord.flows.ticks import next_time
 from concord.tasks.door.erase import close
 from concord.tasks.door.stores import Stores
 from concord.tasks.verify.verify import verify

@@ -16,7 +16,19 @@ from concord.tasks.asks.votes import read_votes
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.split import ASIDE, SHARD
 
-KINDS = ("shards", "choices", "relabelled", "teachers", "votes", "counts", "measured", "units", "sums", "tested")
+KINDS = (
+    "shards",
+    "choices",
+    "relabelled",
+    "teachers",
+    "votes",
+    "counts",
+    "measured",
+    "units",
+    "sums",
+    "arrived",
+    "tested",
+)
 """Folders of the vault that hold what was made of private rows."""
 
 

@@ -38,6 +38,7 @@ from concord.tasks.mechanisms.published import PublishedAlgorithm
 from concord.tasks.mechanisms.queries import LaplaceRelease, OptimalRelease
 from concord.tasks.mechanisms.stable import StableVoting
 from tests.support.at_door import CLASSES, NOISY, ROWS, STABLE, TEACHERS, VECTOR, counts_of, make_case, opened
+from tests.support.seasons import Season
 from tests.support.tallied import Rounds
 
 VOTES: dict[str, Mechanism] = {
@@ -99,6 +100,14 @@ def open_rounds(home: Path) -> None:
 
 def ask_rounds(home: Path, other: bool = False) -> None:
     Rounds.in_home(home).all(rows=199 if other else 200)
+
+
+def open_season(home: Path) -> None:
+    Season.in_home(home)
+
+
+def ask_season(home: Path, other: bool = False) -> None:
+    Season.in_home(home).all(other=other)
 
 
 def open_question(home: Path, name: str) -> None:
@@ -166,6 +175,7 @@ SINGLE = {
 KINDS = (
     *(Kind(name, partial(open_votes, name=name), partial(ask_votes, name=name), VOTES[name].keyed) for name in VOTES),
     Kind("tallies", open_rounds, ask_rounds),
+    Kind("stream", open_season, ask_season),
     *(
         Kind(name, partial(open_question, name=name), partial(ask_question, name=name), named=True)
         for name in QUESTIONS

@@ -28,9 +28,9 @@ from tests.support.tallied import NAME, Rounds
 
 FAULTS = 5
 """Faults of a default test, spread over the points of a kind."""
-EVERY = ("stable", "sparse_vector", "noisy_votes", "tallies", "question", "questions", "estimate")
+EVERY = ("stable", "sparse_vector", "noisy_votes", "tallies", "stream", "question", "questions", "estimate")
 """Kinds that slow tests fail at every point, one for each way through the door: keyed draws, noise that outlasts a
-batch, noise on record, rounds, a question, a stream of them, and a single answer."""
+batch, noise on record, rounds, releases of a season, a question, a stream of them, and a single answer."""
 OWED = Session.owed
 
 

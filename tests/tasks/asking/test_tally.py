@@ -63,7 +63,7 @@ class Counted:
             rows[part::files].write_parquet(private / f"{part}.parquet")
         data = self.plan.data.model_copy(update={"private": str(private)})
         plan = self.plan.model_copy(update={"data": data})
-        given = {} if erased is None else {"erased": erased}
+        given: dict[str, Any] = {} if erased is None else {"erased": erased}
         blocks = gather(plan, self.encoding, self.codes, self.vault, f"units/d/{self.times}", KEY, **given)
         assert len(blocks) == BLOCKS
         sums = [count(block, self.question, self.vault, f"sums/d/{self.times}-{at}") for at, block in enumerate(blocks)]

@@ -1,0 +1,225 @@
+"""The flow of `concord refresh`: what arrived since the last release is added to the running sums, and a student learns
+from their totals.
+
+    take (files) ─ arrive (new units) ─ tally ─ counted, on record ─┃ release ─ infer ─ study ─ certify
+
+A release is due whenever the plan's clock, or the operator, says so, whatever arrived: nothing about rows decides
+whether there is one. A killed refresh is finished by the next, with the files that it took, if they were
+counted.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path, PurePath
+
+from prefect import flow
+
+from concord.artifacts.domains import Domain
+from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.sessions import Session
+from concord.flows.admit import admit, begin
+from concord.flows.cache import Files, Place
+from concord.flows.console import err
+from concord.flows.outcome import Summary, shown
+from concord.flows.precheck import precheck_tables
+from concord.flows.run import Admitted, Counted, PrivateFiles, running
+from concord.flows.stage import Disclosure, DoorStage, stage
+from concord.flows.stages import UNITS, encode
+from concord.flows.steps import publish
+from concord.flows.tally import BySums, infer, label_claim, tally
+from concord.flows.ticks import next_time
+from concord.tasks.asking.tally import BLOCKS, columns_asked, gather, keep_total
+from concord.tasks.asks import stream as asks_stream
+from concord.tasks.asks.stream import PeriodCounts, keep_counted, periods_counted
+from concord.tasks.asks.tallies import TalliesAsk
+from concord.tasks.data.arrivals import Arriving, Period, check_unchanged, contents_by_place, table_of, take
+from concord.tasks.data.codes import Codes
+from concord.tasks.data.files import PRIVATE
+from concord.tasks.data.units import Erased, names_held
+from concord.tasks.door.admit import opening_of, planned_domain
+from concord.tasks.door.checkpoint import arrivals_key
+from concord.tasks.mechanisms.stream import Stream
+from concord.tasks.student.infer import follow_totals, public_codes
+
+
+@stage("gather", reads=UNITS)
+def arrive(
+    place: Place,
+    plan: Plan,
+    table: Files,
+    period: Period,
+    encoding: Encoding,
+    codes: Codes,
+    erased: Sequence[str],
+    session: str,
+    before: Sequence[Ref],
+) -> list[Ref]:
+    """Write the rows of a period's new units as codes and classes: BLOCKS files; and the names of all units so far.
+
+    before   files of the names of all units up to the period before
+    """
+    vault, domain = place.vault, plan.privacy.domain
+    left_out, placed = Erased.of(vault, domain, erased), table.of(plan, "private")
+    folder, key = f"{domain}/{session}/{place.key[:16]}", arrivals_key(vault, session)
+    arriving = Arriving(table_of(placed, vault, period), key, before, f"arrived/{folder}")
+    blocks = gather(placed, encoding, codes, vault, f"units/{folder}", key, left_out, arriving)
+    return [*blocks, *arriving.names]
+
+
+release = DoorStage("release", asks_stream.release_period)
+"""The door of one release."""
+
+
+class ByStream(BySums):
+    """Private rows are asked in the period in which they arrive; a student learns from the totals of all so far."""
+
+    def ask(self, domain: Domain, session: Session | None = None) -> TalliesAsk:
+        """The season's questions, about codes that are learned from the plan's own public rows."""
+        asked = super().ask(domain, session)
+        if not isinstance(asked.mechanism, Stream):
+            raise AssertionError("a plan with [stream] is planned as one")
+        self.mechanism, spans = asked.mechanism, [(each.start, each.start + each.size) for each in self._codes.fields]
+        fields = self._codes.coarse
+        self.questions = [
+            self.mechanism.question(at, fields, [spans[field] for field in fields])
+            for at in range(len(self.mechanism.rounds))
+        ]
+        return asked
+
+    def refresh(self) -> Summary:
+        """Release what is due, and publish what follows from it. Raises BudgetRefused, WrongInput or NotVerified."""
+        run = self.run
+        self.rehearse()  # refuses here, before anything private is read
+        domain = planned_domain(run.stores, run.plan)
+        asked = self.ask(domain)
+        identity = opening_of(run.plan, asked, self.public.encoding, run.stores.vault).identity
+        seasons = [each for each in run.stores.ledger.sessions(domain.name) if each.identity == identity]
+        if seasons and not seasons[-1].ended:  # a further one only after it
+            self.run = run = replace(run, new_session=False)
+        (admitted,) = admit(run, domain, [asked], self.public)
+        private = PrivateFiles.of(run, admitted.stream.sources)
+        precheck_tables(run, private, self.public.encoding, admitted.session)
+        session, now = admitted.session, datetime.now(UTC)
+        if session is not None and self._answered(session, now):
+            passed = self.replay(session, admitted)
+        else:
+            session, counted = self._counted(admitted, private, now)
+            passed = self._pass(session, admitted, counted)
+        student = self.fit(run, admitted, passed, passed.session.id)
+        summary = publish(run, admitted, passed, student, codes=self._codes)
+        with run.stores.vault.create(_published(passed.session.id)) as sink:
+            sink.write(str(passed.session.asked).encode())
+        return summary
+
+    def replay(self, session: Session, admitted: Admitted[TalliesAsk]) -> Disclosure:
+        """The releases so far, and the labels inferred from the last."""
+        batches = self.run.stores.ledger.batches(session.id)
+        released = [batch.outcome.released for batch in batches if batch.outcome is not None]
+        return self._with_labels(admitted, Disclosure(session, released, 0, datetime.now(UTC)))
+
+    def _answered(self, session: Session, now: datetime) -> bool:
+        """Whether nothing is due but to publish the last release. Raises BudgetRefused if the season has ended."""
+        vault = self.run.stores.vault
+        counted, marked = list(periods_counted(vault, session.id)), vault.take(_published(session.id))
+        if len(counted) < session.batches:
+            raise NotVerified(
+                f"the vault lacks periods that session {session.id} released: an older copy of it was put back; put "
+                f"the newer one in its place, or end the season by `concord close --whole {session.id}`"
+            )
+        pending = len(counted) > session.asked
+        if session.asked and not pending:
+            until = counted[-1].period.until
+            unpublished = marked is None or int(marked[1]) < session.asked
+            if unpublished or (until and now < datetime.fromisoformat(until)):
+                return True
+        if session.ended:
+            raise BudgetRefused(
+                f"the season of session {session.id} has ended ({session.status}) after {session.asked} releases: a "
+                "further one asks everybody again and costs again, so it must be asked for with --new-session"
+            )
+        return False
+
+    def _counted(
+        self, admitted: Admitted[TalliesAsk], private: PrivateFiles, now: datetime
+    ) -> tuple[Session, list[PeriodCounts]]:
+        """The session, open, and all of its periods up to the one that is due, which is taken and counted now."""
+        run, vault, plan = self.run, self.run.stores.vault, self.run.plan
+        counted = [] if admitted.session is None else list(periods_counted(vault, admitted.session.id))
+        known = [each.period for each in counted]
+        places = names_held(vault, private.files)
+        contents = contents_by_place(plan, vault, places)
+        check_unchanged(plan, contents, known)
+        period = None
+        if admitted.session is None or len(known) == admitted.session.asked:
+            columns = columns_asked(plan, self.public.encoding)
+            period = take(plan, vault, contents, known, columns, until=self._until(now))
+            if not period.files:
+                err.print(f"{'refresh':>8} no file is new: a release all the same, since none may follow from rows")
+        session = begin(run, admitted, private, Counted((), ()))
+        if period is not None:
+            made = self._count(session, period, counted[-1].names if counted else (), private)
+            if contents_by_place(plan, vault, period.files) != period.files:
+                raise NotVerified(f"a file of {PRIVATE} changed while it was read: nothing was drawn, so refresh again")
+            counted = [*counted, keep_counted(vault, session.id, session.asked, made)]
+        return session, counted
+
+    def _count(self, session: Session, period: Period, before: Sequence[Ref], private: PrivateFiles) -> PeriodCounts:
+        run, codes, vault = self.run, self._codes, self.run.stores.vault
+        found, names = list[Ref](), tuple(before)
+        if period.files:
+            table = Files(private.table.path, tuple(period.files.values()))
+            encoding, erased = self.public.encoding, run.erased
+            found = arrive(run, run.plan, table, period, encoding, codes, erased, session.id, list(before))
+            names = tuple(found[BLOCKS:])
+        sums = list[Ref]()
+        for at, question in enumerate(self.questions):
+            blocks = tally(run, found[:BLOCKS], question.record()) if found else []
+            path = f"sums/{session.domain}/{session.id}/{session.asked:05d}-{at}.npy"
+            sums.append(keep_total(blocks, question, vault, path))
+        return PeriodCounts(period=period, sums=tuple(sums), names=names)
+
+    def _pass(self, session: Session, admitted: Admitted[TalliesAsk], counted: Sequence[PeriodCounts]) -> Disclosure:
+        """Pass the last of these periods through the door; what only it needed is removed from the vault."""
+        run, codes = self.run, self._codes
+        rows = public_codes(admitted.stream.batches, codes, run.stores.vault)
+        follow = partial(follow_totals, self.mechanism, self.questions, rows, codes, len(counted))
+        passed = release(run, session, self.mechanism, self.questions, counted, follow)
+        earlier = [batch.outcome.released for batch in run.stores.ledger.batches(session.id)[:-1] if batch.outcome]
+        run.stores.vault.destroy(f"units/{session.domain}/{session.id}")
+        for names in {PurePath(ref.path).parent for period in counted[-2:-1] for ref in period.names}:
+            if counted[-1].names and PurePath(counted[-1].names[0].path).parent != names:
+                run.stores.vault.destroy(str(names))
+        return self._with_labels(admitted, replace(passed, released=[*earlier, *passed.released]))
+
+    def _with_labels(self, admitted: Admitted[TalliesAsk], passed: Disclosure) -> Disclosure:
+        """`passed`, and the file of the labels inferred from its last release."""
+        stream, last = admitted.stream, passed.released[-1]
+        claim = label_claim(admitted, passed)
+        labels = infer(self.run, passed.session.id, last, stream.encoding, self._codes, stream.batches, claim)
+        return replace(passed, released=[*passed.released, labels])
+
+    def _until(self, now: datetime) -> str:
+        """The end of the period that begins now, by the plan's clock; empty without one. Raises WrongInput."""
+        clock = None if self.run.plan.stream is None else self.run.plan.stream.clock
+        return "" if clock is None else next_time(clock, "UTC", now, "stream.clock").isoformat()
+
+
+def _published(session: str) -> str:
+    """The file of the vault that says how many releases of a session were published whole."""
+    return f"sessions/{session}/published"
+
+
+@flow(name="refresh", flow_run_name="refresh {plan.privacy.domain}")
+def refresh(plan: Plan, home: Path, new_session: bool = False) -> Summary:
+    """Publish a classifier learned from all private rows that arrived so far, as one more release of the season.
+
+    new_session   open a further session if the season has ended, which asks everybody again and costs again
+    """
+    if plan.stream is None:
+        raise WrongInput("stream must be given in the plan to be refreshed; without it, `concord run` learns once")
+    with running(plan, home, new_session=new_session) as run:
+        return shown(ByStream(run, encode(run, run.plan, run.files("public"))).refresh())

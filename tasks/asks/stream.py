@@ -1,0 +1,162 @@
+"""A stream: one release a period, of running sums over all units that arrived so far; a session is a season of them.
+
+A period takes files, which are counted (exact sums of its new units, and the names of all units up to it), and is then
+released. What it took and was counted to is on record in the vault before the draw: a killed release is finished with
+the same files and names, and what arrived meanwhile waits for the next. If it is not on record, nothing was drawn.
+
+Assumes      the ledger reserved the season when the session was opened; a period's sums and names are of its files
+Guarantees   a release is drawn for once, after it was begun; its batch digests the period's files, sums and names, and
+             those of earlier periods are compared with their batches. Questions are those of the first release
+Ends         with the season: the session is charged whole. If it is closed before, releases that were begun are paid
+             for, drawn or not; in a domain whose filter is `gaussian` the others are given back
+Not covered  as for `tallies`. When a release appears after its tick tells how long what arrived took to count. One that
+             was begun and whose kept draw is gone stops, and no later one can be read: `concord close` ends the season.
+             Checked by tests/tasks/asks/test_periods.py, tests/flows/test_refresh.py and tests/promises
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.home.released import round_path
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.schemas import Ref, canonical_json
+from concord.artifacts.sessions import Batch, Session
+from concord.tasks.asking.tally import total_of
+from concord.tasks.data.arrivals import Period
+from concord.tasks.data.guard import private_stage
+from concord.tasks.door.checkpoint import Randomness
+from concord.tasks.door.door import StepOutcome, digest_in, open_door, pass_step
+from concord.tasks.door.stores import Stores
+from concord.tasks.mechanisms.contributions import RoundQuestion
+from concord.tasks.mechanisms.distance import Ints
+from concord.tasks.mechanisms.stream import Stream
+
+RELEASE_FORMAT = "concord release 1"
+"""Format of a release's file, JSON: number, questions, sums, running totals, and results computed from them."""
+
+
+class PeriodCounts(BaseModel):
+    """What a period was counted to.
+
+    period  what it took
+    sums    exact sums of its new units, a file for each question
+    names   files of the names of all units up to this period
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    period: Period
+    sums: tuple[Ref, ...]
+    names: tuple[Ref, ...] = ()
+
+
+def periods_counted(vault: Vault, session: str) -> Iterator[PeriodCounts]:
+    """The periods that were counted so far, in order; the last may not be released yet."""
+    for number in count():
+        found = vault.take(_path(session, number))
+        if found is None:
+            return
+        yield PeriodCounts.model_validate_json(found[1])
+
+
+def keep_counted(vault: Vault, session: str, number: int, counted: PeriodCounts) -> PeriodCounts:
+    """Record what a period took and was counted to; the first record stays."""
+    kept = vault.keep(_path(session, number), lambda: counted.model_dump_json().encode())
+    return PeriodCounts.model_validate_json(vault.read(kept))
+
+
+def _path(session: str, number: int) -> str:
+    return f"sessions/{session}/period-{number:05d}.json"
+
+
+@private_stage
+def release_period(
+    door: Stores,
+    session: Session,
+    mechanism: Stream,
+    questions: Sequence[RoundQuestion],
+    counted: Sequence[PeriodCounts],
+    follow: Callable[[Sequence[Ints]], Mapping[str, Any]],
+) -> Ref:
+    """Release the last of these periods, or replay it; returns its released file.
+
+    counted  all periods so far, in order
+    follow   returns further results, computed from the running totals of each question and public things alone
+    Raises NotVerified if a period's question, sums or names are not those on record.
+    """
+    number, each = len(counted) - 1, range(len(questions))
+    with open_door(door, session):
+        exact = [
+            digest_in(door, session.id, "votes", canonical_json(period.model_dump(mode="json"))) for period in counted
+        ]
+        before = door.ledger.batches(session.id)[:number]
+        if [batch.exact_digest for batch in before] != exact[:-1]:
+            raise NotVerified(f"the periods of session {session.id} are not those that its releases were drawn for")
+        asked = {"questions": [question.record() for question in questions]}
+        _check_paid(door, mechanism, questions, asked, before)
+        arrived = [[total_of([period.sums[at]], door.vault) for period in counted] for at in each]
+        step = Batch(
+            index=number,
+            first=number,
+            rows=1,
+            question_digest=digest_in(door, session.id, "rows", canonical_json({"release": number, **asked})),
+            exact_digest=exact[-1],
+        )
+
+        def draw(source: Randomness, _: Batch) -> list[Ints]:
+            at_once = [(number * len(each) + at, mechanism.mixed(arrived[at])) for at in each]
+            return source.kept(f"round-{number:05d}", lambda: [mechanism.release(*one, source) for one in at_once])
+
+        def publish(noisy: list[Ints]) -> StepOutcome:
+            def content() -> bytes:
+                past = [json.loads(door.released.read(batch.outcome.released)) for batch in before if batch.outcome]
+                found = _read(mechanism, [release["sums"] for release in past], noisy)
+                claim = {"session": session.id, "epsilon": session.epsilon, "delta": session.delta}
+                totals = [np.array(of_question, np.int64) for of_question in found["totals"]]
+                return canonical_json({**asked, **found, **claim, **follow(totals)}).encode()
+
+            kept = door.vault.keep(f"sessions/{session.id}/round-{number:05d}.json", content)
+            return StepOutcome(door.released.write(round_path(session.id, number), door.vault.read(kept)))
+
+        return pass_step(door, session.id, step, draw, publish)
+
+
+def _read(mechanism: Stream, past: Sequence[Sequence[Sequence[int]]], noisy: Sequence[Ints]) -> dict[str, Any]:
+    """The part of a release's file that follows from its noisy sums, and those of earlier releases, by question."""
+    totals = [mechanism.totals([*(np.array(sums[at], np.int64) for sums in past), own]) for at, own in enumerate(noisy)]
+    return {
+        "format": RELEASE_FORMAT,
+        "release": len(past),
+        "season": mechanism.season,
+        "scales": [of.scale for of in mechanism.rounds],
+        "sums": [own.tolist() for own in noisy],
+        "totals": [of_question.tolist() for of_question in totals],
+        "spread": mechanism.spread(len(past) + 1),
+    }
+
+
+def _check_paid(
+    door: Stores,
+    mechanism: Stream,
+    questions: Sequence[RoundQuestion],
+    asked: Mapping[str, Any],
+    before: Sequence[Batch],
+) -> None:
+    """Raise NotVerified if the questions are not those that the season paid for, or not those of its first release."""
+    try:
+        for at, question in enumerate(questions):
+            mechanism.check(at, question)
+    except ValueError as wrong:
+        raise NotVerified(f"{wrong}: nothing was drawn") from None
+    if len(questions) != len(mechanism.rounds):
+        raise NotVerified("a release asks every question of its season: nothing was drawn")
+    if before and before[0].outcome is not None:
+        first = json.loads(door.released.read(before[0].outcome.released))["questions"]
+        if canonical_json(first) != canonical_json(asked["questions"]):
+            raise NotVerified("the questions of a season stay those of its first release: nothing was drawn")

@@ -1,0 +1,179 @@
+"""Arrivals: private rows that come period by period, in files of their own. A unit counts in its first period alone.
+
+Files are taken by their place, each once, and never told apart by content: if u's rows were all that a file has besides
+another's, leaving u out would make both equal, and the second would be skipped. A content's keyed digest only shows
+that a file changed after it was taken, which stops. Names of units are read as they were when the stream began: a later
+file with another type of the column is refused, since its numbers might be names that an earlier one did not have.
+
+Units that came before are known by 16 keyed bytes of their names, in NAMES files of the vault that hold all names up to
+a period, sorted: one file at a time is in memory.
+
+Assumes      the key is the stream's own; `before` holds the names up to the period before, and no others
+Guarantees   a unit's rows pass in the first period in which it has one, and in no other, whatever rows are beside them.
+             Counting a period again gives the same rows and names, to the bit
+Not covered  two units of equal 16 bytes, of which the later one is left out; without a column of units, rows that are
+             delivered twice. Checked by tests/tasks/data/test_arrivals.py
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.home.vault import Vault, hashed
+from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import Ref
+from concord.tasks.data.files import PRIVATE, TableFile
+from concord.tasks.data.places import files_of
+from concord.tasks.data.spill import SPILLS
+from concord.tasks.data.tables import plain_type
+from concord.tasks.data.units import UNIT, PrivateTable, names_held, private_table
+
+NAMES = 8
+"""Files of names."""
+NAME = np.dtype("S16")
+"""Bytes of a name; NumPy compares them as bytes, zeros at the end included, since all have this length."""
+
+
+IN_PATHS = "part of its path"
+"""The type of names that paths have: of another glob, the same file may have others within it."""
+
+
+class Period(BaseModel):
+    """What a period of a stream took.
+
+    files    keyed digests of their places, each with that of its content
+    types    in which the files store the column of units, without those of a dictionary's numbers
+    rounded  whether names of units are rounded to doubles
+    until    the end of the period, by the plan's clock; empty without one
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    files: Mapping[str, str]
+    types: tuple[str, ...] = ()
+    rounded: bool = False
+    until: str = ""
+
+
+@dataclass(frozen=True)
+class Arriving:
+    """Rows of one period, while they are read.
+
+    before  files of names up to the period before; none in the first
+    folder  for files of names up to this period, which are added to `names`
+    """
+
+    table: PrivateTable
+    key: bytes
+    before: Sequence[Ref]
+    folder: str
+    names: list[Ref] = field(default_factory=list)
+
+    def new_units(self, parts: Iterator[pl.DataFrame], vault: Vault) -> Iterator[pl.DataFrame]:
+        """The rows of units that are new, part by part of SPILLS, each with all rows of its units."""
+        for number in range(NAMES):
+            known = _names([vault.read(self.before[number])] if self.before else [])
+            found = [known]
+            for part in islice(parts, SPILLS // NAMES):
+                units = part[UNIT].unique()
+                names = _names(hashed(units.to_list(), self.key, b"arrived", NAME.itemsize))
+                new = ~np.isin(names, known)
+                found.append(names[new])
+                yield part.filter(part[UNIT].is_in(units.filter(pl.Series(new)).implode()))
+            with vault.create(f"{self.folder}/names-{number}") as sink:
+                sink.write(np.unique(np.concatenate(found)).tobytes())
+            self.names.append(sink.ref)
+
+
+def _names(parts: Sequence[bytes]) -> NDArray[np.bytes_]:
+    joined = b"".join(parts)
+    return np.ndarray(len(joined) // NAME.itemsize, NAME, joined)
+
+
+def files_by_place(plan: Plan, vault: Vault) -> dict[str, TableFile]:
+    """The private files, each by a keyed digest of its real path or address."""
+    return {place_of(file, vault): file for file in private_table(plan, arriving=True).files}
+
+
+def place_of(file: TableFile, vault: Vault) -> str:
+    """A keyed digest of a file's real path or address, as the ledger has it of files that a domain holds."""
+    return names_held(vault, files_of([file.path]))[0]
+
+
+def contents_by_place(plan: Plan, vault: Vault, places: Collection[str]) -> dict[str, str]:
+    """Keyed digests of the content of the private files at these places, by place. Raises WrongInput."""
+    found = dict[str, str]()
+    for place, file in files_by_place(plan, vault).items():
+        if place in places:
+            with file.readable():
+                found[place] = vault.digest_file(file.path)
+    return found
+
+
+def take(
+    plan: Plan,
+    vault: Vault,
+    contents: Mapping[str, str],
+    earlier: Sequence[Period],
+    columns: Mapping[str, str],
+    until: str,
+) -> Period:
+    """The period that takes all files which no earlier one took; there may be none.
+
+    contents  of the private files, by place
+    columns   that are read of them, each with the plan's field that asks for it
+    Raises WrongInput if a new one lacks a column, or stores units otherwise than the first files of the stream.
+    """
+    taken = {place for period in earlier for place in period.files}
+    new = {place: own for place, own in contents.items() if place not in taken}
+    table = table_of(plan, vault, Period(files=new))
+    unit = plan.data.unit
+    if new:
+        table.frames({**columns, **({unit: "data.unit"} if unit else {})})  # checks the headers, and reads no row
+    types = _types(table, unit) if unit else ()
+    begun = next((period for period in earlier if period.types), None)
+    if begun is None:
+        return Period(files=new, types=types, rounded=bool(unit and table.is_rounded(unit, "data.unit")), until=until)
+    if other := sorted({*types} - {*begun.types}):
+        raise WrongInput(
+            f"{PRIVATE} must store the column {unit!r} that data.unit names as in the stream's first files "
+            f"({', '.join(begun.types)}), but a new file stores it as {other[0]}: the same unit might have another name"
+        )
+    return Period(files=new, types=begun.types, rounded=begun.rounded, until=until)
+
+
+def _types(table: PrivateTable, unit: str) -> tuple[str, ...]:
+    """The types of names, or that paths have them; a column that is stored without a type has none."""
+    held = [file for file in table.files if unit in file.names]
+    types = {IN_PATHS if unit in dict(file.partition) else str(plain_type(file.stored_as(unit))) for file in held}
+    return tuple(sorted({kind.removeprefix("large_").removesuffix("_view") for kind in types} - {"null"}))
+
+
+def check_unchanged(plan: Plan, contents: Mapping[str, str], earlier: Sequence[Period]) -> None:
+    """Raise NotVerified if a file is not what these periods took, or if one is gone and rows have no names of units: at
+    another place they would be asked again. See `take`."""
+    taken = {place: own for period in earlier for place, own in period.files.items()}
+    if plan.data.unit is None and not taken.keys() <= contents.keys():
+        raise NotVerified(
+            f"a file of {PRIVATE} is gone that a period of the stream took: put it back at its path, since its rows "
+            "have no names by which to know them elsewhere"
+        )
+    if any(contents.get(place, own) != own for place, own in taken.items()):
+        raise NotVerified(
+            f"a file of {PRIVATE} changed after a period of the stream took it: put it back as it was, and give new "
+            "rows a file of their own"
+        )
+
+
+def table_of(plan: Plan, vault: Vault, period: Period) -> PrivateTable:
+    """The private table of a period's files. Raises NotVerified if one is gone."""
+    there = files_by_place(plan, vault)
+    if not period.files.keys() <= there.keys():
+        raise NotVerified(f"a file of {PRIVATE} that the stream's period took is gone before it was read: put it back")
+    return PrivateTable(tuple(there[place] for place in period.files), plan.data.unit, period.rounded)

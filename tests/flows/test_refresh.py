@@ -1,0 +1,218 @@
+"""A stream end to end: what is released each period, who is asked in it, what is spent, and what stops it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.plan import Plan, parse_plan
+from concord.flows import refresh, steps
+from concord.flows.outcome import Summary
+from concord.flows.start import start, start_asking, start_test
+from concord.tasks.asks.stream import periods_counted
+from concord.tasks.door.erase import close, forget
+from concord.tasks.door.stores import Stores
+from concord.tasks.verify.verify import verify
+from tests.support.people import people, tables_of_plan, write_tables
+
+
+def start_refresh(plan: Plan, home: Path, *, new_session: bool = False) -> Summary:
+    found: Summary = start_asking(refresh.refresh, plan, home, new_session=new_session)
+    return found
+
+
+def tables(folder: Path, **stream: Any) -> dict[str, Any]:
+    given = tables_of_plan(write_tables(folder))
+    given["labeling"] = {"mechanism": "tallies", "rows": 6000}
+    given["data"] |= {"private": "arriving"}
+    given["stream"] = {"season": 4, **stream}
+    return {name: section for name, section in given.items() if name not in ("teachers", "student")}
+
+
+def arrive(folder: Path, week: int, rows: pl.DataFrame | None = None) -> Path:
+    (folder / "arriving").mkdir(exist_ok=True)
+    file = folder / "arriving" / f"{week}.parquet"
+    (people(1500, 10 + week) if rows is None else rows).write_parquet(file)
+    return file
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def plan(data: Path) -> Plan:
+    return parse_plan(tables(data))
+
+
+def published(home: Path, summary: Summary) -> list[dict[str, Any]]:
+    files = sorted((home / "released" / summary.session / "rounds").iterdir())
+    return [json.loads(file.read_bytes()) for file in files]
+
+
+def units_read(released: dict[str, Any]) -> float:
+    """The number of units by a release's running totals: that of the constant."""
+    return float(released["totals"][1][-1] / released["questions"][1]["count"])
+
+
+def test_releases_follow_one_another_and_everybody_is_charged_once(data: Path, plan: Plan, home: Path) -> None:
+    arrive(data, 1)
+    first = start_refresh(plan, home)
+    charged = Ledger.of(home).total("people")
+    assert (first.asked, first.asked_now, first.inferred) == (1, 1, 300)
+    assert [check for check in verify(home) if not check.ok] == []
+    arrive(data, 2)
+    second = start_refresh(plan, home)
+    assert (second.session, second.asked, second.spent_now["epsilon"]) == (first.session, 2, 0)
+    third = start_refresh(plan, home)  # nothing new: a release all the same
+    assert (third.asked, Ledger.of(home).total("people")) == (3, charged)
+    assert [check for check in verify(home) if not check.ok] == []
+    certificate = json.loads(Path(third.certificate).read_bytes())
+    assert "past and future" in certificate["sessions"][0]["mechanism"]["releases"]
+    found = published(home, third)
+    exact = [pl.read_parquet(data / "arriving" / f"{week}.parquet")["person"].n_unique() for week in (1, 2)]
+    noise = [each["scales"][1] * each["spread"] / each["questions"][1]["count"] for each in found]
+    assert abs(units_read(found[0]) - exact[0]) < 6 * noise[0]
+    assert abs(units_read(found[2]) - sum(exact)) < 6 * noise[2]
+    assert third.student["accuracy"] > 0.8
+
+
+@pytest.mark.slow
+def test_a_folder_without_files_is_a_release_all_the_same(data: Path, plan: Plan, home: Path) -> None:
+    """Before the first file has arrived, and after the last was moved away."""
+    (data / "arriving").mkdir()
+    assert start_refresh(plan, home).asked == 1
+    file = arrive(data, 1)
+    start_refresh(plan, home)
+    file.unlink()
+    last = start_refresh(plan, home)
+    found = published(home, last)
+    noise = [each["scales"][1] * each["spread"] / each["questions"][1]["count"] for each in found]
+    assert last.asked == len(found) == 3
+    assert abs(units_read(found[0])) < 6 * noise[0]
+    assert abs(units_read(found[2]) - people(1500, 11)["person"].n_unique()) < 6 * noise[2]
+    assert [check for check in verify(home) if not check.ok] == []
+
+
+def killed(*_: object, **__: object) -> Any:
+    raise KeyboardInterrupt
+
+
+STEPS: dict[str, tuple[object, str]] = {
+    "before it is counted": (refresh, "arrive"),
+    "before the count is on record": (refresh, "keep_counted"),
+    "before it is begun": (Ledger, "begin_batch"),
+    "before its draw is on record": (Ledger, "record_draw"),
+    "before it is committed": (Ledger, "commit_batch"),
+    "before its labels": (refresh, "infer"),
+    "before its certificate": (steps, "certificate_of"),
+}
+
+
+@pytest.mark.slow
+def test_a_killed_refresh_is_finished_by_the_next_with_the_files_that_it_took(
+    data: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At every step; what arrives meanwhile waits, nothing is drawn twice, and no unit is in two periods."""
+    plan = parse_plan(tables(data, season=len(STEPS)))
+    for number, (step, (owner, name)) in enumerate(STEPS.items()):
+        arrive(data, 2 * number)
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, killed)
+            with pytest.raises(KeyboardInterrupt):
+                start_refresh(plan, home)
+        arrive(data, 2 * number + 1)
+        found = start_refresh(plan, home)
+        taken = [len(each.period.files) for each in periods_counted(Vault(home / "vault"), found.session)]
+        assert found.asked == number + 1, step
+        late = owner is refresh and name != "infer"  # nothing was on record: it takes what has arrived meanwhile too
+        assert sum(taken) == 2 * number + 1 + late, step
+    (session,) = Ledger.of(home).sessions("people")
+    assert (session.asked, session.status) == (len(STEPS), "spent")
+    assert [check for check in verify(home) if not check.ok] == []
+    assert len(list((home / "vault" / "sessions" / session.id).glob("round-*.npz"))) == len(STEPS)
+
+
+def test_a_second_call_before_the_clock_s_next_time_is_answered_from_the_first(data: Path, home: Path) -> None:
+    plan = parse_plan(tables(data, clock="0 0 1 1 *"))
+    arrive(data, 1)
+    first = start_refresh(plan, home)
+    arrive(data, 2)
+    again = start_refresh(plan, home)
+    assert (again.asked, again.asked_now, again.certificate_digest) == (1, 0, first.certificate_digest)
+    with pytest.raises(BudgetRefused, match="a further session must be asked for"):
+        start_refresh(parse_plan(tables(data, clock="0 0 1 1 *", season=5)), home)
+    assert len(Ledger.of(home).sessions("people")) == 1
+
+
+@pytest.mark.slow
+def test_what_stops_a_refresh_spends_and_loses_nothing(data: Path, plan: Plan, home: Path) -> None:
+    good = arrive(data, 1)
+    with pytest.raises(WrongInput, match="is run by `concord refresh`"):
+        start(plan, home)
+    with pytest.raises(WrongInput, match="stream must be given"):
+        start_refresh(plan.model_copy(update={"stream": None}), home)
+    good.unlink()
+    arrive(data, 1, people(1500, 1).drop("outcome"))
+    with pytest.raises(WrongInput, match=r"must hold the column 'outcome' that data\.label names"):
+        start_refresh(plan, home)
+    assert Ledger.of(home).sessions("people") == ()
+    first = arrive(data, 1)
+    done = start_refresh(plan, home)
+    for wrong in (people(1500, 2).drop("outcome"), people(1500, 2).with_columns(pl.lit(1).alias("person"))):
+        second = arrive(data, 2, wrong)
+        with pytest.raises(WrongInput, match=r"must (hold|store) the column"):
+            start_refresh(plan, home)
+        second.unlink()
+    content = first.read_bytes()
+    arrive(data, 1, people(1500, 3))
+    with pytest.raises(NotVerified, match="changed after a period of the stream took it"):
+        start_refresh(plan, home)
+    first.write_bytes(content)
+    with pytest.raises(WrongInput, match="is a stream, which sets no units aside"):
+        start_test(done.session, home, epsilon=None, again=False)
+    assert start_refresh(plan, home).asked == done.asked + 1
+    for again in (False, True):  # no further season before this one has ended
+        assert start_refresh(plan, home, new_session=again).session == done.session
+    with pytest.raises(BudgetRefused, match=r"has ended \(spent\) after 4 releases: .* --new-session"):
+        start_refresh(plan, home)
+    further = start_refresh(plan, home, new_session=True)
+    assert (further.asked, further.session != done.session) == (1, True)
+
+
+@pytest.mark.slow
+def test_a_season_that_is_closed_gives_back_what_was_never_begun_and_is_forgotten_whole(data: Path, home: Path) -> None:
+    given = tables(data)
+    given["privacy"]["lifetime"]["filter"] = "gaussian"
+    arrive(data, 1)
+    done = start_refresh(parse_plan(given), home)
+    closed = close(Stores.of(home), done.session, give_back=True)
+    assert closed.settled == closed.rounds[0] != closed.reserved
+    with pytest.raises(BudgetRefused, match=r"has ended \(closed\) after 1 releases"):
+        start_refresh(parse_plan(given), home)
+    assert [check for check in verify(home) if not check.ok] == []
+    forget(Stores.of(home), done.session)
+    left = [path for kind in ("sums", "units", "arrived", "sessions") for path in (home / "vault" / kind).rglob("*")]
+    assert [path for path in left if path.is_file()] == []
+
+
+@pytest.mark.slow
+def test_an_older_copy_of_the_vault_stops_it(data: Path, plan: Plan, home: Path) -> None:
+    arrive(data, 1)
+    done = start_refresh(plan, home)
+    file = home / "vault" / "sessions" / done.session / "period-00000.json"
+    content = file.read_bytes()
+    file.unlink()
+    with pytest.raises(NotVerified, match="an older copy of it was put back"):
+        start_refresh(plan, home)
+    file.write_bytes(content)
+    (home / "vault" / "sums" / "people" / done.session / "00000-0.npy").unlink()
+    with pytest.raises(NotVerified, match="is missing or cannot be read"):
+        start_refresh(plan, home)
+    assert Ledger.of(home).session(done.session).batches == 1

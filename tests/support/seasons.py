@@ -1,0 +1,80 @@
+"""A small season for tests of the door: three releases over the codes of a few made-up rows, some in each period."""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from concord.artifacts.schemas import Ref
+from concord.artifacts.sessions import Session
+from concord.tasks.asking.tally import sums_bytes
+from concord.tasks.asks.stream import PeriodCounts, release_period
+from concord.tasks.asks.tallies import TalliesAsk
+from concord.tasks.data.arrivals import Period
+from concord.tasks.door.checkpoint import commitment
+from concord.tasks.door.stores import Stores
+from concord.tasks.mechanisms.contributions import RoundQuestion, tally
+from concord.tasks.mechanisms.stream import Stream
+from concord.tasks.mechanisms.tallies import planned_rounds
+from tests.support.tallied import DOMAIN, LABELS, NAME, ROWS, SPANS
+from tests.support.tallied import opening as of_rounds
+
+STREAM = Stream.of_season(
+    epsilon=1.0, delta=1e-5, classes=2, rounds=planned_rounds(classes=2, fields=2, codes=5, rounds=1), season=3
+)
+QUESTIONS = [STREAM.question(at, (0, 1), SPANS) for at in range(2)]
+PERIODS = [slice(0, 80), slice(80, 80), slice(80, 200)]
+"""The rows of each period; in the second, nothing arrives."""
+
+
+@dataclass
+class Season:
+    """The session in a home."""
+
+    door: Stores
+
+    @classmethod
+    def in_home(cls, home: Path) -> "Season":
+        """The session in a home, opened now if it is not open yet."""
+        door = Stores.of(home)
+        if not door.ledger.domain("d"):
+            cap = {"epsilon": DOMAIN.filter.epsilon, "delta": DOMAIN.filter.delta}
+            door.ledger.name_domain("d", unit=DOMAIN.unit, neighbours=DOMAIN.neighbours, **cap)
+            door.vault.secret(f"sessions/{NAME}")
+            asked = TalliesAsk(STREAM, "digest of codes", ())
+            opening = replace(of_rounds(commitment(door.vault, NAME)), mechanism=asked.settings(), whole=asked.cost)
+            door.ledger.open_session(replace(opening, queries=asked.queries, rounds=asked.rounds))
+        return cls(door)
+
+    @property
+    def session(self) -> Session:
+        return self.door.ledger.session(NAME)
+
+    def counted(self, periods: int, *, other: bool = False) -> list[PeriodCounts]:
+        """The first periods, counted; with `other`, the first has a row less."""
+        rows = [slice(part.start + (other and at == 0), part.stop) for at, part in enumerate(PERIODS[:periods])]
+        return [
+            PeriodCounts(period=Period(files={f"place {at}": "content"}), sums=tuple(self._sums(at, part)))
+            for at, part in enumerate(rows)
+        ]
+
+    def release(
+        self, number: int, counted: list[PeriodCounts] | None = None, questions: list[RoundQuestion] = QUESTIONS
+    ) -> dict[str, Any]:
+        """A release, as it was published."""
+        periods = self.counted(number + 1) if counted is None else counted
+        ref = release_period(self.door, self.session, STREAM, questions, periods, lambda _: {})
+        released: dict[str, Any] = json.loads(self.door.released.read(ref))
+        return released
+
+    def all(self, *, other: bool = False) -> list[dict[str, Any]]:
+        """All releases in turn."""
+        return [self.release(number, self.counted(number + 1, other=other)) for number in range(len(PERIODS))]
+
+    def _sums(self, number: int, part: slice) -> list[Ref]:
+        refs = []
+        for at, question in enumerate(QUESTIONS):
+            with self.door.vault.create(f"sums/d/{NAME}/{number}-{at}-{part.start}.npy") as sink:
+                sink.write(sums_bytes(tally(question, ROWS[part], LABELS[part])))
+            refs.append(sink.ref)
+        return refs

@@ -1,0 +1,94 @@
+"""Releases of a season at the door: their questions and periods stay what they were, and their totals are right."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from concord.artifacts.errors import BudgetRefused, NotVerified
+from concord.tasks.asks.stream import keep_counted, periods_counted
+from concord.tasks.data.arrivals import Period
+from concord.tasks.mechanisms.contributions import tally
+from concord.tasks.verify.recompute_gaussian import season_fault
+from tests.support.seasons import PERIODS, QUESTIONS, STREAM, Season
+from tests.support.tallied import LABELS, NAME, ROWS
+
+
+@pytest.fixture
+def season(tmp_path: Path) -> Season:
+    return Season.in_home(tmp_path / "home")
+
+
+def test_totals_are_those_of_all_rows_so_far_and_the_noise_that_is_said(season: Season) -> None:
+    for number, released in enumerate(season.all()):
+        so_far = slice(0, PERIODS[number].stop)
+        for at, question in enumerate(QUESTIONS):
+            exact = tally(question, ROWS[so_far], LABELS[so_far])
+            sd = released["scales"][at] * released["spread"]
+            assert np.abs(np.array(released["totals"][at]) - exact).max() < 6 * sd
+        assert (released["release"], released["season"]) == (number, STREAM.season)
+    with pytest.raises(BudgetRefused, match=r"has ended \(spent\)"):
+        season.release(3, [*season.counted(3), season.counted(1)[0]])
+
+
+def test_a_question_that_follows_what_was_released_draws_nothing(season: Season) -> None:
+    season.release(0)
+    turned = [STREAM.question(at, (1, 0), ((3, 5), (0, 3))) for at in range(2)]
+    with pytest.raises(NotVerified, match="stay those of its first release: nothing was drawn"):
+        season.release(1, questions=turned)
+    with pytest.raises(NotVerified, match="asks every question"):
+        season.release(1, questions=QUESTIONS[:1])
+    assert season.session.batches == 1
+
+
+@pytest.mark.parametrize("changed", ["sums", "period", "order"])
+def test_periods_other_than_those_that_were_released_draw_nothing(season: Season, changed: str) -> None:
+    """Files, sums or names of an earlier period: its noise was drawn for others."""
+    season.release(0)
+    season.release(1)
+    first, second, third = season.counted(3)
+    others = {
+        "sums": [first.model_copy(update={"sums": third.sums}), second, third],
+        "period": [first, second.model_copy(update={"period": Period(files={"another": "content"})}), third],
+        "order": [second, first, third],
+    }
+    with pytest.raises(NotVerified, match="not those that its releases were drawn for"):
+        season.release(2, others[changed])
+    assert season.session.batches == 2
+
+
+def planted(released: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Releases that are wrong, by what is wrong with them."""
+    *before, last = released
+    turned = [{**each, "fields": each["fields"][::-1], "spans": each["spans"][::-1]} for each in last["questions"]]
+    model = [last["questions"][0], {**last["questions"][1], "model": {"columns": 1, "weights": ""}}]
+    nothing, short = [math.nan] * len(last["totals"][1]), last["totals"][1][:-1]
+    changes: dict[str, dict[str, Any]] = {
+        "follows a model": {"questions": model},
+        "another question": {"questions": turned},
+        "other noise": {"scales": [scale / 2 for scale in last["scales"]]},
+        "totals of nothing": {"totals": [last["totals"][0], nothing]},
+        "other totals": {"totals": [last["totals"][0], [each + 2**20 for each in last["totals"][1]]]},
+        "a number less": {"totals": [last["totals"][0], short]},
+        "no totals": {"totals": []},
+        "another place": {"release": 0},
+        "no sums": {"sums": None},
+    }
+    each = {wrong: [*before, {**last, **change}] for wrong, change in changes.items()}
+    return {**each, "one left out": released[1:], "sums of nothing": [{**of, "sums": [[], []]} for of in released]}
+
+
+def test_the_referee_rejects_releases_that_are_not_those_of_a_season(season: Season) -> None:
+    released, settings = season.all(), season.session.mechanism
+    assert [season_fault(settings, released[:number]) for number in range(4)] == [""] * 4
+    assert {wrong for wrong, found in planted(released).items() if not season_fault(settings, found)} == set()
+
+
+def test_what_a_period_took_is_recorded_once(season: Season) -> None:
+    vault, (counted,) = season.door.vault, season.counted(1)
+    first = keep_counted(vault, NAME, 0, counted)
+    late = counted.model_copy(update={"period": Period(files={"a": "1", "late": "2"})})
+    assert keep_counted(vault, NAME, 0, late) == first
+    assert list(periods_counted(vault, NAME)) == [first]

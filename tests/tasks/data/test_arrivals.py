@@ -1,0 +1,288 @@
+"""Arrivals: a unit counts in its first period alone, whatever is beside it; each rule with the case that it is for."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.plan import Plan, parse_plan
+from concord.artifacts.schemas import Ref
+from concord.tasks.asking.tally import columns_asked, count, gather, total_of
+from concord.tasks.data.arrivals import (
+    NAME,
+    Arriving,
+    Period,
+    check_unchanged,
+    contents_by_place,
+    files_by_place,
+    table_of,
+    take,
+)
+from concord.tasks.data.cells import cast_rows
+from concord.tasks.data.codes import learn_codes
+from concord.tasks.data.encode import learn_encoding
+from concord.tasks.data.units import Erased
+from concord.tasks.mechanisms.distance import Ints
+from concord.tasks.mechanisms.stream import Stream
+from concord.tasks.mechanisms.tallies import planned_rounds
+from tests.support.people import people, tables_of_plan, write_tables
+
+KEY = bytes(range(32))
+ROWS = people(60, 7)
+
+
+class Weeks:
+    """A folder in which files arrive, and its periods taken and counted by the very code that a refresh runs."""
+
+    def __init__(self, folder: Path, unit: str | None = "person") -> None:
+        given = tables_of_plan(write_tables(folder)) | {"labeling": {"mechanism": "tallies", "rows": 600}}
+        given["data"] |= {"private": "arriving", "unit": unit}
+        given["stream"] = {"season": 9, **({} if unit else {"delivery": "each row once"})}
+        self.plan: Plan = parse_plan({name: given[name] for name in given if name not in ("teachers", "student")})
+        self.encoding = learn_encoding(self.plan)
+        public = pl.read_parquet(self.plan.path("public"))
+        cells = cast_rows(public.select(self.encoding.features), self.encoding)
+        self.codes = learn_codes([cells], self.encoding.columns, coarse=8)
+        self.vault, self.folder = Vault(folder / "vault"), folder / "arriving"
+        self.folder.mkdir()
+        self.periods, self.names = list[Period](), list[tuple[Ref, ...]]()
+        rounds = planned_rounds(classes=2, fields=len(self.codes.coarse), codes=self.codes.size, rounds=1)
+        stream = Stream.of_season(epsilon=1.0, delta=1e-5, classes=2, rounds=rounds, season=9)
+        spans = [(self.codes.span(field).start, self.codes.span(field).stop) for field in self.codes.coarse]
+        self.question = stream.question(1, self.codes.coarse, spans)
+
+    def arrive(self, name: str, rows: pl.DataFrame) -> Path:
+        rows.write_parquet(self.folder / f"{name}.parquet")
+        return self.folder / f"{name}.parquet"
+
+    @property
+    def contents(self) -> dict[str, str]:
+        return contents_by_place(self.plan, self.vault, files_by_place(self.plan, self.vault))
+
+    def taken(self) -> Period:
+        return take(
+            self.plan, self.vault, self.contents, self.periods, columns_asked(self.plan, self.encoding), until=""
+        )
+
+    def check(self) -> None:
+        check_unchanged(self.plan, self.contents, self.periods)
+
+    def next(self) -> Ints:
+        """The sums of the next period's new units; the last is the constant's."""
+        period = self.taken()
+        self.periods.append(period)
+        return self.count(len(self.periods) - 1)
+
+    def count(self, number: int) -> Ints:
+        """The sums of that period, counted once more."""
+        before = self.names[number - 1] if number else ()
+        arriving = Arriving(table_of(self.plan, self.vault, self.periods[number]), KEY, before, f"arrived/d/{number}")
+        folder = f"units/d/{number}"
+        blocks = gather(self.plan, self.encoding, self.codes, self.vault, folder, KEY, Erased(), arriving)
+        self.names[number:] = [tuple(arriving.names)]
+        sums = [count(block, self.question, self.vault, f"sums/d/{at}") for at, block in enumerate(blocks)]
+        return total_of(sums, self.vault)
+
+    def units(self, sums: Ints) -> int:
+        return int(sums[-1]) // self.question.count
+
+
+@pytest.fixture
+def weeks(tmp_path: Path) -> Weeks:
+    return Weeks(tmp_path / "data")
+
+
+def of(*persons: str) -> pl.DataFrame:
+    return ROWS[: len(persons)].with_columns(pl.Series("person", persons))
+
+
+def test_a_unit_counts_in_its_first_period_and_in_no_other(weeks: Weeks) -> None:
+    weeks.arrive("1", of("a", "b", "a"))
+    assert weeks.units(weeks.next()) == 2
+    weeks.arrive("2", of("b", "c", "a"))
+    second = weeks.next()
+    assert weeks.units(second) == 1
+    weeks.arrive("3", of("c", "b"))
+    assert weeks.units(weeks.next()) == 0
+    alone = Weeks(weeks.folder.parent / "alone")
+    alone.arrive("2", of("b", "c", "a").filter(pl.col("person") == "c"))
+    assert np.array_equal(alone.next(), second)  # to the bit, whatever is beside it
+
+
+def test_names_are_all_units_so_far_and_counting_again_gives_the_same(weeks: Weeks) -> None:
+    sizes = []
+    for week in range(3):
+        weeks.arrive(str(week), people(200, week).with_columns(pl.col("person").str.replace(r"p\d+", "p")))
+        sums = weeks.next()
+        names = weeks.names[week]
+        assert np.array_equal(weeks.count(week), sums)
+        assert weeks.names[week] == names
+        sizes.append(sum(len(weeks.vault.read(ref)) for ref in names) // NAME.itemsize)
+    seen = [
+        pl.concat([pl.read_parquet(weeks.folder / f"{at}.parquet") for at in range(week + 1)])["person"].n_unique()
+        for week in range(3)
+    ]
+    assert sizes == seen
+
+
+def test_files_are_taken_by_place_and_never_by_content(weeks: Weeks) -> None:
+    """With u in it the second file differs from the first, without u it is equal: a digest would skip it then, and
+    with it nobody but u."""
+    first = weeks.arrive("1", of("a", "b"))
+    weeks.next()
+    shutil.copy(first, weeks.folder / "2.parquet")
+    assert len(weeks.taken().files) == 1
+
+
+def test_a_file_that_changed_after_it_was_taken_stops(weeks: Weeks) -> None:
+    file = weeks.arrive("1", of("a", "b"))
+    weeks.next()
+    weeks.check()
+    weeks.arrive("1", of("a", "b", "c"))
+    with pytest.raises(NotVerified, match="changed after a period of the stream took it"):
+        weeks.check()
+    file.unlink()
+    weeks.arrive("2", of("d"))
+    weeks.check()  # one that is gone is no change
+    assert len(weeks.taken().files) == 1
+
+
+def test_a_file_that_goes_before_it_is_read_stops(weeks: Weeks) -> None:
+    weeks.arrive("1", of("a"))
+    weeks.next()
+    weeks.arrive("2", of("b")).rename(weeks.folder / "3.parquet")
+    weeks.periods.append(weeks.taken())
+    (weeks.folder / "3.parquet").unlink()
+    with pytest.raises(NotVerified, match="is gone before it was read"):
+        weeks.count(1)
+
+
+def numbered(kind: Any, *persons: int) -> pl.DataFrame:
+    return ROWS[: len(persons)].with_columns(pl.Series("person", persons, dtype=kind))
+
+
+def test_names_are_frozen_when_the_stream_begins(weeks: Weeks) -> None:
+    """2^53 and 2^53 + 1 are one double: were names rounded once a later file has doubles, the same number would be two
+    units in two weeks."""
+    weeks.arrive("1", numbered(pl.Int64, 2**53 + 1, 7))
+    weeks.next()
+    weeks.arrive("2", numbered(pl.Float64, 2**53 + 1, 8))
+    with pytest.raises(WrongInput, match=r"must store the column 'person' .* \(int64\), but a new file .* as double"):
+        weeks.taken()
+    (weeks.folder / "2.parquet").unlink()
+    weeks.arrive("3", numbered(pl.Int64, 2**53 + 1, 2**53))
+    assert weeks.units(weeks.next()) == 1  # 2^53 is another unit
+
+
+def test_a_period_may_take_nothing_and_names_are_frozen_by_the_first_that_takes_a_file(weeks: Weeks) -> None:
+    weeks.periods.append(weeks.taken())
+    weeks.names.append(())
+    assert weeks.periods[0].files == {}
+    weeks.arrive("1", numbered(pl.Float64, 2**53))
+    assert weeks.units(weeks.next()) == 1
+    (weeks.folder / "1.parquet").unlink()
+    weeks.periods.append(weeks.taken())
+    weeks.names.append(weeks.names[1])
+    weeks.check()
+    weeks.arrive("3", numbered(pl.Float64, 2**53, 7))
+    assert weeks.units(weeks.next()) == 1
+    assert weeks.periods[3].rounded
+
+
+def test_how_many_units_a_file_has_does_not_change_its_type(weeks: Weeks) -> None:
+    """Writers number the words of a dictionary by 1 byte or 2, and give a column without a cell no type."""
+
+    def words(units: int, numbers: pa.DataType) -> pa.Table:
+        table = people(units, 3).to_arrow()
+        coded = (
+            table["person"]
+            .cast(pa.string())
+            .combine_chunks()
+            .dictionary_encode()
+            .cast(pa.dictionary(numbers, pa.string()))
+        )
+        return table.set_column(table.schema.get_field_index("person"), "person", coded)
+
+    empty = of("a").to_arrow().slice(0, 0)
+    empty = empty.set_column(empty.schema.get_field_index("person"), "person", pa.nulls(0))
+    for at, table in enumerate([empty, words(20, pa.int8()), words(200, pa.int16()), empty]):
+        pq.write_table(table, weeks.folder / f"{at}.parquet")
+        weeks.next()
+    assert weeks.periods[3].types == ("string",)
+
+
+def test_names_rounded_at_first_stay_rounded(weeks: Weeks) -> None:
+    weeks.arrive("1", numbered(pl.Int64, 2**53 + 1))
+    weeks.arrive("2", numbered(pl.Float64, 8))
+    weeks.next()
+    weeks.arrive("3", numbered(pl.Int64, 2**53, 9))
+    assert weeks.periods[0].rounded
+    assert weeks.units(weeks.next()) == 1  # 2^53 is the unit that came as 2^53 + 1
+
+
+def test_another_table_is_refused_before_anything_is_taken(weeks: Weeks) -> None:
+    weeks.arrive("1", of("a"))
+    weeks.next()
+    weeks.arrive("2", of("b").drop("outcome"))
+    with pytest.raises(WrongInput, match=r"must hold the column 'outcome' that data\.label names"):
+        weeks.taken()
+
+
+def test_without_a_column_of_units_every_delivered_row_is_one(tmp_path: Path) -> None:
+    weeks = Weeks(tmp_path / "data", unit=None)
+    weeks.arrive("1", of("a", "b", "a"))
+    assert weeks.units(weeks.next()) == 3
+    weeks.arrive("2", of("a"))
+    assert (weeks.units(weeks.next()), weeks.names[1]) == (1, ())
+    weeks.check()
+    (weeks.folder / "2.parquet").rename(weeks.folder / "2-done.parquet")  # its row would be asked again
+    with pytest.raises(NotVerified, match="is gone that a period of the stream took: put it back at its path"):
+        weeks.check()
+
+
+def test_names_in_paths_do_not_become_names_in_files(tmp_path: Path) -> None:
+    """A glob in place of a folder: each unit would have another name."""
+    weeks = Weeks(tmp_path / "data")
+    (weeks.folder / "person=7").mkdir()
+    weeks.arrive("person=7/1", of("a"))
+    weeks.next()
+    weeks.plan = weeks.plan.model_copy(
+        update={"data": weeks.plan.data.model_copy(update={"private": "arriving/*/*.parquet"})}
+    )
+    weeks.arrive("person=7/2", of("a"))
+    with pytest.raises(WrongInput, match="must store the column 'person'"):
+        weeks.taken()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"data": {"unit": None}}, "stream.delivery must be 'each row once', since data.unit is not given"),
+        ({"stream": {"delivery": "each row once"}}, "stream.delivery has no meaning"),
+        ({"privacy": {"secret": "labels"}}, "stream is for privacy.secret = 'rows'"),
+        ({"test": {"share": 0.2}}, r"stream has no private \[test\]"),
+        ({"data": {"private": "s3://bucket/stays"}}, "data.private must be local files"),
+        ({"data": {"bounds": [0, 9]}}, "stream has no number as label"),
+        ({"data": {"private": {"query": "SELECT 1", "connection": "X"}}}, "data.private must be local files"),
+        ({"labeling": {"mechanism": "stable", "cutoff": 3, "rows": None}}, "stream is of running sums"),
+        ({"stream": {"season": 1}}, "stream.season"),
+    ],
+)
+def test_plans_that_no_stream_could_keep_are_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    given = tables_of_plan(tmp_path) | {"labeling": {"mechanism": "tallies", "rows": 600}, "stream": {"season": 4}}
+    del given["teachers"]
+    if "mechanism" in changes.get("labeling", {}):
+        given |= {"labeling": {}, "teachers": {"count": 9}}
+    if "bounds" in changes.get("data", {}):
+        del given["data"]["classes"]
+    for section, keys in changes.items():
+        given[section] = given.get(section, {}) | keys
+    with pytest.raises(WrongInput, match=message):
+        parse_plan(given)
