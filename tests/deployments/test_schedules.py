@@ -48,7 +48,7 @@ def services(tmp_path: Path) -> Iterator[Services]:
 def _has_pool(services: Services) -> bool:
     """A worker is healthy a moment before its pool is made."""
     with temporary_settings({PREFECT_API_URL: services.api}), get_client(sync_client=True) as client:
-        return bool(client.read_work_pools())
+        return any(pool.name == "concord" for pool in client.read_work_pools())
 
 
 @pytest.fixture
