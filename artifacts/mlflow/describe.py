@@ -347,9 +347,10 @@ def takes_alias(certificate: Certificate, now: Champion | None) -> bool:
     if now is None or WARNED in now.tags or now.tags.get("digest.student") == certificate.student.file.digest:
         return True
     public, private = certificate.student.public_test, certificate.tested
-    if isinstance(public, NumberTest) and now.params.get(TEST_TABLE) == public.table and "rmse" in now.metrics:
+    same = public is not None and now.params.get(TEST_TABLE) == public.table
+    if same and isinstance(public, NumberTest) and "rmse" in now.metrics:
         return public.rmse < now.metrics["rmse"]
-    if isinstance(public, PublicTest) and now.params.get(TEST_TABLE) == public.table:
+    if same and isinstance(public, PublicTest) and "balanced_accuracy" in now.metrics:
         return public.balanced_accuracy > now.metrics["balanced_accuracy"]
     tried = "test_balanced_accuracy" in now.metrics and now.params.get("test.clean") != str(False)
     if private is not None and private.clean and tried:

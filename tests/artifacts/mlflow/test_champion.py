@@ -70,6 +70,7 @@ def now(balanced: float | None, table: str = "t", **tags: str) -> Champion:
         (student(None), now(0.5), False),
         (student(None), now(None), True),
         (student(0.9), now(0.5, table="another"), False),
+        (student(0.9), Champion({}, {"public_test": "t"}, {"rmse": 1.0}), False),  # of a number on the same rows
     ],
 )
 def test_who_is_champion(candidate: Certificate, champion: Champion | None, takes: bool) -> None:
