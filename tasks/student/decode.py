@@ -137,7 +137,7 @@ def _decode_on(
     if moved:
         heard = [each for each in heard if each.question.what == "labels"]
     crossed, rows = CrossedRows.of(rows, codes)
-    prior = prior_of([codes.fields[at] for at in codes.fine])
+    fields = [codes.fields[at] for at in codes.fine]
     guesses = [guess_of(each.question, rows) for each in heard]
     columns = max(each.question.columns for each in heard)
 
@@ -145,7 +145,7 @@ def _decode_on(
         asked = [measured(each, guess, codes, column) for each, guess in zip(heard, guesses, strict=True)]
         return decode_column(
             MeasuredRounds(asked, crossed, units),
-            prior,
+            fields,
             kappas,
             None if begun is None else _column(begun, codes, column),
         )

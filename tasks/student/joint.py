@@ -9,7 +9,7 @@ The first part of V is the variance of the labels, which rounds share; the secon
 codes are a round of their own, Σ x + noise: a row adds 1 instead of p − q, and its label has no variance. They measure
 the difference between public and private rows, which sums depend on if q is far from p, as ½ is for a rare class. A
 step goes to the posterior mean of W given z = G − A(W) + J·W under the prior of tasks.student.prior, which learns its
-spreads and κ from the same sums.
+spreads, λ and κ from the same sums.
 
 A cell of a round is a code of Z or several: X_r = Z·M_r. So J and V follow from cross tables Zᵀ·diag(v)·Z alone, v
 being the products of 1, p and the guesses q; those without p are counted once for all steps.
@@ -20,7 +20,7 @@ Checked by tests/tasks/student/test_joint.py.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import combinations_with_replacement, pairwise
 
@@ -29,6 +29,7 @@ from scipy.linalg import solve_triangular
 from scipy.sparse import csr_array, vstack
 from scipy.special import expit
 
+from concord.tasks.data.codes import CodedField
 from concord.tasks.mechanisms.distance import Floats
 from concord.tasks.student.crossed import CrossedRows
 from concord.tasks.student.prior import (
@@ -38,13 +39,16 @@ from concord.tasks.student.prior import (
     improved,
     likelihood,
     mean_of,
+    prior_of,
+    straightened,
+    straighter,
     whitened,
 )
 
 STEP_LENGTHS = (1.0, 1.0, 0.8, 0.8, 0.8, 0.8)
 """Share of the way to the posterior mean that each Gauss–Newton step goes."""
 BEGUN = 4
-"""Steps that are left out if earlier rounds were decoded already."""
+"""Steps that are left out if earlier rounds were decoded already. The next one chooses λ."""
 KAPPAS = (1.0, 4.0, 16.0, 64.0, 256.0)
 SEARCHED = 4
 """Number of steps that choose κ, each from the last one's; then it stays."""
@@ -175,18 +179,21 @@ def _parts(rounds: Sequence[MeasuredColumn], factors: int) -> Floats:
 
 def decode_column(
     rounds: MeasuredRounds,
-    prior: Prior,
+    fields: Sequence[CodedField],
     kappas: Sequence[float] = KAPPAS,
     begun: DecodedColumn | None = None,
 ) -> DecodedColumn:
     """Decode all rounds together; `begun` is what they were decoded to before the last one."""
+    prior = prior_of(fields) if begun is None else begun.prior
     weights, kappa = (np.zeros(len(prior.owner)), kappas[0]) if begun is None else (begun.weights, begun.kappa)
-    prior = prior if begun is None else replace(prior, spread=begun.prior.spread)
-    for at, step in enumerate(STEP_LENGTHS[0 if begun is None else BEGUN :]):
+    first = 0 if begun is None else BEGUN
+    for at, step in enumerate(STEP_LENGTHS[first:], first):
         parts = rounds.linearised(weights)
-        linear, kappa = _likeliest(parts, prior, kappas if at < SEARCHED else (kappa,), kappa)
+        linear, kappa = _likeliest(parts, prior, kappas if at - first < SEARCHED else (kappa,), kappa)
         for _ in range(MAXIMISATIONS):
             prior = improved(linear, prior)
+        if at == BEGUN:
+            linear, prior = straightened(linear, prior, straighter(fields), MAXIMISATIONS)
         weights = _nearer(rounds, weights, step * (prior.basis @ mean_of(linear, prior) - weights), linear, prior)
     return DecodedColumn(weights, prior, kappa, evidence(linear, prior))
 

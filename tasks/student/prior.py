@@ -4,9 +4,10 @@ Prior: how large and how smooth a model's weights are, field by field, learned f
 a field are normal with mean zero. Those of a category are independent, of variance τ²; those of a number are alike in
 neighbouring intervals: τ²(.9·e^(−|i−j|/¼k) + .1·[i = j]) for k intervals; those of a vector in neighbouring cells:
 τ²(.9·e^(−d²/2m²) + .1·[i = j]), d being how far centres lie from each other and m the mean way to the eighth nearest.
-τ of each field is found by expectation and maximisation, so that nothing is tuned. Post-processing: no private row is
-read here. Checked by tests/tasks/student/test_joint.py: the evidence never falls, and equals that of the normal
-distribution.
+If λ is more than 0, a share λ of a number's variance is that of a straight line, τ²·l_i·l_j, l being the middles of its
+intervals, of mean 0 and variance 1. τ of each field is found by expectation and maximisation, and λ by the evidence, so
+that nothing is tuned. Post-processing: no private row is read here. Checked by tests/tasks/student/test_joint.py: the
+evidence never falls, and equals that of the normal distribution; sums of a straight line get λ > 0, of a plateau 0.
 
 Repair: make public rows resemble the private ones, field by field, by released totals of the private rows' codes.
 Public rows represent private ones when tallies are decoded, so their codes must be as frequent. In each field whose
@@ -23,8 +24,8 @@ Not covered  dependence between fields among the rows that move, and between the
              Checked by tests/tasks/student/test_repair.py
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,8 @@ SPREADS = (0.02, 3.0)
 SMOOTH = 0.9
 LENGTH = 0.25
 """Share of a number's intervals over which weights are alike."""
+STRAIGHT = (0.5, 0.9, 0.98)
+"""What λ may be but 0."""
 CELL_NEIGHBOURS = 8
 """Number of neighbouring cells of a vector over which weights are alike."""
 EVEN = 1e-13
@@ -99,22 +102,30 @@ class Prior:
         return sd
 
 
-def prior_of(fields: Sequence[CodedField]) -> Prior:
-    """The prior of the fields' weights, in order, and an intercept."""
-    blocks = [cholesky(correlations(field), lower=True) for field in fields]
+def prior_of(fields: Sequence[CodedField], straight: float = 0.0) -> Prior:
+    """The prior of the fields' weights, in order, and an intercept; `straight` is λ."""
+    blocks = [cholesky(correlations(field, straight), lower=True) for field in fields]
     owner = np.repeat(np.arange(len(fields) + 1), [*(len(block) for block in blocks), 1])
     spread = np.array([FIRST_SPREAD] * len(fields) + [INTERCEPT])
     return Prior(block_diag(*blocks, np.eye(1)), owner, spread)
 
 
-def correlations(field: CodedField) -> Floats:
-    """Prior correlations of a field's weights (codes, codes); the weight of a missing cell is independent."""
+def straighter(fields: Sequence[CodedField]) -> Iterator[Prior]:
+    """The priors with λ > 0, if a field is a number of three intervals or more."""
+    if any(_line(field) is not None for field in fields):
+        yield from (prior_of(fields, share) for share in STRAIGHT)
+
+
+def correlations(field: CodedField, straight: float = 0.0) -> Floats:
+    """Prior covariance of a field's weights if τ is 1 (codes, codes); that of a missing cell is independent."""
     found = np.eye(field.size)
     if isinstance(field, NumberField):
         intervals = field.size - 1
         places = np.arange(intervals)
         gaps = np.abs(places[:, None] - places)
         found[:-1, :-1] = SMOOTH * np.exp(-gaps / (LENGTH * intervals)) + (1 - SMOOTH) * np.eye(intervals)
+        if (line := _line(field)) is not None:
+            found[:-1, :-1] = straight * np.outer(line, line) + (1 - straight) * found[:-1, :-1]
     elif isinstance(field, VectorField):
         points = field.points.astype(np.float64)
         products = points @ points.T
@@ -122,6 +133,18 @@ def correlations(field: CodedField) -> Floats:
         near = np.sort(squares, axis=1)[:, min(CELL_NEIGHBOURS, len(points) - 1)].mean() or 1.0
         found[:-1, :-1] = SMOOTH * np.exp(-squares / (2 * near)) + (1 - SMOOTH) * np.eye(len(points))
     return found
+
+
+def _line(field: CodedField) -> Floats | None:
+    """The middles of a number's intervals, the outer ones as wide as their neighbours, with mean 0 and variance 1; None
+    of fewer than three intervals and of other fields."""
+    if not isinstance(field, NumberField) or len(field.cuts) < 2:
+        return None
+    cuts = np.array(field.cuts) / np.abs(field.cuts).max()
+    cuts = (cuts - cuts[0]) / (cuts[-1] - cuts[0])
+    middles = (np.concatenate([[-cuts[1]], cuts]) + np.append(cuts, 2 - cuts[-2])) / 2
+    line: Floats = (middles - middles.mean()) / middles.std()
+    return line
 
 
 def posterior(linear: Linear, prior: Prior) -> tuple[Floats, Floats]:
@@ -145,6 +168,23 @@ def evidence(linear: Linear, prior: Prior) -> float:
     explained = float((sd * linear.pull) @ cho_solve(factor, sd * linear.pull))
     log_determinant = linear.log_noise + 2 * float(np.log(np.diag(factor[0])).sum())
     return -0.5 * (linear.square - explained + log_determinant)
+
+
+def straightened(linear: Linear, prior: Prior, others: Iterable[Prior], steps: int) -> tuple[Linear, Prior]:
+    """The prior, or one of the others by the same sums: the first from which the next has no larger evidence.
+
+    Each of the others takes over the spreads that were found, and has `steps` of expectation and maximisation."""
+    found, most = (linear, prior), evidence(linear, prior)
+    for other in others:
+        turn = solve_triangular(found[1].basis, other.basis, lower=True)
+        seen = replace(found[0], gram=turn.T @ found[0].gram @ turn, pull=turn.T @ found[0].pull)
+        tried = replace(other, spread=found[1].spread)
+        for _ in range(steps):
+            tried = improved(seen, tried)
+        if (now := evidence(seen, tried)) <= most:
+            break
+        found, most = (seen, tried), now
+    return found
 
 
 def improved(linear: Linear, prior: Prior) -> Prior:

@@ -102,18 +102,24 @@ def test_how_far_it_is_is_told_by_classes_whatever_was_drawn() -> None:
 
 
 def test_a_rare_class_is_kept_at_the_prior_odds() -> None:
-    private, public, fresh = rows_of(50_000, 0), rows_of(8000, 1), rows_of(20_000, 3)
-    weights = truth(shift=-4.0)
-    labels, fresh_labels = labels_of(private, weights, 2), labels_of(fresh, weights, 4)
-    assert labels.mean() < 0.05
-    decoded = decode([hear(question_of(CODES.coarse), private, labels, 20.0)], public, CODES)
-    assert decoded.prior[0] == pytest.approx(labels.mean(), abs=0.01)
-    default, odds = (
-        balanced(np.argmax(found(decoded, fresh), axis=1), fresh_labels) for found in (scores, odds_scores)
-    )
-    logit_of = weights[fresh].sum(axis=1)[:, 0]
-    assert default < 0.55
-    assert odds > balanced((logit_of > logit(labels.mean())).astype(np.int64), fresh_labels) - 0.02 > 0.65
+    """Nearly as well as by the true weights, in the mean of four draws: of one, it is off by up to 4 points."""
+    weights, short, more = truth(shift=-4.0), list[float](), list[float]()
+    for seed in (0, 100, 200, 300):
+        private, public, fresh = rows_of(50_000, seed), rows_of(8000, seed + 1), rows_of(20_000, seed + 3)
+        labels, fresh_labels = labels_of(private, weights, seed + 2), labels_of(fresh, weights, seed + 4)
+        assert labels.mean() < 0.05
+        decoded = decode([hear(question_of(CODES.coarse), private, labels, 20.0, seed)], public, CODES)
+        more.append(decoded.prior[0] - labels.mean())
+        default, odds = (
+            balanced(np.argmax(found(decoded, fresh), axis=1), fresh_labels) for found in (scores, odds_scores)
+        )
+        logit_of = weights[fresh].sum(axis=1)[:, 0]
+        best = balanced((logit_of > logit(labels.mean())).astype(np.int64), fresh_labels)
+        assert default < 0.55
+        assert best > 0.67
+        short.append(best - odds)
+    assert np.mean(short) < 0.02
+    assert abs(np.mean(more)) < 0.01
 
 
 def test_totals_of_codes_tell_a_rare_class_from_an_uneven_draw_of_public_rows() -> None:

@@ -1,6 +1,7 @@
 """The algebra of the joint decoder: identities that it must satisfy to the digit."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -11,10 +12,11 @@ from scipy.special import expit
 from scipy.stats import multivariate_normal
 
 from concord.artifacts.schemas import Passed
-from concord.tasks.data.codes import CodeMatrix
+from concord.tasks.data.codes import CodeMatrix, NumberField
 from concord.tasks.data.vectors import learn_view
 from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion, expected
 from concord.tasks.student import joint
+from concord.tasks.student import prior as prior_module
 from concord.tasks.student.crossed import CrossedRows
 from concord.tasks.student.decode import NoisyRound, decode, guess_of, measured
 from concord.tasks.student.joint import MeasuredColumn, MeasuredRounds
@@ -28,6 +30,8 @@ from concord.tasks.student.prior import (
     likelihood,
     posterior,
     prior_of,
+    straightened,
+    straighter,
     whitened,
 )
 from tests.support.coded import CODES, STEPS, hear, labels_of, one_hot, question_of, rows_of, truth
@@ -172,6 +176,64 @@ def test_correlations_are_a_normal_law_s() -> None:
     assert np.allclose(correlations(CODES.fields[1])[0, 1], 0.9 * np.exp(-1 / 2))
 
 
+@pytest.mark.parametrize("cuts", [(1.0, 2.0, 4.0), (1.0, np.nextafter(1.0, 2), 2.0), (-1.7e308, 0.0, 1.7e308)])
+def test_a_share_of_a_number_s_variance_is_a_straight_line_s(cuts: tuple[float, ...]) -> None:
+    """It is in proportion to the middles of intervals, of any width; other weights are as they are without it."""
+    age = NumberField(kind="numeric", name="age", start=0, cuts=cuts)
+    for field in (age, *CODES.fields[2:]):
+        curved, found = correlations(field), correlations(field, 0.9)
+        line = np.zeros(field.size)
+        if field is age:
+            far = np.array(cuts) / max(map(abs, cuts))
+            line[:4] = 1.5 * far[0] - far[1] / 2, *(far[:-1] + far[1:]) / 2, 1.5 * far[-1] - far[-2] / 2
+            line[:4] = (line[:4] - line[:4].mean()) / line[:4].std()
+        numbers = np.arange(field.size) < (4 if field is age else 0)
+        assert np.allclose(found, np.where(np.outer(numbers, numbers), 0.1, 1) * curved + 0.9 * np.outer(line, line))
+        assert np.linalg.eigvalsh(found).min() > 0
+    binary = NumberField(kind="numeric", name="age", start=0, cuts=(0.5,))
+    assert np.array_equal(correlations(binary, 0.9), correlations(binary))
+    assert not list(straighter([binary, *CODES.fields[2:]]))
+
+
+def test_what_was_measured_is_the_same_whichever_the_prior() -> None:
+    """By way of the basis or anew: evidence and spreads; the sums alone count, and their likelihood must rise."""
+    jacobian, target, noise, prior = problem()
+    linear = whitened(jacobian @ prior.basis, target, noise)
+    fields = [CODES.fields[at] for at in CODES.fine]
+    seen, found = straightened(linear, prior, straighter(fields), 2)
+    again = whitened(jacobian @ found.basis, target, noise)
+    assert np.allclose(seen.gram, again.gram)
+    assert np.allclose(seen.pull, again.pull)
+    assert evidence(seen, found) == pytest.approx(evidence(again, found))
+    assert evidence(seen, found) >= evidence(linear, prior)
+
+
+def shaped(straight: bool) -> Floats:
+    """Weights by code: a straight line of age, or a step up and one down. (One step alone is half a line.)"""
+    weights, age = np.zeros((CODES.size, 1)), np.arange(8)
+    weights[5:13, 0] = (age - 3.5) / 2 if straight else np.where((age > 1) & (age < 6), 1.5, -1.5)
+    return weights
+
+
+@pytest.mark.parametrize("straight", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_sums_say_whether_a_number_is_straight(monkeypatch: pytest.MonkeyPatch, seed: int, straight: bool) -> None:
+    taken = list[Prior]()
+
+    def spied(*given: Any) -> tuple[Linear, Prior]:
+        found = straightened(*given)
+        taken.append(found[1])
+        return found
+
+    monkeypatch.setattr(joint, "straightened", spied)
+    private, public = rows_of(60_000, seed), rows_of(8_000, 10 + seed)
+    heard = [hear(question_of(CODES.fine), private, labels_of(private, shaped(straight), 2), 30.0, seed)]
+    decode(heard, public, CODES)
+    curved = prior_of([CODES.fields[at] for at in CODES.fine])
+    assert len(taken) == 1
+    assert np.array_equal(taken[0].basis, curved.basis) is not straight
+
+
 def test_neighbouring_cells_of_a_vector_are_alike_by_how_far_their_centres_lie() -> None:
     levels = np.array([[0, 0, 0], [3, 4, 0], [250, 250, 250]], dtype=np.uint8)
     cells = pl.Series("v", levels, dtype=pl.Array(pl.UInt8(), 3))
@@ -189,6 +251,7 @@ def test_neighbouring_cells_of_a_vector_are_alike_by_how_far_their_centres_lie()
 def test_without_noise_on_the_same_rows_it_is_the_penalised_logistic_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Zᵀ(y − p) = K⁻¹W, where the slope of the likelihood meets that of a prior that stays."""
     monkeypatch.setattr(joint, "MAXIMISATIONS", 0)
+    monkeypatch.setattr(prior_module, "STRAIGHT", ())
     rows = rows_of(4000, 0)
     labels = labels_of(rows, truth(), 1)
     decoded = decode([hear(question_of(CODES.fine), rows, labels, 1e-4)], rows, CODES, units=4000, kappas=(0.0,))
