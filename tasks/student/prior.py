@@ -44,6 +44,8 @@ LENGTH = 0.25
 """Share of a number's intervals over which weights are alike."""
 STRAIGHT = (0.5, 0.9, 0.98)
 """What λ may be but 0."""
+CLEARER = 3.0
+"""Log-evidence that each larger λ must add, a factor of twenty: less than that is said by noise as well."""
 CELL_NEIGHBOURS = 8
 """Number of neighbouring cells of a vector over which weights are alike."""
 EVEN = 1e-13
@@ -171,7 +173,7 @@ def evidence(linear: Linear, prior: Prior) -> float:
 
 
 def straightened(linear: Linear, prior: Prior, others: Iterable[Prior], steps: int) -> tuple[Linear, Prior]:
-    """The prior, or one of the others by the same sums: the first from which the next has no larger evidence.
+    """The prior, or one of the others by the same sums: the first from which the next adds less than CLEARER.
 
     Each of the others takes over the spreads that were found, and has `steps` of expectation and maximisation."""
     found, most = (linear, prior), evidence(linear, prior)
@@ -181,7 +183,7 @@ def straightened(linear: Linear, prior: Prior, others: Iterable[Prior], steps: i
         tried = replace(other, spread=found[1].spread)
         for _ in range(steps):
             tried = improved(seen, tried)
-        if (now := evidence(seen, tried)) <= most:
+        if (now := evidence(seen, tried)) < most + CLEARER:
             break
         found, most = (seen, tried), now
     return found
