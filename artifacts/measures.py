@@ -81,13 +81,20 @@ class PublicTest(CertificatePart):
         return min((item for item in self.classes if item.rows), key=lambda item: item.rows)
 
 
+RARE = 0.2
+"""A class with less than this share of rows is rare."""
+
+
 def ranking_in_words(test: PublicTest) -> str:
-    """How well the probabilities rank rows, in a part of a sentence; empty if there are none."""
+    """How well the probabilities rank rows, and those of a rare class, in a part of a sentence; empty if there are
+    none."""
     rare = test.rarest
     if test.auc is None or rare.average_precision is None:
         return ""
-    share = f"{rare.average_precision:.3f} ({rare.rows / test.rows:.3f} if it looked at nothing)"
-    return f"; AUC {test.auc:.3f}; average precision of the rarest class, {rare.name!r}, {share}"
+    share = rare.rows / test.rows
+    found = f"{rare.average_precision:.3f} ({share:.3f} if it looked at nothing)"
+    more = f"; average precision of the rarest class, {rare.name!r}, {found}" if share < RARE else ""
+    return f"; AUC {test.auc:.3f}{more}"
 
 
 class NumberTest(CertificatePart):
