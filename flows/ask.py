@@ -3,6 +3,7 @@
 import json
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,14 @@ from concord.artifacts.schemas import Encoding, Ref, canonical_json
 from concord.artifacts.sessions import Session
 from concord.flows.admit import admit, begin, check_unchanged
 from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext, running
-from concord.flows.stage import Disclosure, DoorStage
+from concord.flows.stage import Disclosure, pass_door
 from concord.flows.stages import blocks, encode, split
 from concord.tasks.asking.questions import Question, answers, rehearse_question
 from concord.tasks.asking.teachers import check_shards
-from concord.tasks.asks import questions as asks_questions
-from concord.tasks.asks.questions import QuestionsAsk, batch_of, check_code, keep_answers
+from concord.tasks.asks.questions import QuestionsAsk, batch_of, check_code, keep_answers, release_question
 from concord.tasks.door.admit import planned_domain
 from concord.tasks.publish.certify import certify_answers
 
-release_question = DoorStage("release", asks_questions.release_question)
-"""The door of one question."""
 MOST_LOGGED = 6000
 """Most characters of an answer that MLflow takes as a parameter."""
 
@@ -52,7 +50,7 @@ def ask(plan: Plan, question: Question, home: Path, terms: QuestionTerms) -> dic
         known = None if session is None else batch_of(run.stores, session.id, question.name)
         if session is None or known is None:
             session = put_to_shards(run, admitted, question)
-        passed = release_question(run, session, questions, question.name)
+        passed = pass_door(run, session, partial(release_question, questions=questions, name=question.name))
         same = check_code(question, run.stores.released.read(passed.released[0]), session.id)
         if known is not None and not same:
             warnings.warn(f"{question.name!r} is replayed; whether its code has changed is unknown", stacklevel=2)

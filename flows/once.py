@@ -1,16 +1,17 @@
 """The steps of a question with one answer, in a session of its own: found or opened, counted, and released."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from concord.artifacts.schemas import PublicRows, Ref
 from concord.flows.admit import admit, begin, check_unchanged
 from concord.flows.precheck import precheck_tables
 from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
-from concord.flows.stage import Disclosure
-from concord.flows.stages import release_once
+from concord.flows.stage import Disclosure, pass_door
 from concord.tasks.door.admit import planned_domain
 from concord.tasks.door.ask import SingleAsk
+from concord.tasks.door.door import release_once
 
 
 def answer_once(
@@ -28,4 +29,4 @@ def answer_once(
     counted = Counted([ref.digest for ref in files], files)
     check_unchanged(run, admitted.session, counted.private_digests)
     session = begin(run, admitted, private, counted)
-    return admitted, release_once(run, session, ask, files)
+    return admitted, pass_door(run, session, partial(release_once, ask=ask, exact=files))

@@ -27,14 +27,13 @@ from concord.flows.console import err
 from concord.flows.outcome import Summary, shown
 from concord.flows.precheck import precheck_tables
 from concord.flows.run import Admitted, Counted, PrivateFiles, running
-from concord.flows.stage import Disclosure, DoorStage, stage
+from concord.flows.stage import Disclosure, pass_door, stage
 from concord.flows.stages import UNITS, encode
 from concord.flows.steps import publish
 from concord.flows.tally import BySums, infer, label_claim, tally
 from concord.flows.ticks import next_time
 from concord.tasks.asking.tally import BLOCKS, columns_asked, gather, keep_total
-from concord.tasks.asks import stream as asks_stream
-from concord.tasks.asks.stream import PeriodCounts, keep_counted, periods_counted
+from concord.tasks.asks.stream import PeriodCounts, keep_counted, periods_counted, release_period
 from concord.tasks.asks.tallies import TalliesAsk
 from concord.tasks.data.arrivals import Arriving, Period, check_unchanged, contents_by_place, table_of, take
 from concord.tasks.data.codes import Codes
@@ -68,10 +67,6 @@ def arrive(
     arriving = Arriving(table_of(placed, vault, period), key, before, f"arrived/{folder}")
     blocks = gather(placed, encoding, codes, vault, f"units/{folder}", key, left_out, arriving)
     return [*blocks, *arriving.names]
-
-
-release = DoorStage("release", asks_stream.release_period)
-"""The door of one release."""
 
 
 class ByStream(BySums):
@@ -187,7 +182,10 @@ class ByStream(BySums):
         run, codes = self.run, self._codes
         rows = public_codes(admitted.stream.batches, codes, run.stores.vault)
         follow = partial(follow_totals, self.mechanism, self.questions, rows, codes, len(counted))
-        passed = release(run, session, self.mechanism, self.questions, counted, follow)
+        release = partial(
+            release_period, mechanism=self.mechanism, questions=self.questions, counted=counted, follow=follow
+        )
+        passed = pass_door(run, session, release)
         earlier = [batch.outcome.released for batch in run.stores.ledger.batches(session.id)[:-1] if batch.outcome]
         run.stores.vault.destroy(f"units/{session.domain}/{session.id}")
         for names in {PurePath(ref.path).parent for period in counted[-2:-1] for ref in period.names}:

@@ -29,7 +29,7 @@ from concord.artifacts.sessions import Session
 from concord.flows.console import Progress
 from concord.flows.outcome import StageName, Summary
 from concord.flows.run import stores_of_run
-from concord.flows.stage import Begun, Call, Disclosure, DoorStage, Stages, stage_of
+from concord.flows.stage import Begun, Call, Disclosure, Release, Stages, passed, stage_of
 from concord.tasks.door.stores import Stores
 
 
@@ -83,6 +83,6 @@ class KeptStages(Stages):
         """A function that returns the sealed result of one task. Raises NotKept."""
         return lambda: self.result(work, arguments)
 
-    def pass_door(self, door: DoorStage[...], session: Session, *values: Any, **named: Any) -> Disclosure:
+    def pass_door(self, name: StageName, release: Release, session: Session) -> Disclosure:  # noqa: ARG002
         """The disclosure, read again. Raises NotKept if something is left to draw."""
-        return door.passed(self._stores, session, *values, **named)
+        return passed(release, self._stores, session)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from concord.artifacts.errors import BudgetRefused
@@ -14,8 +15,9 @@ from concord.flows import stages
 from concord.flows.admit import begin
 from concord.flows.console import err
 from concord.flows.learning import AnyLearning, Resumable
+from concord.flows.outcome import StageName
 from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
-from concord.flows.stage import Disclosure, DoorStage
+from concord.flows.stage import Disclosure, pass_door
 from concord.flows.steps import note_earlier, stamp_earlier
 from concord.tasks.asks.predicted import is_clean
 from concord.tasks.asks.student_choice import StudentChoiceAsk, planned_choice, settled_now, with_chosen_student
@@ -23,6 +25,7 @@ from concord.tasks.asks.student_test import StudentTestAsk, left_for_test, plann
 from concord.tasks.data.codes import Codes
 from concord.tasks.door.admit import check_ensemble, find_session, opening_of
 from concord.tasks.door.ask import SingleAsk
+from concord.tasks.door.door import release_once
 from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.student.study import Student
 
@@ -105,7 +108,7 @@ def _pass_choice(way: AnyLearning, admitted: Admitted[Any], private: PrivateFile
             f"session {before[-1].id} was opened to choose among students that came out otherwise: another choice "
             "costs again, with what is learned from, so ask for it with --new-session; or name one in [student]"
         )
-    return _pass_aside(run, admitted, private, passed, choice, counts, stages.choose)
+    return _pass_aside(run, admitted, private, passed, choice, counts, stage="choose")
 
 
 def _pass_aside(
@@ -115,8 +118,8 @@ def _pass_aside(
     passed: Disclosure,
     ask: SingleAsk[Any],
     counts: Ref,
-    door: DoorStage[[SingleAsk[Any], Sequence[Ref]]],
     *,
+    stage: StageName,
     again: bool = False,
 ) -> Disclosure:
     """Open the session of a question about units set aside, unless it is open, and pass the door, or replay its answer.
@@ -129,7 +132,7 @@ def _pass_aside(
     found = replace(admitted, ask=ask, session=None if known is None else run.lock_session(known.id))
     opened = begin(run, found, private, Counted((counts.digest,), (counts,)), further=True)
     check_ensemble(stores.vault, opened, (counts.digest,))
-    released = door(run, opened, ask, [counts])
+    released = pass_door(run, opened, partial(release_once, ask=ask, exact=[counts]), stage)
     stamp_earlier(stores, passed.session)
     return replace(passed, at=released.at)
 
@@ -204,4 +207,4 @@ def pass_test(
     # Times of files published before would show how long counting took, and so how many units there are.
     note_earlier(stores, passed.session, [*passed.released, *also, student.ref])
     counts = stages.count_confusion(run, plan, private.table, encoding, student.ref, read, run.erased)
-    return _pass_aside(run, admitted, private, passed, test, counts, stages.release_test, again=again)
+    return _pass_aside(run, admitted, private, passed, test, counts, stage="test", again=again)

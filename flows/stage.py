@@ -6,7 +6,7 @@
     shards = split(run, plan, …)                            a flow calls it, in its own process
     teachers = teach(run, blocks, plan, …)                  a `mapped` stage: once per block, by the task runner
     with poll.in_turn(run, batches, ahead, …) as polled:    or once per part on demand, a few parts ahead
-    labels = release(run, session, …)                       a `DoorStage`: never cached, replayed from the ledger
+    labels = pass_door(run, session, release)               never cached: a release is replayed from the ledger
 
 The key of a result is derived from the arguments (`flows.cache`), so no argument can be left out of it. A stage can
 read only those fields of its `plan` that are listed in `reads`.
@@ -118,30 +118,26 @@ class Disclosure:
     at: datetime
 
 
-class DoorStage(Generic[P]):
-    """A stage at the door. It is never cached: a release is replayed from the ledger."""
+Release = Callable[[Stores, Session], list[Ref] | Ref]
+"""Releases what a session is asked, or replays it: the files, in order."""
 
-    def __init__(self, name: StageName, function: Callable[Concatenate[Stores, Session, P], list[Ref] | Ref]) -> None:
-        def task_of_door(home: Path, session: Session, *values: Any, **named: Any) -> Disclosure:
-            return self.passed(Stores.of(home), session, *values, **named)
 
-        self.name: StageName = name
-        self.function: Callable[..., list[Ref] | Ref] = function
-        self.task: Task[..., Any] = task(name=name, persist_result=False)(task_of_door)
+def passed(release: Release, stores: Stores, session: Session) -> Disclosure:
+    """Pass the door in the present process."""
+    released, after = release(stores, session), stores.ledger.session(session.id)
+    files = released if isinstance(released, list) else [released]
+    return Disclosure(after, files, after.asked - session.asked, datetime.now(UTC))
 
-    def passed(self, stores: Stores, session: Session, *values: Any, **named: Any) -> Disclosure:
-        """Pass the door in the present process."""
-        released, after = self.function(stores, session, *values, **named), stores.ledger.session(session.id)
-        files = released if isinstance(released, list) else [released]
-        return Disclosure(after, files, after.asked - session.asked, datetime.now(UTC))
 
-    def __call__(self, run: InRun, session: Session, *values: P.args, **named: P.kwargs) -> Disclosure:
-        def work() -> tuple[Disclosure, bool]:
-            passed = run.stages.pass_door(self, session, *values, **named)
-            return passed, passed.session == session
+def pass_door(run: InRun, session: Session, release: Release, name: StageName = "release") -> Disclosure:
+    """Pass the door: the one way for whatever is asked. It is never cached: a release is replayed from the ledger."""
 
-        result: Disclosure = run.stages.uncached(self.name, work)
-        return result
+    def work() -> tuple[Disclosure, bool]:
+        disclosed = run.stages.pass_door(name, release, session)
+        return disclosed, disclosed.session == session
+
+    result: Disclosure = run.stages.uncached(name, work)
+    return result
 
 
 def stage(
@@ -196,9 +192,10 @@ class Stages:
         key = key_of(Vault(self.home / "vault"), work.name, str(work.version), arguments)
         return {"place": Place(self.home, key), **arguments}
 
-    def pass_door(self, door: DoorStage[...], session: Session, *values: Any, **named: Any) -> Disclosure:
+    def pass_door(self, name: StageName, release: Release, session: Session) -> Disclosure:
         """Pass the door in a task of its own."""
-        return cast(Disclosure, door.task(self.home, session, *values, **named))
+        at_door = task(name=name, persist_result=False)(lambda: passed(release, Stores.of(self.home), session))
+        return at_door()
 
     def again(self, name: StageName) -> bool:
         """Whether a stage was asked to run again."""

@@ -9,13 +9,12 @@ from concord.artifacts.measures import AnyPublicTest
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.flows.cache import Files, Place
-from concord.flows.stage import DoorStage, mapped, stage
+from concord.flows.stage import mapped, stage
 from concord.tasks.asking import relabel as asking_relabel
 from concord.tasks.asking import teachers as asking_teachers
 from concord.tasks.asking.relabel import RelabelledRows
 from concord.tasks.asks import estimate as asks_estimate
 from concord.tasks.asks import hypothesis as asks_hypothesis
-from concord.tasks.asks import votes as asks_votes
 from concord.tasks.asks.predicted import Predictor
 from concord.tasks.asks.student_choice import errors_aside
 from concord.tasks.asks.student_test import confusion
@@ -24,7 +23,6 @@ from concord.tasks.data import split as data_split
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.data.units import Erased
-from concord.tasks.door import door as door_door
 from concord.tasks.door.asked import votes_folder
 from concord.tasks.door.checkpoint import PublicSource
 from concord.tasks.mechanisms.hypotheses.dichotomies import HypothesisClass
@@ -142,12 +140,6 @@ def count(
     left_out, placed = Erased.of(vault, domain, erased), table.of(plan, "private")
     folder, secret = f"counts/{domain}/{place.key[:16]}", place.secret(domain, "split")
     return asks_hypothesis.count_errors(placed, encoding, candidates, vault, folder, secret, left_out)
-
-
-release_votes = DoorStage("release", asks_votes.release_votes)
-release_once = DoorStage("release", door_door.release_once)
-choose = DoorStage("choose", door_door.release_once)
-release_test = DoorStage("test", door_door.release_once)
 
 
 @stage("study", version=3)

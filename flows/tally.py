@@ -20,22 +20,19 @@ from concord.flows.admit import check_unchanged
 from concord.flows.cache import Files, Place
 from concord.flows.learning import Resumable
 from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
-from concord.flows.stage import Disclosure, DoorStage, mapped, stage
+from concord.flows.stage import Disclosure, mapped, pass_door, stage
 from concord.flows.stages import UNITS, published
 from concord.tasks.advice.tallies import check_columns, planned_codes, planned_tallies
 from concord.tasks.asking import tally as asking_tally
-from concord.tasks.asks import tallies as asks_tallies
-from concord.tasks.asks.tallies import TalliesAsk, sums_digest
+from concord.tasks.asks.tallies import TalliesAsk, release_round, sums_digest
 from concord.tasks.data.codes import Codes, deepens
 from concord.tasks.data.encode import PublicBatch, labelled_rows, read_frame
 from concord.tasks.data.units import Erased
-from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.student import study as student_study
 from concord.tasks.student.decode import Decoded
 from concord.tasks.student.evaluate import keep_table_path
 from concord.tasks.student.infer import (
-    RoundFile,
     RoundPlanner,
     coded_batches,
     inferred,
@@ -87,22 +84,6 @@ def tally(place: Place, block: Ref, question: Mapping[str, Any]) -> Ref:
     """The sum over the units of one block that answers a question."""
     path = f"{asking_tally.sums_folder(block)}/{place.key}.npy"
     return asking_tally.count(block, RoundQuestion.from_record(dict(question)), place.vault, path)
-
-
-def _release_round(
-    door: Stores,
-    session: Session,
-    planner: RoundPlanner,
-    released: Sequence[RoundFile],
-    question: RoundQuestion,
-    blocks: Sequence[Ref],
-) -> Ref:
-    follow = partial(planner.follow, released, question)
-    return asks_tallies.release_round(door, session, planner.mechanism, len(released), question, blocks, follow)
-
-
-release_round = DoorStage("release", _release_round)
-"""The door of one round."""
 
 
 @stage("infer")
@@ -263,7 +244,15 @@ def release_rounds(
         if released:
             codes = planner.codes_after(published)
             counted = tally(run, units if codes is planner.codes else coded(codes), question.record())
-        passed = release_round(run, session, planner, published, question, counted)
+        release = partial(
+            release_round,
+            mechanism=planner.mechanism,
+            number=len(released),
+            question=question,
+            blocks=counted,
+            follow=partial(planner.follow, published, question),
+        )
+        passed = pass_door(run, session, release)
         released, session, asked_now = [*released, *passed.released], passed.session, asked_now + passed.asked_now
         if len(released) == len(planner.mechanism.rounds):
             run.stores.released.restamp(released)  # a file's time would show how long later rounds took to count

@@ -4,16 +4,19 @@ The choice has a session of its own. If the plan asks for labels as well (Nandi 
 those have another session, and both are admitted together (flows.learn).
 """
 
+from functools import partial
+
 from concord.artifacts.domains import Domain
 from concord.artifacts.sessions import Session
 from concord.flows import stages
 from concord.flows.admit import check_unchanged
 from concord.flows.learning import Learning
 from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
-from concord.flows.stage import Disclosure
+from concord.flows.stage import Disclosure, pass_door
 from concord.flows.stages import study_chosen
 from concord.flows.steps import rehearse
 from concord.tasks.asks.hypothesis import HypothesisAsk
+from concord.tasks.door.door import release_once
 from concord.tasks.student.study import Student
 
 
@@ -37,7 +40,8 @@ class ByHypothesis(Learning[HypothesisAsk]):
 
     def release(self, session: Session, admitted: Admitted[HypothesisAsk], counted: Counted) -> Disclosure:
         """Choose once."""
-        return stages.choose(self.run, session, admitted.ask, counted.kept)
+        chosen = partial(release_once, ask=admitted.ask, exact=counted.kept)
+        return pass_door(self.run, session, chosen, "choose")
 
     def fit(self, run: RunContext, admitted: Admitted[HypothesisAsk], passed: Disclosure, where: str) -> Student:
         """The hypothesis itself."""

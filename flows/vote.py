@@ -11,6 +11,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import count, takewhile
 
 from concord.artifacts.domains import Domain
@@ -22,11 +23,11 @@ from concord.flows import stages
 from concord.flows.admit import check_unchanged
 from concord.flows.learning import Resumable
 from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
-from concord.flows.stage import Disclosure
+from concord.flows.stage import Disclosure, pass_door
 from concord.flows.stages import split
 from concord.flows.steps import rehearse
 from concord.tasks.asking import relabel as asking_relabel
-from concord.tasks.asks.votes import VotesAsk, replay_votes, training
+from concord.tasks.asks.votes import VotesAsk, release_votes, replay_votes, training
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door.asked import online_votes, recounted
 from concord.tasks.door.stores import Stores
@@ -104,8 +105,12 @@ def ask_teachers(
     if not session.ended:
         _note_unstamped(stores, session)
     with stages.poll.in_turn(run, lacking, _ahead(run.plan.teachers, session), teachers, stream.encoding) as polled:
-        passed = stages.release_votes(
-            run, session, admitted.ask, stream.batches, lambda batch: there(batch) or polled(batch)
+
+        def counted(batch: PublicBatch) -> Ref:
+            return there(batch) or polled(batch)
+
+        passed = pass_door(
+            run, session, partial(release_votes, ask=admitted.ask, batches=stream.batches, votes=counted)
         )
     _stamp_together(stores, session)
     return replace(passed, at=datetime.now(UTC))
