@@ -57,6 +57,16 @@ class Guarantee(Budget):
         """e^ε: by how much at most one unit changes the odds of any conclusion, up to δ."""
         return _exp(self.epsilon)
 
+    def most_found(self, wrong: float) -> float:
+        """The largest share of units in the records that a test can tell to be there, if it says so of a share `wrong`
+        of those that are not (Wasserman & Zhou 2010; Kairouz, Oh & Viswanath 2015)."""
+        return min(1.0, self.factor * wrong + self.delta, 1 - max(0.0, 1 - self.delta - wrong) / self.factor)
+
+    @property
+    def largest_auc(self) -> float:
+        """The largest area under that curve: how often any score can be higher for a unit that is there."""
+        return 1 - (1 - self.delta) ** 2 / (1 + self.factor)
+
 
 def _exp(epsilon: float) -> float:
     return math.exp(min(epsilon, 700.0))

@@ -158,7 +158,9 @@ class AboutPlan(Section):
     """What is said about the publication. Nothing of it changes what is asked, learned or spent."""
 
     issuer: ShortText | None = None
-    """Who publishes it, and where to ask about it."""
+    """Who publishes it."""
+    contact: ShortText | None = None
+    """Where to ask about it, such as an address for mail."""
     use: Annotated[str, Field(max_length=2000)] | None = None
     """What the classifier is meant for, and what not."""
     justification: Annotated[str, Field(max_length=2000)] | None = None

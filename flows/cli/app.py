@@ -64,6 +64,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "concord certify census-1751dd7e --as registry --out census.yaml",
         "concord certify census-1751dd7e --as nist",
     ),
+    "dossier": (
+        "concord dossier census-1751dd7e --out review",
+        "concord dossier copied/census-1751dd7e --key publisher.pem --out review",
+    ),
     "key": ("concord key > publisher.pem", "concord key --json"),
     "audit": ("concord audit stable --epsilon 1 --delta 1e-6 --cutoff 10 --trials 1000000",),
     "ui": ("concord ui --port 8080",),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed
-from concord.flows.cli import record, verify
+from concord.flows.cli import record, review, verify
 from concord.flows.cli.app import (
     HOME,
     HomeOption,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from concord.artifacts.plan import Plan
     from concord.flows.outcome import Summary
 
-__all__ = ["app", "command", "record", "verify"]
-"""`record` and `verify` add their commands to `app` as they are imported."""
+__all__ = ["app", "command", "record", "review", "verify"]
+"""`record`, `review` and `verify` add their commands to `app` as they are imported."""
 
 INTERRUPTED = 130
 """The exit status after Ctrl-C, by the shell's rule: 128 plus the signal's number."""
@@ -208,6 +208,10 @@ def init_command(
     delta: Annotated[float | None, typer.Option(help="Its δ; default: a power of ten below 1/rows.")] = None,
     lifetime_epsilon: Annotated[float | None, typer.Option(help="The ε of all sessions; default: 4 times it.")] = None,
     lifetime_delta: Annotated[float | None, typer.Option(help="The δ of all sessions; default: 4 times it.")] = None,
+    issuer: Annotated[str | None, typer.Option(help="Who publishes it.")] = None,
+    contact: Annotated[str | None, typer.Option(help="Where to ask about it.")] = None,
+    use: Annotated[str | None, typer.Option(help="What it is meant for, and what not.")] = None,
+    date: Annotated[str | None, typer.Option(help="Of the publication: YYYY-MM-DD.")] = None,
     path: Annotated[Path, typer.Option("--out", help="Where to write the plan, never over a file.")] = Path(
         "plan.toml"
     ),
@@ -233,6 +237,7 @@ def init_command(
     given = {"label": label, "classes": tuple(classes or ()), "unit": unit, "domain": domain, "rows": rows}
     given["categories"] = tuple(name.strip() for several in categories or () for name in several.split(","))
     amounts |= {"lifetime_delta": lifetime_delta}
+    given |= {"issuer": issuer, "contact": contact, "use": use, "date": date}
     found = begin({**tables, **given, **amounts, "bounds": bounds}, path, home, tallies=tallies)
     print_json(found) if as_json else show_begun(found)
 

@@ -65,6 +65,10 @@ class Wishes:
     format: TextFormat = COMMAS
     categories: tuple[str, ...] = ()
     filter: FilterKind = "renyi"
+    issuer: str | None = None
+    contact: str | None = None
+    use: str | None = None
+    date: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +168,7 @@ def draft(wishes: Wishes, ensemble: EnsembleAdvice | None, folder: Path) -> str:
     features = {name: f"{kind}{remarks.get(name, '') and '; '}{remarks.get(name, '')}" for name, kind in kinds.items()}
     features |= {name: UNREAD for name in table.names if name not in (*kinds, wishes.label, wishes.unit)}
     asked = (_tallies(wishes),) if ensemble is None else (_teachers(wishes, ensemble), _door(ensemble))
-    sections = (_data(wishes, features, folder), _privacy(wishes), *asked)
+    sections = (_data(wishes, features, folder), _privacy(wishes), *asked, _about(wishes))
     written = SCHEMA_LINE + PLAN_HEAD + "\n".join(sections)
     parse_plan({**tomllib.loads(written), "folder": str(folder)})
     return written
@@ -262,6 +266,23 @@ rows = {wishes.rows} # private units, as stated: a public rule takes one round o
 [student]
 learner = "linear" # the model that the sums are decoded to; or the estimator of any {other}
 """
+
+
+ABOUT = {
+    "issuer": "who publishes it",
+    "contact": "where to ask about it",
+    "use": "what it is meant for, and what not",
+    "date": 'of the publication, such as "2026-01-31"',
+}
+"""What a publication says of itself, if the plan does."""
+
+
+def _about(wishes: Wishes) -> str:
+    given = {name: getattr(wishes, name) for name in ABOUT}
+    lines = (
+        f"{name} = {_toml(value)}" if value else f'# {name} = "…" # {ABOUT[name]}' for name, value in given.items()
+    )
+    return "\n".join(("[about] # certificate, report and dossier say so; what is missing is not stated", *lines)) + "\n"
 
 
 def _door(ensemble: EnsembleAdvice) -> str:

@@ -106,7 +106,7 @@ def model_card(published: Certificate, student: Pipeline) -> Iterator[str]:
     if certificate.teachers:
         yield f"It learned from {counts.answered:,} answers to {counts.asked:,} public rows.\n"
     yield from (f"**Warning:** {warning}.\n" for warning in certificate.warnings)
-    right = _measured(record.public_test) or "not measured on public rows"
+    right = measured_in_words(record.public_test) or "not measured on public rows"
     params = in_markdown(str(published.student.params or ""))
     yield f"- Student: {record.estimator} {params}\n- Measured: {right}"
     yield f"- SHA-256 of its file: {record.file.digest}, as `certificate.json` names it\n"
@@ -148,7 +148,8 @@ def test_in_words(test: TestRecord) -> str:
     )
 
 
-def _measured(test: AnyPublicTest | None) -> str | None:
+def measured_in_words(test: AnyPublicTest | None) -> str | None:
+    """The result of a public test, in a part of a sentence."""
     if test is None:
         return None
     if isinstance(test, NumberTest):
@@ -185,19 +186,19 @@ def registry(certificate: Certificate) -> str:
         "dp_variant": {
             "variant_name": "Approximate DP" if promise.delta else "Pure DP",
             "data_domain": f"Tables whose privacy unit is {promise.unit}; neighbours: {promise.neighbours}.",
-            "unprotected_quantities": _unprotected(certificate),
+            "unprotected_quantities": unprotected(certificate),
         },
         "privacy_loss": {
             "privacy_unit": promise.unit,
             "privacy_unit_details": f"Two tables are adjacent if they differ as in: {promise.neighbours}.",
             "privacy_parameters": {"epsilon": promise.epsilon, "delta": promise.delta},
-            "privacy_parameters_details": _of_lifetime(certificate),
+            "privacy_parameters_details": of_lifetime(certificate),
         },
         "deployment_model": {
             "model_name": "Central",
             "model_name_details": CENTRAL,
             "release_type": "One release" if domain.sessions == 1 else "Many releases",
-            "release_type_details": _of_lifetime(certificate),
+            "release_type_details": of_lifetime(certificate),
             "data_source_type": "Static",
             "data_source_type_details": STATIC.format(certificate.data_version),
             "access_type": "Non-interactive",
@@ -205,14 +206,16 @@ def registry(certificate: Certificate) -> str:
         },
         "accounting": {
             "post_processing": f"The student, {certificate.student.estimator}, is fitted to what was released.",
-            "composition": COMPOSITION.format(_of_lifetime(certificate)),
+            "composition": COMPOSITION.format(of_lifetime(certificate)),
         },
         "implementation": {
             "preprocessing_and_hyperparameter_tuning": (
                 "Settings follow from public facts and the plan, or from a choice that is charged. What an operator "
                 "did after looking at private rows is not covered."
             ),
-            "mechanisms": f"{_mechanism(certificate)} Noise is drawn in integers. {' '.join(certificate.caveats)}",
+            "mechanisms": " ".join(
+                (mechanism_in_words(certificate), "Noise is drawn in integers.", *certificate.caveats)
+            ),
             "justification": about.justification or NOT_STATED,
         },
         "administrative": {
@@ -233,14 +236,14 @@ def _nist(certificate: Certificate) -> Iterator[str]:
     promise, about, test = certificate.guarantee, certificate.about, certificate.student.public_test
     yield f"# {certificate.session}, read as NIST SP 800-226 asks\n"
     yield "Subjects are those of its pyramid, from the parameter down to the data. The words are ours.\n"
-    yield f"## Privacy parameter\n\nε = {promise.epsilon:g}, δ = {promise.delta:g}. {_of_lifetime(certificate)}\n"
+    yield f"## Privacy parameter\n\nε = {promise.epsilon:g}, δ = {promise.delta:g}. {of_lifetime(certificate)}\n"
     yield (
         f"## Unit of privacy\n\nThe unit is {promise.unit}; neighbouring tables: {promise.neighbours}. "
         "Someone whose data lies in several units is promised less.\n"
     )
-    yield f"## Algorithm and its correctness\n\n{_mechanism(certificate)}\n"
-    yield f"## Composition\n\n{COMPOSITION.format(_of_lifetime(certificate))}\n"
-    right = _measured(test) if isinstance(test, NumberTest) else "No public rows tested it"
+    yield f"## Algorithm and its correctness\n\n{mechanism_in_words(certificate)}\n"
+    yield f"## Composition\n\n{COMPOSITION.format(of_lifetime(certificate))}\n"
+    right = measured_in_words(test) if isinstance(test, NumberTest) else "No public rows tested it"
     if isinstance(test, PublicTest):
         right = f"{test.accuracy:.1%} of {test.rows:,} public test rows are right"
     yield f"## Utility\n\n{right}.\n"
@@ -258,7 +261,7 @@ def _nist(certificate: Certificate) -> Iterator[str]:
     yield f"## Trust and threat model\n\n{CENTRAL}\n"
     yield "## Side channels, floating point and random numbers\n"
     yield from (f"- {caveat}" for caveat in certificate.caveats if LINKED not in caveat)
-    yield f"\n## What is not protected\n\n{_unprotected(certificate)}\n"
+    yield f"\n## What is not protected\n\n{unprotected(certificate)}\n"
     yield (
         "## Access control and security of the private data\n\nMissing: who may enter the machine that holds the "
         "records is the publisher's to say.\n"
@@ -278,7 +281,8 @@ def description(certificate: Certificate) -> str:
     return f"A {certificate.what}, {certificate.student.estimator}, that learned from: {what} ({mechanism.name})."
 
 
-def _mechanism(certificate: Certificate) -> str:
+def mechanism_in_words(certificate: Certificate) -> str:
+    """The mechanism, those of its settings that are single numbers, and its proof."""
     settings = ", ".join(f"{name} = {value}" for name, value in _short(certificate.mechanism.settings))
     return f"{certificate.mechanism.name} ({settings}). Proof: {certificate.mechanism.proof}."
 
@@ -288,13 +292,15 @@ def _short(settings: dict[str, Any]) -> Iterator[tuple[str, object]]:
     return ((name, value) for name, value in settings.items() if isinstance(value, int | float) and name != "name")
 
 
-def _unprotected(certificate: Certificate) -> str:
+def unprotected(certificate: Certificate) -> str:
+    """What is not protected."""
     labels = " Only labels are protected: features of the records are treated as public."
     alone = labels if certificate.guarantee.neighbours == NEIGHBOURS["labels"] else ""
     return f"The public rows, the plan and the declared classes or bounds.{alone}"
 
 
-def _of_lifetime(certificate: Certificate) -> str:
+def of_lifetime(certificate: Certificate) -> str:
+    """What the domain may spend, and has spent."""
     domain = certificate.domain
     charged = "1 session has" if domain.sessions == 1 else f"{domain.sessions} sessions have"
     spent = (

@@ -1,0 +1,190 @@
+"""Dossier: what reviewers ask before a model leaves, answered from what was published and verified.
+
+    published folder ─ checks of `concord verify` ─┬─ all hold: first page, and answers by document
+                                                   └─ one fails: first page alone, which says what is not true
+
+Questions, templates of their answers and where each answer stands in the published set are in dossier.toml. What nobody
+published is "not stated", and who could state it is named.
+
+Assumes      the checks are those of the folder that the certificate was read from (tasks.verify.published)
+Guarantees   nothing but what was published is read. If a check fails, the page begins with it, and no figure of the
+             certificate is given as true. The same folder gives the same files; all content is escaped
+Not covered  whether a law or a standard is met: no answer says so. Checked by tests/tasks/publish/test_dossier.py
+"""
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import WrongInput, in_json
+from concord.artifacts.guarantee import Guarantee
+from concord.artifacts.records import SessionRecord
+from concord.tasks.publish.disclosures import (
+    CENTRAL,
+    description,
+    in_words,
+    measured_in_words,
+    mechanism_in_words,
+    of_lifetime,
+    reworded,
+    test_in_words,
+    unprotected,
+)
+
+FORMAT = "concord dossier 1"
+HTML, JSON = "dossier.html", "dossier.json"
+STATED = {"issuer": "who issued it", "contact": "where to ask", "use": "what it is for", "date": "when"}
+STATED |= {"justification": "why these settings were chosen"}
+"""Keys of `[about]`, in words."""
+FEW_WRONG = 0.01
+"""Share of false positives at which the largest share of true ones is stated."""
+MOST_COLUMNS = 40
+"""Most columns that are named."""
+Checks = Sequence[Mapping[str, Any]]
+"""The checks of a published folder: name, ok, detail and warning of each."""
+
+
+def dossier(published: Certificate, checks: Checks) -> dict[str, Any]:
+    """The content of a dossier, as JSON: answers only if all checks hold, each None if nobody stated it.
+
+    Raises WrongInput if no student is published.
+    """
+    certificate: Certificate = reworded(published, in_words)
+    failed = [_named(check) for check in checks if not check["ok"]]
+    noise = [] if failed or not certificate.student else [*_noise(certificate)]
+    facts = _facts(certificate, checks, noise)
+    return {
+        "format": FORMAT,
+        "session": certificate.session,
+        "what": certificate.what,
+        "verified": not failed,
+        "failed": failed,
+        "warnings": [*certificate.warnings],
+        "checked": [_named(check) for check in checks if check["ok"] and not check["warning"]],
+        "left": [_named(check) for check in checks if check["ok"] and check["warning"]],
+        "about": {name: getattr(certificate.about, name) for name in STATED},
+        **{name: facts[name] for name in ("claim", "bound", "measured", "counts")},
+        "noise": noise,
+        "not_stated": [words for name, words in STATED.items() if not getattr(certificate.about, name)],
+        "parts": [] if failed else [_answered(part, facts) for part in _asked()["part"]],
+    }
+
+
+def write(content: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
+    """Write a dossier as HTML and JSON to a new or empty folder. Returns the names of the files. Raises WrongInput."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise WrongInput(f"--out must name a folder that is empty or not there yet, got {folder}")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / HTML).write_text(render(content), encoding="utf-8")
+    (folder / JSON).write_text(in_json(content, indent=2) + "\n", encoding="utf-8")
+    return HTML, JSON
+
+
+def render(content: Mapping[str, Any]) -> str:
+    """The dossier as one page of HTML that opens offline and fetches nothing."""
+    loader = FileSystemLoader(Path(__file__).parent)
+    pages = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    return pages.get_template("dossier.html.j2").render(content, stated=STATED)
+
+
+@cache
+def _asked() -> dict[str, Any]:
+    """What is asked, as dossier.toml has it."""
+    return tomllib.loads(Path(__file__).with_name("dossier.toml").read_text(encoding="utf-8"))
+
+
+def _named(check: Mapping[str, Any]) -> dict[str, str]:
+    """A check by its name in a session, what it means if it holds, and what it found."""
+    name = check["name"].rpartition(": ")[2]
+    return {"name": name, "means": _asked()["checks"].get(name, ""), "detail": in_words(check["detail"])}
+
+
+def _answered(part: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
+    texts = Environment(undefined=StrictUndefined)  # no HTML yet: the page escapes all of it
+    found = []
+    for each in part["questions"]:
+        said = {name: in_words(texts.from_string(each.get(name, "")).render(facts)) for name in ("answer", "from")}
+        found.append({**each, **said, "answer": said["answer"] or None})
+    return {**part, "questions": found}
+
+
+def _facts(certificate: Certificate, checks: Checks, noise: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What templates of answers may name."""
+    guarantee, features = certificate.guarantee, certificate.features
+    signed = [check["detail"] for check in checks if check["name"].endswith(": signature")]
+    measured = measured_in_words(certificate.student.public_test) or ""
+    tested = "" if certificate.tested is None else test_in_words(certificate.tested)
+    more = f" and {len(features) - MOST_COLUMNS} more" if len(features) > MOST_COLUMNS else ""
+    return {
+        "c": certificate,
+        "g": guarantee,
+        "about": certificate.about,
+        "domain": certificate.domain,
+        "num": lambda value: f"{value:.4g}",
+        "claim": _claim(guarantee),
+        "bound": _bound(guarantee),
+        "tpr": f"{guarantee.most_found(FEW_WRONG):.1%}",
+        "counts": _of_counts(noise),
+        "releases": "; ".join(dict.fromkeys(record.mechanism.releases for record in certificate.sessions)),
+        "mechanism": mechanism_in_words(certificate),
+        "lifetime": of_lifetime(certificate),
+        "measured": ". ".join(filter(None, (measured, tested))),
+        "by_group": "",
+        "made": description(certificate),
+        "columns": f"{', '.join(features[:MOST_COLUMNS])}{more}",
+        "central": CENTRAL,
+        "unprotected": unprotected(certificate),
+        "signed": "; ".join(map(in_words, signed)),
+        "verified": checks,
+    }
+
+
+def _claim(guarantee: Guarantee) -> str:
+    of = "the labels of " if guarantee.labels_only else ""
+    return (
+        f"Differential privacy with ε = {guarantee.epsilon:.4g} and δ = {guarantee.delta:.4g} for {of}{guarantee.unit}."
+    )
+
+
+def _bound(guarantee: Guarantee) -> str:
+    """The guarantee in a sentence for everyone."""
+    act = "changing the labels of" if guarantee.labels_only else "leaving out"
+    rare = f", except in cases whose probability is at most {guarantee.delta:.4g}" if guarantee.delta else ""
+    return (
+        f"Whatever anyone concludes from all that was published here, {act} {guarantee.unit} changes its odds by at "
+        f"most {guarantee.factor:.4g} times{rare}."
+    )
+
+
+def _noise(certificate: Certificate) -> Iterator[dict[str, Any]]:
+    """The noise in each kind of released sum, of every session: its scale, in units."""
+    for record in certificate.sessions:
+        settings = record.mechanism.settings
+        for at, each in enumerate(settings.get("rounds", ()), start=1):
+            noise = each["scale"] / settings["steps"]
+            yield _summed(record, f"round {at}: sums about {each['what']}", each["cells"], noise)
+        for name, what in (("scale", "counts"), ("pair_scale", "numbers of right and wrong")):
+            if name in settings:
+                yield _summed(record, what, None, settings[name])
+
+
+def _summed(record: SessionRecord, what: str, numbers: int | None, noise: float) -> dict[str, Any]:
+    return {"session": record.session, "what": what, "numbers": numbers, "noise": noise}
+
+
+def _of_counts(noise: Sequence[Mapping[str, Any]]) -> str:
+    """Why counts below ten may leave, or that none does."""
+    if not noise:
+        return "No count and no sum of records leaves: what was released are labels of public rows, or a choice."
+    least = min(each["noise"] for each in noise)
+    return (
+        "No count of records leaves as it is. A rule that no count below ten may leave protects exact counts; every "
+        f"number released here has noise of scale {least:.3g} units or more. So one below ten, or below zero, may "
+        "stand for many units, and one above ten for none: a small number tells no more of a person than a large one. "
+        "What one unit can change in all numbers together is counted in ε."
+    )
