@@ -189,7 +189,7 @@ def inferred_schema(classes: int, guarantee: dict[str, str]) -> pa.Schema:
     session   the session's id
     """
     of_classes = [
-        pa.field("scores", pa.list_(pa.float64(), classes), nullable=False),
+        pa.field("scores", pa.list_(pa.float32(), classes), nullable=False),
         pa.field("balanced", pa.string(), nullable=False),
     ]
     fields = [
@@ -228,7 +228,7 @@ def _inferred(decoded: Decoded, rows: CodeMatrix, first: int, encoding: Encoding
         number,
         names.take(pa.array(probability.argmax(axis=1))),
         outcome,
-        pa.FixedSizeListArray.from_arrays(pa.array(probability.ravel()), len(encoding.classes)),
+        pa.FixedSizeListArray.from_arrays(pa.array(probability.ravel(), pa.float32()), len(encoding.classes)),
         names.take(pa.array(balanced.argmax(axis=1))),
         where,
     ]
