@@ -1,4 +1,9 @@
-"""The flow of `concord.ask`: one question to every shard, its common answer or a refusal, and the certificate of it."""
+"""Flows of questions:
+
+ask       one question to every shard, its common answer or a refusal, and the certificate of it
+answer    a question that counts of private units answer, once, and its certificate
+estimate  the teachers' error, released with noise, and a suggested cutoff
+"""
 
 import json
 import warnings
@@ -7,18 +12,26 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from prefect import flow
+
 from concord.artifacts.errors import BudgetRefused
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref, canonical_json
 from concord.artifacts.sessions import Session
-from concord.flows.admit import admit, begin, check_unchanged
-from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext, running
+from concord.flows.admit import admit, answer_once, begin, check_unchanged
+from concord.flows.console import out
+from concord.flows.outcome import spent_in_words
+from concord.flows.run import Admitted, Balance, Counted, PrivateFiles, RunContext, running
 from concord.flows.stage import Disclosure, pass_door
-from concord.flows.stages import blocks, encode, split
+from concord.flows.stages import blocks, count_units, encode, measure, split
 from concord.tasks.asking.questions import Question, answers, rehearse_question
-from concord.tasks.asking.teachers import check_shards
+from concord.tasks.asking.teachers import check_shards, rehearse_teachers
+from concord.tasks.asks.counted import UnitsQuestion
+from concord.tasks.asks.estimate import EstimateAsk, Suggestion
 from concord.tasks.asks.questions import QuestionsAsk, batch_of, check_code, keep_answers, release_question
+from concord.tasks.data.encode import read_frame
 from concord.tasks.door.admit import planned_domain
+from concord.tasks.mechanisms.error_estimate import ErrorEstimate, check_parameters
 from concord.tasks.publish.certify import certify_answers
 
 MOST_LOGGED = 6000
@@ -103,3 +116,84 @@ def write_up(run: RunContext, admitted: Admitted[Any], passed: Disclosure) -> di
         **admitted.balance.charged(run),
         "run_id": Tracking.of(run.home).keep_estimate(domain.name, session.id, fields, passed.at, answer=file.path),
     }
+
+
+@flow(name="answer", flow_run_name="{question.verb} {plan.privacy.domain}")
+def answer(plan: Plan, home: Path, question: UnitsQuestion, again: bool = False) -> dict[str, Any]:
+    """Release the answer to a question that is drawn once from counts of the plan's private units, and certify it.
+
+    again   ask once more, which costs again
+    """
+    with running(plan, home, new_session=again) as run:
+        public = encode(run, run.plan, run.files("public"))
+        frames = (read_frame(batch.ref, run.stores.vault) for batch in public.batches)
+        asked, counts = question.asked(run.plan, public.encoding, frames)
+
+        def exact(private: PrivateFiles) -> list[Ref]:
+            return [count_units(run, run.plan, private.table, public.encoding, counts, run.erased)]
+
+        return write_up(run, *answer_once(run, asked, public, exact))
+
+
+@flow(name="estimate")
+def estimate(plan: Plan, home: Path, epsilon: float, share: float, beta: float, again: bool = False) -> dict[str, Any]:
+    """Estimate how much the plan's teachers err, at a cost of (epsilon, 0), and suggest a cutoff.
+
+    share   the probability that a unit is set aside to test its shard's teacher on
+    beta    the probability that the suggested cutoff is too low
+    again   open a further estimate in the domain, which costs again
+    """
+    check_parameters(fractions={"share": share, "beta": beta}, positive={"epsilon": epsilon})
+    instead = "choose a cutoff by `concord plan` and a public guess, or estimate a copy of the plan without [relabel], "
+    check_shards(plan, "an estimate tries the teachers", f"{instead}whose teachers have more rows and other labels")
+    held_out = EstimateAsk(ErrorEstimate.calibrate(epsilon=epsilon, shards=plan.teachers.count), {"share": share})
+    with running(plan, home, new_session=again) as run:
+        public = encode(run, run.plan, run.files("public"))
+        rehearse_teachers(run.plan.teachers, public.encoding)
+
+        def exact(private: PrivateFiles) -> list[Ref]:
+            shards = split(run, run.plan, private.table, public.encoding, run.erased, aside=share)
+            return measure(run, blocks(run.plan, shards), run.plan, public.encoding)
+
+        admitted, passed = answer_once(run, held_out, public, exact)
+        released = run.stores.released.read(passed.released[0])
+        suggestion = Suggestion.of(held_out, released, queries=admitted.stream.rows, beta=beta)
+        return write_down(run, admitted.balance, passed, suggestion)
+
+
+def write_down(run: RunContext, balance: Balance, passed: Disclosure, suggestion: Suggestion) -> dict[str, Any]:
+    """Record the estimate in MLflow if it is new. Returns its details."""
+    from concord.artifacts.mlflow.write import Tracking  # heavy; a cached run does without it
+
+    session = passed.session
+    claim = {"epsilon": session.epsilon, "delta": session.delta}
+    fields = {**claim, **suggestion.model_dump(), **session.mechanism}
+    return {
+        "session": session.id,
+        "guarantee": {**claim, "unit": balance.domain.unit},
+        "teachers": session.teachers,
+        **suggestion.model_dump(),
+        "estimate": str(run.stores.released.root / passed.released[0].path),
+        "stages": [report.model_dump() for report in run.stages.reports],
+        **balance.charged(run),
+        "run_id": Tracking.of(run.home).keep_estimate(balance.domain.name, session.id, fields, passed.at),
+    }
+
+
+def show_estimate(details: dict[str, Any]) -> None:
+    """Print the estimate, its cost, and how to use it."""
+    guarantee = details["guarantee"]
+    rows = {
+        "teachers": f"{details['teachers']} err on {details['rate']:.1%} of rows set aside, by a noisy estimate",
+        "guarantee": f"ε = {guarantee['epsilon']:g}, δ = 0 for {guarantee['unit']}, in session {details['session']}",
+        "spent now": spent_in_words(details["lifetime"]),
+        "next": f"set cutoff = {details['cutoff']} in [labeling], for a mechanism that ends by refusals: enough for "
+        f"{details['queries']:,} public rows, but for a chance of {details['beta']:g} (BTT18, Theorem 3.2)",
+        "estimate": details["estimate"],
+    }
+    if details["cutoff"] >= details["queries"]:
+        rows["next"] = (
+            "take a mechanism that pays by row: they err too often for a cutoff below the number of public rows"
+        )
+    for name, value in rows.items():
+        out.print(f"{name:<11}  {value}", soft_wrap=True, markup=False)

@@ -3,13 +3,10 @@
 learn         private and public tables in, a published classifier with its certificate out
 extend        more public rows for an open session, answered with its own plan, encoding, teachers, mechanism and key
 study_again   another student from the labels that a session released: no teacher, no vote, nothing spent
-estimate      the teachers' error, released with noise, and a suggested cutoff: in a session of its own that answers no
-              row
 """
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from prefect import flow
 
@@ -18,16 +15,12 @@ from concord.artifacts.learners import StudentPlan
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import PublicRows, Ref
 from concord.artifacts.sessions import Session
-from concord.flows.admit import admit, announce_room, begin, may_open_further
+from concord.flows.admit import admit, announce_room, begin, may_open_further, precheck_tables
 from concord.flows.cache import Files
-from concord.flows.console import out
 from concord.flows.learning import AnyLearning
-from concord.flows.once import answer_once
-from concord.flows.outcome import StageName, Summary, shown, spent_in_words
-from concord.flows.precheck import precheck_tables
+from concord.flows.outcome import StageName, Summary, shown
 from concord.flows.run import (
     Admitted,
-    Balance,
     Counted,
     PrivateFiles,
     RunContext,
@@ -37,14 +30,11 @@ from concord.flows.run import (
     running,
 )
 from concord.flows.set_aside import check_test, choose_student, run_planned_test
-from concord.flows.stage import Disclosure
-from concord.flows.stages import blocks, encode, measure, put, split
+from concord.flows.stages import encode, put
 from concord.flows.steps import decide, publish
 from concord.flows.tally import BySums
 from concord.flows.universal import ByHypothesis
 from concord.flows.vote import ByVotes
-from concord.tasks.asking.teachers import check_shards, rehearse_teachers
-from concord.tasks.asks.estimate import EstimateAsk, Suggestion
 from concord.tasks.asks.labelled import checkpoint_to_extend, checkpoint_to_study
 from concord.tasks.asks.student_choice import settled_now
 from concord.tasks.asks.votes import VotesAsk
@@ -58,7 +48,6 @@ from concord.tasks.door.checkpoint import (
     write_checkpoint,
 )
 from concord.tasks.door.stores import Stores
-from concord.tasks.mechanisms.error_estimate import ErrorEstimate, check_parameters
 
 
 @flow(name="learn", flow_run_name="learn {plan.privacy.domain}")
@@ -184,67 +173,3 @@ def study_again(session: str, home: Path, student: StudentPlan | None = None) ->
         labels = votes.replay(known, admitted)  # refuses here, if labels are missing
         write_checkpoint(run.stores.vault, session, checkpoint.model_copy(update={"plan": plan}))
         return shown(publish(run, admitted, labels, votes.fit(run, admitted, labels, session)))
-
-
-@flow(name="estimate")
-def estimate(plan: Plan, home: Path, epsilon: float, share: float, beta: float, again: bool = False) -> dict[str, Any]:
-    """Estimate how much the plan's teachers err, at a cost of (epsilon, 0), and suggest a cutoff.
-
-    share   the probability that a unit is set aside to test its shard's teacher on
-    beta    the probability that the suggested cutoff is too low
-    again   open a further estimate in the domain, which costs again
-    """
-    check_parameters(fractions={"share": share, "beta": beta}, positive={"epsilon": epsilon})
-    instead = "choose a cutoff by `concord plan` and a public guess, or estimate a copy of the plan without [relabel], "
-    check_shards(plan, "an estimate tries the teachers", f"{instead}whose teachers have more rows and other labels")
-    held_out = EstimateAsk(ErrorEstimate.calibrate(epsilon=epsilon, shards=plan.teachers.count), {"share": share})
-    with running(plan, home, new_session=again) as run:
-        public = encode(run, run.plan, run.files("public"))
-        rehearse_teachers(run.plan.teachers, public.encoding)
-
-        def exact(private: PrivateFiles) -> list[Ref]:
-            shards = split(run, run.plan, private.table, public.encoding, run.erased, aside=share)
-            return measure(run, blocks(run.plan, shards), run.plan, public.encoding)
-
-        admitted, passed = answer_once(run, held_out, public, exact)
-        released = run.stores.released.read(passed.released[0])
-        suggestion = Suggestion.of(held_out, released, queries=admitted.stream.rows, beta=beta)
-        return write_down(run, admitted.balance, passed, suggestion)
-
-
-def write_down(run: RunContext, balance: Balance, passed: Disclosure, suggestion: Suggestion) -> dict[str, Any]:
-    """Record the estimate in MLflow if it is new. Returns its details."""
-    from concord.artifacts.mlflow.write import Tracking  # heavy; a cached run does without it
-
-    session = passed.session
-    claim = {"epsilon": session.epsilon, "delta": session.delta}
-    fields = {**claim, **suggestion.model_dump(), **session.mechanism}
-    return {
-        "session": session.id,
-        "guarantee": {**claim, "unit": balance.domain.unit},
-        "teachers": session.teachers,
-        **suggestion.model_dump(),
-        "estimate": str(run.stores.released.root / passed.released[0].path),
-        "stages": [report.model_dump() for report in run.stages.reports],
-        **balance.charged(run),
-        "run_id": Tracking.of(run.home).keep_estimate(balance.domain.name, session.id, fields, passed.at),
-    }
-
-
-def show_estimate(details: dict[str, Any]) -> None:
-    """Print the estimate, its cost, and how to use it."""
-    guarantee = details["guarantee"]
-    rows = {
-        "teachers": f"{details['teachers']} err on {details['rate']:.1%} of rows set aside, by a noisy estimate",
-        "guarantee": f"ε = {guarantee['epsilon']:g}, δ = 0 for {guarantee['unit']}, in session {details['session']}",
-        "spent now": spent_in_words(details["lifetime"]),
-        "next": f"set cutoff = {details['cutoff']} in [labeling], for a mechanism that ends by refusals: enough for "
-        f"{details['queries']:,} public rows, but for a chance of {details['beta']:g} (BTT18, Theorem 3.2)",
-        "estimate": details["estimate"],
-    }
-    if details["cutoff"] >= details["queries"]:
-        rows["next"] = (
-            "take a mechanism that pays by row: they err too often for a cutoff below the number of public rows"
-        )
-    for name, value in rows.items():
-        out.print(f"{name:<11}  {value}", soft_wrap=True, markup=False)

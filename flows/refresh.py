@@ -21,11 +21,10 @@ from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import Session
-from concord.flows.admit import admit, begin
+from concord.flows.admit import admit, begin, precheck_tables
 from concord.flows.cache import Files, Place
 from concord.flows.console import err
 from concord.flows.outcome import Summary, shown
-from concord.flows.precheck import precheck_tables
 from concord.flows.run import Admitted, Counted, PrivateFiles, running
 from concord.flows.stage import Disclosure, pass_door, stage
 from concord.flows.stages import UNITS, encode

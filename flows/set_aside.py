@@ -19,7 +19,7 @@ from concord.flows.outcome import StageName
 from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
 from concord.flows.stage import Disclosure, pass_door
 from concord.flows.steps import note_earlier, stamp_earlier
-from concord.tasks.asks.predicted import is_clean
+from concord.tasks.asks.counted import is_clean
 from concord.tasks.asks.student_choice import StudentChoiceAsk, planned_choice, settled_now, with_chosen_student
 from concord.tasks.asks.student_test import StudentTestAsk, left_for_test, planned_test
 from concord.tasks.data.codes import Codes

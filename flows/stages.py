@@ -15,9 +15,10 @@ from concord.tasks.asking import teachers as asking_teachers
 from concord.tasks.asking.relabel import RelabelledRows
 from concord.tasks.asks import estimate as asks_estimate
 from concord.tasks.asks import hypothesis as asks_hypothesis
-from concord.tasks.asks.predicted import Predictor
-from concord.tasks.asks.student_choice import errors_aside
-from concord.tasks.asks.student_test import confusion
+from concord.tasks.asks.counted import Predictor, UnitCounts
+from concord.tasks.asks.counted import count_units as count_private_units
+from concord.tasks.asks.student_choice import ErrorsAside
+from concord.tasks.asks.student_test import Confusion
 from concord.tasks.data import encode as data_encode
 from concord.tasks.data import split as data_split
 from concord.tasks.data.codes import Codes
@@ -204,11 +205,8 @@ def count_confusion(
     erased: Sequence[str],
 ) -> Ref:
     """Count private units of the test part by their class and the student's prediction."""
-    vault, domain = place.vault, plan.privacy.domain
     candidate = _candidate(place, student, plan.student.estimator, codes)
-    left_out, placed = Erased.of(vault, domain, erased), table.of(plan, "private")
-    folder, secret = f"tested/{domain}/{place.key[:16]}", place.secret(domain, "split")
-    return confusion(placed, encoding, candidate, vault, folder, secret, left_out)
+    return _counted(place, plan, table, encoding, Confusion(candidate, len(encoding.classes)), erased, "tested")
 
 
 @stage("count", reads=UNITS)
@@ -223,11 +221,26 @@ def count_aside(
     erased: Sequence[str],
 ) -> Ref:
     """Count the private units of the test part that each candidate is wrong about; see `count_confusion`."""
-    vault, domain = place.vault, plan.privacy.domain
     candidates = [_candidate(place, *each) for each in zip(students, estimators, codes, strict=True)]
+    return _counted(place, plan, table, encoding, ErrorsAside(candidates), erased, "tested")
+
+
+@stage("count", reads=UNITS)
+def count_units(
+    place: Place, plan: Plan, table: Files, encoding: Encoding, counts: UnitCounts, erased: Sequence[str]
+) -> Ref:
+    """Count private units as `counts` says, which is public."""
+    return _counted(place, plan, table, encoding, counts, erased, "counts")
+
+
+def _counted(
+    place: Place, plan: Plan, table: Files, encoding: Encoding, counts: UnitCounts, erased: Sequence[str], kind: str
+) -> Ref:
+    """The file of counts of the private units, except of erased ones; `kind` is its folder in the vault."""
+    vault, domain = place.vault, plan.privacy.domain
     left_out, placed = Erased.of(vault, domain, erased), table.of(plan, "private")
-    folder, secret = f"tested/{domain}/{place.key[:16]}", place.secret(domain, "split")
-    return errors_aside(placed, encoding, candidates, vault, folder, secret, left_out)
+    folder, secret = f"{kind}/{domain}/{place.key[:16]}", place.secret(domain, "split")
+    return count_private_units(placed, encoding, counts, vault, folder, secret, left_out)
 
 
 def _candidate(place: Place, student: Ref, estimator: str, codes: Codes | None) -> Predictor:

@@ -26,9 +26,11 @@ WINDOW = 6
 """Lines in a row that make a repetition."""
 MECHANISM = "confident"
 """The mechanism whose name is looked for, to count the files that a new one touches."""
-NEWEST = ("tasks/asks/counts.py", "tasks/mechanisms/group_counts.py", "flows/count.py")
+NEWEST = ("tasks/asks/counts.py", "tasks/mechanisms/group_counts.py")
 """Files of the kind of release that came last, which are its alone."""
-NEWEST_NAMES = re.compile(r"\b(group_counts|GroupCounts|CountsAsk|show_counts|count_command)\b")
+NEWEST_NAMES = re.compile(
+    r"\b(group_counts|GroupCounts|CountsAsk|CountQuestion|show_counts|count_command|MOST_GROUPS_SHOWN)\b"
+)
 """Names by which other files know it."""
 MAIN = ("flows/learn.py", "learn")
 KIND_FACTS = {"tallied", "undecided", "relabel", "learner", "purpose"}

@@ -149,7 +149,7 @@ def test_what_checks_is_apart_from_what_is_checked(path: str) -> None:
     assert {module for module in ours if not any(module.startswith(f"{name}.") for name in APART[path])} == set()
 
 
-TAKES_ANY_ASK = {"admit", "cache", "learning", "once", "replay", "run", "stage"}
+TAKES_ANY_ASK = {"admit", "cache", "learning", "replay", "run", "stage"}
 KINDS = {
     node.name
     for path in HOUSE.rooms

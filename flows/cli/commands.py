@@ -8,11 +8,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
+from rich.table import Table
 
-from concord.artifacts.errors import ConcordError, EnvironmentFailed
+from concord.artifacts.errors import ConcordError, EnvironmentFailed, in_one_line
 from concord.flows.cli import record, review, verify
 from concord.flows.cli.app import (
     HOME,
@@ -25,7 +27,7 @@ from concord.flows.cli.app import (
     speak_plainly,
     starting,
 )
-from concord.flows.console import asking, hushed, out
+from concord.flows.console import NARROW, asking, hushed, out
 from concord.flows.ending import NOTHING_LOST
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["app", "command", "record", "review", "verify"]
 """`record`, `review` and `verify` add their commands to `app` as they are imported."""
 
+MOST_GROUPS_SHOWN = 20
+"""The most groups that the console shows; the released file has all of them."""
 INTERRUPTED = 130
 """The exit status after Ctrl-C, by the shell's rule: 128 plus the signal's number."""
 
@@ -293,7 +297,7 @@ def estimate_command(
     Asked again with the same settings it says the same and spends nothing.
     """
     with _paid_for(plan, home, yes=yes) as (loaded, found):
-        from concord.flows.learn import estimate, show_estimate
+        from concord.flows.ask import estimate, show_estimate
         from concord.flows.start import start_asking
 
         result = start_asking(estimate, loaded, found, epsilon=epsilon, share=share, beta=beta, again=again)
@@ -316,12 +320,35 @@ def count_command(
     nothing.
     """
     with _paid_for(plan, home, yes=yes) as (loaded, found):
-        from concord.flows.count import count, show_counts
+        from concord.flows.ask import answer
         from concord.flows.start import start_asking
+        from concord.tasks.asks.counts import CountQuestion
 
-        columns = [name.strip() for name in by.split(",")]
-        result = start_asking(count, loaded, found, by=columns, epsilon=epsilon, again=again)
+        question = CountQuestion(tuple(name.strip() for name in by.split(",")), epsilon)
+        result = start_asking(answer, loaded, found, question=question, again=again) | {"within": question.within}
     print_json(result) if as_json else show_counts(result)
+
+
+def show_counts(details: dict[str, Any]) -> None:
+    """Print the counts, largest first, with their cost."""
+    from concord.flows.outcome import spent_in_words
+
+    answer, guarantee = details["answer"], details["guarantee"]
+    rows = sorted(zip(answer["groups"], answer["counts"], strict=True), key=lambda row: -row[1])
+    table = Table("group", "about", **NARROW)
+    for words, about in rows[:MOST_GROUPS_SHOWN]:
+        table.add_row(escape(in_one_line(", ".join(words))), f"{about:,}")
+    table.add_row("any other", f"{answer['others']:,}")
+    out.print(table)
+    lines = {
+        "groups": f"{len(rows):,}, each within {details['within']:,} of its exact count with probability 0.95",
+        "guarantee": f"ε = {guarantee['epsilon']:g}, δ = 0 for {guarantee['unit']}, in session {details['session']}",
+        "spent now": spent_in_words(details["lifetime"]),
+        "counts": details["file"],
+        "certificate": details["certificate"],
+    }
+    for name, value in lines.items():
+        out.print(f"{name:<11}  {value}", soft_wrap=True, markup=False)
 
 
 @contextmanager

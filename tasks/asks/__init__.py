@@ -3,8 +3,8 @@
 Offers       in steps: `votes` (labels of public rows), `tallies` (rounds of noisy sums), `stream` (a release for
              each period of rows that arrive), `questions` (to shards)
              with one answer: `hypothesis` (a student chosen among all hypotheses of a class), `student_choice` (among
-             candidates), `student_test`, `estimate` (how much teachers err), `counts` (of groups); `predicted` (a
-             student's predictions for private rows, for choice and test)
+             candidates), `student_test`, `estimate` (how much teachers err), `counts` (of groups); `counted`
+             (exact counts of private units, also by a student's predictions)
              of votes, one row at a time: `online`, and `known` (the rows it was asked)
              `labelled` (which sessions of labels can be extended, studied or tested again)
              for what is published of each: `kinds` (proof, words, what an outcome says)

@@ -21,14 +21,10 @@ import numpy as np
 import polars as pl
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.home.vault import Vault
 from concord.artifacts.parts import EVERY
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding, OneHot, Ref
+from concord.artifacts.schemas import Encoding, OneHot
 from concord.tasks.data.encode import encode
-from concord.tasks.data.guard import private_stage
-from concord.tasks.data.split import one_row_a_unit
-from concord.tasks.data.units import Erased
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.mechanisms.distance import Ints, RandomSource
 from concord.tasks.mechanisms.group_counts import GroupCounts
@@ -50,6 +46,9 @@ class Groups:
     columns: tuple[str, ...]
     words: tuple[tuple[str, ...], ...]
     cells: tuple[tuple[int, ...], ...]
+
+    name: ClassVar[str] = "counts"
+    part: ClassVar[str] = EVERY
 
     @classmethod
     def of(cls, by: Sequence[str], encoding: Encoding, frames: Iterable[pl.DataFrame]) -> "Groups":
@@ -88,6 +87,11 @@ class Groups:
             found[:, place] = np.where(block.any(axis=1), block.argmax(axis=1), len(words))
         return found
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """A count for each group, and one for those of none."""
+        return (len(self.cells) + 1,)
+
     def counted(self, rows: pl.DataFrame, encoding: Encoding) -> Ints:
         """Rows of each group, and at the end those of no group: (groups + 1,)."""
         index = {cell: at for at, cell in enumerate(self.cells)}
@@ -122,7 +126,7 @@ class CountsAsk(SingleAsk[GroupCounts]):
         return {"secret": plan.privacy.secret, "counts": self.settings()}
 
     def draw(self, exact: bytes, source: RandomSource) -> Ints:
-        """Noisy counts (groups + 1,), from the file of `count_groups`."""
+        """Noisy counts (groups + 1,), from the file of `count_units`."""
         return self.mechanism.release(np.frombuffer(exact, dtype="<i8"), source)
 
     def result(self, drawn: Ints) -> dict[str, Any]:
@@ -139,14 +143,21 @@ class CountsAsk(SingleAsk[GroupCounts]):
         }
 
 
-@private_stage
-def count_groups(
-    plan: Plan, encoding: Encoding, groups: Groups, vault: Vault, folder: str, key: bytes, erased: Erased
-) -> Ref:
-    """Count the private units of each group, and those of none: (groups + 1,), in a file of the vault."""
-    counts = np.zeros(len(groups.cells) + 1, dtype=np.int64)
-    for rows in one_row_a_unit(plan, encoding, vault, folder, key, erased, part=EVERY):
-        counts += groups.counted(rows, encoding)
-    with vault.create(f"{folder}/counts") as sink:
-        sink.write(counts.astype("<i8").tobytes())
-    return sink.ref
+@dataclass(frozen=True)
+class CountQuestion:
+    """How many units are in each group of public rows by these columns, at a cost of (epsilon, 0)."""
+
+    by: tuple[str, ...]
+    epsilon: float
+
+    verb: ClassVar[str] = "count"
+
+    def asked(self, plan: Plan, encoding: Encoding, public: Iterable[pl.DataFrame]) -> tuple[CountsAsk, Groups]:
+        """The counts, and the groups."""
+        groups = Groups.of(self.by, encoding, public)
+        return CountsAsk.of(plan, groups, self.epsilon), groups
+
+    @property
+    def within(self) -> float:
+        """How far a noisy count is from the exact one at most, with probability 0.95."""
+        return GroupCounts.calibrate(epsilon=self.epsilon).within(0.95)

@@ -17,18 +17,16 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import polars as pl
 
 from concord.artifacts.errors import BudgetRefused, WrongInput
-from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import StudentPlan
 from concord.artifacts.ledger.reading import choices_of
 from concord.artifacts.parts import TEST
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import STUDENT_CHOICE, Session
-from concord.tasks.asks.predicted import Predictor, keep_counts, predictions
-from concord.tasks.data.guard import private_stage
-from concord.tasks.data.units import Erased
+from concord.tasks.asks.counted import Predictor, classes_by, classes_of
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.distance import Ints, RandomSource
@@ -62,7 +60,7 @@ class StudentChoiceAsk(SingleAsk[StudentChoice]):
         return {"chosen": self.settings()}
 
     def draw(self, exact: bytes, source: RandomSource) -> Ints:  # noqa: ARG002, since it draws by itself
-        """Index of a candidate, (1,), from the file of `errors_aside`."""
+        """Index of a candidate, (1,), from the file of `ErrorsAside`."""
         return np.array([self.mechanism.choose_least(np.frombuffer(exact, dtype="<i8"))])
 
     def result(self, drawn: Ints) -> dict[str, Any]:
@@ -78,21 +76,24 @@ def planned_choice(plan: Plan) -> StudentChoice | None:
     return StudentChoice(epsilon=student.epsilon, secret=plan.privacy.secret)
 
 
-@private_stage
-def errors_aside(
-    plan: Plan,
-    encoding: Encoding,
-    candidates: Sequence[Predictor],
-    vault: Vault,
-    folder: str,
-    key: bytes,
-    erased: Erased,
-) -> Ref:
-    """Write the number of units of the test part, one row each, that each candidate gets wrong, (candidates,)."""
-    errors = np.zeros(len(candidates), dtype=np.int64)
-    for truth, said in predictions(plan, encoding, candidates, vault, folder, key, erased):
-        errors += [np.count_nonzero(each != truth) for each in said]
-    return keep_counts(errors, vault, f"{folder}/errors")
+@dataclass(frozen=True)
+class ErrorsAside:
+    """Numbers of units of the test part that each candidate gets wrong, (candidates,)."""
+
+    candidates: Sequence[Predictor]
+
+    name: ClassVar[str] = "errors"
+    part: ClassVar[str] = TEST
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One count a candidate."""
+        return (len(self.candidates),)
+
+    def counted(self, rows: pl.DataFrame, encoding: Encoding) -> Ints:
+        """The errors on some rows."""
+        truth = classes_of(rows)
+        return np.array([np.count_nonzero(classes_by(each, rows, encoding) != truth) for each in self.candidates])
 
 
 def with_chosen_student(stores: Stores, learned: Session, plan: Plan) -> Plan | None:

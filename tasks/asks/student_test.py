@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+import polars as pl
 
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import BudgetRefused
@@ -27,9 +28,7 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import STUDENT_TEST, Session
-from concord.tasks.asks.predicted import Predictor, is_clean, keep_counts, predictions
-from concord.tasks.data.guard import private_stage
-from concord.tasks.data.units import Erased
+from concord.tasks.asks.counted import Predictor, classes_by, classes_of, is_clean
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.mechanisms.distance import Ints, RandomSource
 from concord.tasks.mechanisms.noise import ROUNDED
@@ -68,7 +67,7 @@ class StudentTestAsk(SingleAsk[PrivateTest]):
         return {"tried": self.settings()}
 
     def draw(self, exact: bytes, source: RandomSource) -> Ints:
-        """Noisy counts, as `PrivateTest.release` has them, from the file of `confusion`."""
+        """Noisy counts, as `PrivateTest.release` has them, from the file of `Confusion`."""
         size = len(self.classes)
         return self.mechanism.release(np.frombuffer(exact, dtype="<i8").reshape(size, size), source)
 
@@ -122,12 +121,23 @@ def left_for_test(learning: Charge, epsilon: float, choices: Iterable[tuple[Char
     return replace(left, delta=learning.delta), each
 
 
-@private_stage
-def confusion(
-    plan: Plan, encoding: Encoding, student: Predictor, vault: Vault, folder: str, key: bytes, erased: Erased
-) -> Ref:
-    """Write the confusion matrix of the test part, (classes, classes), true by predicted class, to the vault."""
-    matrix = np.zeros((len(encoding.classes),) * 2, dtype=np.int64)
-    for truth, (said,) in predictions(plan, encoding, [student], vault, folder, key, erased):
-        np.add.at(matrix, (truth, said), 1)
-    return keep_counts(matrix, vault, f"{folder}/confusion")
+@dataclass(frozen=True)
+class Confusion:
+    """Numbers of units of the test part, (classes, classes), by true class and the one that the student predicts."""
+
+    student: Predictor
+    classes: int
+
+    name: ClassVar[str] = "confusion"
+    part: ClassVar[str] = TEST
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """A row for each true class."""
+        return self.classes, self.classes
+
+    def counted(self, rows: pl.DataFrame, encoding: Encoding) -> Ints:
+        """The matrix of some rows."""
+        matrix = np.zeros(self.shape, dtype=np.int64)
+        np.add.at(matrix, (classes_of(rows), classes_by(self.student, rows, encoding)), 1)
+        return matrix

@@ -17,8 +17,8 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, parse_plan
+from concord.flows.ask import estimate
 from concord.flows.cli.show import budget_of
-from concord.flows.learn import estimate
 from concord.flows.start import start, start_asking, start_extension
 from concord.tasks.asks.estimate import measure
 from concord.tasks.data.encode import learn_encoding, read_frame

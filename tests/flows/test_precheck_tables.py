@@ -7,8 +7,8 @@ import pytest
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.schemas import Empty, Encoding
-from concord.flows import console, precheck
-from concord.flows.precheck import is_worth_asking, precheck_tables, rounded, shares_in_words
+from concord.flows import admit, console
+from concord.flows.admit import is_worth_asking, precheck_tables, rounded, shares_in_words
 from concord.tasks.data.remarks import Unmatched
 
 WRONG = Unmatched(1.0, 0.0, {"shade": 0.126})
@@ -61,9 +61,9 @@ class Terminal:
 def run_it(patch: pytest.MonkeyPatch, found: Unmatched, answer: str, *, wanted: bool, tty: bool = True) -> Terminal:
     terminal = Terminal(answer)
     patch.setattr(console, "err", terminal)
-    patch.setattr(precheck, "err", terminal)
+    patch.setattr(admit, "err", terminal)
     patch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: tty))
-    patch.setattr(precheck, "unmatched", lambda *_: found)
+    patch.setattr(admit, "unmatched", lambda *_: found)
     private: Any = SimpleNamespace(table=SimpleNamespace(of=lambda *_: None))
     run: Any = SimpleNamespace(plan=None, stages=SimpleNamespace(in_replay=False))
     with console.asking(wanted):
@@ -92,13 +92,13 @@ def test_a_check_that_fails_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     def fails(*_: object) -> Unmatched:
         raise EnvironmentFailed("stage unmatched failed")
 
-    monkeypatch.setattr(precheck, "unmatched", fails)
+    monkeypatch.setattr(admit, "unmatched", fails)
     private: Any = SimpleNamespace(table=SimpleNamespace(of=lambda *_: None))
     precheck_tables(SimpleNamespace(plan=None, stages=SimpleNamespace(in_replay=False)), private, None, None)  # type: ignore[arg-type]
 
 
 def test_a_session_that_goes_on_is_not_looked_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precheck, "unmatched", lambda *_: pytest.fail("read"))
+    monkeypatch.setattr(admit, "unmatched", lambda *_: pytest.fail("read"))
     run: Any = SimpleNamespace(plan=None, stages=SimpleNamespace(in_replay=False))
     private: Any = SimpleNamespace()
     session: Any = object()

@@ -14,13 +14,13 @@ import pytest
 
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
-from concord.flows.ask import QuestionTerms
-from concord.flows.count import count
-from concord.flows.learn import estimate as estimating
+from concord.flows.ask import QuestionTerms, answer
+from concord.flows.ask import estimate as estimating
 from concord.flows.refresh import refresh
 from concord.flows.start import start, start_asking, start_question
 from concord.tasks.asking.questions import Question
 from concord.tasks.asking.tally import total_of
+from concord.tasks.asks.counts import CountQuestion
 from concord.tasks.mechanisms.distance import Ints, RandomSource
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 from concord.tasks.mechanisms.group_counts import GroupCounts
@@ -164,7 +164,7 @@ def estimate(plan: Plan, home: Path) -> object:
 
 
 def groups(plan: Plan, home: Path) -> object:
-    return start_asking(count, plan, home, by=["shade"], epsilon=plan.privacy.epsilon / 8, again=False)
+    return start_asking(answer, plan, home, question=CountQuestion(("shade",), plan.privacy.epsilon / 8), again=False)
 
 
 def far_off(patch: pytest.MonkeyPatch) -> list[int]:
@@ -248,7 +248,7 @@ def labels_of_table(_: Path, marks: Marks) -> Marks:
 
 
 SHARDS = ("rows by shard of shards/", "labels of shards/")
-ASIDE = ("concord.tasks.asks.predicted.one_row_a_unit", "concord.tasks.asks.predicted.classes_given")
+ASIDE = ("concord.tasks.asks.counted.one_row_a_unit", "concord.tasks.asks.counted.classes_given")
 RELABELS = tuple(f"concord.tasks.asking.relabel.{name}" for name in ("choose_hypothesis", "resampled", "write_frame"))
 ASKED: dict[str, Any] = {"tables": surely, "works": ("concord.tasks.asking.questions.rows_by_shard",), "made": SHARDS}
 RUNS = (
@@ -292,7 +292,7 @@ RUNS = (
         "counts",
         "group_counts",
         ask=groups,
-        works=("concord.tasks.asks.counts.one_row_a_unit",),
+        works=("concord.tasks.asks.counted.one_row_a_unit",),
         made=("groups of counts/",),
         more=group_totals,
     ),

@@ -18,8 +18,9 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import STUDENT_CHOICE, Session
-from concord.tasks.asks import predicted
-from concord.tasks.asks.student_choice import StudentChoiceAsk, errors_aside, planned_choice, with_chosen_student
+from concord.tasks.asks import counted as asks_counted
+from concord.tasks.asks.counted import count_units
+from concord.tasks.asks.student_choice import ErrorsAside, StudentChoiceAsk, planned_choice, with_chosen_student
 from concord.tasks.asks.student_test import left_for_test
 from concord.tasks.data import split
 from concord.tasks.data.encode import Matrix, learn_encoding
@@ -64,7 +65,7 @@ def door(tmp_path: Path) -> Stores:
 def counted(plan: Plan, door: Stores) -> Ref:
     key = derive(door.vault.secret("domains/d"), "split")
     candidates = [(says, None) for says in (by_sign, always, never)]
-    return errors_aside(plan, learn_encoding(plan), candidates, door.vault, "tested/d/1", key, NOBODY)
+    return count_units(plan, learn_encoding(plan), ErrorsAside(candidates), door.vault, "tested/d/1", key, NOBODY)
 
 
 def errors(plan: Plan, door: Stores) -> NDArray[np.int64]:
@@ -108,7 +109,7 @@ def rows_that_learn(*given: Any, part: str) -> Iterator[pl.DataFrame]:
 
 
 def test_a_count_of_rows_would_be_seen(plan: Plan, door: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(predicted, "one_row_a_unit", every_row)
+    monkeypatch.setattr(asks_counted, "one_row_a_unit", every_row)
     found = steps(plan, door, members(plan, door, TEST))
     assert max(count for step in found for count in step) > 1
 
@@ -118,7 +119,7 @@ def test_units_that_learn_are_not_counted(plan: Plan, door: Stores, monkeypatch:
     plan = changed(plan.model_dump(), test__share=0.25)
     tested, learning = (len(members(plan, door, part)) for part in (TEST, LEARNING))
     assert errors(plan, door)[1:].sum() == tested
-    monkeypatch.setattr(predicted, "one_row_a_unit", rows_that_learn)
+    monkeypatch.setattr(asks_counted, "one_row_a_unit", rows_that_learn)
     assert errors(plan, door)[1:].sum() == learning != tested
 
 

@@ -11,8 +11,10 @@ import pytest
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault, derive
 from concord.artifacts.plan import Plan
+from concord.tasks.asks import counted as asks_counted
 from concord.tasks.asks import counts
-from concord.tasks.asks.counts import CountsAsk, Groups, count_groups
+from concord.tasks.asks.counted import count_units
+from concord.tasks.asks.counts import CountsAsk, Groups
 from concord.tasks.data import split
 from concord.tasks.data.encode import learn_encoding, read_frame, stage_public
 from concord.tasks.data.units import NOBODY
@@ -36,7 +38,7 @@ def groups_of(plan: Plan, folder: Path, *by: str) -> Groups:
 def counted(plan: Plan, folder: Path, groups: Groups) -> Ints:
     vault = Vault(folder / "vault")
     key = derive(vault.secret("domains/people"), "split")
-    ref = count_groups(plan, learn_encoding(plan), groups, vault, "counts/people/1", key, NOBODY)
+    ref = count_units(plan, learn_encoding(plan), groups, vault, "counts/people/1", key, NOBODY)
     return np.frombuffer(vault.read(ref), "<i8")
 
 
@@ -69,7 +71,7 @@ def test_a_count_of_rows_would_be_seen(plan: Plan, tmp_path: Path, monkeypatch: 
         plan, encoding, _, _, key, erased = given
         return split._identified(plan, encoding, key, erased, part)
 
-    monkeypatch.setattr(counts, "one_row_a_unit", every_row)
+    monkeypatch.setattr(asks_counted, "one_row_a_unit", every_row)
     assert counted(plan, tmp_path, groups).sum() > PRIVATE["person"].n_unique()
 
 

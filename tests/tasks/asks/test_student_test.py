@@ -15,8 +15,8 @@ from concord.artifacts.parts import LEARNING, TEST
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
-from concord.tasks.asks.predicted import classes_given
-from concord.tasks.asks.student_test import StudentTestAsk, confusion, planned_test
+from concord.tasks.asks.counted import classes_given, count_units
+from concord.tasks.asks.student_test import Confusion, StudentTestAsk, planned_test
 from concord.tasks.data.encode import Matrix, learn_encoding
 from concord.tasks.data.parts import of_part
 from concord.tasks.data.units import NOBODY
@@ -88,7 +88,7 @@ def door(tmp_path: Path) -> Stores:
 def counted(plan: Plan, door: Stores) -> Ref:
     encoding = learn_encoding(plan)
     key = derive(door.vault.secret("domains/d"), "split")
-    return confusion(plan, encoding, (by_sign, None), door.vault, "tested/d/1", key, NOBODY)
+    return count_units(plan, encoding, Confusion((by_sign, None), 2), door.vault, "tested/d/1", key, NOBODY)
 
 
 def matrix(door: Stores, counts: Ref) -> NDArray[np.int64]:

@@ -1,0 +1,121 @@
+"""Private units counted, one row of each: by public groups, or by what a student predicts for them, one row at a time.
+
+In a batch a prediction could depend on other rows: matrix products round by position, and an estimator may use all rows
+at once.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.parts import LEARNING
+from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.sessions import Session
+from concord.tasks.asking.teachers import aligned_copy, read_only
+from concord.tasks.data.cells import LABEL
+from concord.tasks.data.codes import Codes
+from concord.tasks.data.encode import encode
+from concord.tasks.data.guard import private_stage, silenced
+from concord.tasks.data.parts import division_of
+from concord.tasks.data.split import one_row_a_unit
+from concord.tasks.data.units import Erased
+from concord.tasks.door.ask import SingleAsk
+from concord.tasks.mechanisms.distance import Ints
+
+Says = Callable[[NDArray[Any]], NDArray[Any]]
+"""A student's prediction: class names (rows,) of rows in its own format (rows, width)."""
+Predictor = tuple[Says, Codes | None]
+"""A student's prediction, and the codes by whose fine fields it reads a row; None if it reads encoded rows."""
+
+
+class UnitCounts(Protocol):
+    """What units are counted by: public, or released.
+
+    name  of the file of counts
+    part  part of the domain's units that is counted
+    """
+
+    name: ClassVar[str]
+    part: ClassVar[str]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the counts."""
+
+    def counted(self, rows: pl.DataFrame, encoding: Encoding) -> Ints:
+        """The counts of some cast rows, each of another unit. No row can make it fail."""
+
+
+@runtime_checkable
+class UnitsQuestion(Protocol):
+    """A question to the private units that counts of them answer, as an operator puts it.
+
+    verb  the command that asks it
+    """
+
+    verb: ClassVar[str]
+
+    def asked(
+        self, plan: Plan, encoding: Encoding, public: Iterable[pl.DataFrame]
+    ) -> tuple[SingleAsk[Any], UnitCounts]:
+        """What a session is opened for, and what it is drawn from, given the public rows. Raises WrongInput."""
+
+
+@private_stage
+def count_units(
+    plan: Plan, encoding: Encoding, counts: UnitCounts, vault: Vault, folder: str, key: bytes, erased: Erased
+) -> Ref:
+    """Write the counts of all units, except of erased ones, to a file of the vault."""
+    total = np.zeros(counts.shape, dtype=np.int64)
+    with silenced():
+        for rows in one_row_a_unit(plan, encoding, vault, folder, key, erased, part=counts.part):
+            total += counts.counted(rows, encoding)
+    with vault.create(f"{folder}/{counts.name}") as sink:
+        sink.write(total.astype("<i8").tobytes())
+    return sink.ref
+
+
+def classes_of(rows: pl.DataFrame) -> Ints:
+    """The class of each row, (rows,)."""
+    return rows[LABEL].to_numpy().astype(np.int64)
+
+
+def classes_by(student: Predictor, rows: pl.DataFrame, encoding: Encoding) -> Ints:
+    """The class (rows,) that a student predicts for each row."""
+    says, codes = student
+    X = encode(rows, encoding) if codes is None else codes.of(rows)[:, list(codes.fine)]
+    return classes_given(says, X, encoding.classes)
+
+
+def is_clean(plan: Plan, learned: Session, vault: Vault) -> bool:
+    """Whether a session learned from no unit of the test part: it named the learning part of the same division."""
+    division = division_of(plan, vault)
+    return division is not None and (learned.part, learned.division) == (LEARNING, division.commitment)
+
+
+def classes_given(says: Says, X: NDArray[Any], classes: Sequence[str]) -> Ints:
+    """The class (rows,) that a student predicts for each row (rows, width), one row at a time.
+
+    If it fails on a row or predicts no declared class, the first class counts.
+    """
+    indices = {name: index for index, name in enumerate(classes)}
+    known: dict[bytes, int] = {}
+    predicted = np.zeros(len(X), dtype=np.int64)
+    for at in range(len(X)):
+        row = X[at : at + 1].tobytes()
+        if row not in known:
+            known[row] = _answer(says, X[at : at + 1], indices)
+        predicted[at] = known[row]
+    return predicted
+
+
+def _answer(says: Says, row: NDArray[Any], indices: dict[str, int]) -> int:
+    try:
+        return indices.get(str(says(read_only(aligned_copy(row)))[0]), 0)
+    except Exception:  # no failure of an estimator on a private row may show
+        return 0
