@@ -68,6 +68,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "concord dossier census-1751dd7e --out review",
         "concord dossier copied/census-1751dd7e --key publisher.pem --out review",
     ),
+    "attack": ("concord attack census-1751dd7e plan.toml --out attacked",),
     "key": ("concord key > publisher.pem", "concord key --json"),
     "audit": ("concord audit stable --epsilon 1 --delta 1e-6 --cutoff 10 --trials 1000000",),
     "ui": ("concord ui --port 8080",),

@@ -1,13 +1,16 @@
-"""A reviewer's commands: what to know before a model leaves."""
+"""A reviewer's commands: what to know before a model leaves, and what an attack would find."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from concord.artifacts.errors import WrongInput
 from concord.flows.cli.app import HOME, HomeOption, JsonOption, app, print_json
-from concord.flows.console import say
+from concord.flows.console import err, say
+
+if TYPE_CHECKING:
+    from concord.tasks.verify.attack import Attacked
 
 
 def published_folder(subject: str, home: Path) -> Path:
@@ -53,3 +56,61 @@ def dossier_command(
             say(f"warning: {warning}")
     if not content["verified"]:
         raise typer.Exit(4)
+
+
+@app.command("attack")
+def attack_command(
+    session: Annotated[str, typer.Argument(help="A session, or a copy of its published folder.")],
+    plan: Annotated[Path, typer.Argument(help="Its plan; the public table must be there, the private one need not.")],
+    sessions: Annotated[int, typer.Option(help="Shadow sessions, each on made-up data.")] = 100,
+    out_folder: Annotated[Path | None, typer.Option("--out", help="A folder to write a picture and JSON to.")] = None,
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what the guarantee means: can anyone tell whether a made-up row was learned from?
+
+    Public rows with made-up labels stand in for private ones. Nothing private is read, and nothing is spent. It
+    illustrates: the proof is what protects. Leaves with exit status 4 if an attack clearly passes the bound.
+    """
+    from concord.artifacts.errors import in_json
+    from concord.artifacts.guarantee import Guarantee
+    from concord.artifacts.plan import load_plan
+    from concord.tasks.mechanisms.mechanism import from_settings
+    from concord.tasks.publish.figures import attack_figure
+    from concord.tasks.verify.attack import attack
+    from concord.tasks.verify.folder import PublishedSession
+
+    found, asked = PublishedSession.at(published_folder(session, home)).certificate, load_plan(plan)
+    own, whole = found.leading.guarantee, found.guarantee
+    if (own.epsilon, own.delta) != (asked.privacy.epsilon, asked.privacy.delta):
+        raise WrongInput(f"{plan} is not the plan of session {found.session}: it states another ε or δ")
+    guarantee = Guarantee.at(own.epsilon, own.delta, whole.unit, whole.neighbours)
+    mechanism = from_settings(found.mechanism.settings) if found.teachers else None
+    if mechanism is not None and mechanism.settings().keys() != found.mechanism.settings.keys():
+        raise WrongInput("attack knows no session whose rows were relabelled")
+    with err.status(f"{sessions:,} sessions on made-up data …"):
+        result = attack(asked, guarantee, mechanism, sessions)
+    record, files = result.record(), list[str]()
+    if out_folder is not None:
+        out_folder.mkdir(parents=True, exist_ok=True)
+        curves = {leak.attacker: leak.curve for leak in result.leaks}
+        for name, text in {"attack.svg": attack_figure(curves, guarantee), "attack.json": in_json(record, 2)}.items():
+            (out_folder / name).write_text(text, encoding="utf-8")
+            files.append(str(out_folder / name))
+    if as_json:
+        print_json({**record, "files": files})
+    else:
+        _show_attack(result)
+    if not result.holds:
+        raise typer.Exit(4)
+
+
+def _show_attack(result: "Attacked") -> None:
+    guarantee = result.guarantee
+    columns = "all columns" if result.columns == result.of else f"{result.columns} of {result.of} columns"
+    say(f"{len(result.leaks[0].scores):,} sessions on {result.rows:,} made-up rows, {columns}")
+    for leak in result.leaks:
+        found = f"AUC {leak.auc:.3f} ± {leak.error:.3f}, and {leak.found():.1%} found where 1% are called so wrongly"
+        say(f"an attacker who {leak.attacker}: {found}")
+    say(f"the guarantee allows at most AUC {guarantee.largest_auc:.3f}, and {guarantee.most_found(0.01):.1%}")
+    say("this illustrates, on made-up rows: what protects is the proof, which `concord verify` recomputes")

@@ -19,7 +19,7 @@ Not covered  labels that no additive model of the columns describes; columns tha
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import product
@@ -33,7 +33,7 @@ from concord.tasks.advice.choose import PublicFacts
 from concord.tasks.advice.tallies import planned_tallies, read_at_end, tallies_option
 from concord.tasks.advice.worth import learning_units
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, deepens
-from concord.tasks.mechanisms.contributions import columns, tally
+from concord.tasks.mechanisms.contributions import RoundQuestion, columns, tally
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.tallies import Tallies
 from concord.tasks.student.crossed import sampled
@@ -167,10 +167,9 @@ def rehearse(
     units = learning_units(plan)
     assert units is not None  # a plan for tallies states its rows
     classes, width = len(plan.data.classes) or 2, len(codes.coarse)  # a number lies between two bounds
-    kept = _within_work(mechanism, codes)
-    if len(kept) < width:
-        part = len(kept) / width
-        codes, rows = _of_columns(codes, rows, kept)
+    codes, rows = within_work(mechanism, codes, rows)
+    if len(codes.coarse) < width:
+        part = len(codes.coarse) / width
         begun = sum(each.what == "labels" for each in mechanism.rounds)
         mechanism, units = planned_tallies(plan, codes, public, begun), max(1.0, units * part)
         public = math.ceil(public * part)
@@ -233,15 +232,17 @@ def work(mechanism: Tallies, codes: Codes, kept: Sequence[int]) -> int:
     return columns(mechanism.classes, "labels") * (sums + sum(fine)) ** 3
 
 
-def _within_work(mechanism: Tallies, codes: Codes) -> list[int]:
-    """The columns that are rehearsed, ascending: all of them, or the first ones by the digest of their names."""
+def within_work(
+    mechanism: Tallies, codes: Codes, rows: CodeMatrix, most: float = MOST_WORK
+) -> tuple[Codes, CodeMatrix]:
+    """Codes and rows of the columns that are rehearsed: all of them, or the first ones by the digest of their names."""
     order = sorted(range(len(codes.coarse)), key=lambda at: sha256(codes.fields[codes.fine[at]].name.encode()).digest())
     kept = order[:1]
     for at in order[1:]:
-        if work(mechanism, codes, [*kept, at]) > MOST_WORK:
+        if work(mechanism, codes, [*kept, at]) > most:
             break
         kept.append(at)
-    return sorted(kept)
+    return (codes, rows) if len(kept) == len(order) else _of_columns(codes, rows, sorted(kept))
 
 
 def _of_columns(codes: Codes, rows: CodeMatrix, kept: Sequence[int]) -> tuple[Codes, CodeMatrix]:
@@ -338,18 +339,40 @@ def _learned(
     """
     drawn = len(private)
     asked = [replace(each, scale=each.scale * drawn / units) for each in mechanism.rounds]
+
+    def noisy(number: int, question: RoundQuestion) -> Ints:
+        noise = np.rint(rng.normal(scale=asked[number].scale, size=question.size)).astype(np.int64)
+        return tally(question, rows[private], labels) + noise
+
+    return scores(
+        played(replace(mechanism, rounds=tuple(asked)), codes, sampled(rows, codes, public), drawn, noisy), rows
+    )
+
+
+def played(
+    mechanism: Tallies, codes: Codes, rows: CodeMatrix, drawn: int, noisy: Callable[[int, RoundQuestion], Ints]
+) -> Decoded:
+    """What rounds of tallies are decoded to, on public rows; `noisy` gives the released sums of a round's question.
+
+    drawn   number of private rows
+    Rounds after the first of labels are left out if each would ask about a space that is learned from the one before.
+    """
     if deepens(codes):
-        asked = asked[: [each.what for each in asked].index("labels") + 1]
-    known = _known_units(mechanism, drawn)
-    planner = RoundPlanner(replace(mechanism, rounds=tuple(asked)), codes, sampled(rows, codes, public), units=known)
+        first = [each.what for each in mechanism.rounds].index("labels") + 1
+        mechanism = replace(mechanism, rounds=mechanism.rounds[:first])
+    planner = RoundPlanner(mechanism, codes, rows, units=_known_units(mechanism, drawn))
     released: list[RoundFile] = []
-    for each in asked:
+    for number, each in enumerate(mechanism.rounds):
         question = planner.question(released)
-        noise = np.rint(rng.normal(scale=each.scale, size=question.size)).astype(np.int64)
-        sums = tally(question, rows[private], labels) + noise
+        sums = noisy(number, question)
         follows = planner.follow(released, question, sums)
         released.append({"question": question.record(), "scale": each.scale, "sums": sums.tolist(), **follows})
-    return scores(Decoded.from_record(released[-1]["decoded"]), rows)
+    return Decoded.from_record(released[-1]["decoded"])
+
+
+def made_up(codes: Codes, rows: CodeMatrix, shares: Sequence[float], rng: np.random.Generator) -> Floats:
+    """Probabilities (m, C) of made-up labels with those shares of the classes, of a typical strength of signal."""
+    return _with_shares(SIGNALS["typical"] * _at_random(codes, rows, len(shares), rng), np.asarray(shares, np.float64))
 
 
 def _known_units(mechanism: Tallies, drawn: int) -> int | None:

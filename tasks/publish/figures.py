@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from concord.artifacts.certificate import Expected
 from concord.artifacts.errors import in_one_line
-from concord.artifacts.guarantee import DomainCharge
+from concord.artifacts.guarantee import DomainCharge, Guarantee
 from concord.artifacts.home.released import Integers
 from concord.artifacts.parts import EVERY, PARTS
 from concord.artifacts.privacy import Cost
@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # a run that is cached draws nothing
 POINTS_DRAWN = 200
 """Most points of a series that a figure draws."""
 INK = "#010203"  # stands for currentColor, which matplotlib does not know
-BLUE, ORANGE, GREY = "#3b7dd8", "#d9822b", "#8a8f98"
+BLUE, ORANGE, GREY, GREEN = "#3b7dd8", "#d9822b", "#8a8f98", "#2e8b57"
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "concord",
@@ -152,6 +152,19 @@ def budget_figure(domain: DomainCharge) -> str:
     axes.set_ylim(0, max(1.0, *(before + shares)) * 1.05)
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     _legend(axes, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4, columnspacing=1, handlelength=1.2, fontsize=9)
+    return _svg(figure)
+
+
+def attack_figure(curves: Mapping[str, tuple[Any, Any]], guarantee: Guarantee) -> str:
+    """True against false positives of each attack, beside the most that the guarantee allows."""
+    figure, axes = _axes("share called members that are none", "share of members found", height=3.6)
+    wrong = np.linspace(0, 1, 1 + POINTS_DRAWN)
+    axes.plot(wrong, list(map(guarantee.most_found, wrong)), color=ORANGE, linestyle="--", label="no attack can pass")
+    for (name, (misses, hits)), colour in zip(curves.items(), (BLUE, GREEN), strict=False):
+        at = np.unique(np.linspace(0, len(hits) - 1, POINTS_DRAWN).astype(np.int64))
+        axes.plot(misses[at], hits[at], color=colour, linewidth=2, label=name)
+    axes.plot([0, 1], [0, 1], color=GREY, label="guessing")
+    _legend(axes, loc="lower right", fontsize=8)
     return _svg(figure)
 
 

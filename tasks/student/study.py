@@ -93,7 +93,7 @@ def study(
             X[done : done + len(places)] = encode(read_frame(batch.ref, vault)[places], encoding)
             targets[done : done + len(places)] = scores[kept]
             first, done = first + size, done + len(places)
-    return published_student(encoding, _fit(plan, X, targets, encoding.classes))
+    return published_student(encoding, fitted(plan, X, targets, encoding.classes))
 
 
 def study_inferred(
@@ -111,7 +111,7 @@ def study_inferred(
         rows = read_frame(batch.ref, vault).filter(used[batch.first : batch.first + batch.rows])
         X[done : done + rows.height] = encode(rows, encoding)
         done += rows.height
-    return published_student(encoding, _fit(plan, X, probabilities[used], encoding.classes))
+    return published_student(encoding, fitted(plan, X, probabilities[used], encoding.classes))
 
 
 def _room(rows: int, encoding: Encoding) -> tuple[Matrix, Targets]:
@@ -141,7 +141,7 @@ def rehearse_student(plan: StudentPlan, encoding: Encoding) -> None:
         targets[:classes] = 1 / classes
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # such as of too few iterations, on rows that mean nothing
-        learned = _fit(plan, X, targets, encoding.classes)
+        learned = fitted(plan, X, targets, encoding.classes)
     try:
         trusted_types(dump(learned), plan.estimator)
     except NotVerified as refused:
@@ -213,7 +213,7 @@ def _votes(labels: pa.Table, classes: int) -> NDArray[np.int64]:
     return np.asarray(pc.list_flatten(scores).to_numpy(), dtype=np.int64).reshape(-1, classes)
 
 
-def _fit(plan: StudentPlan, X: Matrix, targets: Targets, classes: Sequence[str]) -> Any:
+def fitted(plan: StudentPlan, X: Matrix, targets: Targets, classes: Sequence[str]) -> Any:
     """An estimator of class names, fitted to X (rows, width) and class scores (rows, classes); if there are no classes,
     of numbers (rows,)."""
     estimator = plan.build(random_state=SEED)

@@ -1,7 +1,8 @@
 """Checks of written files by code independent of the code that wrote them.
 
 Offers       `verify` (all of a home), `published` (a session's folder by itself), `handing` (a student, before anything
-             is made of it), `audit` (attacks on a mechanism as it runs)
+             is made of it), `audit` (attacks on a mechanism as it runs), `attack` (on a plan's sessions of
+             made-up data)
 Its own      `checks` (of a session and of a home), `certificate`, `folder` (what a published one holds), `signed` (the
              evidence beside a certificate), `measured` (the student on public test rows); the ledger's rule a second
              time: `reckoning`, `holdings`; a guarantee from its settings: `recompute`, `recompute_gaussian`,

@@ -1,0 +1,304 @@
+"""Attack sessions of a plan on made-up data, to show what its guarantee means: membership inference.
+
+    public rows, labels made up ─ stand-in private rows ─┬─ with a target    ─ a session as it runs ─┐
+                                                         └─ without it       ─ another              ─┴─ which was it?
+
+Each of many shadow sessions has some targets, at random, and leaves out the others. Two attackers try to tell which:
+one sees all that was released and knows all private rows but one target; the other sees the student alone. Targets have
+their least likely labels, since those stand out. If labels alone are secret, a target that is left out is there with
+another label.
+
+Assumes      plan and public rows are public
+Guarantees   nothing private is read and nothing is charged. Sums, votes, noise, decoder and student are the
+             code that runs
+Not covered  other attacks, other rows and other targets: it illustrates the bound, and the proof is what protects.
+             Units are single rows. Wide tables are attacked by some of their columns, as they are rehearsed
+             Checked by tests/tasks/verify/test_attack.py, where a session without noise is seen
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.guarantee import Guarantee
+from concord.artifacts.plan import Plan
+from concord.tasks.advice.choose import PublicFacts
+from concord.tasks.advice.rehearse import made_up, played, within_work
+from concord.tasks.advice.tallies import planned_tallies, read_at_end
+from concord.tasks.advice.worth import learning_units
+from concord.tasks.asking.teachers import add_votes, aligned_copy, fitted_teacher
+from concord.tasks.data.codes import CodeMatrix, Codes
+from concord.tasks.data.encode import encode
+from concord.tasks.data.guard import silenced
+from concord.tasks.mechanisms.contributions import RoundQuestion, tally
+from concord.tasks.mechanisms.distance import Floats, Ints
+from concord.tasks.mechanisms.mechanism import Mechanism
+from concord.tasks.mechanisms.tallies import Tallies
+from concord.tasks.student.crossed import sampled
+from concord.tasks.student.decode import scores
+from concord.tasks.student.study import fitted
+from concord.tasks.verify.audit import Fresh
+
+STAND_INS = 4_000
+"""Most private rows that are made up."""
+TARGETS = 32
+"""Rows that a session may have or not."""
+WORK = 1e9
+"""Most work of decoding a session, as of `rehearse.work`."""
+SHARD_ROWS = 30
+"""Rows of a shard, if the plan does not say how many units there are."""
+FEW_WRONG = 0.01
+"""Share of false positives at which true ones are counted."""
+FOLDS = 10
+"""Parts of the sessions from whose differences an error is estimated."""
+LEAST_SESSIONS = 2 * FOLDS
+CERTAIN = 1e-9
+"""How near to 0 and 1 a probability is taken to be."""
+
+
+@dataclass(frozen=True)
+class Leak:
+    """One attacker's success: scores (sessions, targets), higher if the target seems to be there, and whether it is."""
+
+    attacker: str
+    scores: Floats
+    there: Any
+
+    @property
+    def auc(self) -> float:
+        """How often a score is higher for a target that is there than for one that is not."""
+        return _auc(self.scores, self.there)
+
+    @property
+    def error(self) -> float:
+        """Standard error of the AUC, by parts of the sessions: scores of one session are not independent."""
+        parts = zip(np.array_split(self.scores, FOLDS), np.array_split(self.there, FOLDS), strict=True)
+        return float(np.std([_auc(*part) for part in parts], ddof=1)) / math.sqrt(FOLDS)
+
+    def found(self, wrong: float = FEW_WRONG) -> float:
+        """The share of targets found, at a threshold that says it of a share `wrong` of those that are not there."""
+        return float(np.mean(self.scores[self.there] > np.quantile(self.scores[~self.there], 1 - wrong)))
+
+    @property
+    def curve(self) -> tuple[Floats, Floats]:
+        """Shares of false and of true positives at all thresholds."""
+        order = np.argsort(-self.scores, axis=None)
+        hits = self.there.ravel()[order]
+        return np.cumsum(~hits) / max(1, (~hits).sum()), np.cumsum(hits) / max(1, hits.sum())
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """Attacks on shadow sessions of one guarantee, with `rows` stand-in rows and `columns` of the plan's `of`."""
+
+    guarantee: Guarantee
+    leaks: tuple[Leak, ...]
+    rows: int
+    columns: int
+    of: int
+
+    @property
+    def holds(self) -> bool:
+        """Whether no attacker is clearly above the bound: by three standard errors."""
+        return all(leak.auc - 3 * leak.error <= self.guarantee.largest_auc for leak in self.leaks)
+
+    def record(self) -> dict[str, Any]:
+        """As JSON, in the form of SACRO-ML's reports of attacks; it has no time, since no clock is read."""
+        sessions, targets = self.leaks[0].scores.shape
+        bound = {"AUC": self.guarantee.largest_auc, f"TPR@{FEW_WRONG}": self.guarantee.most_found(FEW_WRONG)}
+        params = {"sessions": sessions, "targets": targets, "stand_in_rows": self.rows}
+        return {
+            "metadata": {
+                "attack_name": "membership inference on shadow sessions of made-up data",
+                "attack_params": {**params, "columns": self.columns, "of_columns": self.of},
+                "global_metrics": {
+                    "epsilon": self.guarantee.epsilon,
+                    "delta": self.guarantee.delta,
+                    "bound": bound,
+                    "holds": self.holds,
+                },
+            },
+            "attack_experiment_logger": {
+                "attack_instance_logger": {
+                    f"instance_{at}": {
+                        "attacker": leak.attacker,
+                        "AUC": leak.auc,
+                        "AUC_error": leak.error,
+                        f"TPR@{FEW_WRONG}": leak.found(),
+                    }
+                    for at, leak in enumerate(self.leaks)
+                }
+            },
+        }
+
+
+def attack(plan: Plan, guarantee: Guarantee, mechanism: Mechanism | None, sessions: int = 100) -> Attacked:
+    """Attack that many shadow sessions of a plan, half of them with each target.
+
+    mechanism   what answered votes; None for tallies, which follow from the plan
+    Raises WrongInput if sessions are too few, or if the plan asks neither for tallies nor for votes.
+    """
+    if sessions < LEAST_SESSIONS:
+        raise WrongInput(f"--sessions must be at least {LEAST_SESSIONS}, got {sessions}")
+    if mechanism is None and learning_units(plan) is None:
+        raise WrongInput("attack knows sessions of votes and of tallies, whose plan says labeling.rows")
+    public = PublicFacts.of(plan)
+    if mechanism is not None:
+        return _on_votes(plan, guarantee, mechanism, public, sessions)
+    codes = public.codes(plan)
+    whole = read_at_end(planned_tallies(plan, codes, public.rows))
+    kept, rows = within_work(whole, codes, codes.of(public.sample), WORK)
+    begun = sum(each.what == "labels" for each in whole.rounds)
+    used = whole if kept is codes else read_at_end(planned_tallies(plan, kept, public.rows, begun))
+    return on_tallies(used, guarantee, kept, rows, sessions, units=learning_units(plan), of=len(codes.coarse))
+
+
+def on_tallies(
+    mechanism: Tallies,
+    guarantee: Guarantee,
+    codes: Codes,
+    rows: CodeMatrix,
+    sessions: int,
+    *,
+    units: float | None = None,
+    of: int = 0,
+) -> Attacked:
+    """Attack tallies of made-up labels on public rows, codes (m, F)."""
+    rng = np.random.default_rng(2)
+    private, labels, others, truth = _stand_ins(mechanism, codes, rows, units, rng)
+    targets, base, public = private[:TARGETS], private[TARGETS:], sampled(rows, codes, len(rows))
+    there = rng.random((sessions, TARGETS)) < 1 / 2
+    source, known, seen = Fresh(sessions, 1), np.zeros(there.shape), np.zeros(there.shape)
+    for session, present in enumerate(there):
+        source.next_trial()
+
+        def noisy(number: int, asked: RoundQuestion, present: Any = present, session: int = session) -> Ints:
+            one = [tally(asked, rows[[row]], labels[[at]]) for at, row in enumerate(targets)]
+            none = [_left_out(mechanism, asked, rows[[row]], others[[at]]) for at, row in enumerate(targets)]
+            told = np.where(present[:, None], one, none)
+            exact = tally(asked, rows[base], labels[TARGETS:]) + told.sum(axis=0)
+            released = mechanism.release(number, exact, source)
+            moved, noise = np.array(one) - np.array(none), (released - exact).astype(np.float64)
+            square, along = (moved.astype(np.float64) ** 2).sum(axis=1), moved @ noise
+            odds = np.where(present, along + square / 2, along - square / 2) / mechanism.rounds[number].scale ** 2
+            known[session] += odds
+            return released
+
+        decoded = played(mechanism, codes, public, len(private), noisy)
+        seen[session] = _sure(scores(decoded, rows[targets]), labels[:TARGETS], truth, mechanism.classes)
+    leaks = (
+        Leak("knows all but the targets, and sees all sums", known, there),
+        Leak("sees the student", *_apart(seen, there)),
+    )
+    return Attacked(guarantee, leaks, len(private), len(codes.coarse), of or len(codes.coarse))
+
+
+def _stand_ins(
+    mechanism: Tallies, codes: Codes, rows: CodeMatrix, units: float | None, rng: np.random.Generator
+) -> tuple[Ints, Ints, Ints, Floats]:
+    """Private rows as places among public ones, the targets first; their labels; other labels of the targets; and the
+    place of a number, if labels are numbers."""
+    classes = mechanism.classes or 2
+    chances = made_up(codes, rows, [1 / classes] * classes, rng)
+    private = rng.integers(0, len(rows), TARGETS + round(min(units or STAND_INS, STAND_INS)))
+    if not mechanism.classes:
+        place = np.rint(mechanism.steps * chances[private, 1]).astype(np.int64)
+        place[:TARGETS] = np.where(place[:TARGETS] < mechanism.steps / 2, mechanism.steps, 0)
+        return private, place, mechanism.steps - place[:TARGETS], place[:TARGETS] / mechanism.steps
+    drawn = (rng.random((len(private), 1)) > chances[private].cumsum(axis=1)).sum(axis=1)
+    labels: Ints = np.minimum(drawn, classes - 1).astype(np.int64)
+    labels[:TARGETS] = chances[private[:TARGETS]].argmin(axis=1)
+    return private, labels, chances[private[:TARGETS]].argmax(axis=1), chances
+
+
+def _left_out(mechanism: Tallies, asked: RoundQuestion, row: CodeMatrix, other: Ints) -> Ints:
+    """What a target adds that is not there: nothing, or if labels alone are secret, what it adds with another label."""
+    return tally(asked, row, other) if mechanism.secret == "labels" else np.zeros(asked.size, np.int64)
+
+
+def _sure(given: Floats, labels: Ints, truth: Floats, classes: int) -> Floats:
+    """How sure the student is of the targets' labels, as log-odds; of numbers, how near it is to theirs."""
+    if not classes:
+        return -np.abs(given[:, 1] - truth)
+    own = np.clip(given[np.arange(len(labels)), labels], CERTAIN, 1 - CERTAIN)
+    return np.asarray(np.log(own) - np.log1p(-own))
+
+
+def _apart(seen: Floats, there: Any) -> tuple[Floats, Any]:
+    """Scores (sessions, targets), those of each target with mean 0 and deviation 1: one threshold serves all."""
+    return (seen - seen.mean(axis=0)) / np.maximum(seen.std(axis=0), CERTAIN), there
+
+
+def _on_votes(plan: Plan, guarantee: Guarantee, mechanism: Mechanism, public: PublicFacts, sessions: int) -> Attacked:
+    """Attack votes of teachers, trained on shards of stand-in rows."""
+    rng, classes, shards = np.random.default_rng(2), plan.data.classes, plan.teachers.count
+    codes, X, units = public.codes(plan), encode(public.sample, public.encoding), learning_units(plan)
+    chances = made_up(codes, codes.of(public.sample), [1 / len(classes)] * len(classes), rng)
+    size = SHARD_ROWS if units is None else max(1, min(round(units / shards), STAND_INS // 10))
+    at: Ints = rng.integers(0, len(X), min(TARGETS, shards))
+    votes, both = _cast(plan, X, chances, at, size, rng)
+    there = rng.random((sessions, len(at))) < 1 / 2
+    source, known, seen = Fresh(sessions, len(X)), np.zeros(there.shape), np.zeros(there.shape)
+    for session, present in enumerate(there):
+        source.next_trial()
+        cast = votes + np.where(present[:, None, None], both[1], both[0]).sum(axis=0)
+        said = mechanism.release(cast, source, 0, 0).labels
+        rows, kept = np.flatnonzero(said >= 0), said[said >= 0]
+        known[session] = (both[1] - both[0])[:, rows, kept].sum(axis=1)
+        model = fitted(plan.student, X[rows], np.eye(len(classes))[kept], classes)
+        seen[session] = _sure(_chances(model, X[at], classes), chances[at].argmin(axis=1), chances, len(classes))
+    leaks = (
+        Leak("sees the released labels, and knows how each target sways votes", *_apart(known, there)),
+        Leak("sees the student", *_apart(seen, there)),
+    )
+    return Attacked(guarantee, leaks, shards * size, len(codes.coarse), len(codes.coarse))
+
+
+def _cast(plan: Plan, X: Any, chances: Floats, at: Ints, size: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Votes (rows, classes) of the shards without a target, and of each shard with one (2, targets, rows, classes):
+    without it, and with it. The targets are the rows `at`, each in a shard of its own."""
+    classes = chances.shape[1]
+    votes, both = np.zeros((len(X), classes), np.int64), np.zeros((2, len(at), len(X), classes), np.int64)
+
+    def of_teacher(shard: int, rows: Ints, given: Ints) -> Ints:
+        found = np.zeros((len(X), classes), np.uint32)
+        add_votes(found, [fitted_teacher(plan.teachers, shard, aligned_copy(X[rows]), given, classes)], X)
+        return found.astype(np.int64)
+
+    with silenced():
+        for shard in range(plan.teachers.count):
+            rows: Ints = rng.integers(0, len(X), size)
+            drawn = (rng.random((size, 1)) > chances[rows].cumsum(axis=1)).sum(axis=1)
+            given: Ints = np.minimum(drawn, classes - 1).astype(np.int64)
+            if shard >= len(at):
+                votes += of_teacher(shard, rows, given)
+                continue
+            target, odds = at[[shard]], chances[at[shard]]
+            with_it = np.append(rows, target), np.append(given, odds.argmin())
+            left_out = (rows, given) if plan.privacy.secret == "rows" else (with_it[0], np.append(given, odds.argmax()))
+            both[0, shard], both[1, shard] = of_teacher(shard, *left_out), of_teacher(shard, *with_it)
+    return votes, both
+
+
+def _chances(model: Any, X: Any, classes: tuple[str, ...]) -> Floats:
+    """Probabilities (rows, classes); certain ones of a student that gives none."""
+    found = np.zeros((len(X), len(classes)))
+    if hasattr(model, "predict_proba"):
+        found[:, [classes.index(str(name)) for name in model.classes_]] = model.predict_proba(X)
+    else:
+        found[np.arange(len(X)), [classes.index(str(name)) for name in model.predict(X)]] = 1
+    return found
+
+
+def _auc(scored: Floats, there: Any) -> float:
+    """By the sum of ranks (Mann & Whitney); half if one side has none."""
+    from scipy.stats import rankdata
+
+    inside, outside = int(there.sum()), int((~there).sum())
+    if not inside or not outside:
+        return 1 / 2
+    ranks = rankdata(scored, axis=None).reshape(scored.shape)
+    return (float(ranks[there].sum()) - inside * (inside + 1) / 2) / (inside * outside)
