@@ -76,6 +76,14 @@ class PublicTest(CertificatePart):
         return fmean(areas) if areas else None
 
     @property
+    def calibration_error(self) -> float | None:
+        """The mean gap between how sure it is and how often it is right then, over the bins (expected calibration
+        error); None without probabilities."""
+        if self.calibration is None:
+            return None
+        return sum(each.rows * abs(each.sure - each.right) for each in self.calibration) / self.rows
+
+    @property
     def rarest(self) -> ClassMeasured:
         """The class with fewest rows, of those that have any."""
         return min((item for item in self.classes if item.rows), key=lambda item: item.rows)

@@ -62,6 +62,7 @@ ALONE = {
     "tasks/data/databases.py": {"sqlalchemy"},
     "tasks/data/sources.py": {"deltalake"},
     "tasks/publish/disclosures.py": {"sklearn", "yaml"},
+    "tasks/publish/explain.py": {"sklearn"},
     "tasks/publish/export.py": {"sklearn"},
     "tasks/student/onnx.py": {"skl2onnx"},
     "tasks/mechanisms/noise.py": {"opendp", "cryptography", "concord.artifacts.gaussian"},

@@ -156,7 +156,8 @@ def _on_public_rows(accuracy: float | None, test: AnyPublicTest | None) -> dict[
     found = {} if accuracy is None else {"accuracy": accuracy}
     if test is not None:
         found |= {"balanced_accuracy": test.balanced_accuracy, "majority": test.majority, "rows_tested": test.rows}
-        found |= {} if test.auc is None else {"auc": test.auc}
+        further = {"auc": test.auc, "calibration_error": test.calibration_error}
+        found |= {name: value for name, value in further.items() if value is not None}
         for name, item in _by_class(test.classes).items():
             shares = {what: getattr(item, what) for what in ("recall", "precision", "auc", "average_precision")}
             found |= {f"{what}.{name}": share for what, share in shares.items() if share is not None}

@@ -69,6 +69,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "concord dossier copied/census-1751dd7e --key publisher.pem --out review",
     ),
     "attack": ("concord attack census-1751dd7e plan.toml --out attacked",),
+    "explain": (
+        "concord explain census-1751dd7e",
+        "concord explain census-1751dd7e --rows test.parquet --json",
+    ),
     "key": ("concord key > publisher.pem", "concord key --json"),
     "audit": ("concord audit stable --epsilon 1 --delta 1e-6 --cutoff 10 --trials 1000000",),
     "ui": ("concord ui --port 8080",),

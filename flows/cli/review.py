@@ -1,15 +1,19 @@
-"""A reviewer's commands: what to know before a model leaves, and what an attack would find."""
+"""A reviewer's commands: what to know before a model leaves, what an attack would find, and what each column does."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
-from concord.artifacts.errors import WrongInput
+from concord.artifacts.errors import WrongInput, in_one_line
 from concord.flows.cli.app import HOME, HomeOption, JsonOption, app, print_json
-from concord.flows.console import err, say
+from concord.flows.console import err, out, say
 
 if TYPE_CHECKING:
+    from concord.tasks.publish.explain import Importance, Scorecard
     from concord.tasks.verify.attack import Attacked
 
 
@@ -114,3 +118,58 @@ def _show_attack(result: "Attacked") -> None:
         say(f"an attacker who {leak.attacker}: {found}")
     say(f"the guarantee allows at most AUC {guarantee.largest_auc:.3f}, and {guarantee.most_found(0.01):.1%}")
     say("this illustrates, on made-up rows: what protects is the proof, which `concord verify` recomputes")
+
+
+@app.command("explain")
+def explain_command(
+    session: Annotated[str, typer.Argument(help="A session, a copy of its published folder, or models:/NAME@ALIAS.")],
+    rows: Annotated[str | None, typer.Option(help="A public table whose columns are shuffled, one by one.")] = None,
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what each column does to the answers of a published student.
+
+    A student that tallies were decoded to is a scorecard. With --rows, each column is shuffled on public rows: of
+    labelled ones, the test table's, it says how many right answers that costs. Nothing is spent.
+    """
+    from concord.flows.environment import ready_for
+
+    ready_for(session, home)
+    from concord.tasks.publish.explain import importance, scorecard
+    from concord.tasks.publish.predict import student_of
+    from concord.tasks.verify.handing import handed_on
+
+    published = handed_on(session, home)
+    student, spoilt = student_of(published), None
+    card = scorecard(student)
+    if rows is not None:
+        test = published.certificate.student.public_test
+        spoilt = importance(student, rows, None if test is None else test.label)
+    if as_json:
+        print_json({"scorecard": card and card.record(), "importance": spoilt and asdict(spoilt)})
+        return
+    if card is not None:
+        _show_card(card)
+    if spoilt is not None:
+        _show_importance(spoilt)
+    if card is None and spoilt is None:
+        say("no scorecard: the student is not additive; public rows, named with --rows, show what columns matter")
+
+
+def _show_card(card: "Scorecard") -> None:
+    begins = ", ".join(map(str, card.base))
+    say(f"10 points double the odds of {', '.join(card.classes)}; a row begins with {begins}")
+    table = Table("column", "cell", *map(in_one_line, card.classes))
+    for name, cells in card.columns.items():
+        for at, each in enumerate(cells):
+            words = (in_one_line("" if at else name), in_one_line(each.cell))
+            table.add_row(*map(Text, (*words, *(f"{points:+d}" for points in each.points))))
+    out.print(table)
+
+
+def _show_importance(found: "Importance") -> None:
+    say(f"what shuffling a column costs, on {found.rows:,} rows: {found.measure}")
+    table = Table("column", "costs", "±")
+    for name, (mean, deviation) in found.columns.items():
+        table.add_row(Text(in_one_line(name)), f"{mean:.4f}", f"{deviation:.4f}")
+    out.print(table)

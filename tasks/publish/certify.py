@@ -37,6 +37,7 @@ from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import StudentPlan
 from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.measures import PublicTest
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Ref
@@ -47,18 +48,22 @@ from concord.tasks.mechanisms.odds import profile
 from concord.tasks.publish.attest import publish_certificate
 from concord.tasks.publish.describe import describe, released_by
 from concord.tasks.publish.disclosures import in_words, reworded
+from concord.tasks.publish.explain import Scorecard, scorecard
 from concord.tasks.publish.figures import (
     budget_figure,
     epsilon_if_stopped_early,
     expected_figure,
     labels_figure,
+    reliability_figure,
     spend_figure,
     spending,
     what_if_figure,
 )
 from concord.tasks.publish.outcomes import Outcomes, tables, voted
+from concord.tasks.student import concord_tallied
 from concord.tasks.student.concord_student import Chosen
 from concord.tasks.student.concord_tallied import Tallied, TalliedNumber
+from concord.tasks.student.model import load
 from concord.tasks.student.study import Student
 
 TEMPLATE = "report.html.j2"
@@ -66,11 +71,14 @@ EXPECTED_DIGITS = 6
 """Digits to which an expected share is rounded."""
 
 
-def render(certificate: Certificate, figures: Mapping[str, str]) -> str:
-    """The report as HTML. `figures` are SVG documents by name: spend, what_if, labels, expected and budget, if they
-    exist; all other content is escaped."""
+def render(certificate: Certificate, figures: Mapping[str, str], card: Scorecard | None = None) -> str:
+    """The report as HTML. `figures` are SVG documents by name: spend, what_if, labels, expected, reliability and
+    budget, if they exist; all other content is escaped.
+
+    card   of an additive student
+    """
     drawn = {name: _inline(name, figure) for name, figure in figures.items()}
-    return _template().render(certificate=reworded(certificate, in_words), figures=drawn, linked=LINKED)
+    return _template().render(certificate=reworded(certificate, in_words), figures=drawn, linked=LINKED, card=card)
 
 
 @cache
@@ -152,19 +160,25 @@ def write(
     drawn = {"budget": budget_figure(certificate.domain)}
     if len({each.lost for each in certificate.expected}) > 1:
         drawn["expected"] = expected_figure(certificate.expected, session.epsilon)
+    if isinstance(found := certificate.student.public_test, PublicTest) and found.calibration:
+        drawn["reliability"] = reliability_figure(found.calibration)
     if labels := voted(session, certificate.leading.files):
-        found = Outcomes.of(labels, released)
-        spent = spending(session, per_refusal, found.refused)
+        outcomes = Outcomes.of(labels, released)
+        spent = spending(session, per_refusal, outcomes.refused)
         if len(set(spent.epsilon.tolist())) > 1:  # a flat line shows nothing
             drawn["spend"] = spend_figure(session, spent)
-        drawn["labels"] = labels_figure(found.by_class, classes, certificate.counts)
+        drawn["labels"] = labels_figure(outcomes.by_class, classes, certificate.counts)
         sooner = epsilon_if_stopped_early(session, spent)
         if sooner is not None:
             drawn["what_if"] = what_if_figure(session, sooner)
-    beside = {"report.html": render(certificate, drawn).encode()}
+    waiting = {file.path: released.held_back(file) for file in certificate.files}
+    held = {Path(path).name: data for path, data in waiting.items() if data is not None}
+    card = None
+    if certificate.student.estimator.startswith(f"{concord_tallied.NAME}."):  # any other would be loaded in vain
+        learned = certificate.student.file
+        card = scorecard(load(waiting[learned.path] or released.read(learned)))
+    beside = {"report.html": render(certificate, drawn, card).encode()}
     beside |= {f"{name}.svg": svg.encode() for name, svg in drawn.items()}
-    waiting = {Path(file.path).name: released.held_back(file) for file in certificate.files}
-    held = {name: data for name, data in waiting.items() if data is not None}
     files = publish_certificate(certificate, {**held, **beside}, ledger=ledger, released=released, vault=vault)
     named = {CERTIFICATE_FILE, SCHEMA_FILE, *held, *beside}
     return Certified(

@@ -20,6 +20,7 @@ from concord.artifacts.certificate import Expected
 from concord.artifacts.errors import in_one_line
 from concord.artifacts.guarantee import DomainCharge, Guarantee
 from concord.artifacts.home.released import Integers
+from concord.artifacts.measures import Surety
 from concord.artifacts.parts import EVERY, PARTS
 from concord.artifacts.privacy import Cost
 from concord.artifacts.records import Counts
@@ -152,6 +153,19 @@ def budget_figure(domain: DomainCharge) -> str:
     axes.set_ylim(0, max(1.0, *(before + shares)) * 1.05)
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     _legend(axes, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4, columnspacing=1, handlelength=1.2, fontsize=9)
+    return _svg(figure)
+
+
+def reliability_figure(calibration: Sequence[Surety]) -> str:
+    """How often the student is right, by how sure it says it is; each point's area grows with its rows."""
+    figure, axes = _axes("says it is sure by", "is right on", height=3.2)
+    sure, right = ([getattr(each, name) for each in calibration] for name in ("sure", "right"))
+    rows = np.array([each.rows for each in calibration])
+    low = min(*sure, *right, 1.0)
+    axes.plot([low, 1], [low, 1], color=GREY, linestyle="--", label="knows itself")
+    axes.plot(sure, right, color=BLUE, linewidth=2, label="this student")
+    axes.scatter(sure, right, s=20 + 180 * rows / rows.max(), color=BLUE, alpha=0.5)
+    _legend(axes, loc="lower right")
     return _svg(figure)
 
 

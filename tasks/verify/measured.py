@@ -7,12 +7,11 @@ Independent of `tasks.student.evaluate`: the published pipeline reads raw rows, 
 
 Assumes      the certificate's student is the file that it digests, which is checked before
 Guarantees   found and named: a share that does not follow from the counts; counts that the student does not give, or an
-             error of numbers; if the table is there, an AUC or average precision that its probabilities do not give,
-             but for RANKED
+             error of numbers; if the table is there, an AUC, an average precision or an expected calibration error
+             that its probabilities do not give, but for RANKED
 Not covered  up to TIED_SHARE of the rows, since rounding on another machine may break a tie otherwise; or of the error
-             if the mean is named. The student's confidence, which only illustrates. CSV whose plan declared another
-             format than is detected: a certificate does not record it. Checked by
-             tests/tasks/verify/test_verify_measured.py
+             if the mean is named. The student's confidence, bin by bin. CSV whose plan declared another format than is
+             detected: a certificate does not record it. Checked by tests/tasks/verify/test_verify_measured.py
 """
 
 import math
@@ -36,6 +35,8 @@ from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.student.evaluate import digest_of_table, remembered
 from concord.tasks.verify.checks import equal
 
+ROUNDED = 1e-5
+"""By how much a mean of shares may differ that are rounded."""
 TIED_SHARE = 1 / 1000
 """Share of the rows that another machine may predict differently."""
 RANKED = 1 / 100
@@ -86,6 +87,12 @@ def _shares_follow(test: PublicTest) -> None:
         predicted = [item.predicted for item in test.classes]
         equal("the rows predicted to be of each class", matrix.sum(axis=0).tolist(), predicted)
         _shares_of(test, matrix)
+
+    if test.calibration is not None:
+        equal("the rows by how sure the student is", sum(each.rows for each in test.calibration), test.rows)
+        right = math.fsum(each.rows * each.right for each in test.calibration)
+        if abs(right / test.rows - test.accuracy) > ROUNDED:
+            raise NotVerified(f"rows by how sure the student is are right on {right / test.rows:.6g}, not as certified")
 
 
 def _shares_of(test: PublicTest, matrix: Ints) -> None:
@@ -157,14 +164,30 @@ def _counted(student: Any, rows: pl.DataFrame, truth: Ints, test: PublicTest) ->
 
 def _ranks(student: Any, rows: pl.DataFrame, truth: Ints, test: PublicTest) -> None:
     """Raise NotVerified if a class's AUC or average precision is not that of the student's probabilities."""
-    if test.auc is None:
+    if test.calibration is None:
         return
     odds, known = student.predict_proba(rows), list(student.classes_)
+    gap, certified = (
+        _calibration_error(odds, truth, [item.name for item in test.classes], known),
+        test.calibration_error,
+    )
+    if abs(gap - (certified or 0.0)) > RANKED:
+        raise NotVerified(f"the expected calibration error is {gap:.4f}, but it was certified as {certified:.4f}")
     for at, item in ((at, item) for at, item in enumerate(test.classes) if item.auc is not None):
         scores = odds[:, known.index(item.name)] if item.name in known else np.zeros(len(truth))
         for what, found in _areas(scores, truth == at).items():
             if abs(found - (getattr(item, what) or 0.0)) > RANKED:
                 raise NotVerified(f"the {what} of {item.name!r} is {found:.4f}, not {getattr(item, what)} as certified")
+
+
+def _calibration_error(odds: Any, truth: Ints, names: Sequence[str], known: Sequence[str]) -> float:
+    """The mean gap between how sure the student is and how often it is right then, over tenths of sureness."""
+    sure, said = odds.max(axis=1), np.array([names.index(str(known[at])) for at in odds.argmax(axis=1)])
+    tenth = np.minimum(np.floor(10 * sure), 9)
+    gaps = (
+        abs(math.fsum(sure[tenth == each]) - np.count_nonzero((said == truth)[tenth == each])) for each in range(10)
+    )
+    return math.fsum(gaps) / len(truth)
 
 
 def _areas(scores: Any, own: Any) -> dict[str, float]:

@@ -139,7 +139,7 @@ def constant(values: dict[str, Any]) -> None:
     for at, item in enumerate(test["classes"]):
         item.update(predicted=300 if at == largest else 0, recall=float(at == largest), auc=0.5)
         item["precision"] = of / 300 if at == largest else None
-    test.update(accuracy=of / 300, balanced_accuracy=0.5, majority=of / 300)
+    test.update(accuracy=of / 300, balanced_accuracy=0.5, majority=of / 300, calibration=None)
     values["student"]["accuracy"] = of / 300
     values["warnings"] = [*warnings_of(PublicTest.model_validate(test), None)]
 

@@ -9,6 +9,7 @@ import pytest
 from concord.artifacts.certificate import Certificate
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.certify import render
+from concord.tasks.publish.explain import CellPoints, Scorecard
 from tests.support.published import SESSION, World, certified, with_leading, world
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
@@ -237,6 +238,15 @@ def test_a_student_without_public_test_rows_claims_no_accuracy(certificate: Cert
     student = certificate.student.model_copy(update={"accuracy": None, "public_test": None})
     assert "It is right on" in render(certificate, FIGURES)
     assert "It is right on" not in render(certificate.model_copy(update={"learned": student}), FIGURES)
+
+
+def test_an_additive_student_is_shown_as_a_scorecard(certificate: Certificate) -> None:
+    cells = (CellPoints("below 3", (-4,)), CellPoints("3 or more", (7,)), CellPoints("no value", (0,)))
+    page = Page(render(certificate, FIGURES, Scorecard(("yes",), (-12,), {"age <b>": cells})))
+    words = " ".join(page.words.split())
+    assert "double the odds of yes. A row begins with -12" in words
+    assert "age <b> below 3 -4 age <b> 3 or more +7 age <b> no value +0" in words
+    assert "What each column does" not in render(certificate, FIGURES)
 
 
 def test_of_a_gaussian_domain_no_delta_is_said_to_remain(certificate: Certificate) -> None:

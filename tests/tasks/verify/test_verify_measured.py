@@ -68,7 +68,7 @@ def test_a_test_table_is_read_as_it_is_written(small: World, tmp_path: Path) -> 
 def moved(test: dict[str, Any]) -> None:
     """Counts, and all that follows from them, as a student that is never wrong would have them."""
     rows = [item["rows"] for item in test["classes"]]
-    test |= {"matrix": [[rows[0], 0], [0, rows[1]]], "accuracy": 1.0, "balanced_accuracy": 1.0}
+    test |= {"matrix": [[rows[0], 0], [0, rows[1]]], "accuracy": 1.0, "balanced_accuracy": 1.0, "calibration": None}
     for item, of in zip(test["classes"], rows, strict=True):
         item |= {"predicted": of, "recall": 1.0, "precision": 1.0}
 
@@ -83,6 +83,9 @@ def moved(test: dict[str, Any]) -> None:
         (lambda test: test["classes"][0].update(precision=None), "the precision of 'no'"),
         (lambda test: test["classes"][1].update(auc=0.5), "the auc of 'yes' is 0.9"),
         (lambda test: test["classes"][0].update(average_precision=0.5), "the average_precision of 'no' is"),
+        (lambda test: test["calibration"][0].update(rows=1), "the rows by how sure the student is"),
+        (lambda test: test["calibration"][-1].update(right=0.5), "rows by how sure the student is are right on"),
+        (lambda test: test["calibration"][-1].update(sure=0.5), "the expected calibration error is"),
         (moved, "public test rows otherwise than was certified"),
     ],
 )

@@ -1,0 +1,157 @@
+"""Explain: what each column does to the answers of a published student.
+
+A student that tallies are decoded to is additive: a scorecard says how many points each cell of a row adds, and ten
+points double the odds. Of any student, columns can be shuffled on public rows: the more answers that spoils, the more
+they matter (permutation importance, Breiman 2001).
+
+Assumes      the student was verified; rows are public
+Guarantees   post-processing: nothing is spent
+Not covered  why: a column may stand for another that goes with it. Checked by tests/tasks/publish/test_explain.py
+"""
+
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import date, timedelta
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import polars as pl
+from sklearn.inspection import permutation_importance
+from sklearn.pipeline import Pipeline
+
+from concord.tasks.data.cells import cast_numbers
+from concord.tasks.data.files import format_of
+from concord.tasks.data.tables import open_public
+from concord.tasks.publish.disclosures import columns_of
+
+DOUBLE = 10
+"""Points that double the odds."""
+MOST_ROWS = 5_000
+"""Most rows on which columns are shuffled, the first of the table."""
+REPEATS = 5
+"""How often each column is shuffled."""
+
+
+@dataclass(frozen=True)
+class CellPoints:
+    """A cell of a column, in words, and the points that it adds for each of the card's classes."""
+
+    cell: str
+    points: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Scorecard:
+    """An additive student: `base` points for each of `classes`, and those of every cell of each column, the column that
+    moves most first. Of two classes, the card is of the second; of a number, of its place between its bounds."""
+
+    classes: tuple[str, ...]
+    base: tuple[int, ...]
+    columns: dict[str, tuple[CellPoints, ...]]
+
+    def record(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+def scorecard(student: Pipeline) -> Scorecard | None:
+    """The card of a student that tallies were decoded to; None of any other."""
+    model = student.steps[-1][1]
+    if not hasattr(model, "weights"):
+        return None
+    columns = {name: tuple(_cells(part, model.weights)) for name, (part, _) in columns_of(student).items()}
+    order = sorted(columns, key=lambda name: -_spread(columns[name]))
+    names = [str(name) for name in getattr(model, "classes", ("number",))]
+    classes = tuple(names[-1:] if len(names) <= 2 else names)
+    return Scorecard(classes, _points(model.intercept), {name: columns[name] for name in order})
+
+
+def _points(logits: Any) -> tuple[int, ...]:
+    return tuple(round(DOUBLE * float(each) / math.log(2)) for each in logits)
+
+
+def _spread(cells: Sequence[CellPoints]) -> int:
+    classes = range(len(cells[0].points))
+    return max(max(c.points[at] for c in cells) - min(c.points[at] for c in cells) for at in classes)
+
+
+def _cells(part: Pipeline, weights: Any) -> Iterator[CellPoints]:
+    """The cells of one column, those without a value last; neighbouring ranges of equal points are one."""
+    code, kind = part["code"], part[0].kind
+    points = [
+        _points(weights[code.start + at]) for at in range(len(code.words if code.cuts is None else code.cuts) + 2)
+    ]
+    if code.cuts is None:
+        yield from map(CellPoints, [*code.words, "another word"], points[:-1])
+    else:
+        ends = [None, *code.cuts, None]
+        for each, group in groupby(range(len(points) - 1), key=points.__getitem__):
+            places = [*group]
+            yield CellPoints(_range(ends[places[0]], ends[places[-1] + 1], kind), each)
+    yield CellPoints("no value", points[-1])
+
+
+def _range(low: float | None, high: float | None, kind: str) -> str:
+    """The numbers from `low` on that are below `high`, in words."""
+    if low is None and high is None:
+        return "any"
+    if kind == "boolean":
+        return "no" if low is None else "yes"
+    if low is None or high is None:
+        return f"below {_number(high, kind)}" if low is None else f"{_number(low, kind)} or more"
+    return f"{_number(low, kind)} to below {_number(high, kind)}"
+
+
+def _number(cut: float | None, kind: str) -> str:
+    cut = cut or 0.0
+    return (date(1970, 1, 1) + timedelta(days=cut)).isoformat() if kind == "date" else f"{cut:.6g}"
+
+
+@dataclass(frozen=True)
+class Importance:
+    """How much shuffling each column spoils, in `measure`, the most first; with the standard deviation of repeats."""
+
+    measure: str
+    rows: int
+    columns: dict[str, tuple[float, float]]
+
+
+def importance(student: Any, path: str, target: str | None) -> Importance:
+    """The importance of every column on the public rows at `path`.
+
+    target   the column with what is right; if the table has none, answers are compared with the student's own before
+    Raises WrongInput if the table lacks a column of the student.
+    """
+    table = open_public(path, "--rows", format_of(path, field="--rows"))
+    label = target if target in table.names else None
+    rows = pl.concat(table.frames([*student.feature_names_in_, *([] if label is None else [label])])).head(MOST_ROWS)
+    frame, numbers = rows.select([*student.feature_names_in_]).to_pandas(), not hasattr(student, "classes_")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a shuffled column is as unread as it was
+        right = student.predict(frame) if label is None else _truth(rows[label], numbers)
+        score = _minus_error if numbers else _share_right
+        found = permutation_importance(student, frame, right, scoring=score, n_repeats=REPEATS, random_state=0)
+    order = np.argsort(-found.importances_mean, kind="stable")
+    pairs = zip(found.importances_mean.tolist(), found.importances_std.tolist(), strict=True)
+    spoilt = dict(zip(frame.columns, pairs, strict=True))
+    what = (
+        ("root mean squared error" if numbers else "share of right answers")
+        if label
+        else ("how far answers move" if numbers else "share of answers that change")
+    )
+    return Importance(what, len(frame), {frame.columns[at]: spoilt[frame.columns[at]] for at in order})
+
+
+def _truth(column: pl.Series, numbers: bool) -> Any:
+    return cast_numbers(column) if numbers else column.cast(pl.String).to_numpy()
+
+
+def _share_right(student: Any, rows: Any, right: Any) -> float:
+    return float(np.mean(student.predict(rows) == right))
+
+
+def _minus_error(student: Any, rows: Any, right: Any) -> float:
+    return -math.sqrt(float(np.mean((student.predict(rows) - right) ** 2)))
