@@ -5,13 +5,13 @@ over its life, as certificate and report show them, and the caveats in plain wor
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Self
 
 from pydantic import Field
 
 from concord.artifacts.domains import Domain, FilterKind
-from concord.artifacts.parts import EVERY, PARTS, by_part, largest
+from concord.artifacts.parts import EVERY, PARTS, Counted, by_part, largest, paid
 from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Budget, CertificatePart
 from concord.artifacts.sessions import NEIGHBOURS, Session, Status
@@ -77,6 +77,7 @@ class SessionCharge(Budget):
 
     status   open (charged its whole reservation), spent or closed
     part     of the domain's units, in which alone it counts; empty: in each
+    stream   of whose seasons the largest alone counts; empty if it is a season of none
     """
 
     session: str
@@ -84,10 +85,11 @@ class SessionCharge(Budget):
     share: float
     status: Status
     part: str = EVERY
+    stream: str = ""
 
     @classmethod
-    def of(cls, session: Session, domain: Domain, part: str) -> Self:
-        """The charge of a session in that domain, in that part of its units."""
+    def of(cls, session: Session, domain: Domain, counted: Counted) -> Self:
+        """The charge of a session in that domain, and where it counts."""
         return cls(
             epsilon=session.epsilon,
             delta=session.delta,
@@ -95,7 +97,8 @@ class SessionCharge(Budget):
             mechanism=str(session.mechanism["name"]),
             share=domain.filter.share(session.charge),
             status=session.status,
-            part=part,
+            part=counted.part,
+            stream=counted.stream,
         )
 
 
@@ -124,33 +127,46 @@ class DomainCharge(CertificatePart):
     @property
     def used(self) -> float:
         """The share of the budget that is charged: that of the part which is charged most."""
-        shares = ([each.share for each in self.charges if each.part in (part, EVERY)] for part in PARTS)
-        return self.lost + max(map(sum, shares))
+        return self.lost + max(shared(self.charges, part) for part in PARTS)
 
     @classmethod
     def of(
-        cls, domain: Domain, sessions: Sequence[Session], lost: Charge, parts: Mapping[str, str] | None = None
+        cls,
+        domain: Domain,
+        sessions: Sequence[Session],
+        lost: Charge,
+        counted: Sequence[Counted] | None = None,
+        *,
+        divided: bool = False,
     ) -> Self:
         """The domain's state after those sessions.
 
-        lost    the charge for sessions lost when an older copy of the home was put back
-        parts   if the domain is divided: the only part that each session counts in, or EVERY
+        lost      the charge for sessions lost when an older copy of the home was put back
+        counted   their charges, with part and stream; default: each counts for every unit
+        divided   whether the domain is divided into parts
         """
-        counted = {session.id: (parts or {}).get(session.id, EVERY) for session in sessions}
-        totals = by_part(((counted[session.id], session.charge) for session in sessions), lost)
+        if counted is None:
+            counted = [Counted(EVERY, "", session.charge) for session in sessions]
+        totals = by_part(counted, lost)
         cap, (epsilon, delta) = domain.filter, domain.filter.spent(largest(totals))
         return cls(
             name=domain.name,
             sessions=len(sessions),
             filter=cap.kind,
             order=cap.order if cap.kind == "renyi" else None,
-            charges=tuple(SessionCharge.of(session, domain, counted[session.id]) for session in sessions),
+            charges=tuple(SessionCharge.of(session, domain, of) for session, of in zip(sessions, counted, strict=True)),
             lost=cap.share(lost),
-            parts={} if parts is None else {part: _budget(cap.spent(total)) for part, total in totals.items()},
+            parts={part: _budget(cap.spent(total)) for part, total in totals.items()} if divided else {},
             cap=Budget(epsilon=cap.epsilon, delta=cap.delta),
             spent=Budget(epsilon=epsilon, delta=delta),
             remaining=Budget(epsilon=max(0.0, cap.epsilon - epsilon), delta=max(0.0, cap.delta - delta)),
         )
+
+
+def shared(charges: Iterable[SessionCharge], part: str) -> float:
+    """The share of the domain's budget that these charges take of a unit of that part, at most."""
+    touching = [(each.stream, each.share) for each in charges if each.part in (part, EVERY)]
+    return math.fsum(paid(touching, max))
 
 
 def _budget(pair: tuple[float, float]) -> Budget:

@@ -44,6 +44,7 @@ class Terms:
     version       the version of Concord that opened it
     part          the only part of the domain's units that it touches; empty if it may touch all (artifacts.parts)
     division      keyed commitment to how units were divided into parts
+    stream        the stream of which it is a season; empty if it is of none
     """
 
     id: str
@@ -62,6 +63,7 @@ class Terms:
     version: str
     part: str = ""
     division: str = ""
+    stream: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

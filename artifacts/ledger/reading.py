@@ -10,7 +10,7 @@ from typing import TypeVar
 from concord.artifacts.domains import Domain
 from concord.artifacts.ledger.events import Remark
 from concord.artifacts.ledger.state import LedgerState
-from concord.artifacts.parts import LEARNING, Division
+from concord.artifacts.parts import LEARNING, Counted, Division
 from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import STUDENT_CHOICE, STUDENT_TEST, Batch, Session
@@ -98,6 +98,14 @@ class Reading:
     def part_of(self, session: str) -> str:
         """The only part of its domain's units that a session touches; empty if it may touch all."""
         return self._read(lambda state: state.parts.of(session))
+
+    def stream_of(self, session: str) -> str:
+        """The stream of which a session is a season; empty if it is of none, or may ask units of earlier ones again."""
+        return self._read(lambda state: state.parts.stream_of(session))
+
+    def counted(self, domain: str) -> tuple[Counted, ...]:
+        """The charges of the domain's sessions in order, each with the part and stream that it counts in."""
+        return self._read(lambda state: tuple(map(state.counted, state.sessions_of(domain))))
 
     def lost(self, domain: str) -> Charge:
         """What restorations charged for sessions that the ledger no longer knows."""

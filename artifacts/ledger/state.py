@@ -13,7 +13,7 @@ from dataclasses import replace
 from concord.artifacts.domains import Domain, NewCap, amount
 from concord.artifacts.errors import BudgetRefused, ConcordError, NotCovered, NotVerified, WrongInput
 from concord.artifacts.ledger.events import Entry, LogRecord, Remark, Remarks, Restoration, Standing, Watch, shortfall
-from concord.artifacts.parts import Division, Parts, by_part, largest, least
+from concord.artifacts.parts import Counted, Division, Parts, by_part, largest, least
 from concord.artifacts.privacy import Charge
 from concord.artifacts.sessions import Batch, BatchOutcome, Draw, Opening, Session, Settlement, Terms
 
@@ -118,12 +118,14 @@ class LedgerState:
         if self.witnessed:  # by another, which is gone
             self._end_all()
             self.lost_its_witness = True
+            self.parts.lose()
             self._lost = dict.fromkeys(self.domains, Charge()) | self._lost  # what else they spent, nobody knows
         self.witnessed = watch.witnessed
 
     def _restore(self, restoration: Restoration) -> None:
         self.restored.add(restoration.witnessed)
         self._end_all()
+        self.parts.lose()
         for standing in restoration.standings:
             name, known = standing.domain.name, self.domains.get(standing.domain.name)
             _require(known is None or known.differs_only_in_cap(standing.domain))
@@ -173,13 +175,17 @@ class LedgerState:
         return batches[index] if 0 <= index < len(batches) else None
 
     def total(self, domain: str) -> Charge:
-        """Everything settled and reserved in the domain, and what was lost to an older copy; of its parts, the most."""
+        """Everything settled and reserved in the domain, and what was lost to an older copy; of its parts, the most,
+        and of a stream's seasons."""
         return largest(self.totals(domain))
 
-    def totals(self, domain: str, *also: tuple[str, Charge]) -> dict[str, Charge]:
-        """As `total`, for each part of the domain's units; `also` are further charges by the part they count in."""
-        charged = [(self.parts.of(session.id), session.charge) for session in self.sessions_of(domain)]
-        return by_part([*charged, *also], self.lost(domain))
+    def counted(self, session: Session) -> Counted:
+        """A session's charge, with the part and stream that it counts in."""
+        return Counted(self.parts.of(session.id), self.parts.stream_of(session.id), session.charge)
+
+    def totals(self, domain: str, *also: Counted) -> dict[str, Charge]:
+        """As `total`, for each part of the domain's units; `also` are further charges."""
+        return by_part([*map(self.counted, self.sessions_of(domain)), *also], self.lost(domain))
 
     def lost(self, domain: str) -> Charge:
         """What restorations charged for sessions that the ledger no longer knows."""
@@ -191,9 +197,10 @@ class LedgerState:
 
     def total_with(self, opening: Opening) -> Charge:
         """The domain's total after a further session. Raises BudgetRefused if its cost is infinite."""
-        name, part = opening.domain, self.parts.touched_by(opening)
+        name, part, stream = opening.domain, self.parts.touched_by(opening), self.parts.continued_by(opening)
         try:
-            return largest(self.totals(name, (part, self.domain(name).filter.charge(opening.whole))))
+            also = Counted(part, stream, self.domain(name).filter.charge(opening.whole))
+            return largest(self.totals(name, also))
         except ValueError as infinite:
             raise BudgetRefused(f"domain {name!r} cannot cover this session: {infinite}") from None
 
@@ -269,10 +276,18 @@ class LedgerState:
             raise NotCovered(
                 f"the budget does not cover it, unless the plan asks less or `concord domain` raises the cap: {price}"
             )
+        seasons = [known for known in self.sessions_of(domain.name) if self.follows(opening, known)]
+        if any(known.status == "open" for known in seasons):
+            raise BudgetRefused(f"a season of stream {opening.stream!r} is open: the next begins when it has ended")
         alike = any(known.purpose == opening.purpose for known in self.sessions_of(domain.name))
-        if alike and not further:
+        if alike and not further and not seasons:
             raise BudgetRefused(f"a further session must be asked for with --new-session, or --again: {price}")
         return [Entry(domain=domain.name, session=opening.id, event=Session.charged(opening, by=domain.filter))]
+
+    def follows(self, opening: Terms, known: Session) -> bool:
+        """Whether a session that was opened now would be a later season of the stream of `known`."""
+        stream = self.parts.continued_by(opening)
+        return stream != "" and stream == self.parts.stream_of(known.id)
 
     def _check_subset(self, domain: str) -> None:
         """Raise BudgetRefused if a session has answered from the domain's secret subset, or a lost one may have.

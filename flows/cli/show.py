@@ -149,6 +149,7 @@ def _session(domain: Domain, session: Session, ledger: Reading) -> dict[str, Any
         "refused": session.refused,
         "status": session.status,
         "part": ledger.part_of(session.id),
+        "stream": ledger.stream_of(session.id),
     }
 
 
@@ -168,6 +169,8 @@ def show_budget(figures: dict[str, Any]) -> None:
         if domain.get("parts"):
             each = (f"{part} part ε = {pair['epsilon']:.3g}" for part, pair in domain["parts"]["spent"].items())
             captions.append(f"units are divided for its whole life, and the larger part counts: {', '.join(each)}")
+        if any(item["stream"] for item in domain["sessions"]):
+            captions.append("a stream's seasons ask different units: of each stream, the largest season counts, once")
         table = Table(title=title, caption="\n".join(captions) or None, **NARROW)
         table.add_column("session", no_wrap=True)  # it is copied into other commands
         parted = ("part",) if domain.get("parts") else ()

@@ -114,10 +114,9 @@ def _warnings(certificate: Certificate, released: Released) -> tuple[str, ...]:
 
 def domain_charge(domain: Domain, ledger: Reading) -> DomainCharge:
     """The charges of a domain for each of its sessions, by `ledger`."""
-    sessions = ledger.sessions(domain.name)
+    sessions, counted = ledger.sessions(domain.name), ledger.counted(domain.name)
     divided = ledger.division(domain.name) is not None
-    parts = {session.id: ledger.part_of(session.id) for session in sessions} if divided else None
-    return DomainCharge.of(domain, sessions, ledger.lost(domain.name), parts)
+    return DomainCharge.of(domain, sessions, ledger.lost(domain.name), counted, divided=divided)
 
 
 def caveats(

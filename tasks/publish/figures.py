@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from concord.artifacts.certificate import Expected
 from concord.artifacts.errors import in_one_line
-from concord.artifacts.guarantee import DomainCharge, Guarantee
+from concord.artifacts.guarantee import DomainCharge, Guarantee, shared
 from concord.artifacts.home.released import Integers
 from concord.artifacts.measures import Surety
 from concord.artifacts.parts import EVERY, PARTS
@@ -183,12 +183,12 @@ def attack_figure(curves: Mapping[str, tuple[Any, Any]], guarantee: Guarantee) -
 
 
 def _before(domain: DomainCharge) -> Iterator[float]:
-    """For each session, the earlier charge of the units it touches; if it touches all, the largest of any part."""
-    totals = dict.fromkeys(PARTS, domain.lost)
-    for charge in domain.charges:
+    """For each session, the earlier charge of the units it touches; if it touches all, the largest of any part. Units
+    of a season were touched by no earlier one of its stream."""
+    for at, charge in enumerate(domain.charges):
+        others = [each for each in domain.charges[:at] if not charge.stream or each.stream != charge.stream]
         touched = PARTS if charge.part == EVERY else (charge.part,)
-        yield max(totals[part] for part in touched)
-        totals.update({part: totals[part] + charge.share for part in touched})
+        yield domain.lost + max(shared(others, part) for part in touched)
 
 
 def charge_of(session: Session, per_refusal: Cost, refusals: int) -> float:

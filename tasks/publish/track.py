@@ -110,8 +110,7 @@ def _series(
     by_row = spending(session, per_refusal, refused)
     by_batch = spending(session, per_refusal, refused, np.cumsum(committed, dtype=np.int64))
     domain = ledger.domain_of(session)
-    charges = ((ledger.part_of(item.id), item.charge) for item in ledger.sessions(domain.name))
-    totals = running_totals(charges, ledger.lost(domain.name))
+    totals = running_totals(ledger.counted(domain.name), ledger.lost(domain.name))
     by_session = [domain.filter.spent(total)[0] for total in totals]
     return {
         "epsilon_charged": list(zip(by_row.rows.tolist(), by_row.epsilon.tolist(), strict=True)),

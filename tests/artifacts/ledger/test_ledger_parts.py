@@ -14,7 +14,7 @@ from concord.artifacts.ledger import state
 from concord.artifacts.ledger.events import Entry, LogRecord
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.witness import Witness
-from concord.artifacts.parts import EVERY, LEARNING, TEST, Division, Parts, running_totals
+from concord.artifacts.parts import EVERY, LEARNING, TEST, Counted, Division, Parts, running_totals
 from concord.artifacts.privacy import Charge
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes
 from concord.tasks.mechanisms.private_test import PrivateTest
@@ -86,7 +86,7 @@ def test_nats_and_delta_are_each_the_most_of_any_part() -> None:
     totals = {LEARNING: charge(3, 1), TEST: charge(2, 5)}
     assert parts.largest(totals) == charge(3, 5)
     assert parts.least(totals) == charge(2, 1)
-    charges = [(LEARNING, charge(3, 1)), (TEST, charge(2, 5)), (EVERY, charge(1, 0))]
+    charges = [Counted(LEARNING, "", charge(3, 1)), Counted(TEST, "", charge(2, 5)), Counted(EVERY, "", charge(1, 0))]
     assert list(running_totals(charges, charge(1, 1))) == [charge(1, 1), charge(4, 2), charge(4, 6), charge(5, 6)]
 
 

@@ -1,0 +1,206 @@
+"""Seasons of streams: exact δ of a unit that arrives whenever an asker says, who opens whatever the ledger admits.
+
+Sessions are randomised responses to whether the unit is there. A season asks it only if it arrives in that season,
+which the asker decides by what was released; a session over all units asks it always. The worst is found by trying all.
+The ledger is the real one; faults are planted in it.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache
+from typing import Any, NamedTuple
+
+import pytest
+
+from concord import __version__
+from concord.artifacts import parts
+from concord.artifacts.errors import BudgetRefused
+from concord.artifacts.ledger.events import Entry, Watch
+from concord.artifacts.ledger.state import LedgerState
+from concord.artifacts.parts import EVERY, PARTS, Counted, Parts
+from concord.artifacts.privacy import Charge, Cost
+from concord.artifacts.sessions import Opening, Terms
+from tests.privacy.test_divided import DELTA, DOMAIN, EPSILON, write
+
+MOST = 4
+"""Sessions that an asker opens."""
+
+
+class Asked(NamedTuple):
+    """A session: its ε, the stream of which it is a season, and whether an older copy was put back before."""
+
+    epsilon: float
+    stream: str = ""
+    restored: bool = False
+
+
+LARGE, SMALL = 1.2, 0.1
+"""The cap covers two of the first kind nowhere, and one with some of the second."""
+KINDS = (Asked(LARGE), *(Asked(epsilon, stream) for stream in "ab" for epsilon in (LARGE, SMALL)))
+RESTORED = (Asked(LARGE, "a"), Asked(SMALL, "a", restored=True), Asked(LARGE, "a", restored=True))
+"""Seasons before and after an older copy of the home was put back, which does not know whom those before asked."""
+
+
+def opening(name: str, asked: Asked) -> Opening:
+    return Opening(
+        id=name,
+        domain="people",
+        purpose="labels",
+        identity="",
+        commitment=name,
+        ensemble="",
+        data_version="1",
+        mechanism={"name": "a question"},
+        epsilon=asked.epsilon,
+        delta=0.0,
+        cutoff=None,
+        queries=1,
+        teachers=0,
+        version=__version__,
+        stream=asked.stream,
+        whole=Cost.approximate(asked.epsilon),
+        per_refusal=None,
+    )
+
+
+def book_of(opened: Iterable[Asked]) -> LedgerState | None:
+    """The ledger after those sessions, each of which has ended. None: the last is refused."""
+    book = LedgerState()
+    write(book, lambda: book.name(DOMAIN))
+    write(book, lambda: [Entry(domain="", event=Watch(witnessed=True))])
+    lost = False
+    for number, asked in enumerate(opened):
+        if asked.restored and not lost:
+            write(book, lambda: [Entry(domain="", event=Watch(witnessed=True, reason="it is gone"))])
+            lost = True
+        try:
+            write(book, lambda: book.open(opening(f"s-{number}", asked), further=True))  # noqa: B023
+        except BudgetRefused:
+            return None
+        write(book, lambda: book.settle(f"s-{number}", give_back=False))  # noqa: B023
+    return book
+
+
+def worst(kinds: tuple[Asked, ...]) -> float:
+    """The largest δ at EPSILON that any asker reaches of whether a unit is there."""
+
+    @cache
+    def admitted(opened: tuple[Asked, ...]) -> bool:
+        return book_of(opened) is not None
+
+    @cache
+    def gain(opened: tuple[Asked, ...], arrived: frozenset[tuple[str, bool]], loss: float) -> float:
+        """Σ (1 − e^(ε − loss))⁺ that is still to be had of a unit that is known to those streams."""
+        best = max(0.0, 1 - math.exp(EPSILON - loss))
+        for asked in kinds if len(opened) < MOST else ():
+            more, here = (*opened, asked), (asked.stream, asked.restored)
+            if (opened and opened[-1].restored and not asked.restored) or not admitted(more):
+                continue
+            if asked.stream:  # it waits, or has been asked
+                best = max(best, gain(more, arrived, loss))
+            if here in arrived:
+                continue
+            odds, then = 1 / (1 + math.exp(-asked.epsilon)), arrived | ({here} if asked.stream else set())
+            turned = round(loss + asked.epsilon, 6), round(loss - asked.epsilon, 6)
+            best = max(best, odds * gain(more, then, turned[0]) + (1 - odds) * gain(more, then, turned[1]))
+        return best
+
+    return gain((), frozenset(), 0.0)
+
+
+def test_a_unit_keeps_the_cap_in_whichever_seasons_it_arrives() -> None:
+    assert worst(KINDS) <= DELTA
+
+
+def test_what_follows_a_restored_copy_may_ask_units_again_and_adds() -> None:
+    assert worst(RESTORED) <= DELTA
+
+
+def test_any_number_of_seasons_fits_beside_sessions_that_ask_everybody() -> None:
+    small = Asked(SMALL)
+    book = book_of([Asked(LARGE, "a"), small, *[Asked(LARGE, "a")] * 5, Asked(SMALL, "a"), Asked(SMALL, "b")])
+    assert book is not None
+    each = [DOMAIN.filter.charge(Cost.approximate(epsilon)) for epsilon in (LARGE, SMALL)]
+    assert book.total("people") == each[0] + each[1].times(2)
+    assert book_of([Asked(LARGE), Asked(LARGE)]) is None
+    assert book_of([Asked(LARGE, "a"), Asked(LARGE, "b")]) is None
+
+
+def test_seasons_follow_one_another_and_a_further_stream_must_be_asked_for() -> None:
+    book = book_of([Asked(SMALL, "a")])
+    assert book is not None
+    write(book, lambda: book.open(opening("s-1", Asked(SMALL, "a")), further=False))
+    with pytest.raises(BudgetRefused, match="a season of stream 'a' is open"):
+        book.open(opening("s-2", Asked(SMALL, "a")), further=True)
+    with pytest.raises(BudgetRefused, match="must be asked for"):
+        book.open(opening("s-2", Asked(SMALL, "b")), further=False)
+    book = book_of(RESTORED[:2])
+    assert book is not None
+    with pytest.raises(BudgetRefused, match="must be asked for"):
+        book.open(opening("s-2", RESTORED[1]), further=False)
+
+
+# Faults in the ledger -------------------------------------------------------------------------------------------------
+
+
+def aligned(charges: Iterable[Counted], lost: Charge = parts.NOTHING) -> dict[str, Charge]:
+    """The first seasons of all streams together, the second together, and so on: the most of these."""
+    alone, together, seen = lost, dict[int, Charge](), dict[str, int]()
+    for each in charges:
+        if not each.stream:
+            alone += each.charge
+            continue
+        at = seen[each.stream] = seen.get(each.stream, -1) + 1
+        together[at] = together.get(at, Charge()) + each.charge
+    most = Charge()
+    for total in together.values():
+        most = most.most(total)
+    return dict.fromkeys(PARTS, alone + most)
+
+
+def one_stream(charges: Iterable[Counted], lost: Charge = parts.NOTHING) -> dict[str, Charge]:
+    """The most of all streams, and not their sum."""
+    return TRUE([each._replace(stream=each.stream and "all") for each in charges], lost)
+
+
+def alone_or_streams(charges: Iterable[Counted], lost: Charge = parts.NOTHING) -> dict[str, Charge]:
+    """Sessions over all units count as another season."""
+    return TRUE([each._replace(stream=each.stream or "none") for each in charges], lost)
+
+
+def the_last(charges: Iterable[Counted], lost: Charge = parts.NOTHING) -> dict[str, Charge]:
+    """Of each stream the last season."""
+    kept = {each.stream or number: each for number, each in enumerate(charges)}
+    return TRUE([each._replace(part=EVERY) for each in kept.values()], lost)
+
+
+def whatever_names_one(_: Parts, session: Terms) -> str:
+    return session.stream
+
+
+TRUE = parts.by_part
+FAULTS: dict[str, tuple[tuple[Asked, ...], Any, str, Any]] = {
+    "streams that are aligned": (KINDS, "state", "by_part", aligned),
+    "streams do not add up": (KINDS, "state", "by_part", one_stream),
+    "a session over all units is a season": (KINDS, "state", "by_part", alone_or_streams),
+    "the last season counts, not the largest": (KINDS, "state", "by_part", the_last),
+    "a restored copy is believed": (RESTORED, Parts, "continued_by", whatever_names_one),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_breaks_the_cap(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    kinds, owner, name, planted = FAULTS[fault]
+    if owner == "state":
+        monkeypatch.setattr(f"concord.artifacts.ledger.state.{name}", planted)
+    else:
+        monkeypatch.setattr(owner, name, planted)
+    assert worst(kinds) > DELTA
+
+
+def test_terms_say_their_stream_on_record() -> None:
+    book = book_of([Asked(SMALL, "a"), Asked(SMALL)])
+    assert book is not None
+    assert [book.parts.stream_of(name) for name in ("s-0", "s-1")] == ["a", ""]
+    assert replace(book.session("s-1"), stream="a") != book.session("s-1")
