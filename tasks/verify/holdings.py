@@ -67,6 +67,10 @@ class Amount:
         """The amount multiplied by `count`."""
         return Amount(self.nats * count, self.delta * count, self.square * count)
 
+    def most(self, other: "Amount") -> "Amount":
+        """The larger of each component."""
+        return Amount(max(self.nats, other.nats), max(self.delta, other.delta), max(self.square, other.square))
+
     def least(self, other: "Amount") -> "Amount":
         """The smaller of each component."""
         return Amount(min(self.nats, other.nats), min(self.delta, other.delta), min(self.square, other.square))
@@ -80,12 +84,19 @@ class Amount:
 @dataclass
 class DomainSums:
     """A domain. `terms` (unit, neighbours, and order, which a Gaussian filter has not) never change; `lost` is true if
-    sessions may be missing from the record."""
+    sessions may be missing from the record.
+
+    alone     what each part is charged for sessions of no stream
+    seasons   of each stream, what its sessions are charged, each with the part it counts in
+    unknown   streams whose later seasons may not know whom earlier ones asked
+    """
 
     terms: tuple[str, str, Fraction | None]
     cap: tuple[Fraction, Fraction]
     split: tuple[Fraction, Fraction]
-    charged: dict[str, Amount] = field(default_factory=lambda: dict.fromkeys(("learning", "test"), Amount()))
+    alone: dict[str, Amount] = field(default_factory=lambda: dict.fromkeys(("learning", "test"), Amount()))
+    seasons: dict[str, dict[str, tuple[str, Amount]]] = field(default_factory=dict)
+    unknown: set[str] = field(default_factory=set)
     divided: RecordBody | None = None
     relabelled: bool = False
     lost: bool = False
@@ -108,8 +119,31 @@ class DomainSums:
 
     def charge(self, amount: Amount, part: str = "") -> None:
         """Charge one part of the units, or with no name each part."""
-        for name in self.charged if part == "" else (part,):
-            self.charged[name] += amount
+        for name in self.alone if part == "" else (part,):
+            self.alone[name] += amount
+
+    def hold(self, session: str, amount: Amount, held: "Holding") -> None:
+        """Charge a session what it is held for: of no stream, besides what it was charged before."""
+        if held.stream:
+            self.seasons.setdefault(held.stream, {})[session] = held.part, amount
+        else:
+            self.charge(amount + held.charged.times(-1), held.part)
+        held.charged = amount
+
+    @property
+    def charged(self) -> dict[str, Amount]:
+        """What each part is charged: of each stream, the most of any season."""
+        totals = dict(self.alone)
+        for seasons in self.seasons.values():
+            for name in totals:
+                touching = [amount for part, amount in seasons.values() if part in ("", name)]
+                totals[name] += reduce(Amount.most, touching, Amount())
+        return totals
+
+    def lose(self) -> None:
+        """Sessions may be missing: whoever is asked from now on may have been asked before."""
+        self.lost = True
+        self.unknown |= self.seasons.keys()
 
     def touched(self, body: RecordBody) -> str:
         """The only part of the recorded division that a session opened now reads; empty if it may read all."""
@@ -161,6 +195,8 @@ class Holding:
     cutoff: int | None
     queries: int | None
     part: str = ""
+    stream: str = ""
+    charged: Amount = Amount()
     rounds: tuple[Amount, ...] = ()
     open: bool = True
     batches: int = 0

@@ -179,18 +179,21 @@ def _within_cap(certificate: Certificate) -> str:
     """Check that the domain's charges include this session's claim, and stay within the cap in each part of units."""
     domain = certificate.domain
     equal("the number of sessions", len(domain.charges), domain.sessions)
-    shares: dict[str, list[float]] = defaultdict(list)
+    shares: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     claims: dict[str, list[Budget]] = defaultdict(list)
     for charge in domain.charges:
-        shares[charge.part].append(charge.share)
+        own = shares[charge.part]
+        own[charge.stream] = max(own[charge.stream], charge.share) if charge.stream else own[""] + charge.share
         claims[charge.session].append(Budget(epsilon=charge.epsilon, delta=charge.delta))
         if not charge.share >= 0 or (charge.share > 0 and not domain.spent.epsilon > 0):
             raise NotVerified(f"session {charge.session} is charged {charge.share:g} of a budget that it did not spend")
     for record in certificate.sessions:
         equal(f"what the domain says that session {record.session} claims", claims[record.session], [record.guarantee])
-    in_every = math.fsum([domain.lost, *shares.pop("", [])])
-    for part in shares or {"": []}:
-        if not math.fsum([in_every, *shares.get(part, [])]) <= SLACK:
+    in_every = shares.pop("", {})
+    for part in shares.values() or [{}]:
+        streams = {*in_every, *part} - {""}
+        seasons = [max(in_every.get(stream, 0.0), part.get(stream, 0.0)) for stream in streams]
+        if not math.fsum([domain.lost, in_every.get("", 0.0), part.get("", 0.0), *seasons]) <= SLACK:
             raise NotVerified("the domain's sessions are charged more than its cap")
     for name in ("epsilon", "delta"):
         cap, spent, remaining = (getattr(of, name) for of in (domain.cap, domain.spent, domain.remaining))

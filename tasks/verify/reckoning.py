@@ -20,7 +20,9 @@ Guarantees   every breach of the ledger's rule is named:
                 rounds were charged that no entry began
              5  a domain is divided into parts of units once; a charge that names a part by that division counts in it
                 alone, any other in each; what is covered is the most of any part
-             6  if a witness was lost or an older copy restored, every open session is charged whole, and a domain
+             6  sessions that name one stream are its seasons: of a stream the most of any season is covered, and of
+                two streams both. After a loss no session is a season of a stream from before
+             7  if a witness was lost or an older copy restored, every open session is charged whole, and a domain
                 no less than the witness saw
 Not covered  what was refused and not written; who may write the ledger can write another that keeps the rule
              Checked by tests/tasks/verify/test_reckoning.py, with faults planted in the code that writes the ledger
@@ -121,13 +123,15 @@ class Reckoning:
         if self._witnessed:
             self._end_all()
             for account in self.accounts.values():
-                account.lost = True
+                account.lose()
         elif not body["witnessed"]:
             yield "it ends what never began"
         self._witnessed = body["witnessed"]
 
     def _restore(self, _: RecordKept, body: RecordBody) -> Iterator[str]:
         self._end_all()
+        for account in self.accounts.values():
+            account.lose()
         for standing in body["standings"]:
             name, seen = standing["domain"]["name"], DomainSums.of(standing["domain"])
             account = self.accounts.setdefault(name, seen)
@@ -153,6 +157,7 @@ class Reckoning:
             cutoff=body["cutoff"],
             queries=body["queries"],
             part=account.touched(body),
+            stream="" if body["stream"] in account.unknown else body["stream"],
             rounds=tuple(map(Amount.of, body["rounds"])),
         )
         self.holdings[record.session] = holding
@@ -163,10 +168,10 @@ class Reckoning:
             if account.relabelled or account.lost:
                 yield "a second session may have answered from the domain's secret subset"
             account.relabelled = True
-        if holding.part not in ("", *account.charged):
+        if holding.part not in ("", *account.alone):
             yield f"it names a part that is none: {holding.part!r}"
             holding.part = ""
-        account.charge(holding.reserved, holding.part)
+        account.hold(record.session, holding.reserved, holding)
         yield from _covered(account, "the domain's cap")
 
     def _begin(self, record: RecordKept, body: RecordBody) -> Iterator[str]:
@@ -206,7 +211,7 @@ class Reckoning:
         if charge not in due:
             yield f"the session is settled at {charge}, but {holding.owed} is due for what was refused or begun"
         holding.open = False
-        self.accounts[holding.domain].charge(charge + holding.reserved.times(-1), holding.part)
+        self.accounts[holding.domain].hold(record.session, charge, holding)
 
     def _of(self, record: RecordKept) -> Holding:
         holding = self.holdings[record.session]

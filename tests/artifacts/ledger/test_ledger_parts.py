@@ -1,6 +1,7 @@
 """The ledger's parts: what is frozen, what each part is charged, and a second reckoning that sees faults in it."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from concord.artifacts import parts
 from concord.artifacts.domains import FILTERS, FilterKind
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from concord.artifacts.guarantee import DomainCharge
 from concord.artifacts.ledger import state
 from concord.artifacts.ledger.events import Entry, LogRecord
 from concord.artifacts.ledger.ledger import Ledger
@@ -19,6 +21,7 @@ from concord.artifacts.privacy import Charge
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes
 from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.verify.reckoning import reckon
+from tests.privacy.test_seasons import FAULTS as SEASON_FAULTS
 from tests.support.chained import rewrite
 from tests.support.published import opening
 from tests.tasks.verify.test_reckoning import Kept, named
@@ -189,6 +192,61 @@ def test_a_fault_in_the_ledgers_parts_is_found(monkeypatch: pytest.MonkeyPatch, 
             except BudgetRefused:
                 break
     assert any("covers" in wrong for wrong in reckon(ledger.kept))
+
+
+LARGE, SMALL = (NoisyVotes.calibrate(epsilon=of, delta=1e-6, queries=10, classes=2) for of in (6.0, 0.5))
+
+
+def season(ledger: Ledger, stream: str, made: NoisyVotes = LARGE, part: str = EVERY) -> None:
+    name = f"s-{len(ledger.sessions('people'))}"
+    of_part = {"part": part, "division": DIVISION.commitment if part else ""}
+    ledger.open_session(replace(opening(made, name), stream=stream, **of_part), further=True)
+    ledger.settle(name, give_back=False)
+
+
+@pytest.mark.parametrize("kind", FILTERS)
+def test_seasons_of_a_stream_are_charged_once_by_both_reckonings(kind: FilterKind) -> None:
+    ledger = kept(kind)
+    large, small = (ledger.domains()[0].filter.charge(of.cost) for of in (NOISY, SMALL))
+    for made in (SMALL, NOISY, SMALL):
+        season(ledger, "a", made)
+    season(ledger, "b", SMALL)
+    season(ledger, "c", SMALL, TEST)
+    season(ledger, "c", SMALL, TEST)
+    season(ledger, "", SMALL)
+    assert ledger.totals("people") == {LEARNING: large + small.times(2), TEST: large + small.times(3)}
+    assert list(reckon(ledger.kept)) == []
+    certified = DomainCharge.of(ledger.domains()[0], ledger.sessions("people"), Charge(), ledger.counted("people"))
+    assert certified.used == pytest.approx(ledger.domains()[0].filter.share(ledger.total("people")))
+
+
+@pytest.mark.parametrize("fault", sorted({*SEASON_FAULTS} - {"a restored copy is believed"}))
+def test_a_fault_in_the_charge_of_seasons_is_found(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    monkeypatch.setattr(state, "by_part", SEASON_FAULTS[fault][3])
+    found = list[str]()
+    for streams in ("a b", "a b- b", "a a- .", ". ."):  # a dot is of none, a dash a small one
+        ledger = kept()
+        with suppress(BudgetRefused):
+            for of in streams.split():
+                season(ledger, of.strip("-."), SMALL if "-" in of else LARGE)
+        found += reckon(ledger.kept)
+    assert any("covers" in wrong for wrong in found)
+
+
+def test_a_season_after_a_loss_that_counts_as_one_before_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Parts, "continued_by", lambda _, session: session.stream)
+    file, place = tmp_path / "ledger.db", tmp_path / "witness"
+    ledger = Ledger(f"sqlite:///{file}", Witness(place))
+    named(ledger)
+    season(ledger, "a")
+    place.unlink()
+    behind = Ledger(f"sqlite:///{file}", Witness(place))
+    behind.restore("the machine that had it burnt")
+    for _ in range(8):
+        season(behind, "a")
+    assert any("covers" in wrong for wrong in reckon(behind.records()))
 
 
 def test_a_restoration_that_forgets_a_part_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
