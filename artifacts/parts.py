@@ -129,7 +129,11 @@ class Parts:
 
     def continued_by(self, session: Naming) -> str:
         """The stream of which a session would be a season if it were opened now, or none."""
-        return "" if session.stream in self._lost else session.stream
+        return session.stream if self.goes_on(session.stream) else ""
+
+    def goes_on(self, stream: str) -> bool:
+        """Whether a later season of that stream would know all units that earlier ones have asked."""
+        return stream not in self._lost
 
     def is_new(self, domain: str, asked: Division) -> bool:
         """Whether the domain is not divided yet. Raises WrongInput if another share or naming rule is on record."""
@@ -151,7 +155,7 @@ class Parts:
 Amount = TypeVar("Amount")
 
 
-def paid(amounts: Iterable[tuple[str, Amount]], most: Callable[[Amount, Amount], Amount]) -> list[Amount]:
+def paid(amounts: Iterable[tuple[str, Amount]], most: Callable[..., Amount]) -> list[Amount]:
     """The amounts that a unit may pay, from amounts with their stream: all of none, and of each stream the most."""
     alone, seasons = list[Amount](), dict[str, Amount]()
     for stream, amount in amounts:

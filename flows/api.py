@@ -142,7 +142,8 @@ def refresh(
     """Learn from the private rows that have arrived since, as `concord refresh` does: one more release of the stream.
 
     plan, home    as of `run`
-    new_session   if this season has ended, open a further one, which asks everybody again and costs again
+    new_session   if it is not known any more whom earlier seasons asked, begin another stream, which asks everybody
+                  again and costs again
     Raises a ConcordError for everything that is not a fault of this program.
     """
     loaded, folder = _loaded(plan), _prepared(home)

@@ -5,13 +5,17 @@ from their totals.
 
 A release is due whenever the plan's clock, or the operator, says so, whatever arrived: nothing about rows decides
 whether there is one. A killed refresh is finished by the next, with the files that it took, if they were
-counted.
+counted. When a season has ended, the next opens by itself, for units that arrive from then on: nobody who was asked is
+asked again, so the domain is charged what its largest season costs, once.
 """
 
+import json
+import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from pathlib import Path, PurePath
 
 from prefect import flow
@@ -32,7 +36,7 @@ from concord.flows.steps import publish
 from concord.flows.tally import BySums, infer, label_claim, tally
 from concord.flows.ticks import next_time
 from concord.tasks.asking.tally import BLOCKS, columns_asked, gather, keep_total
-from concord.tasks.asks.stream import PeriodCounts, keep_counted, periods_counted, release_period
+from concord.tasks.asks.stream import PeriodCounts, SeasonAsk, keep_counted, periods_counted, release_period
 from concord.tasks.asks.tallies import TalliesAsk
 from concord.tasks.data.arrivals import Arriving, Period, check_unchanged, contents_by_place, table_of, take
 from concord.tasks.data.codes import Codes
@@ -41,7 +45,8 @@ from concord.tasks.data.units import Erased, names_held
 from concord.tasks.door.admit import opening_of, planned_domain
 from concord.tasks.door.checkpoint import arrivals_key
 from concord.tasks.mechanisms.stream import Stream
-from concord.tasks.student.infer import follow_totals, public_codes
+from concord.tasks.student.infer import public_codes
+from concord.tasks.student.seasons import follow_totals
 
 
 @stage("gather", reads=UNITS)
@@ -53,16 +58,16 @@ def arrive(
     encoding: Encoding,
     codes: Codes,
     erased: Sequence[str],
-    session: str,
+    stream: str,
     before: Sequence[Ref],
 ) -> list[Ref]:
     """Write the rows of a period's new units as codes and classes: BLOCKS files; and the names of all units so far.
 
-    before   files of the names of all units up to the period before
+    before   files of the names of all units of the stream up to the period before
     """
     vault, domain = place.vault, plan.privacy.domain
     left_out, placed = Erased.of(vault, domain, erased), table.of(plan, "private")
-    folder, key = f"{domain}/{session}/{place.key[:16]}", arrivals_key(vault, session)
+    folder, key = f"{domain}/{stream}/{place.key[:16]}", arrivals_key(vault, stream)
     arriving = Arriving(table_of(placed, vault, period), key, before, f"arrived/{folder}")
     blocks = gather(placed, encoding, codes, vault, f"units/{folder}", key, left_out, arriving)
     return [*blocks, *arriving.names]
@@ -71,8 +76,8 @@ def arrive(
 class ByStream(BySums):
     """Private rows are asked in the period in which they arrive; a student learns from the totals of all so far."""
 
-    def ask(self, domain: Domain, session: Session | None = None) -> TalliesAsk:
-        """The season's questions, about codes that are learned from the plan's own public rows."""
+    def ask(self, domain: Domain, session: Session | None = None) -> SeasonAsk:
+        """The season's questions, about codes that are learned from the plan's own public rows; of no stream yet."""
         asked = super().ask(domain, session)
         if not isinstance(asked.mechanism, Stream):
             raise AssertionError("a plan with [stream] is planned as one")
@@ -82,7 +87,7 @@ class ByStream(BySums):
             self.mechanism.question(at, fields, [spans[field] for field in fields])
             for at in range(len(self.mechanism.rounds))
         ]
-        return asked
+        return SeasonAsk(asked.mechanism, asked.codes, asked.public)
 
     def refresh(self) -> Summary:
         """Release what is due, and publish what follows from it. Raises BudgetRefused, WrongInput or NotVerified."""
@@ -90,15 +95,18 @@ class ByStream(BySums):
         self.rehearse()  # refuses here, before anything private is read
         domain = planned_domain(run.stores, run.plan)
         asked = self.ask(domain)
-        identity = opening_of(run.plan, asked, self.public.encoding, run.stores.vault).identity
-        seasons = [each for each in run.stores.ledger.sessions(domain.name) if each.identity == identity]
-        if seasons and not seasons[-1].ended:  # a further one only after it
-            self.run = run = replace(run, new_session=False)
-        (admitted,) = admit(run, domain, [asked], self.public)
+        identity, now = opening_of(run.plan, asked, self.public.encoding, run.stores.vault).identity, datetime.now(UTC)
+        run.wait_for(f"{identity}-refresh")  # no other opens a season of this stream meanwhile
+        known = [each for each in run.stores.ledger.sessions(domain.name) if each.identity == identity]
+        answered = bool(known) and self._answered(known[-1], now)
+        stream, further = self._stream(known, answered=answered)
+        self.ended = [each for each in known if each.stream == stream and each.ended]
+        self.run = run = replace(run, new_session=further)
+        (admitted,) = admit(run, domain, [replace(asked, seasons_of=stream)], self.public)
         private = PrivateFiles.of(run, admitted.stream.sources)
         precheck_tables(run, private, self.public.encoding, admitted.session)
-        session, now = admitted.session, datetime.now(UTC)
-        if session is not None and self._answered(session, now):
+        session = admitted.session
+        if session is not None and answered:
             passed = self.replay(session, admitted)
         else:
             session, counted = self._counted(admitted, private, now)
@@ -111,54 +119,81 @@ class ByStream(BySums):
 
     def replay(self, session: Session, admitted: Admitted[TalliesAsk]) -> Disclosure:
         """The releases so far, and the labels inferred from the last."""
+        return self._with_labels(admitted, Disclosure(session, self._releases(session), 0, datetime.now(UTC)))
+
+    def _releases(self, session: Session) -> list[Ref]:
+        """The files that a season has released, in order."""
         batches = self.run.stores.ledger.batches(session.id)
-        released = [batch.outcome.released for batch in batches if batch.outcome is not None]
-        return self._with_labels(admitted, Disclosure(session, released, 0, datetime.now(UTC)))
+        return [batch.outcome.released for batch in batches if batch.outcome is not None]
 
     def _answered(self, session: Session, now: datetime) -> bool:
-        """Whether nothing is due but to publish the last release. Raises BudgetRefused if the season has ended."""
+        """Whether nothing is due but to publish the last release."""
         vault = self.run.stores.vault
-        counted, marked = list(periods_counted(vault, session.id)), vault.take(_published(session.id))
-        if len(counted) < session.batches:
+        counted, marked = list(periods_counted(vault, session)), vault.take(_published(session.id))
+        if len(counted) < session.batches and not session.ended:
             raise NotVerified(
                 f"the vault lacks periods that session {session.id} released: an older copy of it was put back; put "
                 f"the newer one in its place, or end the season by `concord close --whole {session.id}`"
             )
-        pending = len(counted) > session.asked
-        if session.asked and not pending:
-            until = counted[-1].period.until
-            unpublished = marked is None or int(marked[1]) < session.asked
-            if unpublished or (until and now < datetime.fromisoformat(until)):
-                return True
-        if session.ended:
+        if not session.asked or len(counted) != session.asked or not vault.has_secret(f"sessions/{session.id}"):
+            return False  # none, or one is begun, or the season is lost
+        until, unpublished = counted[-1].period.until, marked is None or int(marked[1]) < session.asked
+        return unpublished or (until != "" and now < datetime.fromisoformat(until))
+
+    def _stream(self, known: Sequence[Session], *, answered: bool) -> tuple[str, bool]:
+        """The stream whose season is due, and whether one more session is opened. Raises BudgetRefused if that would
+        ask everybody again, since whoever was asked is not known any more.
+
+        known   all seasons with this plan's settings, in order
+        """
+        ledger, vault, asked_for = self.run.stores.ledger, self.run.stores.vault, self.run.new_session
+        new = f"{self.run.plan.privacy.domain}-{secrets.token_hex(4)}-stream"
+        if not known:
+            return new, asked_for
+        last = known[-1]
+        if answered or not last.ended:
+            return last.stream, False
+        whole = ledger.goes_on(last.stream) and vault.has_secret(f"streams/{last.stream}")
+        seasons = [each for each in known if each.stream == last.stream]
+        if whole and all(len(list(periods_counted(vault, each))) >= each.batches for each in seasons):
+            return last.stream, True
+        if not asked_for:
             raise BudgetRefused(
-                f"the season of session {session.id} has ended ({session.status}) after {session.asked} releases: a "
-                "further one asks everybody again and costs again, so it must be asked for with --new-session"
+                f"the season of session {last.id} has ended ({last.status}) after {last.asked} releases, and this home "
+                "does not know any more whom it asked: a further one asks everybody again and costs again, so it must "
+                "be asked for with --new-session"
             )
-        return False
+        return new, True
+
+    def _past(self) -> list[PeriodCounts]:
+        """The periods of the stream's earlier seasons that were begun, in order."""
+        vault = self.run.stores.vault
+        return [found for each in self.ended for found in islice(periods_counted(vault, each), each.batches)]
 
     def _counted(
         self, admitted: Admitted[TalliesAsk], private: PrivateFiles, now: datetime
     ) -> tuple[Session, list[PeriodCounts]]:
         """The session, open, and all of its periods up to the one that is due, which is taken and counted now."""
         run, vault, plan = self.run, self.run.stores.vault, self.run.plan
-        counted = [] if admitted.session is None else list(periods_counted(vault, admitted.session.id))
-        known = [each.period for each in counted]
+        counted = [] if admitted.session is None else list(periods_counted(vault, admitted.session))
+        past = self._past()
+        known = [each.period for each in (*past, *counted)]
         places = names_held(vault, private.files)
         contents = contents_by_place(plan, vault, places)
         check_unchanged(plan, contents, known)
         period = None
-        if admitted.session is None or len(known) == admitted.session.asked:
+        if admitted.session is None or len(counted) == admitted.session.asked:
             columns = columns_asked(plan, self.public.encoding)
             period = take(plan, vault, contents, known, columns, until=self._until(now))
             if not period.files:
                 err.print(f"{'refresh':>8} no file is new: a release all the same, since none may follow from rows")
         session = begin(run, admitted, private, Counted((), ()))
         if period is not None:
-            made = self._count(session, period, counted[-1].names if counted else (), private)
+            before = next((each.names for each in reversed([*past, *counted]) if each.names), ())
+            made = self._count(session, period, before, private)
             if contents_by_place(plan, vault, period.files) != period.files:
                 raise NotVerified(f"a file of {PRIVATE} changed while it was read: nothing was drawn, so refresh again")
-            counted = [*counted, keep_counted(vault, session.id, session.asked, made)]
+            counted = [*counted, keep_counted(vault, session, session.asked, made)]
         return session, counted
 
     def _count(self, session: Session, period: Period, before: Sequence[Ref], private: PrivateFiles) -> PeriodCounts:
@@ -167,7 +202,7 @@ class ByStream(BySums):
         if period.files:
             table = Files(private.table.path, tuple(period.files.values()))
             encoding, erased = self.public.encoding, run.erased
-            found = arrive(run, run.plan, table, period, encoding, codes, erased, session.id, list(before))
+            found = arrive(run, run.plan, table, period, encoding, codes, erased, session.stream, list(before))
             names = tuple(found[BLOCKS:])
         sums = list[Ref]()
         for at, question in enumerate(self.questions):
@@ -180,16 +215,17 @@ class ByStream(BySums):
         """Pass the last of these periods through the door; what only it needed is removed from the vault."""
         run, codes = self.run, self._codes
         rows = public_codes(admitted.stream.batches, codes, run.stores.vault)
-        follow = partial(follow_totals, self.mechanism, self.questions, rows, codes, len(counted))
+        past = [json.loads(run.stores.released.read(ref)) for each in self.ended for ref in self._releases(each)[-1:]]
+        follow = partial(follow_totals, rows, codes, past)
         release = partial(
             release_period, mechanism=self.mechanism, questions=self.questions, counted=counted, follow=follow
         )
         passed = pass_door(run, session, release)
-        earlier = [batch.outcome.released for batch in run.stores.ledger.batches(session.id)[:-1] if batch.outcome]
-        run.stores.vault.destroy(f"units/{session.domain}/{session.id}")
-        for names in {PurePath(ref.path).parent for period in counted[-2:-1] for ref in period.names}:
-            if counted[-1].names and PurePath(counted[-1].names[0].path).parent != names:
-                run.stores.vault.destroy(str(names))
+        earlier, vault = self._releases(session)[:-1], run.stores.vault
+        vault.destroy(f"units/{session.domain}/{session.stream}")
+        if last := {str(PurePath(ref.path).parent) for ref in counted[-1].names}:
+            for path in vault.paths(f"arrived/{session.domain}/{session.stream}", "*", last):
+                vault.destroy(path)
         return self._with_labels(admitted, replace(passed, released=[*earlier, *passed.released]))
 
     def _with_labels(self, admitted: Admitted[TalliesAsk], passed: Disclosure) -> Disclosure:
@@ -214,7 +250,7 @@ def _published(session: str) -> str:
 def refresh(plan: Plan, home: Path, new_session: bool = False) -> Summary:
     """Publish a classifier learned from all private rows that arrived so far, as one more release of the season.
 
-    new_session   open a further session if the season has ended, which asks everybody again and costs again
+    new_session   open a further session if the stream cannot go on, which asks everybody again and costs again
     """
     if plan.stream is None:
         raise WrongInput("stream must be given in the plan to be refreshed; without it, `concord run` learns once")

@@ -103,6 +103,10 @@ class Reading:
         """The stream of which a session is a season; empty if it is of none, or may ask units of earlier ones again."""
         return self._read(lambda state: state.parts.stream_of(session))
 
+    def goes_on(self, stream: str) -> bool:
+        """Whether a session that names that stream would be a season of it, and know whom earlier ones asked."""
+        return self._read(lambda state: state.parts.goes_on(stream))
+
     def counted(self, domain: str) -> tuple[Counted, ...]:
         """The charges of the domain's sessions in order, each with the part and stream that it counts in."""
         return self._read(lambda state: tuple(map(state.counted, state.sessions_of(domain))))

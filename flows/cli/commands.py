@@ -96,7 +96,7 @@ def run_command(
 @app.command("refresh")
 def refresh_command(
     plan: Annotated[Path, typer.Argument(help="The plan, which has a [stream].")],
-    new_session: Annotated[bool, typer.Option(help="Open a further season; it costs again.")] = False,
+    new_session: Annotated[bool, typer.Option(help="Begin another stream if it cannot go on; it costs again.")] = False,
     yes: YesOption = False,
     home: HomeOption = HOME,
     as_json: JsonOption = False,
@@ -104,8 +104,8 @@ def refresh_command(
 ) -> None:
     """Learn from the private rows that have arrived since, as one more release of a stream's season.
 
-    The season is paid for at its first release. With a clock in the plan, a second call before its next time spends and
-    releases nothing; a killed one is finished by the next.
+    A season is paid for at its first release, and the next begins by itself, at no further charge. With a clock in the
+    plan, a second call before its next time spends and releases nothing; a killed one is finished by the next.
     """
     from concord.flows.environment import prepare
 

@@ -115,7 +115,8 @@ KINDS: dict[str, Kind] = {  # besides MECHANISMS, which are of votes
     Stream.name: Kind(
         Stream.proof,
         "noisy running sums over public codes of all units that arrived so far, one release a period: all releases of "
-        "the season together, past and future, are within this guarantee for each unit, and all else follows from them",
+        "the season together, past and future, are within this guarantee for each unit, as all seasons of the stream "
+        "are, since a unit is asked in one of them alone; all else follows from them",
     ),
     Universal.name: Kind(Universal.proof, "one hypothesis of a class, chosen by its errors on the private rows"),
     StudentChoice.name: Kind(StudentChoice.proof, "the choice of a student by errors on private units", chosen),

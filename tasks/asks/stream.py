@@ -1,5 +1,8 @@
 """A stream: one release a period, of running sums over all units that arrived so far; a session is a season of them.
 
+When a season has ended, the next asks the same questions of units that arrive from then on. What a period took and the
+names of units belong to the stream, and outlive its seasons: each of them knows all units that earlier ones asked.
+
 A period takes files, which are counted (exact sums of its new units, and the names of all units up to it), and is then
 released. What it took and was counted to is on record in the vault before the draw: a killed release is finished with
 the same files and names, and what arrived meanwhile waits for the next. If it is not on record, nothing was drawn.
@@ -16,6 +19,7 @@ Not covered  as for `tallies`. When a release appears after its tick tells how l
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -28,7 +32,8 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.schemas import Ref, canonical_json
 from concord.artifacts.sessions import Batch, Session
 from concord.tasks.asking.tally import total_of
-from concord.tasks.data.arrivals import Period
+from concord.tasks.asks.tallies import TalliesAsk
+from concord.tasks.data.arrivals import NAMING, Period
 from concord.tasks.data.guard import private_stage
 from concord.tasks.door.checkpoint import Randomness
 from concord.tasks.door.door import StepOutcome, digest_in, open_door, pass_step
@@ -39,6 +44,25 @@ from concord.tasks.mechanisms.stream import Stream
 
 RELEASE_FORMAT = "concord release 1"
 """Format of a release's file, JSON: number, questions, sums, running totals, and results computed from them."""
+
+
+@dataclass(frozen=True)
+class SeasonAsk(TalliesAsk):
+    """The next season of a stream.
+
+    seasons_of   the stream
+    """
+
+    seasons_of: str = ""
+
+    @property
+    def stream(self) -> str:
+        """The stream."""
+        return self.seasons_of
+
+    def settings(self) -> dict[str, Any]:
+        """As of tallies, and the rule by which units are named, which no season may change."""
+        return {**super().settings(), "naming": NAMING}
 
 
 class PeriodCounts(BaseModel):
@@ -56,8 +80,8 @@ class PeriodCounts(BaseModel):
     names: tuple[Ref, ...] = ()
 
 
-def periods_counted(vault: Vault, session: str) -> Iterator[PeriodCounts]:
-    """The periods that were counted so far, in order; the last may not be released yet."""
+def periods_counted(vault: Vault, session: Session) -> Iterator[PeriodCounts]:
+    """The periods of a season that were counted so far, in order; the last may not be released yet."""
     for number in count():
         found = vault.take(_path(session, number))
         if found is None:
@@ -65,14 +89,15 @@ def periods_counted(vault: Vault, session: str) -> Iterator[PeriodCounts]:
         yield PeriodCounts.model_validate_json(found[1])
 
 
-def keep_counted(vault: Vault, session: str, number: int, counted: PeriodCounts) -> PeriodCounts:
+def keep_counted(vault: Vault, session: Session, number: int, counted: PeriodCounts) -> PeriodCounts:
     """Record what a period took and was counted to; the first record stays."""
     kept = vault.keep(_path(session, number), lambda: counted.model_dump_json().encode())
     return PeriodCounts.model_validate_json(vault.read(kept))
 
 
-def _path(session: str, number: int) -> str:
-    return f"sessions/{session}/period-{number:05d}.json"
+def _path(session: Session, number: int) -> str:
+    """Among what its stream keeps when a season is forgotten."""
+    return f"streams/{session.domain}/{session.stream}/{session.id}-{number:05d}.json"
 
 
 @private_stage
@@ -82,12 +107,12 @@ def release_period(
     mechanism: Stream,
     questions: Sequence[RoundQuestion],
     counted: Sequence[PeriodCounts],
-    follow: Callable[[Sequence[Ints]], Mapping[str, Any]],
+    follow: Callable[[Mapping[str, Any]], Mapping[str, Any]],
 ) -> Ref:
     """Release the last of these periods, or replay it; returns its released file.
 
     counted  all periods so far, in order
-    follow   returns further results, computed from the running totals of each question and public things alone
+    follow   returns further results, computed from the release's file so far and public things alone
     Raises NotVerified if a period's question, sums or names are not those on record.
     """
     number, each = len(counted) - 1, range(len(questions))
@@ -118,8 +143,8 @@ def release_period(
                 past = [json.loads(door.released.read(batch.outcome.released)) for batch in before if batch.outcome]
                 found = _read(mechanism, [release["sums"] for release in past], noisy)
                 claim = {"session": session.id, "epsilon": session.epsilon, "delta": session.delta}
-                totals = [np.array(of_question, np.int64) for of_question in found["totals"]]
-                return canonical_json({**asked, **found, **claim, **follow(totals)}).encode()
+                release = {**asked, **found, **claim}
+                return canonical_json({**release, **follow(release)}).encode()
 
             kept = door.vault.keep(f"sessions/{session.id}/round-{number:05d}.json", content)
             return StepOutcome(door.released.write(round_path(session.id, number), door.vault.read(kept)))

@@ -40,6 +40,10 @@ NAME = np.dtype("S16")
 """Bytes of a name; NumPy compares them as bytes, zeros at the end included, since all have this length."""
 
 
+NAMING = 1
+"""Version of the rule that names units (tasks.data.units, tasks.data.identifiers): under another one, a unit that was
+asked might have another name. It is among the settings of a stream, so that another version begins another stream."""
+
 IN_PATHS = "part of its path"
 """The type of names that paths have: of another glob, the same file may have others within it."""
 

@@ -45,6 +45,7 @@ def opening_of(plan: Plan, ask: Ask[Any], encoding: Encoding, vault: Vault) -> O
         version=__version__,
         part=EVERY if division is None else ask.part,
         division="" if division is None else division.commitment,
+        stream=ask.stream,
         whole=ask.cost,
         per_refusal=ask.per_refusal,
         rounds=ask.rounds,

@@ -97,6 +97,11 @@ class Ask(ABC, Generic[Answering]):
         return ()
 
     @property
+    def stream(self) -> str:
+        """The stream of which its session is a season, or none."""
+        return ""
+
+    @property
     def teachers(self) -> int:
         """Number of shards that answer; 0 if the rows themselves are asked."""
         return 0

@@ -58,9 +58,9 @@ def check_key(vault: Vault, session: Session) -> None:
         raise NotVerified(f"the key of session {session.id} in the vault is not the one it was opened with")
 
 
-def arrivals_key(vault: Vault, session: str) -> bytes:
-    """The key by which a session knows the units that it has asked, apart from those that draw and digest."""
-    return derive(session_key(vault, session), "arrivals")
+def arrivals_key(vault: Vault, stream: str) -> bytes:
+    """The key by which a stream knows the units that its seasons have asked."""
+    return derive(vault.secret(f"streams/{stream}"), "arrivals")
 
 
 class DrawsOnRecord(Protocol):
@@ -111,7 +111,7 @@ class Randomness:
         path = f"sessions/{self.session}/{name}.npz"
         with saying(
             f"it holds noise of session {self.session}, which is not drawn again: put back a copy of it, or end the "
-            f"session by `concord close {self.session}`"
+            f"session by `concord close --whole {self.session}`"
         ):
             if self.vault.find(path) is None and self.ledger.drawn(self.session, name) is not None:
                 raise NotVerified(f"the vault file {path} is missing")

@@ -91,8 +91,19 @@ def forget(door: Stores, name: str) -> bool:
     there = any((door.vault.root / path).exists() for path in (f"secrets/sessions/{name}", f"sessions/{name}"))
     if there:
         _destroy(door, name)
+    if _ends_its_stream(door, session):
+        for kind in sorted(path for path in door.vault.root.iterdir() if path.name not in KEPT):
+            door.vault.destroy(f"{kind.name}/{session.domain}/{session.stream}")
+        door.vault.destroy(f"secrets/streams/{session.stream}")
     door.ledger.remark(session.domain, "forgotten", name)
     return there
+
+
+def _ends_its_stream(door: Stores, session: Session) -> bool:
+    """Whether all other seasons of its stream are forgotten: until then, a later one must know whom they asked."""
+    gone = {remark.about for remark in door.ledger.remarks(session.domain) if remark.kind == "forgotten"}
+    seasons = [each.id for each in door.ledger.sessions(session.domain) if each.stream == session.stream]
+    return session.stream != "" and {*seasons} <= {session.id, *gone}
 
 
 def _destroy(door: Stores, name: str) -> None:

@@ -39,7 +39,6 @@ from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField,
 from concord.tasks.data.encode import PublicBatch, labelled_rows, read_frame
 from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion
 from concord.tasks.mechanisms.distance import Ints
-from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.mechanisms.tallies import Tallies
 from concord.tasks.student.concord_published import Published
 from concord.tasks.student.concord_student import Cells
@@ -134,27 +133,6 @@ class RoundPlanner:
         rows = rows.gather_every(max(1, -(-rows.height // PICTURES)))
         learned = deepened(codes, rows, scores(decoded, codes.of(rows)))
         return {"fields": list(learned.coarse), "model": None, "codes": learned.model_dump(mode="json")}
-
-
-def follow_totals(
-    mechanism: Stream,
-    questions: Sequence[RoundQuestion],
-    rows: CodeMatrix,
-    codes: Codes,
-    released: int,
-    totals: Sequence[Ints],
-) -> dict[str, Any]:
-    """The part of a stream's release that follows from the running totals of each question: the decoded model.
-
-    rows      codes (m, F) of public rows
-    released  number of releases so far
-    """
-    read = mechanism.as_read(released)
-    rounds = [
-        NoisyRound(question, each.scale, sums)
-        for question, each, sums in zip(questions, read.rounds, totals, strict=True)
-    ]
-    return {"decoded": decode(rounds, rows, codes).record()}
 
 
 def heard(published: RoundFile) -> NoisyRound:

@@ -135,10 +135,10 @@ def test_seasons_follow_one_another_and_a_further_stream_must_be_asked_for() -> 
         book.open(opening("s-2", Asked(SMALL, "a")), further=True)
     with pytest.raises(BudgetRefused, match="must be asked for"):
         book.open(opening("s-2", Asked(SMALL, "b")), further=False)
-    book = book_of(RESTORED[:2])
-    assert book is not None
+    restored = book_of(RESTORED[:2])
+    assert restored is not None
     with pytest.raises(BudgetRefused, match="must be asked for"):
-        book.open(opening("s-2", RESTORED[1]), further=False)
+        restored.open(opening("s-2", RESTORED[1]), further=False)
 
 
 # Faults in the ledger -------------------------------------------------------------------------------------------------

@@ -8,8 +8,7 @@ from typing import Any
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.tasks.asking.tally import sums_bytes
-from concord.tasks.asks.stream import PeriodCounts, release_period
-from concord.tasks.asks.tallies import TalliesAsk
+from concord.tasks.asks.stream import PeriodCounts, SeasonAsk, release_period
 from concord.tasks.data.arrivals import Period
 from concord.tasks.door.checkpoint import commitment
 from concord.tasks.door.stores import Stores
@@ -41,9 +40,10 @@ class Season:
             cap = {"epsilon": DOMAIN.filter.epsilon, "delta": DOMAIN.filter.delta}
             door.ledger.name_domain("d", unit=DOMAIN.unit, neighbours=DOMAIN.neighbours, **cap)
             door.vault.secret(f"sessions/{NAME}")
-            asked = TalliesAsk(STREAM, "digest of codes", ())
+            asked = SeasonAsk(STREAM, "digest of codes", (), "d-stream")
             opening = replace(of_rounds(commitment(door.vault, NAME)), mechanism=asked.settings(), whole=asked.cost)
-            door.ledger.open_session(replace(opening, queries=asked.queries, rounds=asked.rounds))
+            opening = replace(opening, queries=asked.queries, rounds=asked.rounds, stream=asked.stream)
+            door.ledger.open_session(opening)
         return cls(door)
 
     @property

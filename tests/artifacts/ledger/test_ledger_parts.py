@@ -199,8 +199,9 @@ LARGE, SMALL = (NoisyVotes.calibrate(epsilon=of, delta=1e-6, queries=10, classes
 
 def season(ledger: Ledger, stream: str, made: NoisyVotes = LARGE, part: str = EVERY) -> None:
     name = f"s-{len(ledger.sessions('people'))}"
-    of_part = {"part": part, "division": DIVISION.commitment if part else ""}
-    ledger.open_session(replace(opening(made, name), stream=stream, **of_part), further=True)
+    division = DIVISION.commitment if part else ""
+    asked = replace(opening(made, name), stream=stream, part=part, division=division)
+    ledger.open_session(asked, further=True)
     ledger.settle(name, give_back=False)
 
 

@@ -13,7 +13,7 @@ from concord.tasks.data.arrivals import Period
 from concord.tasks.mechanisms.contributions import tally
 from concord.tasks.verify.recompute_gaussian import season_fault
 from tests.support.seasons import PERIODS, QUESTIONS, STREAM, Season
-from tests.support.tallied import LABELS, NAME, ROWS
+from tests.support.tallied import LABELS, ROWS
 
 
 @pytest.fixture
@@ -87,8 +87,8 @@ def test_the_referee_rejects_releases_that_are_not_those_of_a_season(season: Sea
 
 
 def test_what_a_period_took_is_recorded_once(season: Season) -> None:
-    vault, (counted,) = season.door.vault, season.counted(1)
-    first = keep_counted(vault, NAME, 0, counted)
+    vault, (counted,), session = season.door.vault, season.counted(1), season.session
+    first = keep_counted(vault, session, 0, counted)
     late = counted.model_copy(update={"period": Period(files={"a": "1", "late": "2"})})
-    assert keep_counted(vault, NAME, 0, late) == first
-    assert list(periods_counted(vault, NAME)) == [first]
+    assert keep_counted(vault, session, 0, late) == first
+    assert list(periods_counted(vault, session)) == [first]
