@@ -29,6 +29,7 @@ from concord.artifacts.sections import (
 )
 from concord.artifacts.sources import A_PATH, A_SOURCE, TableSource
 
+Way = Literal["votes", "tallies", "hypothesis"]
 LINEAR = {"learner": "linear"}
 """The student of a plan for tallies that names none."""
 
@@ -213,6 +214,14 @@ class Plan(Section):
         if self.test.columns and self.data.label in self.test.columns:
             raise ValueError(f"test.columns must not hold the label {self.data.label!r}, which may be corrected")
         return self
+
+    @property
+    def ways(self) -> tuple[Way, ...]:
+        """How its student learns from private rows, in a session each; the last one has the student."""
+        if self.tallied:
+            return ("tallies",)
+        votes: tuple[Way, ...] = ("votes",) if self.votes else ()
+        return votes if votes and self.student.learner != "universal" else (*votes, "hypothesis")
 
     @property
     def votes(self) -> bool:

@@ -3,21 +3,25 @@
 learn         private and public tables in, a published classifier with its certificate out
 extend        more public rows for an open session, answered with its own plan, encoding, teachers, mechanism and key
 study_again   another student from the labels that a session released: no teacher, no vote, nothing spent
+retest        one more private test of a session's student
 """
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from prefect import flow
 
+from concord.artifacts.domains import Domain
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.learners import StudentPlan
-from concord.artifacts.plan import Plan
+from concord.artifacts.plan import Plan, Way
 from concord.artifacts.schemas import PublicRows, Ref
 from concord.artifacts.sessions import Session
-from concord.flows.admit import admit, announce_room, begin, may_open_further, precheck_tables
+from concord.flows import stages
+from concord.flows.admit import admit, announce_room, begin, check_unchanged, may_open_further, precheck_tables
 from concord.flows.cache import Files
-from concord.flows.learning import AnyLearning
 from concord.flows.outcome import StageName, Summary, shown
 from concord.flows.run import (
     Admitted,
@@ -29,13 +33,14 @@ from concord.flows.run import (
     note_copies,
     running,
 )
-from concord.flows.set_aside import check_test, choose_student, run_planned_test
+from concord.flows.set_aside import check_test, choose_student, run_planned_test, test_again
+from concord.flows.stage import Disclosure, pass_door
 from concord.flows.stages import encode, put
-from concord.flows.steps import decide, publish
+from concord.flows.steps import AnyLearning, Learning, decide, publish
 from concord.flows.tally import BySums
-from concord.flows.universal import ByHypothesis
 from concord.flows.vote import ByVotes
-from concord.tasks.asks.labelled import checkpoint_to_extend, checkpoint_to_study
+from concord.tasks.asks.hypothesis import HypothesisAsk
+from concord.tasks.asks.labelled import checkpoint_to_extend, checkpoint_to_study, checkpoint_to_test
 from concord.tasks.asks.student_choice import settled_now
 from concord.tasks.asks.votes import VotesAsk
 from concord.tasks.data.tables import find_files
@@ -47,7 +52,9 @@ from concord.tasks.door.checkpoint import (
     stream,
     write_checkpoint,
 )
+from concord.tasks.door.door import release_once
 from concord.tasks.door.stores import Stores
+from concord.tasks.student.study import Student
 
 
 @flow(name="learn", flow_run_name="learn {plan.privacy.domain}")
@@ -60,24 +67,17 @@ def learn(plan: Plan, home: Path, new_session: bool = False, start_from: StageNa
     if plan.stream is not None:
         raise WrongInput("a plan with [stream] is run by `concord refresh`, which makes one release after another")
     with running(plan, home, new_session=new_session, start_from=start_from) as run:
-        public = encode(run, run.plan, run.files("public"))
-        chosen = decide(run, public)
-        return shown(learn_by(ways_of(chosen, public)))
+        return shown(learn_from(run, encode(run, run.plan, run.files("public"))))
 
 
-def ways_of(run: RunContext, public: PublicRows) -> list[AnyLearning]:
-    """The ways in which the plan learns, one session each; the last one has the student."""
-    if run.plan.tallied:
-        return [BySums(run, public)]
-    chosen = not run.plan.votes or run.plan.student.learner == "universal"
-    labels: list[AnyLearning] = [ByVotes(run, public)] if run.plan.votes else []
-    return [*labels, ByHypothesis(run, public)] if chosen else labels
-
-
-def learn_by(ways: list[AnyLearning]) -> Summary:
-    """Learn in those ways, from the first private row to the certificate: all of their sessions are opened, or none."""
-    run, public, last = ways[0].run, ways[0].public, ways[-1]
-    ways[0].rehearse()  # of all that the plan asks for
+def learn_from(run: RunContext, public: PublicRows) -> Summary:
+    """Learn in the plan's ways, from the first private row to the certificate: all of their sessions are opened, or
+    none."""
+    run = decide(run, public)
+    ways = ways_of(run, public)
+    last = ways[-1]
+    if not run.stages.in_replay:  # cached results show that it ran
+        ways[0].rehearse()  # of all that the plan asks for
     domain = planned_domain(run.stores, run.plan)
     admitted = admit(run, domain, [way.ask(domain) for way in ways], public)
     announce_room(admitted[-1])
@@ -168,8 +168,68 @@ def study_again(session: str, home: Path, student: StudentPlan | None = None) ->
     with running(plan, home) as run:
         known = run.lock_session(session)
         checkpoint = checkpoint_to_study(run.stores.vault, known)
-        votes = ByVotes(run, checkpoint.public)
-        admitted = votes.resume(known, checkpoint)
-        labels = votes.replay(known, admitted)  # refuses here, if labels are missing
+        way, admitted, passed = _replayed(run, known, checkpoint)  # refuses here, if labels are missing
         write_checkpoint(run.stores.vault, session, checkpoint.model_copy(update={"plan": plan}))
-        return shown(publish(run, admitted, labels, votes.fit(run, admitted, labels, session)))
+        return shown(publish(run, admitted, passed, way.fit(run, admitted, passed, session)))
+
+
+@flow(name="test", flow_run_name="test {session}")
+def retest(session: str, home: Path, epsilon: float | None = None, again: bool = False) -> Summary:
+    """Test the session's student on private units set aside, and certify the noisy counts.
+
+    epsilon   the ε the test may cost; without it the last test is shown, and nothing is spent
+    again     draw anew if the same was asked before, which costs again
+    """
+    stores = Stores.of(home)
+    learned = stores.ledger.session(session)
+    plan = settled_now(stores, learned, checkpoint_to_test(stores.vault, learned).plan)
+    with running(plan, home) as run:
+        known = run.lock_session(session)
+        way, admitted, passed = _replayed(run, known, checkpoint_to_test(run.stores.vault, known))
+        student = way.fit(run, admitted, passed, session)
+        passed = test_again(run, admitted, passed, student, epsilon, way.codes, again=again)
+        return shown(publish(run, admitted, passed, student, codes=way.codes))
+
+
+def _replayed(
+    run: RunContext, session: Session, checkpoint: Checkpoint
+) -> tuple[AnyLearning, Admitted[Any], Disclosure]:
+    """The way in which a session learned, the session admitted again, and what it released."""
+    (way,) = ways_of(run, checkpoint.public)
+    admitted = way.resume(session, checkpoint)
+    return way, admitted, way.replay(session, admitted)
+
+
+class ByHypothesis(Learning[HypothesisAsk]):
+    """The student is a hypothesis, chosen by its errors on the private rows (Nandi & Bassily 2020)."""
+
+    reopens = False
+
+    def ask(self, domain: Domain, session: Session | None = None) -> HypothesisAsk:  # noqa: ARG002, all cost the same
+        """The choice among the hypotheses that differ on the public rows."""
+        return HypothesisAsk.of(self.run.plan, self.public.encoding, self.public.batches, self.run.stores.vault)
+
+    def count(self, admitted: Admitted[HypothesisAsk], private: PrivateFiles) -> Counted:
+        """Count the errors of every candidate."""
+        run, stream = self.run, admitted.stream
+        counts = stages.count(run, run.plan, private.table, stream.encoding, stream.batches, run.erased)
+        check_unchanged(run, admitted.session, (counts.digest,))
+        return Counted((counts.digest,), [counts])
+
+    def release(self, session: Session, admitted: Admitted[HypothesisAsk], counted: Counted) -> Disclosure:
+        """Choose once."""
+        chosen = partial(release_once, ask=admitted.ask, exact=counted.kept)
+        return pass_door(self.run, session, chosen, "choose")
+
+    def fit(self, run: RunContext, admitted: Admitted[HypothesisAsk], passed: Disclosure, where: str) -> Student:
+        """The hypothesis itself."""
+        stream = admitted.stream
+        return stages.study_chosen(run, where, stream.encoding, stream.batches, passed.released[0], run.test)
+
+
+WAYS: dict[Way, type[AnyLearning]] = {"votes": ByVotes, "tallies": BySums, "hypothesis": ByHypothesis}
+
+
+def ways_of(run: RunContext, public: PublicRows) -> list[AnyLearning]:
+    """The ways in which the plan learns, one session each; the last one has the student."""
+    return [WAYS[way](run, public) for way in run.plan.ways]

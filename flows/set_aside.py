@@ -5,24 +5,26 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from concord.artifacts.errors import BudgetRefused
+from concord.artifacts.errors import BudgetRefused, WrongInput
 from concord.artifacts.home.publication import HELD
+from concord.artifacts.learners import StudentPlan
 from concord.artifacts.ledger.reading import choices_of, private_tests_of
+from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Opening, Session
 from concord.flows import stages
 from concord.flows.admit import begin
 from concord.flows.console import err
-from concord.flows.learning import AnyLearning, Resumable
 from concord.flows.outcome import StageName
 from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
 from concord.flows.stage import Disclosure, pass_door
-from concord.flows.steps import note_earlier, stamp_earlier
+from concord.flows.steps import AnyLearning, note_earlier, stamp_earlier
 from concord.tasks.asks.counted import is_clean
 from concord.tasks.asks.student_choice import StudentChoiceAsk, planned_choice, settled_now, with_chosen_student
 from concord.tasks.asks.student_test import StudentTestAsk, left_for_test, planned_test
 from concord.tasks.data.codes import Codes
+from concord.tasks.data.parts import plan_of
 from concord.tasks.door.admit import check_ensemble, find_session, opening_of
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.door.door import release_once
@@ -66,6 +68,11 @@ def check_test(run: RunContext, admitted: Admitted[Any]) -> None:
     run.stores.ledger.check_opening(whole, domain, further=True)
 
 
+def _codes_of(student: StudentPlan, codes: Codes | None) -> Codes | None:
+    """The codes by which a student reads rows; None if it reads encoded ones."""
+    return codes if student.learner == "linear" else None
+
+
 def choices(run: RunContext, session: Session) -> list[Session]:
     return choices_of(run.stores.ledger.sessions(session.domain), session.id)
 
@@ -97,7 +104,7 @@ def _pass_choice(way: AnyLearning, admitted: Admitted[Any], private: PrivateFile
     runs = [replace(run, plan=plan.model_copy(update={"student": student})) for student in each]
     places = [f"{session.id}/candidates/{number}" for number in range(1, len(runs) + 1)]
     files = [way.fit(made, admitted, passed, where).ref for made, where in zip(runs, places, strict=True)]
-    read = [way.codes if student.learner == "linear" else None for student in each]
+    read = [_codes_of(student, way.codes) for student in each]
     estimators = [student.estimator for student in each]
     note_earlier(stores, session, passed.released)
     counts = stages.count_aside(run, plan, private.table, encoding, files, estimators, read, run.erased)
@@ -180,7 +187,7 @@ def run_planned_test(
 
 
 def _passed_over(way: AnyLearning, passed: Disclosure, why: str) -> Disclosure:
-    more = f"; `concord test {passed.session.id}` tests it at a price" if isinstance(way, Resumable) else ""
+    more = f"; `concord test {passed.session.id}` tests it at a price" if way.reopens else ""
     err.print(f"{'test':>8} the student {why}{more}", soft_wrap=True)
     return passed
 
@@ -203,8 +210,62 @@ def pass_test(
     """
     plan, stores, encoding = run.plan, run.stores, admitted.stream.encoding
     test = StudentTestAsk.of(plan, mechanism, passed.session, student.ref, stores.vault)
-    read = codes if plan.student.learner == "linear" else None
+    read = _codes_of(plan.student, codes)
     # Times of files published before would show how long counting took, and so how many units there are.
     note_earlier(stores, passed.session, [*passed.released, *also, student.ref])
     counts = stages.count_confusion(run, plan, private.table, encoding, student.ref, read, run.erased)
     return _pass_aside(run, admitted, private, passed, test, counts, stage="test", again=again)
+
+
+def test_again(
+    run: RunContext,
+    admitted: Admitted[Any],
+    passed: Disclosure,
+    student: Student,
+    epsilon: float | None,
+    codes: Codes | None,
+    *,
+    again: bool,
+) -> Disclosure:
+    """The session's test as it is shown, or at that ε one more. Raises BudgetRefused."""
+    session = passed.session
+    divided = replace(run, plan=_divided(run, session))
+    if epsilon is not None:
+        private, mechanism = PrivateFiles.of(divided, admitted.stream.sources), _at(divided.plan, epsilon)
+        return pass_test(divided, admitted, private, passed, student, mechanism, codes, again=again)
+    if not _tests(run, session, student):
+        raise BudgetRefused(_price(divided, admitted, session, student))
+    return passed
+
+
+def _at(plan: Plan, epsilon: float) -> PrivateTest:
+    classes, secret = len(plan.data.classes), plan.privacy.secret
+    return PrivateTest.calibrate(epsilon=epsilon, delta=plan.privacy.delta, classes=classes, secret=secret)
+
+
+def _tests(run: RunContext, session: Session, student: Student) -> list[Session]:
+    """The session's tests of exactly that student."""
+    known = private_tests_of(run.stores.ledger.sessions(session.domain), session.id)
+    return [test for test in known if test.mechanism["student"] == student.ref.digest]
+
+
+def _divided(run: RunContext, session: Session) -> Plan:
+    """The session's plan with its domain's division, which may be newer than the session."""
+    division = run.stores.ledger.division(session.domain)
+    if run.plan.test is not None:
+        return run.plan
+    if division is None:
+        raise WrongInput(
+            f"domain {session.domain!r} has no units set aside to test on: a plan with [test] share sets them aside, "
+            "before a session learns"
+        )
+    return run.plan.model_copy(update={"test": plan_of(division)})
+
+
+def _price(run: RunContext, admitted: Admitted[Any], session: Session, student: Student) -> str:
+    plan, vault = run.plan, run.stores.vault
+    mechanism = planned_test(plan, admitted.balance.domain, *left_now(run, session))
+    test = StudentTestAsk.of(plan, mechanism, session, student.ref, vault)
+    opening = opening_of(plan, test, admitted.stream.encoding, vault)
+    price = run.stores.ledger.price(opening)
+    return f"a test of this student must be asked for with --epsilon; at the ε of its session, {price}"

@@ -46,10 +46,9 @@ from concord.flows.cache import SealedResults
 from concord.flows.cluster import task_runner
 from concord.flows.console import err, out
 from concord.flows.environment import is_known, remember
-from concord.flows.learn import extend, learn, study_again
+from concord.flows.learn import extend, learn, retest, study_again
 from concord.flows.outcome import STAGES, StageName, Summary, check_all_asked, in_words
 from concord.flows.replay import replayed
-from concord.flows.retest import retest
 from concord.flows.ticks import next_time
 from concord.tasks.advice.cover import naming_the_largest
 from concord.tasks.asking.questions import Question

@@ -1,38 +1,113 @@
-"""The steps of a run between its stages: what is decided and tried before it, and what is published after it."""
+"""The steps of a run between its stages: what is decided before it, the ways to learn, and what is published after it.
+
+A student learns by votes, by tallies, or by a choice among hypotheses. They differ in the steps of `Learning` and in
+nothing else: `flows.learn` runs each of them.
+"""
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from concord.artifacts.certificate import Certificate, Certified
+from concord.artifacts.domains import Domain
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.learners import StudentPlan
 from concord.artifacts.mlflow.describe import Tracked
 from concord.artifacts.privacy import Cost
-from concord.artifacts.schemas import Encoding, PublicRows, Ref
+from concord.artifacts.schemas import PublicRows, Ref
 from concord.artifacts.sessions import Session
 from concord.flows.cache import Place
 from concord.flows.console import err
 from concord.flows.mirror import mirrored
 from concord.flows.outcome import Summary, briefly, extension_in_words, measures_of, merge_reports
-from concord.flows.run import Admitted, RunContext, ready_mlflow
+from concord.flows.run import Admitted, Asking, Balance, Counted, PrivateFiles, PublicStream, RunContext, ready_mlflow
 from concord.flows.stage import Disclosure, stage
 from concord.tasks.advice.choose import PublicFacts, decided, expected_at
 from concord.tasks.advice.tallies import planned_codes
-from concord.tasks.asking import teachers as asking_teachers
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import labelled_rows, read_frame
-from concord.tasks.door.admit import planned_domain
+from concord.tasks.door.admit import check_same_mechanism, planned_domain
+from concord.tasks.door.checkpoint import Checkpoint
 from concord.tasks.door.stores import Stores
 from concord.tasks.publish import certify as publish_certify
 from concord.tasks.publish.certify import certificate_of
-from concord.tasks.publish.track import track
-from concord.tasks.student import study as student_study
-from concord.tasks.student.study import Student
+from concord.tasks.publish.track import column_types, track
+from concord.tasks.student.study import Student, rehearse_student
 
 if TYPE_CHECKING:
     from concord.artifacts.mlflow.write import Tracking
+
+
+@dataclass
+class Learning(ABC, Generic[Asking]):
+    """One way, for one run.
+
+    public   the encoding, and the plan's own public rows
+    codes    codes by which the decoded model of tallies reads a row, once they are known; None for other ways
+
+    reopens  whether its session can be looked at again: tested, extended, learned from once more
+    """
+
+    run: RunContext
+    public: PublicRows
+    codes: Codes | None = None
+
+    reopens: ClassVar[bool] = True
+
+    def rehearse(self) -> None:
+        """Raise WrongInput now, while nothing is spent, if a student or the test table would fail later."""
+        for student in self.students():
+            rehearse_student(student, self.public.encoding)
+        if self.run.plan.data.test is not None:
+            labelled_rows(self.run.plan.path("test"), self.public.encoding)
+
+    def students(self) -> Sequence[StudentPlan]:
+        """The students that may be fitted."""
+        return self.run.plan.student.each
+
+    @abstractmethod
+    def ask(self, domain: Domain, session: Session | None = None) -> Asking:
+        """What the plan asks of its private rows, in a domain, or what it asked in the session that goes on."""
+
+    @abstractmethod
+    def count(self, admitted: Admitted[Asking], private: PrivateFiles) -> Counted:
+        """Compute what the session answers from. Raises NotVerified if it was opened with other private data."""
+
+    @abstractmethod
+    def release(self, session: Session, admitted: Admitted[Asking], counted: Counted) -> Disclosure:
+        """Pass the door, or replay what passed it."""
+
+    @abstractmethod
+    def fit(self, run: RunContext, admitted: Admitted[Asking], passed: Disclosure, where: str) -> Student:
+        """The student of that run's plan, in the folder `where` of released files."""
+
+    def resume(self, session: Session, checkpoint: Checkpoint) -> Admitted[Asking]:
+        """An open session that goes on, with all rows of its checkpoint.
+
+        Raises NotVerified if it would not go on as it began or rows are gone, WrongInput if its tables no longer fit.
+        """
+        run, domain = self.run, self.run.stores.ledger.domain_of(session)
+        ask = self.ask(domain, session)
+        check_same_mechanism(run.stores.vault, session, ask.settings())
+        self.rehearse()
+        column_types(run.plan.path("public"), checkpoint.encoding)  # checked now: MLflow needs them after the spend
+        stream = PublicStream.of(run, session, checkpoint.encoding, checkpoint.sources)
+        return Admitted(Balance.of(run, domain), ask, stream, session)
+
+    def replay(self, session: Session, admitted: Admitted[Asking]) -> Disclosure:  # noqa: ARG002, since some need it
+        """What the session released. Raises WrongInput if some of it is still to be asked."""
+        batches = self.run.stores.ledger.batches(session.id)
+        released = [batch.outcome.released for batch in batches if batch.outcome is not None]
+        if len(released) < (session.queries or 0):
+            raise WrongInput(f"session {session.id} has rounds left to ask: run its plan, which asks them")
+        return Disclosure(session, released, 0, datetime.now(UTC))
+
+
+AnyLearning = Learning[Any]
 
 
 def decide(run: RunContext, public: PublicRows) -> RunContext:
@@ -50,20 +125,6 @@ def decide(run: RunContext, public: PublicRows) -> RunContext:
     plan, reason = decided(run.plan, facts)
     err.print(f"{'auto':>8} {plan.labeling.mechanism}: {reason}", soft_wrap=True, markup=False)
     return replace(run, plan=plan)
-
-
-def rehearse(run: RunContext, encoding: Encoding) -> None:
-    """Raise WrongInput now, while nothing is spent, if teachers, student or test table would fail later."""
-    plan = run.plan
-    if run.stages.in_replay:
-        return  # cached results show that it ran
-    if plan.votes:
-        asking_teachers.rehearse_teachers(plan.teachers, encoding)
-    for student in plan.student.each:
-        if student.learner != "universal":
-            student_study.rehearse_student(student, encoding)
-    if plan.data.test is not None:
-        labelled_rows(plan.path("test"), encoding)
 
 
 def note_earlier(door: Stores, session: Session, files: Sequence[Ref]) -> None:

@@ -6,27 +6,26 @@ The stages come first. As in `flows.stages`, each takes a place and everything i
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from typing import Any
 
 from concord.artifacts.domains import Domain
-from concord.artifacts.errors import WrongInput
+from concord.artifacts.learners import StudentPlan
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import Session
 from concord.flows.admit import check_unchanged
 from concord.flows.cache import Files, Place
-from concord.flows.learning import Resumable
 from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
 from concord.flows.stage import Disclosure, mapped, pass_door, stage
 from concord.flows.stages import UNITS, published
+from concord.flows.steps import Learning
 from concord.tasks.advice.tallies import check_columns, planned_codes, planned_tallies
 from concord.tasks.asking import tally as asking_tally
 from concord.tasks.asks.tallies import TalliesAsk, release_round, sums_digest
 from concord.tasks.data.codes import Codes, deepens
-from concord.tasks.data.encode import PublicBatch, labelled_rows, read_frame
+from concord.tasks.data.encode import PublicBatch, read_frame
 from concord.tasks.data.units import Erased
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.student import study as student_study
@@ -134,18 +133,17 @@ def study_inferred(
     return published(place, student, session, encoding, batches, test)
 
 
-class BySums(Resumable[TalliesAsk]):
+class BySums(Learning[TalliesAsk]):
     """Private rows are asked in rounds of noisy sums, labels of public rows inferred from them; nobody votes."""
 
     def rehearse(self) -> None:
         """Raise WrongInput if codes, student or test table would fail."""
         check_columns(self.run.plan, self.public.encoding)
-        for student in self.run.plan.student.each:
-            if student.learner == "fitted":
-                soft = student.model_copy(update={"refused": "soft"})
-                student_study.rehearse_student(soft, self.public.encoding)
-        if self.run.plan.data.test is not None:
-            labelled_rows(self.run.plan.path("test"), self.public.encoding)
+        super().rehearse()
+
+    def students(self) -> list[StudentPlan]:
+        """They learn from inferred labels, which are soft."""
+        return [student.model_copy(update={"refused": "soft"}) for student in self.run.plan.student.each]
 
     def ask(self, domain: Domain, session: Session | None = None) -> TalliesAsk:  # noqa: ARG002, since all order alike
         """Rounds of sums about codes that are learned from the plan's own public rows."""
@@ -189,7 +187,7 @@ class BySums(Resumable[TalliesAsk]):
 
     def replay(self, session: Session, admitted: Admitted[TalliesAsk]) -> Disclosure:
         """The rounds as released, and the labels inferred from the last."""
-        passed, codes = rounds_replayed(self.run, session), self._codes
+        passed, codes = super().replay(session, admitted), self._codes
         rows = public_codes(admitted.stream.batches, codes, self.run.stores.vault)
         return self._labelled(admitted, passed, RoundPlanner(admitted.ask.mechanism, codes, rows))
 
@@ -262,15 +260,6 @@ def release_rounds(
 def last_codes(run: RunContext, planner: RoundPlanner, passed: Disclosure) -> Codes:
     """The codes of the last round's question."""
     return planner.codes_after([json.loads(run.stores.released.read(ref)) for ref in passed.released[:-1]])
-
-
-def rounds_replayed(run: RunContext, session: Session) -> Disclosure:
-    """The rounds as they were released. Raises WrongInput if some are still to be asked."""
-    batches = run.stores.ledger.batches(session.id)
-    released = [batch.outcome.released for batch in batches if batch.outcome is not None]
-    if len(released) < (session.queries or 0):
-        raise WrongInput(f"session {session.id} has rounds left to ask: run its plan, which asks them")
-    return Disclosure(session, released, 0, datetime.now(UTC))
 
 
 def label_claim(admitted: Admitted[TalliesAsk], passed: Disclosure) -> dict[str, Any]:

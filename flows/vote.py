@@ -21,12 +21,12 @@ from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.flows import stages
 from concord.flows.admit import check_unchanged
-from concord.flows.learning import Resumable
 from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
 from concord.flows.stage import Disclosure, pass_door
 from concord.flows.stages import split
-from concord.flows.steps import rehearse
+from concord.flows.steps import Learning
 from concord.tasks.asking import relabel as asking_relabel
+from concord.tasks.asking.teachers import rehearse_teachers
 from concord.tasks.asks.votes import VotesAsk, release_votes, replay_votes, training
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door.asked import online_votes, recounted
@@ -39,12 +39,13 @@ FAR_AHEAD = 64
 """Batches counted ahead on a cluster that is not ours, whose size is unknown."""
 
 
-class ByVotes(Resumable[VotesAsk]):
+class ByVotes(Learning[VotesAsk]):
     """Teachers vote on public rows, votes become labels at the door, and a student learns from those."""
 
     def rehearse(self) -> None:
         """Raise WrongInput if teachers, student or test table would fail."""
-        rehearse(self.run, self.public.encoding)
+        rehearse_teachers(self.run.plan.teachers, self.public.encoding)
+        super().rehearse()
 
     def ask(self, domain: Domain, session: Session | None = None) -> VotesAsk:
         """Labels of the public rows."""

@@ -150,7 +150,7 @@ def test_what_checks_is_apart_from_what_is_checked(path: str) -> None:
     assert {module for module in ours if not any(module.startswith(f"{name}.") for name in APART[path])} == set()
 
 
-TAKES_ANY_ASK = {"admit", "cache", "learning", "replay", "run", "stage"}
+TAKES_ANY_ASK = {"admit", "cache", "replay", "run", "stage", "steps"}
 KINDS = {
     node.name
     for path in HOUSE.rooms
@@ -180,7 +180,7 @@ def test_the_door_and_admission_know_no_kind_of_release(path: str) -> None:
     assert words_of(path) & (KINDS | ABOUT_A_KIND) == set()
 
 
-@pytest.mark.parametrize("path", ["tasks/asks/labelled.py", "flows/tally.py", "flows/steps.py", "flows/set_aside.py"])
+@pytest.mark.parametrize("path", ["tasks/asks/labelled.py", "flows/tally.py", "flows/set_aside.py"])
 def test_that_one_knows_a_kind_would_be_seen(path: str) -> None:
     assert words_of(path) & (KINDS | ABOUT_A_KIND)
 
@@ -259,7 +259,7 @@ def test_a_comparison_of_a_kind_is_seen(text: str) -> None:
     assert kinds_compared(ast.parse(text))
 
 
-MOST_BRANCHES = 90
+MOST_BRANCHES = 86
 
 
 def test_fewer_and_fewer_places_branch_on_a_kind() -> None:

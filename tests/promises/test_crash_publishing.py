@@ -12,7 +12,7 @@ from concord.artifacts.home.publication import settle
 from concord.artifacts.learners import StudentPlan
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.sessions import LABELS
-from concord.flows import learn, retest
+from concord.flows import learn
 from concord.tasks.publish.predict import student_of
 from concord.tasks.verify.handing import handed_on
 from concord.tasks.verify.published import verify_published
@@ -38,7 +38,7 @@ def studying(home: Path, _: Path) -> None:
 
 
 def trying_again(home: Path, _: Path) -> None:
-    retest.retest.fn(session_of(home), home, epsilon=2.0)
+    learn.retest.fn(session_of(home), home, epsilon=2.0)
 
 
 def session_of(home: Path) -> str:
