@@ -50,10 +50,10 @@ class Learner(Section):
 class TeachersPlan(Learner):
     """How many shards the private rows are split into, and what learns on each."""
 
-    count: Annotated[int, Field(ge=0, le=100_000), in_units("teachers")]
-    """How many: more agree sooner, and each knows less. A shard wants a few dozen rows."""
+    count: Annotated[int, Field(ge=0, le=100_000), in_units("teachers")] = 0
+    """How many: more agree sooner, and each knows less. A shard wants a few dozen rows. Tallies have none."""
     runner: Annotated[Literal["threads", "processes", "dask"], OPERATOR] = "threads"
-    """Where they learn and vote."""
+    """Where they learn and vote; for tallies, where private rows are coded and counted."""
     address: Annotated[str | None, OPERATOR] = None
     """Of a Dask cluster that shares the home folder, tls://HOST:PORT; by default one is made on this machine."""
     block: Annotated[int, Field(ge=1), in_units("teachers"), OPERATOR] = 50

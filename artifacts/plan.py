@@ -45,7 +45,7 @@ class Plan(Section):
     """Where the tables lie and what their columns mean."""
     privacy: PrivacyPlan
     """What this session may spend, the domain it is spent in, and what is secret."""
-    teachers: TeachersPlan = Field(default_factory=lambda: TeachersPlan(count=0))  # only if needed: it imports learners
+    teachers: TeachersPlan = Field(default_factory=TeachersPlan)  # only if needed: it imports learners
     """How many shards the private rows are split into, and what learns on each."""
     labeling: LabelingPlan = LabelingPlan(mechanism="none")
     """How private rows are asked for labels of public ones, and when a session ends."""

@@ -35,7 +35,7 @@ from concord.flows.stages import UNITS, encode
 from concord.flows.steps import publish
 from concord.flows.tally import BySums, infer, label_claim, tally
 from concord.flows.ticks import next_time
-from concord.tasks.asking.tally import BLOCKS, columns_asked, gather, keep_total
+from concord.tasks.asking.tally import BLOCKS, Coding, columns_asked, gather, keep_total
 from concord.tasks.asks.stream import PeriodCounts, SeasonAsk, keep_counted, periods_counted, release_period
 from concord.tasks.asks.tallies import TalliesAsk
 from concord.tasks.data.arrivals import Arriving, Period, check_unchanged, contents_by_place, table_of, take
@@ -69,7 +69,8 @@ def arrive(
     left_out, placed = Erased.of(vault, domain, erased), table.of(plan, "private")
     folder, key = f"{domain}/{stream}/{place.key[:16]}", arrivals_key(vault, stream)
     arriving = Arriving(table_of(placed, vault, period), key, before, f"arrived/{folder}")
-    blocks = gather(placed, encoding, codes, vault, f"units/{folder}", key, left_out, arriving)
+    coding = Coding(placed, encoding, codes, vault, key, left_out, given=arriving.table)
+    blocks = gather(coding, f"units/{folder}", arriving)
     return [*blocks, *arriving.names]
 
 

@@ -158,6 +158,11 @@ def mapped(
     return lambda function: MappedStage(name, version, reads, function)
 
 
+def on_workers(work: Task[..., Any], calls: Sequence[Call]) -> list[Any]:
+    """The results of a task that is part of a stage, one for each call in order, by the flow's task runner."""
+    return [future.result() for future in [work.submit(**call) for call in calls]]
+
+
 class Stages:
     """Runs the stages of one flow run, and keeps a report of each.
 

@@ -10,6 +10,9 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
 from concord.artifacts.domains import Domain
 from concord.artifacts.learners import StudentPlan
 from concord.artifacts.plan import Plan
@@ -18,7 +21,7 @@ from concord.artifacts.sessions import Session
 from concord.flows.admit import check_unchanged
 from concord.flows.cache import Files, Place
 from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
-from concord.flows.stage import Disclosure, mapped, pass_door, stage
+from concord.flows.stage import Disclosure, mapped, on_workers, pass_door, stage
 from concord.flows.stages import UNITS, published
 from concord.flows.steps import Learning
 from concord.tasks.advice.tallies import check_columns, planned_codes, planned_tallies
@@ -50,18 +53,16 @@ def code(place: Place, plan: Plan, encoding: Encoding, batches: Sequence[PublicB
     return planned_codes(plan, encoding, (read_frame(batch.ref, place.vault) for batch in batches))
 
 
-@stage("gather", version=2, reads=UNITS)
+@stage("gather", version=3, reads=UNITS)
 def gather(
     place: Place, plan: Plan, table: Files, encoding: Encoding, codes: Codes, erased: Sequence[str]
 ) -> list[Ref]:
     """Write private rows as codes and classes, whole units together."""
-    vault, domain = place.vault, plan.privacy.domain
-    left_out, placed = Erased.of(vault, domain, erased), table.of(plan, "private")
-    folder, secret = f"units/{domain}/{place.key[:16]}", place.secret(domain, "split")
-    return list(asking_tally.gather(placed, encoding, codes, vault, folder, secret, left_out))
+    folder = f"units/{plan.privacy.domain}/{place.key[:16]}"
+    return _gathered(place, table.of(plan, "private"), encoding, codes, erased, folder)
 
 
-@stage("gather", version=2, reads=UNITS)
+@stage("gather", version=3, reads=UNITS)
 def recode(
     place: Place,
     plan: Plan,
@@ -72,10 +73,34 @@ def recode(
     units: Sequence[Ref],
 ) -> list[Ref]:
     """Write private rows by codes learned from released rounds, in the folder of `units`' sums, to go with them."""
+    folder = f"{asking_tally.sums_folder(units[0])}/{place.key[:16]}"
+    return _gathered(place, table.of(plan, "private"), encoding, codes, erased, folder)
+
+
+Given = tuple[Place, Plan, Encoding, Codes, Sequence[str]]
+
+
+def _gathered(
+    place: Place, plan: Plan, encoding: Encoding, codes: Codes, erased: Sequence[str], folder: str
+) -> list[Ref]:
+    given = (place, plan, encoding, codes, erased)
+
+    def each(step: asking_tally.Step, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+        return on_workers(gather_part, [{"given": given, "step": step, "call": call} for call in calls])
+
+    return list(asking_tally.gather(_coding(*given), folder, each=each))
+
+
+@task(name="gather", persist_result=False, cache_policy=NO_CACHE)
+def gather_part(given: Given, step: asking_tally.Step, call: tuple[Any, ...]) -> Any:
+    """A step of `gather` for a part of the rows. A worker is sent no key: it opens the vault itself."""
+    return step(_coding(*given), *call)
+
+
+def _coding(place: Place, plan: Plan, encoding: Encoding, codes: Codes, erased: Sequence[str]) -> asking_tally.Coding:
     vault, domain = place.vault, plan.privacy.domain
-    left_out, placed = Erased.of(vault, domain, erased), table.of(plan, "private")
-    folder, secret = f"{asking_tally.sums_folder(units[0])}/{place.key[:16]}", place.secret(domain, "split")
-    return list(asking_tally.gather(placed, encoding, codes, vault, folder, secret, left_out))
+    left_out = Erased.of(vault, domain, erased)
+    return asking_tally.Coding(plan, encoding, codes, vault, place.secret(domain, "split"), left_out)
 
 
 @mapped("tally")

@@ -1,22 +1,26 @@
 """Tally: exact integer sums over private rows, for one round of tallies.
 
-    private table ─ gather ─ blocks of coded units ─ count, mapped over blocks ─ exact sums ─┃ the door
+    private table ─ shares ─ code ─┬──────────────── blocks of coded units ─ count ─ exact sums ─┃ the door
+                                   └ parts ─ meet ───┘
 
 A row becomes its codes and its class, by rules that look at its own cells alone and cannot fail: a missing or foreign
 cell has a code of its own, an unknown label is the first class. A label that is a number becomes its place between its
-bounds, in whole steps. Rows of a unit meet in one block; blocks are added.
+bounds, in whole steps. Rows of a unit meet in one block; blocks are added. Shares of the table, blocks whose units
+meet, and blocks that are counted can each be worked on anywhere.
 
 Assumes      codes and question are public: from public rows, from the plan, or from sums released by earlier rounds
-Guarantees   sums are int64 and the same to the bit however rows lie in files, frames and blocks; they stay in the
-             vault. If labels alone are secret, no label decides which rows are counted, in which block, or what
-             `known_codes` reads
+Guarantees   sums are int64 and the same to the bit however rows lie in files, shares, frames and blocks, and whoever
+             works on which; they stay in the vault. If labels alone are secret, no label decides which rows are
+             counted, in which block, or what `known_codes` reads
 Not covered  rows whose unit is null: they belong to no unit that a guarantee could cover, so they are left out.
              Checked by tests/tasks/asking/test_tally.py
 """
 
 import io
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import chain, cycle
 from typing import Any
 
@@ -25,6 +29,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.parts import LEARNING
 from concord.artifacts.plan import Plan
@@ -32,61 +37,148 @@ from concord.artifacts.schemas import Encoding, Ref
 from concord.tasks.data.arrivals import Arriving
 from concord.tasks.data.cells import LABEL, cast_labels, cast_numbers, steps_between
 from concord.tasks.data.codes import CodeMatrix, Codes
+from concord.tasks.data.files import PRIVATE
 from concord.tasks.data.guard import private_stage
 from concord.tasks.data.parts import columns_of_names, of_part
-from concord.tasks.data.spill import SPILLS, spilling
-from concord.tasks.data.units import (
-    NOBODY,
-    UNIT,
-    Erased,
-    private_table,
-    shards_of,
-)
+from concord.tasks.data.spill import PARTS, SPILLS, Spill, allow_open_files, rows_in
+from concord.tasks.data.units import NOBODY, UNIT, Erased, PrivateTable, Share, private_table, shards_of
 from concord.tasks.mechanisms.contributions import RoundQuestion, tally
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import STEPS
 
 BLOCKS = 8
-"""Number of files of coded rows, and of tasks that count them; it does not depend on the table."""
+"""Number of files of coded rows, and of tasks that count them, and most shares of a table: a power of two."""
 MOST_DECODED = 1 << 16
 """Most units on whose features a model is decoded, if features are public."""
 
 
-@private_stage
-def gather(
-    plan: Plan,
-    encoding: Encoding,
-    codes: Codes,
-    vault: Vault,
-    folder: str,
-    key: bytes,
-    erased: Erased = NOBODY,
-    arriving: Arriving | None = None,
-) -> tuple[Ref, ...]:
+@dataclass(frozen=True)
+class Coding:
+    """Everything by which private rows become codes; it is opened wherever it is used.
+
+    key     key that spreads units over blocks
+    erased  units whose rows are left out
+    given   the table; by default the plan's private table
+    """
+
+    plan: Plan
+    encoding: Encoding
+    codes: Codes
+    vault: Vault
+    key: bytes
+    erased: Erased = NOBODY
+    given: PrivateTable | None = None
+
+    @cached_property
+    def table(self) -> PrivateTable:
+        """The table; of a format in which rows keep their place."""
+        return private_table(self.plan) if self.given is None else self.given
+
+    @property
+    def schema(self) -> pl.Schema:
+        """The types of coded rows, with their units if they have names."""
+        coded = _schema(self.codes, self.encoding)
+        return coded if self.table.unit is None else pl.Schema({**coded, UNIT: pl.Binary()})
+
+    def rows(self, share: Share) -> Iterator[pl.DataFrame]:
+        """The rows of a share of the table as codes and classes."""
+        columns, unit = columns_asked(self.plan, self.encoding), self.plan.data.unit
+        once = [name for name in columns if name not in (unit, *columns_of_names(self.plan))]
+        learning = of_part(self.plan, self.key, LEARNING)
+        named = self.table.owned(columns, self.erased, once, share)
+        nameless = ((raw, pl.Series()) for raw in self.table.frames(columns, once, share))
+        for raw, owner in named if self.names_rows else nameless:
+            mine = learning(raw, owner)
+            coded = _coded(_only(raw, mine), self.encoding, self.codes)
+            yield coded if self.table.unit is None else coded.with_columns(owner.filter(mine)).drop_nulls(UNIT)
+
+    @property
+    def names_rows(self) -> bool:
+        """Whether rows have names. Single rows cannot be erased: they have some only if a share of them is public."""
+        return self.table.unit is not None or self.plan.data.public_share is not None
+
+    @property
+    def shares(self) -> int:
+        """The number of shares to work on, by public facts: how many pieces the files have."""
+        if self.table.unit is None and self.names_rows:
+            return 1  # a row's name is its place in the whole table
+        pieces = min(BLOCKS, self.table.pieces)
+        return 1 << max(0, pieces.bit_length() - 1)
+
+
+Step = Callable[..., Any]
+Each = Callable[[Step, Sequence[tuple[Any, ...]]], list[Any]]
+"""The results of a step of `gather` for each of these arguments: of a function of a `Coding` and them."""
+
+
+def gather(coding: Coding, folder: str, arriving: Arriving | None = None, each: Each | None = None) -> tuple[Ref, ...]:
     """Write the private table to the vault as codes and classes, all rows of a unit together, in BLOCKS files.
 
-    key       key that spreads units over blocks
-    erased    units whose rows are left out
-    arriving  the part of the table that arrived in one period, of which only new units count; default: all of it
+    arriving  what arrived in one period, whose table is `coding.table`: only new units count; default: all units do
+    each      has steps done by workers, with a coding of their own; by default they are done here
     Raises WrongInput if the table lacks a column; no row can make it fail.
     """
-    table = private_table(plan) if arriving is None else arriving.table  # of a format that keeps rows where they are
-    columns = columns_asked(plan, encoding)
-    once = [name for name in columns if name not in (plan.data.unit, *columns_of_names(plan))]
-    learning = of_part(plan, key, LEARNING)
-    if table.unit is None:  # single rows cannot be erased, and need a name only if a share of them is made public
-        named = plan.data.public_share is not None
-        rows = table.owned(columns, once=once) if named else ((raw, pl.Series()) for raw in table.frames(columns, once))
-        coded = (_coded(_only(raw, learning(raw, owner)), encoding, codes) for raw, owner in rows)
-        return _in_blocks(coded, codes, vault, folder)
-    schema = pl.Schema({**_schema(codes, encoding), UNIT: pl.Binary()})
-    with spilling(vault, f"{folder}/spill-units", schema) as spill:
-        for raw, owner in table.owned(columns, erased, once):
-            mine = learning(raw, owner)
-            owned = _coded(_only(raw, mine), encoding, codes).with_columns(owner.filter(mine)).drop_nulls(UNIT)
-            spill.add(owned, shards_of(owned[UNIT], key, SPILLS))
-        parts = spill.read(SPILLS) if arriving is None else arriving.new_units(spill.read(SPILLS), vault)
-        return _in_blocks(map(_numbered, parts), codes, vault, folder)
+    shares = coding.shares
+    if each is None or shares == 1:
+        each = partial(_here, coding)
+    files = tuple(str(file.path) for file in coding.table.files)
+    if coding.table.unit is None:
+        return tuple(chain.from_iterable(each(code_rows, [((at, shares), files, folder) for at in range(shares)])))
+    with coding.vault.passing(f"{folder}/parts") as passing:
+        calls = [((at, shares), files, f"{passing}/{at}") for at in range(shares)]
+        spread: list[Mapping[int, Ref]] = each(spread_units, calls)
+        parts = [[found[at] for found in spread if at in found] for at in range(PARTS)]
+        if arriving is not None:
+            return write_new(coding, parts, arriving, folder)
+        own = PARTS // BLOCKS
+        return tuple(each(meet, [(parts[at * own : (at + 1) * own], _block(folder, at)) for at in range(BLOCKS)]))
+
+
+def _here(coding: Coding, step: Step, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+    return [step(coding, *call) for call in calls]
+
+
+@private_stage
+def code_rows(coding: Coding, share: Share, files: Sequence[str], folder: str) -> tuple[Ref, ...]:
+    """Write the rows of a share as blocks, each row a unit: as many files as make BLOCKS of all shares."""
+    _check_same(coding, files)
+    own = BLOCKS // share[1]
+    return _in_blocks(coding.rows(share), coding, folder, range(share[0] * own, (share[0] + 1) * own))
+
+
+@private_stage
+def spread_units(coding: Coding, share: Share, files: Sequence[str], folder: str) -> dict[int, Ref]:
+    """Write the rows of a share by parts of the units: the files of those of PARTS that have rows."""
+    _check_same(coding, files)
+    allow_open_files()
+    with closing(Spill(coding.vault, folder, coding.schema)) as spill:
+        for rows in coding.rows(share):
+            spill.add(rows, shards_of(rows[UNIT], coding.key, SPILLS) // (SPILLS // PARTS))
+        return spill.files()
+
+
+@private_stage
+def meet(coding: Coding, parts: Sequence[Sequence[Ref]], path: str) -> Ref:
+    """Write a block of whole units: of each of these parts, the rows from all shares."""
+    (block,) = _written(map(_numbered, _joined(coding, parts)), coding, [path])
+    return block
+
+
+@private_stage
+def write_new(coding: Coding, parts: Sequence[Sequence[Ref]], arriving: Arriving, folder: str) -> tuple[Ref, ...]:
+    """Write the units that are new in a period, as BLOCKS files."""
+    return _in_blocks(map(_numbered, arriving.new_units(_joined(coding, parts), coding.vault)), coding, folder)
+
+
+def _joined(coding: Coding, parts: Sequence[Sequence[Ref]]) -> Iterator[pl.DataFrame]:
+    empty = coding.schema.to_frame()
+    return (pl.concat([empty, *(rows_in(coding.vault, file, coding.schema) for file in part)]) for part in parts)
+
+
+def _check_same(coding: Coding, files: Sequence[str]) -> None:
+    """Raise NotVerified if a worker finds other files, of which its share would be another one."""
+    if [str(file.path) for file in coding.table.files] != list(files):
+        raise NotVerified(f"the files of {PRIVATE} changed while they were read, or a worker sees others: run again")
 
 
 def columns_asked(plan: Plan, encoding: Encoding) -> dict[str, str]:
@@ -185,28 +277,38 @@ def _labels(cells: pl.Series, encoding: Encoding) -> NDArray[Any]:
     return steps_between(cast_numbers(cells), encoding.bounds, STEPS)
 
 
-def _schema(codes: Codes, encoding: Encoding | None = None) -> pl.Schema:
-    """The types of coded rows; of no rows if there is no encoding."""
+def _schema(codes: Codes, encoding: Encoding) -> pl.Schema:
+    """The types of coded rows."""
     code = pl.Series(np.empty(0, np.min_scalar_type(codes.size - 1))).dtype
-    label = pl.UInt32() if encoding and encoding.bounds else pl.UInt16()
+    label = pl.UInt32() if encoding.bounds else pl.UInt16()
     return pl.Schema({str(field): code for field in range(codes.width)} | {LABEL: label})
 
 
 def _numbered(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows in the order of their units, with the names of units replaced by numbers from 0."""
-    return rows.with_columns(pl.col(UNIT).rank("dense").cast(pl.Int64) - 1).sort(UNIT)
+    return rows.with_columns(pl.col(UNIT).rank("dense").cast(pl.Int64) - 1).sort(UNIT, maintain_order=True)
 
 
-def _in_blocks(frames: Iterator[pl.DataFrame], codes: Codes, vault: Vault, folder: str) -> tuple[Ref, ...]:
-    """Write frames of whole units to BLOCKS files in turn, each as one record batch: a batch is counted by itself, so a
-    frame of several chunks would count its units several times."""
-    first = next(frames, None)
-    empty = (pl.DataFrame(schema=_schema(codes)) if first is None else first).clear()
+def _block(folder: str, number: int) -> str:
+    return f"{folder}/block-{number:05d}.arrow"
+
+
+def _in_blocks(
+    frames: Iterable[pl.DataFrame], coding: Coding, folder: str, numbers: Sequence[int] = range(BLOCKS)
+) -> tuple[Ref, ...]:
+    """Write frames of whole units to the blocks of these numbers in turn."""
+    return _written(frames, coding, [_block(folder, number) for number in numbers])
+
+
+def _written(frames: Iterable[pl.DataFrame], coding: Coding, paths: Sequence[str]) -> tuple[Ref, ...]:
+    """Write frames of whole units to files in turn, each as one record batch: a batch is counted by itself, so a unit
+    in two of them would count twice."""
+    kinds = {**coding.schema, UNIT: pl.Int64()} if coding.table.unit else coding.schema
+    schema = _together(pl.DataFrame(schema=kinds)).schema
     with ExitStack() as held:
-        sinks = [held.enter_context(vault.create(f"{folder}/block-{at:05d}.arrow")) for at in range(BLOCKS)]
-        schema = _together(empty).schema
+        sinks = [held.enter_context(coding.vault.create(path)) for path in paths]
         writers = [held.enter_context(pa.ipc.new_stream(sink, schema)) for sink in sinks]
-        for frame, writer in zip(chain([] if first is None else [first], frames), cycle(writers), strict=False):
+        for frame, writer in zip(frames, cycle(writers), strict=False):
             for batch in _together(frame).to_batches():
                 writer.write_batch(batch)
     return tuple(sink.ref for sink in sinks)

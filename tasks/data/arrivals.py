@@ -30,7 +30,7 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Ref
 from concord.tasks.data.files import PRIVATE, TableFile
 from concord.tasks.data.places import files_of
-from concord.tasks.data.spill import SPILLS
+from concord.tasks.data.spill import PARTS
 from concord.tasks.data.tables import plain_type
 from concord.tasks.data.units import UNIT, PrivateTable, names_held, private_table
 
@@ -80,11 +80,11 @@ class Arriving:
     names: list[Ref] = field(default_factory=list)
 
     def new_units(self, parts: Iterator[pl.DataFrame], vault: Vault) -> Iterator[pl.DataFrame]:
-        """The rows of units that are new, part by part of SPILLS, each with all rows of its units."""
+        """The rows of units that are new, part by part of PARTS, each with all rows of its units."""
         for number in range(NAMES):
             known = _names([vault.read(self.before[number])] if self.before else [])
             found = [known]
-            for part in islice(parts, SPILLS // NAMES):
+            for part in islice(parts, PARTS // NAMES):
                 units = part[UNIT].unique()
                 names = _names(hashed(units.to_list(), self.key, b"arrived", NAME.itemsize))
                 new = ~np.isin(names, known)

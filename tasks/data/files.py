@@ -117,13 +117,29 @@ class TableFile:
         """The type of a column in `frames`; Unknown if it cannot be a feature, and then all its cells are null."""
         return polars_type(self.stored_as(name))
 
+    @cached_property
+    def pieces(self) -> int:
+        """The number of pieces that can be read by themselves: row groups, record batches, or a whole CSV file."""
+        with self.readable():
+            if self.format == "csv":
+                return 1
+            if self.format == "parquet":
+                return int(parquet_footer(self.path).num_row_groups)
+            with pa.ipc.open_file(self._bytes()) as file:
+                return int(file.num_record_batches)
+
     def frames(
-        self, columns: Sequence[str], names: Collection[str] = (), once: Collection[str] = ()
+        self,
+        columns: Sequence[str],
+        names: Collection[str] = (),
+        once: Collection[str] = (),
+        pieces: Sequence[int] | None = None,
     ) -> Iterator[pl.DataFrame]:
         """Frames of those `columns` that the file has; of a CSV file, all of them, absent ones null. Raises WrongInput.
 
         names   columns whose cells are never numbers (`clean_text`)
         once    columns of text that may come as an Enum, if the file stores each word once (tasks.data.stored_columns)
+        pieces  numbers of the pieces to read; None for all
         """
         added = {name: cell for name, cell in self.partition if name in columns}
         own = [name for name in columns if name not in added]
@@ -131,17 +147,19 @@ class TableFile:
             if self.format == "csv":
                 frames = self._text_frames(own, names)
             else:
-                frames = self._stored_frames([name for name in own if name in self._stored], once)
+                frames = self._stored_frames([name for name in own if name in self._stored], once, pieces)
             for height, frame in frames:
                 read = clean_text(frame, names=names) if self.format == "text" and frame.width else frame
                 cells = [pl.Series(name, [cell] * height, pl.String) for name, cell in added.items()]
                 yield pl.DataFrame([*read.get_columns(), *cells])
 
-    def _stored_frames(self, columns: Sequence[str], once: Collection[str]) -> Iterator[SizedFrame]:
+    def _stored_frames(
+        self, columns: Sequence[str], once: Collection[str], pieces: Sequence[int] | None
+    ) -> Iterator[SizedFrame]:
         present = {name: self.stored_as(name) for name in columns}
         stored = {name.strip(): name for name in self._schema.names}
         known = [stored[name] for name, kind in present.items() if polars_type(kind) != pl.Unknown]
-        for height, batch in self._batches(known, {stored[name] for name in present if name in once}):
+        for height, batch in self._batches(known, {stored[name] for name in present if name in once}, pieces):
             cells = [
                 _cells(name, batch[stored[name]], kind)
                 if stored[name] in known
@@ -204,15 +222,17 @@ class TableFile:
             reason = "" if hidden else f": {str(wrong).partition(chr(10))[0]}{_declare(wrong)}"
             raise WrongInput(f"{self.field}: {self.shown} cannot be read as {self.format}{reason}") from None
 
-    def _batches(self, columns: Sequence[str], once: Collection[str]) -> Iterator[SizedColumns]:
+    def _batches(
+        self, columns: Sequence[str], once: Collection[str], pieces: Sequence[int] | None
+    ) -> Iterator[SizedColumns]:
         """Batches of at most ROWS_IN_MEMORY rows; Parquet columns in `once` are dictionaries if it has them so."""
         if self.format == "parquet":
-            yield from parquet_batches(self._bytes, parquet_footer(self.path), columns, ROWS_IN_MEMORY, once)
+            yield from parquet_batches(self._bytes, parquet_footer(self.path), columns, ROWS_IN_MEMORY, once, pieces)
             return
         fields = [self._schema.names.index(name) for name in columns]
         options = pa.ipc.IpcReadOptions(included_fields=fields or [0])
         with pa.ipc.open_file(self._bytes(), options=options) as file:
-            for batch in map(file.get_batch, range(file.num_record_batches)):
+            for batch in map(file.get_batch, range(file.num_record_batches) if pieces is None else pieces):
                 firsts = range(0, batch.num_rows, ROWS_IN_MEMORY)
                 yield from sized_columns(batch.slice(first, ROWS_IN_MEMORY) for first in firsts)
 

@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from concord.artifacts.home.vault import Sink, Vault
+from concord.artifacts.schemas import Ref
 
 HELD_BYTES = 1 << 26
 """Rows held in memory before they go to files."""
@@ -19,6 +20,9 @@ SPILLS = 512
 
 OPEN_FILES = 4 * SPILLS
 """Files that a process may have open from a spill on: some systems allow 256 unless they are asked."""
+
+PARTS = 64
+"""Parts of the units of a table whose shares are read separately: each share has files of its own."""
 
 PART = "concord.part"
 
@@ -39,10 +43,7 @@ class Spill:
         """Add rows; `parts` (rows,) is the part of each."""
         self._held.append(frame.with_columns(parts.cast(pl.UInt32).alias(PART)))
         if sum(held.estimated_size() for held in self._held) > HELD_BYTES:
-            for part, rows in self._grouped().items():
-                table = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
-                self._writer(part, table.schema).write_table(table)
-            del self._held[1:]
+            self._write()
 
     def read(self, parts: int) -> Iterator[pl.DataFrame]:
         """Parts 0 … parts − 1 in turn; files are deleted as they are read. A part without rows is an empty frame."""
@@ -51,9 +52,21 @@ class Spill:
         for part in range(parts):
             yield pl.concat([*self._stored(part), held.pop(part, self._schema.to_frame())])
 
+    def files(self) -> dict[int, Ref]:
+        """Write what is held. Returns the file of each part that has rows, for `rows_in`."""
+        self._write()
+        self.close()
+        return {part: sink.ref for part, (sink, _) in self._files.items()}
+
     def close(self) -> None:
         """Close the files that are still being written."""
         self._open.close()
+
+    def _write(self) -> None:
+        for part, rows in self._grouped().items():
+            table = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
+            self._writer(part, table.schema).write_table(table)
+        del self._held[1:]
 
     def _grouped(self) -> dict[int, pl.DataFrame]:
         parts = pl.concat(self._held).partition_by(PART, maintain_order=True, include_key=False, as_dict=True)
@@ -62,9 +75,8 @@ class Spill:
     def _stored(self, part: int) -> Iterator[pl.DataFrame]:
         if part in self._files:
             ref = self._files.pop(part)[0].ref
-            table = pa.ipc.open_stream(pa.BufferReader(self._vault.read(ref))).read_all()
+            yield rows_in(self._vault, ref, self._schema)
             (self._vault.root / ref.path).unlink()
-            yield pl.DataFrame(pl.from_arrow(table), schema=self._schema)
 
     def _writer(self, part: int, schema: pa.Schema) -> pa.RecordBatchStreamWriter:
         if part not in self._files:
@@ -73,10 +85,16 @@ class Spill:
         return self._files[part][1]
 
 
+def rows_in(vault: Vault, file: Ref, schema: pl.Schema) -> pl.DataFrame:
+    """The rows of one part, from the file of a spill with that schema."""
+    table = pa.ipc.open_stream(pa.BufferReader(vault.read(file))).read_all()
+    return pl.DataFrame(pl.from_arrow(table), schema=schema)
+
+
 @contextmanager
 def spilling(vault: Vault, folder: str, schema: pl.Schema) -> Iterator[Spill]:
     """Context with a spill in a temporary folder of the vault for `folder`, which is removed at the end in any case."""
-    _allow(OPEN_FILES)
+    allow_open_files()
     with vault.passing(folder) as place:
         spill = Spill(vault, place, schema)
         try:
@@ -85,7 +103,7 @@ def spilling(vault: Vault, folder: str, schema: pl.Schema) -> Iterator[Spill]:
             spill.close()
 
 
-def _allow(files: int) -> None:
+def allow_open_files(files: int = OPEN_FILES) -> None:
     """Let this process open so many files, as far as the system permits."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = files if hard == resource.RLIM_INFINITY else min(files, hard)

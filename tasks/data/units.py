@@ -40,6 +40,10 @@ from concord.tasks.data.files import PRIVATE, TableFile, find_files, partition_o
 from concord.tasks.data.tables import odd_types, read_as_one
 
 UNIT = "concord.unit"
+Share = tuple[int, int]
+"""A share of a table: `number` and `of`, for every `of`-th of its pieces from that number on. It follows from the order
+of files and of their pieces alone."""
+WHOLE: Share = (0, 1)
 MUST_HAVE = ("data.label", "data.unit")
 """Fields that name columns which the header of a CSV file must have."""
 
@@ -89,11 +93,19 @@ class PrivateTable:
         """Its columns, which only the operator may see: those of a pivoted table are values."""
         return {name for file in self.files for name in file.names}
 
-    def frames(self, columns: Mapping[str, str], once: Collection[str] = ()) -> Iterator[pl.DataFrame]:
+    @property
+    def pieces(self) -> int:
+        """The number of pieces that can be read by themselves, in all files."""
+        return sum(file.pieces for file in self.files)
+
+    def frames(
+        self, columns: Mapping[str, str], once: Collection[str] = (), share: Share = WHOLE
+    ) -> Iterator[pl.DataFrame]:
         """The columns of every row, in frames; a column that one of several files lacks is null in its rows.
 
         `columns` maps each name to the plan's field that asks for it. The column of `data.unit` is read as words, so
         that no rule for numbers changes an id. `once` are columns of text that may come as an Enum (tasks.data.files).
+        `share` is of the table's pieces.
         Raises WrongInput, before any row is read, if no file has a column, or if one has it twice.
         """
         _check_headers(self.files, columns)
@@ -103,18 +115,18 @@ class PrivateTable:
                 rule = f"{PRIVATE} must hold the column {name!r} that {asked_by} names, but its columns lack it"
                 raise WrongInput(rule + self.files[0].what_to_try(name))
         names = [name for name, asked_by in columns.items() if asked_by == "data.unit"]
-        return _frames(self.files, tuple(columns), names, once)
+        return _frames(self.files, tuple(columns), names, once, share)
 
     def owned(
-        self, columns: Mapping[str, str], erased: Erased = NOBODY, once: Collection[str] = ()
+        self, columns: Mapping[str, str], erased: Erased = NOBODY, once: Collection[str] = (), share: Share = WHOLE
     ) -> Iterator[tuple[pl.DataFrame, pl.Series]]:
         """Frames without rows of erased units, each with the units of its rows as UNIT: the name in the column `unit`,
-        null if it has none; without such a column, the row's position in the table.
+        null if it has none; without such a column, the row's position in the share of the table that is read.
 
         Raises WrongInput if files store the ids in types that cannot be read as one.
         """
         unit = self.unit
-        frames = self.frames({**columns, **({unit: "data.unit"} if unit else {})}, once)
+        frames = self.frames({**columns, **({unit: "data.unit"} if unit else {})}, once, share)
         rounded = self.rounded
         if rounded is None:
             rounded = unit is not None and self.is_rounded(unit, "data.unit")
@@ -195,10 +207,16 @@ def _check_headers(files: Sequence[TableFile], columns: Mapping[str, str]) -> No
 
 
 def _frames(
-    files: Sequence[TableFile], columns: Sequence[str], names: Sequence[str], once: Collection[str]
+    files: Sequence[TableFile], columns: Sequence[str], names: Sequence[str], once: Collection[str], share: Share
 ) -> Iterator[pl.DataFrame]:
+    number, of = share
+    before = 0
     for file in files:
-        for frame in file.frames(columns, names=names, once=once):
+        own = None
+        if of > 1:
+            own = range((number - before) % of, file.pieces, of)
+            before += file.pieces
+        for frame in file.frames(columns, names, once, own) if own is None or own else ():
             if frame.is_empty():
                 continue  # columnar files may hold batches of no rows
             absent = [pl.lit(None).alias(name) for name in columns if name not in frame.columns]

@@ -15,7 +15,7 @@ import pytest
 
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import parse_plan
-from concord.tasks.asking.tally import count, gather
+from concord.tasks.asking.tally import Coding, count, gather
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.codes import learn_codes
 from concord.tasks.data.encode import learn_encoding
@@ -69,8 +69,9 @@ def test_the_private_pass_of_14_fields(tmp_path: Path, record: Callable[[Measure
     rounds = planned_rounds(classes=2, fields=len(codes.coarse), codes=codes.size, rounds=1, repair=False)
     mechanism = Tallies.calibrate(epsilon=1.0, delta=1e-5, classes=2, rounds=rounds)
     question = mechanism.question(0, codes.coarse, [(codes.span(at).start, codes.span(at).stop) for at in codes.coarse])
-    coding = seconds_of(lambda: gather(plan, encoding, codes, vault, "units/pass/bench", bytes(32)))
-    blocks = gather(plan, encoding, codes, vault, "units/pass/bench", bytes(32))
+    coding_of_rows = Coding(plan, encoding, codes, vault, bytes(32))
+    coding = seconds_of(lambda: gather(coding_of_rows, "units/pass/bench"))
+    blocks = gather(coding_of_rows, "units/pass/bench")
     places = [f"sums/pass/{at}" for at in range(len(blocks))]
     counting = seconds_of(lambda: [count(b, question, vault, at) for b, at in zip(blocks, places, strict=True)])
 

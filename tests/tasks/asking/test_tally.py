@@ -12,11 +12,11 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.tasks.asking import tally as asking_tally
-from concord.tasks.asking.tally import BLOCKS, count, gather, total_of
+from concord.tasks.asking.tally import BLOCKS, Coding, count, gather, total_of
 from concord.tasks.data.cells import cast_numbers, cast_rows, steps_between
 from concord.tasks.data.codes import Codes, learn_codes
 from concord.tasks.data.encode import learn_encoding
-from concord.tasks.data.units import Erased
+from concord.tasks.data.units import NOBODY, Erased
 from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion, tally
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
@@ -63,8 +63,8 @@ class Counted:
             rows[part::files].write_parquet(private / f"{part}.parquet")
         data = self.plan.data.model_copy(update={"private": str(private)})
         plan = self.plan.model_copy(update={"data": data})
-        given: dict[str, Any] = {} if erased is None else {"erased": erased}
-        blocks = gather(plan, self.encoding, self.codes, self.vault, f"units/d/{self.times}", KEY, **given)
+        coding = Coding(plan, self.encoding, self.codes, self.vault, KEY, erased or NOBODY)
+        blocks = gather(coding, f"units/d/{self.times}")
         assert len(blocks) == BLOCKS
         sums = [count(block, self.question, self.vault, f"sums/d/{self.times}-{at}") for at, block in enumerate(blocks)]
         return total_of(sums, self.vault)

@@ -7,19 +7,27 @@ import pyarrow as pa
 import pytest
 
 from concord.artifacts.home.vault import Vault
-from concord.tasks.asking.tally import _in_blocks, _schema, count, total_of
+from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import Encoding
+from concord.tasks.asking.tally import Coding, _in_blocks, count, total_of
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.codes import Codes, WordField
-from concord.tasks.data.units import UNIT
+from concord.tasks.data.units import UNIT, PrivateTable
 from concord.tasks.mechanisms.contributions import RoundQuestion
 
 CODES = Codes(fields=(WordField(name="word", start=0, words=("a",)),), coarse=(0,), fine=(0,))
 ASKED = RoundQuestion(classes=2, steps=64, what="labels", least=32, count=7, fields=(0,), spans=((0, 3),))
 
 
+def coding(vault: Vault) -> Coding:
+    """Of a table with names of units."""
+    encoding = Encoding.model_construct(bounds=None)
+    return Coding(Plan.model_construct(), encoding, CODES, vault, bytes(32), given=PrivateTable((), unit="person"))
+
+
 def frame_of(rows: int) -> pl.DataFrame:
     """Rows of one unit."""
-    schema = {**_schema(CODES), UNIT: pl.Int64()}
+    schema = {"0": pl.UInt8(), LABEL: pl.UInt16(), UNIT: pl.Int64()}
     return pl.DataFrame({"0": [0] * rows, LABEL: [1] * rows, UNIT: [0] * rows}, schema)
 
 
@@ -28,7 +36,7 @@ def test_a_unit_in_several_chunks_counts_once(tmp_path: Path, chunks: int) -> No
     frame = pl.concat([frame_of(2)] * chunks, rechunk=False)
     assert frame.n_chunks() == chunks
     vault = Vault(tmp_path)
-    blocks = _in_blocks(iter([frame]), CODES, vault, "blocks")
+    blocks = _in_blocks([frame], coding(vault), "blocks")
     sums = total_of([count(block, ASKED, vault, f"sums/{at}.npy") for at, block in enumerate(blocks)], vault)
     assert sums.tolist() == [32, 0, 0, 7]
 

@@ -12,7 +12,7 @@ from concord.artifacts.home.vault import Vault, derive
 from concord.artifacts.schemas import Ref
 from concord.tasks.advice.tallies import planned_codes, planned_tallies
 from concord.tasks.asking import tally as asking_tally
-from concord.tasks.asking.tally import count, gather, known_codes, total_of
+from concord.tasks.asking.tally import Coding, count, gather, known_codes, total_of
 from concord.tasks.data.cells import LABEL, cast_rows
 from concord.tasks.data.encode import learn_encoding
 from concord.tasks.data.parts import public_key
@@ -48,7 +48,7 @@ class Asked:
         mechanism = planned_tallies(self.plan, self.codes, public.height)
         (self.question,) = RoundPlanner(mechanism, self.codes, self.codes.of(cells)).first_questions()
         key = derive(vault.secret("domains/people"), "split")
-        self.blocks = gather(self.plan, encoding, self.codes, vault, f"units/people/{folder.name}", key)
+        self.blocks = gather(Coding(self.plan, encoding, self.codes, vault, key), f"units/people/{folder.name}")
 
     @property
     def sums(self) -> Ints:

@@ -14,7 +14,7 @@ from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Ref
-from concord.tasks.asking.tally import columns_asked, count, gather, total_of
+from concord.tasks.asking.tally import Coding, columns_asked, count, gather, total_of
 from concord.tasks.data.arrivals import (
     NAME,
     Arriving,
@@ -28,7 +28,6 @@ from concord.tasks.data.arrivals import (
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.codes import learn_codes
 from concord.tasks.data.encode import learn_encoding
-from concord.tasks.data.units import Erased
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.mechanisms.tallies import planned_rounds
@@ -84,8 +83,8 @@ class Weeks:
         """The sums of that period, counted once more."""
         before = self.names[number - 1] if number else ()
         arriving = Arriving(table_of(self.plan, self.vault, self.periods[number]), KEY, before, f"arrived/d/{number}")
-        folder = f"units/d/{number}"
-        blocks = gather(self.plan, self.encoding, self.codes, self.vault, folder, KEY, Erased(), arriving)
+        coding = Coding(self.plan, self.encoding, self.codes, self.vault, KEY, given=arriving.table)
+        blocks = gather(coding, f"units/d/{number}", arriving)
         self.names[number:] = [tuple(arriving.names)]
         sums = [count(block, self.question, self.vault, f"sums/d/{at}") for at, block in enumerate(blocks)]
         return total_of(sums, self.vault)

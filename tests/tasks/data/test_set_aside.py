@@ -16,7 +16,7 @@ from concord.artifacts.home.vault import Vault, derive
 from concord.artifacts.parts import LEARNING, TEST
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, TextFormat
-from concord.tasks.asking.tally import gather
+from concord.tasks.asking.tally import Coding, gather
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.codes import learn_codes
 from concord.tasks.data.encode import learn_encoding, read_frame
@@ -87,7 +87,7 @@ def test_tallies_gather_the_learning_part_alone(tmp_path: Path, vault: Vault, ch
     encoding = learn_encoding(plan)
     public = cast_rows(pl.read_parquet(plan.path("public")).select(encoding.features), encoding)
     codes = learn_codes([public], encoding.columns, coarse=8)
-    blocks = gather(plan, encoding, codes, vault, "units", key_in(vault))
+    blocks = gather(Coding(plan, encoding, codes, vault, key_in(vault)), "units")
     rows = [pa.ipc.open_stream(pa.BufferReader(vault.read(block))).read_all().num_rows for block in blocks]
     assert 0 < sum(rows) == ROWS - sum(aside_of(plan, vault, private)) < ROWS
 

@@ -1,0 +1,88 @@
+"""Shares of a private table that workers code: the same bits whoever works on which, and each row in one share."""
+
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.schemas import Ref
+from concord.tasks.asking.tally import BLOCKS, Coding, Step, code_rows, gather
+from concord.tasks.data.cells import cast_rows
+from concord.tasks.data.codes import learn_codes
+from concord.tasks.data.encode import learn_encoding
+from concord.tasks.data.units import UNIT
+from tests.support.people import changed, people, tables_of_plan, write_tables
+from tests.support.processes import FRESH
+
+KEY = bytes(range(32))
+ROWS = people(3000, 5)
+
+
+def coding_of(folder: Path, unit: str | None, groups: int) -> Coding:
+    """A table of two files, the second of which has so many row groups."""
+    given = tables_of_plan(write_tables(folder)) | {"labeling": {"mechanism": "tallies", "rows": 6000}}
+    given["data"] |= {"unit": unit, "private": "private"}
+    (folder / "private").mkdir()
+    ROWS[:400].write_parquet(folder / "private" / "a.parquet")
+    ROWS[400:].write_parquet(folder / "private" / "b.parquet", row_group_size=2600 // groups)
+    plan = changed({name: given[name] for name in given if name not in ("teachers", "student")})
+    encoding = learn_encoding(plan)
+    public = cast_rows(pl.read_parquet(plan.path("public")).select(encoding.features), encoding)
+    codes = learn_codes([public], encoding.columns, coarse=8)
+    return Coding(plan, encoding, codes, Vault(folder / "vault"), KEY)
+
+
+def rows_of(coding: Coding, blocks: tuple[Ref, ...]) -> list[pl.DataFrame]:
+    return [pl.read_ipc_stream(coding.vault.read(block)) for block in blocks]
+
+
+def worked(root: Path, coding: Coding, step: Step, call: tuple[Any, ...]) -> Any:
+    """A step by a worker, which opens the vault and the table itself."""
+    return step(Coding(coding.plan, coding.encoding, coding.codes, Vault(root), KEY), *call)
+
+
+@pytest.mark.parametrize("unit", ["person", None])
+@pytest.mark.parametrize("pool", [ThreadPoolExecutor, pytest.param(ProcessPoolExecutor, marks=pytest.mark.slow)])
+def test_workers_write_the_same_blocks(tmp_path: Path, unit: str | None, pool: type[Any]) -> None:
+    coding = coding_of(tmp_path, unit, groups=7)
+    assert coding.shares == BLOCKS
+    here = gather(coding, "units/d/here")
+    sent = Coding(coding.plan, coding.encoding, coding.codes, None, b"")  # type: ignore[arg-type]  # no key is sent
+
+    def each(step: Step, calls: Any) -> list[Any]:
+        with pool(2, **({"mp_context": FRESH} if pool is ProcessPoolExecutor else {})) as workers:
+            found = list(workers.map(partial(worked, coding.vault.root, sent, step), list(reversed(calls))))
+        return found[::-1]
+
+    there = gather(coding, "units/d/there", each=each)
+    assert [coding.vault.read(ref) for ref in there] == [coding.vault.read(ref) for ref in here]
+    assert len(here) == BLOCKS
+
+
+@pytest.mark.parametrize("unit", ["person", None])
+def test_however_many_shares_there_are_each_row_is_coded_once(tmp_path: Path, unit: str | None) -> None:
+    """And the rows of a unit meet: as if the table had been one piece."""
+    found = []
+    for groups in (1, 3, 13):
+        coding = coding_of(tmp_path / str(groups), unit, groups)
+        blocks = rows_of(coding, gather(coding, "units/d/all"))
+        rows = pl.concat(blocks)
+        found.append((coding.shares, rows.drop(UNIT, strict=False).sort(pl.all()), blocks))
+    assert [shares for shares, *_ in found] == [2, 4, 8]
+    assert all(rows.equals(found[0][1]) and len(rows) == len(ROWS) for _, rows, _ in found)
+    if unit:
+        for one, *others in zip(*(blocks for *_, blocks in found), strict=True):
+            assert all(one.sort(pl.all()).equals(other.sort(pl.all())) for other in others)
+
+
+def test_a_worker_that_sees_other_files_stops(tmp_path: Path) -> None:
+    coding = coding_of(tmp_path, None, groups=7)
+    files = tuple(str(file.path) for file in coding.table.files)
+    assert len(code_rows(coding, (0, 8), files, "units/d/one")) == 1
+    with pytest.raises(NotVerified, match="a worker sees others"):
+        code_rows(coding, (0, 8), files[:1], "units/d/two")
