@@ -19,7 +19,7 @@ import numpy as np
 
 from concord.tasks.data.codes import CodeMatrix, Codes
 from concord.tasks.mechanisms.contributions import RoundQuestion
-from concord.tasks.student.decode import NoisyRound, decode, estimated_units
+from concord.tasks.student.decode import Decoded, NoisyRound, decode, estimated_units
 from concord.tasks.student.infer import RoundFile
 
 LABEL_VARIANCE = 0.125
@@ -32,7 +32,12 @@ def follow_totals(rows: CodeMatrix, codes: Codes, ended: Sequence[RoundFile], re
     rows    codes (m, F) of public rows
     ended   the last release of each season before
     """
-    return {"decoded": decode(joined([read(each) for each in (*ended, release)]), rows, codes).record()}
+    return {"decoded": decoded_of([*ended, release], rows, codes).record()}
+
+
+def decoded_of(releases: Sequence[RoundFile], rows: CodeMatrix, codes: Codes) -> Decoded:
+    """The model that follows from the last release of each season."""
+    return decode(joined([read(each) for each in releases]), rows, codes)
 
 
 def read(release: RoundFile) -> list[NoisyRound]:
