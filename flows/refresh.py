@@ -36,7 +36,15 @@ from concord.flows.steps import publish
 from concord.flows.tally import BySums, infer, label_claim, tally
 from concord.flows.ticks import next_time
 from concord.tasks.asking.tally import BLOCKS, Coding, columns_asked, gather, keep_total
-from concord.tasks.asks.stream import PeriodCounts, SeasonAsk, keep_counted, periods_counted, release_period
+from concord.tasks.asks.stream import (
+    PeriodCounts,
+    SeasonAsk,
+    counted_again,
+    keep_again,
+    keep_counted,
+    periods_counted,
+    release_period,
+)
 from concord.tasks.asks.tallies import TalliesAsk
 from concord.tasks.data.arrivals import Arriving, Period, check_unchanged, contents_by_place, table_of, take
 from concord.tasks.data.codes import Codes
@@ -111,7 +119,7 @@ class ByStream(BySums):
             passed = self.replay(session, admitted)
         else:
             session, counted = self._counted(admitted, private, now)
-            passed = self._pass(session, admitted, counted)
+            passed = self._pass(session, admitted, counted, self._again(session, counted, private))
         student = self.fit(run, admitted, passed, passed.session.id)
         summary = publish(run, admitted, passed, student, codes=self._codes)
         with run.stores.vault.create(_published(passed.session.id)) as sink:
@@ -190,14 +198,33 @@ class ByStream(BySums):
                 err.print(f"{'refresh':>8} no file is new: a release all the same, since none may follow from rows")
         session = begin(run, admitted, private, Counted((), ()))
         if period is not None:
-            before = next((each.names for each in reversed([*past, *counted]) if each.names), ())
-            made = self._count(session, period, before, private)
+            before = _names_of([*past, *counted])
+            made = self._count(session, period, before, private, f"{session.asked:05d}")
             if contents_by_place(plan, vault, period.files) != period.files:
                 raise NotVerified(f"a file of {PRIVATE} changed while it was read: nothing was drawn, so refresh again")
             counted = [*counted, keep_counted(vault, session, session.asked, made)]
         return session, counted
 
-    def _count(self, session: Session, period: Period, before: Sequence[Ref], private: PrivateFiles) -> PeriodCounts:
+    def _again(self, session: Session, counted: Sequence[PeriodCounts], private: PrivateFiles) -> list[tuple[Ref, ...]]:
+        """The sums of these periods without units that were erased since; none if the ones on record are there."""
+        run, vault = self.run, self.run.stores.vault
+        known = counted_again(vault, session)
+        sums = [*known, *(each.sums for each in counted[len(known) :])]
+        if all(vault.has(ref) for of_period in sums for ref in of_period):
+            return sums if known else []
+        if not run.erased:
+            return []  # which stops
+        err.print(f"{'erased':>8} the season is counted again without the units that were")
+        sums, before = [], _names_of(self._past())
+        for number, each in enumerate(counted):
+            made = self._count(session, each.period, before, private, f"again-{len(run.erased)}-{number:05d}")
+            sums, before = [*sums, made.sums], made.names
+        keep_again(vault, session, sums)
+        return sums
+
+    def _count(
+        self, session: Session, period: Period, before: Sequence[Ref], private: PrivateFiles, name: str
+    ) -> PeriodCounts:
         run, codes, vault = self.run, self._codes, self.run.stores.vault
         found, names = list[Ref](), tuple(before)
         if period.files:
@@ -208,23 +235,36 @@ class ByStream(BySums):
         sums = list[Ref]()
         for at, question in enumerate(self.questions):
             blocks = tally(run, found[:BLOCKS], question.record()) if found else []
-            path = f"sums/{session.domain}/{session.id}/{session.asked:05d}-{at}.npy"
+            path = f"sums/{session.domain}/{session.id}/{name}-{at}.npy"
             sums.append(keep_total(blocks, question, vault, path))
         return PeriodCounts(period=period, sums=tuple(sums), names=names)
 
-    def _pass(self, session: Session, admitted: Admitted[TalliesAsk], counted: Sequence[PeriodCounts]) -> Disclosure:
+    def _pass(
+        self,
+        session: Session,
+        admitted: Admitted[TalliesAsk],
+        counted: Sequence[PeriodCounts],
+        again: Sequence[Sequence[Ref]],
+    ) -> Disclosure:
         """Pass the last of these periods through the door; what only it needed is removed from the vault."""
         run, codes = self.run, self._codes
         rows = public_codes(admitted.stream.batches, codes, run.stores.vault)
         past = [json.loads(run.stores.released.read(ref)) for each in self.ended for ref in self._releases(each)[-1:]]
         follow = partial(follow_totals, rows, codes, past)
         release = partial(
-            release_period, mechanism=self.mechanism, questions=self.questions, counted=counted, follow=follow
+            release_period,
+            mechanism=self.mechanism,
+            questions=self.questions,
+            counted=counted,
+            again=again,
+            follow=follow,
         )
         passed = pass_door(run, session, release)
         earlier, vault = self._releases(session)[:-1], run.stores.vault
-        vault.destroy(f"units/{session.domain}/{session.stream}")
-        if last := {str(PurePath(ref.path).parent) for ref in counted[-1].names}:
+        for kind in ("units", "sums"):  # its blocks of rows, and their sums
+            vault.destroy(f"{kind}/{session.domain}/{session.stream}")
+        known = (*counted[-1].names, *_names_of(self._past()))  # the season's first, from which it may be counted again
+        if last := {str(PurePath(ref.path).parent) for ref in known}:
             for path in vault.paths(f"arrived/{session.domain}/{session.stream}", "*", last):
                 vault.destroy(path)
         return self._with_labels(admitted, replace(passed, released=[*earlier, *passed.released]))
@@ -240,6 +280,11 @@ class ByStream(BySums):
         """The end of the period that begins now, by the plan's clock; empty without one. Raises WrongInput."""
         clock = None if self.run.plan.stream is None else self.run.plan.stream.clock
         return "" if clock is None else next_time(clock, "UTC", now, "stream.clock").isoformat()
+
+
+def _names_of(periods: Sequence[PeriodCounts]) -> tuple[Ref, ...]:
+    """The files of all names up to the last of these periods."""
+    return next((each.names for each in reversed(periods) if each.names), ())
 
 
 def _published(session: str) -> str:

@@ -201,13 +201,21 @@ def erased(home: Path, domain: str, unit: str | None) -> dict[str, Any]:
         {"session": session.id, "labels": session.answered, "models": records.models(session.id)}
         for session in door.ledger.sessions(domain)
     ]
-    return {"domain": domain, "erased_now": now, "left_out": unit is not None, "published": published}
+    lasting = [session.id for session in door.ledger.sessions(domain) if session.stream and session.status == "open"]
+    details = {"domain": domain, "erased_now": now, "left_out": unit is not None, "published": published}
+    return details | {"goes_on": lasting}
 
 
 def show_erasure(details: dict[str, Any]) -> None:
     """Print what was erased, what cannot be recalled, and what the owner of the table must still do."""
     result = "the vault keeps nothing more of its table" if details["erased_now"] else "nothing of its table was left"
-    say(f"domain {details['domain']}: {result}; its sessions are closed, charged whole and forgotten")
+    others = "other " if details["goes_on"] else ""
+    say(f"domain {details['domain']}: {result}; its {others}sessions are closed, charged whole and forgotten")
+    for session in details["goes_on"]:
+        say(
+            f"session {session} goes on: `concord refresh` counts its season again without the unit, from the files as "
+            "they were taken; change or remove them after that"
+        )
     for text in details["published"]:
         models = ", ".join(text["models"]) or "no model"
         say(f"already published: session {text['session']}, {text['labels']} answers, {models}")

@@ -13,7 +13,8 @@ Guarantees   a release is drawn for once, after it was begun; its batch digests 
 Ends         with the season: the session is charged whole. If it is closed before, releases that were begun are paid
              for, drawn or not; in a domain whose filter is `gaussian` the others are given back
 Not covered  as for `tallies`. When a release appears after its tick tells how long what arrived took to count. One that
-             was begun and whose kept draw is gone stops, and no later one can be read: `concord close` ends the season.
+             was begun and whose kept draw is gone stops, and no later one can be read: `concord close --whole` ends the
+             season. Sums that were counted again after an erasure are digested by no batch.
              Checked by tests/tasks/asks/test_periods.py, tests/flows/test_refresh.py and tests/promises
 """
 
@@ -24,7 +25,7 @@ from itertools import count
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import round_path
@@ -95,6 +96,25 @@ def keep_counted(vault: Vault, session: Session, number: int, counted: PeriodCou
     return PeriodCounts.model_validate_json(vault.read(kept))
 
 
+def keep_again(vault: Vault, session: Session, sums: Sequence[Sequence[Ref]]) -> None:
+    """Record the sums of all periods of a season so far, counted again without the units erased by now."""
+    with vault.create(_path_again(session)) as sink:
+        sink.write(_SUMS.dump_json(sums))
+
+
+def counted_again(vault: Vault, session: Session) -> list[tuple[Ref, ...]]:
+    """What `keep_again` recorded last, if anything."""
+    found = vault.take(_path_again(session))
+    return [] if found is None else [tuple(each) for each in _SUMS.validate_json(found[1])]
+
+
+_SUMS = TypeAdapter(Sequence[Sequence[Ref]])
+
+
+def _path_again(session: Session) -> str:
+    return f"sums/{session.domain}/{session.id}/again.json"  # `erase` removes it with them
+
+
 def _path(session: Session, number: int) -> str:
     """Among what its stream keeps when a season is forgotten."""
     return f"streams/{session.domain}/{session.stream}/{session.id}-{number:05d}.json"
@@ -107,11 +127,13 @@ def release_period(
     mechanism: Stream,
     questions: Sequence[RoundQuestion],
     counted: Sequence[PeriodCounts],
+    again: Sequence[Sequence[Ref]],
     follow: Callable[[Mapping[str, Any]], Mapping[str, Any]],
 ) -> Ref:
     """Release the last of these periods, or replay it; returns its released file.
 
     counted  all periods so far, in order
+    again    their sums in place of those on record, if units were erased since
     follow   returns further results, computed from the release's file so far and public things alone
     Raises NotVerified if a period's question, sums or names are not those on record.
     """
@@ -125,7 +147,10 @@ def release_period(
             raise NotVerified(f"the periods of session {session.id} are not those that its releases were drawn for")
         asked = {"questions": [question.record() for question in questions]}
         _check_paid(door, mechanism, questions, asked, before)
-        arrived = [[total_of([period.sums[at]], door.vault) for period in counted] for at in each]
+        sums = again or [period.sums for period in counted]
+        if again and not any(remark.kind == "erased" for remark in door.ledger.remarks(session.domain)):
+            raise NotVerified("sums of a period are counted again if a unit was erased, and none was")
+        arrived = [[total_of([of_period[at]], door.vault) for of_period in sums] for at in each]
         step = Batch(
             index=number,
             first=number,

@@ -13,13 +13,18 @@ their unit; a teacher depends on every unit of its shard, votes depend on every 
 with released answers, reveals votes. So everything that the vault keeps of the domain's table is removed, and its
 sessions end. A unit erased by its name stays erased: later reads of the domain's table in this home leave it out. The
 unit may never have been in the table; the steps taken do not depend on that.
+A stream goes on: its exact sums are removed, and the next refresh counts its season again from the files that it took,
+without the unit. The unit's keyed name stays as a tombstone among those that were asked: were it to come back under
+another erasure, it would be asked twice. Noise is drawn fresh for each release, and its key reveals none of it.
     Assumes      files made from a domain's rows lie in the vault at KIND/DOMAIN/…; a file at KIND/… of no domain may
                  belong to any, and is removed too: all of it but public rows can be made again
     Guarantees   nothing in the vault depends on the unit once this returns. Spends stay: an erasure is no public
                  reason, and gives nothing back. It waits for runs of the domain, and is finished by erasing again if it
                  was interrupted. The ledger keeps a keyed digest of the unit's name, by which it is left out from then
                  on
-    Not covered  a name that a format with another separator or quote cuts or keeps otherwise; what was published, which
+    Not covered  what a season's releases from before say of the unit, which fades from its running totals: that is
+                 within what was promised; a keyed digest of exact sums, in the ledger, until the season is forgotten;
+                 a name that a format with another separator or quote cuts or keeps otherwise; what was published, which
                  differential privacy alone protects; the table itself, which is its owner's to change; all units of a
                  domain, erased at once, come back with a further session; copies of the vault, and what a disk keeps of
                  removed files; what workers of a cluster write after their flow was killed. Checked by
@@ -158,12 +163,16 @@ def erase(door: Stores, domain: str, unit: str | None) -> bool:
     """
     digests = _digests(door, domain, unit)
     with no_run_in(door.vault, domain):
-        sessions = [session.id for session in door.ledger.sessions(domain)]
+        known = door.ledger.sessions(domain)
+        lasting = {session.stream for session in known if session.stream and unit is not None}
+        kept = {f"{kind}/{domain}" for kind in ("streams", "arrived") if lasting}
+        sessions = [session.id for session in known if session.stream not in lasting]
         made = [*_made_public(door, sessions), *_made_of_rows(door.vault, domain)]
         for session in sessions:
             close(door, session, give_back=False)
         for path in made:
-            door.vault.destroy(path)
+            if path not in kept:
+                door.vault.destroy(path)
         forgotten = [forget(door, session) for session in sessions]
         for about in digests:
             door.ledger.remark(domain, "erased", about)

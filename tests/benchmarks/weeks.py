@@ -17,6 +17,7 @@ from concord.tasks.advice.tallies import planned_tallies
 from concord.tasks.mechanisms.contributions import tally
 from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.student.decode import scores
+from concord.tasks.student.infer import RoundFile
 from concord.tasks.student.seasons import decoded_of
 from tests.benchmarks.ours import Coded, Drawn, Ints, coded, plan_of
 from tests.benchmarks.tables import cases
@@ -40,7 +41,7 @@ def year(data: Coded, epsilon: float, season: int, seed: int) -> Iterator[float]
         for at in range(len(mechanism.rounds))
     ]
     order = np.random.default_rng(seed).permutation(len(data.labels.private))
-    ended, arrived, noisy = [], [list[Ints]() for _ in asked], [list[Ints]() for _ in asked]
+    ended, arrived, noisy = list[RoundFile](), [list[Ints]() for _ in asked], [list[Ints]() for _ in asked]
     for week, rows in enumerate(np.array_split(order, WEEKS), start=1):
         release = len(arrived[0])
         for at, question in enumerate(asked):

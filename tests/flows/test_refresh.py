@@ -1,9 +1,11 @@
 """A stream end to end: what is released each period, who is asked in it, what is spent, and what stops it."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -11,11 +13,13 @@ from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, parse_plan
+from concord.artifacts.schemas import Ref
 from concord.flows import refresh, steps
 from concord.flows.outcome import Summary
 from concord.flows.start import start, start_asking, start_test
-from concord.tasks.asks.stream import PeriodCounts, periods_counted
-from concord.tasks.door.erase import close, forget
+from concord.tasks.asking.tally import total_of
+from concord.tasks.asks.stream import PeriodCounts, counted_again, periods_counted
+from concord.tasks.door.erase import close, erase, forget
 from concord.tasks.door.stores import Stores
 from concord.tasks.verify.verify import verify
 from tests.support.people import people, tables_of_plan, write_tables
@@ -244,6 +248,44 @@ def test_a_new_season_asks_those_who_arrive_from_then_on_and_costs_nothing_more(
         forget(Stores.of(home), season)
     with pytest.raises(BudgetRefused, match="does not know any more whom it asked"):
         start_refresh(plan, home)
+
+
+def sums_of(home: Path, periods: Sequence[Sequence[Ref]]) -> list[list[int]]:
+    """The exact sums of labels of each period."""
+    return [total_of([each[1]], Vault(home / "vault")).tolist() for each in periods]
+
+
+@pytest.mark.slow
+def test_who_is_erased_is_in_no_later_release_and_the_season_goes_on(data: Path, plan: Plan, home: Path) -> None:
+    """What others add stays the same to the bit; the unit's name is still known, and what comes of it is left out."""
+    for week in (1, 2):
+        file = arrive(data, week)
+        first = start_refresh(plan, home)
+    before = sums_of(home, [each.sums for each in periods_of(home)])
+    known = [set(people(1500, seed)["person"]) for seed in (11, 12)]
+    erased = min(known[0])
+    assert erase(Stores.of(home), "people", erased)
+    assert not list((home / "vault" / "sums").rglob("*.npy"))
+    arrive(data, 3, people(1500, 11).filter(pl.col("person") == erased))
+    content = file.read_bytes()
+    people(1500, 14).write_parquet(file)
+    with pytest.raises(NotVerified, match="changed after a period of the stream took it"):
+        start_refresh(plan, home)
+    file.write_bytes(content)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Ledger, "record_draw", killed)
+        with pytest.raises(KeyboardInterrupt):
+            start_refresh(plan, home)
+    second = start_refresh(plan, home)
+    assert (second.session, second.asked, second.spent_now["epsilon"]) == (first.session, 3, 0)
+    after = sums_of(home, counted_again(Vault(home / "vault"), Ledger.of(home).session(first.session)))
+    gone = np.subtract(before[0], after[0])
+    assert (gone[-1], after[1], set(after[2])) == (published(home, second)[0]["questions"][1]["count"], before[1], {0})
+    file.unlink()
+    assert start_refresh(plan, home).asked == 4
+    assert [check for check in verify(home) if not check.ok] == []
+    assert erase(Stores.of(home), "people", None)
+    assert [path for path in (home / "vault" / "arrived").rglob("*") if path.is_file()] == []
 
 
 @pytest.mark.slow

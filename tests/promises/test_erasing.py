@@ -186,11 +186,14 @@ def test_it_waits_for_runs_of_the_domain(door: Stores, monkeypatch: pytest.Monke
 
 def test_what_is_said_names_the_next_step(capsys: pytest.CaptureFixture[str]) -> None:
     details = {"session": "people-1", "labels": 300, "models": ["models:/people/1"]}
-    show_erasure({"domain": "people", "erased_now": True, "left_out": True, "published": [details]})
+    show_erasure(
+        {"domain": "people", "erased_now": True, "left_out": True, "published": [details], "goes_on": ["people-2"]}
+    )
     text = capsys.readouterr().out
     for words in (
         "already published: session people-1, 300 answers, models:/people/1",
         "left out",
+        "people-2 goes on",
         "[data] version",
         "--new-session",
     ):

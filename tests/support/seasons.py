@@ -1,6 +1,7 @@
 """A small season for tests of the door: three releases over the codes of a few made-up rows, some in each period."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -59,11 +60,15 @@ class Season:
         ]
 
     def release(
-        self, number: int, counted: list[PeriodCounts] | None = None, questions: list[RoundQuestion] = QUESTIONS
+        self,
+        number: int,
+        counted: list[PeriodCounts] | None = None,
+        questions: list[RoundQuestion] = QUESTIONS,
+        again: Sequence[Sequence[Ref]] = (),
     ) -> dict[str, Any]:
         """A release, as it was published."""
         periods = self.counted(number + 1) if counted is None else counted
-        ref = release_period(self.door, self.session, STREAM, questions, periods, lambda _: {})
+        ref = release_period(self.door, self.session, STREAM, questions, periods, again, lambda _: {})
         released: dict[str, Any] = json.loads(self.door.released.read(ref))
         return released
 

@@ -59,6 +59,18 @@ def test_periods_other_than_those_that_were_released_draw_nothing(season: Season
     assert season.session.batches == 2
 
 
+def test_sums_counted_again_need_an_erasure_on_record(season: Season) -> None:
+    season.release(0)
+    counted = season.counted(2)
+    again = [each.sums for each in season.counted(2, other=True)]
+    with pytest.raises(NotVerified, match="if a unit was erased, and none was"):
+        season.release(1, counted, again=again)
+    season.door.ledger.remark("d", "erased", "digest of a name")
+    released = season.release(1, counted, again=again)
+    assert season.session.batches == 2
+    assert len(released["sums"]) == 2
+
+
 def planted(released: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     """Releases that are wrong, by what is wrong with them."""
     *before, last = released
