@@ -5,7 +5,9 @@ classes, features, k, cutoff and hyper-parameters are declared or derived from p
 as the parameters of the Prefect flows.
 """
 
+import math
 import tomllib
+from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
@@ -74,29 +76,17 @@ class Plan(Section):
         return given if named else {**given, "student": {**student, **LINEAR}}
 
     @model_validator(mode="after")
-    def tallies_are_of_rows(self) -> Self:
-        if self.data.text and (self.tallied or self.undecided):
-            rule = f"data.text has no meaning for labeling.mechanism = {self.labeling.mechanism!r}"
-            raise ValueError(f"{rule}: tallies have a code for each value. Name a mechanism by which teachers vote")
-        if not self.tallied:
-            if self.data.bounds is not None:
-                rule = "data.bounds says that the label is a number, which nobody votes on"
-                raise ValueError(f"{rule}: it needs labeling.mechanism = 'tallies'")
-            if self.stream is not None:
-                rule = "stream is of running sums"
-                raise ValueError(f"{rule}: it needs labeling.mechanism = 'tallies', got {self.labeling.mechanism!r}")
-            if any(student.learner == "linear" for student in self.student.each) and not self.undecided:
-                rule = "student.learner = 'linear' is the model that tallies are decoded to"
-                raise ValueError(f"{rule}: it needs labeling.mechanism = 'tallies', got {self.labeling.mechanism!r}")
-            return self
-        if self.student.learner == "universal":
-            raise ValueError("student.learner = 'universal' is chosen beside votes or alone, not beside tallies")
-        if self.teachers.count:
-            raise ValueError(
-                "teachers have no meaning for labeling.mechanism = 'tallies', which asks the rows directly"
-            )
-        if self.relabel is not None:
-            raise ValueError("relabel has no meaning for labeling.mechanism = 'tallies': no teacher learns from rows")
+    def keys_are_of_how_rows_are_asked(self) -> Self:
+        for askings, broken, sentence in BY_ASKING:
+            if self.labeling.asking in askings and broken(self):
+                raise ValueError(
+                    sentence.format(
+                        asked=self.labeling.mechanism,
+                        classes=len(self.data.classes),
+                        whole=self.privacy.epsilon,
+                        epsilon=self.student.epsilon,
+                    )
+                )
         return self
 
     @model_validator(mode="after")
@@ -128,36 +118,6 @@ class Plan(Section):
                 else f"stream.delivery has no meaning, since data.unit = {self.data.unit!r} names the units"
             )
             raise ValueError(f"{rule}: a unit is asked in the first period in which it has a row, and in no other")
-        return self
-
-    @model_validator(mode="after")
-    def teachers_vote_where_labels_are_asked_for(self) -> Self:
-        if self.undecided and not self.teachers.count:
-            if self.labeling.rows is None or self.student.learner == "universal":
-                rule = "teachers.count must be given for labeling.mechanism = 'auto'"
-                raise ValueError(f"{rule}, or else labeling.rows, by which tallies are weighed")
-            return self
-        if self.student.learner == "fitted" and not (self.votes or self.tallied):
-            raise ValueError("labeling must be given, since the student is fitted to released labels")
-        if self.votes and not self.teachers.count:
-            raise ValueError("teachers.count must be given and at least 1, since [labeling] asks for votes")
-        if self.teachers.count and not (self.votes or self.tallied):
-            raise ValueError("teachers have no meaning without [labeling], which asks for their votes")
-        return self
-
-    @model_validator(mode="after")
-    def choice_has_its_part_of_the_budget(self) -> Self:
-        student, whole = self.student, self.privacy.epsilon
-        if student.learner != "universal":
-            return self
-        if len(self.data.classes) != 2:
-            rule = "student.learner = 'universal' tells two classes apart"
-            raise ValueError(f"{rule}, got {len(self.data.classes)} in data.classes")
-        if self.votes and (student.epsilon is None or student.epsilon >= whole):
-            rule = f"student.epsilon must be given and below privacy.epsilon = {whole:g}, as labels are bought as well"
-            raise ValueError(f"{rule}, got {student.epsilon}")
-        if not self.votes and student.epsilon is not None:
-            raise ValueError("student.epsilon has no meaning without [labeling]: the choice has all of privacy.epsilon")
         return self
 
     @model_validator(mode="after")
@@ -248,12 +208,17 @@ class Plan(Section):
     @property
     def undecided(self) -> bool:
         """Whether `auto` is still to choose between votes of teachers and tallies of the rows."""
-        return self.labeling.mechanism == AUTO
+        return self.labeling.asking == AUTO
 
     @property
     def tallied(self) -> bool:
         """Whether private rows are asked for tallies, and labels are inferred."""
-        return self.labeling.mechanism == TALLIES
+        return self.labeling.asking == TALLIES
+
+    @property
+    def learners(self) -> frozenset[str]:
+        """How the students learn that may be published."""
+        return frozenset(student.learner for student in self.student.each)
 
     @property
     def epsilon_of_labels(self) -> float:
@@ -275,6 +240,82 @@ class Plan(Section):
         if not isinstance(given, str):
             raise WrongInput(f"data.{field} names no file: a run reads it, and this reads files alone")
         return given if "://" in given else str(Path(self.folder, given).absolute())
+
+
+VOTED, INFERRED, MAYBE_VOTED, NOT_INFERRED = ("votes",), (TALLIES,), ("votes", AUTO), ("votes", AUTO, "none")
+ONLY_TALLIES = "it needs labeling.mechanism = 'tallies'"
+BY_ASKING: tuple[tuple[tuple[str, ...], Callable[[Plan], Any], str], ...] = (
+    (
+        (TALLIES, AUTO),
+        lambda plan: plan.data.text,
+        "data.text has no meaning for labeling.mechanism = {asked!r}: tallies have a code for each value. Name a "
+        "mechanism by which teachers vote",
+    ),
+    (
+        NOT_INFERRED,
+        lambda plan: plan.data.bounds,
+        f"data.bounds says that the label is a number, which nobody votes on: {ONLY_TALLIES}",
+    ),
+    (NOT_INFERRED, lambda plan: plan.stream, f"stream is of running sums: {ONLY_TALLIES}, got {{asked!r}}"),
+    (
+        ("votes", "none"),
+        lambda plan: plan.learners & {"linear"},
+        f"student.learner = 'linear' is the model that tallies are decoded to: {ONLY_TALLIES}, got {{asked!r}}",
+    ),
+    (
+        INFERRED,
+        lambda plan: plan.learners & {"universal"},
+        "student.learner = 'universal' is chosen beside votes or alone, not beside tallies",
+    ),
+    (
+        INFERRED,
+        lambda plan: plan.teachers.count,
+        "teachers have no meaning for labeling.mechanism = 'tallies', which asks the rows directly",
+    ),
+    (
+        INFERRED,
+        lambda plan: plan.relabel,
+        "relabel has no meaning for labeling.mechanism = 'tallies': no teacher learns from rows",
+    ),
+    (
+        (AUTO,),
+        lambda plan: not plan.teachers.count and (not plan.labeling.rows or plan.learners & {"universal"}),
+        "teachers.count must be given for labeling.mechanism = 'auto', or else labeling.rows, by which tallies are "
+        "weighed",
+    ),
+    (
+        ("none",),
+        lambda plan: plan.learners & {"fitted"},
+        "labeling must be given, since the student is fitted to released labels",
+    ),
+    (
+        VOTED,
+        lambda plan: not plan.teachers.count,
+        "teachers.count must be given and at least 1, since [labeling] asks for votes",
+    ),
+    (
+        ("none",),
+        lambda plan: plan.teachers.count,
+        "teachers have no meaning without [labeling], which asks for their votes",
+    ),
+    (
+        NOT_INFERRED,
+        lambda plan: plan.learners & {"universal"} and len(plan.data.classes) != 2,
+        "student.learner = 'universal' tells two classes apart, got {classes} in data.classes",
+    ),
+    (
+        MAYBE_VOTED,
+        lambda plan: plan.learners & {"universal"} and (plan.student.epsilon or math.inf) >= plan.privacy.epsilon,
+        "student.epsilon must be given and below privacy.epsilon = {whole:g}, as labels are bought as well, got "
+        "{epsilon}",
+    ),
+    (
+        ("none",),
+        lambda plan: plan.learners & {"universal"} and plan.student.epsilon,
+        "student.epsilon has no meaning without [labeling]: the choice has all of privacy.epsilon",
+    ),
+)
+"""By how private rows are asked: what makes a plan wrong, and the sentence about it. The first that applies is told."""
 
 
 def load_plan(path: Path) -> Plan:

@@ -238,6 +238,11 @@ class LabelingPlan(Section):
             )
         return self
 
+    @property
+    def asking(self) -> str:
+        """How private rows are asked: by votes of teachers, by tallies, in neither way (none), or as `auto` chooses."""
+        return {TALLIES: TALLIES, AUTO: AUTO, "none": "none"}.get(self.mechanism, "votes")
+
     def check_end(self) -> None:
         """Raise WrongInput if the plan does not say when its session ends."""
         if "cutoff" in MECHANISMS.get(self.mechanism, ()) and self.cutoff is None:
