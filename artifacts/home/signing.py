@@ -40,6 +40,9 @@ SIGNING_SECRET = "signing"
 PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 """Of an in-toto statement, and of the envelope that it is signed in."""
+QUESTION_TYPE: Final = "application/vnd.concord.homes.question+json"
+SHARE_TYPE: Final = "application/vnd.concord.homes.share+json"
+"""Of what several homes sign, so that a signature of one kind never passes for another."""
 
 
 @dataclass(frozen=True)

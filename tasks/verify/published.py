@@ -38,6 +38,7 @@ from concord.artifacts.sessions import NEIGHBOURS
 from concord.artifacts.vulnerabilities import faults_of, is_version, older
 from concord.tasks.verify.checks import Check, checked, equal, known_faults, proved
 from concord.tasks.verify.folder import PublishedSession, certificate_file
+from concord.tasks.verify.homes import joint_rounds
 from concord.tasks.verify.measured import public_test
 from concord.tasks.verify.recompute import SLACK, releases
 from concord.tasks.verify.recompute_gaussian import season_fault, steps
@@ -238,6 +239,10 @@ def _counts(record: SessionRecord, at: PublishedSession) -> str:
     if what != "labels":
         equal("the number of teachers", record.teachers, 0)
         equal("the number of rows not asked", counts.not_asked, 0)
+        if "lead" in settings:
+            files = [at.named(file) for file in record.files if file.path.endswith(".json")]
+            equal("the number of rounds", len(files), counts.asked)
+            return joint_rounds(settings, files)
         return _totals(record, at) if what == "rounds" and "season" in settings else "nothing was asked row by row"
     if not record.teachers:
         raise NotVerified(f"{record.mechanism.name} answers by votes, and no teacher is said to have voted")

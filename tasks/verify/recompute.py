@@ -350,6 +350,8 @@ ROUTES = {
     "laplace_votes": Route(_laplace_answers),
     "tallies": Route(_stated, tallies_delta, tallies_charge, _tallied_moves, releases="rounds"),
     "stream": Route(_stated, tallies_delta, tallies_charge, _tallied_moves, releases="rounds"),
+    "share": Route(_stated, tallies_delta, tallies_charge, _tallied_moves, releases="answers"),
+    "joint": Route(_stated, tallies_delta, tallies_charge, _tallied_moves, releases="rounds"),
     "universal": Route(_choice_answers, _choice_delta, _choice_charge, releases="hypothesis"),
     "student_choice": Route(_choice_answers, _choice_delta, _choice_charge, releases="answers"),
     "error_estimate": Route(_estimate_answers, releases="answers"),

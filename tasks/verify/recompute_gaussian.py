@@ -32,6 +32,7 @@ is the discrete one of scale σ within a factor [(1 − θ_t)/(1 + θ_σ), 1 + �
 (Poisson). So with m numbers δ(ε) ≤ e^a·E (1 − e^(ε − a − b − L))⁺, L normal of mean μ²/2 and variance μ², μ² = Σ N/s²,
 and a and b the logarithms of both factors, m times, summed over rounds. ∎
 Of a stream, `rounds` are the questions of each release: a unit moves release k, from its own on, by q_k times itself.
+Of several homes, `rounds` are those of each, and a person may move every round of each of `homes` of them.
 """
 
 import math
@@ -252,10 +253,11 @@ def tallied_moves(settings: PublicSettings, step: int | None = None) -> list[Mov
         weights = squares if step is None else [squares[step]]
     elif step is not None:
         asked = [asked[step]]
+    homes = int(settings["homes"]) if settings["name"] == "joint" else 1
     return [
         (
-            moved_norm(settings, each) * sum(weights),
-            int(each["cells"]) * len(weights),
+            moved_norm(settings, each) * sum(weights) * homes,
+            int(each["cells"]) * len(weights) * homes,
             Decimal(float(each["scale"])),
         )
         for each in asked

@@ -1,0 +1,102 @@
+"""Verify the published rounds of several homes: signatures, what answers what, charges, and that shares are added.
+
+It reads the signed files by itself, and shares no line with what writes them.
+
+Assumes      the session's settings are those on record, with the keys that the homes agreed on; a reader compares those
+             with the keys that the homes name elsewhere
+Guarantees   found and named: a question or share with a wrong signature, of another run, plan, number or home; a share
+             that answers another question than the rest; a home whose own ledger breaks its rule, did not charge what
+             it claims, or whose claim its settings do not prove; sums or noise other than those of all shares
+Not covered  whether a home's rows are true; that no home keeps charges back from its excerpt: it verifies its own
+             ledger at home. That the student was decoded from these sums. Checked by tests/flows/test_homes.py
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.home.released import sha256
+from concord.artifacts.home.signing import QUESTION_TYPE, SHARE_TYPE, PublicKey, payload_of
+from concord.artifacts.ledger.excerpt import Excerpt
+from concord.tasks.verify.checks import equal, proved
+from concord.tasks.verify.reckoning import reckon
+from concord.tasks.verify.signed import check_counts
+
+Said = Mapping[str, Any]
+"""The content of a signed file, JSON."""
+
+
+def joint_rounds(settings: Said, rounds: Sequence[bytes]) -> str:
+    """Check the released files of all rounds so far, in order. Raises NotVerified naming what is wrong."""
+    if len(rounds) > len(settings["rounds"]):
+        raise NotVerified(f"{len(rounds)} rounds were added, and the settings pay for {len(settings['rounds'])}")
+    keys, before, last = dict(zip(settings["names"], settings["keys"], strict=True)), "", dict[str, Said]()
+    digests = dict[str, str]()
+    for number, text in enumerate(rounds):
+        released = json.loads(text)
+        homes, question = released["homes"], released["homes"]["question"].encode()
+        asked = _read(question, QUESTION_TYPE, settings["lead"], f"question {number}")
+        _equal(number, "question", asked, number=number, run=settings["run"], plan=settings["plan"], before=before)
+        equal(f"the rounds in question {number}", asked["mechanism"]["rounds"], settings["rounds"])
+        for name in ("fields", "model"):
+            equal(f"the {name} of round {number}", released["question"][name], asked[name])
+        shares = {
+            name: _read(share.encode(), SHARE_TYPE, keys.get(name, ""), f"the share of {name} in round {number}")
+            for name, share in homes["shares"].items()
+        }
+        claim = {name: settings["claim"][name] for name in ("epsilon", "delta")}
+        for name, share in shares.items():
+            fixed = {"number": number, "home": name, "run": settings["run"], "question": sha256(question)}
+            follows = {"question_before": before, "share_before": digests.get(name, "")}
+            noise = {"scale": settings["rounds"][number]["scale"]}
+            _equal(number, f"share of {name}", share, **fixed, **follows, **noise, **claim)
+        _added(number, released, list(shares.values()))
+        before, last = sha256(question), {**last, **shares}
+        digests = {name: sha256(share.encode()) for name, share in homes["shares"].items()}
+    for name, share in last.items():
+        _charged(name, share, {"run": settings["run"], "plan": settings["plan"], "home": name, "key": keys[name]})
+    return f"{len(rounds)} rounds are the sums of signed shares of {', '.join(last)}, each charged by its own ledger"
+
+
+def _read(envelope: bytes, kind: str, key: str, what: str) -> Any:
+    try:
+        return json.loads(payload_of(envelope, kind, PublicKey(bytes.fromhex(key))))
+    except (NotVerified, ValueError) as wrong:
+        raise NotVerified(f"{what} is not signed as it must be: {wrong}") from None
+
+
+def _equal(at: int, what: str, found: Said, **due: object) -> None:
+    for name, value in due.items():
+        equal(f"the {name} of the {what} of round {at}", found[name], value)
+
+
+def _added(number: int, released: Said, shares: Sequence[Said]) -> None:
+    """Check that a round's sums are those of its shares, and its noise the root of their number times that of one."""
+    sums = [sum(column) for column in zip(*(share["sums"] for share in shares), strict=True)]
+    if not shares or sums != released["sums"]:
+        raise NotVerified(f"the sums of round {number} are not the sum of its shares")
+    if not math.isclose(released["scale"], shares[0]["scale"] * len(shares) ** 0.5) or not 0 < released["part"] <= 1:
+        raise NotVerified(f"round {number} states another noise, or more units, than its shares have")
+
+
+def _charged(name: str, share: Said, agreed: Said) -> None:
+    """Check a home's charge by its ledger's excerpt: the rule, recomputed, and the settings of what it claims."""
+    excerpt = Excerpt.read(share["excerpt"].encode())
+    for line in excerpt.entries:
+        check_counts(line.body)
+    for wrong in reckon(excerpt.records):
+        raise NotVerified(f"the ledger of {name}: {wrong}")
+    try:
+        session = excerpt.reading.session(share["session"])
+    except WrongInput as missing:
+        raise NotVerified(f"the ledger of {name}: {missing}") from None
+    for term, value in agreed.items():
+        equal(f"the {term} that {name} agreed to", session.mechanism["share"][term], value)
+    equal(f"the claim of {name}", (share["epsilon"], share["delta"]), (session.epsilon, session.delta))
+    proved(session.mechanism, (session.epsilon, session.delta), f" of {name}")
+    if session.asked <= share["number"]:
+        raise NotVerified(
+            f"the ledger of {name} has asked {session.asked} rounds, and it answered {share['number'] + 1}"
+        )
