@@ -22,6 +22,7 @@ from concord.artifacts.sections import (
     TALLIES,
     AboutPlan,
     DataPlan,
+    HomesPlan,
     LabelingPlan,
     PrivacyPlan,
     PrivateTestPlan,
@@ -53,6 +54,8 @@ class Plan(Section):
     """How private rows are asked for labels of public ones, and when a session ends."""
     stream: StreamPlan | None = None
     """Private rows that arrive period by period, with a release for each period."""
+    homes: HomesPlan | None = None
+    """Several holders of private rows, who add up noisy sums and show no row."""
     relabel: RelabelPlan | None = None
     """Relabelling of a secret subset of the private rows before teachers learn."""
     student: StudentPlan = Field(default_factory=StudentPlan)
@@ -118,6 +121,18 @@ class Plan(Section):
                 else f"stream.delivery has no meaning, since data.unit = {self.data.unit!r} names the units"
             )
             raise ValueError(f"{rule}: a unit is asked in the first period in which it has a row, and in no other")
+        return self
+
+    @model_validator(mode="after")
+    def homes_add_tallies(self) -> Self:
+        if self.homes is None:
+            return self
+        if self.privacy.secret != "rows":
+            raise ValueError("homes are for privacy.secret = 'rows'")
+        if self.stream is not None or self.test is not None:
+            raise ValueError("homes have no [stream] and no private [test] yet: name a public table in data.test")
+        if not isinstance(self.data.public, str):
+            raise ValueError("data.public must be a file if there are [homes], whose SHA-256 homes.public gives")
         return self
 
     @model_validator(mode="after")
@@ -256,6 +271,7 @@ BY_ASKING: tuple[tuple[tuple[str, ...], Callable[[Plan], Any], str], ...] = (
         lambda plan: plan.data.bounds,
         f"data.bounds says that the label is a number, which nobody votes on: {ONLY_TALLIES}",
     ),
+    (NOT_INFERRED, lambda plan: plan.homes, f"homes add up noisy sums: {ONLY_TALLIES}, got {{asked!r}}"),
     (NOT_INFERRED, lambda plan: plan.stream, f"stream is of running sums: {ONLY_TALLIES}, got {{asked!r}}"),
     (
         ("votes", "none"),
@@ -321,6 +337,25 @@ BY_ASKING: tuple[tuple[tuple[str, ...], Callable[[Plan], Any], str], ...] = (
 def load_plan(path: Path) -> Plan:
     """The plan in a TOML file. Raises WrongInput with one sentence on the first thing wrong with it."""
     return parse_plan(read_tables(path))
+
+
+def load_homes_plan(path: Path, private: str = "") -> Plan:
+    """The plan of several homes in a TOML file, which names no private table; `private` is that of one home.
+
+    Raises WrongInput as `load_plan`.
+    """
+    tables = read_tables(path)
+    data = tables.get("data")
+    if "homes" not in tables:
+        raise WrongInput(f"the plan {path} must have [homes] to be led or contributed to: without it, `concord run` it")
+    if isinstance(data, dict):
+        if "private" in data:
+            raise WrongInput("data.private has no place in a plan of [homes]: each names its own table by --private")
+        tables["data"] = {
+            **data,
+            "private": str(Path(private).absolute()) if private and "://" not in private else private,
+        }
+    return parse_plan(tables)
 
 
 def read_tables(path: Path) -> dict[str, Any]:

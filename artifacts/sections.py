@@ -5,6 +5,7 @@ the reference page (tasks/advice/keys.py). A run publishes the values of all key
 """
 
 import difflib
+import re
 from collections.abc import Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
@@ -26,6 +27,15 @@ OPERATOR = Field(json_schema_extra={"x-known-to": "the operator"})
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
+
+
+def _of_64_digits(word: str) -> str:
+    if not re.fullmatch("[0-9a-f]{64}", word):
+        raise ValueError(f"must be 64 hex digits, 0 to 9 and a to f, got {word!r}")
+    return word
+
+
+HexDigest = Annotated[str, AfterValidator(_of_64_digits)]
 Epsilon = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False), in_units("ε")]
 Delta = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False), in_units("probability")]
 Share = Annotated[float, Field(gt=0, lt=1), in_units("share of units")]
@@ -265,6 +275,49 @@ class StreamPlan(Section):
     delivery: Literal["each row once"] | None = None
     """Must be "each row once" if `data.unit` is missing: it says that no row is delivered again, which nobody can check
     without names of units."""
+
+
+class HomesPlan(Section):
+    """Several holders of private rows, each with a table, a ledger and a key of its own, that never meet. Run by
+    `concord lead` and, by each holder, `concord contribute`."""
+
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
+
+    names: Annotated[tuple[Name, ...], Field(min_length=2, max_length=64)]
+    """A name for each home, known to all."""
+    public_keys: Annotated[tuple[HexDigest, ...], Field(alias="keys")]  # a model with `keys` passes for a mapping
+    """The public key of each, in the order of names, as `concord key` prints it: 64 hex digits."""
+    lead: str
+    """Who asks the questions: one of the names, or the public key of somebody without private rows."""
+    people: Literal["in one home", "in several"]
+    """Whether a person may have rows in several homes: the guarantee is then of all homes together, which is larger.
+    Nobody can check it."""
+    public: HexDigest
+    """SHA-256 of the file that data.public names, as `sha256sum` prints it: whoever has the table can then find the
+    codes by itself."""
+    tick: Annotated[int, Field(ge=0, le=86_400), in_units("seconds")] = 60
+    """Shares appear at full multiples of this, so that when one appears does not tell how long it took to count."""
+
+    @model_validator(mode="after")
+    def everybody_has_a_key(self) -> Self:
+        if len({*self.names}) < len(self.names) or len({*self.public_keys}) < len(self.public_keys):
+            raise ValueError("names and keys must each be given once: a key stands for one home and one private table")
+        if len(self.public_keys) != len(self.names):
+            raise ValueError(f"keys must be as many as names, got {len(self.public_keys)} and {len(self.names)}")
+        if self.lead not in self.names:
+            _of_64_digits(self.lead)
+        return self
+
+    def key_of(self, name: str) -> str:
+        """The public key of a home, or of the lead's own name. Raises WrongInput if there is no such home."""
+        if name not in self.names:
+            raise WrongInput(f"homes.names has no {name!r}{near(name, self.names)}")
+        return self.public_keys[self.names.index(name)]
+
+    @property
+    def lead_key(self) -> str:
+        """The public key of whoever leads."""
+        return self.key_of(self.lead) if self.lead in self.names else self.lead
 
 
 def near(word: str, known: Sequence[str]) -> str:

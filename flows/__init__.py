@@ -2,7 +2,8 @@
 
 Offers       `api` (run, refresh, ask, open_session, load_student, and the commands); `classifier` (in scikit-learn's
              manner); the flows: `learn` (learn, extend, study again, test again), `refresh` (one release of a stream),
-             `ask` (questions: to every shard, to the units, and an estimate);
+             `lead` and `homes` (of several homes that show no row), `ask` (questions: to every shard, to the units, and
+             an estimate);
              `start` (a flow on its servers, once or by cron), `scheduled` (flows as deployments), `cli`
 Its own      `vote` and `tally` (the longer of the ways to learn); `run` (the context of a run, and the values its
              steps exchange), `stages` (the stages), `admit` (sessions: found and begun, or asked once, and warnings to

@@ -85,9 +85,14 @@ def asking(wanted: bool) -> Iterator[None]:
         _asked.clear()
 
 
+def may_ask() -> bool:
+    """Whether the operator may be asked."""
+    return _asked.is_set() and sys.stdin.isatty() and err.is_terminal and not err.quiet
+
+
 def confirmed(question: str) -> bool:
     """The operator's answer; yes if nobody may be asked, since the program must not stop by itself."""
-    if not (_asked.is_set() and sys.stdin.isatty() and err.is_terminal and not err.quiet):
+    if not may_ask():
         return True
     return err.input(f"{question}? [y/N] ", markup=False).strip().lower() in ("y", "yes")
 

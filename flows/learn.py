@@ -66,6 +66,8 @@ def learn(plan: Plan, home: Path, new_session: bool = False, start_from: StageNa
     """
     if plan.stream is not None:
         raise WrongInput("a plan with [stream] is run by `concord refresh`, which makes one release after another")
+    if plan.homes is not None:
+        raise WrongInput("a plan with [homes] is run by `concord lead` and, in each home, by `concord contribute`")
     with running(plan, home, new_session=new_session, start_from=start_from) as run:
         return shown(learn_from(run, encode(run, run.plan, run.files("public"))))
 

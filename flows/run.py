@@ -240,7 +240,8 @@ class PrivateFiles:
 
 def _public_places(run: RunContext, sources: Sequence[PublicSource]) -> list[Place]:
     """Places of the plan's own public files, and of those given later."""
-    own = [file.path for file in find_files(run.plan.path("public"), "data.public")]
+    named = run.plan.data.public is not None  # one of several homes may do without it
+    own = [file.path for file in find_files(run.plan.path("public"), "data.public")] if named else []
     return [*own, *(Path(source.path) for source in sources[1:] if source.path != ONLINE)]
 
 

@@ -11,6 +11,8 @@ of entry. A remark is recorded for a domain and charges nothing:
     holds       a private file was learned from; about: a digest of its real path or address, keyed by the vault that
                 read it
     linked      the domain may hold files, and people, of another one; about: that domain
+    bound       of a run of several homes, a round's question, which no other question of that number may replace;
+                about: the run, the number and the question's digest, all of them public
 
 The other kind concerns a witness (artifacts.ledger.witness): that one sees the ledger, and how the ledger goes on if
 the two disagree. Checked by test_chain.py, test_remarks.py and test_witness.py in tests/artifacts/ledger.
@@ -30,7 +32,7 @@ from concord.artifacts.parts import Division
 from concord.artifacts.privacy import Charge
 from concord.artifacts.sessions import STATE, Batch, BatchOutcome, Draw, Session, Settlement
 
-RemarkKind = Literal["forgotten", "erased", "holds", "linked"]
+RemarkKind = Literal["forgotten", "erased", "holds", "linked", "bound"]
 
 
 @dataclass(frozen=True, kw_only=True)

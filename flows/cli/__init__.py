@@ -1,9 +1,9 @@
 """The command line's console script, which a signal ends in one sentence from its first moment.
 
 Offers       `main`
-Its own      `commands` (the command line; to plan, run and extend); the other commands: `record`, `review`, `verify`;
-             `plan` and `init` (the work of those two commands), `show` (printed output), `app` (shared options, and the
-             order of commands in --help)
+Its own      `commands` (the command line; to plan, run and extend); the other commands: `homes`, `record`, `review`,
+             `verify`; `plan` and `init` (the work of those two commands), `show` (printed output), `app` (shared options,
+             and the order of commands in --help)
 """
 
 import gc

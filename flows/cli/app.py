@@ -26,6 +26,12 @@ from concord.flows.console import err, out
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "run": ("concord run plan.toml", "concord run plan.toml --from study", "concord run plan.toml --json > run.json"),
     "refresh": ("concord refresh plan.toml",),
+    "lead": (
+        "concord lead plan.toml --exchange shared/",
+        "concord lead plan.toml --exchange s3://bucket/run --without south",
+    ),
+    "contribute": ("concord contribute plan.toml --exchange shared/ --private stays.parquet --as north",),
+    "homes": ("concord homes plan.toml --exchange shared/",),
     "extend": ("concord extend census-1751dd7e --public arriving/",),
     "test": ("concord test census-1751dd7e", "concord test census-1751dd7e --epsilon 0.5"),
     "serve": ('concord serve census --public arriving/ --cron "0 3 * * *" --timezone Europe/Berlin',),

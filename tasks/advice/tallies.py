@@ -104,7 +104,8 @@ def _rounds(plan: Plan, codes: Codes, rows: int, once: Tallies) -> int:
         return rounds_of_spaces(once, codes.size, units)
     if all(isinstance(field, VectorField) for field in codes.fields):
         return 1  # it measures all cells: a model of cells adds nothing
-    return rounds_of(len(codes.coarse), once.rho, rows, units)
+    homes = 1 if plan.homes is None else len(plan.homes.names)  # each adds its own noise
+    return rounds_of(len(codes.coarse), once.rho / homes, rows, units)
 
 
 def tallies_option(plan: Plan, codes: Codes, rows: int) -> Option:

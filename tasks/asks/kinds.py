@@ -19,6 +19,7 @@ from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import LABELS, Session
 from concord.tasks.mechanisms.exponential import StudentChoice, Universal, level_for
 from concord.tasks.mechanisms.group_counts import GroupCounts
+from concord.tasks.mechanisms.homes import Joint, Share
 from concord.tasks.mechanisms.mechanism import mechanism_class
 from concord.tasks.mechanisms.private_test import LEVEL, Measured, Measures, PrivateTest
 from concord.tasks.mechanisms.queries import FORMS
@@ -80,6 +81,22 @@ def tested(session: Session, released: Released, ledger: Record) -> TestRecord:
     )
 
 
+def of_homes(session: Session, rounds: Sequence[Released]) -> tuple[str, ...]:
+    """Homes that took no part in a round, and shares that differ from the others' beyond noise."""
+    names, found = session.mechanism["names"], list[str]()
+    for number, each in enumerate(rounds):
+        absent = [name for name in names if name not in each["homes"]["shares"]]
+        if absent:
+            found.append(f"Round {number} is without the rows of {', '.join(absent)}")
+        if each["homes"]["differ"]:
+            differ = ", ".join(each["homes"]["differ"])
+            found.append(
+                f"In round {number} the share of {differ} differs from what the others' shares say by more than noise: "
+                "other people live there, or its rows are not what the plan says they are"
+            )
+    return tuple(found)
+
+
 def _majority(matrix: ConfusionMatrix) -> float | None:
     """The share of the largest class by noisy counts; None if no count is positive."""
     of_class = [max(0, sum(row)) for row in matrix]
@@ -97,11 +114,13 @@ class Kind:
     proof     where its guarantee is proved
     releases  what it releases, in words
     outcome   what a released file says, if each is an answer by itself
+    remarks   what whoever relies on the student must know of the session's released files
     """
 
     proof: str
     releases: str
     outcome: Callable[[Session, Released, Record], AnyOutcome] | None = None
+    remarks: Callable[[Session, Sequence[Released]], tuple[str, ...]] | None = None
 
 
 VOTES = "labels of public rows, by votes of teachers, each of which learned from a part of the private rows of its own"
@@ -117,6 +136,18 @@ KINDS: dict[str, Kind] = {  # besides MECHANISMS, which are of votes
         "noisy running sums over public codes of all units that arrived so far, one release a period: all releases of "
         "the season together, past and future, are within this guarantee for each unit, as all seasons of the stream "
         "are, since a unit is asked in one of them alone; all else follows from them",
+    ),
+    Share.name: Kind(
+        Share.proof,
+        "this home's share of each round: noisy sums over public codes with full noise of its own, which promise as "
+        "much against everybody, whoever leads and whoever adds them to others",
+        answered,
+    ),
+    Joint.name: Kind(
+        Joint.proof,
+        "the sum of the shares of several homes, each with full noise of its own; all else follows from them and "
+        "public rows. Each home's ledger enforces its own part of the claim, and none enforces the whole",
+        remarks=of_homes,
     ),
     Universal.name: Kind(Universal.proof, "one hypothesis of a class, chosen by its errors on the private rows"),
     StudentChoice.name: Kind(StudentChoice.proof, "the choice of a student by errors on private units", chosen),
@@ -151,3 +182,9 @@ def outcomes_of(session: Session, files: Iterable[bytes], ledger: Record) -> tup
         return () if outcome is None else tuple(outcome(session, json.loads(text), ledger) for text in files)
     except (KeyError, TypeError, ValueError):
         raise NotVerified(f"a released file of session {session.id} is not what such a session releases") from None
+
+
+def remarks_of(session: Session, files: Iterable[bytes]) -> tuple[str, ...]:
+    """What whoever relies on the student must know of a session's files, JSON, in order."""
+    remarks = kind_of(session).remarks
+    return () if remarks is None else remarks(session, [json.loads(text) for text in files])

@@ -8,5 +8,6 @@ Offers       `tables` (public files, read strictly), `units` (private rows and t
 Its own      sources of rows: `sources` (any table, as files), `snapshots` (a table that is no file, read once),
              `databases`, `places` (object stores), `files` (Parquet, Arrow, CSV); reading: `csv_files` (lines, and how
              they are written), `stored_columns` (of Parquet and Arrow, cell by cell), `identifiers` (one text per
-             unit); `spill` (rows regrouped through files); `concord_pictures` (published with a student of pictures)
+             unit); `exchange` (signed files of several homes); `spill` (rows regrouped through files);
+             `concord_pictures` (published with a student of pictures)
 """

@@ -36,7 +36,7 @@ from concord.artifacts.records import SessionRecord, promised
 from concord.artifacts.schemas import Budget, Ref
 from concord.artifacts.sessions import NEIGHBOURS, Session
 from concord.artifacts.vulnerabilities import concerning, older, oldest
-from concord.tasks.asks.kinds import mechanism_of, outcomes_of
+from concord.tasks.asks.kinds import mechanism_of, outcomes_of, remarks_of
 from concord.tasks.publish.outcomes import classes_named, counted
 
 
@@ -69,7 +69,9 @@ def describe(
         **{name: getattr(stated, name) for name in Stated.model_fields},
     )
     unsaid = unpromised(domain, ledger.linked(domain.name))
-    return certificate.model_copy(update={"warnings": (*unsaid, *_warnings(certificate, released))})
+    own = (released.read(file) for file in given[leading.id] if not file.path.endswith(TABLE))
+    warned = (*unsaid, *_warnings(certificate, released), *remarks_of(leading, own))
+    return certificate.model_copy(update={"warnings": warned})
 
 
 def record_of(session: Session, files: Sequence[Ref], ledger: Reading, released: Released) -> SessionRecord:

@@ -36,22 +36,26 @@ FEW_SUMS = 2_000
 
 @dataclass(frozen=True, eq=False)
 class NoisyRound:
-    """A round's question, the sd of the noise in its sums (in steps), and the sums it released, laid out by `tally`."""
+    """A round's question, the sd of the noise in its sums (in steps), and the sums it released, laid out by `tally`.
+
+    part   the share of all units that was asked: 1, unless homes left a round out
+    """
 
     question: RoundQuestion
     scale: float
     sums: NDArray[np.int64]
+    part: float = 1.0
 
     @property
     def cells(self) -> Floats:
-        """Sums in votes (cells, columns), without the count of units."""
+        """Sums in votes (cells, columns), as of all units, without their count."""
         asked = self.question
-        return self.sums[: asked.width * asked.columns].reshape(-1, asked.columns) / asked.steps
+        return self.sums[: asked.width * asked.columns].reshape(-1, asked.columns) / asked.steps / self.part
 
     @property
     def noise(self) -> float:
         """Standard deviation of the noise in a cell, in votes."""
-        return self.scale / self.question.steps
+        return self.scale / self.question.steps / self.part
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +168,8 @@ def estimated_units(heard: Sequence[NoisyRound]) -> tuple[float, float]:
     counts: list[tuple[float, float]] = []
     for each in heard:
         if each.question.count:
-            counts.append((each.sums[-1] / each.question.count, each.scale / each.question.count))
+            one = each.question.count * each.part
+            counts.append((each.sums[-1] / one, each.scale / one))
         if each.question.what == "codes":  # every field's totals add up to all units
             counts.extend((float(cells.sum()), each.noise * math.sqrt(len(cells))) for cells in _by_field(each))
     if not counts:

@@ -100,14 +100,16 @@ class RoundPlanner:
         spans = [(self.codes.span(field).start, self.codes.span(field).stop) for field in self.codes.coarse]
         return tuple(self.mechanism.question(at, self.codes.coarse, spans) for at in range(first + 1))
 
-    def follow(self, released: Sequence[RoundFile], question: RoundQuestion, sums: Ints) -> dict[str, Any]:
+    def follow(
+        self, released: Sequence[RoundFile], question: RoundQuestion, sums: Ints, part: float = 1.0
+    ) -> dict[str, Any]:
         """The part of a round's file that follows from its noisy sums: the model decoded so far, and the next question.
-        Totals of codes alone give no model."""
+        Totals of codes alone give no model. `part` is the share of units that was asked."""
         number = len(released)
         unlike: tuple[int, ...] = ()
         if all(each.what == "codes" for each in self.mechanism.rounds[: number + 1]):
             return {"decoded": None, "next": None}
-        now, codes = NoisyRound(question, self.mechanism.rounds[number].scale, sums), self.codes_after(released)
+        now, codes = NoisyRound(question, self.mechanism.rounds[number].scale, sums, part), self.codes_after(released)
         if self.public is None or codes is self.codes:
             exact = self.units == len(self.rows) and not self.mechanism.many  # then no row stands for others
             kappas = (0.0,) if exact else KAPPAS
@@ -138,7 +140,8 @@ class RoundPlanner:
 def heard(published: RoundFile) -> NoisyRound:
     """A released round in the form that the decoder takes."""
     question = RoundQuestion.from_record(published["question"])
-    return NoisyRound(question, float(published["scale"]), np.array(published["sums"], dtype=np.int64))
+    sums, part = np.array(published["sums"], dtype=np.int64), float(published.get("part", 1.0))
+    return NoisyRound(question, float(published["scale"]), sums, part)
 
 
 def public_codes(batches: Sequence[PublicBatch], codes: Codes, vault: Vault) -> CodeMatrix:

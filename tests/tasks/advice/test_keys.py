@@ -58,7 +58,7 @@ def keys_of(model: Any, above: str = "") -> list[str]:
         parts = (field.annotation, *get_args(field.annotation))
         inner = next((part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)), None)
         inner = Candidate if name == "candidates" else inner
-        found += [f"{above}{name}"] if inner is None else keys_of(inner, f"{above}{name}.")
+        found += [f"{above}{field.alias or name}"] if inner is None else keys_of(inner, f"{above}{name}.")
     return found
 
 

@@ -1,0 +1,123 @@
+"""The commands of several homes that show no row: `lead`, `contribute` and `homes`."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from concord.flows.cli.app import HOME, HomeOption, JsonOption, app, print_json
+from concord.flows.console import NARROW, asking, out, say
+
+if TYPE_CHECKING:
+    from prefect.flows import Flow
+
+    from concord.artifacts.plan import Plan
+
+PlanArgument = Annotated[Path, typer.Argument(help="The plan of all homes, which has [homes] and no private table.")]
+ExchangeOption = Annotated[str, typer.Option(help="The folder, or address in an object store, that all can reach.")]
+
+
+@app.command("lead")
+def lead_command(
+    plan: PlanArgument,
+    exchange: ExchangeOption,
+    without: Annotated[list[str] | None, typer.Option(help="A home whose rows are left out from now on.")] = None,
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Lead several homes: write the next question, or publish the classifier once the last is answered.
+
+    It waits for nobody: it says who is missing. Call it again, or from cron; nothing private is read and nothing is
+    drawn.
+    """
+    from concord.flows.lead import lead
+
+    with _flow(plan, home) as (loaded, found, ready):
+        done = ready(lead)(loaded, found, exchange=exchange, without=without or [])
+    if as_json:
+        print_json(done)
+    elif done["published"]:
+        from concord.flows.cli.show import show
+        from concord.flows.outcome import Summary
+
+        show(Summary.model_validate(done), found, quiet=False)
+    else:
+        for name, why in done["refused"].items():
+            say(f"refused      {name}: {why}")
+        say(f"round {done['round']}      waits for {', '.join(done['missing'])}")
+
+
+@app.command("contribute")
+def contribute_command(
+    plan: PlanArgument,
+    exchange: ExchangeOption,
+    private: Annotated[str, typer.Option(help="This home's private table.")],
+    name: Annotated[str, typer.Option("--as", help="This home's name in the plan.")],
+    again: Annotated[
+        bool, typer.Option("--new-session", help="Take part in a further run of the plan; it costs again.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="You have read the plan and agree to what it costs.")
+    ] = False,
+    home: HomeOption = HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Answer the newest question of a run with noisy sums of this home's rows, once; charged to its own ledger.
+
+    The first time it shows what the plan costs, and asks; from cron, give --yes. Called again it says the same and
+    spends nothing.
+    """
+    from concord.flows.homes import contribute
+
+    with _flow(plan, home, private, ask=not yes) as (loaded, found, ready):
+        done = ready(contribute)(loaded, found, exchange=exchange, name=name, again=again, agreed=yes)
+    if as_json:
+        print_json(done)
+    elif done["answered"] is None:
+        say(f"{name}: {done['missing']}")
+    else:
+        from concord.flows.outcome import spent_in_words
+
+        number, rounds = done["answered"] + 1, done["rounds"]
+        say(f"answered     {number} of {rounds}{'' if done['answered_now'] else ', before'}: {done['file']}")
+        say(f"spent now    {spent_in_words(done['lifetime'])}")
+        say(f"certificate  {done['certificate']}")
+
+
+@app.command("homes")
+def homes_command(plan: PlanArgument, exchange: ExchangeOption, as_json: JsonOption = False) -> None:
+    """Say who has answered what, by the signed files of the exchange; no home folder is needed."""
+    from concord.artifacts.plan import load_homes_plan
+    from concord.flows.lead import status
+
+    found = status(load_homes_plan(plan), exchange)
+    if as_json:
+        print_json(found)
+        return
+    say(f"plan {found['plan'][:12]}, led by {found['lead']}")
+    table = Table("round", "answered", "missing", "refused", **NARROW)
+    for each in found["rounds"]:
+        refused = "; ".join(f"{name}: {why}" for name, why in each["refused"].items())
+        table.add_row(str(each["round"]), ", ".join(each["answered"]), ", ".join(each["missing"]), refused)
+    out.print(table if found["rounds"] else "nothing is asked yet")
+
+
+@contextmanager
+def _flow(path: Path, home: Path, private: str = "", *, ask: bool = False) -> "Iterator[tuple[Plan, Path, Any]]":
+    """The plan, the home, and what makes a flow ready, on the home's own server within the block."""
+    from concord.artifacts.plan import load_homes_plan
+    from concord.flows.environment import prepare
+    from concord.flows.server import serving
+
+    loaded, found = load_homes_plan(path, private), prepare(home)
+    with serving(found), asking(ask):
+        from concord.flows.start import ready, serving_flows
+
+        def runs(flow: "Flow[..., dict[str, Any]]") -> "Flow[..., dict[str, Any]]":
+            return ready(flow, found, loaded.teachers)
+
+        with serving_flows(found):
+            yield loaded, found, runs

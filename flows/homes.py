@@ -1,0 +1,190 @@
+"""The flow of `concord contribute`: one of several homes answers the newest question of whoever leads them.
+
+    question ─ checked ─ agreed to, once ─ bound on record ─ gather ─ tally ─┃ release ─ share, signed ─ exchange
+
+Nothing private is read before the question is bound. It is safe in cron: each call answers what is asked now, once, and
+a killed one is finished by the next, with the same question and the same noise.
+"""
+
+import math
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from prefect import flow
+
+from concord.artifacts.domains import Domain
+from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from concord.artifacts.home.signing import SigningKey
+from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import canonical_json
+from concord.artifacts.sessions import Session
+from concord.flows.admit import begin, say_of_cap
+from concord.flows.console import confirmed, err, may_ask
+from concord.flows.run import Admitted, Balance, Counted, PrivateFiles, PublicStream, RunContext, running
+from concord.flows.stages import encode
+from concord.flows.tally import code, gather, tally
+from concord.tasks.asks.share import (
+    Answered,
+    Asked,
+    Letter,
+    ShareAsk,
+    answer,
+    bind,
+    bound,
+    check_asked,
+    check_own,
+    check_public,
+    homes_of,
+    own_shares,
+    plan_digest,
+    questions_in,
+    sessions_of_run,
+)
+from concord.tasks.data.codes import deepens
+from concord.tasks.data.exchange import Exchange
+from concord.tasks.door.admit import claim, opening_of, planned_domain, reserve_session
+from concord.tasks.publish.certify import certify_answers
+
+
+@flow(name="contribute", flow_run_name="contribute {plan.privacy.domain} {name}")
+def contribute(
+    plan: Plan, home: Path, exchange: str, name: str, again: bool = False, agreed: bool = False
+) -> dict[str, Any]:
+    """Answer the newest question of a run once, as the home of that name; or say that nothing is asked.
+
+    again    take part in a further run of the plan, which costs again
+    agreed   the operator has agreed to the plan, and to what it costs
+    """
+    homes, post = homes_of(plan), Exchange(exchange)
+    there = "://" in str(plan.data.public) or Path(plan.path("public")).exists()
+    untested = plan.model_copy(update={"data": plan.data.model_copy(update={"test": None})})
+    with running(untested, home, new_session=again) as run:
+        key = SigningKey.of(run.stores.vault).public.raw.hex()
+        if key != homes.key_of(name):
+            raise WrongInput(f"--as {name} needs the home with the key {homes.key_of(name)}; this one's is {key}")
+        run.wait_for(run.stores.vault.digest("share", name, plan_digest(plan)))
+        check_own(run.stores, post, homes, plan.privacy.domain, name)
+        questions = questions_in(post, homes)
+        if not questions:
+            return {"home": name, "answered": None, "answered_now": False, "missing": "the lead has asked nothing yet"}
+        asked, letter = questions[max(questions)]
+        return Contribution(run, plan, name, key, post, asked, letter, there).made(agreed)
+
+
+@dataclass
+class Contribution:
+    """One home's answer to one question.
+
+    there   whether the home has the public table
+    """
+
+    run: RunContext
+    plan: Plan
+    name: str
+    key: str
+    post: Exchange
+    asked: Asked
+    letter: Letter
+    there: bool
+
+    def made(self, agreed: bool) -> dict[str, Any]:
+        """Answer, or replay. Raises NotVerified, BudgetRefused or WrongInput before anything private is read."""
+        run, stores, asked = self.run, self.run.stores, self.asked
+        domain = planned_domain(stores, run.plan)
+        balance = Balance.of(run, domain)
+        known = sessions_of_run(stores.ledger, domain.name, self.name, run=asked.run)
+        session = run.lock_session(known[-1].id) if known else None
+        own = own_shares(stores, session) if session else []
+        if session and asked.number < len(own):
+            read = own[asked.number].read(Answered, self.key)
+            if read.question != self.letter.digest:
+                raise NotVerified(
+                    "the lead signed another question of this number than the one that this home answered"
+                )
+            return self._posted(session, own[asked.number], balance, now=False)
+        before = bound(stores.ledger, domain.name, asked.run)[: asked.number] if session else []
+        share = check_asked(asked, self.plan, self.name, own, before)
+        codes = self._codes(session)
+        ask = ShareAsk.of(asked, share, self.name, self.key)
+        if session and deepens(asked.codes):
+            ask = replace(ask, codes=session.mechanism["codes"])
+        if session is None:
+            session = self._opened(domain, ask, agreed)
+        elif canonical_json(session.mechanism) != canonical_json(ask.settings()):
+            raise NotVerified(f"the question changes the codes, rounds or rows that the run {asked.run} began with")
+        bind(stores.ledger, domain.name, asked, self.letter.digest)
+        return self._posted(session, self._answered(session, ask, balance, codes), balance, now=True)
+
+    def _opened(self, domain: Domain, ask: ShareAsk, agreed: bool) -> Session:
+        """A session for the run, once the operator has agreed to the plan."""
+        run, stores, encoding = self.run, self.run.stores, self.asked.encoding
+        say_of_cap(run, domain)
+        opening = opening_of(run.plan, ask, encoding, stores.vault)
+        stores.ledger.check_opening(opening, domain, further=run.new_session)
+        place = run.plan.path("private")
+        if "://" not in place and "*" not in place and not Path(place).exists():
+            raise WrongInput(f"--private must be a table that is there, got {place}")
+        share = domain.filter.share(domain.filter.charge(opening.whole))
+        err.print(
+            f"{'agree':>8} plan {plan_digest(self.plan)[:12]}, as {self.name}: {len(ask.mechanism.rounds)} rounds cost "
+            f"ε = {ask.epsilon:g}, δ = {ask.delta:g} for {domain.unit}, {share:.1%} of the lifetime budget of "
+            f"{domain.name}",
+            soft_wrap=True,
+        )
+        if not agreed and not (may_ask() and confirmed("agree to this plan, and spend")):
+            raise BudgetRefused(
+                f"the plan must be agreed to, once, by whoever answers for {self.name}: read it, and give --yes"
+            )
+        session = reserve_session(stores, run.plan, ask, encoding, (), new_session=run.new_session)
+        return run.lock_session(session.id)
+
+    def _codes(self, session: Session | None) -> Literal["recomputed", "declared"]:
+        """How the codes of the question are known. Raises NotVerified if they are not those of the public table."""
+        run, asked = self.run, self.asked
+        if not self.there or (session and deepens(asked.codes)):  # those follow from labels, by a network
+            return "declared"
+        check_public(run.plan, homes_of(self.plan))
+        public = encode(run, run.plan, run.files("public"))
+        if code(run, run.plan, public.encoding, public.batches) != asked.codes:
+            raise NotVerified("the codes of the question are not those of the public table that the plan names")
+        return "recomputed"
+
+    def _answered(
+        self, session: Session, ask: ShareAsk, balance: Balance, codes: Literal["recomputed", "declared"]
+    ) -> Letter:
+        asked, run = self.asked, self.run
+        if not self.there:
+            data = run.plan.data.model_copy(update={"public": None})
+            run = replace(run, plan=run.plan.model_copy(update={"data": data}))
+        private = PrivateFiles.of(run, ())
+        claim(run.stores, run.plan, private.files)
+        units = gather(run, run.plan, private.table, asked.encoding, asked.codes, run.erased)
+        counted = tally(run, units, asked.question.record())
+        admitted = Admitted(balance, ask, PublicStream(asked.encoding, ()), session)
+        begin(run, admitted, private, Counted((), [*units, *counted]))
+
+        def work() -> tuple[Letter, bool]:
+            return answer(run.stores, session, ask, asked, self.letter, counted, codes), False
+
+        found: Letter = run.stages.uncached("release", work)
+        return found
+
+    def _posted(self, session: Session, letter: Letter, balance: Balance, *, now: bool) -> dict[str, Any]:
+        """Certify the share, and write it to the exchange at the clock's next tick."""
+        stores, tick = self.run.stores, homes_of(self.plan).tick
+        certificate = certify_answers(session.id, stores.ledger, stores.released, stores.vault)
+        if now and tick:
+            time.sleep(math.ceil(time.time() / tick) * tick - time.time())
+        file = self.post.write(f"share-{self.asked.number}-{self.name}", letter.data)
+        return {
+            "home": self.name,
+            "answered": self.asked.number,
+            "answered_now": now,
+            "rounds": len(self.asked.mechanism.rounds),
+            "session": session.id,
+            "file": file,
+            "certificate": str(stores.released.root / certificate.path),
+            **balance.charged(self.run),
+        }

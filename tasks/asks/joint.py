@@ -1,0 +1,204 @@
+"""The joint answer of several homes: their shares of a round, added; and the session under which it is published.
+
+    shares ─ each checked against the question ─ added ─┃ the door ─ the round, with the model decoded from it
+
+Whoever leads has no private row. Its own ledger records what is claimed of all homes together, in a domain of its own,
+so that everything published is certified, signed and verified as any other result.
+
+Assumes      shares were read and their signatures checked (tasks.asks.share)
+Guarantees   a round adds the shares that are on record for it, whatever arrives later; nothing is drawn here. The
+             round's file holds the signed question and shares, so that anyone can add them again
+Not covered  whether a home's rows are true; a share that differs beyond noise is named. Checked by
+             tests/tasks/asks/test_joint.py
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.home.released import round_path
+from concord.artifacts.ledger.excerpt import Excerpt
+from concord.artifacts.schemas import Ref, canonical_json
+from concord.artifacts.sections import HomesPlan
+from concord.artifacts.sessions import Batch, Session
+from concord.tasks.asks.share import Answered, Asked, Letter, shares_in
+from concord.tasks.asks.tallies import ROUND_FORMAT, TalliesAsk
+from concord.tasks.data.codes import CodeMatrix
+from concord.tasks.data.exchange import Exchange
+from concord.tasks.door.checkpoint import Randomness
+from concord.tasks.door.door import StepOutcome, digest_in, open_door, pass_step
+from concord.tasks.door.stores import Stores
+from concord.tasks.mechanisms.distance import Ints
+
+SURELY = 6.0
+"""Standard deviations of χ² beyond which a share is said to differ."""
+
+
+@dataclass(frozen=True)
+class JointAsk(TalliesAsk):
+    """The rounds of several homes. `agreed` is what they agreed on: the run, the plan, names, keys, and who leads."""
+
+    agreed: Mapping[str, Any]
+
+    def settings(self) -> dict[str, Any]:
+        """Those of the mechanism, the codes, and what the homes agreed on."""
+        return {**super().settings(), **self.agreed}
+
+
+@dataclass(frozen=True)
+class SharesOfRound:
+    """The shares of one round, by home, in the plan's order, and the question that they answer."""
+
+    asked: Asked
+    letter: Letter
+    shares: Mapping[str, tuple[Answered, Letter]]
+
+    @property
+    def sums(self) -> dict[str, Ints]:
+        """The noisy sums of each home."""
+        return {name: np.array(share.sums, np.int64) for name, (share, _) in self.shares.items()}
+
+    @property
+    def total(self) -> Ints:
+        """All shares, added."""
+        return np.asarray(sum(self.sums.values()), np.int64)
+
+
+def check_answered(share: Answered, asked: Asked, digest: str, before: Mapping[str, str]) -> None:
+    """Raise NotVerified unless a share answers that question in all that the plan fixes.
+
+    before   the digests of the homes' shares of the round before; empty for the first
+    """
+    each, number = asked.mechanism, asked.number
+    if (share.run, share.question, share.question_before) != (asked.run, digest, asked.before):
+        raise NotVerified("it answers another question, or one of another run")
+    if share.share_before != before.get(share.home, ""):
+        raise NotVerified("it follows another share of this home than it gave before")
+    if len(share.sums) != asked.question.size:
+        raise NotVerified(f"it holds {len(share.sums):,} sums, and {asked.question.size:,} were asked")
+    if (share.scale, share.epsilon, share.delta) != (each.rounds[number].scale, each.epsilon, each.delta):
+        raise NotVerified("it has another noise or claim than the plan gives it")
+    sessions = {line.session for line in Excerpt.read(share.excerpt.encode()).entries if line.kind == "open"}
+    if share.session not in sessions:
+        raise NotVerified("the excerpt of its ledger does not hold the session in which it answered")
+
+
+def accepted(
+    post: Exchange, homes: HomesPlan, asked: Asked, letter: Letter, before: Mapping[str, str]
+) -> tuple[dict[str, Letter], dict[str, str]]:
+    """The shares that answer a question, by home; and why others are refused."""
+    heard, refused = dict[str, Letter](), dict[str, str]()
+    for file, read, own in shares_in(post, homes):
+        if file.number != asked.number:
+            continue
+        try:
+            if isinstance(read, NotVerified):
+                raise read
+            check_answered(read, asked, letter.digest, before)
+        except NotVerified as wrong:
+            refused[file.home] = f"{file.name}: {wrong}"
+            continue
+        if file.home in heard and heard[file.home] != own:
+            refused[file.home] = f"{file.name}: the home signed two shares of one question"
+        heard[file.home] = own
+    return {name: own for name, own in heard.items() if "two shares" not in refused.get(name, "")}, refused
+
+
+def units_of(name: str, rounds: Sequence[SharesOfRound]) -> float:
+    """The number of units of a home by its shares so far: the mean of what counted them, at least 1."""
+    counts = list[float]()
+    for each in (each for each in rounds if name in each.shares):
+        question, sums = each.asked.question, each.sums[name]
+        if question.what == "codes":
+            counts.append(float(sums[: question.width].sum()) / question.steps / len(question.fields))
+        elif question.count:
+            counts.append(float(sums[-1]) / question.count)
+    return max(1.0, sum(counts) / len(counts)) if counts else 1.0
+
+
+def differing(of: SharesOfRound, units: Mapping[str, float], rows: CodeMatrix) -> list[str]:
+    """The homes whose share differs from what the others' shares say by more than their noise and the chance of which
+    people live where, by χ² over the cells.
+
+    units  of each home
+    rows   codes (m, F) of public rows, whose frequencies stand for how many people share a cell
+    A row's residual is one of each field: the variance of χ² is counted as if all fields moved together.
+    """
+    question, sums = of.asked.question, of.sums
+    if len(sums) < 2:
+        return []
+    noise, cells = of.asked.mechanism.rounds[of.asked.number].scale ** 2, question.width * question.columns
+    frequency = np.concatenate(
+        [
+            np.bincount(rows[:, field], minlength=stop)[start:stop]
+            for field, (start, stop) in zip(question.fields, question.spans, strict=True)
+        ]
+    ) / max(1, len(rows))
+    least = question.steps if question.what == "codes" else question.steps - question.least
+    found = list[str]()
+    for name, own in sums.items():
+        others = [other for other in sums if other != name]
+        ratio = units[name] / max(1.0, math.fsum(units[other] for other in others))
+        rest = sum(sums[other][:cells].astype(np.float64) for other in others)
+        people = np.repeat(units[name] * (1 + ratio) * (frequency + 1 / max(1, len(rows))), question.columns) * least**2
+        variance = noise * (1 + len(others) * ratio**2) + people
+        squares = float(np.sum((own[:cells] - ratio * rest) ** 2 / variance))
+        if squares > cells + SURELY * math.sqrt(2 * cells * len(question.fields)):
+            found.append(name)
+    return found
+
+
+def release_joint(
+    door: Stores,
+    session: Session,
+    of: SharesOfRound,
+    scale: float,
+    part: float,
+    differ: Sequence[str],
+    follow: Callable[[Ints], Mapping[str, Any]],
+) -> Ref:
+    """Publish a round: the shares, their sum, and what follows from it; or replay it.
+
+    scale, part   standard deviation of the sum's noise; share of all units whose homes answered
+    Raises NotVerified if question or shares are not those on record.
+    """
+    number = of.asked.number
+    with open_door(door, session):
+        digests = {name: letter.digest for name, (_, letter) in of.shares.items()}
+        step = Batch(
+            index=number,
+            first=number,
+            rows=1,
+            question_digest=digest_in(door, session.id, "question", of.letter.digest),
+            exact_digest=digest_in(door, session.id, "exact", canonical_json(digests)),
+        )
+
+        def draw(source: Randomness, _: Batch) -> Ints:
+            return source.once(f"round-{number:05d}", lambda: of.total)
+
+        def publish(total: Ints) -> StepOutcome:
+            def content() -> bytes:
+                shares = {name: letter.data.decode() for name, (_, letter) in of.shares.items()}
+                homes = {"question": of.letter.data.decode(), "shares": shares, "differ": [*differ]}
+                said = {
+                    "format": ROUND_FORMAT,
+                    "session": session.id,
+                    "epsilon": session.epsilon,
+                    "delta": session.delta,
+                    "round": number,
+                    "scale": scale,
+                    "part": part,
+                    "question": of.asked.question.record(),
+                    "sums": total.tolist(),
+                    "homes": homes,
+                }
+                return canonical_json({**said, **follow(total)}).encode()
+
+            kept = door.vault.keep(f"sessions/{session.id}/round-{number:05d}.json", content)
+            return StepOutcome(door.released.write(round_path(session.id, number), door.vault.read(kept)))
+
+        return pass_step(door, session.id, step, draw, publish)

@@ -1,0 +1,401 @@
+"""A share: what one of several homes answers to a question of whoever leads them, at its own door and charge.
+
+    question (signed by the lead) ─ checked ─ bound in the ledger ─ private rows counted ─┃ release ─ share (signed)
+
+The lead may be hostile: it may choose questions adaptively, forge, fork, replay, omit and reorder them. What is checked
+here keeps the home's claim all the same, and tells who broke what was agreed.
+
+Assumes      the plan, with the keys in it, is what the home's operator agreed to; its own ledger and vault
+Guarantees   nothing private is read for a question that is not of this plan, run and number, that follows another
+             question or other shares than this home knows, or that its rounds do not pay for; of two questions of a
+             number one is answered, ever. A share is a function of the released round, the ledger's excerpt and public
+             things alone
+Ends         with the last round; a home that left one out takes no further part in the run
+Not covered  whether codes were learned from the public table, for a home without it: they cost the same, whatever they
+             are. Whether other homes' shares are of true rows. Checked by tests/tasks/asks/test_share.py
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+
+from pydantic import Field, ValidationError
+
+from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.home.released import sha256, sha256_of_all
+from concord.artifacts.home.signing import QUESTION_TYPE, SHARE_TYPE, PublicKey, SigningKey, payload_of
+from concord.artifacts.ledger.excerpt import Excerpt, hiding
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import Encoding, Frozen, Passed, Ref, canonical_json
+from concord.artifacts.sections import HexDigest, HomesPlan, Name
+from concord.artifacts.sessions import Session
+from concord.tasks.asks.tallies import TalliesAsk, release_round
+from concord.tasks.data.codes import Codes, NumberField
+from concord.tasks.data.exchange import Exchange, Posted
+from concord.tasks.data.tables import find_files
+from concord.tasks.data.vectors import VectorField
+from concord.tasks.door.stores import Stores
+from concord.tasks.mechanisms.contributions import LARGEST_WEIGHT, IntegerModel, RoundQuestion
+from concord.tasks.mechanisms.homes import Share
+from concord.tasks.mechanisms.tallies import STEPS, Tallies
+
+MOST_FIELDS = 1 << 20
+"""Most codes of a row: as many weights of 2^40 add up to less than 2^63."""
+LARGEST_SUM = 1 << 56
+Whole = Annotated[int, Field(ge=-LARGEST_SUM, le=LARGEST_SUM)]
+RunId = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
+Number = Annotated[int, Field(ge=0, lt=256)]
+
+
+class ModelRecord(Frozen):
+    """The record of a question's model (tasks.mechanisms.contributions.IntegerModel)."""
+
+    columns: int
+    weights: str
+
+
+class Asked(Frozen):
+    """A question to all homes.
+
+    run        128 random bits of the lead, the same for all rounds
+    before     digest of the question before; empty for the first
+    shares     of each earlier round, the digests of the shares it builds on, by home
+    mechanism  the rounds of each home
+    fields     which of the codes are asked
+    model      the model that is subtracted, if there is one
+    """
+
+    format: Literal["concord homes question 1"] = "concord homes question 1"
+    run: RunId
+    number: Number
+    plan: HexDigest
+    homes: HomesPlan
+    before: str
+    shares: tuple[dict[str, HexDigest], ...]
+    mechanism: Tallies
+    encoding: Encoding
+    codes: Codes
+    fields: tuple[int, ...]
+    model: ModelRecord | None
+
+    @property
+    def question(self) -> RoundQuestion:
+        """What is asked of every row. Raises ValueError if the round did not pay for it."""
+        spans = [(self.codes.span(field).start, self.codes.span(field).stop) for field in self.fields]
+        model = None if self.model is None else IntegerModel.from_record(self.model.model_dump())
+        return self.mechanism.question(self.number, self.fields, spans, model)
+
+
+class Answered(Frozen):
+    """The share of one home.
+
+    question         digest of the question
+    question_before  digest of the one before; empty for the first
+    share_before     digest of the home's own share before
+    codes            whether the home found the codes of the question in the public table itself
+    session          of the home's ledger; `excerpt` has its charge, settings and all other charges of the domain
+    """
+
+    format: Literal["concord homes share 1"] = "concord homes share 1"
+    run: RunId
+    number: Number
+    home: Name
+    question: HexDigest
+    question_before: str
+    share_before: str
+    codes: Literal["recomputed", "declared"]
+    session: str
+    epsilon: float
+    delta: float
+    unit: str
+    neighbours: str
+    scale: float
+    sums: tuple[Whole, ...]
+    excerpt: str
+
+
+Signed = TypeVar("Signed", Asked, Answered)
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A signed file: its bytes, by whose digest it is known."""
+
+    data: bytes
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the file."""
+        return sha256(self.data)
+
+    @classmethod
+    def signed(cls, content: Asked | Answered, key: SigningKey) -> Self:
+        """The content, signed."""
+        kind = QUESTION_TYPE if isinstance(content, Asked) else SHARE_TYPE
+        return cls(key.envelope(kind, content.model_dump_json().encode()))
+
+    def read(self, of: type[Signed], key: str) -> Signed:
+        """The content, signed by that key in hex. Raises NotVerified if it is anything else."""
+        kind = QUESTION_TYPE if of is Asked else SHARE_TYPE
+        payload = payload_of(self.data, kind, PublicKey(bytes.fromhex(key)))
+        try:
+            found = of.model_validate_json(payload)
+        except (ValidationError, ValueError, WrongInput, RecursionError):
+            raise NotVerified("it was signed, and does not hold what Concord writes") from None
+        if found.model_dump_json().encode() != payload:
+            raise NotVerified("it was signed, and holds other bytes than Concord writes for what it says")
+        return found
+
+
+def plan_digest(plan: Plan) -> str:
+    """SHA-256 of a plan of homes without the places of tables, which differ between homes."""
+    said = plan.model_dump(mode="json", exclude={"folder": True, "data": {"private", "public", "test"}})
+    return hashlib.sha256(canonical_json(said).encode()).hexdigest()
+
+
+def homes_of(plan: Plan) -> HomesPlan:
+    """The plan's homes. Raises WrongInput if it has none."""
+    if plan.homes is None:
+        raise WrongInput("homes must be given in the plan: without [homes], `concord run` it")
+    return plan.homes
+
+
+def check_public(plan: Plan, homes: HomesPlan) -> None:
+    """Raise NotVerified unless the public table is the one that the plan names by its digest."""
+    files = [file.path.read_bytes() for file in find_files(plan.path("public"), "data.public", plan.data.format)]
+    found = sha256(files[0]) if len(files) == 1 else sha256_of_all(files)
+    if found != homes.public:
+        raise NotVerified(f"data.public must be the table whose SHA-256 is homes.public = {homes.public}, got {found}")
+
+
+def questions_in(exchange: Exchange, homes: HomesPlan) -> dict[int, tuple[Asked, Letter]]:
+    """The lead's questions of one run, by number. Raises NotVerified if one is forged, or if there are two of a number
+    or of several runs."""
+    found = dict[int, tuple[Asked, Letter]]()
+    for file in exchange.files():
+        if file.home:
+            continue
+        letter = Letter(exchange.read(file.name))
+        try:
+            asked = letter.read(Asked, homes.lead_key)
+        except NotVerified as wrong:
+            raise NotVerified(f"{file.name} is not a question of the lead: {wrong}") from None
+        if asked.number in found and found[asked.number][1] != letter:
+            raise NotVerified(f"the lead signed two questions of number {asked.number}, one of them in {file.name}")
+        if file.number != asked.number or any(asked.run != other.run for other, _ in found.values()):
+            raise NotVerified(f"{file.name} is of another number or run than the rest: a run has a folder of its own")
+        found[asked.number] = asked, letter
+    return found
+
+
+def shares_in(exchange: Exchange, homes: HomesPlan) -> list[tuple[Posted, Answered | NotVerified, Letter]]:
+    """The homes' shares, in order; for one that cannot be believed, why."""
+    found = list[tuple[Posted, Answered | NotVerified, Letter]]()
+    for file in exchange.files():
+        if not file.home:
+            continue
+        letter, read = Letter(b""), None
+        try:
+            letter = Letter(exchange.read(file.name))
+            if file.home not in homes.names:
+                raise NotVerified(f"the plan has no home {file.home!r}")
+            read = letter.read(Answered, homes.key_of(file.home))
+            if (read.number, read.home) != (file.number, file.home):
+                raise NotVerified("it was signed as another home's, or of another number")
+            found.append((file, read, letter))
+        except NotVerified as wrong:
+            found.append((file, wrong, letter))
+    return found
+
+
+def check_asked(asked: Asked, plan: Plan, name: str, own: Sequence[Letter], before: Sequence[str]) -> Share:
+    """Check a question in all that needs nothing private, and return what this home's rounds cost.
+
+    own      this home's shares of the run so far, in order; `before` are the digests of the questions they answered
+    Raises NotVerified with the first thing wrong.
+    """
+    homes, data, number = homes_of(plan), plan.data, asked.number
+    if asked.plan != plan_digest(plan) or asked.homes != homes:
+        raise NotVerified("the question is of another plan, or of other homes and keys, than this one")
+    if number >= len(asked.mechanism.rounds):
+        raise NotVerified(
+            f"the question is number {number}, and the run has rounds 0 to {len(asked.mechanism.rounds) - 1}"
+        )
+    if number != len(own):
+        raise NotVerified(
+            f"the question is number {number}, and {name} has answered {len(own)} of this run: a home that left one "
+            "out takes no further part in it"
+        )
+    if asked.before != (before[-1] if before else "") or len(asked.shares) != number:
+        raise NotVerified("the question does not follow the one that this home answered before")
+    if [built.get(name) for built in asked.shares] != [letter.digest for letter in own]:
+        raise NotVerified(f"the question builds on other shares of {name} than it gave, or leaves one out")
+    terms = plan.privacy.epsilon, plan.privacy.delta, len(data.classes), STEPS, "rows", data.unit is not None
+    given = asked.mechanism
+    if (given.epsilon, given.delta, given.classes, given.steps, given.secret, given.many) != terms:
+        raise NotVerified("the question has another budget, other classes or units than the plan")
+    _check_encoding(asked, plan)
+    try:
+        share = Share(**{field.name: getattr(given, field.name) for field in fields(Tallies)})
+        question = asked.question
+    except (ValueError, WrongInput, KeyError, TypeError, IndexError) as wrong:
+        raise NotVerified(f"the question is none that its round paid for: {wrong}") from None
+    if not share.delta_at(share.epsilon) <= share.delta:
+        raise NotVerified(f"the rounds have too little noise for ε = {share.epsilon:g} and δ = {share.delta:g}")
+    if question.model is not None and len(question.model.weights) != asked.codes.size:
+        raise NotVerified(
+            f"the model must have a weight, at most {LARGEST_WEIGHT}, for each of {asked.codes.size} codes"
+        )
+    return share
+
+
+def _check_encoding(asked: Asked, plan: Plan) -> None:
+    """Raise NotVerified unless encoding and codes are of the plan's columns, and every cell has a code of its field."""
+    encoding, data, codes = asked.encoding, plan.data, asked.codes
+    said = encoding.label, encoding.classes, encoding.bounds, encoding.unit, encoding.format
+    if said != (data.label, data.classes, data.bounds, data.unit, data.format):
+        raise NotVerified("the question has another label, classes, unit or format than the plan")
+    columns = {column.name: column for column in encoding.columns}
+    named = {*columns} == {*data.features} if data.features else not {*columns} & {data.label, data.unit}
+    if not named or len(columns) != len(encoding.columns):
+        raise NotVerified("the question has other features than the plan")
+    if not 1 <= codes.width <= MOST_FIELDS:
+        raise NotVerified("the question has no codes, or too many")
+    for field in codes.fields:
+        column = columns.get(field.name)
+        kind = "list" if isinstance(field, VectorField) else field.kind
+        if column is None or column.kind != kind:
+            raise NotVerified(f"the codes of {field.name!r} are of no such column")
+        if isinstance(field, NumberField) and list(field.cuts) != sorted({*field.cuts}):
+            raise NotVerified(f"the cuts of {field.name!r} must rise")
+        if isinstance(field, VectorField) and (
+            not isinstance(column, Passed) or (column.size, column.element) != (field.length, field.element)
+        ):
+            raise NotVerified(f"the vectors of {field.name!r} are of another length or type than their column")
+
+
+@dataclass(frozen=True)
+class ShareAsk(TalliesAsk):
+    """The rounds of one home in one run.
+
+    agreed   what it stands for: run, plan, home, its key, and the encoding of rows
+    """
+
+    agreed: Mapping[str, str]
+
+    purpose: ClassVar[str] = "a share"
+
+    def settings(self) -> dict[str, Any]:
+        """Those of the mechanism, the codes, and for whom it answers what."""
+        return {**super().settings(), "queries": self.queries, "share": dict(self.agreed)}
+
+    def depends(self, plan: Plan) -> dict[str, Any]:  # noqa: ARG002, since its digest is among them
+        """The run, the plan, the home and its key."""
+        return {"share": dict(self.agreed)}
+
+    @classmethod
+    def of(cls, asked: Asked, share: Share, name: str, key: str) -> Self:
+        """The session in which a home answers the run of a question."""
+        agreed = {"run": asked.run, "plan": asked.plan, "home": name, "key": key, "encoding": asked.encoding.digest}
+        return cls(share, asked.codes.digest, (), agreed)
+
+
+def sessions_of_run(ledger: Ledger, domain: str, name: str, **of: str) -> list[Session]:
+    """The sessions in which that home answered, of a `run` or a `plan`."""
+    found = [session for session in ledger.sessions(domain) if session.mechanism.get("share", {}).get("home") == name]
+    return [session for session in found if of.items() <= session.mechanism["share"].items()]
+
+
+def bind(ledger: Ledger, domain: str, asked: Asked, digest: str) -> None:
+    """Record that this is the run's question of its number. Raises NotVerified if another one is on record."""
+    ledger.remark(domain, "bound", f"{asked.run} {asked.number} {digest}")
+
+
+def bound(ledger: Ledger, domain: str, run: str) -> list[str]:
+    """The digests of the questions of a run that are on record, in order."""
+    about = (remark.about.split(" ") for remark in ledger.remarks(domain) if remark.kind == "bound")
+    return [digest for _, digest in sorted((int(number), digest) for of, number, digest in about if of == run)]
+
+
+def own_shares(door: Stores, session: Session) -> list[Letter]:
+    """The shares that a session gave, in order, as they were kept. Raises NotVerified if one is gone."""
+    found = list[Letter]()
+    for batch in door.ledger.batches(session.id):
+        kept = door.vault.take(_share_path(session.id, batch.index))
+        if kept is not None:
+            found.append(Letter(kept[1]))
+        elif batch.outcome is not None and batch.index + 1 < session.batches:
+            raise NotVerified(f"the vault lacks share {batch.index} of session {session.id}: put back a copy of it")
+    return found
+
+
+def check_own(door: Stores, exchange: Exchange, homes: HomesPlan, domain: str, name: str) -> None:
+    """Raise NotVerified if the exchange holds a share that this home signed and its ledger does not know."""
+    for file, read, letter in shares_in(exchange, homes):
+        if isinstance(read, Answered) and read.home == name:
+            sessions = sessions_of_run(door.ledger, domain, name, run=read.run)
+            known = [own for session in sessions for own in own_shares(door, session)]
+            if letter not in known:
+                raise NotVerified(
+                    f"{file.name} was signed by this home, and its ledger does not know of it: an older copy of the "
+                    "home was put back, or another one is in use; put the newer one in its place"
+                )
+
+
+def answer(
+    door: Stores,
+    session: Session,
+    ask: ShareAsk,
+    asked: Asked,
+    letter: Letter,
+    blocks: Sequence[Ref],
+    codes: Literal["recomputed", "declared"],
+) -> Letter:
+    """Draw the home's answer to a question once, keep it, and sign it; or replay it.
+
+    blocks   exact sums, as `tasks.asking.tally.count` wrote them
+    Raises NotVerified if question, sums or key are not those on record.
+    """
+    share = ask.mechanism
+    said = {"question": f"round {asked.number} of the run {asked.run}", "code": letter.digest, "outcome": "answered"}
+    question = asked.question
+
+    def follow(noisy: Any) -> dict[str, Any]:
+        return {**said, "answer": sha256(canonical_json(noisy.tolist()).encode()), "asked": question.record()}
+
+    file = release_round(door, session, share, asked.number, question, blocks, follow)
+    released = json.loads(door.released.read(file))
+    if released["code"] != letter.digest:
+        raise NotVerified("the released round answers another question")
+    domain = door.ledger.domain_of(session)
+    own = own_shares(door, session)[: asked.number]
+
+    def made() -> bytes:
+        excerpt = Excerpt.of(door.ledger.records(), domain.name, {session.id: asked.number + 1}, hiding(door.vault))
+        content = Answered(
+            run=asked.run,
+            number=asked.number,
+            home=ask.agreed["home"],
+            question=letter.digest,
+            question_before=asked.before,
+            share_before=own[-1].digest if own else "",
+            codes=codes,
+            session=session.id,
+            epsilon=session.epsilon,
+            delta=session.delta,
+            unit=domain.unit,
+            neighbours=domain.neighbours,
+            scale=share.rounds[asked.number].scale,
+            sums=tuple(released["sums"]),
+            excerpt=excerpt.text.decode(),
+        )
+        return Letter.signed(content, SigningKey.of(door.vault)).data
+
+    return Letter(door.vault.read(door.vault.keep(_share_path(session.id, asked.number), made)))
+
+
+def _share_path(session: str, number: int) -> str:
+    return f"sessions/{session}/share-{number:05d}.json"

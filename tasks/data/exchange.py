@@ -1,0 +1,122 @@
+"""The exchange: the folder, or address of an object store, through which several homes and whoever leads them speak.
+
+    question-2-3f9a01bc55de.json        of a round, with the beginning of its digest
+    share-2-north-77ab1290ffe0.json     of a home
+
+All of it is public and signed. A file is written whole, under a name that follows from its bytes, and never changed.
+
+Assumes      nothing: whoever reaches the folder may write anything into it
+Guarantees   a file is read up to LARGEST bytes, before anything of it is parsed, and only if its name fits its bytes
+Not covered  a store that shows an object before it is whole: its digest does not fit then, and it is read later.
+             Checked by tests/tasks/data/test_exchange.py
+"""
+
+import os
+import re
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from concord.artifacts.errors import EnvironmentFailed, NotVerified
+from concord.artifacts.home.released import sha256
+from concord.artifacts.home.whole import sync_folder
+from concord.tasks.data.places import Remote, objects, reachable
+
+LARGEST = 1 << 26
+"""Most bytes of a file that is read: a question with all of its codes takes a few million."""
+SHOWN = 12
+"""Digits of a digest in a name."""
+NAMES = re.compile(rf"(question-(\d{{1,3}})|share-(\d{{1,3}})-(.+))-([0-9a-f]{{{SHOWN}}})\.json")
+FIELD = "--exchange"
+
+
+@dataclass(frozen=True)
+class Posted:
+    """A file of the exchange: what its name says. `home` is empty for a question."""
+
+    name: str
+    number: int
+    home: str
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """The exchange at a local folder or an address of an object store."""
+
+    address: str
+
+    @property
+    def _remote(self) -> bool:
+        return "://" in self.address
+
+    def files(self) -> list[Posted]:
+        """Everything with a name of ours, in order. Raises WrongInput or EnvironmentFailed if it cannot be listed."""
+        try:
+            names = (
+                [item.address.rpartition("/")[2] for item in objects(self.address, FIELD)]
+                if self._remote
+                else os.listdir(self.address)
+            )
+        except FileNotFoundError:
+            names = []
+        except OSError as failed:
+            raise EnvironmentFailed(f"{FIELD}: {self.address} cannot be read: {failed.strerror}") from None
+        found = [match for match in map(NAMES.fullmatch, sorted(names)) if match]
+        return sorted(
+            (Posted(match[0], int(match[2] or match[3]), match[4] or "") for match in found),
+            key=lambda file: (file.number, file.home, file.name),
+        )
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a file. Raises NotVerified if it is too large, or its name does not fit its bytes."""
+        if self._remote:
+            with reachable(self.address, FIELD), Remote(self._at(name)).open("rb") as stream:
+                data = bytes(stream.read(LARGEST + 1))
+        else:
+            path = Path(self.address, name)
+            try:
+                if not path.is_file() or path.is_symlink():  # a pipe never ends, and a link leads anywhere
+                    raise NotVerified(f"{name} is no file")
+                with path.open("rb") as file:
+                    data = file.read(LARGEST + 1)
+            except OSError as failed:
+                raise EnvironmentFailed(f"{FIELD}: {name} cannot be read: {failed.strerror}") from None
+        if len(data) > LARGEST:
+            raise NotVerified(f"{name} holds more than {LARGEST:,} bytes, which nothing of Concord does")
+        if sha256(data)[:SHOWN] != name[-5 - SHOWN : -5]:
+            raise NotVerified(f"{name} does not hold the bytes that its name says")
+        return data
+
+    def write(self, start: str, data: bytes) -> str:
+        """Write a file whose name begins with `start`, unless it is there; returns its name. Raises
+        EnvironmentFailed."""
+        name = f"{start}-{sha256(data)[:SHOWN]}.json"
+        if self._remote:
+            if name not in {file.name for file in self.files()}:
+                with reachable(self.address, FIELD):
+                    Remote(self._at(name)).write_bytes(data)
+            return name
+        try:
+            if not Path(self.address, name).exists():
+                _write_whole(Path(self.address), name, data)
+        except OSError as failed:
+            raise EnvironmentFailed(f"{FIELD}: {self.address} cannot be written: {failed.strerror}") from None
+        return name
+
+    def _at(self, name: str) -> str:
+        return f"{self.address.rstrip('/')}/{name}"
+
+
+def _write_whole(folder: Path, name: str, data: bytes) -> None:
+    """Write a file that appears whole or not at all, in a folder that other users may write as well."""
+    folder.mkdir(parents=True, exist_ok=True)
+    passing = folder / f".{name}.{secrets.token_hex(8)}"
+    try:
+        with passing.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(passing, folder / name)
+        sync_folder(folder)
+    finally:
+        passing.unlink(missing_ok=True)
