@@ -12,7 +12,8 @@ Its own      `vote` and `tally` (the longer of the ways to learn); `run` (the co
              decorators), `cache` (keys and results of stages), `replay` (a cached run without an engine), `console`
              (the terminal), `ending` (the end of a command by a signal), `outcome` (the summary of a run), `mirror`
              (MLflow restored from the ledger and the released files), `environment` (settings of Prefect and MLflow),
-             `database` (Prefect's), `ticks` (of a clock), `server`, `hosted` (the process of a server), `cluster`
+             `database` (Prefect's), `ticks` (of a clock), `serving` (flows on a server),
+             `server`, `hosted` (the process of a server), `cluster`
              (threads, processes or Dask for teachers)
 Imports      tasks and artifacts; nothing else imports Prefect, Typer or Rich
 """

@@ -3,52 +3,30 @@
 Offers       `start`, `start_extension`, `start_asking`, `start_question`, `start_study` and `start_test` (one flow,
              once), `serve` (an extension whenever a cron expression says so)
 
-Tasks are sent Prefect's settings, so flows run without Prefect's secrets but those for requests to its server.
 A service needs no server: each run is one `concord extend`, and the next run finishes what an interrupted one began. If
 a table is wrong or the machine fails, the service prints that and waits for the next time. If the session has ended or
 something does not verify, the service ends with the exit status of `extend`.
 Checked by tests/flows/test_cluster.py and tests/deployments/test_serve.py.
 """
 
-import importlib
-import logging
-import os
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from prefect.events.worker import EventsWorker
 from prefect.flows import Flow, flow
-from prefect.logging.handlers import APILogWorker
-from prefect.settings import (
-    PREFECT_API_AUTH_STRING,
-    PREFECT_API_URL,
-    PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
-    PREFECT_SERVER_API_AUTH_STRING,
-    PREFECT_SERVER_DATABASE_CONNECTION_URL,
-    PREFECT_SERVER_DATABASE_PASSWORD,
-    PREFECT_SERVER_DOCKET_URL,
-    temporary_settings,
-)
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
-from concord.artifacts.learners import StudentPlan, TeachersPlan
+from concord.artifacts.learners import StudentPlan
 from concord.artifacts.plan import Plan
 from concord.artifacts.sessions import LABELS, Session
-from concord.artifacts.settings import STORE, check_answers
-from concord.flows import server
 from concord.flows.ask import QuestionTerms, ask
-from concord.flows.cache import SealedResults
-from concord.flows.cluster import task_runner
 from concord.flows.console import err, out
 from concord.flows.environment import is_known, remember
 from concord.flows.learn import extend, learn, retest, study_again
 from concord.flows.outcome import STAGES, StageName, Summary, check_all_asked, in_words
 from concord.flows.replay import replayed
+from concord.flows.serving import ready, serving_flows
 from concord.flows.ticks import next_time
 from concord.tasks.advice.cover import naming_the_largest
 from concord.tasks.asking.questions import Question
@@ -58,14 +36,6 @@ from concord.tasks.door.checkpoint import check_open
 from concord.tasks.door.stores import Stores
 
 FlowResult = TypeVar("FlowResult")
-SERVER = (PREFECT_API_URL, PREFECT_API_AUTH_STRING)
-SERVERS_OWN: dict[Any, Any] = {
-    PREFECT_SERVER_API_AUTH_STRING: None,
-    PREFECT_SERVER_DATABASE_CONNECTION_URL: None,
-    PREFECT_SERVER_DATABASE_PASSWORD: None,
-    PREFECT_SERVER_DOCKET_URL: "memory://",
-}
-"""Settings that may hold a server's secret, and their values while flows run, since tasks are sent all settings."""
 
 
 def start(plan: Plan, home: Path, *, new_session: bool = False, start_from: str | None = None) -> Summary:
@@ -149,55 +119,6 @@ def latest(door: Stores, name: str) -> Session:
     """The session of that id, or the domain's latest session that answers rows. Raises WrongInput."""
     answering = [session for session in door.ledger.sessions(name) if session.purpose == LABELS]
     return answering[-1] if answering else door.ledger.session(name)
-
-
-NEEDED_LATER = ("concord.artifacts.mlflow.write", "skops.io", "matplotlib.figure", "matplotlib.backends.backend_svg")
-"""Modules that every run that is not cached loads before it ends."""
-
-
-def servers_awake() -> None:
-    """Wait until every server answers, loading modules needed later meanwhile. Raises EnvironmentFailed."""
-    check_answers(STORE)
-    with ThreadPoolExecutor(1) as thread:
-        waited_for = thread.submit(server.awake)
-        for name in NEEDED_LATER:
-            if not waited_for.done():
-                importlib.import_module(name)
-        waited_for.result()
-
-
-@contextmanager
-def serving_flows(home: Path) -> Iterator[None]:
-    """One Prefect server within the block, with Prefect's settings for it, which Prefect read when it was imported.
-
-    Failures to send it Prefect's logs, such as on a full disk, are not shown on the console.
-    """
-    with server.serving(home):
-        named = SERVERS_OWN | {each: os.environ[each.name] for each in SERVER if each.name in os.environ}
-        if server.Server.own:  # nobody watches heartbeats, whose thread would delay a run's end by a second
-            named[PREFECT_FLOWS_HEARTBEAT_FREQUENCY] = None
-        before, logging.raiseExceptions = logging.raiseExceptions, False
-        try:
-            with temporary_settings(named):
-                yield
-        finally:
-            with ThreadPoolExecutor(1) as thread:  # a notebook has a loop in its own thread
-                thread.submit(_send)
-            logging.raiseExceptions = before
-
-
-def _send() -> None:
-    """Send logs and task states before the server ends; a lost server is sent nothing."""
-    own = server.Server.own
-    for worker in () if own and own.lost else (APILogWorker, EventsWorker):
-        worker.drain_all(timeout=server.GRACE)
-
-
-def ready(flow: Flow[..., FlowResult], home: Path, teachers: TeachersPlan | None = None) -> Flow[..., FlowResult]:
-    """The flow with its task runner and its cache in the home folder, once its servers answer."""
-    servers_awake()
-    runner = task_runner(teachers, home) if teachers else None
-    return flow.with_options(task_runner=runner, result_storage=SealedResults(home=home), persist_result=False)
 
 
 NAP = 60.0

@@ -376,7 +376,9 @@ def _served(home: Path, *, quiet: bool) -> Iterator[None]:
 
     with serving(home):
         with starting(quiet) as wait_for:
-            from concord.flows.start import servers_awake
+            from concord.flows.serving import servers_awake
+
+            importlib.import_module("concord.flows.start")
 
             wait_for("Prefect's server")
             servers_awake()

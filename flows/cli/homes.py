@@ -114,7 +114,7 @@ def _flow(path: Path, home: Path, private: str = "", *, ask: bool = False) -> "I
 
     loaded, found = load_homes_plan(path, private), prepare(home)
     with serving(found), asking(ask):
-        from concord.flows.start import ready, serving_flows
+        from concord.flows.serving import ready, serving_flows
 
         def runs(flow: "Flow[..., dict[str, Any]]") -> "Flow[..., dict[str, Any]]":
             return ready(flow, found, loaded.teachers)

@@ -45,7 +45,6 @@ from concord.tasks.verify.checks import (
     run_files,
 )
 from concord.tasks.verify.folder import PublishedSession
-from concord.tasks.verify.homes import joint_rounds
 from concord.tasks.verify.measured import public_test
 from concord.tasks.verify.reckoning import reckon
 from concord.tasks.verify.signed import checks_beside, kept_excerpt
@@ -181,12 +180,7 @@ def _guarantee(subject: CheckedSession) -> str:
     for term in ("cutoff", "queries"):
         if session.mechanism.get(term) is not None:
             equal(term, getattr(session, term), session.mechanism[term])
-    text = proved(session.mechanism, (session.epsilon, session.delta))
-    if "lead" in session.mechanism:
-        done = (batch.outcome for batch in subject.ledger.batches(session.id) if batch.outcome)
-        files = [subject.released.read(outcome.released) for outcome in done]
-        text = f"{text}; {joint_rounds(session.mechanism, files)}"
-    return text
+    return proved(session.mechanism, (session.epsilon, session.delta))
 
 
 def _public_test(subject: CheckedSession) -> str:

@@ -27,7 +27,8 @@ from concord.artifacts.settings import KEY, KEY_FILE, SIGNING_KEY
 from concord.flows import cluster
 from concord.flows.cluster import task_runner
 from concord.flows.server import Server
-from concord.flows.start import SERVERS_OWN, start
+from concord.flows.serving import SERVERS_OWN
+from concord.flows.start import start
 from tests.support.people import changed
 
 TLS = ("ca_file", "client_cert", "client_key")

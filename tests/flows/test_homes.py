@@ -14,7 +14,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, parse_plan
 from concord.flows.homes import contribute
 from concord.flows.lead import lead, status
-from concord.flows.start import ready, serving_flows
+from concord.flows.serving import ready, serving_flows
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
 from tests.support.people import people, tables_of_plan, write_tables

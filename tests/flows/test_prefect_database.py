@@ -18,7 +18,7 @@ from concord.artifacts.home.whole import tidy
 from concord.artifacts.settings import sqlite_file
 from concord.flows import server
 from concord.flows.database import DATABASE, NAMED, database_of_its_own
-from concord.flows.start import serving_flows
+from concord.flows.serving import serving_flows
 from tests.support.processes import own_environment
 
 
