@@ -155,10 +155,8 @@ class Contribution:
         self, session: Session, ask: ShareAsk, balance: Balance, codes: Literal["recomputed", "declared"]
     ) -> Letter:
         asked, run = self.asked, self.run
-        if not self.there:
-            data = run.plan.data.model_copy(update={"public": None})
-            run = replace(run, plan=run.plan.model_copy(update={"data": data}))
-        private = PrivateFiles.of(run, ())
+        data = run.plan.data.model_copy(update={} if self.there else {"public": None})
+        private = PrivateFiles.of(replace(run, plan=run.plan.model_copy(update={"data": data})), ())
         claim(run.stores, run.plan, private.files)
         units = gather(run, run.plan, private.table, asked.encoding, asked.codes, run.erased)
         counted = tally(run, units, asked.question.record())

@@ -62,7 +62,7 @@ class Joint(Tallies):
         if homes == 1:
             return made
         most = replace(made, epsilon=homes**2 * each.epsilon)  # group privacy of one home's claim is never more
-        return replace(made, epsilon=exact_epsilon(most) * (1 + 1e-9))
+        return replace(made, epsilon=min(exact_epsilon(most) * (1 + 1e-9), most.cost.epsilon(most.delta)))
 
     @property
     def moves(self) -> list[tuple[int, int, float]]:

@@ -8,7 +8,7 @@ Guarantees   found and named: a question or share with a wrong signature, of ano
              that answers another question than the rest; a home whose own ledger breaks its rule, did not charge what
              it claims, or whose claim its settings do not prove; sums or noise other than those of all shares
 Not covered  whether a home's rows are true; that no home keeps charges back from its excerpt: it verifies its own
-             ledger at home. That the student was decoded from these sums. Checked by tests/flows/test_homes.py
+             ledger at home. That the student was decoded from these sums. Checked by tests/flows/test_several_homes.py
 """
 
 import json

@@ -1,0 +1,242 @@
+"""Several homes end to end: three homes and a lead, from the first question to the student that anyone can verify."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.ledger.ledger import Ledger
+from concord.flows import lead as flows_lead
+from concord.flows.homes import contribute
+from concord.flows.lead import lead, status
+from concord.flows.serving import ready, serving_flows
+from concord.tasks.asks.share import Answered, Letter
+from concord.tasks.data import exchange
+from concord.tasks.data.exchange import Exchange
+from concord.tasks.verify.homes import joint_rounds
+from concord.tasks.verify.published import verify_published
+from concord.tasks.verify.verify import verify
+from tests.support.people import people
+from tests.support.several import NAMES, Several, plainly
+
+DOMAIN = "people"
+
+
+@pytest.fixture(autouse=True)
+def tracking(mlflow_database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    shutil.copy(mlflow_database, tmp_path / "mlflow.db")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
+    with plainly():
+        yield
+
+
+def all_rounds(several: Several) -> dict[str, Any]:
+    """Everybody answers everything; what was published."""
+    while not (done := several.lead())["published"]:
+        for name in done["missing"]:
+            several.contribute(name)
+    return done
+
+
+def rounds_of(done: dict[str, Any]) -> list[bytes]:
+    return [path.read_bytes() for path in sorted((Path(done["certificate"]).parent / "rounds").iterdir())]
+
+
+def wrong(checks: Any) -> list[str]:
+    return [f"{check.name}: {check.detail}" for check in checks if not check.ok]
+
+
+def test_three_homes_and_a_lead_publish_a_student_that_anyone_can_verify(tmp_path: Path) -> None:
+    several = Several(tmp_path / "world", rows=3000)
+    done = all_rounds(several)
+    assert done["student"]["accuracy"] > 0.85
+    again = several.lead()
+    assert again["certificate_digest"] == done["certificate_digest"]
+    folder = Path(done["certificate"]).parent
+    assert wrong(verify_published(folder)) == []
+    assert [wrong(verify(several.home(name))) for name in ("lead", *NAMES)] == [[], [], [], []]
+    rounds = [json.loads(text) for text in rounds_of(done)]
+    tables = [pl.read_parquet(several.folder / "data" / f"{name}.parquet") for name in NAMES]
+    units, last = sum(table["person"].n_unique() for table in tables), rounds[-1]
+    assert abs(last["decoded"]["units"] - units) < 6 * last["scale"] / last["question"]["count"]
+    assert [each["homes"]["differ"] for each in rounds] == [[]] * len(rounds)
+    certificate = json.loads(Path(done["certificate"]).read_bytes())
+    assert (certificate["guarantee"]["epsilon"], certificate["warnings"]) == (4, [])
+    (session,) = Ledger.of(several.home("north")).sessions(DOMAIN)
+    assert (session.status, session.epsilon, session.purpose) == ("spent", 4, "a share")
+    assert [each["answered"] for each in status(several.plan, str(several.exchange))["rounds"]] == [list(NAMES)] * len(
+        rounds
+    )
+    _tampered(json.loads(Path(done["certificate"]).read_bytes())["sessions"][0]["mechanism"]["settings"], rounds)
+
+
+def _tampered(settings: dict[str, Any], rounds: list[dict[str, Any]]) -> None:
+    """What is published of the homes, changed in every way that the second path must find."""
+
+    def found(change: Callable[[list[dict[str, Any]]], object], **terms: Any) -> str:
+        copy = json.loads(json.dumps(rounds))
+        change(copy)
+        with pytest.raises(NotVerified) as raised:
+            joint_rounds(settings | terms, [json.dumps(each).encode() for each in copy])
+        return str(raised.value)
+
+    def swapped(copy: list[dict[str, Any]]) -> None:
+        shares = copy[0]["homes"]["shares"]
+        shares["north"], shares["south"] = shares["south"], shares["north"]
+
+    def earlier(copy: list[dict[str, Any]]) -> None:
+        copy[1]["homes"]["shares"]["north"] = copy[0]["homes"]["shares"]["north"]
+
+    def added(copy: list[dict[str, Any]]) -> None:
+        copy[1]["sums"][0] += 1
+
+    assert joint_rounds(settings, [json.dumps(each).encode() for each in rounds])
+    assert "not the sum of its shares" in found(added)
+    assert "not the sum of its shares" in found(lambda copy: copy[0]["homes"]["shares"].pop("west"))
+    assert "the share of north in round 0 is not signed" in found(swapped)
+    assert "of the share of north of round 1" in found(earlier)
+    assert "states another noise" in found(lambda copy: copy[1].update(scale=copy[1]["scale"] / 3**0.5))
+    assert "question 0 is not signed" in found(lambda _: None, lead=settings["keys"][0])
+    assert "the run of the question" in found(lambda _: None, run="0" * 32)
+    assert "the epsilon of the share" in found(lambda _: None, claim={"epsilon": 1.0, "delta": 1e-5})
+    assert "rounds were added" in found(lambda copy: copy.append(copy[-1]))
+
+
+@pytest.mark.slow
+def test_a_home_that_drops_out_loses_its_rows_and_nothing_else(tmp_path: Path) -> None:
+    several = Several(tmp_path / "world", rows=1500)
+    several.lead()
+    for name in NAMES:
+        several.contribute(name)
+    assert several.lead()["missing"] == list(NAMES)
+    for name in ("north", "west"):
+        several.contribute(name)
+    assert several.lead()["missing"] == ["south"]
+    with pytest.raises(WrongInput, match="did you mean 'south'"):
+        several.lead(without=["soth"])
+    done = several.lead(without=["south"])
+    rounds = [json.loads(text) for text in rounds_of(done)]
+    assert [sorted(each["homes"]["shares"]) for each in rounds] == [sorted(NAMES), ["north", "west"]]
+    assert rounds[1]["part"] == pytest.approx(2 / 3, abs=0.05)
+    assert any("without the rows of south" in warning for warning in done["warnings"])
+    assert done["student"]["accuracy"] > 0.8
+    assert wrong(verify_published(Path(done["certificate"]).parent)) == []
+    several.contribute("south")  # too late: what is decoded stays
+    assert several.lead()["certificate_digest"] == done["certificate_digest"]
+
+
+@pytest.mark.slow
+def test_a_share_that_differs_beyond_noise_is_named(tmp_path: Path) -> None:
+    several = Several(tmp_path / "world", rows=3000)
+    file = several.folder / "data" / "west.parquet"
+    people(3000, 12).with_columns(pl.lit("dark").alias("shade")).write_parquet(file)
+    done = all_rounds(several)
+    assert any("the share of west differs" in warning for warning in done["warnings"])
+    assert "the share of west differs" in Path(done["report"]).read_text()
+    assert wrong(verify_published(Path(done["certificate"]).parent)) == []
+
+
+@pytest.mark.slow
+def test_people_in_several_homes_are_promised_the_sum(tmp_path: Path) -> None:
+    several = Several(tmp_path / "world", people="in several")
+    done = all_rounds(several)
+    assert 4 * 3**0.5 < done["guarantee"]["epsilon"] < 12
+    assert wrong(verify_published(Path(done["certificate"]).parent)) == []
+    assert Ledger.of(several.home("north")).sessions(DOMAIN)[0].epsilon == 4
+
+
+def test_a_share_that_does_not_fit_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    several = Several(tmp_path / "world")
+    several.lead()
+    for name in NAMES:
+        several.contribute(name)
+    (name,) = (name for name in several.files() if name.startswith("share-0-south"))
+    good, post = several.files()[name], Exchange(str(several.exchange))
+    share = Letter(good).read(Answered, several.key("south").public.raw.hex())
+    (several.exchange / name).unlink()
+
+    def refused(data: bytes) -> str:
+        written = post.write("share-0-south", data)
+        found = several.lead()
+        assert (found["missing"], [*found["refused"]]) == (["south"], ["south"])
+        (several.exchange / written).unlink()
+        return str(found["refused"]["south"])
+
+    def signed(by: str = "south", **changes: Any) -> bytes:
+        return Letter.signed(share.model_copy(update=changes), several.key(by)).data
+
+    assert "by the key" in refused(signed(by="west"))
+    assert "another home's" in refused(signed(home="north"))
+    assert "answers another question" in refused(signed(run="0" * 32))
+    assert "answers another question" in refused(signed(question="0" * 64))
+    assert "sums, and" in refused(signed(sums=share.sums[:-1]))
+    assert "another noise or claim" in refused(signed(scale=share.scale / 2))
+    assert "another noise or claim" in refused(signed(epsilon=1.0))
+    assert "does not hold the session" in refused(signed(session="people-none"))
+    assert "follows another share" in refused(signed(share_before="0" * 64))
+    assert "no envelope" in refused(b"[" * 100_000)
+    assert "no envelope" in refused(b"{}")
+    monkeypatch.setattr(exchange, "LARGEST", len(good) + 1000)
+    assert "holds more than" in refused(good + bytes(2000))
+    post.write("share-0-south", good)
+    post.write("share-0-south", signed(sums=(0, *share.sums[1:])))
+    assert "two shares" in several.lead()["refused"]["south"]
+    assert status(several.plan, post.address)["rounds"][0]["missing"] == ["south"]
+
+
+STEPS = {
+    "before the question is kept": (flows_lead.ByHomes, "_question"),
+    "before shares are on record": (flows_lead, "accepted"),
+    "before they are added": (flows_lead, "release_joint"),
+    "before it is begun": (Ledger, "begin_batch"),
+    "before it is committed": (Ledger, "commit_batch"),
+    "before it is published": (flows_lead, "publish"),
+}
+
+
+@pytest.mark.slow
+def test_a_killed_lead_is_finished_by_the_next(tmp_path: Path) -> None:
+    """At every step, in every round: the same question, and the sum of the shares that were there."""
+
+    def killed(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    several, questions = Several(tmp_path / "world"), dict[str, bytes]()
+    for _ in range(3):
+        for owner, name in STEPS.values():
+            with pytest.MonkeyPatch.context() as patch, suppress(KeyboardInterrupt):
+                patch.setattr(owner, name, killed)
+                several.lead()
+            there = several.files() if several.exchange.exists() else {}
+            now = {file: text for file, text in there.items() if file.startswith("question")}
+            assert questions.items() <= now.items()
+            assert len({file.rpartition("-")[0] for file in now}) == len(now)
+            questions = now
+        if (done := several.lead())["published"]:
+            break
+        for name in done["missing"]:
+            several.contribute(name)
+    assert done["published"]
+    assert wrong(verify_published(Path(done["certificate"]).parent)) == []
+    assert len(Ledger.of(several.home("lead")).sessions(f"{DOMAIN}.joint")) == 1
+
+
+@pytest.mark.slow
+def test_they_are_flows_of_prefect_too(home: Path) -> None:
+    several = Several(home.parent / "several")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.undo()
+        for name in ("lead", "north"):
+            flow, plan = (lead, several.plan) if name == "lead" else (contribute, several.private(name))
+            asked: dict[str, Any] = {} if name == "lead" else {"name": name, "agreed": True}
+            with serving_flows(several.home(name)):
+                found = ready(flow, several.home(name))(
+                    plan, several.home(name), exchange=str(several.exchange), **asked
+                )
+            assert (found.get("missing"), found.get("answered")) in ((list(NAMES), None), (None, 0))

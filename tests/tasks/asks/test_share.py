@@ -1,0 +1,309 @@
+"""One of several homes against a hostile lead: each rule of what is checked, and the attack that it stops."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.schemas import Encoding, Scaled
+from concord.flows import homes as flows_homes
+from concord.flows.run import PrivateFiles
+from concord.tasks.asks.share import Answered, Asked, Letter, ModelRecord, bound, check_asked
+from concord.tasks.data.codes import NumberField
+from concord.tasks.mechanisms.contributions import IntegerModel
+from tests.support.several import NAMES, Several, plainly
+
+DOMAIN = "people"
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A world in which all have answered the first question, and the second is asked."""
+    several = Several(tmp_path_factory.mktemp("base") / "world")
+    with plainly():
+        assert several.lead()["missing"] == list(NAMES)
+        for name in NAMES:
+            several.contribute(name)
+        assert several.lead()["round"] == 1
+    return several.folder
+
+
+class Watched(Several):
+    """A copy of that world, in which it is known whether a private file was read."""
+
+    read = 0
+
+    def refuses(self, match: str, error: type[Exception] = NotVerified, **asked: Any) -> None:
+        """North refuses, before anything private is read, and with nothing charged or drawn."""
+        self.read, before = 0, self.state()
+        with pytest.raises(error, match=match):
+            self.contribute("north", **asked)
+        assert (self.read, self.state()) == (0, before)
+
+    def state(self) -> Any:
+        ledger, vault = Ledger.of(self.home("north")), self.home("north") / "vault"
+        drawn = sorted(path.name for path in vault.rglob("*.npz"))
+        return ledger.total(DOMAIN), ledger.sessions(DOMAIN), drawn
+
+    def hostile(self, number: int = 1, /, **changes: Any) -> None:
+        """The lead signs another question of that number."""
+        self.post(self.asked(number)[0].model_copy(update=changes))
+
+
+@pytest.fixture
+def world(base: Path, tmp_path: Path) -> Iterator[Watched]:
+    shutil.copytree(base, tmp_path / "world")
+    watched, true = Watched(tmp_path / "world"), PrivateFiles.of
+
+    def read(*args: Any) -> PrivateFiles:
+        watched.read += 1
+        return true(*args)
+
+    with plainly() as patch:
+        patch.setattr(PrivateFiles, "of", read)
+        yield watched
+
+
+def test_an_honest_question_is_answered_once(world: Watched) -> None:
+    done = world.contribute("north")
+    assert (done["answered"], done["answered_now"], done["spent_now"]["epsilon"], world.read) == (1, True, 0, 1)
+    before, files = world.state(), world.files()
+    assert (world.contribute("north")["answered_now"], world.state(), world.files()) == (False, before, files)
+    for path in world.exchange.glob("share-1-*"):
+        path.unlink()
+    world.contribute("north")  # the very bytes again
+    assert world.files() == files
+
+
+def narrower(asked: Asked) -> dict[str, Any]:
+    rounds = tuple(replace(each, scale=each.scale * 0.9) for each in asked.mechanism.rounds)
+    return {"mechanism": replace(asked.mechanism, rounds=rounds)}
+
+
+def larger(asked: Asked) -> dict[str, Any]:
+    return {"mechanism": replace(asked.mechanism, epsilon=8.0)}
+
+
+def wider(asked: Asked) -> dict[str, Any]:
+    rounds = tuple(replace(each, cells=each.cells + 1) for each in asked.mechanism.rounds)
+    return {"mechanism": replace(asked.mechanism, rounds=rounds)}
+
+
+def all_fields(asked: Asked) -> dict[str, Any]:
+    return {"fields": tuple(range(asked.codes.width))}
+
+
+def other_codes(asked: Asked) -> dict[str, Any]:
+    first, *rest = asked.codes.fields
+    assert isinstance(first, NumberField)
+    cuts = (first.cuts[0] - 1, *first.cuts[1:])
+    return {"codes": asked.codes.model_copy(update={"fields": (first.model_copy(update={"cuts": cuts}), *rest)})}
+
+
+def falling_cuts(asked: Asked) -> dict[str, Any]:
+    first, *rest = asked.codes.fields
+    assert isinstance(first, NumberField)
+    fields = (first.model_copy(update={"cuts": first.cuts[::-1]}), *rest)
+    return {"codes": asked.codes.model_copy(update={"fields": fields})}
+
+
+def overlapping(asked: Asked) -> dict[str, Any]:
+    """Two codes of a row in one range: its norm would be F, and not √F."""
+    first, second, *rest = asked.codes.fields
+    fields = (first, second.model_copy(update={"start": second.start - 1}), *rest)
+    return {"codes": asked.codes.model_copy(update={"fields": fields})}
+
+
+def foreign_codes(asked: Asked) -> dict[str, Any]:
+    first, *rest = asked.codes.fields
+    fields = (first.model_copy(update={"name": "person"}), *rest)
+    return {"codes": asked.codes.model_copy(update={"fields": fields})}
+
+
+def the_label_itself(asked: Asked) -> dict[str, Any]:
+    column = Scaled(kind="numeric", name="outcome", mean=0, scale=1, fill=0, low=0, high=1, missing=False)
+    return {"encoding": asked.encoding.model_copy(update={"columns": (*asked.encoding.columns, column)})}
+
+
+def other_classes(asked: Asked) -> dict[str, Any]:
+    return {"encoding": Encoding(**{**dict(asked.encoding), "classes": ("yes", "no")})}
+
+
+def of_other_codes(asked: Asked) -> dict[str, Any]:
+    weights = np.zeros((asked.codes.size + 1, 1), np.int64)
+    return {"model": ModelRecord(**IntegerModel(weights, weights[0]).record())}
+
+
+ATTACKS: dict[str, tuple[Callable[[Asked], dict[str, Any]], str]] = {
+    "another plan": (lambda _: {"plan": "0" * 64}, "of another plan"),
+    "another roster": (
+        lambda asked: {"homes": asked.homes.model_copy(update={"public_keys": asked.homes.public_keys[::-1]})},
+        "of other homes and keys",
+    ),
+    "a question that was left out": (lambda _: {"before": "0" * 64}, "does not follow"),
+    "shares of somebody else": (
+        lambda asked: {"shares": ({**asked.shares[0], "north": "0" * 64},)},
+        "builds on other shares of north",
+    ),
+    "north left out": (lambda asked: {"shares": ({"south": asked.shares[0]["south"]},)}, "or leaves one out"),
+    "less noise": (narrower, "too little noise"),
+    "a larger budget": (larger, "another budget"),
+    "more numbers than in the first question": (wider, "changes the codes, rounds or rows"),
+    "more fields than were paid for": (all_fields, "none that its round paid for"),
+    "other codes": (other_codes, "not those of the public table"),
+    "codes that do not rise": (falling_cuts, "must rise"),
+    "codes that share a range": (overlapping, "does not hold what Concord writes"),
+    "codes of a column that is no feature": (foreign_codes, "of no such column"),
+    "the label as a feature": (the_label_itself, "other features"),
+    "classes in another order": (other_classes, "another label, classes"),
+    "a model of other codes": (of_other_codes, "must have a weight"),
+}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_question_that_breaks_what_was_agreed_is_refused(world: Watched, name: str) -> None:
+    attack, match = ATTACKS[name]
+    asked, _ = world.asked(1)
+    changes = attack(asked)
+    world.hostile(**changes)
+    world.refuses(match)
+
+
+def test_other_codes_are_refused_by_a_home_without_the_public_table_too(world: Watched) -> None:
+    (world.folder / "data" / "public.parquet").unlink()
+    world.hostile(**other_codes(world.asked(1)[0]))
+    world.refuses("changes the codes, rounds or rows that the run")
+
+
+def test_a_home_without_the_public_table_says_that_codes_are_declared(world: Watched) -> None:
+    (world.folder / "data" / "public.parquet").unlink()
+    assert world.contribute("north")["answered_now"]
+    (name,) = (name for name in world.files() if name.startswith("share-1-north"))
+    share = Letter(world.files()[name]).read(Answered, world.key("north").public.raw.hex())
+    assert share.codes == "declared"
+
+
+def test_another_public_table_than_the_plan_s_is_refused(world: Watched) -> None:
+    file = world.folder / "data" / "public.parquet"
+    plan = world.private("north")
+    shutil.copy(world.folder / "data" / "test.parquet", file)
+    with pytest.raises(NotVerified, match=r"homes\.public"):
+        flows_homes.contribute.fn(plan, world.home("north"), str(world.exchange), "north", agreed=True)
+
+
+def test_a_forged_question_is_refused_by_name(world: Watched) -> None:
+    asked, _ = world.asked(1)
+    world.post(asked, by="south")
+    world.refuses("question-1-.* is not a question of the lead")
+
+
+def test_a_share_does_not_pass_for_a_question(world: Watched) -> None:
+    (name,) = (name for name in world.files() if name.startswith("share-0-south"))
+    (world.exchange / name).rename(world.exchange / name.replace("share-0-south", "question-2"))
+    world.refuses("question-2-.* is not a question of the lead")
+
+
+def test_two_questions_of_one_number_are_a_fork(world: Watched) -> None:
+    asked, _ = world.asked(1)
+    world.post(asked.model_copy(update={"fields": asked.fields[::-1]}), instead=False)
+    world.refuses("two questions of number 1")
+
+
+def test_what_was_answered_is_not_asked_again_in_other_words(world: Watched) -> None:
+    world.contribute("north")
+    world.hostile(fields=world.asked(1)[0].fields[::-1])
+    world.refuses("another question of this number than the one that this home answered")
+
+
+def test_a_further_round_is_refused(world: Watched) -> None:
+    world.contribute("north")
+    asked, letter = world.asked(1)
+    rounds = len(asked.mechanism.rounds)
+    for number in (2, rounds):
+        further = asked.model_copy(update={"number": number, "before": letter.digest})
+        world.post(further)
+        world.refuses("has answered 2 of this run|rounds 0 to|does not follow" if number < rounds else "rounds 0 to")
+        next(world.exchange.glob(f"question-{number}-*")).unlink()
+
+
+def test_a_further_run_of_the_plan_is_not_answered_by_itself(world: Watched) -> None:
+    """Replayed numbers: the lead asks from the beginning, under another run."""
+    asked, _ = world.asked(0)
+    shutil.rmtree(world.exchange)
+    world.post(asked.model_copy(update={"run": "0" * 32}))
+    world.refuses("--new-session", BudgetRefused)
+    assert world.contribute("north", again=True)["answered_now"]
+
+
+def test_a_plan_is_agreed_to_once_by_somebody(world: Watched, capsys: pytest.CaptureFixture[str]) -> None:
+    asked, _ = world.asked(0)
+    shutil.rmtree(world.exchange)
+    shutil.rmtree(world.home("north") / "released")
+    world.post(asked.model_copy(update={"run": "0" * 32}))
+    world.refuses("must be agreed to", BudgetRefused, again=True, agreed=False)
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "rounds cost ε = 4, δ = 1e-05 for all rows of one person" in shown
+
+
+def test_two_runs_in_one_exchange_are_refused(world: Watched) -> None:
+    asked, _ = world.asked(1)
+    world.post(asked.model_copy(update={"run": "0" * 32, "number": 2}))
+    world.refuses("of another number or run")
+
+
+def test_a_home_that_left_a_round_out_stays_out(world: Watched) -> None:
+    with pytest.raises(NotVerified, match="takes no further part"):
+        check_asked(world.asked(1)[0], world.plan, "north", [], [])
+
+
+def test_an_older_copy_of_the_home_stops(world: Watched) -> None:
+    world.copied("north", "older")
+    world.contribute("north")
+    shutil.rmtree(world.home("north"))
+    world.home("older").rename(world.home("north"))
+    world.refuses("was signed by this home, and its ledger does not know of it")
+
+
+def test_the_wrong_name_or_table_is_refused(world: Watched) -> None:
+    with pytest.raises(WrongInput, match="did you mean"):
+        world.contribute("nort")
+    with pytest.raises(WrongInput, match="needs the home with the key"):
+        flows_homes.contribute.fn(world.private("north"), world.home("south"), str(world.exchange), "north")
+
+
+def stopped(*_: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("step", ["gather", "begin", "answer", "certify_answers"])
+def test_a_killed_answer_is_bound_to_its_question(world: Watched, step: str) -> None:
+    """Another question of the number is refused for ever; the bound one is answered, with one draw."""
+    asked, letter = world.asked(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flows_homes, step, stopped)
+        with pytest.raises(KeyboardInterrupt):
+            world.contribute("north")
+    assert bound(Ledger.of(world.home("north")), DOMAIN, asked.run)[1] == letter.digest
+    world.hostile(fields=asked.fields[::-1])
+    world.refuses("another question of this number")
+    world.hostile(fields=asked.fields)
+    assert world.contribute("north")["answered"] == 1
+    assert len([*world.home("north").rglob("round-00001.npz")]) == 1
+
+
+def test_a_home_that_is_not_bound_would_be_found(world: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted bug: it answers whatever question of the number comes next."""
+    monkeypatch.setattr(flows_homes, "bind", lambda *_: None)
+    asked, _ = world.asked(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flows_homes, "answer", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            world.contribute("north")
+    world.hostile(fields=asked.fields[::-1])
+    assert world.contribute("north")["answered_now"]
