@@ -44,6 +44,40 @@ class Surety(CertificatePart):
     right: float
 
 
+LEAST_OF_GROUP = 30
+"""Rows of a group, or of a class in it, below which no figure is given: it would say little."""
+
+
+class GroupMeasured(CertificatePart):
+    """One group of public test rows: those with the word `group` in a column, or with none; too small if all else is
+    None.
+
+    accuracy   the share that is right; of a number, None
+    recalls    of each class, in order, the share of its rows that is found; None if the group has few of it
+    sure       the mean of how sure the student says it is: to be compared with accuracy
+    rmse       of a number, the root of the mean squared error
+    """
+
+    column: str
+    group: str | None
+    rows: int
+    accuracy: float | None = None
+    recalls: tuple[float | None, ...] = ()
+    sure: float | None = None
+    rmse: float | None = None
+
+    @property
+    def in_words(self) -> str:
+        """The group and how right the student is there."""
+        name = f"{self.column} {'without a value' if self.group is None else repr(self.group)}"
+        if self.rmse is not None:
+            return f"{name}: RMSE {self.rmse:.4g} on {self.rows:,} rows"
+        if self.accuracy is None:
+            return f"{name}: {self.rows:,} rows, too few to say"
+        sure = "" if self.sure is None else f", where it says it is sure by {self.sure:.1%}"
+        return f"{name}: {self.accuracy:.1%} right on {self.rows:,} rows{sure}"
+
+
 class PublicTest(CertificatePart):
     """The student on public labelled rows.
 
@@ -52,6 +86,7 @@ class PublicTest(CertificatePart):
     majority            the share of the largest class: what naming it for every row would be right on
     matrix              None if there are too many classes to list
     calibration         by how sure it is, from the least; None if it gives no probabilities
+    groups              by the words of columns that the plan declares
     """
 
     table: str
@@ -63,6 +98,7 @@ class PublicTest(CertificatePart):
     classes: tuple[ClassMeasured, ...]
     matrix: ConfusionMatrix | None
     calibration: tuple[Surety, ...] | None
+    groups: tuple[GroupMeasured, ...] = ()
 
     @property
     def largest(self) -> str:
@@ -113,6 +149,7 @@ class NumberTest(CertificatePart):
     mean_rmse  what naming the mean of these rows for every row would give
     r2         the share of the squared error about that mean that the student does away with, 1 − (rmse / mean_rmse)²;
                0 if all rows are equal
+    groups     by the words of columns that the plan declares
     """
 
     table: str
@@ -121,6 +158,7 @@ class NumberTest(CertificatePart):
     rmse: float
     mean_rmse: float
     r2: float
+    groups: tuple[GroupMeasured, ...] = ()
 
 
 AnyPublicTest = PublicTest | NumberTest

@@ -97,6 +97,9 @@ class DataPlan(Section):
     private label beyond them counts as the nearer one, and without a number as their middle."""
     test: Annotated[PlanTable | None, OPERATOR] = None
     """Public labelled rows, on which the student is measured. Nothing learns from them."""
+    groups: Names | None = None
+    """Columns of the test table by whose words the student's measures are given too, such as a sex or a region. They
+    need not be features."""
     version: str = "1"
     """Names the state of the private data: name a new one when the data changes. That it changed is public."""
     features: Names | None = None
@@ -149,6 +152,8 @@ class DataPlan(Section):
             for name in names:
                 if name not in (self.features or (name,)) or name in (self.label, self.unit):
                     raise ValueError(f"{key} must be features, got {name!r}")
+        if self.groups and self.test is None:
+            raise ValueError("groups need data.test, whose rows are grouped by their words")
         if both := {*(self.categories or ())} & {*(self.text or ())}:
             raise ValueError(f"text and categories must be different features, got {min(both)!r} in both")
         return self

@@ -72,10 +72,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Files:
-    """Files by their keyed digests. The path is only their present place, and not part of a key."""
+    """Files by their keyed digests. The path is only their present place, and not part of a key.
+
+    groups   columns by whose words a test table is measured too
+    """
 
     path: str
     digests: tuple[str, ...]
+    groups: tuple[str, ...] = ()
 
     def of(self, plan: Plan, field: Literal["private", "public"]) -> Plan:
         """The plan with these files as the table `field`."""
@@ -100,7 +104,7 @@ def digested(value: Any) -> Any:
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, Files):
-        return list(value.digests)
+        return [*value.digests, *([list(value.groups)] if value.groups else [])]
     if isinstance(value, Ref):
         return value.digest
     if isinstance(value, BaseModel):

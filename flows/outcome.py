@@ -121,13 +121,14 @@ def measures_of(certificate: Certificate) -> dict[str, Any]:
     return {
         "accuracy": certificate.student.accuracy,
         **({} if public is None else {"public_test": _of_public(public)}),
+        **({} if public is None or not public.groups else {"groups": [each.model_dump() for each in public.groups]}),
         **({} if private is None else {"private_test": _of_classes(private.model_dump(mode="json"))}),
     }
 
 
 def _of_public(test: AnyPublicTest) -> dict[str, Any]:
     if isinstance(test, NumberTest):
-        return test.model_dump(exclude={"table", "label"})
+        return test.model_dump(exclude={"table", "label", "groups"})
     return _of_classes(test.model_dump(mode="json")) | _ranking(test)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, Literal, Self, TypeVar
@@ -72,7 +72,8 @@ class RunContext:
     @property
     def test(self) -> Files | None:
         """The public test table, if there is one."""
-        return None if self.plan.data.test is None else self.files("test")
+        data = self.plan.data
+        return None if data.test is None else replace(self.files("test"), groups=data.groups or ())
 
     def own(self, batches: Iterable[PublicBatch]) -> PublicSource:
         """The plan's own public rows."""

@@ -31,6 +31,7 @@ from concord.tasks.mechanisms.relabelled import Relabelling
 from concord.tasks.student import model as student_model
 from concord.tasks.student import study as student_study
 from concord.tasks.student.evaluate import evaluate, keep_table_path
+from concord.tasks.student.groups import by_group
 from concord.tasks.student.study import Student, student_of_hypothesis
 
 UNITS = ("data.label", "data.unit", "data.format", "data.public_share", "privacy.domain", "privacy.secret", "test")
@@ -189,9 +190,13 @@ def evaluated(place: Place, student: Any, encoding: Encoding, test: Files | None
     """The measures of a student on public test rows, if there are any; verification recomputes them."""
     if test is None:
         return None
-    found = evaluate(student, test.path, encoding)
+    return with_groups(place, student, evaluate(student, test.path, encoding), encoding, test)
+
+
+def with_groups(place: Place, student: Any, found: AnyPublicTest, encoding: Encoding, test: Files) -> AnyPublicTest:
+    """Measures with those of the plan's groups; the path of the table is kept, by which verification finds it."""
     keep_table_path(place.home, found, test.path)
-    return found
+    return found.model_copy(update={"groups": by_group(student, test.path, encoding, test.groups)})
 
 
 @stage("try", reads=(*UNITS, "student.estimator"))

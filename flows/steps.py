@@ -36,6 +36,7 @@ from concord.tasks.door.stores import Stores
 from concord.tasks.publish import certify as publish_certify
 from concord.tasks.publish.certify import certificate_of
 from concord.tasks.publish.track import column_types, track
+from concord.tasks.student.groups import grouping
 from concord.tasks.student.study import Student, rehearse_student
 
 if TYPE_CHECKING:
@@ -62,8 +63,9 @@ class Learning(ABC, Generic[Asking]):
         """Raise WrongInput now, while nothing is spent, if a student or the test table would fail later."""
         for student in self.students():
             rehearse_student(student, self.public.encoding)
-        if self.run.plan.data.test is not None:
+        if (data := self.run.plan.data).test is not None:
             labelled_rows(self.run.plan.path("test"), self.public.encoding)
+            grouping(self.run.plan.path("test"), data.groups or (), self.public.encoding)
 
     def students(self) -> Sequence[StudentPlan]:
         """The students that may be fitted."""

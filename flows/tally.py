@@ -22,7 +22,7 @@ from concord.flows.admit import check_unchanged
 from concord.flows.cache import Files, Place
 from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
 from concord.flows.stage import Disclosure, mapped, on_workers, pass_door, stage
-from concord.flows.stages import UNITS, published
+from concord.flows.stages import UNITS, published, with_groups
 from concord.flows.steps import Learning
 from concord.tasks.advice.tallies import check_columns, planned_codes, planned_tallies
 from concord.tasks.asking import tally as asking_tally
@@ -33,7 +33,6 @@ from concord.tasks.data.units import Erased
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.student import study as student_study
 from concord.tasks.student.decode import Decoded
-from concord.tasks.student.evaluate import keep_table_path
 from concord.tasks.student.infer import (
     RoundPlanner,
     coded_batches,
@@ -137,7 +136,7 @@ def study_linear(
         (None, dict[str, float]()) if test is None else measured_at_both(student, codes, test.path, encoding)
     )
     if found is not None and test is not None:
-        keep_table_path(place.home, found, test.path)
+        found = with_groups(place, student, found, encoding, test)
     made = student_study.publish_student(student, session, found, place.released)
     return made.model_copy(update={"figures": figures})
 

@@ -256,8 +256,10 @@ def _nist(certificate: Certificate) -> Iterator[str]:
         for item in (test.classes if isinstance(test, PublicTest) else ())
         if item.recall is not None
     )
+    groups = test.groups if test is not None else ()
+    yield from (f"- {each.in_words}\n" for each in groups)
     only = "; only classes are" if certificate.what == "classifier" else ""
-    yield f"Missing: which groups of people it serves worse is not measured{only}.\n"
+    yield f"Missing: which {'other ' * bool(groups)}groups of people it serves worse is not measured{only}.\n"
     yield f"## Trust and threat model\n\n{CENTRAL}\n"
     yield "## Side channels, floating point and random numbers\n"
     yield from (f"- {caveat}" for caveat in certificate.caveats if LINKED not in caveat)

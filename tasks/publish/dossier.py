@@ -134,7 +134,7 @@ def _facts(certificate: Certificate, checks: Checks, noise: Sequence[Mapping[str
         "mechanism": mechanism_in_words(certificate),
         "lifetime": of_lifetime(certificate),
         "measured": ". ".join(filter(None, (measured, tested))),
-        "by_group": "",
+        "by_group": "; ".join(each.in_words for each in getattr(certificate.student.public_test, "groups", ())),
         "made": description(certificate),
         "columns": f"{', '.join(features[:MOST_COLUMNS])}{more}",
         "central": CENTRAL,

@@ -28,11 +28,12 @@ from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import ConcordError, NotVerified
 from concord.artifacts.measures import AnyPublicTest, NumberTest, PublicTest
 from concord.artifacts.schemas import Ref
-from concord.tasks.data.cells import cast_numbers, class_index
+from concord.tasks.data.cells import cast_numbers, class_index, text
 from concord.tasks.data.files import format_of
 from concord.tasks.data.tables import open_public
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.student.evaluate import digest_of_table, remembered
+from concord.tasks.verify import grouped
 from concord.tasks.verify.checks import equal
 
 ROUNDED = 1e-5
@@ -58,6 +59,7 @@ def public_test(certificate: Certificate, read: Callable[[Ref], bytes], named: s
     else:
         follows = "its shares follow from its counts"
         _shares_follow(test)
+    grouped.follow(test)
     table = _table(test, named, home)
     if table is None:
         return f"{follows}; the test table is not at hand: name it with --test to count again"
@@ -65,13 +67,19 @@ def public_test(certificate: Certificate, read: Callable[[Ref], bytes], named: s
 
     student = load(read(certificate.student.file))
     rows, truth = _rows(certificate.features, test, table)
+    words = _words(test, table)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a column that is mostly unread was so when the student was measured
         if isinstance(test, NumberTest):
-            _errs(test, truth, np.asarray(student.predict(rows), np.float64))
+            said = np.asarray(student.predict(rows), np.float64)
+            _errs(test, truth, said)
+            grouped.check(test, words, truth.tolist(), said.tolist(), ())
             return f"{follows}, and those are the student's on the {test.rows:,} rows of the table"
         _answers(test, _counted(student, rows, truth, test))
         _ranks(student, rows, truth, test)
+        right = [test.classes[at].name for at in truth]
+        sure = student.predict_proba(rows).max(axis=1).tolist() if hasattr(student, "predict_proba") else ()
+        grouped.check(test, words, right, student.predict(rows).tolist(), sure)
     return f"{follows}, and those from the student and the {test.rows:,} rows of the table"
 
 
@@ -151,6 +159,14 @@ def _rows(features: Sequence[str], test: AnyPublicTest, path: str) -> tuple[pl.D
     names = tuple(item.name for item in test.classes)
     truth = rows.select(class_index(test.label, rows.schema[test.label], names)).to_series().to_numpy()
     return rows.drop(test.label), truth.astype(np.int64)
+
+
+def _words(test: AnyPublicTest, path: str) -> dict[str, pl.Series]:
+    """The word of each row at `path` in each column that makes groups."""
+    if not (columns := [*dict.fromkeys(each.column for each in test.groups)]):
+        return {}
+    rows = pl.concat(open_public(path, "--test", format_of(path, field="--test")).frames(columns, columns))
+    return {name: rows.select(text(name, rows.schema[name]))[name] for name in columns}
 
 
 def _counted(student: Any, rows: pl.DataFrame, truth: Ints, test: PublicTest) -> Ints:

@@ -1,0 +1,97 @@
+"""Groups: a published student on public test rows, by the words of declared public columns.
+
+Assumes      the test table is public; the columns need not be features
+Guarantees   post-processing: nothing here reads a private row. A group of fewer than LEAST rows has no figures, which
+             would say little of it
+Not covered  how similar the test table is to future rows, and groups that no column names. Checked by
+             tests/tasks/student/test_groups.py; tasks.verify.measured computes the figures again
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.measures import LEAST_OF_GROUP, GroupMeasured
+from concord.artifacts.schemas import Encoding
+from concord.tasks.data.cells import text
+from concord.tasks.data.encode import labelled_rows
+from concord.tasks.data.tables import open_public
+
+if TYPE_CHECKING:
+    from sklearn.pipeline import Pipeline
+
+MOST_GROUPS = 20
+"""Most words of a column that makes groups."""
+DIGITS = 6
+"""Digits to which figures are rounded, since the last bits depend on the machine."""
+
+
+def grouping(path: str, groups: Sequence[str], encoding: Encoding) -> dict[str, pl.Series]:
+    """The word of each row of the test table in each column that makes groups; null if it has none.
+
+    Raises WrongInput if the table lacks a column, or one has more than MOST_GROUPS words.
+    """
+    table = open_public(path, "data.groups", encoding.format)
+    rows = pl.concat(table.frames([*groups], groups), how="vertical_relaxed") if groups else pl.DataFrame()
+    found = {name: rows.select(text(name, rows.schema[name]))[name] for name in groups}
+    for name, words in found.items():
+        if not 1 < (many := words.n_unique()) <= MOST_GROUPS:
+            rule = f"data.groups must name columns of data.test with 2 to {MOST_GROUPS} words"
+            raise WrongInput(f"{rule}: {name!r} has {many:,}, which make as many groups")
+    return found
+
+
+def by_group(student: "Pipeline", path: str, encoding: Encoding, groups: Sequence[str]) -> tuple[GroupMeasured, ...]:
+    """Figures of a published student for each group of the labelled rows at `path`. Raises WrongInput."""
+    if not groups:
+        return ()
+    _, truth = labelled_rows(path, encoding)
+    table = open_public(path, "data.test", encoding.format)
+    raw = pl.concat(table.frames(encoding.features), how="vertical_relaxed")
+    right: NDArray[Any] = truth if encoding.bounds else np.array(encoding.classes)[truth]
+    said = student.predict(raw)
+    sure = student.predict_proba(raw).max(axis=1) if hasattr(student, "predict_proba") else None
+    return tuple(
+        measured_group(name, word, np.asarray(words.eq_missing(word)), right, said, sure, encoding.classes)
+        for name, words in grouping(path, groups, encoding).items()
+        for word in words.unique().sort().to_list()
+    )
+
+
+def measured_group(
+    column: str,
+    word: str | None,
+    own: NDArray[np.bool_],
+    right: NDArray[Any],
+    said: NDArray[Any],
+    sure: NDArray[Any] | None,
+    classes: Sequence[str],
+) -> GroupMeasured:
+    """Figures of the rows that are `own`, all arrays (rows,)."""
+    rows = int(own.sum())
+    if rows < LEAST_OF_GROUP:
+        return GroupMeasured(column=column, group=word, rows=rows)
+    if not classes:
+        rmse = math.sqrt(float(np.mean((right[own] - said[own]) ** 2)))
+        return GroupMeasured(column=column, group=word, rows=rows, rmse=rmse)
+    hits = right[own] == said[own]
+    return GroupMeasured(
+        column=column,
+        group=word,
+        rows=rows,
+        accuracy=float(hits.mean()),
+        recalls=tuple(_recalls(right[own], hits, classes)),
+        sure=None if sure is None else round(float(sure[own].mean()), DIGITS),
+    )
+
+
+def _recalls(right: NDArray[Any], hits: NDArray[np.bool_], classes: Sequence[str]) -> Iterator[float | None]:
+    """Of each class, the share that is found; None if the group has fewer than LEAST_OF_GROUP rows of it."""
+    for name in classes:
+        of = right == name
+        yield float(hits[of].mean()) if of.sum() >= LEAST_OF_GROUP else None

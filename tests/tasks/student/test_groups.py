@@ -1,0 +1,134 @@
+"""Figures by group: counted on the rows of each group, none of too few rows, and found again by verification."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from sklearn.linear_model import LinearRegression, LogisticRegression
+
+from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.measures import AnyPublicTest, PublicTest
+from concord.artifacts.plan import parse_plan
+from concord.artifacts.schemas import Encoding, Scaled
+from concord.tasks.student.evaluate import evaluate
+from concord.tasks.student.groups import by_group, grouping
+from concord.tasks.student.model import published_student
+from concord.tasks.verify import grouped
+from tests.support.people import tables_of_plan
+
+SIZE = Scaled(kind="numeric", name="size", mean=0, scale=1, fill=0, low=-3, high=3, missing=False)
+NAMED = Encoding(columns=(SIZE,), label="kind", classes=("no", "yes"))
+NUMBERS = Encoding(columns=(SIZE,), label="cost", classes=(), bounds=(-5.0, 5.0))
+
+
+def table(folder: Path, rows: int = 400) -> str:
+    """The student is right of every row of `a`, and of half of `b`'s; five rows have no region."""
+    rng = np.random.default_rng(1)
+    size, of_a = rng.normal(size=rows), rng.random(rows) < 0.6
+    kind = np.where((size > 0) ^ (~of_a & (rng.random(rows) < 0.5)), "yes", "no")
+    region = [None if row < 5 else ("north", "south")[row % 2] for row in range(rows)]
+    frame = pl.DataFrame(
+        {"size": size, "kind": kind, "cost": size + ~of_a, "sex": np.where(of_a, "a", "b"), "region": region}
+    )
+    frame.write_parquet(folder / "test.parquet")
+    return str(folder / "test.parquet")
+
+
+def student(encoding: Encoding = NAMED) -> Any:
+    X = np.array([[-2.0], [-1.0], [1.0], [2.0]], dtype=np.float32)
+    if encoding.bounds:
+        return published_student(encoding, LinearRegression().fit(X, X[:, 0]))
+    return published_student(encoding, LogisticRegression(C=100).fit(X, np.array(["no", "no", "yes", "yes"])))
+
+
+def measured(path: str, encoding: Encoding, groups: tuple[str, ...]) -> AnyPublicTest:
+    made = student(encoding)
+    found = evaluate(made, path, encoding)
+    return found.model_copy(update={"groups": by_group(made, path, encoding, groups)})
+
+
+def test_a_group_s_figures_are_those_of_its_rows(tmp_path: Path) -> None:
+    path = table(tmp_path)
+    frame, found = pl.read_parquet(path), measured(path, NAMED, ("sex", "region"))
+    assert [(each.column, each.group) for each in found.groups] == [
+        *(("sex", "a"), ("sex", "b"), ("region", None), ("region", "north"), ("region", "south")),
+    ]
+    a, b, none, north, south = found.groups
+    assert (a.accuracy, a.recalls) == (1.0, (1.0, 1.0))
+    b_rows = frame.filter(pl.col("sex") == "b")
+    assert b.accuracy == pytest.approx(((b_rows["size"] > 0) == (b_rows["kind"] == "yes")).mean())
+    assert a.sure == pytest.approx(b.sure, abs=0.1)  # it is as sure of both, and wrong of half of one
+    assert (none.rows, none.accuracy, none.recalls, none.sure) == (5, None, (), None)
+    assert none.in_words == "region without a value: 5 rows, too few to say"
+    assert (north.rows + south.rows, a.rows + b.rows) == (395, 400)
+    grouped.follow(found)
+
+
+def test_a_number_s_groups_have_errors(tmp_path: Path) -> None:
+    found = measured(table(tmp_path), NUMBERS, ("sex",))
+    a, b = found.groups
+    assert a.rmse == pytest.approx(0, abs=0.01)
+    assert b.rmse == pytest.approx(1, abs=0.01)
+    grouped.follow(found)
+
+
+def test_columns_that_make_no_groups_are_refused_before_anything_is_spent(tmp_path: Path) -> None:
+    path = table(tmp_path)
+    with pytest.raises(WrongInput, match="'size' has 400, which make as many groups"):
+        grouping(path, ("size",), NAMED)
+    with pytest.raises(WrongInput, match=r"data\.groups"):
+        grouping(path, ("ward",), NAMED)
+    tables = tables_of_plan(tmp_path)
+    del tables["data"]["test"]
+    with pytest.raises(WrongInput, match=r"groups need data\.test"):
+        parse_plan({**tables, "data": {**tables["data"], "groups": ["sex"]}})
+
+
+def changed(found: PublicTest, at: int, **values: Any) -> PublicTest:
+    groups = list(found.groups)
+    groups[at] = groups[at].model_copy(update=values)
+    return found.model_copy(update={"groups": tuple(groups)})
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda found: changed(found, 1, accuracy=0.9), "the accuracy of sex = 'b'"),
+        (lambda found: changed(found, 0, recalls=(0.5, 1.0)), "the recall of 'no' of sex = 'a'"),
+        (lambda found: changed(found, 0, recalls=(None, 1.0)), "the recall of 'no' of sex = 'a'"),
+        (lambda found: changed(found, 0, sure=0.5), "how sure the student is of sex = 'a'"),
+        (lambda found: changed(found, 2, accuracy=1.0), "of too few rows"),
+        (lambda found: changed(found, 0, rows=1), "the rows of sex = 'a'"),
+        (lambda found: found.model_copy(update={"groups": found.groups[1:]}), "the groups by 'sex'"),
+    ],
+)
+def test_a_figure_that_is_not_the_student_s_is_found(
+    tmp_path: Path, change: Callable[[PublicTest], PublicTest], named: str
+) -> None:
+    path = table(tmp_path)
+    found, rows = measured(path, NAMED, ("sex", "region")), pl.read_parquet(path)
+    assert isinstance(found, PublicTest)
+    words = {name: rows[name] for name in ("sex", "region")}
+    said, sure = student().predict(rows), student().predict_proba(rows).max(axis=1)
+    grouped.check(found, words, rows["kind"].to_list(), said.tolist(), sure.tolist())
+    with pytest.raises(NotVerified, match=named):
+        grouped.check(change(found), words, rows["kind"].to_list(), said.tolist(), sure.tolist())
+
+
+def test_groups_that_do_not_make_the_whole_are_found_without_the_table(tmp_path: Path) -> None:
+    found = measured(table(tmp_path), NAMED, ("sex",))
+    assert isinstance(found, PublicTest)
+    for change in ({"rows": 1}, {"accuracy": 0.5}):
+        with pytest.raises(NotVerified, match="'sex'"):
+            grouped.follow(changed(found, 0, **change))
+
+
+def test_a_stage_is_run_again_for_other_groups() -> None:
+    from concord.flows.cache import Files, digested
+
+    table = Files("x", ("digest",))
+    assert digested(table) != digested(replace(table, groups=("sex",)))
