@@ -5,8 +5,10 @@ It reads the signed files by itself, and shares no line with what writes them.
 Assumes      the session's settings are those on record, with the keys that the homes agreed on; a reader compares those
              with the keys that the homes name elsewhere
 Guarantees   found and named: a question or share with a wrong signature, of another run, plan, number or home; a share
-             that answers another question than the rest; a home whose own ledger breaks its rule, did not charge what
-             it claims, or whose claim its settings do not prove; sums or noise other than those of all shares
+             that answers another question than the rest; settings or a guarantee that say otherwise than what the homes
+             answered who they are, whether people may be in several, what a unit is, and what all pay; a home whose own
+             ledger breaks its rule, did not charge what it claims, or whose claim its settings do not prove; sums or
+             noise other than those of all shares
 Not covered  whether a home's rows are true; that no home keeps charges back from its excerpt: it verifies its own
              ledger at home. That the student was decoded from these sums. Checked by tests/flows/test_several_homes.py
 """
@@ -28,8 +30,15 @@ Said = Mapping[str, Any]
 """The content of a signed file, JSON."""
 
 
-def joint_rounds(settings: Said, rounds: Sequence[bytes]) -> str:
-    """Check the released files of all rounds so far, in order. Raises NotVerified naming what is wrong."""
+ALL_PAY = ("rounds", "classes", "steps", "secret", "many")
+"""Settings of every home by which all together are charged."""
+
+
+def joint_rounds(settings: Said, rounds: Sequence[bytes], unit: tuple[str, str]) -> str:
+    """Check the released files of all rounds so far, in order. Raises NotVerified naming what is wrong.
+
+    unit   and neighbours, of which the guarantee is stated
+    """
     if len(rounds) > len(settings["rounds"]):
         raise NotVerified(f"{len(rounds)} rounds were added, and the settings pay for {len(settings['rounds'])}")
     keys, before, last = dict(zip(settings["names"], settings["keys"], strict=True)), "", dict[str, Said]()
@@ -39,7 +48,9 @@ def joint_rounds(settings: Said, rounds: Sequence[bytes]) -> str:
         homes, question = released["homes"], released["homes"]["question"].encode()
         asked = _read(question, QUESTION_TYPE, settings["lead"], f"question {number}")
         _equal(number, "question", asked, number=number, run=settings["run"], plan=settings["plan"], before=before)
-        equal(f"the rounds in question {number}", asked["mechanism"]["rounds"], settings["rounds"])
+        for name in ALL_PAY:
+            equal(f"the {name} in question {number}", asked["mechanism"][name], settings[name])
+        _agreed(number, asked["homes"], settings)
         for name in ("fields", "model"):
             equal(f"the {name} of round {number}", released["question"][name], asked[name])
         shares = {
@@ -50,7 +61,7 @@ def joint_rounds(settings: Said, rounds: Sequence[bytes]) -> str:
         for name, share in shares.items():
             fixed = {"number": number, "home": name, "run": settings["run"], "question": sha256(question)}
             follows = {"question_before": before, "share_before": digests.get(name, "")}
-            noise = {"scale": settings["rounds"][number]["scale"]}
+            noise = {"scale": settings["rounds"][number]["scale"], "unit": unit[0], "neighbours": unit[1]}
             _equal(number, f"share of {name}", share, **fixed, **follows, **noise, **claim)
         _added(number, released, list(shares.values()))
         before, last = sha256(question), {**last, **shares}
@@ -58,6 +69,15 @@ def joint_rounds(settings: Said, rounds: Sequence[bytes]) -> str:
     for name, share in last.items():
         _charged(name, share, {"run": settings["run"], "plan": settings["plan"], "home": name, "key": keys[name]})
     return f"{len(rounds)} rounds are the sums of signed shares of {', '.join(last)}, each charged by its own ledger"
+
+
+def _agreed(at: int, homes: Said, settings: Said) -> None:
+    """Check that settings say of the homes what the question said, to which each of them agreed."""
+    keys = dict(zip(homes["names"], homes["keys"], strict=True))
+    several = len(keys) if homes["people"] == "in several" else 1
+    said = {**homes, "lead": keys.get(homes["lead"], homes["lead"]), "homes": several}
+    for name in ("names", "keys", "people", "lead", "homes"):
+        equal(f"what question {at} says of {name}", said[name], settings[name])
 
 
 def _read(envelope: bytes, kind: str, key: str, what: str) -> Any:

@@ -242,7 +242,8 @@ def _counts(record: SessionRecord, at: PublishedSession) -> str:
         if "lead" in settings:
             files = [at.named(file) for file in record.files if file.path.endswith(".json")]
             equal("the number of rounds", len(files), counts.asked)
-            return joint_rounds(settings, files)
+            whole = at.certificate.guarantee
+            return joint_rounds(settings, files, (whole.unit, whole.neighbours))
         return _totals(record, at) if what == "rounds" and "season" in settings else "nothing was asked row by row"
     if not record.teachers:
         raise NotVerified(f"{record.mechanism.name} answers by votes, and no teacher is said to have voted")

@@ -73,17 +73,18 @@ def test_three_homes_and_a_lead_publish_a_student_that_anyone_can_verify(tmp_pat
     assert [each["answered"] for each in status(several.plan, str(several.exchange))["rounds"]] == [list(NAMES)] * len(
         rounds
     )
-    _tampered(json.loads(Path(done["certificate"]).read_bytes())["sessions"][0]["mechanism"]["settings"], rounds)
+    guarantee = certificate["guarantee"]
+    _tampered(certificate["sessions"][0]["mechanism"]["settings"], rounds, (guarantee["unit"], guarantee["neighbours"]))
 
 
-def _tampered(settings: dict[str, Any], rounds: list[dict[str, Any]]) -> None:
+def _tampered(settings: dict[str, Any], rounds: list[dict[str, Any]], unit: tuple[str, str]) -> None:
     """What is published of the homes, changed in every way that the second path must find."""
 
-    def found(change: Callable[[list[dict[str, Any]]], object], **terms: Any) -> str:
+    def found(change: Callable[[list[dict[str, Any]]], object], of: tuple[str, str] = unit, **terms: Any) -> str:
         copy = json.loads(json.dumps(rounds))
         change(copy)
         with pytest.raises(NotVerified) as raised:
-            joint_rounds(settings | terms, [json.dumps(each).encode() for each in copy])
+            joint_rounds(settings | terms, [json.dumps(each).encode() for each in copy], of)
         return str(raised.value)
 
     def swapped(copy: list[dict[str, Any]]) -> None:
@@ -96,7 +97,7 @@ def _tampered(settings: dict[str, Any], rounds: list[dict[str, Any]]) -> None:
     def added(copy: list[dict[str, Any]]) -> None:
         copy[1]["sums"][0] += 1
 
-    assert joint_rounds(settings, [json.dumps(each).encode() for each in rounds])
+    assert joint_rounds(settings, [json.dumps(each).encode() for each in rounds], unit)
     assert "not the sum of its shares" in found(added)
     assert "not the sum of its shares" in found(lambda copy: copy[0]["homes"]["shares"].pop("west"))
     assert "the share of north in round 0 is not signed" in found(swapped)
@@ -105,6 +106,9 @@ def _tampered(settings: dict[str, Any], rounds: list[dict[str, Any]]) -> None:
     assert "question 0 is not signed" in found(lambda _: None, lead=settings["keys"][0])
     assert "the run of the question" in found(lambda _: None, run="0" * 32)
     assert "the epsilon of the share" in found(lambda _: None, claim={"epsilon": 1.0, "delta": 1e-5})
+    for term, value in {"people": "in several", "homes": 2, "classes": 3}.items():
+        assert term in found(lambda _: None, **{term: value})  # another promise than the homes agreed to
+    assert "the unit of the share" in found(lambda _: None, ("a row", unit[1]))
     assert "rounds were added" in found(lambda copy: copy.append(copy[-1]))
 
 
