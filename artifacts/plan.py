@@ -193,10 +193,10 @@ class Plan(Section):
     @property
     def ways(self) -> tuple[Way, ...]:
         """How its student learns from private rows, in a session each; the last one has the student."""
-        if self.tallied:
-            return ("tallies",)
-        votes: tuple[Way, ...] = ("votes",) if self.votes else ()
-        return votes if votes and self.student.learner != "universal" else (*votes, "hypothesis")
+        unsaid: tuple[Way, ...] = ("votes",) if self.teachers.count else ("tallies",)
+        asked: dict[str, tuple[Way, ...]] = {"tallies": ("tallies",), "none": ()}
+        chosen: tuple[Way, ...] = ("hypothesis",) if self.student.learner == "universal" else ()
+        return (*asked.get(self.labeling.asking, unsaid), *chosen)
 
     @property
     def votes(self) -> bool:
@@ -238,8 +238,12 @@ class Plan(Section):
     @property
     def epsilon_of_labels(self) -> float:
         """The ε that released labels may spend: all, or what the choice of a universal student leaves."""
-        on_choice = self.student.epsilon if self.student.learner == "universal" else None
-        return self.privacy.epsilon - (on_choice or 0.0)
+        return self.privacy.epsilon - self.epsilon_beside_labels
+
+    @property
+    def epsilon_beside_labels(self) -> float:
+        """The ε that the choice of a universal student takes from labels; 0 without one, or without labels."""
+        return (self.student.epsilon or 0.0) if self.student.learner == "universal" else 0.0
 
     @property
     def epsilon_of_choice(self) -> float:

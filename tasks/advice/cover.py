@@ -10,7 +10,7 @@ Not covered  sessions of the same version and charge are taken to be the plan's 
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from concord.artifacts.guarantee import lifetime_in_words
 from concord.artifacts.home.whole import is_home
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.parts import LEARNING, NOTHING
-from concord.artifacts.plan import Plan
+from concord.artifacts.plan import Plan, Way
 from concord.artifacts.privacy import Charge, Cost
 from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import Session
@@ -127,8 +127,7 @@ def check_cover(plan: Plan, public: PublicFacts | None, account: Account) -> Cov
     Raises BudgetRefused, naming the largest ε that fits, if the domain does not cover it.
     """
     try:
-        if plan.undecided and public is not None:
-            plan, _ = decided(plan, public)
+        plan = _decided(plan, public)
         costs = costs_of(plan, public, account)
     except WrongInput:
         return None
@@ -188,26 +187,34 @@ def costs_of(plan: Plan, public: PublicFacts | None, account: Account) -> list[C
 
     Raises WrongInput if the plan's settings cannot be met.
     """
-    labeling, costs = plan.labeling, list[Cost]()
-    if plan.tallied:
-        if public is None:
-            return None
-        costs.append(planned_tallies(plan, public.codes(plan), public.rows).cost)
-    elif plan.relabel is not None:
-        costs.append(Cost.approximate(plan.epsilon_of_labels, plan.privacy.delta))  # whatever answers, the whole
-    elif plan.votes:
-        rows = public.rows if public else labeling.queries
-        if (
-            plan.undecided
-            or rows is None
-            or (labeling.cutoff is None and MECHANISMS[labeling.mechanism] == ("cutoff",))
-        ):
-            return None
-        premises = Premises(**{**premises_of(plan, rows), "order": account.domain.filter.order})
-        costs.append(premises.stream.calibrated(labeling.mechanism, labeling.cutoff).cost)
-    if plan.student.learner == "universal":
-        costs.append(Universal(epsilon=plan.epsilon_of_choice, secret=plan.privacy.secret).cost)
-    return costs
+    costs = [COST_OF[way](plan, public, account) for way in plan.ways]
+    return [cost for cost in costs if cost is not None] if all(costs) else None
+
+
+def _of_tallies(plan: Plan, public: PublicFacts | None, account: Account) -> Cost | None:  # noqa: ARG001, as the others
+    return None if public is None else planned_tallies(plan, public.codes(plan), public.rows).cost
+
+
+def _of_votes(plan: Plan, public: PublicFacts | None, account: Account) -> Cost | None:
+    labeling, rows = plan.labeling, public.rows if public else plan.labeling.queries
+    if plan.relabel is not None:
+        return Cost.approximate(plan.epsilon_of_labels, plan.privacy.delta)  # whatever answers, the whole
+    if plan.undecided or rows is None or (labeling.cutoff is None and MECHANISMS[labeling.mechanism] == ("cutoff",)):
+        return None
+    premises = Premises(**{**premises_of(plan, rows), "order": account.domain.filter.order})
+    return premises.stream.calibrated(labeling.mechanism, labeling.cutoff).cost
+
+
+def _of_choice(plan: Plan, public: PublicFacts | None, account: Account) -> Cost | None:  # noqa: ARG001, as the others
+    return Universal(epsilon=plan.epsilon_of_choice, secret=plan.privacy.secret).cost
+
+
+COST_OF: dict[Way, Callable[[Plan, PublicFacts | None, Account], Cost | None]] = {
+    "tallies": _of_tallies,
+    "votes": _of_votes,
+    "hypothesis": _of_choice,
+}
+"""The cost of a session by what it asks; None if the plan does not state its end."""
 
 
 def largest_epsilon(plan: Plan, public: PublicFacts | None, account: Account) -> float | None:
@@ -241,10 +248,14 @@ def naming_the_largest(plan: Plan, home: Path) -> Iterator[None]:
 
 def _what_fits(plan: Plan, account: Account) -> str:
     public = None if plan.data.public is None else PublicFacts.of(plan, account.domain.filter.order)
-    if plan.undecided and public is not None:
-        plan, _ = decided(plan, public)
+    plan = _decided(plan, public)
     known = costs_of(plan, public, account)
     return f"; {_fitting(largest_epsilon(plan, public, account), account)}" if known else ""
+
+
+def _decided(plan: Plan, public: PublicFacts | None) -> Plan:
+    """The plan as a run takes it, as far as that is known."""
+    return decided(plan, public)[0] if plan.undecided and public is not None else plan
 
 
 def _fitting(largest: float | None, account: Account) -> str:

@@ -135,7 +135,7 @@ def premises_of(plan: Plan, rows: int | None = None) -> dict[str, Any]:
         "order": freeze(lifetime.filter, lifetime.epsilon, lifetime.delta).order,
         "mechanism": None if labeling.mechanism == "auto" else labeling.mechanism,
         "cutoff": labeling.cutoff,
-        "choice": (plan.student.epsilon or 0.0) if plan.student.learner == "universal" else 0.0,
+        "choice": plan.epsilon_beside_labels,
         "relabel": plan.relabel,
         "lesson": plan.student.refused,
         "units": learning_units(plan),

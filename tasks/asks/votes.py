@@ -104,8 +104,8 @@ class VotesAsk(StreamAsk[Mechanism]):
             "labeling": {"mechanism": mechanism.name, "batch": plan.labeling.batch, **ends},
             "public": list(self.public),
         }
-        if plan.student.learner == "universal" and plan.student.epsilon is not None:
-            settings["choice"] = plan.student.epsilon
+        if plan.epsilon_beside_labels:
+            settings["choice"] = plan.epsilon_beside_labels
         if plan.relabel is not None:
             settings["relabel"] = self.settings()["relabel"]
         if plan.data.public_share is not None:
