@@ -1,5 +1,6 @@
 """Tallies where labels alone are secret: changing a unit's labels moves sums by what is paid for, and nothing else."""
 
+from functools import partialmethod
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,19 @@ def test_changed_labels_move_no_row_and_the_sums_within_what_is_paid(
     moved = one.sums - other.sums
     ((bound, _),) = planned_tallies(one.plan, one.codes, 100).squares_by_round
     assert int(np.sum(moved.astype(object) ** 2)) <= bound
+
+
+def test_where_pieces_of_a_file_end_decides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer may end them by the bytes of labels."""
+    found = []
+    for rows in (400, 130, 90):
+        monkeypatch.setattr(
+            pl.DataFrame, "write_parquet", partialmethod(pl.DataFrame.write_parquet, row_group_size=rows)
+        )
+        one = Asked(tmp_path / f"{rows}", PEOPLE, "person")
+        found.append((known_codes(one.blocks, one.codes, one.vault)[0].tobytes(), [*map(repr, one.unlabelled)]))
+        monkeypatch.undo()
+    assert found == [found[0]] * 3
 
 
 @pytest.mark.parametrize("unit", ["person", None])
