@@ -65,6 +65,11 @@ class Terms:
     division: str = ""
     stream: str = ""
 
+    @property
+    def relabelled(self) -> bool:
+        """Whether it answers from the domain's secret subset, whose rows were relabelled."""
+        return "relabel" in self.mechanism
+
 
 @dataclass(frozen=True, kw_only=True)
 class Opening(Terms):

@@ -157,7 +157,6 @@ def _check(home: Path, session: Session) -> None:
 
 def _per_refusal(session: Session) -> Cost | None:
     """The cost of one refusal, from the session's mechanism; None if it is charged whole."""
-    settings = session.mechanism
-    if not session.teachers or "relabel" in settings:
+    if not session.teachers or session.relabelled:
         return None
-    return from_settings(settings).per_refusal
+    return from_settings(session.mechanism).per_refusal

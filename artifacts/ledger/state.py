@@ -278,7 +278,7 @@ class LedgerState:
         if any(opening.commitment == session.commitment for session in self.sessions.values()):
             raise NotVerified(f"the key of session {opening.id!r} has served another session: keys are never reused")
         price, after = self.price(opening), self.total_with(opening)
-        if _relabelled(opening):
+        if opening.relabelled:
             self._check_subset(domain.name)
         if not domain.filter.admits(after):
             raise NotCovered(
@@ -304,7 +304,7 @@ class LedgerState:
         which is more than the two amplified separately and added. Sessions over all rows compose with it as usual: who
         is in the subset is drawn independently of everything they draw.
         """
-        answered = any(map(_relabelled, self.sessions_of(domain)))
+        answered = any(known.relabelled for known in self.sessions_of(domain))
         if answered or domain in self._lost:
             past = "has answered" if answered else "may have answered, in a session that is lost,"
             raise BudgetRefused(
@@ -370,8 +370,3 @@ class LedgerState:
 def _require(consistent: bool) -> None:
     if not consistent:
         raise NotVerified("it contradicts the entries before")
-
-
-def _relabelled(terms: Terms) -> bool:
-    """Whether a session answers from the domain's secret subset."""
-    return "relabel" in terms.mechanism

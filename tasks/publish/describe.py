@@ -132,7 +132,7 @@ def caveats(
     known = {item.name for session in sessions for item in concerning(session, domain) if not older(by, item.fixed)}
     faulty = (faulty_caveat(oldest(sessions), sorted(known)),) if known else ()
     labels = (LABELS_ALONE,) if domain.neighbours == NEIGHBOURS["labels"] else ()
-    relabelled = (RELABELLED,) if any("relabel" in session.mechanism for session in sessions) else ()
+    relabelled = (RELABELLED,) if any(session.relabelled for session in sessions) else ()
     others = ledger.linked(domain.name)
     links = (linked_caveat(domain, others),) if others else ()
     lost = (LOST_WITNESS,) if ledger.lost_its_witness else ()

@@ -238,7 +238,7 @@ def epsilon_if_stopped_early(session: Session, spent: Spending) -> Spending | No
     A mechanism that pays by refusal goes on to the next refusal, so the plan includes that one. None if there is no
     such plan: nothing was asked, there are no teachers, or rows were relabelled, which is always charged whole.
     """
-    if not session.teachers or "relabel" in session.mechanism or not session.asked:
+    if not session.teachers or session.relabelled or not session.asked:
         return None
     mechanism = from_settings(session.mechanism)
     at = np.unique(np.linspace(0, len(spent.rows) - 1, PLANS).astype(np.int64))
