@@ -33,8 +33,20 @@ def end_with(parent: int) -> None:
         sys.exit("its parent ended before it began")
 
 
+REFUSED = ("/mlflow/assistant", "/mlflow/gateway")
+"""Parts of MLflow's server that would send text to a model elsewhere."""
+
+
+OPENING = b"""<!doctype html><title>Audit view</title><script>
+localStorage.setItem("mlflow.assistant.fab.autoOpenedOnFirstLoad_v1", "true");
+localStorage.setItem("mlflow.assistant.panelOpen_v1", "false");
+location.replace("/" + location.hash);
+</script>"""
+"""Keeps MLflow's assistant from opening by itself, and goes on to the pages."""
+
+
 class Guarded:
-    """An ASGI application that answers only requests with a token."""
+    """An ASGI application that answers only requests with a token, and none for what is REFUSED."""
 
     def __init__(self, application: Any, token: str) -> None:
         self.application = application
@@ -43,13 +55,17 @@ class Guarded:
         )
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "lifespan" or self.knows(dict(scope["headers"])):
+        if scope["type"] == "http" and any(part in scope["path"] for part in REFUSED):
+            asked = scope["method"] == "GET"  # of its settings, which are none; a page would complain of no answer
+            text = b"{}" if asked else b"Switched off: an audit view sends nothing elsewhere.\n"
+            await answer(send, 200 if asked else 404, text, (b"content-type", b"application/json"))
+        elif scope["type"] == "lifespan" or self.knows(dict(scope["headers"])):
             await self.application(scope, receive, send)
         elif scope["type"] != "http":
             await send({"type": "websocket.close"})
         elif hmac.compare_digest(scope["query_string"], self.address):
             cookie = self.cookie + b"; Path=/; HttpOnly; SameSite=Strict"
-            await answer(send, 303, b"", (b"location", b"/"), (b"set-cookie", cookie))
+            await answer(send, 200, OPENING, (b"content-type", b"text/html"), (b"set-cookie", cookie))
         else:
             await answer(send, 403, b"Open the address that `concord ui` has printed.\n")
 

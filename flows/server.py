@@ -39,6 +39,8 @@ NO_BLOCKS = {"PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "false"}
 into a fresh database takes a second. A server that has pages does it when it starts."""
 SERVER_GONE = b"HTTP/1.1 410 Gone\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 """The answer in place of a server that has ended: the one failure that Prefect's clients do not retry."""
+ALONE = {"MLFLOW_ENABLE_AI_GATEWAY": "false", "MLFLOW_ENABLE_REMOTE_ASSISTANT": "false"}
+"""An audit view has no model of others beside it."""
 GRACE = 5.0
 """Seconds to wait for a server to end by itself."""
 
@@ -123,20 +125,22 @@ def open_log(log: Path) -> IO[bytes]:
 
 
 class Page(Hosted):
-    """MLflow's pages over the store that MLFLOW_TRACKING_URI names, for those who have the address.
+    """MLflow's pages over the store that MLFLOW_TRACKING_URI names, for those who have the address; they open `at` a
+    fragment. Nothing of them can send text elsewhere: the gateway is switched off, and the assistant, for which MLflow
+    has no switch, is not answered (flows/hosted.py).
 
     Anyone who may use MLflow's server can have it read any file of its owner's, the vault too: an experiment's files
     may be anywhere. Raises EnvironmentFailed if the port is taken.
     """
 
-    def __init__(self, home: Path, port: int) -> None:
+    def __init__(self, home: Path, port: int, at: str = "#/experiments") -> None:
         token, self.log = secrets.token_hex(32), home / "mlflow-server.log"
         ended = f"MLflow's server, which this command started, has ended: see {self.log}"
         try:
-            super().__init__(MLFLOW, {**os.environ, "CONCORD_UI_TOKEN": token}, self.log, ended, port)
+            super().__init__(MLFLOW, {**os.environ, **ALONE, "CONCORD_UI_TOKEN": token}, self.log, ended, port)
         except OSError as failed:
             raise EnvironmentFailed(f"--port {port} cannot be had ({failed.strerror}): name another") from None
-        self.address = f"http://127.0.0.1:{self.port}/?token={token}#/experiments"
+        self.address = f"http://127.0.0.1:{self.port}/?token={token}{at}"
 
 
 class Server(Hosted):

@@ -34,6 +34,11 @@ SHOWN_AS = {
 view of its runs with COLUMNS, since MLflow's list shows no metric by itself."""
 
 
+def runs_page(experiment: str) -> str:
+    """Where MLflow's pages show the runs of an experiment, in the view for trained models."""
+    return f"#/experiments/{experiment}/runs?viewStateShareKey={VIEW}&workflowType=machine_learning"
+
+
 def budget_in_words(certificate: Certificate) -> str:
     """A sentence of Markdown on what the domain may spend and has spent, as of that certificate."""
     domain = certificate.domain
@@ -52,8 +57,7 @@ def about_domain(certificate: Certificate, experiment: str) -> str:
         f"{budget_in_words(certificate)}\n\n"
         f"Privacy unit: {guarantee.unit}. Neighbours: {guarantee.neighbours}. Each run is a session as it was "
         f"certified; its stages after the door are nested in it.\n\n"
-        f"[Its runs with ε, accuracy and balanced accuracy]"
-        f"(#/experiments/{experiment}/runs?viewStateShareKey={VIEW})\n\n"
+        f"[Its runs with ε, accuracy and balanced accuracy]({runs_page(experiment)})\n\n"
         f"To find runs by what they promise: `{wanted}`"
     )
 

@@ -28,6 +28,7 @@ from mlflow.exceptions import MlflowException
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.released import sha256
 from concord.artifacts.mlflow.describe import Recorded
+from concord.artifacts.mlflow.pages import runs_page
 from concord.artifacts.mlflow.store import client_of, in_one_sentence, make_if_missing
 from concord.artifacts.sections import ALIAS
 from concord.artifacts.settings import (
@@ -44,6 +45,8 @@ EXPERIMENT = re.compile(r"(file://.*)/[^/]+")
 """The folder of an experiment's files, below the home's."""
 COPIES: list[TemporaryDirectory[str]] = []
 """Of stores that cannot be written, for as long as this process lasts."""
+NOBODYS = "0"
+"""The id of the experiment Default, which MLflow makes and nobody uses."""
 KINDS = ("session", "estimate", "answers")
 """The tags that name a run's session, by what it is for."""
 NOT_OURS = {"registered_model_meta", "__pycache__"}
@@ -99,6 +102,19 @@ class Records:
                 found |= {run.data.tags[tag] for run in runs for tag in KINDS if tag in run.data.tags}
                 page = runs.token or ""
         return found
+
+    def page(self, domain: str | None) -> str:
+        """Where MLflow's pages show the runs of a domain, by default of the one that was published to last.
+
+        Raises WrongInput if nothing was published of it.
+        """
+        with in_one_sentence():
+            found = [each for each in self._client.search_experiments() if each.experiment_id != NOBODYS]
+        named = [each for each in found if each.name == domain] if domain else found
+        if not named and domain:
+            raise WrongInput(f"nothing of a domain {domain!r} is in MLflow, only of {', '.join(e.name for e in found)}")
+        last = max(named, key=lambda each: each.last_update_time or 0, default=None)
+        return "#/experiments" if last is None else runs_page(str(last.experiment_id))
 
     def models(self, session: str) -> list[str]:
         """The addresses of a session's registered models, the latest run's first."""

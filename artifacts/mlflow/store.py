@@ -103,6 +103,7 @@ def _make(database: Path) -> None:
         if not (copy_empty("mlflow", made) and _opens(made)):
             made.unlink(missing_ok=True)
             client_of(sqlite_address(made))
+            _without_default(made)
         made.replace(database)
         sync_folder(database.parent)
 
@@ -110,10 +111,14 @@ def _make(database: Path) -> None:
 def keep_empty_store(folder: Path) -> None:
     """Have MLflow make a store in a temporary folder, and keep it to copy into new homes."""
     client_of(sqlite_address(folder / "mlflow.db"))
-    with closing(sqlite3.connect(folder / "mlflow.db")) as store, store:
-        # The experiment Default, which nobody uses, names the folder it was made in.
-        store.execute("UPDATE experiments SET artifact_location = 'mlruns/0'")
+    _without_default(folder / "mlflow.db")
     keep_as_empty("mlflow", folder / "mlflow.db")
+
+
+def _without_default(database: Path) -> None:
+    """Delete the experiment Default of a new store, as MLflow does: nobody uses it, and it names a folder."""
+    with closing(sqlite3.connect(database)) as store, store:
+        store.execute("UPDATE experiments SET artifact_location = 'mlruns/0', lifecycle_stage = 'deleted'")
 
 
 def _put_aside_if_unreadable(database: Path) -> Path | None:

@@ -208,8 +208,17 @@ def audit_command(
 
 
 @app.command("ui")
-def ui_command(home: HomeOption = HOME, port: Annotated[int, typer.Option(help="On loopback.")] = 5000) -> None:
-    """Open the audit view: the MLflow UI, on this machine only; or say where the server is that tracks."""
+def ui_command(
+    domain: Annotated[str | None, typer.Argument(help="Whose runs it opens at; default: the latest published.")] = None,
+    home: HomeOption = HOME,
+    port: Annotated[int, typer.Option(help="On loopback.")] = 5000,
+) -> None:
+    """Open the audit view at a domain's runs: the MLflow UI, on this machine only; or say where the server is that
+    tracks.
+
+    MLflow's gateway and its assistant, which would send text elsewhere, are switched off. Its page of prompts is there,
+    and empty: MLflow has no switch for it.
+    """
     from concord.artifacts.settings import Settings
     from concord.flows.environment import reopen
     from concord.flows.server import Page
@@ -219,7 +228,9 @@ def ui_command(home: HomeOption = HOME, port: Annotated[int, typer.Option(help="
     if tracked.startswith("http"):
         say(f"audit view: {tracked}, the MLflow server that MLFLOW_TRACKING_URI names")
         return
-    page = Page(home, port)
+    from concord.artifacts.mlflow.read import Records
+
+    page = Page(home, port, Records.of(home).page(domain))
     say(f"audit view: {page.address} (for you alone; end with Ctrl-C)")
     page.wait()
     raise EnvironmentFailed(page.ended)

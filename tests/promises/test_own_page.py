@@ -43,7 +43,10 @@ def ask(address: str, body: object = None, **headers: str) -> tuple[int, str]:
 @pytest.mark.slow
 def test_the_address_opens_them(page: Page) -> None:
     status, text = ask(page.address)
-    assert (status, "<!doctype html" in text.lower()) == (200, True)
+    assert (status, "location.replace" in text) == (200, True)
+    token = page.address.split("token=")[1].split("#")[0]
+    status, text = ask(f"http://127.0.0.1:{page.port}/", Cookie=f"concord={token}")
+    assert (status, "<!doctype html" in text.lower(), "<title>MLflow" in text) == (200, True, True)
 
 
 def test_clients_of_mlflow_ask_with_the_token(page: Page) -> None:
@@ -64,3 +67,21 @@ def test_a_port_that_is_taken_is_an_error_and_not_asked(tmp_path: Path) -> None:
         port = other.getsockname()[1]
         with pytest.raises(EnvironmentFailed, match=f"--port {port} cannot be had"):
             Page(tmp_path, port)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/ajax-api/3.0/mlflow/assistant/message",
+        "/ajax-api/3.0/mlflow/assistant/config",
+        "/ajax-api/3.0/mlflow/assistant/skills/install",
+        "/gateway/mlflow/v1/chat/completions",
+        "/gateway/proxy/x/y",
+    ],
+)
+def test_nothing_of_an_audit_view_sends_text_elsewhere(page: Page, path: str) -> None:
+    token = page.address.split("token=")[1].split("#")[0]
+    status, text = ask(f"http://127.0.0.1:{page.port}{path}", {"message": "x"}, Authorization=f"Bearer {token}")
+    assert status in (403, 404, 501), text
+    assert "disabled" in text or "Switched off" in text
+    assert "/gateway" in path or ask(f"http://127.0.0.1:{page.port}{path}", Authorization=f"Bearer {token}")[1] == "{}"
