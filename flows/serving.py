@@ -43,8 +43,8 @@ SERVERS_OWN: dict[Any, Any] = {
 }
 """Settings that may hold a server's secret, and their values while flows run, since tasks are sent all settings."""
 
-NEEDED_LATER = ("concord.artifacts.mlflow.write", "skops.io", "matplotlib.figure", "matplotlib.backends.backend_svg")
-"""Modules that every run that is not cached loads before it ends."""
+NEEDED_LATER = ("skops.io", "concord.artifacts.mlflow.write", "matplotlib.figure", "matplotlib.backends.backend_svg")
+"""Modules that every run that is not cached loads before it ends; skops looks through all that are there already."""
 
 
 def servers_awake() -> None:
