@@ -17,6 +17,7 @@ Not covered  rows whose unit is null: they belong to no unit that a guarantee co
 """
 
 import io
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -276,7 +277,7 @@ def _labels(cells: pl.Series, encoding: Encoding) -> NDArray[Any]:
     """Class indices (rows,), or steps of a number."""
     if encoding.bounds is None:
         return cast_labels(cells, encoding)
-    return steps_between(cast_numbers(cells), encoding.bounds, STEPS)
+    return steps_between(cast_numbers(cells, largest=math.inf), encoding.bounds, STEPS)
 
 
 def _schema(codes: Codes, encoding: Encoding) -> pl.Schema:

@@ -99,16 +99,16 @@ def cast_labels(cells: pl.Series, encoding: Encoding) -> NDArray[np.uint16]:
     return indices.to_numpy()[places]
 
 
-def cast_numbers(cells: pl.Series) -> Numbers:
-    """A label that is a number (rows,), NaN where there is none."""
-    return numbers_of(cells.to_frame("label").select(number("label", cells.dtype)).to_series(), "numeric")
+def cast_numbers(cells: pl.Series, largest: float = LARGEST_NUMBER) -> Numbers:
+    """A label that is a number (rows,), NaN where there is none, or none within ±`largest`."""
+    return numbers_of(cells.to_frame("label").select(number("label", cells.dtype, largest)).to_series(), "numeric")
 
 
 def steps_between(numbers: Numbers, bounds: Bounds, steps: int) -> NDArray[np.uint32]:
     """The places (rows,) of numbers between bounds, in whole steps from the lower one: 0 to `steps`.
 
-    A number beyond a bound counts as the bound, and NaN as the middle. Each is computed by itself, by operations whose
-    result is fixed to the bit.
+    A number beyond a bound, or infinite, counts as the bound, and NaN as the middle. Each is computed by itself, by
+    operations whose result is fixed to the bit.
     """
     low, high = bounds
     known = np.where(np.isnan(numbers), (low + high) / 2, np.clip(numbers, low, high))
@@ -147,13 +147,13 @@ def cell(name: str, dtype: Type, kind: Kind) -> pl.Expr:
             return text(name, dtype)
 
 
-def number(name: str, dtype: Type) -> pl.Expr:
-    """Finite Float64 of numbers, truth values and text that reads as a number."""
+def number(name: str, dtype: Type, largest: float = LARGEST_NUMBER) -> pl.Expr:
+    """Float64 of numbers, truth values and text that reads as a number, within ±`largest`; NaN is none."""
     if not (_is_number(dtype) or _is_text(dtype)):
         return nothing(pl.Float64())
     written = _is_text(dtype) or dtype.is_decimal()  # the nearest number to what is written, however it is stored
     value = (_words(name) if written else pl.col(name)).cast(pl.Float64, strict=False)
-    return pl.when(value == 0).then(0.0).when(value.abs() <= LARGEST_NUMBER).then(value)  # −0.0 is 0.0
+    return pl.when(value == 0).then(0.0).when(value.abs() <= largest).then(value)  # −0.0 is 0.0
 
 
 def truth(name: str, dtype: Type) -> pl.Expr:

@@ -1,5 +1,6 @@
 """Private rows as codes and exact sums: to the bit the same in any company, order, file and block."""
 
+import math
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,8 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.tasks.asking import tally as asking_tally
-from concord.tasks.asking.tally import BLOCKS, Coding, count, gather, total_of
-from concord.tasks.data.cells import cast_numbers, cast_rows, steps_between
+from concord.tasks.asking.tally import BLOCKS, Coding, _labels, count, gather, total_of
+from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.codes import Codes, learn_codes
 from concord.tasks.data.encode import learn_encoding
 from concord.tasks.data.units import NOBODY, Erased
@@ -77,11 +78,19 @@ def counted(request: pytest.FixtureRequest, tmp_path: Path) -> Counted:
 
 
 def test_a_number_counts_by_its_place_between_its_bounds(tmp_path: Path) -> None:
-    """Beyond them as the nearer one, and without a number as their middle, which adds nothing to a first round."""
+    """Beyond them, however far, as the nearer one; without a number as their middle, which adds nothing to a first
+    round."""
     counted = Counted(tmp_path, None, number=True)
-    cells = pl.Series([-1.5, 0.75, -0.375, -9.0, float("inf"), None, 0.5625])
-    half, steps = 1 << 15, steps_between(cast_numbers(cells), (-1.5, 0.75), 1 << 16)
-    assert steps.tolist() == [0, 2 * half, half, 0, half, half, 2 * half - half // 6]
+    cells = pl.Series([-1.5, 0.75, -0.375, -9.0, math.inf, -math.inf, math.nan, None, 0.5625])
+    half = 1 << 15
+    due = [0, 2 * half, half, 0, 2 * half, 0, half, half, 2 * half - half // 6]
+    assert _labels(cells, counted.encoding).tolist() == due
+    assert _labels(pl.Series(["1e999", "-inf", "nan", "0.75"]), counted.encoding).tolist() == [
+        2 * half,
+        0,
+        half,
+        2 * half,
+    ]
     far = ROWS[:1].with_columns(pl.lit(99.0).alias("size"))
     assert counted.of(far).tobytes() == counted.of(far.with_columns(pl.lit(0.75).alias("size"))).tobytes()
     assert counted.of(far).tobytes() != counted.of(far.with_columns(pl.lit(0.74).alias("size"))).tobytes()
