@@ -6,6 +6,7 @@ against in company.
 """
 
 import functools
+import math
 import struct
 from itertools import cycle
 from typing import Any, NamedTuple
@@ -100,7 +101,9 @@ def through_the_rules(read: pl.Series) -> Became:
     found["matrix"] = in_rows(encode(rows, ENCODING))
     found["codes"] = in_rows(CODES.of(rows))
     found["codes of what is not cast"] = in_rows(CODES.of_raw(raw, COLUMNS).astype(np.int32))
-    found["label as a number"] = in_rows(steps_between(cast_numbers(raw[ENCODING.label]), (-1e3, 7.7), 1 << 16))
+    found["label as a number"] = in_rows(
+        steps_between(cast_numbers(raw[ENCODING.label], math.inf), (-1e3, 7.7), 1 << 16)
+    )
     found["label alone"] = in_rows(cast_labels(raw[ENCODING.label], ENCODING))
     assert found["codes of what is not cast"] == found["codes"]
     assert found["label alone"] == in_rows(rows[LABEL].to_numpy())
