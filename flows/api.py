@@ -110,7 +110,7 @@ def run(
                   tables, or any object with Arrow's C stream interface. They are kept in the vault
     home          the home folder; default: CONCORD_HOME, or .concord; a process uses one home only
     new_session   open a further session, which costs again
-    settings      label, classes, domain and rows, and what else `tasks.advice.draft.settings_for` takes
+    settings      label, classes or bounds, domain and rows, and what else `tasks.advice.draft.settings_for` takes
     Raises a ConcordError for everything that is not a fault of this program.
     """
     if not isinstance(plan, str | Path | dict | Plan):
@@ -132,7 +132,7 @@ def _known(settings: dict[str, Any], takes: Callable[..., Any]) -> dict[str, Any
     try:
         signature(takes).bind(**settings)
     except TypeError as wrong:
-        raise WrongInput(f"a frame must be given with label, classes, domain and rows: {wrong}") from None
+        raise WrongInput(f"a frame must be given with label, classes or bounds, domain and rows: {wrong}") from None
     return settings
 
 

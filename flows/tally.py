@@ -177,7 +177,8 @@ class BySums(Learning[TalliesAsk]):
         if session is not None:
             begun = [each["what"] for each in session.mechanism["rounds"]].count("labels")
         mechanism = planned_tallies(run.plan, codes, rows, begun)
-        return TalliesAsk(mechanism, codes.digest, tuple(batch.ref.digest for batch in public.batches))
+        own = tuple(batch.ref.digest for batch in public.batches)
+        return TalliesAsk(mechanism, codes.digest, own, bounds=public.encoding.bounds)
 
     def count(self, admitted: Admitted[TalliesAsk], private: PrivateFiles) -> Counted:
         """Code the private rows, and sum what is asked before anything is released."""

@@ -92,8 +92,9 @@ LIFETIME = 4
 
 def settings_for(
     label: str,
-    classes: Sequence[Any],
+    classes: Sequence[Any] = (),
     *,
+    bounds: Sequence[float] | None = None,
     domain: str,
     rows: int,
     epsilon: float = 1.0,
@@ -103,6 +104,7 @@ def settings_for(
 ) -> dict[str, Any]:
     """A plan for frames, by tallies, as nested tables; all of it must be known in public.
 
+    bounds    in place of classes, if the label is a number: the least and the largest it may be
     rows      roughly how many private units there are, as you would say it in public
     delta     default: a power of ten below 1/rows
     unit      the column that says whose a row is; default: each row is protected by itself
@@ -110,10 +112,12 @@ def settings_for(
     The domain may spend LIFETIME times that over its life, which is fixed when it is first named.
     """
     spent = {"epsilon": float(epsilon), "delta": usual_delta(rows) if delta is None else float(delta)}
+    named = {"classes": [str(name) for name in classes]} if len(classes) else {}
+    said = named if bounds is None else {**named, "bounds": list(bounds)}
     lifetime = {name: LIFETIME * amount for name, amount in spent.items()}
     return {
         "folder": ".",
-        "data": {"label": label, "classes": [str(name) for name in classes], "unit": unit, "version": version},
+        "data": {"label": label, **said, "unit": unit, "version": version},
         "privacy": {"domain": domain, **spent, "lifetime": lifetime},
         "labeling": {"mechanism": TALLIES, "rows": rows},
         "student": {"learner": "linear"},

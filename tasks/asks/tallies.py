@@ -17,7 +17,7 @@ Not covered  a ledger restored from an older copy that no witness knows, but for
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from concord.artifacts.errors import NotVerified
@@ -25,7 +25,7 @@ from concord.artifacts.home.released import round_path
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost, WholeClaim
-from concord.artifacts.schemas import Ref, canonical_json
+from concord.artifacts.schemas import Bounds, Ref, canonical_json
 from concord.artifacts.sessions import LABELS, Batch, Session
 from concord.tasks.asking.tally import sums_bytes, total_of
 from concord.tasks.data.guard import private_stage
@@ -47,10 +47,12 @@ class TalliesAsk(Ask[Tallies]):
 
     codes    digest of the public codes that are asked about
     public   digests of the plan's own public rows
+    bounds   of a label that is a number
     """
 
     codes: str
     public: tuple[str, ...]
+    bounds: Bounds | None = field(default=None, kw_only=True)
 
     purpose: ClassVar[str] = LABELS
 
@@ -77,8 +79,9 @@ class TalliesAsk(Ask[Tallies]):
         return () if whole else alone
 
     def settings(self) -> dict[str, Any]:
-        """Those of the mechanism, and the codes."""
-        return {**self.mechanism.settings(), "codes": self.codes}
+        """Those of the mechanism, the codes, and the bounds of a number, which decide what a step of its sums is."""
+        bounds = {} if self.bounds is None else {"bounds": list(self.bounds)}
+        return {**self.mechanism.settings(), "codes": self.codes, **bounds}
 
     def depends(self, plan: Plan) -> dict[str, Any]:
         """The budget, the settings, and the public rows."""

@@ -145,6 +145,9 @@ def rehearse_student(plan: StudentPlan, encoding: Encoding) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # such as of too few iterations, on rows that mean nothing
         learned = fitted(plan, X, targets, encoding.classes)
+        if encoding.bounds is not None and not np.isfinite(learned.predict(X)).all():
+            rule = "student.estimator must give a finite number for every row, such as sklearn.linear_model.Ridge"
+            raise WrongInput(f"{rule}, which {plan.estimator} does not")
     try:
         trusted_types(dump(learned), plan.estimator)
     except NotVerified as refused:

@@ -109,7 +109,7 @@ def test_copying_it_warns_that_each_fit_costs(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_frame_without_what_is_known_in_public_is_one_sentence() -> None:
-    with pytest.raises(WrongInput, match="must be given with label, classes, domain and rows"):
+    with pytest.raises(WrongInput, match="must be given with label, classes or bounds, domain and rows"):
         concord.run(people(10, 1), label="outcome")
     with pytest.raises(WrongInput, match="label must be given in the plan"):
         concord.run("plan.toml", label="outcome")

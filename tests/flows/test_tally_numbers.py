@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from sklearn.base import BaseEstimator, RegressorMixin
 
+import concord as library
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
@@ -14,11 +16,22 @@ from concord.artifacts.measures import NumberTest
 from concord.artifacts.plan import parse_plan
 from concord.flows.api import Run, load_student
 from concord.flows.start import start
+from concord.tasks.advice.draft import settings_for
 from concord.tasks.verify.measured import public_test
 from concord.tasks.verify.verify import verify
 from tests.support.console import concord
 
 RIDGE = {"estimator": "sklearn.linear_model.Ridge"}
+
+
+class Silent(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """A regressor that learns nothing, and gives no number."""
+
+    def fit(self, X: Any, y: Any) -> "Silent":  # noqa: ARG002
+        return self
+
+    def predict(self, X: Any) -> Any:
+        return np.full(len(X), np.nan)
 
 
 def bills(rows: int, seed: int) -> pl.DataFrame:
@@ -73,6 +86,16 @@ def test_a_run_publishes_a_student_that_gives_numbers_and_again_spends_nothing(
     check_measures(home, summary.session, plan.path("test"))
 
 
+def test_a_frame_may_be_given_with_bounds_in_place_of_classes() -> None:
+    known: dict[str, Any] = {"domain": "bills", "rows": 6000}
+    given = settings_for("cost", bounds=(0, 50), **known)
+    plan = parse_plan(given | {"data": {**given["data"], "private": "bills.parquet", "public": "more.parquet"}})
+    assert (plan.data.bounds, plan.data.classes) == ((0, 50), ())
+    for odd, message in (({}, "classes must be given"), ({"classes": ["a", "b"], "bounds": (0, 1)}, "must not both")):
+        with pytest.raises(WrongInput, match=message):
+            library.run(bills(10, 1), public=bills(10, 2), label="cost", **known, **odd)
+
+
 def check_measures(home: Path, session: str, table: str) -> None:
     """The report says them, and a certificate with others is found out."""
     folder = home / "released" / session
@@ -81,6 +104,8 @@ def check_measures(home: Path, session: str, table: str) -> None:
     test = certificate.student.public_test
     assert isinstance(test, NumberTest)
     assert "this model of a number" in report
+    assert certificate.mechanism.settings["bounds"] == [0, 50]
+    assert "the bounds that the plan declares, 0.0 and 50.0" in report
     assert f"{test.rmse:.4g}" in report
 
     def found(**changed: float) -> str:
@@ -108,6 +133,7 @@ def test_if_labels_alone_are_secret_one_round_asks_for_them(tables: dict[str, An
     ("change", "message"),
     [
         ({"student": {"estimator": "sklearn.naive_bayes.GaussianNB"}}, "student.estimator must be a regressor"),
+        ({"student": {"estimator": f"{__name__}.Silent"}}, "student.estimator must give a finite number for every row"),
         ({"rows": bills(9, 4).head(0).drop("cost")}, "data.public"),
         (
             {"test": bills(9, 4).with_columns(pl.lit("dear").alias("cost"))},
