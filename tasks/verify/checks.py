@@ -17,10 +17,12 @@ Not covered  in MLflow, additional records: nested runs, curves except for their
 """
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
@@ -148,11 +150,21 @@ def proved(settings: PublicSettings, claim: tuple[float, float], of: str = "") -
     stated = {**settings, **settings.get("relabel", {})}
     for term, claimed in zip(("epsilon", "delta"), claim, strict=True):
         equal(f"the {term} that is claimed{of}", claimed, stated.get(term, claimed))
+    if settings.get("classes") == 0:
+        stated_bounds(settings)
     epsilon, delta = claim
     least = _least_delta(json.dumps(settings, sort_keys=True), epsilon)
     if not least <= delta * SLACK:
         raise NotVerified(f"at ε = {epsilon:g} the settings{of} prove δ = {least:.6g}, claimed {delta:g}")
     return f"at ε = {epsilon:g} the settings prove δ = {least:.6g} of the {delta:g} claimed"
+
+
+def stated_bounds(settings: PublicSettings) -> tuple[float, float]:
+    """The bounds of a number that the settings state. Raises NotVerified if there are none."""
+    match settings.get("bounds"):
+        case [int() | float() as low, int() | float() as high] if -math.inf < low < high < math.inf:
+            return float(low), float(high)
+    raise NotVerified("the label is a number, and the settings do not state what it lies between")
 
 
 @lru_cache(maxsize=256)
@@ -201,7 +213,20 @@ def labels(subject: CheckedSession) -> str:
             raise NotVerified(
                 f"the released file {path} holds answers that the ledger never committed: it was cut back"
             )
+    inferred = released.find(f"{session.id}/labels.arrow") if session.mechanism.get("classes") == 0 else None
+    if inferred is not None:
+        _check_within(stated_bounds(session.mechanism), released.labels([inferred])["label"])
     return f"{len(refs)} files are as committed"
+
+
+def _check_within(bounds: tuple[float, float], numbers: pa.ChunkedArray) -> None:
+    """Raise NotVerified if an inferred number is beyond the bounds by more than rounding."""
+    (low, high), found = bounds, pc.min_max(numbers).as_py()
+    room = 1e-9 * (high - low)
+    if found["min"] is not None and not low - room <= found["min"] <= found["max"] <= high + room:
+        raise NotVerified(
+            f"inferred labels are beyond {low:g} and {high:g}, between which the ledger says that they lie"
+        )
 
 
 def _named_in(released: Released, folder: str, pattern: str) -> set[str]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
 
@@ -17,6 +18,7 @@ from concord.artifacts.plan import parse_plan
 from concord.flows.api import Run, load_student
 from concord.flows.start import start
 from concord.tasks.advice.draft import settings_for
+from concord.tasks.verify.checks import _check_within, proved
 from concord.tasks.verify.measured import public_test
 from concord.tasks.verify.verify import verify
 from tests.support.console import concord
@@ -91,7 +93,11 @@ def test_a_frame_may_be_given_with_bounds_in_place_of_classes() -> None:
     given = settings_for("cost", bounds=(0, 50), **known)
     plan = parse_plan(given | {"data": {**given["data"], "private": "bills.parquet", "public": "more.parquet"}})
     assert (plan.data.bounds, plan.data.classes) == ((0, 50), ())
-    for odd, message in (({}, "classes must be given"), ({"classes": ["a", "b"], "bounds": (0, 1)}, "must not both")):
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({}, "classes must be given"),
+        ({"classes": ["a", "b"], "bounds": (0, 1)}, "must not both be given"),
+    ]
+    for odd, message in wrong:
         with pytest.raises(WrongInput, match=message):
             library.run(bills(10, 1), public=bills(10, 2), label="cost", **known, **odd)
 
@@ -121,6 +127,20 @@ def check_measures(home: Path, session: str, table: str) -> None:
         found(rmse=better, r2=1 - (better / test.mean_rmse) ** 2)
     with pytest.raises(NotVerified, match="the RMSE of the mean"):
         found(mean_rmse=test.mean_rmse * 2, r2=1 - (test.rmse / test.mean_rmse / 2) ** 2)
+    check_bounds(certificate.mechanism.settings)
+
+
+def check_bounds(settings: dict[str, Any]) -> None:
+    """A certificate without them, or with others than the numbers inferred within them, is found out."""
+    claim = (settings["epsilon"], settings["delta"])
+    assert "the settings prove" in proved(settings, claim)
+    for odd in (None, [0], [0, "50"], [50, 0], [0, float("nan")], [-float("inf"), 50]):
+        with pytest.raises(NotVerified, match="do not state what it lies between"):
+            proved({**settings, "bounds": odd}, claim)
+    numbers = pa.chunked_array([[0.0, 50.0]])
+    _check_within((0.0, 50.0), numbers)
+    with pytest.raises(NotVerified, match="inferred labels are beyond 0 and 49"):
+        _check_within((0.0, 49.0), numbers)
 
 
 def test_if_labels_alone_are_secret_one_round_asks_for_them(tables: dict[str, Any], home: Path) -> None:
