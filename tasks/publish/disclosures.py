@@ -45,6 +45,11 @@ CENTRAL = (
     "One curator holds the private records and runs the software. Whoever reads what is published is not trusted; who "
     "holds the records, the machine and its console is."
 )
+OF_HOMES = (
+    "{} hold private records of their own, and each runs the software on them. None shows a record to another or to "
+    "whoever leads, and none is trusted with more than its own records, machine and console. Each keeps a ledger of "
+    "its own, and nobody keeps one over all of them."
+)
 COMPOSITION = (
     "A ledger charges every session of the domain before its first answer is drawn, and refuses what would pass the "
     "cap of the domain's lifetime. {}"
@@ -196,7 +201,7 @@ def registry(certificate: Certificate) -> str:
         },
         "deployment_model": {
             "model_name": "Central",
-            "model_name_details": CENTRAL,
+            "model_name_details": trusted(certificate),
             "release_type": "One release" if domain.sessions == 1 else "Many releases",
             "release_type_details": of_lifetime(certificate),
             "data_source_type": "Static",
@@ -260,7 +265,7 @@ def _nist(certificate: Certificate) -> Iterator[str]:
     yield from (f"- {each.in_words}\n" for each in groups)
     only = "; only classes are" if certificate.what == "classifier" else ""
     yield f"Missing: which {'other ' * bool(groups)}groups of people it serves worse is not measured{only}.\n"
-    yield f"## Trust and threat model\n\n{CENTRAL}\n"
+    yield f"## Trust and threat model\n\n{trusted(certificate)}\n"
     yield "## Side channels, floating point and random numbers\n"
     yield from (f"- {caveat}" for caveat in certificate.caveats if LINKED not in caveat)
     yield f"\n## What is not protected\n\n{unprotected(certificate)}\n"
@@ -292,6 +297,12 @@ def mechanism_in_words(certificate: Certificate) -> str:
 def _short(settings: dict[str, Any]) -> Iterator[tuple[str, object]]:
     """Scalar settings; tables of numbers are in the certificate."""
     return ((name, value) for name, value in settings.items() if isinstance(value, int | float) and name != "name")
+
+
+def trusted(certificate: Certificate) -> str:
+    """Who is trusted with what."""
+    homes = certificate.mechanism.settings.get("names")
+    return CENTRAL if homes is None else OF_HOMES.format(f"{', '.join(homes[:-1])} and {homes[-1]}")
 
 
 def unprotected(certificate: Certificate) -> str:

@@ -25,7 +25,6 @@ from concord.artifacts.errors import WrongInput, in_json
 from concord.artifacts.guarantee import Guarantee
 from concord.artifacts.records import SessionRecord
 from concord.tasks.publish.disclosures import (
-    CENTRAL,
     description,
     in_words,
     measured_in_words,
@@ -33,6 +32,7 @@ from concord.tasks.publish.disclosures import (
     of_lifetime,
     reworded,
     test_in_words,
+    trusted,
     unprotected,
 )
 
@@ -137,7 +137,7 @@ def _facts(certificate: Certificate, checks: Checks, noise: Sequence[Mapping[str
         "by_group": "; ".join(each.in_words for each in getattr(certificate.student.public_test, "groups", ())),
         "made": description(certificate),
         "columns": f"{', '.join(features[:MOST_COLUMNS])}{more}",
-        "central": CENTRAL,
+        "trusted": trusted(certificate),
         "unprotected": unprotected(certificate),
         "signed": "; ".join(map(in_words, signed)),
         "verified": checks,
@@ -166,7 +166,7 @@ def _noise(certificate: Certificate) -> Iterator[dict[str, Any]]:
     for record in certificate.sessions:
         settings = record.mechanism.settings
         for at, each in enumerate(settings.get("rounds", ()), start=1):
-            noise = each["scale"] / settings["steps"]
+            noise = each["scale"] / settings["steps"] / 2 ** settings.get("bits", 0)  # of running sums, q is whole
             yield _summed(record, f"round {at}: sums about {each['what']}", each["cells"], noise)
         for name, what in (("scale", "counts"), ("pair_scale", "numbers of right and wrong")):
             if name in settings:

@@ -58,6 +58,14 @@ def content_of(folder: Path) -> dict[str, Any]:
     return dossier(PublishedSession.at(folder).certificate, checks)
 
 
+def of_settings(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    """The dossier, if its session had been of a mechanism with these settings."""
+    certificate = PublishedSession.at(folder).certificate
+    mechanism = certificate.mechanism.model_copy(update={"settings": settings})
+    record = certificate.leading.model_copy(update={"mechanism": mechanism})
+    return dossier(certificate.model_copy(update={"sessions": (record,)}), [])
+
+
 def first_page(folder: Path) -> str:
     return " ".join(Words(render(content_of(folder))).first.split())
 
@@ -199,16 +207,23 @@ def test_whatever_a_plan_names_is_escaped(folder: Path) -> None:
 def test_the_noise_stands_beside_each_sum(folder: Path) -> None:
     content = content_of(folder)
     rounds = [{"what": "labels", "cells": 60, "scale": 2.0 * 16}, {"what": "labels", "cells": 60, "scale": 3.0 * 16}]
-    certificate = PublishedSession.at(folder).certificate
     settings = {"rounds": rounds, "steps": 16, "classes": 2}
-    record = certificate.leading.model_copy(
-        update={"mechanism": certificate.mechanism.model_copy(update={"settings": settings})}
-    )
-    found = dossier(certificate.model_copy(update={"sessions": (record,)}), [])
+    found = of_settings(folder, settings)
     assert [(each["numbers"], each["noise"]) for each in found["noise"]] == [(60, 2.0), (60, 3.0)]
     page = Words(render({**content, "noise": found["noise"], "counts": found["counts"]})).first
     assert "noise of scale 2 units or more" in page
     assert "round 2: sums about labels" in page
+    running = of_settings(folder, settings | {"name": "stream", "bits": 8})  # a unit moves them by up to q_0 = 2^8
+    assert [each["noise"] for each in running["noise"]] == [2.0 / 256, 3.0 / 256]
+
+
+def test_of_several_homes_it_does_not_say_that_one_curator_holds_all(folder: Path) -> None:
+    def trusted(settings: dict[str, Any]) -> str:
+        answers = [each for part in of_settings(folder, settings)["parts"] for each in part["questions"]]
+        return next(str(each["answer"]) for each in answers if each["question"] == "Who is trusted?")
+
+    assert "One curator holds the private records" in trusted({})
+    assert trusted({"names": ["north", "south", "west"]}).startswith("north, south and west hold private records of")
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 0.0), (1.0, 1e-5), (4.0, 1e-3)])
