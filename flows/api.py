@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from concord.artifacts.errors import WrongInput, quoted
-from concord.artifacts.plan import Plan, parse_plan, read_tables
+from concord.artifacts.plan import Plan, load_homes_plan, parse_plan, read_tables
 from concord.artifacts.settings import Settings
 from concord.flows.environment import keep_to, prepare, ready_for
 
@@ -151,6 +151,45 @@ def refresh(
     from concord.flows.start import start_asking
 
     return Run(start_asking(flows_refresh.refresh, loaded, folder, new_session=new_session), folder)
+
+
+def lead(
+    plan: str | Path, exchange: str, *, without: Iterable[str] = (), home: str | Path | None = None
+) -> dict[str, Any]:
+    """Ask several homes the next question, or publish what follows from their shares, as `concord lead --json` has it.
+
+    Raises a ConcordError for everything that is not a fault of this program.
+    """
+    loaded, folder = load_homes_plan(Path(plan)), _prepared(home)
+    from concord.flows import lead as flows_lead
+    from concord.flows.serving import run_once
+
+    return run_once(flows_lead.lead, folder, loaded, folder, exchange=exchange, without=[*without])
+
+
+def contribute(
+    plan: str | Path,
+    exchange: str,
+    private: str,
+    name: str,
+    *,
+    agreed: bool = False,
+    new_session: bool = False,
+    home: str | Path | None = None,
+) -> dict[str, Any]:
+    """Answer the newest question of a run as one of several homes, as `concord contribute --json` has it.
+
+    private       this home's private table, a path or an address
+    agreed        whoever answers for this home has read the plan, and agrees to what it costs
+    new_session   take part in a further run of the plan, which costs again
+    Raises a ConcordError for everything that is not a fault of this program.
+    """
+    loaded, folder = load_homes_plan(Path(plan), private), _prepared(home)
+    from concord.flows import homes as flows_homes
+    from concord.flows.serving import run_once
+
+    asked = {"exchange": exchange, "name": name, "again": new_session, "agreed": agreed}
+    return run_once(flows_homes.contribute, folder, loaded, folder, **asked)
 
 
 def _loaded(plan: str | Path | dict[str, Any] | Plan, given: Iterable[str] = ()) -> Plan:

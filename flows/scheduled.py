@@ -4,6 +4,7 @@ Each run ends in a state whose name says how it went:
     Completed       rows were answered, or the student was trained again
     Partly          (Completed) the session ended before the last public row; the message says how many were not asked
     NothingNew      (Completed) everything was there already; nothing was spent
+    Waiting         (Completed) some of several homes have not answered yet; the message names them
     BudgetRefused   (Failed) the session's refusals or the domain's budget are used up, or a further session was not
                     asked for; WrongInput, NotVerified and EnvironmentFailed likewise (artifacts.errors)
 After a crash, the next run goes on where this one was. A server checks parameters before anything runs, and names the
@@ -21,7 +22,7 @@ from prefect.states import Completed, Failed
 
 from concord.artifacts.errors import ConcordError
 from concord.artifacts.learners import StudentPlan
-from concord.artifacts.plan import Plan, load_plan
+from concord.artifacts.plan import Plan, load_homes_plan, load_plan
 from concord.artifacts.settings import Settings
 from concord.flows.environment import prepare
 from concord.flows.outcome import Summary, check_all_asked, in_words
@@ -103,13 +104,64 @@ def scheduled_study(
     return _ended(work, home, asks=False)
 
 
+@flow(name="scheduled-lead")
+def scheduled_lead(plan: Path, exchange: str, without: tuple[str, ...] = (), home: Path | None = None) -> State[Any]:
+    """Ask several homes the next question, or publish what follows from their shares; it waits for nobody.
+
+    plan       the TOML file of all homes
+    exchange   the folder, or address, through which they speak
+    without    homes whose rows are left out from now on
+    """
+
+    def work(home: Path) -> State[Any]:
+        from concord.flows.lead import lead
+        from concord.flows.serving import run_once
+
+        done = run_once(lead, home, load_homes_plan(plan), home, exchange=exchange, without=without)
+        if not done["published"]:
+            return Completed(name="Waiting", message=f"round {done['round']} waits for {', '.join(done['missing'])}")
+        return _state_of(Summary.model_validate(done))
+
+    return _in_home(work, home)
+
+
+@flow(name="scheduled-contribute")
+def scheduled_contribute(
+    plan: Path, exchange: str, private: str, name: str, agreed: bool = False, home: Path | None = None
+) -> State[Any]:
+    """Answer the newest question of a run once, as the home of that name.
+
+    plan, exchange   as the lead has them
+    private          this home's private table
+    agreed           whoever answers for this home has read the plan, and agrees to what it costs
+    """
+
+    def work(home: Path) -> State[Any]:
+        from concord.flows.homes import contribute
+        from concord.flows.serving import run_once
+
+        loaded = load_homes_plan(plan, private)
+        done = run_once(contribute, home, loaded, home, exchange=exchange, name=name, agreed=agreed)
+        said = done["missing"] if done["answered"] is None else f"{name} answered {done['answered']}: {done['file']}"
+        return Completed(name="Completed" if done["answered_now"] else "NothingNew", message=said)
+
+    return _in_home(work, home)
+
+
 def _ended(work: Callable[[Path], Summary], home: Path | None, *, asks: bool = True) -> State[Any]:
-    """Do `work`, which may ask rows, in a home folder. Returns the state of its run. MLflow is imported inside, after
-    its settings exist."""
+    """Do `work`, which may ask rows, in a home folder. Returns the state of its run."""
+    return _in_home(lambda found: _state_of(work(found), asks=asks), home)
+
+
+def _in_home(work: Callable[[Path], State[Any]], home: Path | None) -> State[Any]:
+    """Do `work` in a home folder. Returns the state of its run. MLflow is imported inside, after its settings exist."""
     try:
-        summary = work(prepare(home or Settings.now().home))
+        return work(prepare(home or Settings.now().home))
     except ConcordError as error:
         return Failed(name=type(error).__name__, message=str(error))
+
+
+def _state_of(summary: Summary, *, asks: bool = True) -> State[Any]:
     nothing_new = not summary.asked_now and all(stage.cached for stage in summary.stages)
     name = "Partly" if asks and summary.not_asked else "NothingNew" if nothing_new else "Completed"
     return Completed(name=name, message=in_words(summary))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -12,8 +12,6 @@ from concord.flows.cli.app import HOME, HomeOption, JsonOption, app, print_json
 from concord.flows.console import NARROW, asking, out, say
 
 if TYPE_CHECKING:
-    from prefect.flows import Flow
-
     from concord.artifacts.plan import Plan
 
 PlanArgument = Annotated[Path, typer.Argument(help="The plan of all homes, which has [homes] and no private table.")]
@@ -34,9 +32,10 @@ def lead_command(
     drawn.
     """
     from concord.flows.lead import lead
+    from concord.flows.serving import run_once
 
-    with _flow(plan, home) as (loaded, found, ready):
-        done = ready(lead)(loaded, found, exchange=exchange, without=without or [])
+    with _at_home(plan, home) as (loaded, found):
+        done = run_once(lead, found, loaded, found, exchange=exchange, without=without or [])
     if as_json:
         print_json(done)
     elif done["published"]:
@@ -71,9 +70,10 @@ def contribute_command(
     spends nothing.
     """
     from concord.flows.homes import contribute
+    from concord.flows.serving import run_once
 
-    with _flow(plan, home, private, ask=not yes) as (loaded, found, ready):
-        done = ready(contribute)(loaded, found, exchange=exchange, name=name, again=again, agreed=yes)
+    with _at_home(plan, home, private, ask=not yes) as (loaded, found):
+        done = run_once(contribute, found, loaded, found, exchange=exchange, name=name, again=again, agreed=yes)
     if as_json:
         print_json(done)
     elif done["answered"] is None:
@@ -106,18 +106,12 @@ def homes_command(plan: PlanArgument, exchange: ExchangeOption, as_json: JsonOpt
 
 
 @contextmanager
-def _flow(path: Path, home: Path, private: str = "", *, ask: bool = False) -> "Iterator[tuple[Plan, Path, Any]]":
-    """The plan, the home, and what makes a flow ready, on the home's own server within the block."""
+def _at_home(path: Path, home: Path, private: str = "", *, ask: bool = False) -> "Iterator[tuple[Plan, Path]]":
+    """The plan and the home, on the home's own server within the block, in which the operator may be asked if `ask`."""
     from concord.artifacts.plan import load_homes_plan
     from concord.flows.environment import prepare
     from concord.flows.server import serving
 
     loaded, found = load_homes_plan(path, private), prepare(home)
     with serving(found), asking(ask):
-        from concord.flows.serving import ready, serving_flows
-
-        def runs(flow: "Flow[..., dict[str, Any]]") -> "Flow[..., dict[str, Any]]":
-            return ready(flow, found, loaded.teachers)
-
-        with serving_flows(found):
-            yield loaded, found, runs
+        yield loaded, found

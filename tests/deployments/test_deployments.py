@@ -50,7 +50,8 @@ PACKAGES = ("artifacts", "flows", "tasks")
 
 
 def test_there_is_a_deployment_of_every_job() -> None:
-    assert set(DEPLOYMENTS) == {job + kind for job in JOBS for kind in ("", "-docker", "-kubernetes")}
+    everywhere = {job + kind for job in JOBS for kind in ("", "-docker", "-kubernetes")}
+    assert set(DEPLOYMENTS) == everywhere | {"lead", "contribute"}
     assert PREFECT["prefect-version"] == CONSTRAINTS["prefect"]
 
 

@@ -12,17 +12,20 @@ import pytest
 
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.plan import load_homes_plan, load_plan
 from concord.flows import lead as flows_lead
-from concord.flows.homes import contribute
-from concord.flows.lead import lead, status
-from concord.flows.serving import ready, serving_flows
+from concord.flows.cli.commands import command
+from concord.flows.lead import status
+from concord.flows.learn import learn
+from concord.flows.scheduled import scheduled_contribute, scheduled_lead
+from concord.flows.stage import Stages
 from concord.tasks.asks.share import Answered, Letter
 from concord.tasks.data import exchange
 from concord.tasks.data.exchange import Exchange
 from concord.tasks.verify.homes import joint_rounds
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
-from tests.support.people import people
+from tests.support.people import _toml, people
 from tests.support.several import NAMES, Several, plainly
 
 DOMAIN = "people"
@@ -231,16 +234,89 @@ def test_a_killed_lead_is_finished_by_the_next(tmp_path: Path) -> None:
     assert len(Ledger.of(several.home("lead")).sessions(f"{DOMAIN}.joint")) == 1
 
 
+def written(several: Several) -> Path:
+    """The plan as a file that names no private table."""
+    tables = {name: section for name, section in several.given.items() if name != "folder"}
+    tables["data"] = {name: value for name, value in tables["data"].items() if name != "private"}
+    lines = [
+        f"[{name}]\n" + "\n".join(f"{key} = {_toml(value)}" for key, value in keys.items())
+        for name, keys in tables.items()
+    ]
+    (several.folder / "data" / "plan.toml").write_text("\n".join(lines))
+    return several.folder / "data" / "plan.toml"
+
+
+def test_a_plan_of_homes_names_no_private_table_and_is_run_by_its_own_commands(tmp_path: Path) -> None:
+    several = Several(tmp_path / "world", rows=100)
+    path = written(several)
+    assert load_homes_plan(path).homes == several.plan.homes
+    assert load_homes_plan(path, "s3://bucket/rows.parquet").data.private == "s3://bucket/rows.parquet"
+    path.write_text(path.read_text().replace("[data]", '[data]\nprivate = "north.parquet"'))
+    with pytest.raises(WrongInput, match="each names its own table by --private"):
+        load_homes_plan(path)
+    with pytest.raises(WrongInput, match="is run by `concord lead`"):
+        learn.fn(load_plan(path), tmp_path / "home")
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"keys": ["0" * 64]}, "keys must be as many as names"),
+        ({"keys": ["0" * 64] * 3}, "must each be given once"),
+        ({"lead": "east"}, "must be 64 hex digits"),
+        ({"people": "somewhere"}, "people"),
+        ({"public": "abc"}, "homes.public: must be 64 hex digits"),
+    ],
+)
+def test_a_wrong_roster_is_refused_in_one_sentence(tmp_path: Path, changes: dict[str, Any], match: str) -> None:
+    several = Several(tmp_path / "world", rows=20)
+    several.given["homes"] |= changes
+    with pytest.raises(WrongInput, match=match):
+        assert several.plan
+
+
+@pytest.mark.parametrize(
+    ("section", "match"),
+    [
+        ({"stream": {"season": 4}}, "no \\[stream\\]"),
+        ({"labeling": {"mechanism": "stable", "cutoff": 5}}, "homes add up noisy sums"),
+    ],
+)
+def test_what_homes_cannot_do_is_refused(tmp_path: Path, section: dict[str, Any], match: str) -> None:
+    several = Several(tmp_path / "world", rows=20)
+    several.given |= section
+    with pytest.raises(WrongInput, match=match):
+        assert several.plan
+
+
+def test_homes_says_who_has_answered_what(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    several = Several(tmp_path / "world", rows=100)
+    path = written(several)
+    monkeypatch.setattr("sys.argv", ["concord", "homes", str(path), "--exchange", str(several.exchange)])
+    with pytest.raises(SystemExit):
+        command()
+    several.lead()
+    several.contribute("south")
+    with pytest.raises(SystemExit):
+        command()
+    shown = capsys.readouterr().out
+    assert "nothing is asked yet" in shown
+    assert " ".join(shown.splitlines()[-1].split()) == "0 south north, west"
+
+
 @pytest.mark.slow
-def test_they_are_flows_of_prefect_too(home: Path) -> None:
+def test_they_are_deployed_flows_too(home: Path) -> None:
     several = Several(home.parent / "several")
+    path, exchange = written(several), str(several.exchange)
     with pytest.MonkeyPatch.context() as patch:
-        patch.undo()
-        for name in ("lead", "north"):
-            flow, plan = (lead, several.plan) if name == "lead" else (contribute, several.private(name))
-            asked: dict[str, Any] = {} if name == "lead" else {"name": name, "agreed": True}
-            with serving_flows(several.home(name)):
-                found = ready(flow, several.home(name))(
-                    plan, several.home(name), exchange=str(several.exchange), **asked
-                )
-            assert (found.get("missing"), found.get("answered")) in ((list(NAMES), None), (None, 0))
+        patch.setattr("concord.flows.run.Stages", Stages)
+        asked = {"plan": path, "exchange": exchange, "private": str(path.parent / "north.parquet"), "name": "north"}
+        found = [
+            scheduled_lead(plan=path, exchange=exchange, home=several.home("lead"), return_state=True),
+            scheduled_contribute(**asked, home=several.home("north"), return_state=True),
+            scheduled_contribute(**asked, home=several.home("north"), agreed=True, return_state=True),
+            scheduled_contribute(**asked, home=several.home("north"), return_state=True),
+        ]
+    assert [state.name for state in found] == ["Waiting", "BudgetRefused", "Completed", "NothingNew"]
