@@ -46,7 +46,7 @@ SERIES = ("epsilon_charged", "epsilon_charged_by_batch", "domain_epsilon_by_sess
 LISTED_CLASSES = 12
 """The most classes for which a note has a table."""
 
-PUBLIC_ROWS, RELEASED_LABELS = "public rows", "released labels"
+PUBLIC_ROWS, RELEASED_LABELS, TEST_ROWS = "public rows", "released labels", "public test rows"
 """Datasets of a publication."""
 
 DIGEST_SHOWN = 36
@@ -134,7 +134,7 @@ def published_stages(certificate: Certificate) -> dict[str, Stage]:
             | ({} if student.public_test is None else {TEST_TABLE: student.public_test.table}),
             _on_public_rows(student.accuracy, student.public_test),
             "The student, learned from released labels and public rows alone.",
-            (PUBLIC_ROWS, RELEASED_LABELS),
+            tuple(datasets_of(certificate)),
         ),
         **_aside("test", certificate.test),
         "certify": Stage(
@@ -219,7 +219,7 @@ def _tested(test: TestRecord, epsilon: float) -> Stage:
 def whole(certificate: Certificate) -> Stage:
     """The publication of all stages together, for the run that they are nested in."""
     params = {name: value for stage in published_stages(certificate).values() for name, value in stage.params.items()}
-    return Stage(params, figures(certificate), guarantee_text(certificate), (PUBLIC_ROWS, RELEASED_LABELS))
+    return Stage(params, figures(certificate), guarantee_text(certificate), tuple(datasets_of(certificate)))
 
 
 def figures(certificate: Certificate) -> dict[str, float]:
@@ -237,10 +237,18 @@ def digest_of_labels(certificate: Certificate) -> str:
     return sha256_of_all(ref.digest.encode() for ref in certificate.leading.files)
 
 
-def dataset(digest: str) -> dict[str, str]:
-    """The fields that MLflow stores for a dataset with that SHA-256."""
+def datasets_of(certificate: Certificate) -> dict[str, str]:
+    """The digest of each dataset of a publication, by name; that of the public rows, which no certificate has, is
+    empty."""
+    test = certificate.student.public_test
+    tested = {} if test is None else {TEST_ROWS: test.table}
+    return {PUBLIC_ROWS: "", RELEASED_LABELS: digest_of_labels(certificate), **tested}
+
+
+def dataset(digest: str, context: str = "training") -> dict[str, str]:
+    """The fields that MLflow stores for a dataset with that SHA-256, used in that context."""
     source = {"source_type": "sha256", "source": json.dumps({"sha256": digest})}
-    return {"digest": digest[:DIGEST_SHOWN], **source, "mlflow.data.context": "training", "sha256": digest}
+    return {"digest": digest[:DIGEST_SHOWN], **source, "mlflow.data.context": context, "sha256": digest}
 
 
 def listing(digests: Mapping[str, str]) -> str:

@@ -45,6 +45,7 @@ from concord.artifacts.home.released import sha256
 from concord.artifacts.mlflow.describe import (
     MODEL_FILE,
     NOTE,
+    TEST_ROWS,
     Champion,
     Publication,
     Stage,
@@ -301,7 +302,7 @@ class Tracking(Records):
 
 
 def _dataset(name: str, digest: str) -> DatasetInput:
-    result = dataset(digest)
+    result = dataset(digest, "evaluation" if name == TEST_ROWS else "training")
     shown = Dataset(name, result.pop("digest"), source_type=result.pop("source_type"), source=result.pop("source"))
     return DatasetInput(shown, [InputTag(key, value) for key, value in result.items()])
 

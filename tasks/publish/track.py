@@ -20,11 +20,10 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.describe import (
     PUBLIC_ROWS,
-    RELEASED_LABELS,
     ColumnType,
     Publication,
     Tracked,
-    digest_of_labels,
+    datasets_of,
 )
 from concord.artifacts.parts import running_totals
 from concord.artifacts.plan import Plan
@@ -77,8 +76,8 @@ def track(
             files=[released.root / ref.path for ref in certified.files],
             series=_series(session, per_refusal, refused, ledger),
             datasets={
+                **datasets_of(certificate),
                 PUBLIC_ROWS: sha256_of_all(vault.read(batch.ref) for batch in batches),
-                RELEASED_LABELS: digest_of_labels(certificate),
             },
             student=load(file, plan.student.estimator),
             student_file=file,

@@ -161,7 +161,8 @@ def test_the_stages_after_the_door_are_nested_and_tell_of_no_moment_before_it(pu
     assert study.inputs
     assert study.outputs
     assert parent.outputs
-    assert {item.dataset.name for item in study.inputs.dataset_inputs} == {"public rows", "released labels"}
+    read = {item.dataset.name for item in study.inputs.dataset_inputs}
+    assert read == {"public rows", "released labels", "public test rows"}
     assert [output.model_id for output in study.outputs.model_outputs] == [
         output.model_id for output in parent.outputs.model_outputs
     ]
@@ -242,8 +243,10 @@ def test_datasets_are_there_by_digest(published: Published) -> None:
     logged = published.client.get_run(published.where.run_id).inputs
     assert logged is not None
     inputs = logged.dataset_inputs
-    assert {item.dataset.name for item in inputs} == {"public rows", "released labels"}
+    assert {item.dataset.name for item in inputs} == {"public rows", "released labels", "public test rows"}
     for item in inputs:
+        context = next(tag.value for tag in item.tags if tag.key == "mlflow.data.context")
+        assert context == ("evaluation" if item.dataset.name == "public test rows" else "training")
         whole = next(tag.value for tag in item.tags if tag.key == "sha256")
         assert len(whole) == 64
         assert item.dataset.digest == whole[:36]
