@@ -19,7 +19,7 @@ Not covered  labels that no additive model of the columns describes; columns tha
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import product
@@ -35,6 +35,7 @@ from concord.tasks.advice.worth import learning_units
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, deepens
 from concord.tasks.mechanisms.contributions import RoundQuestion, columns, tally
 from concord.tasks.mechanisms.distance import Floats, Ints
+from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.mechanisms.tallies import Tallies
 from concord.tasks.student.crossed import sampled
 from concord.tasks.student.decode import Decoded, scores
@@ -58,6 +59,8 @@ EXPLAINED = {"weak": 0.1, "typical": 0.5, "strong": 0.9}
 """Share of a number's variance that its row explains, by strength of signal."""
 SPREAD_OF_NUMBERS = 0.15
 """Standard deviation of a made-up number, as a share of what lies between its bounds."""
+RELEASES = (1, 4, 13, 26)
+"""Releases of a season that a plan for a stream is told of, besides the last."""
 BEATS = 0.01
 """What a student must be right on beyond the largest class, as a share of rows, to have learned something; or the share
 of a number's variance that it must explain."""
@@ -95,6 +98,19 @@ class RoundAhead:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReleaseAhead:
+    """A release of a season: what running totals teach after it, if units arrive evenly and the signal is typical.
+
+    noise   of running totals, over that of one release of the same budget at the end
+    """
+
+    release: int
+    units: float
+    noise: float
+    rehearsed: Rehearsed
+
+
+@dataclass(frozen=True, kw_only=True)
 class TalliesAhead:
     """Cost and expected worth of tallies, by public figures alone.
 
@@ -102,7 +118,9 @@ class TalliesAhead:
     rho        the domain's charge, in zero-concentrated DP
     seen       units that must share a code for its sum to exceed the noise by twice its standard deviation
     worth      as in Option
-    rehearsed  what was learned from made-up labels, by strength of signal; `feasible` if something was from any
+    rehearsed  what was learned from made-up labels, by strength of signal; `feasible` if something was from any. Of a
+               stream, after the last release of a season
+    releases   of a stream: earlier ones, and the last
     """
 
     epsilon: float
@@ -116,6 +134,7 @@ class TalliesAhead:
     worth: float
     lost: float | None
     rehearsed: tuple[Rehearsed, ...]
+    releases: tuple[ReleaseAhead, ...]
     feasible: bool
     reason: str
 
@@ -132,7 +151,8 @@ def expect_tallies(plan: Plan, public: PublicFacts) -> TalliesAhead:
     of_labels = next(each for each in rounds if each.what == "labels")
     seen = 4 * of_labels.noise  # a unit moves its code's sum by half a vote
     option = tallies_option(plan, codes, rows)
-    rehearsed = rehearse(plan, mechanism, codes, codes.of(public.sample), rows, public.shares)
+    coded = codes.of(public.sample)
+    rehearsed = rehearse(plan, planned, codes, coded, rows, public.shares)
     return TalliesAhead(
         epsilon=plan.privacy.epsilon,
         delta=plan.privacy.delta,
@@ -145,9 +165,23 @@ def expect_tallies(plan: Plan, public: PublicFacts) -> TalliesAhead:
         worth=option.worth,
         lost=option.lost,
         rehearsed=rehearsed,
+        releases=tuple(_releases(plan, planned, codes, coded, public)) if isinstance(planned, Stream) else (),
         feasible=any(each.learned for each in rehearsed),
         reason=f"{in_words(rehearsed)}; a code stands out of the noise if about {seen:,.0f} units share it",
     )
+
+
+def _releases(
+    plan: Plan, planned: Stream, codes: Codes, coded: CodeMatrix, public: PublicFacts
+) -> Iterator[ReleaseAhead]:
+    units, at_once = learning_units(plan) or 0.0, planned_tallies(plan.model_copy(update={"stream": None}), codes, 1, 1)
+    for release in sorted({*(at for at in RELEASES if at < planned.season), planned.season}):
+        (typical,) = rehearse(
+            plan, planned, codes, coded, public.rows, public.shares, signals=("typical",), released=release
+        )
+        noise = planned.as_read(release).rounds[-1].scale / at_once.rounds[-1].scale
+        share = release / planned.season
+        yield ReleaseAhead(release=release, units=units * share, noise=noise, rehearsed=typical)
 
 
 def rehearse(
@@ -157,12 +191,16 @@ def rehearse(
     rows: CodeMatrix,
     public: int,
     shares: Sequence[float] | None = None,
+    *,
+    signals: Sequence[str] = tuple(SIGNALS),
+    released: int | None = None,
 ) -> tuple[Rehearsed, ...]:
-    """Rehearse tallies for each of SIGNALS.
+    """Rehearse tallies for these strengths of signal.
 
     rows     codes (m, F) of some public rows, thousands at most
     public   number of public rows
     shares   of the classes; equal ones if they are not known
+    released  of a stream: releases after which its running totals are read; default: all of a season
     """
     units = learning_units(plan)
     assert units is not None  # a plan for tallies states its rows
@@ -174,8 +212,12 @@ def rehearse(
         mechanism, units = planned_tallies(plan, codes, public, begun), max(1.0, units * part)
         public = math.ceil(public * part)
     known = np.full(classes, 1 / classes) if shares is None else np.asarray(shares, np.float64)
+    if isinstance(mechanism, Stream):
+        released = released or mechanism.season
+        mechanism, units = mechanism.as_read(released), max(1.0, units * released / mechanism.season)
     found = []
-    for signal, strength in SIGNALS.items():
+    for signal in signals:
+        strength = SIGNALS[signal]
         rng = np.random.default_rng(1)
         along = _principal(codes, rows, classes, rng) if signal == "strong" else [_at_random(codes, rows, classes, rng)]
         if plan.data.bounds is not None:

@@ -9,6 +9,7 @@ import pytest
 
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import OneHot, Passed, Scaled
+from concord.artifacts.sections import StreamPlan
 from concord.tasks.advice.choose import PublicFacts
 from concord.tasks.advice.rehearse import MOST_WORK, SIGNALS, Rehearsed, expect_tallies, in_words, rehearse
 from concord.tasks.advice.tallies import planned_tallies
@@ -68,6 +69,16 @@ def test_more_epsilon_and_more_units_teach_more(folder: Path) -> None:
         for epsilon, rows in ((0.05, 300), (4.0, 300), (4.0, 30_000))
     )
     assert little + 0.05 < more < many
+
+
+def test_releases_of_a_stream_are_rehearsed_with_their_own_noise_and_units(folder: Path) -> None:
+    plan = asked(folder, rows=5200).model_copy(update={"stream": StreamPlan(season=52)})
+    found = expect_tallies(plan, PublicFacts.of(plan))
+    assert [each.release for each in found.releases] == [1, 4, 13, 26, 52]
+    assert [round(each.noise, 2) for each in found.releases] == [1.52, 1.86, 2.09, 2.21, 2.32]
+    assert [each.units for each in found.releases] == pytest.approx([100, 400, 1300, 2600, 5200])
+    assert found.releases[0].rehearsed.right < found.releases[-1].rehearsed.right
+    assert found.releases[-1].rehearsed == found.rehearsed[list(SIGNALS).index("typical")]
 
 
 def test_shares_of_classes_are_those_of_the_public_test_table(folder: Path) -> None:
