@@ -292,13 +292,18 @@ def _published(session: str) -> str:
     return f"sessions/{session}/published"
 
 
+def check_stream(plan: Plan) -> None:
+    """Raise WrongInput if the plan has no stream."""
+    if plan.stream is None:
+        raise WrongInput("stream must be given in the plan to be refreshed; without it, `concord run` learns once")
+
+
 @flow(name="refresh", flow_run_name="refresh {plan.privacy.domain}")
 def refresh(plan: Plan, home: Path, new_session: bool = False) -> Summary:
     """Publish a classifier learned from all private rows that arrived so far, as one more release of the season.
 
     new_session   open a further session if the stream cannot go on, which asks everybody again and costs again
     """
-    if plan.stream is None:
-        raise WrongInput("stream must be given in the plan to be refreshed; without it, `concord run` learns once")
+    check_stream(plan)
     with running(plan, home, new_session=new_session) as run:
         return shown(ByStream(run, encode(run, run.plan, run.files("public"))).refresh())

@@ -68,6 +68,24 @@ def scheduled_learn(
     return _ended(work, home)
 
 
+@flow(name="scheduled-refresh")
+def scheduled_refresh(plan: Annotated[Plan | Path, ByKey()], home: Path | None = None) -> State[Any]:
+    """Publish one more release of the plan's stream, whatever arrived since the last.
+
+    plan, home   as of `scheduled_learn`
+    """
+
+    def work(home: Path) -> Summary:
+        from concord.flows import refresh
+        from concord.flows.start import start_asking
+
+        loaded = plan if isinstance(plan, Plan) else load_plan(plan)
+        found: Summary = start_asking(refresh.refresh, loaded, home, new_session=False)
+        return found
+
+    return _ended(work, home, asks=False)
+
+
 @flow(name="scheduled-extend")
 def scheduled_extend(session: str, public: str, home: Path | None = None) -> State[Any]:
     """Answer the public rows that a session was not given before, and train its student on all of them.

@@ -1,7 +1,7 @@
 """Start a flow with the task runner its plan names, on one Prefect server, with its cache in the home folder.
 
 Offers       `start`, `start_extension`, `start_asking`, `start_question`, `start_study` and `start_test` (one flow,
-             once), `serve` (an extension whenever a cron expression says so)
+             once), `serve` and `serve_stream` (an extension, or a refresh, whenever a cron expression says so)
 
 A service needs no server: each run is one `concord extend`, and the next run finishes what an interrupted one began. If
 a table is wrong or the machine fails, the service prints that and waits for the next time. If the session has ended or
@@ -10,7 +10,9 @@ Checked by tests/flows/test_cluster.py and tests/deployments/test_serve.py.
 """
 
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -135,12 +137,24 @@ def serve(session: str, public: Path, home: Path, *, cron: str, timezone: str) -
     """
     check_here(public)
     check_open(latest(Stores.of(home), session))
+    _serve(partial(start_extension, session, public, home), cron, timezone)
+
+
+def serve_stream(plan: Plan, home: Path, *, cron: str, timezone: str) -> None:
+    """Refresh a stream on a schedule, as `serve`. Each time is a tick; with a clock in the plan, the clock decides."""
+    from concord.flows import refresh
+
+    refresh.check_stream(plan)
+    _serve(partial(start_asking, refresh.refresh, plan, home, new_session=False), cron, timezone)
+
+
+def _serve(work: Callable[[], Summary], cron: str, timezone: str) -> None:
     while True:
         moment = next_time(cron, timezone, datetime.now(UTC))
         out.print(f"next run at {moment:%Y-%m-%d %H:%M:%S %Z}", soft_wrap=True)
         _wait(moment)
         try:
-            summary = start_extension(session, public, home)
+            summary = work()
         except (EnvironmentFailed, WrongInput) as error:
             err.print(f"concord: {error}", soft_wrap=True, markup=False)
         else:

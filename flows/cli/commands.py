@@ -14,7 +14,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from concord.artifacts.errors import ConcordError, EnvironmentFailed, in_one_line
+from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput, in_one_line
 from concord.flows.cli import homes, record, review, verify
 from concord.flows.cli.app import (
     HOME,
@@ -170,19 +170,29 @@ def try_command(
 
 @app.command("serve")
 def serve_command(
-    session: Annotated[str, typer.Argument(help="The session, or a domain: its latest one.")],
-    public: Annotated[Path, typer.Option(help="Where public rows arrive: a file, a folder or a glob.")],
+    session: Annotated[
+        str, typer.Argument(help="The session, or a domain: its latest one; or a plan with a [stream].")
+    ],
+    public: Annotated[Path | None, typer.Option(help="Where public rows arrive: a file, a folder or a glob.")] = None,
     cron: Annotated[str, typer.Option(help="When: minute, hour, day, month, weekday.")] = "0 3 * * *",
     timezone: Annotated[str, typer.Option(help="The time zone of --cron.")] = "UTC",
     home: HomeOption = HOME,
 ) -> None:
-    """Extend a session on a schedule, in this process, without a server; end it with Ctrl-C or SIGTERM."""
-    from concord.flows.environment import reopen
+    """Extend a session, or refresh a stream, on a schedule, in this process, without a server; end it with Ctrl-C or
+    SIGTERM."""
+    from concord.flows.environment import prepare, reopen
 
-    home = reopen(home)
-    from concord.flows.start import serve as keep_extending
+    stream = session.endswith(".toml")
+    if stream == (public is not None):
+        raise WrongInput("--public must be given to extend a session, and has no meaning for a plan with a [stream]")
+    home = prepare(home) if stream else reopen(home)
+    from concord.artifacts.plan import load_plan
+    from concord.flows import start as starts
 
-    keep_extending(session, public, home, cron=cron, timezone=timezone)
+    if public is None:
+        starts.serve_stream(load_plan(Path(session)), home, cron=cron, timezone=timezone)
+    else:
+        starts.serve(session, public, home, cron=cron, timezone=timezone)
 
 
 @app.command("demo")

@@ -29,7 +29,7 @@ from tests.support import postgresql
 FOLDER = ROOT / "deployments"
 PREFECT: dict[str, Any] = yaml.safe_load((FOLDER / "prefect.yaml").read_text())
 DEPLOYMENTS = {item["name"]: item for item in PREFECT["deployments"]}
-JOBS = ("learn", "extend", "study")
+JOBS = ("learn", "extend", "study", "refresh")
 TEMPLATES = json.loads(
     (Path(prefect.server.__file__).parent / "api/collections_data/views/aggregate-worker-metadata.json").read_text()
 )
@@ -142,17 +142,19 @@ def test_the_worker_of_compose_serves_the_pool_of_processes(name: str) -> None:
     assert command[command.index("--type") + 1] == "process"
 
 
-def test_only_extend_has_a_schedule_and_it_names_its_zone() -> None:
-    assert {name.partition("-")[0] for name, item in DEPLOYMENTS.items() if item.get("schedules")} == {"extend"}
-    for schedule in DEPLOYMENTS["extend"]["schedules"]:
-        assert CronSchedule(**schedule).timezone == "Europe/Berlin"
+def test_what_arrives_is_on_a_schedule_that_names_its_zone() -> None:
+    zones = {"extend": "Europe/Berlin", "refresh": "UTC"}
+    assert {name.partition("-")[0] for name, item in DEPLOYMENTS.items() if item.get("schedules")} == {*zones}
+    for name, zone in zones.items():
+        assert [CronSchedule(**schedule).timezone for schedule in DEPLOYMENTS[name]["schedules"]] == [zone]
 
 
 def test_the_deployed_plan_is_there_and_opens_nothing_further() -> None:
     parameters = DEPLOYMENTS["learn"]["parameters"]
     plan = load_plan(ROOT / parameters["plan"])
     assert parameters["new_session"] is False
-    assert {DEPLOYMENTS[name]["parameters"]["session"] for name in JOBS[1:]} == {plan.privacy.domain}
+    assert {DEPLOYMENTS[name]["parameters"]["session"] for name in JOBS[1:3]} == {plan.privacy.domain}
+    assert load_plan(ROOT / DEPLOYMENTS["refresh"]["parameters"]["plan"]).stream is not None
 
 
 @pytest.mark.parametrize("name", SERVICES)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,15 @@ import pytest
 
 from concord.artifacts.errors import BudgetRefused, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.plan import Plan
-from concord.flows import start
+from concord.artifacts.plan import Plan, parse_plan
+from concord.flows import scheduled, start
 from concord.flows.start import serve
 from concord.flows.ticks import next_time
 from concord.tasks.door.erase import close
 from concord.tasks.door.stores import Stores
 from concord.tasks.verify.verify import verify
 from tests.deployments.services import ROOT, until
+from tests.flows import test_refresh
 from tests.support.homes import die_extending, state_of
 from tests.support.people import arrive, changed
 
@@ -74,6 +76,23 @@ def test_it_answers_what_arrived_each_time(
     text = [line for line in capsys.readouterr().out.splitlines() if line.startswith("session")]
     assert [line.split(": ")[1].split(",")[0] for line in text] == [f"{n} rows asked now" for n in (150, 0, 40)]
     assert Ledger.of(home).session(session).asked == 490
+
+
+@pytest.mark.slow
+def test_a_stream_is_released_each_time_and_by_a_deployment(
+    plan: Plan, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(WrongInput, match="stream must be given"):
+        start.serve_stream(plan, home, cron="0 3 * * *", timezone="UTC")
+    folder = tmp_path / "weeks"
+    weekly = parse_plan(test_refresh.tables(folder))
+    comes(monkeypatch, *(partial(test_refresh.arrive, folder, week) for week in (1, 2)))
+    with pytest.raises(KeyboardInterrupt):
+        start.serve_stream(weekly, home, cron="0 3 * * *", timezone="UTC")
+    text = [line for line in capsys.readouterr().out.splitlines() if line.startswith("session")]
+    assert [line.split(": ")[1].split(",")[0] for line in text] == ["1 rows asked now"] * 2
+    state = scheduled.scheduled_refresh(plan=weekly, home=home, return_state=True)
+    assert (state.name, Ledger.of(home).sessions("people")[-1].asked) == ("Completed", 3)
 
 
 @pytest.mark.slow
