@@ -76,6 +76,7 @@ class StudentRecord(CertificatePart):
     refused       what refused rows taught it; None for one that no label taught
     public_test   what stands beside that share, or the measures of a number: None if there are no such rows
     named         the classes that it names on the public rows; None if that was not looked at, as if there is a test
+    history       of a stream: the accuracy of the student of each release so far, on the same public test rows
     """
 
     estimator: str
@@ -85,6 +86,7 @@ class StudentRecord(CertificatePart):
     accuracy: float | None
     public_test: AnyPublicTest | None = None
     named: tuple[str, ...] | None = None
+    history: tuple[float, ...] = ()
 
 
 class Noise(CertificatePart):

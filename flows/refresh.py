@@ -29,7 +29,7 @@ from concord.flows.admit import admit, begin, precheck_tables
 from concord.flows.cache import Files, Place
 from concord.flows.console import err
 from concord.flows.outcome import Summary, shown
-from concord.flows.run import Admitted, Counted, PrivateFiles, running
+from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext, running
 from concord.flows.stage import Disclosure, pass_door, stage
 from concord.flows.stages import UNITS, encode
 from concord.flows.steps import publish
@@ -54,7 +54,8 @@ from concord.tasks.door.admit import opening_of, planned_domain
 from concord.tasks.door.checkpoint import arrivals_key
 from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.student.infer import public_codes
-from concord.tasks.student.seasons import follow_totals
+from concord.tasks.student.seasons import follow_totals, history
+from concord.tasks.student.study import Student
 
 
 @stage("gather", reads=UNITS)
@@ -129,6 +130,15 @@ class ByStream(BySums):
     def replay(self, session: Session, admitted: Admitted[TalliesAsk]) -> Disclosure:
         """The releases so far, and the labels inferred from the last."""
         return self._with_labels(admitted, Disclosure(session, self._releases(session), 0, datetime.now(UTC)))
+
+    def fit(self, run: RunContext, admitted: Admitted[TalliesAsk], passed: Disclosure, where: str) -> Student:
+        """As of tallies; and what the models of earlier releases were right on, if that is what was measured."""
+        student, (*releases, _) = super().fit(run, admitted, passed, where), passed.released
+        if run.test is None or not student.figures:  # which a student that is fitted to labels has not
+            return student
+        files = (json.loads(run.stores.released.read(ref)) for ref in releases)
+        found = history(files, self._codes, run.test.path, admitted.stream.encoding)
+        return student.model_copy(update={"history": found})
 
     def _releases(self, session: Session) -> list[Ref]:
         """The files that a season has released, in order."""

@@ -40,8 +40,9 @@ TEST_TABLE = "public_test"
 WARNED = "warned"
 """The tag of a student that a certificate warns of."""
 
-SERIES = ("epsilon_charged", "epsilon_charged_by_batch", "domain_epsilon_by_session")
-"""Metrics with many points: ε charged, by rows asked and by batches; ε charged to the domain, by sessions."""
+SERIES = ("epsilon_charged", "epsilon_charged_by_batch", "domain_epsilon_by_session", "accuracy_by_release")
+"""Metrics with many points: ε charged, by rows asked and by batches; ε charged to the domain, by sessions; of a stream,
+accuracy on public test rows, by releases."""
 
 LISTED_CLASSES = 12
 """The most classes for which a note has a table."""

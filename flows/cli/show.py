@@ -169,7 +169,7 @@ def show_budget(figures: dict[str, Any]) -> None:
         if domain.get("parts"):
             each = (f"{part} part ε = {pair['epsilon']:.3g}" for part, pair in domain["parts"]["spent"].items())
             captions.append(f"units are divided for its whole life, and the larger part counts: {', '.join(each)}")
-        if any(item["stream"] for item in domain["sessions"]):
+        if any(item.get("stream") for item in domain["sessions"]):
             captions.append("a stream's seasons ask different units: of each stream, the largest season counts, once")
         table = Table(title=title, caption="\n".join(captions) or None, **NARROW)
         table.add_column("session", no_wrap=True)  # it is copied into other commands

@@ -213,8 +213,8 @@ def rehearse(
         public = math.ceil(public * part)
     known = np.full(classes, 1 / classes) if shares is None else np.asarray(shares, np.float64)
     if isinstance(mechanism, Stream):
-        released = released or mechanism.season
-        mechanism, units = mechanism.as_read(released), max(1.0, units * released / mechanism.season)
+        season = mechanism.season
+        mechanism, units = mechanism.as_read(released or season), max(1.0, units * (released or season) / season)
     found = []
     for signal in signals:
         strength = SIGNALS[signal]

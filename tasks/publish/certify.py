@@ -54,6 +54,7 @@ from concord.tasks.publish.figures import (
     epsilon_if_stopped_early,
     expected_figure,
     labels_figure,
+    releases_figure,
     reliability_figure,
     spend_figure,
     spending,
@@ -162,6 +163,8 @@ def write(
         drawn["expected"] = expected_figure(certificate.expected, session.epsilon)
     if isinstance(found := certificate.student.public_test, PublicTest) and found.calibration:
         drawn["reliability"] = reliability_figure(found.calibration)
+    if len(certificate.student.history) > 1:
+        drawn["releases"] = releases_figure(certificate.student.history)
     if labels := voted(session, certificate.leading.files):
         outcomes = Outcomes.of(labels, released)
         spent = spending(session, per_refusal, outcomes.refused)
@@ -211,6 +214,7 @@ def _student(plan: StudentPlan, student: Student, session: Session) -> StudentRe
         accuracy=student.accuracy,
         public_test=student.test,
         named=student.named,
+        history=student.history,
     )
 
 

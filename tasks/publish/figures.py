@@ -134,6 +134,17 @@ def expected_figure(expected: Sequence[Expected], epsilon: float) -> str:
     return _svg(figure)
 
 
+def releases_figure(history: Sequence[float]) -> str:
+    """Accuracy on the public test after each release of a season."""
+    from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+    figure, axes = _axes("release", "right on public test rows")
+    axes.plot(range(1, len(history) + 1), history, color=BLUE, linewidth=2, marker="o", markersize=4)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    return _svg(figure)
+
+
 def budget_figure(domain: DomainCharge) -> str:
     """The domain's spent budget, session by session: charges add up by its filter."""
     from matplotlib.ticker import MaxNLocator, PercentFormatter

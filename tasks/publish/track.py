@@ -74,7 +74,8 @@ def track(
         Publication(
             certificate=certificate,
             files=[released.root / ref.path for ref in certified.files],
-            series=_series(session, per_refusal, refused, ledger),
+            series=_series(session, per_refusal, refused, ledger)
+            | {"accuracy_by_release": list(enumerate(certificate.student.history, start=1))},
             datasets={
                 **datasets_of(certificate),
                 PUBLIC_ROWS: sha256_of_all(vault.read(batch.ref) for batch in batches),

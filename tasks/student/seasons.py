@@ -12,14 +12,16 @@ Not covered  v is a mean over cells: a cell of many units would ask for slightly
              Checked by tests/tasks/student/test_joined_seasons.py
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from concord.artifacts.schemas import Encoding
 from concord.tasks.data.codes import CodeMatrix, Codes
+from concord.tasks.data.encode import labelled_rows
 from concord.tasks.mechanisms.contributions import RoundQuestion
-from concord.tasks.student.decode import Decoded, NoisyRound, decode, estimated_units
+from concord.tasks.student.decode import Decoded, NoisyRound, decode, estimated_units, scores
 from concord.tasks.student.infer import RoundFile
 
 LABEL_VARIANCE = 0.125
@@ -38,6 +40,14 @@ def follow_totals(rows: CodeMatrix, codes: Codes, ended: Sequence[RoundFile], re
 def decoded_of(releases: Sequence[RoundFile], rows: CodeMatrix, codes: Codes) -> Decoded:
     """The model that follows from the last release of each season."""
     return decode(joined([read(each) for each in releases]), rows, codes)
+
+
+def history(releases: Iterable[RoundFile], codes: Codes, path: str, encoding: Encoding) -> tuple[float, ...]:
+    """The accuracy of the model decoded at each release, on the public labelled rows at `path`."""
+    rows, truth = labelled_rows(path, encoding)
+    coded = codes.of(rows)
+    found = (scores(Decoded.from_record(each["decoded"]), coded).argmax(axis=1) for each in releases)
+    return tuple(float(np.mean(named == truth)) for named in found)
 
 
 def read(release: RoundFile) -> list[NoisyRound]:

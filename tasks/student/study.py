@@ -44,6 +44,7 @@ class Student(BaseModel):
 
     named     the classes that it predicts on the public rows; None if that is not known
     figures   further measures on test rows, by name
+    history   its accuracy on them after each release of a season
     """
 
     model_config = ConfigDict(frozen=True)
@@ -52,6 +53,7 @@ class Student(BaseModel):
     test: AnyPublicTest | None
     named: tuple[str, ...] | None = None
     figures: dict[str, float] = {}
+    history: tuple[float, ...] = ()
 
     @property
     def accuracy(self) -> float | None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from mlflow import MlflowClient
 
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.home.vault import Vault
@@ -79,6 +80,11 @@ def test_releases_follow_one_another_and_everybody_is_charged_once(data: Path, p
     assert [check for check in verify(home) if not check.ok] == []
     certificate = json.loads(Path(third.certificate).read_bytes())
     assert "past and future" in certificate["sessions"][0]["mechanism"]["releases"]
+    so_far = certificate["student"]["history"]
+    assert (len(so_far), so_far[-1]) == (3, certificate["student"]["accuracy"])
+    assert "releases-caption" in Path(third.report).read_text()
+    recorded = MlflowClient(f"sqlite:///{home}/mlflow.db").get_metric_history(third.run_id, "accuracy_by_release")
+    assert [point.value for point in recorded] == so_far
     found = published(home, third)
     exact = [pl.read_parquet(data / "arriving" / f"{week}.parquet")["person"].n_unique() for week in (1, 2)]
     noise = [each["scales"][1] * each["spread"] / each["questions"][1]["count"] for each in found]
