@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
+from html import escape
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,22 @@ class Run:
 
     def __init__(self, summary: Summary, home: Path) -> None:
         self.summary, self.home = summary, home
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it: what was promised, how right the student is, and what that cost."""
+        from concord.flows.outcome import public_in_words, spent_in_words
+
+        guarantee, tested = self.summary.guarantee, self.summary.student.get("public_test")
+        details = {
+            "session": self.session,
+            "guarantee": f"ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g} for {guarantee['unit']}",
+            "student": "no public test rows" if tested is None else public_in_words(tested),
+            "spent now": spent_in_words(self.summary.lifetime),
+            **{f"warning {at}": text for at, text in enumerate(self.summary.warnings, start=1)},
+            "report": self.summary.report,
+        }
+        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in details.items())
+        return f"<table>{rows}</table>"
 
     @property
     def session(self) -> str:

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 from textwrap import dedent
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -44,6 +46,28 @@ def test_the_lines_of_the_documentation_run(home: Path, capsys: pytest.CaptureFi
         assert "epsilon=8.0" in capsys.readouterr().out
     (session,) = Ledger.of(home).sessions("people")
     assert session.asked == 301
+
+
+def test_a_result_shows_itself_in_a_notebook(tmp_path: Path) -> None:
+    tested = {"rows": 300, "accuracy": 0.91, "majority": 0.5, "balanced_accuracy": 0.9}
+    summary: Any = SimpleNamespace(
+        session="people-1",
+        guarantee={"epsilon": 1.0, "delta": 1e-5, "unit": "all rows of one <b>person</b>"},
+        student={"public_test": tested},
+        lifetime={"now": 0.1, "used": 0.2, "more": 8},
+        warnings=["it is blind to 'yes'"],
+        report="report.html",
+    )
+    shown = Run(summary, tmp_path)._repr_html_()
+    for said in (
+        "ε = 1, δ = 1e-05 for all rows of one &lt;b&gt;person",
+        "91.0% right on 300",
+        "8 more like it fit",
+        "blind",
+    ):
+        assert said in shown
+    summary.student = {}
+    assert "no public test rows" in Run(summary, tmp_path)._repr_html_()
 
 
 @pytest.mark.slow
