@@ -93,7 +93,7 @@ def belongs_to(other: str, domain: str) -> WrongInput:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DomainTotal:
+class Total:
     """A domain as a witness saw it: its terms, and everything settled and reserved in it."""
 
     domain: Domain
@@ -109,7 +109,7 @@ class Restoration:
     """
 
     witnessed: str
-    standings: tuple[DomainTotal, ...]
+    standings: tuple[Total, ...]
     reason: str
 
 

@@ -25,7 +25,7 @@ from typing import Self
 from concord.artifacts.domains import Domain, FilterKind
 from concord.artifacts.errors import NotKept, NotVerified
 from concord.artifacts.ledger.database import Entries, LedgerRows
-from concord.artifacts.ledger.events import DomainTotal, Entry, LogRecord, Remark, RemarkKind
+from concord.artifacts.ledger.events import Entry, LogRecord, Remark, RemarkKind, Total
 from concord.artifacts.ledger.held import Held
 from concord.artifacts.ledger.reading import Reading, Value
 from concord.artifacts.ledger.state import LedgerState
@@ -164,7 +164,7 @@ class Ledger(Reading):
             lambda state: state.settle(session, give_back=give_back), lambda state: state.session(session)
         )
 
-    def restore(self, reason: str) -> tuple[DomainTotal, ...]:
+    def restore(self, reason: str) -> tuple[Total, ...]:
         """Go on although ledger and witness differ (`artifacts.ledger.witness`). Returns each domain's charge now.
 
         Every open session is charged whole and closed. Raises WrongInput if nothing needs to be restored, NotVerified

@@ -33,7 +33,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.home.whole import sync_folder, take_lock
 from concord.artifacts.ledger.database import LedgerRows
-from concord.artifacts.ledger.events import DomainTotal, Entry, Restoration, Watch, shortfall
+from concord.artifacts.ledger.events import Entry, Restoration, Total, Watch, shortfall
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.privacy import Charge
 from concord.artifacts.settings import WITNESS, Settings
@@ -51,7 +51,7 @@ class Sighting(BaseModel):
 
     seq: int
     heads: tuple[str, ...] = Field(min_length=1)
-    standings: tuple[DomainTotal, ...]
+    standings: tuple[Total, ...]
 
     @property
     def head(self) -> str:
@@ -240,7 +240,7 @@ def _stands(seen: Sighting, state: LedgerState, rows: LedgerRows) -> bool:
     return seen.head in state.restored or rows.digests(seen.seq, seen.seq) == (seen.head,)
 
 
-def _check_adds_up(state: LedgerState, then: LedgerState, standings: tuple[DomainTotal, ...]) -> None:
+def _check_adds_up(state: LedgerState, then: LedgerState, standings: tuple[Total, ...]) -> None:
     """Raise NotVerified if the charges here and in the witnessed ledger since `then` cannot simply be added: no charge
     covers a row answered twice under one secret draw."""
     for before in then.sessions.values():
@@ -255,7 +255,7 @@ def _check_adds_up(state: LedgerState, then: LedgerState, standings: tuple[Domai
             raise NotVerified(f"domain {domain.name!r} of this ledger is not the one that its witness saw")
 
 
-def _since(then: LedgerState, state: LedgerState, standing: DomainTotal) -> Charge:
+def _since(then: LedgerState, state: LedgerState, standing: Total) -> Charge:
     """The domain's charge in this ledger since `then`, for sessions that were not in it then."""
     domain = standing.domain.name
     new = (session.charge for session in state.sessions_of(domain) if session.id not in then.sessions)
