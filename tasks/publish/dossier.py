@@ -43,6 +43,8 @@ STATED |= {"justification": "why these settings were chosen"}
 """Keys of `[about]`, in words."""
 FEW_WRONG = 0.01
 """Share of false positives at which the largest share of true ones is stated."""
+MUCH = 3.0
+"""Scale of noise, in units, from which a number below ten may well stand for none, and for twice as many."""
 MOST_COLUMNS = 40
 """Most columns that are named."""
 Checks = Sequence[Mapping[str, Any]]
@@ -182,9 +184,15 @@ def _of_counts(noise: Sequence[Mapping[str, Any]]) -> str:
     if not noise:
         return "No count and no sum of records leaves: what was released are labels of public rows, or a choice."
     least = min(each["noise"] for each in noise)
+    small = (
+        "So one below ten, or below zero, may stand for many units, and one above ten for none: a small number tells "
+        "no more of a person than a large one."
+        if least >= MUCH
+        else "With so little noise a number is nearly what was counted, small ones too: that they may leave rests on ε "
+        "alone, and with ε as large as that it may not be enough for you."
+    )
     return (
         "No count of records leaves as it is. A rule that no count below ten may leave protects exact counts; every "
-        f"number released here has noise of scale {least:.3g} units or more. So one below ten, or below zero, may "
-        "stand for many units, and one above ten for none: a small number tells no more of a person than a large one. "
-        "What one unit can change in all numbers together is counted in ε."
+        f"number released here has noise of scale {least:.3g} units or more. {small} What one unit can change in all "
+        "numbers together is counted in ε."
     )

@@ -11,7 +11,7 @@ import pytest
 
 from concord.artifacts.guarantee import Guarantee
 from concord.artifacts.measures import Interval, PublicTest, TestRecord, warnings_of
-from concord.tasks.publish.dossier import dossier, render
+from concord.tasks.publish.dossier import _of_counts, dossier, render
 from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.published import verify_published
 from tests.support.console import heard
@@ -211,7 +211,8 @@ def test_the_noise_stands_beside_each_sum(folder: Path) -> None:
     found = of_settings(folder, settings)
     assert [(each["numbers"], each["noise"]) for each in found["noise"]] == [(60, 2.0), (60, 3.0)]
     page = Words(render({**content, "noise": found["noise"], "counts": found["counts"]})).first
-    assert "noise of scale 2 units or more" in page
+    assert "noise of scale 2 units or more. With so little noise a number is nearly what was counted" in page
+    assert "may stand for many units" in _of_counts([{"noise": 3.0}])
     assert "round 2: sums about labels" in page
     running = of_settings(folder, settings | {"name": "stream", "bits": 8})  # a unit moves them by up to q_0 = 2^8
     assert [each["noise"] for each in running["noise"]] == [2.0 / 256, 3.0 / 256]
