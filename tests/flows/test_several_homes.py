@@ -110,7 +110,7 @@ def _tampered(settings: dict[str, Any], rounds: list[dict[str, Any]], unit: tupl
     assert "the run of the question" in found(lambda _: None, run="0" * 32)
     assert "the epsilon of the share" in found(lambda _: None, claim={"epsilon": 1.0, "delta": 1e-5})
     for term, value in {"people": "in several", "homes": 2, "classes": 3}.items():
-        assert term in found(lambda _: None, **{term: value})  # another promise than the homes agreed to
+        assert term in found(lambda _: None, unit, **{term: value})  # another promise than the homes agreed to
     assert "the unit of the share" in found(lambda _: None, ("a row", unit[1]))
     assert "rounds were added" in found(lambda copy: copy.append(copy[-1]))
 
@@ -250,7 +250,8 @@ def test_a_plan_of_homes_names_no_private_table_and_is_run_by_its_own_commands(t
     several = Several(tmp_path / "world", rows=100)
     path = written(several)
     assert load_homes_plan(path).homes == several.plan.homes
-    assert load_homes_plan(path, "s3://bucket/rows.parquet").data.private == "s3://bucket/rows.parquet"
+    with pytest.raises(WrongInput, match="must be local files"):
+        load_homes_plan(path, "s3://bucket/rows.parquet")
     path.write_text(path.read_text().replace("[data]", '[data]\nprivate = "north.parquet"'))
     with pytest.raises(WrongInput, match="each names its own table by --private"):
         load_homes_plan(path)

@@ -1,6 +1,7 @@
 """One of several homes against a hostile lead: each rule of what is checked, and the attack that it stops."""
 
 import shutil
+from base64 import b64decode
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from concord.artifacts.home.signing import Envelope
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.schemas import Encoding, Scaled
 from concord.flows import homes as flows_homes
@@ -73,6 +75,10 @@ def world(base: Path, tmp_path: Path) -> Iterator[Watched]:
 def test_an_honest_question_is_answered_once(world: Watched) -> None:
     done = world.contribute("north")
     assert (done["answered"], done["answered_now"], done["spent_now"]["epsilon"], world.read) == (1, True, 0, 1)
+    (name,) = (name for name in world.files() if name.startswith("share-1-north"))
+    said = b64decode(Envelope.model_validate_json(world.files()[name]).payload)
+    assert b"share" in said
+    assert not [mark for mark in (b"p10-", b"north.parquet", str(world.folder).encode()) if mark in said]
     before, files = world.state(), world.files()
     assert (world.contribute("north")["answered_now"], world.state(), world.files()) == (False, before, files)
     for path in world.exchange.glob("share-1-*"):
