@@ -96,7 +96,8 @@ def peer(data: Coded, name: str, epsilon: float, seed: int) -> Said | str:
             return f"more than {LONGEST} s"
         if done.returncode:
             return f"failed: {done.stderr.strip().splitlines()[-1]}"
-        return said(np.load(answered))
+        probabilities = np.load(answered)
+        return said(probabilities) if np.isfinite(probabilities).all() else "probabilities that are no numbers"
 
 
 def _within() -> None:
