@@ -236,6 +236,11 @@ class ByStream(BySums):
         self, session: Session, period: Period, before: Sequence[Ref], private: PrivateFiles, name: str
     ) -> PeriodCounts:
         run, codes, vault = self.run, self._codes, self.run.stores.vault
+        if before and not vault.has_secret(f"streams/{session.stream}"):  # by another key everybody would be new
+            raise NotVerified(
+                "the vault lacks the key by which the stream knows whom it asked: put back a copy of it, or end the "
+                f"season by `concord close --whole {session.id}`"
+            )
         found, names = list[Ref](), tuple(before)
         if period.files:
             table = Files(private.table.path, tuple(period.files.values()))

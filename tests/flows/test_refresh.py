@@ -304,6 +304,13 @@ def test_an_older_copy_of_the_vault_stops_it(data: Path, plan: Plan, home: Path)
     with pytest.raises(NotVerified, match="an older copy of it was put back"):
         start_refresh(plan, home)
     file.write_bytes(content)
+    (key,) = (home / "vault" / "secrets" / "streams").iterdir()
+    held = key.rename(home / "key")  # by a new one everybody would be a new unit
+    arrive(data, 2, people(1500, 11))
+    with pytest.raises(NotVerified, match="lacks the key by which the stream knows whom it asked"):
+        start_refresh(plan, home)
+    assert not key.exists()
+    held.rename(key)
     (home / "vault" / "sums" / "people" / done.session / "00000-0.npy").unlink()
     with pytest.raises(NotVerified, match="is missing or cannot be read"):
         start_refresh(plan, home)
