@@ -179,15 +179,14 @@ def _counted(student: Any, rows: pl.DataFrame, truth: Ints, test: PublicTest) ->
 
 
 def _ranks(student: Any, rows: pl.DataFrame, truth: Ints, test: PublicTest) -> None:
-    """Raise NotVerified if a class's AUC or average precision is not that of the student's probabilities."""
-    if test.calibration is None:
+    """Raise NotVerified if the calibration error, or a class's AUC or average precision, is not that of the student's
+    probabilities."""
+    certified = test.calibration_error
+    if certified is None and test.auc is None:
         return
     odds, known = student.predict_proba(rows), list(student.classes_)
-    gap, certified = (
-        _calibration_error(odds, truth, [item.name for item in test.classes], known),
-        test.calibration_error,
-    )
-    if abs(gap - (certified or 0.0)) > RANKED:
+    gap = _calibration_error(odds, truth, [item.name for item in test.classes], known)
+    if certified is not None and abs(gap - certified) > RANKED:
         raise NotVerified(f"the expected calibration error is {gap:.4f}, but it was certified as {certified:.4f}")
     for at, item in ((at, item) for at, item in enumerate(test.classes) if item.auc is not None):
         scores = odds[:, known.index(item.name)] if item.name in known else np.zeros(len(truth))

@@ -73,6 +73,12 @@ def moved(test: dict[str, Any]) -> None:
         item |= {"predicted": of, "recall": 1.0, "precision": 1.0}
 
 
+def unsure(test: dict[str, Any]) -> None:
+    """An AUC that nobody measured, with no word of how sure the student is."""
+    test["calibration"] = None
+    test["classes"][1]["auc"] = 1.0 - test["classes"][1]["auc"] / 2
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [
@@ -86,6 +92,7 @@ def moved(test: dict[str, Any]) -> None:
         (lambda test: test["calibration"][0].update(rows=1), "the rows by how sure the student is"),
         (lambda test: test["calibration"][-1].update(right=0.5), "rows by how sure the student is are right on"),
         (lambda test: test["calibration"][-1].update(sure=0.5), "the expected calibration error is"),
+        (unsure, "the auc of 'yes' is 0.9"),
         (moved, "public test rows otherwise than was certified"),
     ],
 )
