@@ -82,7 +82,7 @@ class ByHomes(BySums):
             "claim": {"epsilon": plan.privacy.epsilon, "delta": plan.privacy.delta},
         }
         self.joint = Joint.of(asked.mechanism, several)
-        return JointAsk(self.joint, asked.codes, asked.public, agreed)
+        return JointAsk(self.joint, asked.codes, asked.public, agreed, bounds=asked.bounds)
 
     def lead(self, post: Exchange, without: Sequence[str]) -> Summary:
         """Write the next question; or publish what follows from all of them. Raises Missing."""

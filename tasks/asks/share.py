@@ -300,7 +300,7 @@ class ShareAsk(TalliesAsk):
     def of(cls, asked: Asked, share: Share, name: str, key: str) -> Self:
         """The session in which a home answers the run of a question."""
         agreed = {"run": asked.run, "plan": asked.plan, "home": name, "key": key, "encoding": asked.encoding.digest}
-        return cls(share, asked.codes.digest, (), agreed)
+        return cls(share, asked.codes.digest, (), agreed, bounds=asked.encoding.bounds)
 
 
 def sessions_of_run(ledger: Ledger, domain: str, name: str, **of: str) -> list[Session]:

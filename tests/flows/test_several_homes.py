@@ -116,6 +116,19 @@ def _tampered(settings: dict[str, Any], rounds: list[dict[str, Any]], unit: tupl
 
 
 @pytest.mark.slow
+def test_several_homes_learn_a_number(tmp_path: Path) -> None:
+    several = Several(tmp_path / "world", rows=800)
+    for name in (*NAMES, "test"):
+        file = several.folder / "data" / f"{name}.parquet"
+        pl.read_parquet(file).with_columns(cost=3 + 2 * pl.col("size")).write_parquet(file)
+    given = {name: value for name, value in several.given["data"].items() if name != "classes"}
+    several.given["data"] = {**given, "label": "cost", "bounds": [0.0, 6.0], "features": ["size", "shade", "visits"]}
+    done = all_rounds(several)
+    assert done["student"]["public_test"]["r2"] > 0.5
+    assert wrong(verify_published(Path(done["certificate"]).parent)) == []
+
+
+@pytest.mark.slow
 def test_a_home_that_drops_out_loses_its_rows_and_nothing_else(tmp_path: Path) -> None:
     several = Several(tmp_path / "world", rows=1500)
     several.lead()
