@@ -1,4 +1,4 @@
-"""scikit-learn's manner: a classifier whose every `fit` is a session, which is charged and certified.
+"""scikit-learn's manner: a classifier or a regressor whose every `fit` is a session, which is charged and certified.
 
     model = concord.ConcordClassifier(classes=["no", "yes"], domain="ward", rows=26000)
     model.fit(X, y, public=rows).predict(rows)
@@ -21,7 +21,7 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 import concord
@@ -38,14 +38,113 @@ CONTRARY = {
     "check_supervised_y_no_nan": "as above",
     "check_dtype_object": "whether every cell of an array of objects is a number is private: such an array is refused",
 }
-"""scikit-learn's checks that fail here, because privacy forbids what they ask."""
+"""scikit-learn's checks of the classifier that fail, because privacy forbids what they ask."""
+CONTRARY_OF_NUMBERS = {
+    "check_supervised_y_no_nan": "private labels never stop a fit: one that is no number counts as the middle",
+    "check_dtype_object": CONTRARY["check_dtype_object"],
+}
+"""As CONTRARY, of the regressor."""
 COSTS = (
     "each fit of a clone is a session of its own and is charged: cross-validation and grids cost once for each fold "
     "and candidate. To measure a student, use public labelled rows, or [test] of a plan"
 )
 
 
-class ConcordClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+class _Learner(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """What classifier and regressor have in common: rows in, a session, a student out."""
+
+    plan: Any
+    domain: str
+    rows: int | None
+    epsilon: float
+    delta: float | None
+    unit: str | None
+    version: str
+    home: Any
+    new_session: bool
+
+    def _known(self) -> dict[str, Any]:
+        """The classes or the bounds of a plan made of parameters; empty if they are missing."""
+        raise NotImplementedError
+
+    def _target(self, labels: NDArray[Any], settings: dict[str, Any]) -> pl.Series:
+        """Private labels as a column. It cannot fail by their values."""
+        raise NotImplementedError
+
+    def fit(self, X: Any, y: Any, *, public: Any = None) -> Self:
+        """Learn from private rows X and labels y, and publish.
+
+        X        a frame (polars, pandas, Arrow) or an array (rows, columns) of numbers; of a `unit`, with its column
+        public   rows like X, which are public: asked about, and published with labels
+        Raises a ConcordError, such as BudgetRefused if the domain does not cover it.
+        """
+        if y is None:
+            raise ValueError("fit requires y to be passed, but the target y is None: it has the private labels")
+        if np.asarray(y).dtype.kind == "c":
+            raise ValueError("Complex data not supported: y must hold classes or numbers")
+        rows, labels = self._rows(X, reset=True), column_or_1d(y, warn=True)
+        check_consistent_length(rows, labels)
+        if public is None:
+            raise WrongInput("fit must be given public=: rows like X that may be published, without labels")
+        settings = self._settings()
+        target = self._target(labels, settings)
+        if target.name in rows.columns:
+            raise WrongInput(f"X must not have a column {target.name!r}, which the plan calls y: give it another name")
+        self.run_ = concord.run(
+            settings,
+            private=rows.with_columns(target),
+            public=self._rows(public),
+            home=self.home,
+            new_session=self.new_session,
+        )
+        self.student_ = self.run_.student
+        return self
+
+    def _settings(self) -> dict[str, Any]:
+        """The plan's tables. Raises WrongInput if there is no plan and something that cannot be guessed is missing."""
+        if isinstance(self.plan, Plan):
+            return {**self.plan.model_dump(exclude_unset=True), "folder": self.plan.folder}
+        if self.plan is not None:
+            return dict(self.plan) if isinstance(self.plan, dict) else read_tables(Path(self.plan))
+        known = self._known()
+        if not known or self.rows is None:
+            raise WrongInput("classes, or bounds, and rows must be given, as known in public, or a plan that has them")
+        return settings_for(
+            LABEL,
+            **known,
+            domain=self.domain,
+            rows=self.rows,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            unit=self.unit,
+            version=self.version,
+        )
+
+    def _rows(self, X: Any, *, reset: bool = False) -> pl.DataFrame:
+        """Rows as a frame. Their names and number of columns are those of `fit`, unless `reset`."""
+        if hasattr(X, "__arrow_c_stream__") or hasattr(X, "iloc"):
+            frame = pl.DataFrame(pl.from_arrow(frame_table(X, "X")))
+            if reset:
+                self.feature_names_in_ = np.array(frame.columns, dtype=object)
+                self.n_features_in_ = frame.width
+            return frame
+        if not hasattr(X, "toarray"):
+            _check_array(np.asarray(X))
+        numbers = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=False)
+        return pl.DataFrame(numbers, schema=[f"x{at}" for at in range(numbers.shape[1])]).fill_nan(None)
+
+    def __sklearn_clone__(self) -> Any:
+        warnings.warn(COSTS, UserWarning, stacklevel=3)
+        return super().__sklearn_clone__()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.non_deterministic = True
+        return tags
+
+
+class ConcordClassifier(ClassifierMixin, _Learner):  # type: ignore[misc]  # scikit-learn is untyped
     """A classifier that is learned under differential privacy.
 
     plan          a plan, its path, or its tables; what follows is of a plan made without one
@@ -84,37 +183,6 @@ class ConcordClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self.home = home
         self.new_session = new_session
 
-    def fit(self, X: Any, y: Any, *, public: Any = None) -> Self:
-        """Learn from private rows X and labels y, and publish.
-
-        X        a frame (polars, pandas, Arrow) or an array (rows, columns) of numbers; of a `unit`, with its column
-        public   rows like X, which are public: asked about, and published with labels
-        Raises a ConcordError, such as BudgetRefused if the domain does not cover it.
-        """
-        if y is None:
-            raise ValueError("fit requires y to be passed, but the target y is None: it has the private labels")
-        if np.asarray(y).dtype.kind == "c":
-            raise ValueError("Complex data not supported: y must hold classes")
-        rows, labels = self._rows(X, reset=True), column_or_1d(y, warn=True)
-        check_consistent_length(rows, labels)
-        if public is None:
-            raise WrongInput("fit must be given public=: rows like X that may be published, without labels")
-        settings = self._settings()
-        label, classes = settings["data"]["label"], self._declared(settings)
-        if label in rows.columns:
-            raise WrongInput(f"X must not have a column {label!r}, which the plan calls y: give it another name")
-        words = {name: str(name) for name in classes}
-        named = pl.Series(label, [_word(each, words) for each in labels.tolist()], pl.String)
-        self.run_ = concord.run(
-            settings,
-            private=rows.with_columns(named),
-            public=self._rows(public),
-            home=self.home,
-            new_session=self.new_session,
-        )
-        self.student_, self.classes_ = self.run_.student, np.unique(np.asarray(classes))
-        return self
-
     def predict(self, X: Any) -> NDArray[Any]:
         """Classes (rows,). Free."""
         check_is_fitted(self)
@@ -129,24 +197,14 @@ class ConcordClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         odds = np.asarray(self.student_.predict_proba(self._rows(X)))
         return odds[:, [words.index(str(name)) for name in self.classes_]]
 
-    def _settings(self) -> dict[str, Any]:
-        """The plan's tables. Raises WrongInput if there is no plan and something that cannot be guessed is missing."""
-        if isinstance(self.plan, Plan):
-            return {**self.plan.model_dump(exclude_unset=True), "folder": self.plan.folder}
-        if self.plan is not None:
-            return dict(self.plan) if isinstance(self.plan, dict) else read_tables(Path(self.plan))
-        if self.classes is None or self.rows is None:
-            raise WrongInput("classes and rows must be given, as is known in public, or a plan that has them")
-        return settings_for(
-            LABEL,
-            self.classes,
-            domain=self.domain,
-            rows=self.rows,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            unit=self.unit,
-            version=self.version,
-        )
+    def _known(self) -> dict[str, Any]:
+        return {} if self.classes is None else {"classes": self.classes}
+
+    def _target(self, labels: NDArray[Any], settings: dict[str, Any]) -> pl.Series:
+        classes = self._declared(settings)
+        self.classes_ = np.unique(np.asarray(classes))
+        words = {name: str(name) for name in classes}
+        return pl.Series(settings["data"]["label"], [_word(each, words) for each in labels.tolist()], pl.String)
 
     def _declared(self, settings: dict[str, Any]) -> list[Any]:
         declared = settings["data"].get("classes") if self.classes is None else self.classes
@@ -154,28 +212,53 @@ class ConcordClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             raise WrongInput("data.classes must be given in the plan: a classifier learns no number within data.bounds")
         return list(declared)
 
-    def _rows(self, X: Any, *, reset: bool = False) -> pl.DataFrame:
-        """Rows as a frame. Their names and number of columns are those of `fit`, unless `reset`."""
-        if hasattr(X, "__arrow_c_stream__") or hasattr(X, "iloc"):
-            frame = pl.DataFrame(pl.from_arrow(frame_table(X, "X")))
-            if reset:
-                self.feature_names_in_ = np.array(frame.columns, dtype=object)
-                self.n_features_in_ = frame.width
-            return frame
-        if not hasattr(X, "toarray"):
-            _check_array(np.asarray(X))
-        numbers = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=False)
-        return pl.DataFrame(numbers, schema=[f"x{at}" for at in range(numbers.shape[1])]).fill_nan(None)
 
-    def __sklearn_clone__(self) -> Any:
-        warnings.warn(COSTS, UserWarning, stacklevel=3)
-        return super().__sklearn_clone__()
+class ConcordRegressor(RegressorMixin, _Learner):  # type: ignore[misc]  # scikit-learn is untyped
+    """A regressor that is learned under differential privacy; its parameters are those of ConcordClassifier.
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.non_deterministic = True
-        return tags
+    bounds   the least and the largest number that y may be, as is known in public: one beyond counts as the nearer
+    """
+
+    def __init__(
+        self,
+        plan: Any = None,
+        *,
+        bounds: Any = None,
+        domain: str = "regressor",
+        rows: int | None = None,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        unit: str | None = None,
+        version: str = "1",
+        home: Any = None,
+        new_session: bool = False,
+    ) -> None:
+        self.plan = plan
+        self.bounds = bounds
+        self.domain = domain
+        self.rows = rows
+        self.epsilon = epsilon
+        self.delta = delta
+        self.unit = unit
+        self.version = version
+        self.home = home
+        self.new_session = new_session
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Numbers (rows,) within the bounds. Free."""
+        check_is_fitted(self)
+        return np.asarray(self.student_.predict(self._rows(X)), dtype=np.float64)
+
+    def _known(self) -> dict[str, Any]:
+        return {} if self.bounds is None else {"bounds": self.bounds}
+
+    def _target(self, labels: NDArray[Any], settings: dict[str, Any]) -> pl.Series:
+        if settings["data"].get("bounds") is None:
+            raise WrongInput("data.bounds must be given in the plan: a regressor learns no classes")
+        name, numbers = settings["data"]["label"], labels.dtype.kind in "biuf"
+        if numbers:
+            return pl.Series(name, labels.astype(np.float64), pl.Float64)
+        return pl.Series(name, [word_of(each) for each in labels.tolist()], pl.String)
 
 
 def _check_array(X: NDArray[Any]) -> None:

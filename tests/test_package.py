@@ -103,8 +103,19 @@ def test_what_goes_with_it_is_of_its_version_and_licence() -> None:
 
 
 def test_it_offers_what_it_says() -> None:
-    offered = {"run", "refresh", "ask", "open_session", "load_student", "ConcordClassifier"}
-    offered |= {"init", "plan", "verify", "budget", "predict", "export", "lead", "contribute"}
+    offered = {"run", "refresh", "ask", "open_session", "load_student"}
+    offered |= {
+        "ConcordClassifier",
+        "ConcordRegressor",
+        "init",
+        "plan",
+        "verify",
+        "budget",
+        "predict",
+        "export",
+        "lead",
+        "contribute",
+    }
     assert set(concord.__all__) == {*offered, "__version__"}
     assert set(dir(concord)) == {*concord.__all__, "artifacts", "flows", "tasks"}
     assert all(callable(getattr(concord, name)) for name in offered)

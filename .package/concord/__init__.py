@@ -7,10 +7,10 @@
     concord.load_student(done.session).predict(rows)
 
 Offers `run`, `refresh`, `ask`, `open_session` and `load_student`; `init`, `plan`, `verify`, `budget`, `predict`,
-`export`, and for several homes `lead` and `contribute`, which do what the commands do; `ConcordClassifier`, in
-scikit-learn's manner; and the packages `concord.flows` (what runs), `concord.tasks` (the work) and `concord.artifacts`
-(types and stores). They are the folders of those names at the root of the repository, to which this one links. Nothing
-is imported until it is asked for.
+`export`, and for several homes `lead` and `contribute`, which do what the commands do; `ConcordClassifier` and
+`ConcordRegressor`, in scikit-learn's manner; and the packages `concord.flows` (what runs), `concord.tasks` (the work)
+and `concord.artifacts` (types and stores). They are the folders of those names at the root of the repository, to which
+this one links. Nothing is imported until it is asked for.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -31,10 +31,11 @@ if TYPE_CHECKING:
         run,
         verify,
     )
-    from concord.flows.classifier import ConcordClassifier
+    from concord.flows.classifier import ConcordClassifier, ConcordRegressor
 
 __all__ = [
     "ConcordClassifier",
+    "ConcordRegressor",
     "__version__",
     "ask",
     "budget",
@@ -61,7 +62,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.flows.{'classifier' if name == 'ConcordClassifier' else 'api'}"), name)
+    return getattr(import_module(f"{__name__}.flows.{'classifier' if name.startswith('Concord') else 'api'}"), name)
 
 
 def __dir__() -> list[str]:

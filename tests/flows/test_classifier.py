@@ -1,4 +1,4 @@
-"""A classifier in scikit-learn's manner: its own checks of estimators, and what a fit costs."""
+"""Classifier and regressor in scikit-learn's manner: its own checks of estimators, and what a fit costs."""
 
 import warnings
 from pathlib import Path
@@ -9,14 +9,14 @@ import numpy as np
 import polars as pl
 import pytest
 from sklearn.dummy import DummyClassifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import cross_val_score
 from sklearn.utils.estimator_checks import check_estimator
 
 import concord
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
-from concord.flows.classifier import CONTRARY, ConcordClassifier
+from concord.flows.classifier import CONTRARY, CONTRARY_OF_NUMBERS, ConcordClassifier, ConcordRegressor
 from concord.tasks.advice.draft import settings_for
 from tests.support.people import CLASSES, people
 
@@ -56,6 +56,36 @@ class Told(ConcordClassifier):
         return self.known_
 
 
+class UnprotectedNumber(Unprotected):
+    """As Unprotected, of numbers."""
+
+    def __init__(self, settings: dict[str, Any], private: pl.DataFrame, **_: Any) -> None:
+        label, (low, high) = settings["data"]["label"], settings["data"]["bounds"]
+        numbers = private[label].cast(pl.Float64, strict=False).fill_nan(None).fill_null((low + high) / 2)
+        rows = private.drop(label).fill_null(0).to_numpy()
+        self.learned = Ridge().fit(rows, numbers.clip(low, high).to_numpy())
+        self.student = self
+
+
+class ToldNumber(ConcordRegressor):
+    """One to which a check's own rows are public, and bounds that hold all labels of checks."""
+
+    def fit(self, X: Any, y: Any, *, public: Any = None) -> Any:
+        return super().fit(X, y, public=X if public is None else public)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learns_checks_of_the_regressor_pass_but_for_those_that_privacy_forbids(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(concord, "run", UnprotectedNumber)
+    results = check_estimator(ToldNumber(bounds=[-1e4, 1e4], rows=100), on_fail=None)
+    by_status = {status: {each["check_name"] for each in results if each["status"] == status} for status in STATUSES}
+    assert by_status["failed"] == {*CONTRARY_OF_NUMBERS}
+    assert by_status["skipped"] <= SKIPPED
+    assert len(by_status["passed"]) > 35
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learns_checks_pass_but_for_those_that_privacy_forbids(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(concord, "run", Unprotected)
@@ -73,7 +103,7 @@ def test_what_a_fit_needs_is_said_without_a_private_value() -> None:
     model = ConcordClassifier(classes=CLASSES, rows=100)
     with pytest.raises(WrongInput, match="must be given public=: rows like X"):
         model.fit([[1.0]], ["no"])
-    with pytest.raises(WrongInput, match="classes and rows must be given"):
+    with pytest.raises(WrongInput, match="classes, or bounds, and rows must be given"):
         ConcordClassifier().fit([[1.0]], ["no"], public=[[1.0]])
     with pytest.raises(WrongInput, match="an array of numbers, or a frame, got an array of dtype") as failed:
         model.fit(np.array([["secret"]], dtype=object), ["no"], public=[[1.0]])
@@ -98,6 +128,21 @@ def test_a_label_of_any_kind_is_a_word_or_none(monkeypatch: pytest.MonkeyPatch) 
     labels[:] = ["no", 1.0, ["no"], {}, "\ud800", None, object()]
     run: Any = ConcordClassifier(classes=["no", 1], rows=100).fit(np.zeros((7, 1)), labels, public=[[1.0]]).run_
     assert run.private["label"].to_list() == ["no", "1", None, None, "\\ud800", None, None]
+
+
+def test_a_number_of_any_kind_is_one_or_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(concord, "run", lambda _, private, **__: SimpleNamespace(student=None, private=private))
+    labels = np.empty(5, dtype=object)
+    labels[:] = [1, 2.5, "x", None, ["3"]]
+    model = ConcordRegressor(bounds=[0, 9], rows=100)
+    run: Any = model.fit(np.zeros((5, 1)), labels, public=[[1.0]]).run_
+    assert run.private["label"].to_list() == ["1", "2.5", "x", None, None]
+    run = model.fit(np.zeros((2, 1)), [1, 99], public=[[1.0]]).run_
+    assert run.private["label"].to_list() == [1.0, 99.0]
+    with pytest.raises(WrongInput, match="regressor learns no classes"):
+        ConcordRegressor({"data": {"label": "cost", "classes": ["a", "b"]}}).fit([[1.0]], [0.5], public=[[1.0]])
+    with pytest.raises(WrongInput, match="bounds, and rows must be given"):
+        ConcordRegressor().fit([[1.0]], [0.5], public=[[1.0]])
 
 
 def test_copying_it_warns_that_each_fit_costs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,6 +191,18 @@ def test_each_fit_is_a_session_and_the_same_one_again_is_free(
     further = ConcordClassifier(**known, version="2", new_session=True).fit(X[:3000], y[:3000], public=public)
     assert further.run_.summary.spent_now["epsilon"] > 0
     assert len(Ledger.of(home).sessions("people")) == 2
+
+
+@pytest.mark.slow
+def test_a_regressor_learns_a_number(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONCORD_HOME", str(home))
+    draw = np.random.default_rng(1)
+    X, noise = draw.normal(size=(6300, 2)), draw.normal(0, 0.3, 6300)
+    y = X @ [2.0, -1.0] + noise
+    model = ConcordRegressor(bounds=[-6, 6], domain="numbers", rows=5000, epsilon=4.0)
+    model.fit(X[:5000], y[:5000], public=X[5000:6000])
+    assert model.score(X[6000:], y[6000:]) > 0.7
+    assert model.run_.certificate.guarantee.epsilon == 4.0
 
 
 @pytest.mark.slow
