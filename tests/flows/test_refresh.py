@@ -1,6 +1,7 @@
 """A stream end to end: what is released each period, who is asked in it, what is spent, and what stops it."""
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,12 @@ from concord.tasks.door.erase import close, erase, forget
 from concord.tasks.door.stores import Stores
 from concord.tasks.verify.verify import verify
 from tests.support.people import people, tables_of_plan, write_tables
+from tests.test_readme import ROOT
+
+(OF_WEEKS,) = re.findall(
+    r"```python\n(.*?)```", (ROOT / "deployments/guides/stream.md").read_text(encoding="utf-8"), re.DOTALL
+)
+"""The example of the guide."""
 
 
 def start_refresh(plan: Plan, home: Path, *, new_session: bool = False) -> Summary:
@@ -91,6 +98,23 @@ def test_releases_follow_one_another_and_everybody_is_charged_once(data: Path, p
     assert abs(units_read(found[0]) - exact[0]) < 6 * noise[0]
     assert abs(units_read(found[2]) - sum(exact)) < 6 * noise[2]
     assert third.student["accuracy"] > 0.8
+
+
+@pytest.mark.slow
+def test_the_example_runs(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its first two weeks."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CONCORD_HOME", str(home))
+    (tmp_path / "weekly.toml").write_bytes((ROOT / "deployments/plans/weekly.toml").read_bytes())
+    weeks = "stays.iter_slices(-(-len(stays) // 12))"
+    assert weeks in OF_WEEKS
+    few = OF_WEEKS.replace(weeks, f"list({weeks})[:2]")
+    exec(few, {})
+    told = [line.split() for line in capsys.readouterr().out.splitlines() if line[:1].isdigit()]
+    assert [week for week, _ in told] == ["1", "2"]
+    assert all(float(right.rstrip("%")) > 75 for _, right in told)
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ import pytest
 
 from tests.flows.test_api import OF_README
 from tests.flows.test_ask import EXAMPLE
+from tests.flows.test_refresh import OF_WEEKS
 from tests.flows.test_sources_run import PAGE as TABLES
 from tests.test_readme import ROOT, blocks, tracked_pages
 
@@ -26,8 +27,8 @@ NOT_TYPED = {
     "prefect worker start --pool concord": "it works until it is ended: tests/deployments/test_scheduled.py has one",
 }
 """Lines that are not typed here, each with the reason."""
-PYTHON = {*OF_README, EXAMPLE, *re.findall(r"```python\n(.*?)```", TABLES, re.DOTALL)}
-"""Blocks that tests/flows run: test_api.py, test_ask.py and test_sources_run.py."""
+PYTHON = {*OF_README, EXAMPLE, OF_WEEKS, *re.findall(r"```python\n(.*?)```", TABLES, re.DOTALL)}
+"""Blocks that tests/flows run: test_api.py, test_ask.py, test_refresh.py and test_sources_run.py."""
 POOLS = ("concord", "concord-docker", "concord-kubernetes")
 
 
