@@ -20,8 +20,9 @@ Guarantees   every breach of the ledger's rule is named:
                 rounds were charged that no entry began
              5  a domain is divided into parts of units once; a charge that names a part by that division counts in it
                 alone, any other in each; what is covered is the most of any part
-             6  sessions that name one stream are its seasons: of a stream the most of any season is covered, and of
-                two streams both. After a loss no session is a season of a stream from before
+             6  sessions that name one stream are its seasons, if their mechanism is of seasons: of a stream the most of
+                any season is covered, and of two streams both. After a loss no session is a season of a stream from
+                before
              7  if a witness was lost or an older copy restored, every open session is charged whole, and a domain
                 no less than the witness saw
 Not covered  what was refused and not written; who may write the ledger can write another that keeps the rule
@@ -171,6 +172,9 @@ class Reckoning:
         if holding.part not in ("", *account.alone):
             yield f"it names a part that is none: {holding.part!r}"
             holding.part = ""
+        if body["stream"] and mechanism["name"] != "stream":
+            yield f"it names a stream, and {mechanism['name']!r} has no seasons"
+            holding.stream = ""
         account.hold(record.session, holding.reserved, holding)
         yield from _covered(account, "the domain's cap")
 

@@ -133,6 +133,13 @@ def said_of(home: Path) -> str:
     return "" if checks["ledger rule"].ok else checks["ledger rule"].detail
 
 
+def test_sessions_that_ask_everybody_are_no_seasons_of_a_stream(home: Path) -> None:
+    """The largest of them would be all that is covered."""
+    opened(home)
+    rewrite(home, at(1, "stream", value="people-weekly"))
+    assert "entry 2 (open s-1): it names a stream, and 'stable' has no seasons" in said_of(home)
+
+
 def test_a_refusal_that_costs_next_to_nothing_is_found(home: Path) -> None:
     opened(home)
     assert said_of(home) == ""
