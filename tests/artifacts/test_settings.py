@@ -13,7 +13,7 @@ from tests.house import House
 ROOT = Path(__file__).parents[2]
 VARIABLES = {str(field.validation_alias) for field in Settings.model_fields.values()}
 FILLED = {
-    *(f"flows/{name}.py" for name in ("environment", "database", "server", "start", "hosted", "cli/app")),
+    *(f"flows/{name}.py" for name in ("environment", "database", "server", "serving", "hosted", "cli/app")),
     "tasks/asking/questions.py",
 }
 """What fills the environment for Prefect, MLflow and our own processes, or hands it on."""

@@ -16,6 +16,8 @@ from concord.flows import stages
 from concord.flows.cache import Files, Place, digested, key_of, only
 from concord.flows.stage import Described, Stages
 from concord.flows.stages import UNITS, Block
+from concord.tasks.asks.counted import UnitCounts
+from concord.tasks.asks.counts import Groups
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.mechanisms.hypotheses.boxes import Stumps, Thresholds
@@ -49,6 +51,7 @@ VALUES: dict[Any, tuple[Any, Any]] = {
     PublicBatch: (PublicBatch(ref=ONE, first=0, rows=1), PublicBatch(ref=ONE, first=1, rows=1)),
     HypothesisClass: (Stumps((0,)), Stumps((1,))),
     Relabelling: (relabelling(0.1), relabelling(0.2)),
+    UnitCounts: (Groups(("a",), (("x",),), ((0,),)), Groups(("a",), (("y",),), ((0,),))),
     Cost | None: (None, Cost.gaussian(1.0)),
     Codes | None: (None, Codes(fields=(), coarse=(), fine=())),
     Sequence[Codes | None]: ((None,), (Codes(fields=(), coarse=(), fine=()),)),
