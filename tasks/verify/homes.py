@@ -8,7 +8,7 @@ Guarantees   found and named: a question or share with a wrong signature, of ano
              that answers another question than the rest; settings or a guarantee that say otherwise than what the homes
              answered who they are, whether people may be in several, what a unit is, and what all pay; a home whose own
              ledger breaks its rule, did not charge what it claims, or whose claim its settings do not prove; sums or
-             noise other than those of all shares
+             noise other than those of all shares; no warning of a home that took no part, or whose share differs
 Not covered  whether a home's rows are true; that no home keeps charges back from its excerpt: it verifies its own
              ledger at home. That the student was decoded from these sums. Checked by tests/flows/test_several_homes.py
 """
@@ -34,10 +34,11 @@ ALL_PAY = ("rounds", "classes", "steps", "secret", "many")
 """Settings of every home by which all together are charged."""
 
 
-def joint_rounds(settings: Said, rounds: Sequence[bytes], unit: tuple[str, str]) -> str:
+def joint_rounds(settings: Said, rounds: Sequence[bytes], unit: tuple[str, str], warnings: Sequence[str]) -> str:
     """Check the released files of all rounds so far, in order. Raises NotVerified naming what is wrong.
 
-    unit   and neighbours, of which the guarantee is stated
+    unit      and neighbours, of which the guarantee is stated
+    warnings  of the certificate
     """
     if len(rounds) > len(settings["rounds"]):
         raise NotVerified(f"{len(rounds)} rounds were added, and the settings pay for {len(settings['rounds'])}")
@@ -64,6 +65,7 @@ def joint_rounds(settings: Said, rounds: Sequence[bytes], unit: tuple[str, str])
             noise = {"scale": settings["rounds"][number]["scale"], "unit": unit[0], "neighbours": unit[1]}
             _equal(number, f"share of {name}", share, **fixed, **follows, **noise, **claim)
         _added(number, released, list(shares.values()))
+        _warned(number, [name for name in keys if name not in shares], homes["differ"], warnings)
         before, last = sha256(question), {**last, **shares}
         digests = {name: sha256(share.encode()) for name, share in homes["shares"].items()}
     for name, share in last.items():
@@ -99,6 +101,13 @@ def _added(number: int, released: Said, shares: Sequence[Said]) -> None:
         raise NotVerified(f"the sums of round {number} are not the sum of its shares")
     if not math.isclose(released["scale"], shares[0]["scale"] * len(shares) ** 0.5) or not 0 < released["part"] <= 1:
         raise NotVerified(f"round {number} states another noise, or more units, than its shares have")
+
+
+def _warned(at: int, absent: Sequence[str], differ: Sequence[str], warnings: Sequence[str]) -> None:
+    """Check that a certificate warns of homes that took no part in a round, or whose share was found to differ."""
+    for names, said in ((absent, f"Round {at} is without the rows of"), (differ, f"In round {at} the share of")):
+        if names and not any(warning.startswith(f"{said} {', '.join(names)}") for warning in warnings):
+            raise NotVerified(f"the certificate leaves out what must stand in it: {said} {', '.join(names)}")
 
 
 def _charged(name: str, share: Said, agreed: Said) -> None:

@@ -243,7 +243,7 @@ def _counts(record: SessionRecord, at: PublishedSession) -> str:
             files = [at.named(file) for file in record.files if file.path.endswith(".json")]
             equal("the number of rounds", len(files), counts.asked)
             whole = at.certificate.guarantee
-            return joint_rounds(settings, files, (whole.unit, whole.neighbours))
+            return joint_rounds(settings, files, (whole.unit, whole.neighbours), at.certificate.warnings)
         return _totals(record, at) if what == "rounds" and "season" in settings else "nothing was asked row by row"
     if not record.teachers:
         raise NotVerified(f"{record.mechanism.name} answers by votes, and no teacher is said to have voted")

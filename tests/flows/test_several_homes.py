@@ -87,7 +87,7 @@ def _tampered(settings: dict[str, Any], rounds: list[dict[str, Any]], unit: tupl
         copy = json.loads(json.dumps(rounds))
         change(copy)
         with pytest.raises(NotVerified) as raised:
-            joint_rounds(settings | terms, [json.dumps(each).encode() for each in copy], of)
+            joint_rounds(settings | terms, [json.dumps(each).encode() for each in copy], of, ())
         return str(raised.value)
 
     def swapped(copy: list[dict[str, Any]]) -> None:
@@ -100,7 +100,7 @@ def _tampered(settings: dict[str, Any], rounds: list[dict[str, Any]], unit: tupl
     def added(copy: list[dict[str, Any]]) -> None:
         copy[1]["sums"][0] += 1
 
-    assert joint_rounds(settings, [json.dumps(each).encode() for each in rounds], unit)
+    assert joint_rounds(settings, [json.dumps(each).encode() for each in rounds], unit, ())
     assert "not the sum of its shares" in found(added)
     assert "not the sum of its shares" in found(lambda copy: copy[0]["homes"]["shares"].pop("west"))
     assert "the share of north in round 0 is not signed" in found(swapped)
@@ -112,6 +112,7 @@ def _tampered(settings: dict[str, Any], rounds: list[dict[str, Any]], unit: tupl
     for term, value in {"people": "in several", "homes": 2, "classes": 3}.items():
         assert term in found(lambda _: None, unit, **{term: value})  # another promise than the homes agreed to
     assert "the unit of the share" in found(lambda _: None, ("a row", unit[1]))
+    assert "In round 1 the share of west" in found(lambda copy: copy[1]["homes"].update(differ=["west"]))
     assert "rounds were added" in found(lambda copy: copy.append(copy[-1]))
 
 
@@ -145,6 +146,10 @@ def test_a_home_that_drops_out_loses_its_rows_and_nothing_else(tmp_path: Path) -
     assert [sorted(each["homes"]["shares"]) for each in rounds] == [sorted(NAMES), ["north", "west"]]
     assert rounds[1]["part"] == pytest.approx(2 / 3, abs=0.05)
     assert any("without the rows of south" in warning for warning in done["warnings"])
+    certificate = json.loads(Path(done["certificate"]).read_bytes())
+    settings, guarantee = certificate["sessions"][0]["mechanism"]["settings"], certificate["guarantee"]
+    with pytest.raises(NotVerified, match="Round 1 is without the rows of south"):  # and nobody is told
+        joint_rounds(settings, rounds_of(done), (guarantee["unit"], guarantee["neighbours"]), ())
     assert done["student"]["accuracy"] > 0.8
     assert wrong(verify_published(Path(done["certificate"]).parent)) == []
     several.contribute("south")  # too late: what is decoded stays
