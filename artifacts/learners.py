@@ -156,6 +156,11 @@ class StudentPlan(Fitted):
         """The students that may be published: the candidates, or this one if there are none."""
         return tuple(map(self.of, self.candidates)) if self.candidates else (self,)
 
+    @property
+    def reads_codes(self) -> bool:
+        """Whether a student that may be published is decoded from tallies."""
+        return any(student.learner == "linear" for student in self.each)
+
     @classmethod
     def of(cls, candidate: Candidate) -> Self:
         """The `[student]` section with that candidate as its only student."""

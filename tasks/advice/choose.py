@@ -121,7 +121,7 @@ def no_votes(plan: Plan) -> str | None:
     """The reason why teachers cannot vote, or None."""
     if not plan.teachers.count:
         return "[teachers] does not say who would vote"
-    if any(student.learner == "linear" for student in plan.student.each):
+    if plan.student.reads_codes:
         return "student.learner = 'linear' is decoded from tallies alone"
     return None
 

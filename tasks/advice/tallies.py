@@ -32,7 +32,7 @@ from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
 def check_columns(plan: Plan, encoding: Encoding) -> None:
     """Raise WrongInput if rows cannot be turned into codes, or if the student cannot read codes."""
     for column in encoding.columns:
-        if column.kind == "list" and any(student.learner == "linear" for student in plan.student.each):
+        if column.kind == "list" and plan.student.reads_codes:
             raise WrongInput(
                 f"student.estimator must be given, since {column.name!r} holds lists: the model that tallies are "
                 "decoded to knows them by cells alone, and a student that is fitted to inferred labels reads them whole"
