@@ -6,7 +6,6 @@ Nothing private is read before the question is bound. It is safe in cron: each c
 a killed one is finished by the next, with the same question and the same noise.
 """
 
-import math
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -174,7 +173,7 @@ class Contribution:
         stores, tick = self.run.stores, homes_of(self.plan).tick
         certificate = certify_answers(session.id, stores.ledger, stores.released, stores.vault)
         if now and tick:
-            time.sleep(math.ceil(time.time() / tick) * tick - time.time())
+            time.sleep(-time.time() % tick)
         file = self.post.write(f"share-{self.asked.number}-{self.name}", letter.data)
         return {
             "home": self.name,

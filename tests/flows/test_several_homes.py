@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -13,6 +14,7 @@ import pytest
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import load_homes_plan, load_plan
+from concord.flows import homes as flows_homes
 from concord.flows import lead as flows_lead
 from concord.flows.cli.commands import command
 from concord.flows.lead import status
@@ -213,6 +215,22 @@ def test_a_share_that_does_not_fit_is_refused_by_name(tmp_path: Path, monkeypatc
     post.write("share-0-south", signed(sums=(0, *share.sums[1:])))
     assert "two shares" in several.lead()["refused"]["south"]
     assert status(several.plan, post.address)["rounds"][0]["missing"] == ["south"]
+
+
+def test_a_share_appears_at_the_clock_s_next_tick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if it is ready right before one, which passes while the clock is read."""
+    several, slept = Several(tmp_path / "world", rows=120, tick=60), list[float]()
+    several.lead()
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        assert not [name for name in several.files() if name.startswith("share")]
+
+    times = iter([119.75, 120.25])
+    monkeypatch.setattr(flows_homes, "time", SimpleNamespace(time=lambda: next(times), sleep=sleep))
+    several.contribute("north")
+    several.contribute("north")  # replayed at once
+    assert slept == [0.25]
 
 
 STEPS = {
