@@ -70,7 +70,7 @@ def dossier(published: Certificate, checks: Checks) -> dict[str, Any]:
         "checked": [_named(check) for check in checks if check["ok"] and not check["warning"]],
         "left": [_named(check) for check in checks if check["ok"] and check["warning"]],
         "about": {name: getattr(certificate.about, name) for name in STATED},
-        **{name: facts[name] for name in ("claim", "bound", "measured", "counts")},
+        **{name: facts[name] for name in ("claim", "bound", "found", "measured", "counts")},
         "noise": noise,
         "not_stated": [words for name, words in STATED.items() if not getattr(certificate.about, name)],
         "parts": [] if failed else [_answered(part, facts) for part in _asked()["part"]],
@@ -130,6 +130,7 @@ def _facts(certificate: Certificate, checks: Checks, noise: Sequence[Mapping[str
         "num": lambda value: f"{value:.4g}",
         "claim": _claim(guarantee),
         "bound": _bound(guarantee),
+        "found": _found(guarantee),
         "tpr": f"{guarantee.most_found(FEW_WRONG):.1%}",
         "counts": _of_counts(noise),
         "releases": "; ".join(dict.fromkeys(record.mechanism.releases for record in certificate.sessions)),
@@ -160,6 +161,16 @@ def _bound(guarantee: Guarantee) -> str:
     return (
         f"Whatever anyone concludes from all that was published here, {act} {guarantee.unit} changes its odds by at "
         f"most {guarantee.factor:.4g} times{rare}."
+    )
+
+
+def _found(guarantee: Guarantee) -> str:
+    """What the guarantee means for who searches the result for a unit, by `Guarantee.most_found`."""
+    whole = "" if "all rows of" in guarantee.unit else " A person with several rows is not protected as a whole."
+    return (
+        f"So a test that is wrong about {FEW_WRONG:.0%} of those whose data were not used finds at most "
+        f"{guarantee.most_found(FEW_WRONG):.1%} of those whose data were: {FEW_WRONG:.0%} is what guessing "
+        f"finds.{whole}"
     )
 
 

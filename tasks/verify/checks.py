@@ -124,6 +124,8 @@ def difference(what: str, found: object, recorded: object) -> str:
         found, recorded = tuple(part for part in found if part not in recorded), others
         if not found and not recorded:
             return f"{what} is in another order than it was recorded"
+        if len(found) == len(recorded) == 1:
+            return difference(what, *found, *recorded)
     return f"{what} is {_short(found)}, but it was recorded as {_short(recorded)}"
 
 

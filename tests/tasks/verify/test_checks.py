@@ -15,6 +15,7 @@ from concord.tasks.verify.checks import equal
             {"name": "tallies", "settings": {"codes": "8" * 99, "epsilon": 1.0}},
             "the cutoff, settings, epsilon is 0.1, but it was recorded as 1.0",
         ),
+        (({"share": 1}, 7), ({"share": 2}, 7), "the cutoff, share is 1, but it was recorded as 2"),
         ({}, {"name": "x"}, "the cutoff, name is None, but it was recorded as x"),
     ],
 )
