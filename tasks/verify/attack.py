@@ -190,7 +190,7 @@ def on_tallies(
         decoded = played(mechanism, codes, public, len(private), noisy)
         seen[session] = _sure(scores(decoded, rows[targets]), labels[:TARGETS], truth, mechanism.classes)
     leaks = (
-        Leak("knows all but the targets, and sees all sums", known, there),
+        Leak("knows all but the targets, and sees the sums that the student is decoded from", known, there),
         Leak("sees the student", *_apart(seen, there)),
     )
     return Attacked(guarantee, leaks, len(private), len(codes.coarse), of or len(codes.coarse))
