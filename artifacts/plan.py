@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self, TypeVar, get_args
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
@@ -381,13 +381,21 @@ def _meant(path: Path) -> str:
     return f"; did you mean {path.with_name(close[0])}.toml?" if close else ": `concord init` writes one"
 
 
+Parsed = TypeVar("Parsed", bound=BaseModel)
+
+
 def parse_plan(tables: dict[str, Any]) -> Plan:
     """The plan in nested tables. Raises WrongInput naming the first wrong field, its value and the rule.
 
     An unknown key is named first: if it is a typing error, the key that was meant is missing.
     """
+    return parsed(Plan, tables)
+
+
+def parsed(kind: type[Parsed], tables: dict[str, Any]) -> Parsed:
+    """A plan, or one section of it, in nested tables. Raises WrongInput as `parse_plan`."""
     try:
-        return Plan.model_validate(tables)
+        return kind.model_validate(tables)
     except ValidationError as wrong:
         first = min(wrong.errors(), key=lambda error: error["type"] != "extra_forbidden")
         raise WrongInput(_sentence(first)) from None

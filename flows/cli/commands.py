@@ -242,7 +242,8 @@ def init_command(
     """Write a commented plan to start from, by the columns of a public table; ask for what nobody can guess.
 
     At a terminal it asks. With --private, --public, --label, --classes (or --test, or --bounds), --domain and --rows it
-    does not, but for --unit if the private table has columns that the public one has not.
+    asks only for --unit, if the private table has columns that the public one has not, and, but with --json, for
+    --issuer, --contact, --use and --date, which may be left empty.
     """
     from concord.flows.cli.init import begin, show_begun
 
@@ -252,7 +253,7 @@ def init_command(
     given["categories"] = tuple(name.strip() for several in categories or () for name in several.split(","))
     amounts |= {"lifetime_delta": lifetime_delta}
     given |= {"issuer": issuer, "contact": contact, "use": use, "date": date}
-    found = begin({**tables, **given, **amounts, "bounds": bounds}, path, home, tallies=tallies)
+    found = begin({**tables, **given, **amounts, "bounds": bounds}, path, home, tallies=tallies, about=not as_json)
     print_json(found) if as_json else show_begun(found)
 
 

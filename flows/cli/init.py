@@ -11,11 +11,12 @@ from typing import Any
 import typer
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput, in_one_line, quoted
-from concord.artifacts.plan import RULES
-from concord.artifacts.sections import NAME_PATTERN, TALLIES
+from concord.artifacts.plan import RULES, parsed
+from concord.artifacts.sections import NAME_PATTERN, TALLIES, AboutPlan
 from concord.artifacts.sources import check_address
 from concord.flows.console import err, out
 from concord.tasks.advice.draft import (
+    ABOUT,
     Wishes,
     check_column,
     check_public,
@@ -32,7 +33,7 @@ from concord.tasks.data.tables import PRIVATE, find_files, open_public
 from concord.tasks.data.units import open_private
 
 REQUIRED_WISHES = ("private", "public", "label", "classes", "domain", "rows")
-"""Settings that cannot be guessed. If all are given, nothing is asked, and the others get their defaults."""
+"""Settings that cannot be guessed. If all are given, the others get their defaults; the unit may be asked for still."""
 ROW = "row"
 """The answer that each row is protected by itself, unless a private column has that name."""
 PROMPTS = {
@@ -49,19 +50,23 @@ PROMPTS = {
     "lifetime_epsilon": "ε of all sessions on this data together",
     "lifetime_delta": "δ of all of them",
 }
+ABOUT_PROMPTS = {name: f"{name.capitalize()}: {meant}; empty if it is not stated" for name, meant in ABOUT.items()}
 
 
-def begin(given: Mapping[str, Any], path: Path, home: Path, *, tallies: bool | None = None) -> dict[str, Any]:
+def begin(
+    given: Mapping[str, Any], path: Path, home: Path, *, tallies: bool | None = None, about: bool = False
+) -> dict[str, Any]:
     """Write the plan at `path`. Returns a summary of its content.
 
     home      the home whose ledger, if there is one, has the domain's remaining budget
     tallies   whether to use tallies rather than votes; None for the one expected to teach more, or possible
+    about     whether to ask at a terminal, too, what the publication says of itself
     Raises WrongInput if a setting is missing or wrong, or if the file exists; BudgetRefused if the lifetime budget does
     not cover it.
     """
     if path.exists():
         raise WrongInput(f"{path} is there already and is not overwritten: give another --out")
-    wishes = wishes_of(given)
+    wishes = wishes_of(given, about=about)
     suggested = suggest(wishes, path.absolute().parent, home, tallies=tallies)
     _write(path, suggested.text)
     voting = suggested.ensemble
@@ -76,8 +81,11 @@ def begin(given: Mapping[str, Any], path: Path, home: Path, *, tallies: bool | N
     }
 
 
-def wishes_of(given: Mapping[str, Any]) -> Wishes:
-    """The settings: as given, else as answered at the terminal, else their defaults. Raises WrongInput."""
+def wishes_of(given: Mapping[str, Any], *, about: bool = False) -> Wishes:
+    """The settings: as given, else as answered at the terminal, else their defaults; `about` as in `begin`.
+
+    Raises WrongInput.
+    """
     stated = {name: value for name, value in given.items() if value not in (None, (), "")}
     known = {"classes"} if {"test", "bounds"} & stated.keys() else set()
     missing = [name for name in REQUIRED_WISHES if name not in {*stated, *known}]
@@ -96,6 +104,11 @@ def wishes_of(given: Mapping[str, Any]) -> Wishes:
             stated[name] = _asked(name, usual, stated) if asked else _meant(name, usual, stated)
     if missing and "categories" not in stated:
         stated["categories"] = _categories(stated)
+    for name in ABOUT:
+        if name in stated:
+            stated[name] = _meant(name, stated[name], stated)
+        elif about and sys.stdin.isatty():
+            stated[name] = _asked(name, "", stated)
     return Wishes(**stated)
 
 
@@ -153,7 +166,7 @@ def _asked(name: str, default: Any, stated: Mapping[str, Any]) -> Any:
     """The answer at the terminal. A wrong one is refused and asked for again."""
     shown = in_one_line(",".join(default)) if isinstance(default, tuple) else default
     while True:
-        answer = typer.prompt(PROMPTS[name], default=shown, err=True, show_default=bool(shown))
+        answer = typer.prompt((PROMPTS | ABOUT_PROMPTS)[name], default=shown, err=True, show_default=bool(shown))
         try:
             return _meant(name, default if answer == shown else answer, stated)
         except WrongInput as wrong:
@@ -183,6 +196,8 @@ def _meant(name: str, value: Any, stated: Mapping[str, Any]) -> Any:
             return None
         case "label" | "unit" if value:
             check_column(option, value, stated["private"], stated["format"])
+        case "issuer" | "contact" | "use" | "date" if value:
+            parsed(AboutPlan, {name: value})
         case "epsilon" | "delta":
             return _amount(option, value)
         case "lifetime_epsilon" | "lifetime_delta":

@@ -276,7 +276,7 @@ ABOUT = {
     "issuer": "who publishes it",
     "contact": "where to ask about it",
     "use": "what it is meant for, and what not",
-    "date": 'of the publication, such as "2026-01-31"',
+    "date": "of the publication, such as 2026-01-31",
 }
 """What a publication says of itself, if the plan does."""
 

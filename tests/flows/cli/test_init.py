@@ -148,9 +148,14 @@ class Terminal(io.StringIO):
         return True
 
 
+BLANK = "\n" * 4
+"""What a publication says of itself is left unsaid."""
+
+
 def test_it_asks_for_what_was_not_given(folder: Path) -> None:
     answers = Terminal(
         "private.csv\npublic.csv\n\nverdict\nsearch, look at,wave through\nship\nharbour\n9 000\n2\n\n\n\n"
+        "Port authority\n\nfor pilots\n2026-02-30\n2026-01-31\n"
     )
     status, _, error = without_home("init", stdin=answers)
     assert status == 0, error
@@ -159,12 +164,14 @@ def test_it_asks_for_what_was_not_given(folder: Path) -> None:
     assert (plan.data.unit, plan.data.test, plan.privacy.domain) == ("ship", None, "harbour")
     assert (plan.privacy.epsilon, plan.privacy.delta) == (2.0, usual_delta(9000))
     assert plan.privacy.lifetime.epsilon == 8.0
+    assert (plan.about.issuer, plan.about.contact) == ("Port authority", None)
+    assert (plan.about.use, plan.about.date) == ("for pilots", "2026-01-31")
 
 
 def test_an_answer_that_cannot_be_is_asked_for_again(folder: Path) -> None:
     answers = Terminal(
         "nowhere.csv\nprivate.csv\nprivate.csv\npublic.csv\n\nsize\nverdict\nsearch\nsearch,look at\ncrew\n\nrow\n"
-        "my harbour\nharbour\nmany\n9000\nsome\n2\n\n1\n8\n\n"
+        "my harbour\nharbour\nmany\n9000\nsome\n2\n\n1\n8\n\n" + BLANK
     )
     status, _, error = without_home("init", stdin=answers)
     assert status == 0, error
@@ -203,9 +210,21 @@ def test_an_empty_option_was_a_setting(name: str) -> None:
 
 def test_at_a_terminal_it_asks_whose_a_row_is_even_if_nothing_else_is_missing(folder: Path) -> None:
     given = (*tables("csv"), *STATED, "--test", "test.parquet")
-    status, _, error = heard("init", *given, stdin=Terminal("\nrow\n"))
+    status, _, error = heard("init", *given, stdin=Terminal(f"\nrow\n{BLANK}"))
     assert (status, "the private table alone has 'ship'" in error) == (0, True), error
     assert load_plan(folder / "plan.toml").data.unit is None
+
+
+@pytest.mark.parametrize(
+    "given", [("--json",), ("--issuer", "A", "--contact", "B", "--use", "C", "--date", "2026-01-31")]
+)
+def test_what_is_given_or_wanted_by_a_program_is_not_asked_for(folder: Path, given: tuple[str, ...]) -> None:
+    status, _, error = heard(
+        "init", *tables("csv"), *STATED, *BY_ROW, "--test", "test.parquet", *given, stdin=Terminal()
+    )
+    assert (status, error) == (0, "")
+    stated = load_plan(folder / "plan.toml").about
+    assert (stated.issuer, stated.date) == ((None, None) if given == ("--json",) else ("A", "2026-01-31"))
 
 
 def test_a_private_column_called_row_is_a_unit_like_any_other(folder: Path) -> None:
