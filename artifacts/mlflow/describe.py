@@ -274,14 +274,17 @@ def tags(certificate: Certificate) -> dict[str, str]:
 
 
 def guarantee_text(certificate: Certificate) -> str:
-    """The guarantee in a few sentences of Markdown, for a run's note and a model's description."""
+    """The guarantee in a few sentences of Markdown, for a run's note and a model's description.
+
+    MLflow's tables show their first words as they stand: these hold no mark of Markdown.
+    """
     guarantee, counts = certificate.guarantee, certificate.counts
     measured = _measured_in_words(certificate.student.public_test)
     voters = f" with {certificate.teachers:,} teachers" if certificate.teachers else ""
     rows = f"Of {counts.asked:,} public rows asked, {counts.answered:,} were answered and {counts.refused:,} refused. "
     if not certificate.teachers:
         rows = f"No teacher voted: {certificate.mechanism.releases}. "
-    warned = "".join(f"**Warning:** {warning}.\n\n" for warning in certificate.warnings)
+    warned = "".join(f"Warning: {warning}.\n\n" for warning in certificate.warnings)
     return (
         f"{warned}ε = {guarantee.epsilon:g}, δ = {guarantee.delta:g} for {guarantee.unit} ({guarantee.neighbours}): "
         f"differential privacy, by `{certificate.mechanism.name}`{voters}.\n\n"

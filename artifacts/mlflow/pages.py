@@ -43,22 +43,25 @@ def budget_in_words(certificate: Certificate) -> str:
     """A sentence of Markdown on what the domain may spend and has spent, as of that certificate."""
     domain = certificate.domain
     return (
-        f"Private data **{domain.name}**: ε = {domain.spent.epsilon:.4g} of {domain.cap.epsilon:g} and "
+        f"Private data `{domain.name}`: ε = {domain.spent.epsilon:.4g} of {domain.cap.epsilon:g} and "
         f"δ = {domain.spent.delta:.4g} of {domain.cap.delta:g} are charged over its life, in {domain.sessions} "
         f"session{'s' * (domain.sessions != 1)}."
     )
 
 
 def about_domain(certificate: Certificate, experiment: str) -> str:
-    """The description of a domain on the page of its experiment with that id, in Markdown."""
+    """The description of a domain on the page of its experiment with that id, in Markdown.
+
+    MLflow's list of experiments shows it as it stands, so the link comes last.
+    """
     guarantee, own = certificate.guarantee, certificate.leading.guarantee
     wanted = f"tags.mechanism = '{certificate.mechanism.name}' and tags.epsilon = '{own.epsilon!r}'"
     return (
         f"{budget_in_words(certificate)}\n\n"
         f"Privacy unit: {guarantee.unit}. Neighbours: {guarantee.neighbours}. Each run is a session as it was "
         f"certified; its stages after the door are nested in it.\n\n"
-        f"[Its runs with ε, accuracy and balanced accuracy]({runs_page(experiment)})\n\n"
-        f"To find runs by what they promise: `{wanted}`"
+        f"To find runs by what they promise: `{wanted}`\n\n"
+        f"[Its runs with ε, accuracy and balanced accuracy]({runs_page(experiment)})"
     )
 
 

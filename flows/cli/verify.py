@@ -216,8 +216,8 @@ def ui_command(
     """Open the audit view at a domain's runs: the MLflow UI, on this machine only; or say where the server is that
     tracks.
 
-    MLflow's gateway and its assistant, which would send text elsewhere, are switched off. Its page of prompts is there,
-    and empty: MLflow has no switch for it.
+    MLflow's gateway and its assistant, which would send text elsewhere, are switched off. What MLflow has no switch for
+    is still there: its page of prompts, which is empty, and its assistant's button, which is not answered.
     """
     from concord.artifacts.settings import Settings
     from concord.flows.environment import reopen

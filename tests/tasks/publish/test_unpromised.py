@@ -59,7 +59,7 @@ def test_certificate_report_and_mlflow_warn(home: Path, warned: bool) -> None:
     records = Records.of(home)
     recorded = records.recorded(records.runs(SESSION)[0])
     assert recorded is not None
-    assert ("**Warning:** The domain people is linked on the record to others" in recorded.tags[NOTE]) == warned
+    assert ("Warning: The domain people is linked on the record to others" in recorded.tags[NOTE]) == warned
     assert (UNPROMISED in recorded.model_description) == warned
 
 
