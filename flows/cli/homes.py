@@ -31,10 +31,10 @@ def lead_command(
     It waits for nobody: it says who is missing. Call it again, or from cron; nothing private is read and nothing is
     drawn.
     """
-    from concord.flows.lead import lead
-    from concord.flows.serving import run_once
-
     with _at_home(plan, home) as (loaded, found):
+        from concord.flows.lead import lead
+        from concord.flows.serving import run_once
+
         done = run_once(lead, found, loaded, found, exchange=exchange, without=without or [])
     if as_json:
         print_json(done)
@@ -69,10 +69,10 @@ def contribute_command(
     The first time it shows what the plan costs, and asks; from cron, give --yes. Called again it says the same and
     spends nothing.
     """
-    from concord.flows.homes import contribute
-    from concord.flows.serving import run_once
-
     with _at_home(plan, home, private, ask=not yes) as (loaded, found):
+        from concord.flows.homes import contribute
+        from concord.flows.serving import run_once
+
         done = run_once(contribute, found, loaded, found, exchange=exchange, name=name, again=again, agreed=yes)
     if as_json:
         print_json(done)

@@ -167,9 +167,12 @@ def key_command(home: HomeOption = HOME, as_json: JsonOption = False) -> None:
     """Print the public key by which the home signs what it publishes, for readers to keep."""
     from concord.artifacts.home.signing import SigningKey
     from concord.artifacts.home.vault import Vault
-    from concord.flows.environment import reopen
+    from concord.artifacts.home.whole import is_home
+    from concord.flows.environment import prepare
 
-    key = SigningKey.of(Vault(reopen(home) / "vault")).public
+    if not is_home(home):
+        say(f"made a new home folder, with a key of its own: {home.absolute()}", to=err)
+    key = SigningKey.of(Vault(prepare(home) / "vault")).public
     if as_json:
         print_json({"key": key.raw.hex(), "fingerprint": key.fingerprint, "pem": key.pem.decode()})
         return

@@ -115,6 +115,7 @@ def _write_whole(folder: Path, name: str, data: bytes) -> None:
         with passing.open("xb") as file:
             file.write(data)
             file.flush()
+            os.fchmod(file.fileno(), 0o644)  # for the others, whatever the umask
             os.fsync(file.fileno())
         os.replace(passing, folder / name)
         sync_folder(folder)

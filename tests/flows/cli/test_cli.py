@@ -38,7 +38,7 @@ def charged(home: Path) -> Charge:
 def test_the_home_may_be_named_before_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONCORD_HOME", str(tmp_path / "environment"))
     before, after = ("--home", str(tmp_path / "before")), ("--home", str(tmp_path / "after"))
-    for arguments, named in (((*before, "key"), "before"), ((*before, "key", *after), "after")):
+    for arguments, named in (((*before, "budget"), "before"), ((*before, "budget", *after), "after")):
         status, _, error = without_home(*arguments)
         assert (status, error.split(": name it")[0]) == (
             1,

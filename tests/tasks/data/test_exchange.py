@@ -25,6 +25,15 @@ def test_files_are_listed_by_number_and_home_and_read_back(tmp_path: Path) -> No
     assert sorted(os.listdir(post.address)) == sorted(names)  # nothing unfinished is left
 
 
+def test_other_users_read_a_file_whatever_the_umask_of_its_writer(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        name = Exchange(str(tmp_path)).write("question-1", b"one")
+    finally:
+        os.umask(before)
+    assert (tmp_path / name).stat().st_mode & 0o777 == 0o644
+
+
 def test_other_files_are_passed_over(tmp_path: Path) -> None:
     for name in ("README", "question-1-x.json", ".question-1-000000000000.json.00", "share-1--000000000000.json"):
         (tmp_path / name).write_bytes(b"")

@@ -117,6 +117,12 @@ def test_the_commands_of_a_reader(home: World, folder: Path) -> None:
     assert concord("verify", "--kept", str(folder), "--home", str(home.home))[0] == 0
 
 
+def test_a_home_has_its_key_before_its_first_run(tmp_path: Path) -> None:
+    (status, first, made), (_, again, nothing) = (concord("key", "--home", str(tmp_path / "new")) for _ in range(2))
+    assert (status, first, nothing) == (0, again, "")
+    assert "made a new home folder" in made
+
+
 @pytest.mark.slow
 def test_two_hundred_planted_changes_are_all_found_and_their_file_named(original: Path, tmp_path: Path) -> None:
     changes = list(planted(original))
