@@ -218,6 +218,9 @@ def init_command(
     categories: Annotated[list[str] | None, typer.Option(help="Columns whose numbers name things.")] = None,
     domain: Annotated[str | None, typer.Option(help="A name for this body of private data; it is published.")] = None,
     rows: Annotated[str | None, typer.Option(help="Private rows, or people if --unit names them; roughly.")] = None,
+    season: Annotated[
+        int | None, typer.Option(help="Of a stream: releases until a new season; --rows are of a whole one.")
+    ] = None,
     epsilon: Annotated[float | None, typer.Option(help="The ε of this session; default: 1.")] = None,
     delta: Annotated[float | None, typer.Option(help="Its δ; default: a power of ten below 1/rows.")] = None,
     lifetime_epsilon: Annotated[float | None, typer.Option(help="The ε of all sessions; default: 4 times it.")] = None,
@@ -253,7 +256,8 @@ def init_command(
     given["categories"] = tuple(name.strip() for several in categories or () for name in several.split(","))
     amounts |= {"lifetime_delta": lifetime_delta}
     given |= {"issuer": issuer, "contact": contact, "use": use, "date": date}
-    found = begin({**tables, **given, **amounts, "bounds": bounds}, path, home, tallies=tallies, about=not as_json)
+    settings: dict[str, Any] = {**tables, **given, **amounts, "bounds": bounds, "season": season}
+    found = begin(settings, path, home, tallies=tallies, about=not as_json)
     print_json(found) if as_json else show_begun(found)
 
 

@@ -5,6 +5,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from concord.artifacts.errors import EnvironmentFailed, WrongInput, in_one_line,
 from concord.artifacts.plan import RULES, parsed
 from concord.artifacts.sections import NAME_PATTERN, TALLIES, AboutPlan
 from concord.artifacts.sources import check_address
+from concord.flows.cli.plan import show_releases
 from concord.flows.console import err, out
 from concord.tasks.advice.draft import (
     ABOUT,
@@ -78,6 +80,7 @@ def begin(
         "cutoff": voting.best.cutoff if voting else None,
         "reason": suggested.reason,
         "later_rows": suggested.later_rows,
+        "releases": [asdict(item) for item in suggested.releases] if wishes.season else None,
     }
 
 
@@ -118,7 +121,10 @@ def show_begun(found: Mapping[str, Any]) -> None:
     out.print(f"later rows {found['later_rows']}", markup=False, soft_wrap=True)
     if found["format"]:
         out.print(f"CSV files: {found['format']}, as found in a public one", markup=False)
-    out.print(f"next: look it through, then concord plan {found['plan']} and concord run {found['plan']}")
+    if found["releases"]:
+        show_releases(found["releases"])
+    command = "run" if found["releases"] is None else "refresh"
+    out.print(f"next: look it through, then concord plan {found['plan']} and concord {command} {found['plan']}")
 
 
 def _categories(stated: Mapping[str, Any]) -> tuple[str, ...]:
@@ -193,6 +199,10 @@ def _meant(name: str, value: Any, stated: Mapping[str, Any]) -> Any:
         case "public" | "test" if value:
             check_public(option, value, stated["private"])
         case "unit" if value == ROW and ROW not in open_private(stated["private"], stated["format"]).names:
+            if "season" in stated:
+                raise WrongInput(
+                    "--unit must name a column with --season: whose a row is says whom the stream has asked"
+                )
             return None
         case "label" | "unit" if value:
             check_column(option, value, stated["private"], stated["format"])

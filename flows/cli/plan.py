@@ -268,13 +268,13 @@ def _show_tallies(found: dict[str, Any], other: list[dict[str, Any]]) -> None:
         table.add_row(each["signal"], *(_share(each[name]) for name in ("right", "possible", "largest")))
     out.print(table)
     if found["releases"]:
-        _show_releases(found["releases"])
+        show_releases(found["releases"])
     out.print(f"To expect: {found['reason']}.", soft_wrap=True)
     out.print(HEADINGS.partition(" margin needed")[0], style="dim", soft_wrap=True)
     _show_what_if(other, relabelled=False)
 
 
-def _show_releases(found: list[dict[str, Any]]) -> None:
+def show_releases(found: list[dict[str, Any]]) -> None:
     """Print what releases of a season teach, since a student is published at each."""
     table = _table("a typical signal, if units arrive evenly", "release", "units so far", "noise", "right", "possible")
     for item in found:

@@ -47,7 +47,8 @@ from concord.tasks.mechanisms.mechanism import mechanism_class
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
     """The user's statements. Paths are as given; `rows` is roughly how many private units there are, as
-    known in public: rows, or people if `unit` names them. The label has classes, or bounds if it is a number."""
+    known in public: rows, or people if `unit` names them; of a stream, in a whole `season`. The label has classes, or
+    bounds if it is a number."""
 
     private: str
     public: str
@@ -64,6 +65,7 @@ class Wishes:
     bounds: tuple[float, float] | None = None
     format: TextFormat = COMMAS
     categories: tuple[str, ...] = ()
+    season: int | None = None
     filter: FilterKind = "renyi"
     issuer: str | None = None
     contact: str | None = None
@@ -173,7 +175,8 @@ def draft(wishes: Wishes, ensemble: EnsembleAdvice | None, folder: Path) -> str:
     features |= {name: UNREAD for name in table.names if name not in (*kinds, wishes.label, wishes.unit)}
     asked = (_tallies(wishes),) if ensemble is None else (_teachers(wishes, ensemble), _door(ensemble))
     sections = (_data(wishes, features, folder), _privacy(wishes), *asked, _about(wishes))
-    written = SCHEMA_LINE + PLAN_HEAD + "\n".join(sections)
+    command = "run" if wishes.season is None else "refresh"
+    written = SCHEMA_LINE + PLAN_HEAD.format(command=command) + "\n".join(sections)
     parse_plan({**tomllib.loads(written), "folder": str(folder)})
     return written
 
@@ -188,7 +191,7 @@ BY_GAUSSIAN = "# by this filter more sessions of noisy sums fit, and fewer of an
 """Remark on a filter that suits better."""
 PLAN_HEAD = """\
 # A plan for Concord. Everything in it must be known in public: no figure, class or setting may be chosen by looking at
-# private rows. Paths are relative to this file. `concord plan` shows what to expect of it; `concord run` runs it.
+# private rows. Paths are relative to this file. `concord plan` shows what to expect of it; `concord {command}` runs it.
 
 """
 
@@ -260,13 +263,21 @@ params = {{ {params} }}
 """
 
 
+STREAM = """
+[stream]
+season = {season} # releases that are paid for when the stream begins; then a new one, for those who arrive later
+# clock = "0 3 * * 1" # when a release is due, in UTC, here on Mondays at 3; without it, at every `concord refresh`
+"""
+
+
 def _tallies(wishes: Wishes) -> str:
     other = "classifier that takes weights" if wishes.bounds is None else "regressor"
+    whole, stream = ("", "") if wishes.season is None else (" of a whole season", STREAM.format(season=wishes.season))
     return f"""\
 [labeling]
 mechanism = "tallies" # nobody votes: exact noisy sums over the private rows are released, and labels inferred from them
-rows = {wishes.rows} # private units, as stated: a public rule takes one round or three by it
-
+rows = {wishes.rows} # private units{whole}, as stated: a public rule takes one round or three by it
+{stream}
 [student]
 learner = "linear" # the model that the sums are decoded to; or the estimator of any {other}
 """

@@ -18,7 +18,7 @@ from concord.tasks.advice.choose import PublicFacts, later_rows, weigh_tallies
 from concord.tasks.advice.compare import Option, Stream, best_mechanism, plan_mechanism
 from concord.tasks.advice.cover import Account, better_filter, check_cover, fit_by_filter, named_filter
 from concord.tasks.advice.draft import EnsembleAdvice, Wishes, draft, usual_room
-from concord.tasks.advice.rehearse import expect_tallies
+from concord.tasks.advice.rehearse import ReleaseAhead, expect_tallies
 from concord.tasks.advice.worth import fields_of
 
 ROWS_A_TEACHER = (200, 100, 50, 25)
@@ -28,12 +28,14 @@ MOST_TEACHERS = 2000
 
 @dataclass(frozen=True, kw_only=True)
 class Suggested:
-    """The plan as text, its ensemble (None for tallies), the reason for it, and whether its session can be extended."""
+    """The plan as text, its ensemble (None for tallies), the reason for it, whether its session can be extended, and
+    what releases of a stream teach."""
 
     text: str
     ensemble: EnsembleAdvice | None
     reason: str
     later_rows: str = NO_LATER_ROWS
+    releases: tuple[ReleaseAhead, ...] = ()
 
 
 def suggest(wishes: Wishes, folder: Path, home: Path, *, tallies: bool | None = None) -> Suggested:
@@ -69,11 +71,16 @@ def _suggested(wishes: Wishes, folder: Path, direct: str, public: PublicFacts, t
     """The suggestion of tallies, by the plan `direct`, or of votes."""
     plan = _parsed(direct, folder)
     asked = weigh_tallies(plan, public)
-    if wishes.bounds is not None:
-        if not {tallies}.issubset((None, True)):
-            raise WrongInput("--no-tallies has no meaning with --bounds: the label is a number, which nobody votes on")
-        reason = expect_tallies(plan, public).reason if asked.feasible else asked.reason
-        return Suggested(text=direct, ensemble=None, reason=reason)
+    for option, given, why in (
+        ("--bounds", wishes.bounds, "the label is a number, which nobody votes on"),
+        ("--season", wishes.season, "running sums are released, and nobody votes"),
+    ):
+        if given is not None and tallies is False:
+            raise WrongInput(f"--no-tallies has no meaning with {option}: {why}")
+    if (wishes.bounds, wishes.season) != (None, None):
+        ahead = expect_tallies(plan, public) if asked.feasible else None
+        reason, releases = (ahead.reason, ahead.releases) if ahead else (asked.reason, ())
+        return Suggested(text=direct, ensemble=None, reason=reason, releases=releases)
     voting = _ensemble(wishes, public)
     worth = voting.best.worth if voting.best.feasible else 0.0
     if tallies or (tallies is None and asked.feasible and asked.worth > worth):

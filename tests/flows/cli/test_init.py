@@ -15,6 +15,7 @@ from jsonschema import Draft7Validator
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import load_plan
+from concord.artifacts.sections import StreamPlan
 from concord.flows.cli.init import _count
 from concord.tasks.advice.draft import usual_delta
 from concord.tasks.advice.keys import PLAN_SCHEMA_FILE
@@ -130,6 +131,21 @@ def test_a_number_as_label_has_bounds_in_place_of_classes() -> None:
     assert (status, "--no-tallies has no meaning with --bounds" in error) == (2, True)
     status, _, error = without_home("init", *tables("csv"), *STATED, *BY_ROW, "--bounds", "3", "1")
     assert (status, "data: bounds must be two numbers" in error) == (2, True)
+
+
+def test_a_season_stands_there_and_what_its_releases_will_be_worth_is_said(folder: Path) -> None:
+    classes = ("--classes", "look at,search,wave through")
+    status, printed, _ = without_home("init", *tables("csv"), *STATED, *classes, "--unit", "ship", "--season", "52")
+    assert status == 0
+    said = [line.split()[1] for line in printed.splitlines() if len(line.split()) > 5 and line.split()[1].isdigit()]
+    assert said == ["1", "4", "13", "26", "52"]
+    assert "concord refresh plan.toml" in printed
+    text = (folder / "plan.toml").read_text(encoding="utf-8")
+    assert "`concord refresh` runs it" in text
+    for written, clock in ((text, None), (text.replace("# clock =", "clock ="), "0 3 * * 1")):
+        assert tomllib.loads(written)["stream"] == {"season": 52} | ({"clock": clock} if clock else {})
+        (folder / "plan.toml").write_text(written, encoding="utf-8")
+        assert load_plan(folder / "plan.toml").stream == StreamPlan(season=52, clock=clock)
 
 
 def test_the_public_columns_stand_there_with_what_they_hold(folder: Path) -> None:
@@ -284,6 +300,18 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "a session above the lifetime": (
         (*tables("csv"), "--classes", "a,b", *STATED, *BY_ROW, "--lifetime-epsilon", "0.5"),
         "--lifetime-epsilon must be a number of at least 1,",
+    ),
+    "a stream of rows": (
+        (*tables("csv"), "--classes", "a,b", *STATED, *BY_ROW, "--season", "4"),
+        "--unit must name a column with --season",
+    ),
+    "a stream of votes": (
+        (*tables("csv"), "--classes", "a,b", *STATED, "--unit", "ship", "--season", "4", "--no-tallies"),
+        "--no-tallies has no meaning with --season",
+    ),
+    "a season of one release": (
+        (*tables("csv"), "--classes", "a,b", *STATED, "--unit", "ship", "--season", "1"),
+        "stream.season must be",
     ),
     "too few rows for votes": (
         (*tables("csv"), *BY_ROW, "--classes", "a,b", "--domain", "d", "--rows", "9", "--no-tallies"),
