@@ -341,7 +341,7 @@ class LedgerState:
         if known is not None or session.status != "open" or session.pending is None:
             raise NotVerified(
                 f"the vault holds other noise of session {name} ({draw.name}) than was drawn: another copy of the "
-                f"vault was in use; put that in its place, or end the session by `concord close {name}`"
+                f"vault was in use; put that in its place, or end the session by `concord close --whole {name}`"
             )
         return [Entry(domain=session.domain, session=name, event=draw)]
 
