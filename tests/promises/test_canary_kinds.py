@@ -174,6 +174,9 @@ def test_it_tells_nothing_however_it_ends(scene: Scene, run: Run, monkeypatch: p
     result = erased(home, "people", UNIT)
     show_erasure(result)
     scene.messages.append(json.dumps(result))
-    scene.nothing_is_left(before)
-    scene.refuses(BudgetRefused, ask)
+    scene.nothing_is_left(before, result["goes_on"])
+    if result["goes_on"]:
+        ask()
+    else:
+        scene.refuses(BudgetRefused, ask)
     scene.nothing_got_out(before)

@@ -28,7 +28,7 @@ def test_planted_leaks_are_found_in_the_files_they_reach(scene: Scene, monkeypat
     )
     file = next(scene.private.iterdir())
     monkeypatch.setattr(
-        "concord.tasks.publish.track.digest_of_labels", lambda _: hashlib.sha256(file.read_bytes()).hexdigest()
+        "concord.artifacts.mlflow.describe.digest_of_labels", lambda _: hashlib.sha256(file.read_bytes()).hexdigest()
     )
     scene.run(start_from="certify")
     details = {what: numbers.tolist() for what, numbers in sequences(scene.home)}
