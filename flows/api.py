@@ -96,17 +96,19 @@ class Run:
         return AnyRows(load(Released(self.home).read(self.certificate.student.file)).steps)
 
     @cached_property
-    def labels(self) -> Any:
-        """The released labels of all public rows, an Arrow table of `artifacts.home.released.labels_schema`.
+    def labels(self) -> polars.DataFrame:
+        """The released labels of all public rows, with columns as in `artifacts.home.released.labels_schema`.
 
-        For tallies, the inferred labels, of `tasks.student.infer.inferred_schema`.
+        For tallies, the inferred labels, as in `tasks.student.infer.inferred_schema`.
         Raises WrongInput if there are no labels, as for a universal student without votes.
         """
+        import polars
+
         from concord.artifacts.home.released import Released
 
         if not (tables := self.certificate.tables):
             raise WrongInput("labels: nobody voted in this run, whose student was chosen")
-        return Released(self.home).labels(tables)
+        return polars.DataFrame(Released(self.home).labels(tables))
 
 
 def run(

@@ -93,7 +93,7 @@ def test_a_run_gives_what_was_published(folder: Path, home: Path) -> None:
     assert (again.session, again.summary.asked_now) == (done.session, 0)
     assert done.certificate.session == done.session
     assert done.report_path.read_text().startswith("<!DOCTYPE html>")
-    assert done.labels.num_rows == done.certificate.counts.asked == 300
+    assert done.labels.height == done.certificate.counts.asked == 300
     truth = people(400, 5)
     assert (done.student.predict(truth.drop("outcome")) == truth["outcome"].to_numpy()).mean() > 0.8
     file = home / "released" / done.certificate.student.file.path

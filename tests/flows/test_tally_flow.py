@@ -101,7 +101,7 @@ def test_pictures_are_tallied_by_cells_of_public_ones(tmp_path: Path, home: Path
     plan = seen(tmp_path / "data", {"estimator": "sklearn.linear_model.Ridge"})
     summary = start(plan, home)
     assert (summary.asked, summary.inferred) == (3, 200)
-    labels = pl.DataFrame(pl.from_arrow(Run(summary, home).labels))["label"]
+    labels = Run(summary, home).labels["label"]
     upright = pl.read_parquet(plan.path("public"))["image"].to_numpy().reshape(-1, 14, 14).max(axis=1).astype(bool)
     assert np.mean((labels == "yes").to_numpy() == (upright.sum(axis=1) == 2)) > 0.95
     assert [check for check in verify(home) if not check.ok] == []
@@ -157,7 +157,7 @@ def test_a_run_publishes_labels_and_a_student_and_again_spends_nothing(tmp_path:
     assert [each.epsilon / 4 for each in certificate.expected] == [0.25, 0.5, 1, 2, 4]
     assert Path(summary.report).with_name("expected.svg").is_file()
     ran = Run(summary, home)
-    labels = pl.DataFrame(pl.from_arrow(ran.labels))
+    labels = ran.labels
     assert set(labels["outcome"]) == {"inferred"}
     assert np.allclose(labels["scores"].to_numpy().sum(axis=1), 1)
     public = pl.read_parquet(plan.path("public"))

@@ -71,7 +71,7 @@ def test_a_run_publishes_a_student_that_gives_numbers_and_again_spends_nothing(
     assert (summary.asked, summary.inferred, summary.warnings, summary.student["champion"]) == (2, 300, [], True)
     assert [check for check in verify(home) if not check.ok] == []
     done = Run(summary, home)
-    labels = pl.DataFrame(pl.from_arrow(done.labels))
+    labels = done.labels
     said = load_student(summary.session, home=home).predict(pl.read_parquet(plan.path("public")))
     assert labels["label"].to_numpy() == pytest.approx(said)
     assert labels.columns == ["row", "label", "outcome", "session"]
