@@ -257,7 +257,7 @@ def init_command(
     amounts |= {"lifetime_delta": lifetime_delta}
     given |= {"issuer": issuer, "contact": contact, "use": use, "date": date}
     settings: dict[str, Any] = {**tables, **given, **amounts, "bounds": bounds, "season": season}
-    found = begin(settings, path, home, tallies=tallies, about=not as_json)
+    found = begin(settings, path, home, tallies=tallies)
     print_json(found) if as_json else show_begun(found)
 
 

@@ -55,20 +55,17 @@ PROMPTS = {
 ABOUT_PROMPTS = {name: f"{name.capitalize()}: {meant}; empty if it is not stated" for name, meant in ABOUT.items()}
 
 
-def begin(
-    given: Mapping[str, Any], path: Path, home: Path, *, tallies: bool | None = None, about: bool = False
-) -> dict[str, Any]:
+def begin(given: Mapping[str, Any], path: Path, home: Path, *, tallies: bool | None = None) -> dict[str, Any]:
     """Write the plan at `path`. Returns a summary of its content.
 
     home      the home whose ledger, if there is one, has the domain's remaining budget
     tallies   whether to use tallies rather than votes; None for the one expected to teach more, or possible
-    about     whether to ask at a terminal, too, what the publication says of itself
     Raises WrongInput if a setting is missing or wrong, or if the file exists; BudgetRefused if the lifetime budget does
     not cover it.
     """
     if path.exists():
         raise WrongInput(f"{path} is there already and is not overwritten: give another --out")
-    wishes = wishes_of(given, about=about)
+    wishes = wishes_of(given)
     suggested = suggest(wishes, path.absolute().parent, home, tallies=tallies)
     _write(path, suggested.text)
     voting = suggested.ensemble
@@ -84,11 +81,8 @@ def begin(
     }
 
 
-def wishes_of(given: Mapping[str, Any], *, about: bool = False) -> Wishes:
-    """The settings: as given, else as answered at the terminal, else their defaults; `about` as in `begin`.
-
-    Raises WrongInput.
-    """
+def wishes_of(given: Mapping[str, Any]) -> Wishes:
+    """The settings: as given, else as answered at the terminal, else their defaults. Raises WrongInput."""
     stated = {name: value for name, value in given.items() if value not in (None, (), "")}
     known = {"classes"} if {"test", "bounds"} & stated.keys() else set()
     missing = [name for name in REQUIRED_WISHES if name not in {*stated, *known}]
@@ -110,7 +104,7 @@ def wishes_of(given: Mapping[str, Any], *, about: bool = False) -> Wishes:
     for name in ABOUT:
         if name in stated:
             stated[name] = _meant(name, stated[name], stated)
-        elif about and sys.stdin.isatty():
+        elif missing:
             stated[name] = _asked(name, "", stated)
     return Wishes(**stated)
 

@@ -226,21 +226,18 @@ def test_an_empty_option_was_a_setting(name: str) -> None:
 
 def test_at_a_terminal_it_asks_whose_a_row_is_even_if_nothing_else_is_missing(folder: Path) -> None:
     given = (*tables("csv"), *STATED, "--test", "test.parquet")
-    status, _, error = heard("init", *given, stdin=Terminal(f"\nrow\n{BLANK}"))
+    status, _, error = heard("init", *given, stdin=Terminal("\nrow\n"))
     assert (status, "the private table alone has 'ship'" in error) == (0, True), error
     assert load_plan(folder / "plan.toml").data.unit is None
 
 
-@pytest.mark.parametrize(
-    "given", [("--json",), ("--issuer", "A", "--contact", "B", "--use", "C", "--date", "2026-01-31")]
-)
-def test_what_is_given_or_wanted_by_a_program_is_not_asked_for(folder: Path, given: tuple[str, ...]) -> None:
-    status, _, error = heard(
-        "init", *tables("csv"), *STATED, *BY_ROW, "--test", "test.parquet", *given, stdin=Terminal()
-    )
+def test_nothing_is_asked_if_all_that_must_be_is_given(folder: Path) -> None:
+    """So that commands can be pasted into a terminal, one after the other."""
+    given = (*tables("csv"), *STATED, *BY_ROW, "--test", "test.parquet", "--issuer", "A", "--date", "2026-01-31")
+    status, _, error = heard("init", *given, stdin=Terminal())
     assert (status, error) == (0, "")
     stated = load_plan(folder / "plan.toml").about
-    assert (stated.issuer, stated.date) == ((None, None) if given == ("--json",) else ("A", "2026-01-31"))
+    assert (stated.issuer, stated.contact, stated.date) == ("A", None, "2026-01-31")
 
 
 def test_a_private_column_called_row_is_a_unit_like_any_other(folder: Path) -> None:
