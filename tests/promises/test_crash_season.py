@@ -1,0 +1,105 @@
+"""A stream at the change of its season, killed there at one step after another: nothing is drawn or charged twice, and
+every unit is in one period.
+"""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.ledger.ledger import Ledger
+from concord.flows import refresh
+from concord.tasks.asking.tally import total_of
+from concord.tasks.asks.stream import PeriodCounts, periods_counted
+from concord.tasks.verify.verify import verify
+from tests.promises.commands import Commands, attempt
+from tests.promises.crashes import files
+from tests.support.people import changed, people, tables_of_plan
+from tests.support.processes import FRESH
+
+STEPS = {
+    "concord.flows.refresh.arrive": "before it is counted",
+    "concord.flows.refresh.keep_counted": "before the count is on record",
+    "concord.artifacts.ledger.ledger.Ledger.begin_batch": "before it is begun",
+    "concord.artifacts.ledger.ledger.Ledger.commit_batch": "before it is committed",
+}
+
+
+def die(*_: object, **__: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def refreshing(home: Path, data: Path) -> None:
+    tables = {name: section for name, section in tables_of_plan(data).items() if name not in ("teachers", "student")}
+    tables["data"]["private"] = "arriving"
+    streams = {"labeling": {"mechanism": "tallies", "rows": 6000}, "stream": {"season": 2}}
+    refresh.refresh.fn(changed(tables | streams), home)
+
+
+class Weeks:
+    """Files that arrive, one after another, each with people of the week before."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.folder, self.persons = folder, list[set[Any]]()
+
+    def arrive(self) -> None:
+        number = len(self.persons)
+        rows = pl.concat([people(400, 20 + number), people(400, 19 + number)])
+        rows.write_parquet(self.folder / f"{number}.parquet")
+        self.persons.append(set(rows["person"]))
+
+
+def counted(home: Path) -> list[PeriodCounts]:
+    vault = Vault(home / "vault")
+    return [found for each in Ledger.of(home).sessions("people") for found in periods_counted(vault, each)]
+
+
+def drawn(home: Path) -> dict[str, bytes]:
+    return {path: content for path, content in files(home / "vault").items() if path.endswith(".npz")}
+
+
+@pytest.mark.slow
+def test_a_change_of_season_that_is_killed_is_finished_by_the_next(
+    tmp_path: Path, mlflow_database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What arrives after the count is on record waits for the next period."""
+    commands = Commands(refreshing, tmp_path, mlflow_database, {})
+    home, weeks = commands.home("home"), Weeks(commands.data / "arriving")
+    for _ in range(2):
+        weeks.arrive()
+        commands.go(home)
+    charged, (first,) = Ledger.of(home).total("people"), Ledger.of(home).sessions("people")
+    before = drawn(home)
+    assert (first.status, len(before)) == ("spent", 2)
+    for place in STEPS:
+        weeks.arrive()
+        given = (refreshing, home, commands.data, None, tmp_path / "points", commands.patch | {place: die})
+        process = FRESH.Process(target=attempt, args=given)
+        process.start()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL, STEPS[place]
+        assert before.items() <= drawn(home).items(), STEPS[place]
+        before = drawn(home)
+    assert len(before) == 3
+    commands.go(home)
+    assert drawn(home) == before
+    assert [len(each.period.files) for each in counted(home)] == [1, 1, 3]
+    commands.go(home)
+    assert len(drawn(home)) == 4
+    assert [len(each.period.files) for each in counted(home)] == [1, 1, 3, 1]
+    assert (len(Ledger.of(home).sessions("people")), Ledger.of(home).total("people")) == (2, charged)
+    vault = Vault(home / "vault")
+    units = [int(total_of([each.sums[1]], vault)[-1]) for each in counted(home)]
+    known, expected = set[Any](), list[int]()
+    for taken in ([0], [1], [2, 3, 4], [5]):
+        arrived = set[Any]().union(*(weeks.persons[week] for week in taken)) - known
+        known |= arrived
+        expected.append(len(arrived))
+    assert [each // (units[0] // expected[0]) for each in units] == expected  # each moves the constant alike
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home / 'mlflow.db'}")
+    assert [check for check in verify(home) if not check.ok] == []
