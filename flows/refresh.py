@@ -24,7 +24,7 @@ from concord.artifacts.domains import Domain
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
-from concord.artifacts.sessions import Session
+from concord.artifacts.sessions import Opening, Session
 from concord.flows.admit import admit, begin, precheck_tables
 from concord.flows.cache import Files, Place
 from concord.flows.console import err
@@ -51,7 +51,7 @@ from concord.tasks.data.codes import Codes
 from concord.tasks.data.files import PRIVATE
 from concord.tasks.data.units import Erased, names_held
 from concord.tasks.door.admit import opening_of, planned_domain
-from concord.tasks.door.checkpoint import arrivals_key
+from concord.tasks.door.checkpoint import arrivals_key, read_checkpoint
 from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.student.infer import public_codes
 from concord.tasks.student.seasons import follow_totals, history
@@ -105,9 +105,12 @@ class ByStream(BySums):
         self.rehearse()  # refuses here, before anything private is read
         domain = planned_domain(run.stores, run.plan)
         asked = self.ask(domain)
-        identity, now = opening_of(run.plan, asked, self.public.encoding, run.stores.vault).identity, datetime.now(UTC)
+        opening, now = opening_of(run.plan, asked, self.public.encoding, run.stores.vault), datetime.now(UTC)
+        identity = opening.identity
         run.wait_for(f"{identity}-refresh")  # no other opens a season of this stream meanwhile
         known = [each for each in run.stores.ledger.sessions(domain.name) if each.identity == identity]
+        if not known and not run.new_session:
+            self._check_public(opening)
         answered = bool(known) and self._answered(known[-1], now)
         stream, further = self._stream(known, answered=answered)
         self.ended = [each for each in known if each.stream == stream and each.ended]
@@ -158,6 +161,18 @@ class ByStream(BySums):
             return False  # none, or one is begun, or the season is lost
         until, unpublished = counted[-1].period.until, marked is None or int(marked[1]) < session.asked
         return unpublished or (until != "" and now < datetime.fromisoformat(until))
+
+    def _check_public(self, opening: Opening) -> None:
+        """Raise BudgetRefused if the domain's last stream began with other public rows than a new one would."""
+        ledger, vault = self.run.stores.ledger, self.run.stores.vault
+        streams = [each for each in ledger.sessions(opening.domain) if each.stream]
+        last = read_checkpoint(vault, streams[-1].id, online=False) if streams else None
+        if last is not None and last.sources[0].digests != self.run.files("public").digests:
+            raise BudgetRefused(
+                f"data.public holds other rows than those that the stream of session {streams[-1].id} began with, so "
+                "this would be another stream, which asks everybody again: put those back, or ask for it with "
+                f"--new-session: {ledger.price(opening)}"
+            )
 
     def _stream(self, known: Sequence[Session], *, answered: bool) -> tuple[str, bool]:
         """The stream whose season is due, and whether one more session is opened. Raises BudgetRefused if that would

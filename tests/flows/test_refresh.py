@@ -188,6 +188,11 @@ def test_a_second_call_before_the_clock_s_next_time_is_answered_from_the_first(d
     assert (again.asked, again.asked_now, again.certificate_digest) == (1, 0, first.certificate_digest)
     with pytest.raises(BudgetRefused, match="a further session must be asked for"):
         start_refresh(parse_plan(tables(data, clock="0 0 1 1 *", season=5)), home)
+    people(300, 99).drop("outcome", "person").write_parquet(data / "public.parquet")
+    with pytest.raises(
+        BudgetRefused, match=r"data\.public holds other rows than .*another stream.*--new-session: .*\(ε 4, "
+    ):
+        start_refresh(plan, home)
     assert len(Ledger.of(home).sessions("people")) == 1
 
 
