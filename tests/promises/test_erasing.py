@@ -73,6 +73,7 @@ def test_nothing_made_of_the_unit_is_left_and_nothing_spent_returns(plan: Plan, 
         "published": [
             {"session": first.session, "labels": first.answered, "models": [first.student["model_uri"]]},
         ],
+        "goes_on": [],
     }
     assert files(vault) == kept
     assert not vault.has_secret(f"sessions/{first.session}")
