@@ -179,7 +179,7 @@ def test_init_says_how_columns_are_read_and_leaves_sentences_out(folder: Path) -
 
 @pytest.mark.usefixtures("folder")
 def test_init_asks_about_few_whole_numbers_at_a_terminal() -> None:
-    answers = Terminal("private.csv\npublic.csv\n\noutcome\nno,yes\n\nward\n9000\n1\n\n\n\ny\n")
+    answers = Terminal("private.csv\npublic.csv\n\noutcome\nno,yes\n\nward\n9000\n1\n\n\n\ny\n\n\n\n\n")
     status, _, error = without_home("init", stdin=answers)
     assert status == 0, error
     assert "'ward' holds few whole numbers. Do they name things" in error
