@@ -14,6 +14,7 @@ Not covered  what scikit-learn asks and privacy forbids: CONTRARY says what and 
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -50,26 +51,38 @@ COSTS = (
 )
 
 
-class _Learner(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+class _Learner(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is untyped
     """What classifier and regressor have in common: rows in, a session, a student out."""
 
-    plan: Any
-    domain: str
-    rows: int | None
-    epsilon: float
-    delta: float | None
-    unit: str | None
-    version: str
-    home: Any
-    new_session: bool
+    def __init__(
+        self,
+        plan: Any,
+        domain: str,
+        rows: int | None,
+        epsilon: float,
+        delta: float | None,
+        unit: str | None,
+        version: str,
+        home: Any,
+        new_session: bool,
+    ) -> None:
+        self.plan = plan
+        self.domain = domain
+        self.rows = rows
+        self.epsilon = epsilon
+        self.delta = delta
+        self.unit = unit
+        self.version = version
+        self.home = home
+        self.new_session = new_session
 
+    @abstractmethod
     def _known(self) -> dict[str, Any]:
         """The classes or the bounds of a plan made of parameters; empty if they are missing."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _target(self, labels: NDArray[Any], settings: dict[str, Any]) -> pl.Series:
         """Private labels as a column. It cannot fail by their values."""
-        raise NotImplementedError
 
     def fit(self, X: Any, y: Any, *, public: Any = None) -> Self:
         """Learn from private rows X and labels y, and publish.
@@ -172,16 +185,8 @@ class ConcordClassifier(ClassifierMixin, _Learner):  # type: ignore[misc]  # sci
         home: Any = None,
         new_session: bool = False,
     ) -> None:
-        self.plan = plan
+        super().__init__(plan, domain, rows, epsilon, delta, unit, version, home, new_session)
         self.classes = classes
-        self.domain = domain
-        self.rows = rows
-        self.epsilon = epsilon
-        self.delta = delta
-        self.unit = unit
-        self.version = version
-        self.home = home
-        self.new_session = new_session
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Classes (rows,). Free."""
@@ -233,16 +238,8 @@ class ConcordRegressor(RegressorMixin, _Learner):  # type: ignore[misc]  # sciki
         home: Any = None,
         new_session: bool = False,
     ) -> None:
-        self.plan = plan
+        super().__init__(plan, domain, rows, epsilon, delta, unit, version, home, new_session)
         self.bounds = bounds
-        self.domain = domain
-        self.rows = rows
-        self.epsilon = epsilon
-        self.delta = delta
-        self.unit = unit
-        self.version = version
-        self.home = home
-        self.new_session = new_session
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Numbers (rows,) within the bounds. Free."""
