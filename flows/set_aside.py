@@ -70,7 +70,7 @@ def check_test(run: RunContext, admitted: Admitted[Any]) -> None:
 
 def _codes_of(student: StudentPlan, codes: Codes | None) -> Codes | None:
     """The codes by which a student reads rows; None if it reads encoded ones."""
-    return codes if student.learner == "linear" else None
+    return codes if student.reads_codes else None
 
 
 def choices(run: RunContext, session: Session) -> list[Session]:
