@@ -34,11 +34,11 @@ ALL_PAY = ("rounds", "classes", "steps", "secret", "many")
 """Settings of every home by which all together are charged."""
 
 
-def joint_rounds(settings: Said, rounds: Sequence[bytes], unit: tuple[str, str], warnings: Sequence[str]) -> str:
+def joint_rounds(settings: Said, rounds: Sequence[bytes], unit: tuple[str, str], warnings: Sequence[str] | None) -> str:
     """Check the released files of all rounds so far, in order. Raises NotVerified naming what is wrong.
 
     unit      and neighbours, of which the guarantee is stated
-    warnings  of the certificate
+    warnings  of the certificate; None before there is one
     """
     if len(rounds) > len(settings["rounds"]):
         raise NotVerified(f"{len(rounds)} rounds were added, and the settings pay for {len(settings['rounds'])}")
@@ -103,10 +103,14 @@ def _added(number: int, released: Said, shares: Sequence[Said]) -> None:
         raise NotVerified(f"round {number} states another noise, or more units, than its shares have")
 
 
-def _warned(at: int, absent: Sequence[str], differ: Sequence[str], warnings: Sequence[str]) -> None:
+def _warned(at: int, absent: Sequence[str], differ: Sequence[str], warnings: Sequence[str] | None) -> None:
     """Check that a certificate warns of homes that took no part in a round, or whose share was found to differ."""
     for names, said in ((absent, f"Round {at} is without the rows of"), (differ, f"In round {at} the share of")):
-        if names and not any(warning.startswith(f"{said} {', '.join(names)}") for warning in warnings):
+        if (
+            names
+            and warnings is not None
+            and not any(warning.startswith(f"{said} {', '.join(names)}") for warning in warnings)
+        ):
             raise NotVerified(f"the certificate leaves out what must stand in it: {said} {', '.join(names)}")
 
 

@@ -45,6 +45,7 @@ from concord.tasks.verify.checks import (
     run_files,
 )
 from concord.tasks.verify.folder import PublishedSession
+from concord.tasks.verify.homes import joint_rounds
 from concord.tasks.verify.measured import public_test
 from concord.tasks.verify.reckoning import reckon
 from concord.tasks.verify.signed import checks_beside, kept_excerpt
@@ -96,7 +97,8 @@ def _of_sessions(subjects: list[CheckedSession], ledger: Ledger, released: Relea
         subject = replace(given, latest=given.latest and not behind)
         shown = WHEN_PUBLISHED if subject.session.purpose == LABELS else {}  # answers have a certificate alone
         published = {"certificate": certificates.check, "signature": _signature, **shown}
-        these = {**AT_THE_DOOR, **(published if subject.published else {})}
+        shares = {"shares": _shares} if "lead" in subject.session.mechanism else {}
+        these = {**AT_THE_DOOR, **shares, **(published if subject.published else {})}
         for name, check in these.items():
             yield checked(f"{subject.session.id}: {name}", partial(check, subject))
         if behind:
@@ -181,6 +183,17 @@ def _guarantee(subject: CheckedSession) -> str:
         if session.mechanism.get(term) is not None:
             equal(term, getattr(session, term), session.mechanism[term])
     return proved(session.mechanism, (session.epsilon, session.delta))
+
+
+def _shares(subject: CheckedSession) -> str:
+    """Of several homes: what was added in each round, published yet or not, is the sum of their signed shares."""
+    session, released, of = subject.session, subject.released, subject.ledger.domain_of(subject.session)
+    outcomes = [batch.outcome for batch in subject.ledger.batches(session.id) if batch.outcome]
+    path = f"{session.id}/{CERTIFICATE_FILE}"
+    ref = released.find(path)
+    warnings = None if ref is None else Certificate.read(released.read(ref), path).warnings
+    rounds = [released.read(outcome.released) for outcome in outcomes]
+    return joint_rounds(session.mechanism, rounds, (of.unit, of.neighbours), warnings)
 
 
 def _public_test(subject: CheckedSession) -> str:

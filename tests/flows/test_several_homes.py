@@ -12,8 +12,10 @@ import polars as pl
 import pytest
 
 from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import load_homes_plan, load_plan
+from concord.artifacts.schemas import Ref
 from concord.flows import homes as flows_homes
 from concord.flows import lead as flows_lead
 from concord.flows.cli.commands import command
@@ -66,6 +68,7 @@ def test_three_homes_and_a_lead_publish_a_student_that_anyone_can_verify(tmp_pat
     folder = Path(done["certificate"]).parent
     assert wrong(verify_published(folder)) == []
     assert [wrong(verify(several.home(name))) for name in ("lead", *NAMES)] == [[], [], [], []]
+    _added_otherwise(several.home("lead"))
     rounds = [json.loads(text) for text in rounds_of(done)]
     tables = [pl.read_parquet(several.folder / "data" / f"{name}.parquet") for name in NAMES]
     units, last = sum(table["person"].n_unique() for table in tables), rounds[-1]
@@ -80,6 +83,22 @@ def test_three_homes_and_a_lead_publish_a_student_that_anyone_can_verify(tmp_pat
     )
     guarantee = certificate["guarantee"]
     _tampered(certificate["sessions"][0]["mechanism"]["settings"], rounds, (guarantee["unit"], guarantee["neighbours"]))
+
+
+def _added_otherwise(lead: Path) -> None:
+    """The planted bug: the lead's ledger and files agree on a sum that is not of the shares."""
+
+    def read(released: Released, ref: Ref) -> bytes:
+        if not ref.path.endswith("round-00001.json"):
+            return true(released, ref)
+        content = json.loads(true(released, ref))
+        return json.dumps({**content, "sums": [content["sums"][0] + 1, *content["sums"][1:]]}).encode()
+
+    true = Released.read
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Released, "read", read)
+        (found,) = wrong(verify(lead))
+    assert "shares: the sums of round 1 are not the sum of its shares" in found
 
 
 def _tampered(settings: dict[str, Any], rounds: list[dict[str, Any]], unit: tuple[str, str]) -> None:
