@@ -64,12 +64,15 @@ def contribute(
         if key != homes.key_of(name):
             raise WrongInput(f"--as {name} needs the home with the key {homes.key_of(name)}; this one's is {key}")
         run.wait_for(run.stores.vault.digest("share", name, plan_digest(plan)))
-        check_own(run.stores, post, homes, plan.privacy.domain, name)
-        questions = questions_in(post, homes)
+        check_own(run.stores, post, homes, name)
+        questions, refused = questions_in(post, plan)
+        if not questions and refused:
+            raise NotVerified("{}: {}".format(*next(iter(refused.items()))))
+        told: dict[str, Any] = {"home": name, "answered": None, "answered_now": False, "refused": refused}
         if not questions:
-            return {"home": name, "answered": None, "answered_now": False, "missing": "the lead has asked nothing yet"}
+            return {**told, "missing": "the lead has asked nothing yet"}
         asked, letter = questions[max(questions)]
-        return Contribution(run, plan, name, key, post, asked, letter, there).made(agreed)
+        return told | Contribution(run, plan, name, key, post, asked, letter, there).made(agreed)
 
 
 @dataclass
@@ -176,7 +179,6 @@ class Contribution:
             time.sleep(-time.time() % tick)
         file = self.post.write(f"share-{self.asked.number}-{self.name}", letter.data)
         return {
-            "home": self.name,
             "answered": self.asked.number,
             "answered_now": now,
             "rounds": len(self.asked.mechanism.rounds),

@@ -208,10 +208,12 @@ def lead(plan: Plan, home: Path, exchange: str, without: Sequence[str] = ()) -> 
             raise WrongInput(f"homes.lead must be led from the home with the key {homes.lead_key}; this one's is {key}")
         way = ByHomes(run, encode(run, run.plan, run.files("public")))
         way.digest = plan_digest(plan)
-        others = questions_in(post, homes)
+        others, _ = questions_in(post, plan)
         own_run = run.stores.vault.read(way._run_id()).decode()
         if any(asked.run != own_run for asked, _ in others.values()):
             raise NotVerified("the exchange holds questions of another run: each has a folder, and a home of its lead")
+        led = run.stores.ledger.sessions(joint.domain)
+        way.run = replace(run, new_session=all(each.mechanism["run"] != own_run for each in led))  # the homes pay
         try:
             summary = shown(way.lead(post, without))
         except Missing as waiting:
@@ -222,10 +224,10 @@ def lead(plan: Plan, home: Path, exchange: str, without: Sequence[str] = ()) -> 
 def status(plan: Plan, exchange: str) -> dict[str, Any]:
     """Who has answered what, by the signed files of the exchange; no home is needed."""
     homes, post, rounds = homes_of(plan), Exchange(exchange), list[dict[str, Any]]()
-    before = dict[str, str]()
-    for number, (asked, letter) in sorted(questions_in(post, homes).items()):
+    before, (questions, others) = dict[str, str](), questions_in(post, plan)
+    for number, (asked, letter) in sorted(questions.items()):
         heard, refused = accepted(post, homes, asked, letter, before)
         missing = [name for name in homes.names if name not in heard]
         rounds.append({"round": number, "answered": [*heard], "missing": missing, "refused": refused})
         before = {name: own.digest for name, own in heard.items()}
-    return {"plan": plan_digest(plan), "lead": homes.lead, "rounds": rounds}
+    return {"plan": plan_digest(plan), "lead": homes.lead, "rounds": rounds, "refused": others}

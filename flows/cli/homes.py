@@ -44,8 +44,7 @@ def lead_command(
 
         show(Summary.model_validate(done), found, quiet=False)
     else:
-        for name, why in done["refused"].items():
-            say(f"refused      {name}: {why}")
+        _say_refused(done["refused"])
         say(f"round {done['round']}      waits for {', '.join(done['missing'])}")
 
 
@@ -76,7 +75,9 @@ def contribute_command(
         done = run_once(contribute, found, loaded, found, exchange=exchange, name=name, again=again, agreed=yes)
     if as_json:
         print_json(done)
-    elif done["answered"] is None:
+        return
+    _say_refused(done["refused"])
+    if done["answered"] is None:
         say(f"{name}: {done['missing']}")
     else:
         from concord.flows.outcome import spent_in_words
@@ -98,11 +99,17 @@ def homes_command(plan: PlanArgument, exchange: ExchangeOption, as_json: JsonOpt
         print_json(found)
         return
     say(f"plan {found['plan'][:12]}, led by {found['lead']}")
+    _say_refused(found["refused"])
     table = Table("round", "answered", "missing", "refused", **NARROW)
     for each in found["rounds"]:
         refused = "; ".join(f"{name}: {why}" for name, why in each["refused"].items())
         table.add_row(str(each["round"]), ", ".join(each["answered"]), ", ".join(each["missing"]), refused)
     out.print(table if found["rounds"] else "nothing is asked yet")
+
+
+def _say_refused(refused: dict[str, str]) -> None:
+    for name, why in refused.items():
+        say(f"refused      {name}: {why}")
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from concord.artifacts.ledger.excerpt import Excerpt
 from concord.artifacts.schemas import Ref, canonical_json
 from concord.artifacts.sections import HomesPlan
 from concord.artifacts.sessions import Batch, Session
-from concord.tasks.asks.share import Answered, Asked, Letter, shares_in
+from concord.tasks.asks.share import Answered, Asked, Letter, share_in
 from concord.tasks.asks.tallies import ROUND_FORMAT, TalliesAsk
 from concord.tasks.data.codes import CodeMatrix
 from concord.tasks.data.exchange import Exchange
@@ -91,21 +91,19 @@ def accepted(
     post: Exchange, homes: HomesPlan, asked: Asked, letter: Letter, before: Mapping[str, str]
 ) -> tuple[dict[str, Letter], dict[str, str]]:
     """The shares that answer a question, by home; and why others are refused."""
-    heard, refused = dict[str, Letter](), dict[str, str]()
-    for file, read, own in shares_in(post, homes):
-        if file.number != asked.number:
+    heard, refused, twice = dict[str, Letter](), dict[str, str](), set[str]()
+    for file in post.files():
+        if file.number != asked.number or not file.home:
             continue
         try:
-            if isinstance(read, NotVerified):
-                raise read
+            read, own = share_in(post, homes, file)
             check_answered(read, asked, letter.digest, before)
+            if heard.setdefault(file.home, own) != own:
+                twice.add(file.home)
+                raise NotVerified("the home signed two shares of one question")
         except NotVerified as wrong:
             refused[file.home] = f"{file.name}: {wrong}"
-            continue
-        if file.home in heard and heard[file.home] != own:
-            refused[file.home] = f"{file.name}: the home signed two shares of one question"
-        heard[file.home] = own
-    return {name: own for name, own in heard.items() if "two shares" not in refused.get(name, "")}, refused
+    return {name: own for name, own in heard.items() if name not in twice}, refused
 
 
 def units_of(name: str, rounds: Sequence[SharesOfRound]) -> float:

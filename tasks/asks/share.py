@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.released import sha256, sha256_of_all
@@ -143,7 +143,7 @@ class Letter:
         payload = payload_of(self.data, kind, PublicKey(bytes.fromhex(key)))
         try:
             found = of.model_validate_json(payload)
-        except (ValidationError, ValueError, WrongInput, RecursionError):
+        except Exception:  # whoever signed it may have made it fail in any way
             raise NotVerified("it was signed, and does not hold what Concord writes") from None
         if found.model_dump_json().encode() != payload:
             raise NotVerified("it was signed, and holds other bytes than Concord writes for what it says")
@@ -171,44 +171,43 @@ def check_public(plan: Plan, homes: HomesPlan) -> None:
         raise NotVerified(f"data.public must be the table whose SHA-256 is homes.public = {homes.public}, got {found}")
 
 
-def questions_in(exchange: Exchange, homes: HomesPlan) -> dict[int, tuple[Asked, Letter]]:
-    """The lead's questions of one run, by number. Raises NotVerified if one is forged, or if there are two of a number
-    or of several runs."""
-    found = dict[int, tuple[Asked, Letter]]()
+def questions_in(exchange: Exchange, plan: Plan) -> tuple[dict[int, tuple[Asked, Letter]], dict[str, str]]:
+    """The lead's questions of one run of the plan, by number; and by name the files that are none, with why.
+
+    Raises NotVerified if the lead signed two questions of a number, or of several runs: nobody else can.
+    """
+    homes, agreed = homes_of(plan), plan_digest(plan)
+    found, refused = dict[int, tuple[Asked, Letter]](), dict[str, str]()
     for file in exchange.files():
         if file.home:
             continue
-        letter = Letter(exchange.read(file.name))
-        try:
-            asked = letter.read(Asked, homes.lead_key)
-        except NotVerified as wrong:
-            raise NotVerified(f"{file.name} is not a question of the lead: {wrong}") from None
-        if asked.number in found and found[asked.number][1] != letter:
-            raise NotVerified(f"the lead signed two questions of number {asked.number}, one of them in {file.name}")
-        if file.number != asked.number or any(asked.run != other.run for other, _ in found.values()):
-            raise NotVerified(f"{file.name} is of another number or run than the rest: a run has a folder of its own")
-        found[asked.number] = asked, letter
-    return found
-
-
-def shares_in(exchange: Exchange, homes: HomesPlan) -> list[tuple[Posted, Answered | NotVerified, Letter]]:
-    """The homes' shares, in order; for one that cannot be believed, why."""
-    found = list[tuple[Posted, Answered | NotVerified, Letter]]()
-    for file in exchange.files():
-        if not file.home:
-            continue
-        letter, read = Letter(b""), None
         try:
             letter = Letter(exchange.read(file.name))
-            if file.home not in homes.names:
-                raise NotVerified(f"the plan has no home {file.home!r}")
-            read = letter.read(Answered, homes.key_of(file.home))
-            if (read.number, read.home) != (file.number, file.home):
-                raise NotVerified("it was signed as another home's, or of another number")
-            found.append((file, read, letter))
+            asked = letter.read(Asked, homes.lead_key)
+            if asked.plan != agreed:
+                raise NotVerified("it is of another plan than this one")
+            if asked.number != file.number:
+                raise NotVerified(f"its number is {asked.number}")
         except NotVerified as wrong:
-            found.append((file, wrong, letter))
-    return found
+            refused[file.name] = f"it is not a question of the lead: {wrong}"
+            continue
+        if asked.number in found and found[asked.number][1] != letter:
+            raise NotVerified(f"the lead signed two questions of number {asked.number}, one of them in {file.name}")
+        if any(asked.run != other.run for other, _ in found.values()):
+            raise NotVerified(f"{file.name} is of another run than the rest: a run has a folder of its own")
+        found[asked.number] = asked, letter
+    return found, refused
+
+
+def share_in(exchange: Exchange, homes: HomesPlan, file: Posted) -> tuple[Answered, Letter]:
+    """A home's share in a file. Raises NotVerified if it cannot be believed; without a home of that name, unread."""
+    if file.home not in homes.names:
+        raise NotVerified(f"the plan has no home {file.home!r}")
+    letter = Letter(exchange.read(file.name))
+    share = letter.read(Answered, homes.key_of(file.home))
+    if (share.number, share.home) != (file.number, file.home):
+        raise NotVerified("it was signed as another home's, or of another number")
+    return share, letter
 
 
 def check_asked(asked: Asked, plan: Plan, name: str, own: Sequence[Letter], before: Sequence[str]) -> Share:
@@ -240,10 +239,10 @@ def check_asked(asked: Asked, plan: Plan, name: str, own: Sequence[Letter], befo
     _check_encoding(asked, plan)
     try:
         share = Share(**{field.name: getattr(given, field.name) for field in fields(Tallies)})
-        question = asked.question
-    except (ValueError, WrongInput, KeyError, TypeError, IndexError) as wrong:
+        question, delta = asked.question, share.delta_at(share.epsilon)
+    except Exception as wrong:  # the lead may have made it fail in any way
         raise NotVerified(f"the question is none that its round paid for: {wrong}") from None
-    if not share.delta_at(share.epsilon) <= share.delta:
+    if not delta <= share.delta:
         raise NotVerified(f"the rounds have too little noise for ε = {share.epsilon:g} and δ = {share.delta:g}")
     if question.model is not None and len(question.model.weights) != asked.codes.size:
         raise NotVerified(
@@ -332,17 +331,31 @@ def own_shares(door: Stores, session: Session) -> list[Letter]:
     return found
 
 
-def check_own(door: Stores, exchange: Exchange, homes: HomesPlan, domain: str, name: str) -> None:
+def check_own(door: Stores, exchange: Exchange, homes: HomesPlan, name: str) -> None:
     """Raise NotVerified if the exchange holds a share that this home signed and its ledger does not know."""
-    for file, read, letter in shares_in(exchange, homes):
-        if isinstance(read, Answered) and read.home == name:
-            sessions = sessions_of_run(door.ledger, domain, name, run=read.run)
-            known = [own for session in sessions for own in own_shares(door, session)]
-            if letter not in known:
-                raise NotVerified(
-                    f"{file.name} was signed by this home, and its ledger does not know of it: an older copy of the "
-                    "home was put back, or another one is in use; put the newer one in its place"
-                )
+    for file in exchange.files():
+        if file.home != name:
+            continue
+        try:
+            read, letter = share_in(exchange, homes, file)
+        except NotVerified:  # somebody else's words
+            continue
+        if not _knows(door, read, letter):
+            raise NotVerified(
+                f"{file.name} was signed by this home, and its ledger does not know of it: an older copy of the home "
+                "was put back, or another one is in use; put the newer one in its place"
+            )
+
+
+def _knows(door: Stores, share: Answered, letter: Letter) -> bool:
+    """Whether the ledger knows of a share, which may be of an earlier run; of a session that is forgotten nothing is
+    left to compare."""
+    for domain in door.ledger.domains():
+        gone = {remark.about for remark in door.ledger.remarks(domain.name) if remark.kind == "forgotten"}
+        for session in sessions_of_run(door.ledger, domain.name, share.home, run=share.run):
+            if session.id in gone or letter in own_shares(door, session):
+                return True
+    return False
 
 
 def answer(

@@ -5,28 +5,33 @@
 
 All of it is public and signed. A file is written whole, under a name that follows from its bytes, and never changed.
 
-Assumes      nothing: whoever reaches the folder may write anything into it
-Guarantees   a file is read up to LARGEST bytes, before anything of it is parsed, and only if its name fits its bytes
+Assumes      nothing: whoever reaches the folder may write anything into it, and change it at any time
+Guarantees   a file is read if it is one of at most LARGEST bytes, never through a link, and used if its name fits its
+             bytes. One that cannot be is refused by itself: it stops nobody from reading the others
 Not covered  a store that shows an object before it is whole: its digest does not fit then, and it is read later.
+             Whoever may delete others' files can make all of them wait
              Checked by tests/tasks/data/test_exchange.py
 """
 
 import os
 import re
 import secrets
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified
 from concord.artifacts.home.released import sha256
 from concord.artifacts.home.whole import sync_folder
+from concord.artifacts.sections import NAME_PATTERN
 from concord.tasks.data.places import Remote, objects, reachable
 
 LARGEST = 1 << 26
 """Most bytes of a file that is read: a question with all of its codes takes a few million."""
 SHOWN = 12
 """Digits of a digest in a name."""
-NAMES = re.compile(rf"(question-(\d{{1,3}})|share-(\d{{1,3}})-(.+))-([0-9a-f]{{{SHOWN}}})\.json")
+NUMBER, HOME = "(0|[1-9][0-9]{0,2})", NAME_PATTERN.strip("^$")
+NAMES = re.compile(rf"(question-{NUMBER}|share-{NUMBER}-({HOME}))-([0-9a-f]{{{SHOWN}}})\.json")
 FIELD = "--exchange"
 
 
@@ -53,7 +58,7 @@ class Exchange:
         """Everything with a name of ours, in order. Raises WrongInput or EnvironmentFailed if it cannot be listed."""
         try:
             names = (
-                [item.address.rpartition("/")[2] for item in objects(self.address, FIELD)]
+                [item.address.removeprefix(self._at("")) for item in objects(self.address, FIELD)]
                 if self._remote
                 else os.listdir(self.address)
             )
@@ -68,43 +73,60 @@ class Exchange:
         )
 
     def read(self, name: str) -> bytes:
-        """The bytes of a file. Raises NotVerified if it is too large, or its name does not fit its bytes."""
-        if self._remote:
-            with reachable(self.address, FIELD), Remote(self._at(name)).open("rb") as stream:
-                data = bytes(stream.read(LARGEST + 1))
-        else:
-            path = Path(self.address, name)
-            try:
-                if not path.is_file() or path.is_symlink():  # a pipe never ends, and a link leads anywhere
-                    raise NotVerified(f"{name} is no file")
-                with path.open("rb") as file:
-                    data = file.read(LARGEST + 1)
-            except OSError as failed:
-                raise EnvironmentFailed(f"{FIELD}: {name} cannot be read: {failed.strerror}") from None
-        if len(data) > LARGEST:
-            raise NotVerified(f"{name} holds more than {LARGEST:,} bytes, which nothing of Concord does")
+        """The bytes of a file. Raises NotVerified if it cannot be read, is too large, or its name does not fit its
+        bytes."""
+        try:
+            data = self._read(name)
+        except (OSError, ValueError) as failed:  # Arrow raises both; another file may still be read
+            said = os.strerror(failed.errno) if isinstance(failed, OSError) and failed.errno else "the store failed"
+            raise NotVerified(f"it cannot be read as a file: {said}") from None
         if sha256(data)[:SHOWN] != name[-5 - SHOWN : -5]:
-            raise NotVerified(f"{name} does not hold the bytes that its name says")
+            raise NotVerified("it does not hold the bytes that its name says")
         return data
 
     def write(self, start: str, data: bytes) -> str:
         """Write a file whose name begins with `start`, unless it is there; returns its name. Raises
         EnvironmentFailed."""
         name = f"{start}-{sha256(data)[:SHOWN]}.json"
+        try:
+            if self.read(name) == data:
+                return name
+        except NotVerified:  # it is not there, or not whole
+            pass
         if self._remote:
-            if name not in {file.name for file in self.files()}:
-                with reachable(self.address, FIELD):
-                    Remote(self._at(name)).write_bytes(data)
+            with reachable(self.address, FIELD):
+                Remote(self._at(name)).write_bytes(data)
             return name
         try:
-            if not Path(self.address, name).exists():
-                _write_whole(Path(self.address), name, data)
+            _write_whole(Path(self.address), name, data)
         except OSError as failed:
             raise EnvironmentFailed(f"{FIELD}: {self.address} cannot be written: {failed.strerror}") from None
         return name
 
+    def _read(self, name: str) -> bytes:
+        if self._remote:
+            with Remote(self._at(name)).raw() as stream:
+                _check_size(stream.size())
+                return bytes(stream.read(LARGEST))
+        with open(Path(self.address, name), "rb", opener=_opened) as file:
+            found = os.fstat(file.fileno())  # of what is open now, which nobody can exchange for another
+            if not stat.S_ISREG(found.st_mode):
+                raise NotVerified("it is no file")
+            _check_size(found.st_size)
+            return file.read(LARGEST)  # it may have grown
+
     def _at(self, name: str) -> str:
         return f"{self.address.rstrip('/')}/{name}"
+
+
+def _opened(path: str, flags: int) -> int:
+    """Open a file, but no link, which leads anywhere; and do not wait for whoever writes into a pipe."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
+def _check_size(size: int) -> None:
+    if size > LARGEST:
+        raise NotVerified(f"it holds more than {LARGEST:,} bytes, which nothing of Concord does")
 
 
 def _write_whole(folder: Path, name: str, data: bytes) -> None:

@@ -4,9 +4,11 @@ import hashlib
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import pyarrow.fs
 import pytest
 
 from concord.artifacts.home.signing import SigningKey
@@ -15,6 +17,7 @@ from concord.artifacts.plan import Plan, parse_plan
 from concord.flows.homes import contribute
 from concord.flows.lead import lead
 from concord.tasks.asks.share import Asked, Letter, homes_of
+from concord.tasks.data import places
 from concord.tasks.data.exchange import Exchange
 from tests.promises.commands import STAND_INS
 from tests.support.people import people, tables_of_plan
@@ -30,6 +33,14 @@ def plainly() -> Iterator[pytest.MonkeyPatch]:
             patch.setattr(place, STAND_INS[place])
         patch.setattr("concord.flows.run.ready_mlflow", lambda _: None)
         yield patch
+
+
+def stored(folder: Path, patch: pytest.MonkeyPatch) -> Path:
+    """A local folder as the bucket `bucket` of a store of s3://."""
+    (folder / "bucket").mkdir()
+    store = pyarrow.fs.SubTreeFileSystem(str(folder), pyarrow.fs.LocalFileSystem())
+    patch.setattr(places, "_store", lru_cache(lambda *_: store))
+    return folder / "bucket"
 
 
 class Several:

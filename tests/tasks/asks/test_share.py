@@ -1,5 +1,7 @@
 """One of several homes against a hostile lead: each rule of what is checked, and the attack that it stops."""
 
+import os
+import re
 import shutil
 from base64 import b64decode
 from collections.abc import Callable, Iterator
@@ -15,9 +17,13 @@ from concord.artifacts.home.signing import Envelope
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.schemas import Encoding, Scaled
 from concord.flows import homes as flows_homes
+from concord.flows.lead import status
 from concord.flows.run import PrivateFiles
 from concord.tasks.asks.share import Answered, Asked, Letter, ModelRecord, bound, check_asked
 from concord.tasks.data.codes import NumberField
+from concord.tasks.data.exchange import Exchange
+from concord.tasks.door.erase import close, forget
+from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.contributions import IntegerModel
 from tests.support.several import NAMES, Several, plainly
 
@@ -47,6 +53,15 @@ class Watched(Several):
         with pytest.raises(error, match=match):
             self.contribute("north", **asked)
         assert (self.read, self.state()) == (0, before)
+
+    def passes_over(self, match: str) -> None:
+        """North names a file that is no question, and replays what it answered before."""
+        self.read, before, files = 0, self.state(), self.files()
+        done = self.contribute("north")
+        assert (done["answered"], done["answered_now"], self.read) == (0, False, 0)
+        assert (self.state(), self.files()) == (before, files)
+        ((name, why),) = done["refused"].items()
+        assert re.search(match, f"{name}: {why}")
 
     def state(self) -> Any:
         ledger, vault = Ledger.of(self.home("north")), self.home("north") / "vault"
@@ -147,7 +162,6 @@ def of_other_codes(asked: Asked) -> dict[str, Any]:
 
 
 ATTACKS: dict[str, tuple[Callable[[Asked], dict[str, Any]], str]] = {
-    "another plan": (lambda _: {"plan": "0" * 64}, "of another plan"),
     "another roster": (
         lambda asked: {"homes": asked.homes.model_copy(update={"public_keys": asked.homes.public_keys[::-1]})},
         "of other homes and keys",
@@ -164,7 +178,6 @@ ATTACKS: dict[str, tuple[Callable[[Asked], dict[str, Any]], str]] = {
     "more fields than were paid for": (all_fields, "none that its round paid for"),
     "other codes": (other_codes, "not those of the public table"),
     "codes that do not rise": (falling_cuts, "must rise"),
-    "codes that share a range": (overlapping, "does not hold what Concord writes"),
     "codes of a column that is no feature": (foreign_codes, "of no such column"),
     "the label as a feature": (the_label_itself, "other features"),
     "classes in another order": (other_classes, "another label, classes"),
@@ -206,13 +219,63 @@ def test_another_public_table_than_the_plan_s_is_refused(world: Watched) -> None
 def test_a_forged_question_is_refused_by_name(world: Watched) -> None:
     asked, _ = world.asked(1)
     world.post(asked, by="south")
-    world.refuses("question-1-.* is not a question of the lead")
+    world.passes_over("question-1-.*: it is not a question of the lead")
+    for path in world.exchange.glob("question-0-*"):
+        path.unlink()
+    world.refuses("question-1-.*: it is not a question of the lead")  # and nothing else is asked
 
 
-def test_a_share_does_not_pass_for_a_question(world: Watched) -> None:
-    (name,) = (name for name in world.files() if name.startswith("share-0-south"))
-    (world.exchange / name).rename(world.exchange / name.replace("share-0-south", "question-2"))
-    world.refuses("question-2-.* is not a question of the lead")
+def test_a_question_of_another_plan_is_passed_over(world: Watched) -> None:
+    world.hostile(plan="0" * 64)
+    world.passes_over("question-1-.* of another plan")
+
+
+def test_codes_that_share_a_range_make_no_question(world: Watched) -> None:
+    world.hostile(**overlapping(world.asked(1)[0]))
+    world.passes_over("does not hold what Concord writes")
+
+
+def test_a_question_is_none_of_another_number(world: Watched) -> None:
+    """An older one, copied under the next number, stops nobody."""
+    _, letter = world.asked(0)
+    name = Exchange(str(world.exchange)).write("question-2", letter.data)
+    done = world.contribute("north")
+    assert (done["answered"], done["answered_now"]) == (1, True)
+    assert done["refused"] == {name: "it is not a question of the lead: its number is 0"}
+
+
+def test_a_stranger_s_files_stop_nobody(world: Watched) -> None:
+    """Junk of every name that is read, and one that nobody may read or that never ends."""
+    digest, post = "0" * 12, Exchange(str(world.exchange))
+    for start in ("question-1", "question-2", "share-1-north", "share-0-south", "share-1-east"):
+        post.write(start, b"[" * 100)
+        (world.exchange / f"{start}-{digest}.json").symlink_to("/dev/zero")
+        os.mkfifo(world.exchange / f"{start}-{'1' * 12}.json")
+        (world.exchange / f"{start}-{'2' * 12}.json").mkdir()
+        with (world.exchange / f"{start}-{'3' * 12}.json").open("wb") as bomb:
+            bomb.truncate(1 << 36)
+    done = world.contribute("north")
+    assert (done["answered"], done["answered_now"], len(done["refused"])) == (1, True, 2 * 5)
+    for name in ("south", "west"):
+        assert world.contribute(name)["answered_now"]
+    found = status(world.plan, str(world.exchange))
+    assert found["rounds"][1]["answered"] == list(NAMES)
+    assert "no home 'east'" in found["rounds"][1]["refused"]["east"]
+
+
+def test_a_share_of_an_earlier_run_stops_nobody(world: Watched) -> None:
+    """North's own, of another plan: it is no sign of an older copy, even if its session is forgotten."""
+    before = Several(world.folder)
+    before.given["data"]["version"], before.exchange = "earlier", world.folder / "before"
+    before.lead()
+    done = before.contribute("north", again=True)
+    (share,) = (data for name, data in before.files().items() if name.startswith("share"))
+    Exchange(str(world.exchange)).write("share-0-north", share)
+    assert world.contribute("north")["answered_now"]
+    door = Stores.of(world.home("north"))
+    close(door, done["session"], give_back=False)
+    forget(door, done["session"])
+    assert world.contribute("north")["answered"] == 1
 
 
 def test_two_questions_of_one_number_are_a_fork(world: Watched) -> None:
@@ -260,7 +323,7 @@ def test_a_plan_is_agreed_to_once_by_somebody(world: Watched, capsys: pytest.Cap
 def test_two_runs_in_one_exchange_are_refused(world: Watched) -> None:
     asked, _ = world.asked(1)
     world.post(asked.model_copy(update={"run": "0" * 32, "number": 2}))
-    world.refuses("of another number or run")
+    world.refuses("of another run than the rest")
 
 
 def test_a_home_that_left_a_round_out_stays_out(world: Watched) -> None:
