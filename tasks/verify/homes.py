@@ -23,8 +23,7 @@ from concord.artifacts.home.released import sha256
 from concord.artifacts.home.signing import QUESTION_TYPE, SHARE_TYPE, PublicKey, payload_of
 from concord.artifacts.ledger.excerpt import Excerpt
 from concord.tasks.verify.checks import equal, proved
-from concord.tasks.verify.reckoning import reckon
-from concord.tasks.verify.signed import check_counts
+from concord.tasks.verify.reckoning import check_counts, reckon
 
 Said = Mapping[str, Any]
 """The content of a signed file, JSON."""

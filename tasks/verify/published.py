@@ -40,9 +40,10 @@ from concord.tasks.verify.checks import Check, checked, equal, known_faults, pro
 from concord.tasks.verify.folder import PublishedSession, certificate_file
 from concord.tasks.verify.homes import joint_rounds
 from concord.tasks.verify.measured import public_test
+from concord.tasks.verify.reckoning import check_counts
 from concord.tasks.verify.recompute import SLACK, releases
 from concord.tasks.verify.recompute_gaussian import season_fault, steps
-from concord.tasks.verify.signed import check_counts, checks_beside, kept_excerpt, signer, statement_of
+from concord.tasks.verify.signed import checks_beside, kept_excerpt, signer, statement_of
 
 SIGNED_WITH = (ATTESTATION_FILE, EXCERPT_FILE, KEY_FILE)
 """Files whose presence shows that a folder was published."""

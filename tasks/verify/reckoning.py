@@ -45,6 +45,30 @@ MOST_ROUNDED_UP = Fraction(1, 10**6)
 QUANTA = Fraction(1, 10**11), Fraction(1, 10**35)
 """Further rounding allowed per refusal, in nats and additive δ: last digits of double arithmetic and of storage."""
 
+LARGEST_SETTINGS = {
+    **dict.fromkeys(("steps", "threshold"), 2**22),
+    **dict.fromkeys(("threshold_scale", "query_scale"), 2**18),
+    **dict.fromkeys(("copies", "classes"), 2**10),
+    "least": 2**16,
+    "season": 2**10,
+    "bits": 2**3,
+    "cutoff": 2**30,
+    "queries": 2**40,
+}
+"""Recomputing the cost of larger numbers might not end. Only settings for millions of teachers have any."""
+LARGEST_OF = {
+    "laplace_release": {"threshold": 2**15},
+    "laplace_votes": {"queries": 2**32},
+    **{name: {"steps": 2**16} for name in ("tallies", "share", "joint")},
+}
+"""The same for single mechanisms; for a single question, every distance up to the threshold is computed."""
+
+LONGEST_REFUSALS = 2**25
+"""Characters of a table of refusals, which are more than 3,000,000 entries, and of calibrated ones 2,420,000 were the
+most. Each is priced by itself, in about 0.1 ms: so what an excerpt asks is bounded by its size."""
+MOST_ROUNDS = 2**8
+"""More rounds than a session has; each is priced separately, with all other settings."""
+
 HIDDEN = {"rows": "add or remove one unit", "labels": "change the labels of one unit"}
 """The neighbours that a mechanism hides, by the `secret` in its settings."""
 
@@ -290,3 +314,21 @@ def _prices(mechanism: str, order: float | None) -> tuple[Price, Price | None]:
         square, delta = recompute_filter.gaussian_charge(settings)
         return (0.0, delta, square), None
     return recompute.charge(settings, order), recompute.charge_of_refusal(settings, order)
+
+
+def check_counts(settings: object) -> None:
+    """Raise NotVerified if one of LARGEST_SETTINGS, anywhere inside settings, is larger than that, or no number."""
+    largest = LARGEST_SETTINGS | LARGEST_OF.get(str(settings.get("name")), {}) if isinstance(settings, dict) else {}
+    for name, item in settings.items() if isinstance(settings, dict) else ():
+        if name == "rounds" and isinstance(item, list) and len(item) > MOST_ROUNDS:
+            raise NotVerified(f"the mechanism has {len(item):,} rounds, with which Concord does not run")
+        if name == "refusal" and isinstance(item, str) and len(item) > LONGEST_REFUSALS:
+            raise NotVerified("the mechanism's table of refusals is longer than any that Concord runs with")
+        if name not in largest or item is None:
+            continue
+        if not isinstance(item, int | float) or not 0 <= item <= largest[name]:
+            raise NotVerified(
+                f"the mechanism's {name} is beyond {largest[name]:,}, or no number: its cost is not computed here"
+            )
+    for part in settings.values() if isinstance(settings, dict) else settings if isinstance(settings, list) else ():
+        check_counts(part)

@@ -37,30 +37,10 @@ from concord.tasks.asks.kinds import mechanism_of
 from concord.tasks.publish.describe import caveats, domain_charge, followers
 from concord.tasks.verify.checks import equal, proved
 from concord.tasks.verify.folder import PublishedSession, Read
-from concord.tasks.verify.reckoning import reckon
+from concord.tasks.verify.reckoning import check_counts, reckon
 
 REQUIRED = (CERTIFICATE_FILE, SCHEMA_FILE, EXCERPT_FILE, KEY_FILE)
 """Files of a session's folder that a statement always covers."""
-
-LARGEST_SETTINGS = {
-    **dict.fromkeys(("steps", "threshold"), 2**22),
-    **dict.fromkeys(("threshold_scale", "query_scale"), 2**18),
-    **dict.fromkeys(("copies", "classes"), 2**10),
-    "least": 2**16,
-    "season": 2**10,
-    "bits": 2**3,
-    "cutoff": 2**30,
-    "queries": 2**40,
-}
-"""Recomputing the cost of larger numbers might not end. Only settings for millions of teachers have any."""
-LARGEST_OF = {"laplace_release": {"threshold": 2**15}, "laplace_votes": {"queries": 2**32}, "tallies": {"steps": 2**16}}
-"""The same for single mechanisms; for a single question, every distance up to the threshold is computed."""
-
-LONGEST_REFUSALS = 2**25
-"""Characters of a table of refusals, which are more than 3,000,000 entries, and of calibrated ones 2,420,000 were the
-most. Each is priced by itself, in about 0.1 ms: so what an excerpt asks is bounded by its size."""
-MOST_ROUNDS = 2**8
-"""More rounds than a session has; each is priced separately, with all other settings."""
 
 
 def checks_beside(at: PublishedSession, key: str | None) -> dict[str, Callable[[], str]]:
@@ -69,24 +49,6 @@ def checks_beside(at: PublishedSession, key: str | None) -> dict[str, Callable[[
         "ledger excerpt": lambda: excerpt(at.certificate, at.read),
         "signature": lambda: signature(at, key),
     }
-
-
-def check_counts(settings: object) -> None:
-    """Raise NotVerified if one of LARGEST_SETTINGS, anywhere inside settings, is larger than that, or no number."""
-    largest = LARGEST_SETTINGS | LARGEST_OF.get(str(settings.get("name")), {}) if isinstance(settings, dict) else {}
-    for name, item in settings.items() if isinstance(settings, dict) else ():
-        if name == "rounds" and isinstance(item, list) and len(item) > MOST_ROUNDS:
-            raise NotVerified(f"the mechanism has {len(item):,} rounds, with which Concord does not run")
-        if name == "refusal" and isinstance(item, str) and len(item) > LONGEST_REFUSALS:
-            raise NotVerified("the mechanism's table of refusals is longer than any that Concord runs with")
-        if name not in largest or item is None:
-            continue
-        if not isinstance(item, int | float) or not 0 <= item <= largest[name]:
-            raise NotVerified(
-                f"the mechanism's {name} is beyond {largest[name]:,}, or no number: its cost is not computed here"
-            )
-    for part in settings.values() if isinstance(settings, dict) else settings if isinstance(settings, list) else ():
-        check_counts(part)
 
 
 def signer(certificate: Certificate, read: Read) -> PublicKey:

@@ -18,7 +18,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.attest import excerpt_of
 from concord.tasks.publish.describe import describe
-from concord.tasks.verify import signed
+from concord.tasks.verify import reckoning, signed
 from concord.tasks.verify.verify import verify_kept
 from tests.support.console import concord
 from tests.support.published import SESSION, World, leading, opening, rewrite
@@ -101,7 +101,7 @@ def test_more_rounds_than_a_session_has_are_refused(folder: Path) -> None:
 def test_a_longer_table_of_refusals_than_any_is_refused_before_each_of_its_entries_is_priced(folder: Path) -> None:
     def longer(values: dict[str, Any]) -> None:
         mechanism = entry("open")(values)["mechanism"]
-        mechanism["refusal"] = "A" * (signed.LONGEST_REFUSALS + 4)
+        mechanism["refusal"] = "A" * (reckoning.LONGEST_REFUSALS + 4)
 
     sign_again(folder, longer)
     assert "table of refusals is longer" in faults(folder)["ledger excerpt"]
@@ -111,8 +111,8 @@ def test_a_longer_table_of_refusals_than_any_is_refused_before_each_of_its_entri
 def test_a_table_for_half_a_million_teachers_is_none_too_long() -> None:
     """Calibration gives it, so that a run can publish it."""
     settings = StableVoting.calibrate(epsilon=0.0127, delta=1e-9, cutoff=300).settings()
-    assert 2**23 < len(settings["refusal"]) < signed.LONGEST_REFUSALS
-    signed.check_counts(settings)
+    assert 2**23 < len(settings["refusal"]) < reckoning.LONGEST_REFUSALS
+    reckoning.check_counts(settings)
 
 
 ENDLESS: dict[str, dict[str, Any]] = {
