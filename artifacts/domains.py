@@ -294,14 +294,14 @@ class Domain:
             f"{amount(epsilon, delta)} of privacy.lifetime in the plan"
         )
 
-    def price(self, session: str, claim: tuple[float, float], before: Charge, after: Charge) -> str:
-        """A sentence saying what a session would cost the domain: its claim, and the charge `before` and `after` it."""
+    def price(self, claim: tuple[float, float], before: Charge, after: Charge) -> str:
+        """Words saying what a session would cost the domain: its claim, and the charge `before` and `after` it."""
         cap, spent = (self.filter.epsilon, self.filter.delta), self.filter.spent(before)
         left = amount(max(0.0, cap[0] - spent[0]), max(0.0, cap[1] - spent[1]))
         if self.filter.kind == "gaussian" and spent[1] == cap[1]:  # δ is the cap's unless the charge is beyond it
             left = f"ε {max(0.0, cap[0] - spent[0]):.4g} at that δ"
         return (
-            f"session {session} claims {amount(*claim)} and would bring the charge of domain {self.name!r} from "
+            f"it claims {amount(*claim)} and would bring the charge of domain {self.name!r} from "
             f"{amount(*spent)} to {amount(*self.filter.spent(after))}, but its cap is {amount(*cap)} and "
             f"{left} remains"
         )

@@ -119,7 +119,7 @@ class Ledger(Reading):
         self._consider(lambda state: state.having(domain).open(opening, further=further))
 
     def price(self, opening: Opening) -> str:
-        """A sentence saying what that session would cost its domain; spends nothing."""
+        """Words saying what that session would cost its domain; spends nothing."""
         return self._read(lambda state: state.price(opening))
 
     def open_session(self, opening: Opening, *, further: bool = False) -> Session:

@@ -266,9 +266,9 @@ class LedgerState:
         return [entry for remark in remarks for entry in self.remark(name, remark)]
 
     def price(self, opening: Opening) -> str:
-        """A sentence saying what a session would cost. Raises BudgetRefused if its cost is infinite."""
+        """Words saying what a session would cost. Raises BudgetRefused if its cost is infinite."""
         domain, claim = self.domain(opening.domain), (opening.epsilon, opening.delta)
-        return domain.price(opening.id, claim, self.total(domain.name), self.total_with(opening))
+        return domain.price(claim, self.total(domain.name), self.total_with(opening))
 
     def open(self, opening: Opening, *, further: bool) -> list[Entry]:
         """Open a session, if the domain's filter admits it. Raises BudgetRefused with its cost and what remains."""
