@@ -1,9 +1,10 @@
 """A stream at the change of its season, killed there at one step after another: nothing is drawn or charged twice, and
-every unit is in one period.
+every unit is in one period. Planted faults are rejected.
 """
 
 import os
 import signal
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.flows import refresh
 from concord.tasks.asking.tally import total_of
 from concord.tasks.asks.stream import PeriodCounts, periods_counted
+from concord.tasks.door.checkpoint import Randomness
+from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.verify.verify import verify
 from tests.promises.commands import Commands, attempt
 from tests.promises.crashes import files
@@ -63,12 +66,27 @@ def drawn(home: Path) -> dict[str, bytes]:
     return {path: content for path, content in files(home / "vault").items() if path.endswith(".npz")}
 
 
-@pytest.mark.slow
-def test_a_change_of_season_that_is_killed_is_finished_by_the_next(
-    tmp_path: Path, mlflow_database: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What arrives after the count is on record waits for the next period."""
-    commands = Commands(refreshing, tmp_path, mlflow_database, {})
+def drawn_again(source: Randomness, name: str, make: Callable[[], Sequence[Ints]]) -> list[Ints]:
+    """As `kept`, whatever was drawn before."""
+    made = list(make())
+    with source.vault.create(f"sessions/{source.session}/{name}.npz") as sink:
+        sink.write(b"".join(noisy.tobytes() for noisy in made))
+    return made
+
+
+def nobody(_: object) -> tuple[()]:
+    return ()
+
+
+PLANTED: dict[str, dict[str, Callable[..., Any]]] = {
+    "noise is drawn again": {"concord.tasks.door.checkpoint.Randomness.kept": drawn_again},
+    "a period knows nobody whom earlier ones asked": {"concord.flows.refresh._names_of": nobody},
+}
+
+
+def go_through(commands: Commands, steps: Sequence[str]) -> Path:
+    """A home after two seasons, the first refresh of the second killed at those steps, of which the last two come when
+    its count is on record: what arrives after that waits. Raises AssertionError if a promise is broken."""
     home, weeks = commands.home("home"), Weeks(commands.data / "arriving")
     for _ in range(2):
         weeks.arrive()
@@ -76,9 +94,9 @@ def test_a_change_of_season_that_is_killed_is_finished_by_the_next(
     charged, (first,) = Ledger.of(home).total("people"), Ledger.of(home).sessions("people")
     before = drawn(home)
     assert (first.status, len(before)) == ("spent", 2)
-    for place in STEPS:
+    for place in steps:
         weeks.arrive()
-        given = (refreshing, home, commands.data, None, tmp_path / "points", commands.patch | {place: die})
+        given = (refreshing, home, commands.data, None, commands.folder / "points", commands.patch | {place: die})
         process = FRESH.Process(target=attempt, args=given)
         process.start()
         process.join()
@@ -88,18 +106,34 @@ def test_a_change_of_season_that_is_killed_is_finished_by_the_next(
     assert len(before) == 3
     commands.go(home)
     assert drawn(home) == before
-    assert [len(each.period.files) for each in counted(home)] == [1, 1, 3]
     commands.go(home)
     assert len(drawn(home)) == 4
-    assert [len(each.period.files) for each in counted(home)] == [1, 1, 3, 1]
+    late = 1 + len(steps)
+    periods = [[0], [1], [*range(2, late)], [late]]
+    assert [len(each.period.files) for each in counted(home)] == [len(weeks) for weeks in periods]
     assert (len(Ledger.of(home).sessions("people")), Ledger.of(home).total("people")) == (2, charged)
     vault = Vault(home / "vault")
     units = [int(total_of([each.sums[1]], vault)[-1]) for each in counted(home)]
     known, expected = set[Any](), list[int]()
-    for taken in ([0], [1], [2, 3, 4], [5]):
+    for taken in periods:
         arrived = set[Any]().union(*(weeks.persons[week] for week in taken)) - known
         known |= arrived
         expected.append(len(arrived))
     assert [each // (units[0] // expected[0]) for each in units] == expected  # each moves the constant alike
+    return home
+
+
+@pytest.mark.slow
+def test_a_change_of_season_that_is_killed_is_finished_by_the_next(
+    tmp_path: Path, mlflow_database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = go_through(Commands(refreshing, tmp_path, mlflow_database, {}), list(STEPS))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home / 'mlflow.db'}")
     assert [check for check in verify(home) if not check.ok] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", PLANTED)
+def test_a_planted_fault_is_rejected(tmp_path: Path, mlflow_database: Path, fault: str) -> None:
+    with pytest.raises(AssertionError):
+        go_through(Commands(refreshing, tmp_path, mlflow_database, PLANTED[fault]), list(STEPS)[2:])
