@@ -181,6 +181,12 @@ class SealedResults(WritableFileSystem):
             raise NotKept(f"the result {key} is not there") from None
         return JSONSerializer().loads(record["result"].encode())
 
+    def discard(self, key: str) -> None:
+        """Remove the result for a key, if it is in the home."""
+        place = self._place(key)
+        if isinstance(place, Path):
+            place.unlink(missing_ok=True)
+
     def is_foreign(self, key: str) -> bool:
         """Whether there is a result for that key that is not what was written."""
         try:

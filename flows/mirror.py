@@ -69,10 +69,11 @@ def mirrored(
         known, there = tracking.find(domain, session, digests), not again
         if known is None or again:
             known, there = record(tracking), False
-    for missing, wrong in record_missing(home, Tracking.of(home)):
+    lacking = not_recorded(door, tracking)
+    for missing, wrong in record_missing(home, Tracking.of(home)) if lacking else ():
         result = "is recorded again" if wrong is None else f"is not there and cannot be recorded: {wrong}"
         err.print(f"{'MLflow':>8} session {missing} {result}")
-    last.keep(lambda: None if not_recorded(door, tracking) else tracking.find(domain, session, digests))
+    last.keep(lambda: None if lacking else tracking.find(domain, session, digests))
     return known, there
 
 

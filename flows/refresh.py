@@ -291,6 +291,7 @@ class ByStream(BySums):
         )
         passed = pass_door(run, session, release)
         earlier, vault = self._releases(session)[:-1], run.stores.vault
+        run.stages.forget(vault.paths(f"sums/{session.domain}/{session.stream}", "*.npy"))
         for kind in ("units", "sums"):  # its blocks of rows, and their sums
             vault.destroy(f"{kind}/{session.domain}/{session.stream}")
         known = (*counted[-1].names, *_names_of(self._past()))  # the season's first, from which it may be counted again

@@ -202,6 +202,11 @@ class Stages:
         at_door = task(name=name, persist_result=False)(lambda: passed(release, Stores.of(self.home), session))
         return at_door()
 
+    def forget(self, files: Iterable[str]) -> None:
+        """Remove the cached results that name those files, each of which is called by its stage's key."""
+        for path in files:
+            self._kept.discard(Path(path).stem)
+
     def again(self, name: StageName) -> bool:
         """Whether a stage was asked to run again."""
         return name in self._again

@@ -102,7 +102,8 @@ class Vault:
             raise EnvironmentFailed(
                 f"the vault {root} must be readable by its owner alone (0700), found {mode:04o}: `chmod -R go= {root}`"
             )
-        self._seal = derive(self._installation(), "seal")
+        own = self._installation()
+        self._seal, self._digests = derive(own, "seal"), derive(own, "digests")
 
     def secret(self, name: str) -> bytes:
         """The 32-byte secret of that name (such as sessions/ID), made at first use and the same ever after.
@@ -123,11 +124,11 @@ class Vault:
 
     def digest(self, *parts: bytes | str) -> str:
         """A digest keyed by this installation, for cache keys and comparison; meaningless without the key."""
-        return keyed_digest(derive(self.secret("installation"), "digests"), *parts)
+        return keyed_digest(self._digests, *parts)
 
     def digest_file(self, path: AnyPath) -> str:
         """Keyed digest of a file outside the vault, such as a private table."""
-        seal = hmac.new(derive(self.secret("installation"), "digests"), digestmod=hashlib.sha256)
+        seal = hmac.new(self._digests, digestmod=hashlib.sha256)
         with path.open("rb") as file:
             while chunk := file.read(BYTES_AT_A_TIME):
                 seal.update(chunk)

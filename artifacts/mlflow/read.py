@@ -22,7 +22,7 @@ from typing import Self
 from urllib.parse import quote
 
 import mlflow.artifacts
-from mlflow.entities import Experiment, RunData, ViewType
+from mlflow.entities import Experiment, Run, RunData, ViewType
 from mlflow.exceptions import MlflowException
 
 from concord.artifacts.errors import WrongInput
@@ -84,21 +84,26 @@ class Records:
 
     def runs(self, session: str) -> list[str]:
         """Ids of the finished runs of a session, the latest first."""
+        return [str(run.info.run_id) for run in self._runs(session)]
+
+    def _runs(self, session: str, most: int = 1000) -> list[Run]:
+        """At most so many of a session's finished runs, the latest first."""
         with in_one_sentence():
             everywhere = [experiment.experiment_id for experiment in self._client.search_experiments()]
             mine = f"tags.session = '{session}' and attributes.status = 'FINISHED'"
-            found = self._client.search_runs(everywhere, mine, order_by=["attributes.end_time DESC"])
-        return [run.info.run_id for run in found]
+            latest_first = ["attributes.end_time DESC"]
+            return list(self._client.search_runs(everywhere, mine, max_results=most, order_by=latest_first))
 
     def sessions(self, *, here: bool = False) -> set[str]:
-        """Every session with a finished run: of labels, an estimate or answers; with `here`, only those whose files
-        MLflow finds in this home."""
+        """Every session with a finished run: of labels, an estimate or answers; with `here`, only those of labels whose
+        files MLflow finds in this home."""
         with in_one_sentence():
             experiments = self._client.search_experiments()
             everywhere = [each.experiment_id for each in experiments if not (here and self._is_elsewhere(each))]
             found, page = set[str](), None
+            finished = "attributes.status = 'FINISHED'" + " and tags.session LIKE '%'" * here  # no nested ones
             while everywhere and page != "":
-                runs = self._client.search_runs(everywhere, "attributes.status = 'FINISHED'", page_token=page)
+                runs = self._client.search_runs(everywhere, finished, page_token=page)
                 found |= {run.data.tags[tag] for run in runs for tag in KINDS if tag in run.data.tags}
                 page = runs.token or ""
         return found

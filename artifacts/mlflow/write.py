@@ -136,7 +136,7 @@ class Tracking(Records):
         """The session's latest run, if it is complete and was made from files with those digests, by name."""
         with in_one_sentence():
             self._experiment(domain)  # restores a deleted experiment with its runs
-            for run in self._latest(session):
+            for run in self._runs(session, 1):
                 version = self._version(run.info.run_id)
                 logged = {name: run.data.tags.get(f"digest.{name}") for name in digests}
                 if logged == digests and version is not None and self._is_whole(run, version):
@@ -192,9 +192,6 @@ class Tracking(Records):
             raise
         self._client.set_terminated(run.info.run_id, end_time=max(begun, _now()))
 
-    def _latest(self, session: str) -> list[Run]:
-        return [self._client.get_run(run_id) for run_id in self.runs(session)[:1]]
-
     def _is_whole(self, run: Run, version: ModelVersion | None) -> bool:
         """Whether the files that a run names, and its model's, are there; verification checks their content."""
         experiment, run_id = [run.info.experiment_id], run.info.run_id
@@ -212,7 +209,7 @@ class Tracking(Records):
         """Delete the session's unfinished runs, and its latest run if that is not complete."""
         everywhere = [experiment.experiment_id for experiment in self._client.search_experiments()]
         unfinished = f"tags.session = '{session}' and attributes.status != 'FINISHED'"
-        for run in [*self._client.search_runs(everywhere, unfinished), *self._latest(session)]:
+        for run in [*self._client.search_runs(everywhere, unfinished), *self._runs(session, 1)]:
             version = self._version(run.info.run_id)
             if run.info.status != "FINISHED" or not self._is_whole(run, version):
                 self._delete(run, version)
@@ -229,7 +226,7 @@ class Tracking(Records):
 
     def _after_its_runs(self, session: str, moment: datetime) -> int:
         """That moment, or the first one after the session's runs, so that a clock set back does not reorder runs."""
-        ends: list[int] = [run.info.end_time for run in self._latest(session)]
+        ends: list[int] = [run.info.end_time for run in self._runs(session, 1)]
         return max([_milliseconds(moment), *(end + 1 for end in ends)])
 
     def _log(self, run_id: str, publication: Publication) -> None:
