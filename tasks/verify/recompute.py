@@ -209,11 +209,13 @@ def _confident_moves(settings: PublicSettings) -> Moves:
 
 
 def _tested_moves(settings: PublicSettings) -> Moves:
-    """A cell of the matrix and one of right and wrong; two of each if only a unit's labels change."""
+    """A cell of the matrix, by group one of a table beside it, and one of right and wrong; two of each if only a unit's
+    labels change."""
     if settings["secret"] not in VOTES_MOVED:
         raise NotVerified(f"a private test must say what is secret of a unit, got {settings['secret']!r}")
     moved = VOTES_MOVED[settings["secret"]]
-    return _by_ones((moved, float(settings["scale"])), (moved, float(settings["pair_scale"])))
+    cells = moved + moved * bool(settings.get("by"))
+    return _by_ones((cells, float(settings["scale"])), (moved, float(settings["pair_scale"])))
 
 
 def _tallied_moves(settings: PublicSettings, step: int | None = None) -> Moves:
