@@ -9,6 +9,9 @@ Checked by tests/tasks/student/test_evaluate.py
 
 from collections.abc import Iterator, Sequence
 from statistics import fmean
+from typing import Annotated
+
+from pydantic import Field
 
 from concord.artifacts.schemas import CertificatePart
 
@@ -176,6 +179,11 @@ class Interval(CertificatePart):
     low: float
     high: float
 
+    @property
+    def in_words(self) -> str:
+        """The share in percent, and its interval."""
+        return f"{self.value:.1%} ({self.low:.1%} to {self.high:.1%})"
+
 
 class ClassTested(CertificatePart):
     """Of one class: the share of its units that the student finds, and of those it finds, the share that are of it."""
@@ -183,6 +191,47 @@ class ClassTested(CertificatePart):
     name: str
     recall: Interval
     precision: Interval
+
+
+class LevelTested(CertificatePart):
+    """Of a group's units of which the student says that it is sure by at least `least`, the share that it is right on;
+    None if too few are counted to say."""
+
+    least: float
+    right: Interval | None
+
+
+class GroupTested(CertificatePart):
+    """One group of the tested units: those with the word `group` in a column, or with none; or, if `column` is none,
+    all whose words no row of the public test table has together.
+
+    rows       their noisy number
+    accuracy   the share that is right; None if too few are counted to say
+    recalls    of each class, in order, the share of its units that is found
+    calibrated how often it is right by how sure it says it is, from the least
+    """
+
+    column: str | None
+    group: str | None
+    rows: int
+    accuracy: Interval | None
+    recalls: tuple[Interval | None, ...]
+    calibrated: tuple[LevelTested, ...]
+
+    @property
+    def in_words(self) -> str:
+        """The group and how right the student is there."""
+        name = f"{self.column} {'without a value' if self.group is None else repr(self.group)}"
+        if self.column is None:
+            name = "other values"
+        if self.accuracy is None:
+            return f"{name}: about {self.rows:,} private units, too few to say"
+        sure = "".join(
+            f"; of those it is sure of by {level.least:.0%} or more, {level.right.in_words}"
+            for level in self.calibrated[-1:]
+            if level.right is not None
+        )
+        return f"{name}: {self.accuracy.in_words} right on about {self.rows:,} private units{sure}"
 
 
 class TestRecord(CertificatePart):
@@ -197,6 +246,7 @@ class TestRecord(CertificatePart):
     rows       the noisy number of tested units
     majority   the share of the largest class, by the noisy counts
     matrix     the noisy counts themselves; None if there are too many classes to list
+    groups     by the words of columns that the plan declares
     """
 
     __test__ = False  # no test of pytest's
@@ -212,6 +262,7 @@ class TestRecord(CertificatePart):
     majority: float | None = None
     classes: tuple[ClassTested, ...]
     matrix: ConfusionMatrix | None = None
+    groups: Annotated[tuple[GroupTested, ...], Field(exclude_if=lambda groups: not groups)] = ()
 
 
 LEAST_ASKED = 0.01

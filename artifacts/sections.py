@@ -98,8 +98,8 @@ class DataPlan(Section):
     test: Annotated[PlanTable | None, OPERATOR] = None
     """Public labelled rows, on which the student is measured. Nothing learns from them."""
     groups: Names | None = None
-    """Columns of the test table by whose words the student's measures are given too, such as a sex or a region. They
-    need not be features."""
+    """Columns of the test table by whose words the student's measures are given too, such as a sex or a region; the
+    private test counts by them as well. They need not be features."""
     version: str = "1"
     """Names the state of the private data: name a new one when the data changes. That it changed is public."""
     features: Names | None = None

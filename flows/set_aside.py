@@ -22,7 +22,7 @@ from concord.flows.stage import Disclosure, pass_door
 from concord.flows.steps import AnyLearning, note_earlier, stamp_earlier
 from concord.tasks.asks.counted import is_clean
 from concord.tasks.asks.student_choice import StudentChoiceAsk, planned_choice, settled_now, with_chosen_student
-from concord.tasks.asks.student_test import StudentTestAsk, left_for_test, planned_test
+from concord.tasks.asks.student_test import StudentTestAsk, left_for_test, planned_groups, planned_test
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.parts import plan_of
 from concord.tasks.door.admit import check_ensemble, find_session, opening_of
@@ -55,6 +55,7 @@ def check_test(run: RunContext, admitted: Admitted[Any]) -> None:
         choice is None or with_chosen_student(run.stores, session, plan) or choices(run, session)
     ):
         return
+    encoding, vault = admitted.stream.encoding, run.stores.vault
     reserved = domain.filter.charge(admitted.ask.cost) if session is None else session.reserved
     charges = [(domain.filter.charge(choice.cost), choice.epsilon)] if choice else []
     learning, epsilon = left_for_test(reserved, admitted.ask.epsilon, charges)
@@ -62,8 +63,8 @@ def check_test(run: RunContext, admitted: Admitted[Any]) -> None:
     if choice is not None:
         asks.append(StudentChoiceAsk.of(plan, choice, about, (), clean=True))
     if session is None:
-        asks.append(StudentTestAsk.named(plan, planned_test(plan, domain, learning, epsilon), about, "", clean=True))
-    encoding, vault = admitted.stream.encoding, run.stores.vault
+        test = planned_test(plan, domain, learning, epsilon, planned_groups(plan, encoding))
+        asks.append(StudentTestAsk.named(plan, test, about, "", clean=True))
     whole = Opening.of_all([opening_of(plan, ask, encoding, vault) for ask in asks])
     run.stores.ledger.check_opening(whole, domain, further=True)
 
@@ -177,7 +178,8 @@ def run_planned_test(
         return _passed_over(way, passed, "is another than the one that was tested")
     else:
         try:
-            mechanism = planned_test(run.plan, domain, *left_now(run, session))
+            groups = planned_groups(run.plan, admitted.stream.encoding)
+            mechanism = planned_test(run.plan, domain, *left_now(run, session), groups)
         except BudgetRefused as refused:
             return _passed_over(way, passed, f"is not tested: {refused}")
     try:
@@ -213,7 +215,8 @@ def pass_test(
     read = _codes_of(plan.student, codes)
     # Times of files published before would show how long counting took, and so how many units there are.
     note_earlier(stores, passed.session, [*passed.released, *also, student.ref])
-    counts = stages.count_confusion(run, plan, private.table, encoding, student.ref, read, run.erased)
+    groups = mechanism.by, mechanism.named
+    counts = stages.count_confusion(run, plan, private.table, encoding, student.ref, read, run.erased, *groups)
     return _pass_aside(run, admitted, private, passed, test, counts, stage="test", again=again)
 
 
@@ -231,16 +234,17 @@ def test_again(
     session = passed.session
     divided = replace(run, plan=_divided(run, session))
     if epsilon is not None:
-        private, mechanism = PrivateFiles.of(divided, admitted.stream.sources), _at(divided.plan, epsilon)
+        mechanism = _at(divided.plan, epsilon, planned_groups(divided.plan, admitted.stream.encoding))
+        private = PrivateFiles.of(divided, admitted.stream.sources)
         return pass_test(divided, admitted, private, passed, student, mechanism, codes, again=again)
     if not _tests(run, session, student):
         raise BudgetRefused(_price(divided, admitted, session, student))
     return passed
 
 
-def _at(plan: Plan, epsilon: float) -> PrivateTest:
+def _at(plan: Plan, epsilon: float, groups: dict[str, Any]) -> PrivateTest:
     classes, secret = len(plan.data.classes), plan.privacy.secret
-    return PrivateTest.calibrate(epsilon=epsilon, delta=plan.privacy.delta, classes=classes, secret=secret)
+    return PrivateTest.calibrate(epsilon=epsilon, delta=plan.privacy.delta, classes=classes, secret=secret, **groups)
 
 
 def _tests(run: RunContext, session: Session, student: Student) -> list[Session]:
@@ -264,7 +268,8 @@ def _divided(run: RunContext, session: Session) -> Plan:
 
 def _price(run: RunContext, admitted: Admitted[Any], session: Session, student: Student) -> str:
     plan, vault = run.plan, run.stores.vault
-    mechanism = planned_test(plan, admitted.balance.domain, *left_now(run, session))
+    groups = planned_groups(plan, admitted.stream.encoding)
+    mechanism = planned_test(plan, admitted.balance.domain, *left_now(run, session), groups)
     test = StudentTestAsk.of(plan, mechanism, session, student.ref, vault)
     opening = opening_of(plan, test, admitted.stream.encoding, vault)
     price = run.stores.ledger.price(opening)

@@ -18,7 +18,7 @@ from concord.tasks.asks import hypothesis as asks_hypothesis
 from concord.tasks.asks.counted import Predictor, UnitCounts
 from concord.tasks.asks.counted import count_units as count_private_units
 from concord.tasks.asks.student_choice import ErrorsAside
-from concord.tasks.asks.student_test import Confusion
+from concord.tasks.asks.student_test import Confusion, level_of
 from concord.tasks.data import encode as data_encode
 from concord.tasks.data import split as data_split
 from concord.tasks.data.codes import Codes
@@ -208,10 +208,14 @@ def count_confusion(
     student: Ref,
     codes: Codes | None,
     erased: Sequence[str],
+    by: Sequence[str],
+    named: Sequence[Sequence[str | None]],
 ) -> Ref:
-    """Count private units of the test part by their class and the student's prediction."""
-    candidate = _candidate(place, student, plan.student.estimator, codes)
-    return _counted(place, plan, table, encoding, Confusion(candidate, len(encoding.classes)), erased, "tested")
+    """Count private units of the test part by their class and the student's prediction, and by the groups named."""
+    model = _model(place, student, plan.student.estimator)
+    groups = tuple(by), tuple(map(tuple, named))
+    counts = Confusion((model.predict, codes), len(encoding.classes), level_of(model), *groups)
+    return _counted(place, plan, table, encoding, counts, erased, "tested")
 
 
 @stage("count", reads=UNITS)
@@ -249,4 +253,8 @@ def _counted(
 
 
 def _candidate(place: Place, student: Ref, estimator: str, codes: Codes | None) -> Predictor:
-    return student_model.load(place.released.read_any(student), estimator)["student"].predict, codes
+    return _model(place, student, estimator).predict, codes
+
+
+def _model(place: Place, student: Ref, estimator: str) -> Any:
+    return student_model.load(place.released.read_any(student), estimator)["student"]

@@ -29,14 +29,13 @@ from concord.flows.stage import Disclosure, stage
 from concord.tasks.advice.choose import PublicFacts, decided, expected_at
 from concord.tasks.advice.tallies import planned_codes
 from concord.tasks.data.codes import Codes
-from concord.tasks.data.encode import labelled_rows, read_frame
+from concord.tasks.data.encode import grouping, labelled_rows, read_frame
 from concord.tasks.door.admit import check_same_mechanism, planned_domain
 from concord.tasks.door.checkpoint import Checkpoint
 from concord.tasks.door.stores import Stores
 from concord.tasks.publish import certify as publish_certify
 from concord.tasks.publish.certify import certificate_of
 from concord.tasks.publish.track import column_types, track
-from concord.tasks.student.groups import grouping
 from concord.tasks.student.study import Student, rehearse_student
 
 if TYPE_CHECKING:

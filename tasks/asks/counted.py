@@ -44,6 +44,10 @@ class UnitCounts(Protocol):
     part: ClassVar[str]
 
     @property
+    def beside(self) -> tuple[str, ...]:
+        """Columns whose words are counted by, besides features (`tasks.data.split.beside`)."""
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the counts."""
 
@@ -73,7 +77,8 @@ def count_units(
     """Write the counts of all units, except of erased ones, to a file of the vault."""
     total = np.zeros(counts.shape, dtype=np.int64)
     with silenced():
-        for rows in one_row_a_unit(plan, encoding, vault, folder, key, erased, part=counts.part):
+        units = plan, encoding, vault, folder, key, erased
+        for rows in one_row_a_unit(*units, part=counts.part, words=counts.beside):
             total += counts.counted(rows, encoding)
     with vault.create(f"{folder}/{counts.name}") as sink:
         sink.write(total.astype("<i8").tobytes())
@@ -88,8 +93,12 @@ def classes_of(rows: pl.DataFrame) -> Ints:
 def classes_by(student: Predictor, rows: pl.DataFrame, encoding: Encoding) -> Ints:
     """The class (rows,) that a student predicts for each row."""
     says, codes = student
-    X = encode(rows, encoding) if codes is None else codes.of(rows)[:, list(codes.fine)]
-    return classes_given(says, X, encoding.classes)
+    return classes_given(says, format_of_student(codes, rows, encoding), encoding.classes)
+
+
+def format_of_student(codes: Codes | None, rows: pl.DataFrame, encoding: Encoding) -> NDArray[Any]:
+    """Cast rows as a student reads them (rows, width)."""
+    return encode(rows, encoding) if codes is None else codes.of(rows)[:, list(codes.fine)]
 
 
 def is_clean(plan: Plan, learned: Session, vault: Vault) -> bool:

@@ -49,6 +49,7 @@ class Groups:
 
     name: ClassVar[str] = "counts"
     part: ClassVar[str] = EVERY
+    beside: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def of(cls, by: Sequence[str], encoding: Encoding, frames: Iterable[pl.DataFrame]) -> "Groups":

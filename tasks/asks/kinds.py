@@ -8,12 +8,22 @@ Not covered  whether the guarantee is right: tasks.verify recomputes it. Checked
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
+import numpy as np
+
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.measures import ClassTested, ConfusionMatrix, Interval, TestRecord
+from concord.artifacts.measures import (
+    LEAST_OF_GROUP,
+    ClassTested,
+    ConfusionMatrix,
+    GroupTested,
+    Interval,
+    LevelTested,
+    TestRecord,
+)
 from concord.artifacts.records import AnswerRecord, ChoiceRecord, MechanismRecord
 from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import LABELS, Session
@@ -21,7 +31,15 @@ from concord.tasks.mechanisms.exponential import StudentChoice, Universal, level
 from concord.tasks.mechanisms.group_counts import GroupCounts
 from concord.tasks.mechanisms.homes import Joint, Share
 from concord.tasks.mechanisms.mechanism import mechanism_class
-from concord.tasks.mechanisms.private_test import LEVEL, Measured, Measures, PrivateTest
+from concord.tasks.mechanisms.private_test import (
+    LEVEL,
+    SURE_FROM,
+    GroupMeasures,
+    Measured,
+    Measures,
+    Noisy,
+    PrivateTest,
+)
 from concord.tasks.mechanisms.queries import FORMS
 from concord.tasks.mechanisms.relabelled import RELABELLED_PROOF
 from concord.tasks.mechanisms.stream import Stream
@@ -60,8 +78,9 @@ def tested(session: Session, released: Released, ledger: Record) -> TestRecord:
     before = (other.mechanism for other in everything[: everything.index(session)])
     chosen_among = (each for each in before if each.get("session") == session.mechanism["session"])
     among = max(1, sum(len(choice.get("candidates", ())) for choice in chosen_among))
-    noisy = [released["right"], released["wrong"], *(count for row in matrix for count in row)]
-    found = Measures.of(PrivateTest.from_settings(session.mechanism), noisy, level_for(among, LEVEL))
+    mechanism, level = PrivateTest.from_settings(session.mechanism), level_for(among, LEVEL)
+    noisy = _noisy(mechanism, released)
+    found = Measures.of(mechanism, noisy, level)
     classes = zip(released["classes"], found.recall, found.precision, strict=True)
     return TestRecord(
         share=session.mechanism["share"],
@@ -78,7 +97,42 @@ def tested(session: Session, released: Released, ledger: Record) -> TestRecord:
             ClassTested(name=name, recall=_interval(recall), precision=_interval(precision))
             for name, recall, precision in classes
         ),
+        groups=tuple(_by_group(mechanism, noisy, level)),
     )
+
+
+def _noisy(mechanism: PrivateTest, released: Released) -> Noisy:
+    """The noisy counts of a test's released file."""
+    groups = [(each["matrix"], each["sure"]) for each in released.get("groups", ())] or [(released["matrix"], [])]
+    tables = (np.ravel(counts) for counts in zip(*groups, strict=True))
+    return Noisy.of(mechanism, np.concatenate([[released["right"], released["wrong"]], *tables]).astype(int).tolist())
+
+
+def _by_group(mechanism: PrivateTest, noisy: Noisy, level: float) -> Iterator[GroupTested]:
+    """The groups of each column, and at last the units of none."""
+    others = len(mechanism.named)
+    parts: dict[tuple[str | None, str | None], list[int]] = {}
+    for at, words in enumerate(mechanism.named):
+        for column, word in zip(mechanism.by, words, strict=True):
+            parts.setdefault((column, word), []).append(at)
+    in_order = sorted(parts, key=lambda part: (mechanism.by.index(str(part[0])), part[1] is not None, part[1]))
+    for part in [*in_order, (None, None)] if mechanism.by else ():
+        found = GroupMeasures.of(mechanism, noisy, parts.get(part, [others]), LEAST_OF_GROUP, level)
+        yield GroupTested(
+            column=part[0],
+            group=part[1],
+            rows=found.rows,
+            accuracy=_maybe(found.accuracy),
+            recalls=tuple(map(_maybe, found.recall)),
+            calibrated=tuple(
+                LevelTested(least=least, right=_maybe(right))
+                for least, right in zip(SURE_FROM, found.sure, strict=True)
+            ),
+        )
+
+
+def _maybe(found: Measured | None) -> Interval | None:
+    return None if found is None else _interval(found)
 
 
 def of_homes(session: Session, rounds: Sequence[Released]) -> tuple[str, ...]:

@@ -84,6 +84,7 @@ class ErrorsAside:
 
     name: ClassVar[str] = "errors"
     part: ClassVar[str] = TEST
+    beside: ClassVar[tuple[str, ...]] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:

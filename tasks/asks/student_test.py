@@ -19,20 +19,29 @@ from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from concord.artifacts.domains import Domain
-from concord.artifacts.errors import BudgetRefused
+from concord.artifacts.errors import BudgetRefused, WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.parts import TEST
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import STUDENT_TEST, Session
-from concord.tasks.asks.counted import Predictor, classes_by, classes_of, is_clean
+from concord.tasks.asks.counted import Predictor, Says, classes_given, classes_of, format_of_student, is_clean
+from concord.tasks.data.encode import grouping
+from concord.tasks.data.split import beside
+from concord.tasks.data.units import private_table
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.mechanisms.distance import Ints, RandomSource
 from concord.tasks.mechanisms.noise import ROUNDED
-from concord.tasks.mechanisms.private_test import PrivateTest
+from concord.tasks.mechanisms.private_test import SURE_FROM, Noisy, PrivateTest
+
+LEVELS = tuple(str(at + 1) for at in range(len(SURE_FROM)))
+"""Names of the levels of how sure a student is."""
+MOST_CELLS = 100_000
+"""Most cells of the matrices of all groups."""
 
 
 @dataclass(frozen=True)
@@ -68,22 +77,47 @@ class StudentTestAsk(SingleAsk[PrivateTest]):
 
     def draw(self, exact: bytes, source: RandomSource) -> Ints:
         """Noisy counts, as `PrivateTest.release` has them, from the file of `Confusion`."""
-        size = len(self.classes)
-        return self.mechanism.release(np.frombuffer(exact, dtype="<i8").reshape(size, size), source)
+        return self.mechanism.release(np.frombuffer(exact, dtype="<i8"), source)
 
     def result(self, drawn: Ints) -> dict[str, Any]:
-        """The noisy counts by name."""
-        size = len(self.classes)
-        right, wrong, *cells = drawn.tolist()
-        matrix = [cells[size * at : size * (at + 1)] for at in range(size)]
-        found = {"classes": list(self.classes), "right": right, "wrong": wrong, "matrix": matrix}
+        """The noisy counts by name; by group, the matrix of all units is the sum of those of the groups."""
+        noisy = Noisy.of(self.mechanism, drawn.tolist())
+        right, wrong = noisy.pair.tolist()
+        found: dict[str, Any] = {"classes": list(self.classes), "right": right, "wrong": wrong}
+        found["matrix"] = noisy.matrices.sum(axis=0).tolist()
+        if self.mechanism.by:
+            found["groups"] = [
+                {"words": words, "matrix": matrix.tolist(), "sure": sure.tolist()}
+                for words, matrix, sure in zip([*self.mechanism.named, None], noisy.matrices, noisy.sure, strict=True)
+            ]
         return {"format": "concord private test 1", "settings": self.settings(), **found}
 
 
-def planned_test(plan: Plan, domain: Domain, learning: Charge, epsilon: float) -> PrivateTest:
+def planned_groups(plan: Plan, encoding: Encoding) -> dict[str, Any]:
+    """The groups of the plan's private test, as `PrivateTest` has them: the combinations of words that rows of the
+    public test table have in the columns of `data.groups`.
+
+    Raises WrongInput if the private table lacks a column, or if there are too many.
+    """
+    by = plan.data.groups
+    if not by:
+        return {}
+    private_table(plan).frames(dict.fromkeys(by, "data.groups"))  # checks its columns, and reads no row
+    words = pl.DataFrame(grouping(plan.path("test"), by, encoding))
+    named = tuple(words.unique().sort(*by, nulls_last=False).iter_rows())
+    if (many := (len(named) + 1) * len(encoding.classes) ** 2) > MOST_CELLS:
+        rule = f"data.groups must make at most {MOST_CELLS:,} counts for the private test"
+        raise WrongInput(f"{rule}, got {many:,}: groups by all columns at once, times classes, squared; name fewer")
+    return {"by": by, "named": named}
+
+
+def planned_test(
+    plan: Plan, domain: Domain, learning: Charge, epsilon: float, groups: dict[str, Any] | None = None
+) -> PrivateTest:
     """The test that costs no more than learning reserved: at most its ε, and at most that by the domain's filter.
 
     learning   what the session that the student learns from was charged when it was opened
+    groups     those of `planned_groups`
     """
     return PrivateTest.calibrate(
         epsilon=epsilon,
@@ -91,6 +125,7 @@ def planned_test(plan: Plan, domain: Domain, learning: Charge, epsilon: float) -
         classes=len(plan.data.classes),
         secret=plan.privacy.secret,
         most=_most(domain, learning),
+        **(groups or {}),
     )
 
 
@@ -123,21 +158,57 @@ def left_for_test(learning: Charge, epsilon: float, choices: Iterable[tuple[Char
 
 @dataclass(frozen=True)
 class Confusion:
-    """Numbers of units of the test part, (classes, classes), by true class and the one that the student predicts."""
+    """Numbers of units of the test part, (groups or 1, levels, classes, classes): by group, by how sure the student is,
+    by true class and the one that the student predicts.
+
+    sure       the level of each row, named by LEVELS, for rows in the student's own format; None for the first of all
+    by, named  the groups, as `PrivateTest` has them
+    """
 
     student: Predictor
     classes: int
+    sure: Says | None = None
+    by: tuple[str, ...] = ()
+    named: tuple[tuple[str | None, ...], ...] = ()
 
     name: ClassVar[str] = "confusion"
     part: ClassVar[str] = TEST
 
     @property
+    def beside(self) -> tuple[str, ...]:
+        """The columns that make groups."""
+        return self.by
+
+    @property
     def shape(self) -> tuple[int, ...]:
-        """A row for each true class."""
-        return self.classes, self.classes
+        """A row for each true class, of each level of each group."""
+        groups, levels = (len(self.named) + 1, len(LEVELS)) if self.by else (1, 1)
+        return groups, levels, self.classes, self.classes
 
     def counted(self, rows: pl.DataFrame, encoding: Encoding) -> Ints:
-        """The matrix of some rows."""
-        matrix = np.zeros(self.shape, dtype=np.int64)
-        np.add.at(matrix, (classes_of(rows), classes_by(self.student, rows, encoding)), 1)
-        return matrix
+        """The counts of some rows."""
+        says, codes = self.student
+        X = format_of_student(codes, rows, encoding)
+        predicted, truth = classes_given(says, X, encoding.classes), classes_of(rows)
+        group = level = np.zeros(len(rows), dtype=np.int64)
+        if self.by:
+            known = {words: at for at, words in enumerate(self.named)}
+            words = rows.select(map(beside, self.by)).iter_rows()
+            group = np.array([known.get(each, len(self.named)) for each in words], dtype=np.int64)
+            level = level if self.sure is None else classes_given(self.sure, X, LEVELS)
+        counts = np.zeros(self.shape, dtype=np.int64)
+        np.add.at(counts, (group, level, truth, predicted), 1)
+        return counts
+
+
+def level_of(model: Any) -> Says | None:
+    """How sure a model says it is of its answer: the name of the level of its largest probability; None if it gives
+    none."""
+    if not hasattr(model, "predict_proba"):
+        return None
+
+    def level(X: NDArray[Any]) -> NDArray[Any]:
+        sure = np.asarray(model.predict_proba(X)).max(axis=1)
+        return np.array([str(sum(each >= least for least in SURE_FROM)) for each in sure.tolist()])
+
+    return level

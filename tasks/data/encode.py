@@ -41,6 +41,7 @@ from concord.tasks.data.cells import (
     class_names,
     numbers_of,
     systematic_sample,
+    text,
     word_index,
 )
 from concord.tasks.data.tables import PublicTable, are_dates, open_public
@@ -195,6 +196,25 @@ def labelled_rows(path: str, encoding: Encoding) -> tuple[pl.DataFrame, NDArray[
         held = quoted(raw[encoding.label].drop_nulls().unique().sort().to_list())
         raise WrongInput(f"{rule}: the column holds {held}, and data.classes names {', '.join(encoding.classes)}")
     return cast_rows(raw.drop(encoding.label), encoding), raw.select(index).to_series().to_numpy().astype(np.int64)
+
+
+MOST_GROUPS = 20
+"""Most words of a column that makes groups."""
+
+
+def grouping(path: str, groups: Sequence[str], encoding: Encoding) -> dict[str, pl.Series]:
+    """The word of each row of the test table in each column that makes groups; null if it has none.
+
+    Raises WrongInput if the table lacks a column, or one has more than MOST_GROUPS words.
+    """
+    table = open_public(path, "data.groups", encoding.format)
+    rows = pl.concat(table.frames([*groups], groups), how="vertical_relaxed") if groups else pl.DataFrame()
+    found = {name: rows.select(text(name, rows.schema[name]))[name] for name in groups}
+    for name, words in found.items():
+        if not 1 < (many := words.n_unique()) <= MOST_GROUPS:
+            rule = f"data.groups must name columns of data.test with 2 to {MOST_GROUPS} words"
+            raise WrongInput(f"{rule}: {name!r} has {many:,}, which make as many groups")
+    return found
 
 
 def encode(rows: pl.DataFrame, encoding: Encoding) -> Matrix:

@@ -46,7 +46,7 @@ from concord.artifacts.parts import LEARNING
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sources import TableSource
-from concord.tasks.data.cells import cast_rows
+from concord.tasks.data.cells import cast_rows, text
 from concord.tasks.data.encode import SHARD as SHARD
 from concord.tasks.data.encode import row_digests, write_frame
 from concord.tasks.data.guard import private_stage
@@ -118,21 +118,29 @@ def one_row_a_unit(
     key: bytes,
     erased: Erased = NOBODY,
     part: str = LEARNING,
+    words: Sequence[str] = (),
 ) -> Iterator[pl.DataFrame]:
     """Cast rows, one of each privacy unit except erased ones: if it has several, that of least keyed content digest.
 
-    part   part of the units, if they are divided (tasks.data.parts)
+    part    part of the units, if they are divided (tasks.data.parts)
+    words   columns whose cells are wanted as words too, in columns named by `beside`
     Raises WrongInput if the table lacks a column; no row can make it fail.
     """
-    rows = _identified(plan, encoding, key, erased, part)
+    rows = _identified(plan, encoding, key, erased, part, words)
     if plan.data.unit is None:
         yield from rows
         return
-    with spilling(vault, f"{folder}/spill-units", _identified_schema(encoding)) as spill:
+    schema = pl.Schema({**_identified_schema(encoding), **{beside(name): pl.String() for name in words}})
+    with spilling(vault, f"{folder}/spill-units", schema) as spill:
         for frame in rows:
             spill.add(frame, shards_of(frame[UNIT], key, SPILLS))
         for some in filter(len, spill.read(SPILLS)):
-            yield some.sort(CONTENT, UNIT).unique(UNIT, keep="first", maintain_order=True)
+            yield some.sort(CONTENT, UNIT, *map(beside, words)).unique(UNIT, keep="first", maintain_order=True)
+
+
+def beside(column: str) -> str:
+    """Name of the column of another column's words, beside the features, of which it may be one."""
+    return f"concord.words {column}"
 
 
 def _by_content(plan: Plan) -> bool:
@@ -141,22 +149,25 @@ def _by_content(plan: Plan) -> bool:
 
 
 def _identified(
-    plan: Plan, encoding: Encoding, key: bytes, erased: Erased, part: str = LEARNING
+    plan: Plan, encoding: Encoding, key: bytes, erased: Erased, part: str = LEARNING, words: Sequence[str] = ()
 ) -> Iterator[pl.DataFrame]:
     """Cast rows of a part of the units, with CONTENT and UNIT; if a unit is a row, UNIT has no copy number yet.
 
-    part   part of the units, if they are divided: rows of the test part are read only under its name
+    part    part of the units, if they are divided: rows of the test part are read only under its name
+    words   as `one_row_a_unit` has them
     """
     table = private_table(plan)  # of a format that keeps rows where they are
     columns = dict.fromkeys(encoding.features, "data.features") | columns_of_names(plan)
-    columns |= {plan.data.label: "data.label"}
+    columns |= dict.fromkeys(words, "data.groups") | {plan.data.label: "data.label"}
     chosen = of_part(plan, key, part)
     for frame, owners in table.owned(columns, erased):
         mine = chosen(frame, owners)
         raw, owner = frame.filter(mine), owners.filter(mine)
         rows = cast_rows(raw, encoding)
         content = pl.Series(CONTENT, row_digests(rows, encoding, key), pl.Binary)
-        yield rows.with_columns(content, content.alias(UNIT) if _by_content(plan) else owner).drop_nulls(UNIT)
+        cells = raw.select(text(name, raw.schema[name]).alias(beside(name)) for name in words)
+        named = content.alias(UNIT) if _by_content(plan) else owner
+        yield rows.with_columns(content, named, *cells).drop_nulls(UNIT)
 
 
 def _identified_schema(encoding: Encoding) -> pl.Schema:

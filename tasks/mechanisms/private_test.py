@@ -3,10 +3,14 @@
 Two releases share the budget equally: the confusion matrix, and the numbers of right and wrong predictions. The pair
 is separate because a sum over the many noisy cells of the matrix would be much noisier.
 
+By group: if units are told apart by public groups, each unit in one of them, the matrix is released for each group, and
+beside it a second table: right and wrong of each group, by how sure the student says it is. Both have the same scale.
+
 Privacy statement
     Assumes      a unit is counted once, by the student's prediction for that row alone; scales are fixed or chosen
                  from released things alone
-    Guarantees   (epsilon, delta), and Rényi α·ρ at every order α, ρ = moved / (2·scale²) + moved / (2·pair_scale²)
+    Guarantees   (epsilon, delta), and Rényi α·ρ at every order α, ρ = tables·moved / (2·scale²) +
+                 moved / (2·pair_scale²): `tables` is 2 by group and 1 otherwise, however many groups there are
     Ends         after one release
     Not covered  how the unit came to be in the test part (artifacts.parts). The intervals do not hold for a student
                  that learned from the tested units, or was chosen by tests on them; for one chosen among candidates
@@ -14,16 +18,19 @@ Privacy statement
 
 Proof. If rows are secret, one more unit adds 1 to one cell and 1 to either right or wrong: `moved` = 1. If only labels
 are secret, a unit moves from one cell to another and may move between right and wrong: at most two cells and both
-numbers of the pair change by 1: `moved` = 2. In both cases the privacy loss is that of `moved` discrete Gaussians at
-each scale, each shifted by one (noise.py), and Rényi divergences of independent draws add up (Canonne, Kamath &
-Steinke 2020). ∎
+numbers of the pair change by 1: `moved` = 2. By group, the same holds of the cells of both tables, since a unit is in
+one cell of each. In all cases the privacy loss is that of tables·moved and of `moved` discrete Gaussians at the two
+scales, each shifted by one (noise.py), and Rényi divergences of independent draws add up (Canonne, Kamath & Steinke
+2020). ∎
 
 Intervals. Of a right and e wrong units, drawn independently, Clopper & Pearson's interval of the chance p to be right
 is [B(β/4; a, e + 1), B(1 − β/4; a + 1, e)], B the quantile of the beta law, and misses p at most β/2 of the time. Its
 lower end rises with a and falls with e, and so does its upper end. Noise is beyond q, its quantile at 1 − β/8, at most
 β/8 of the time on either side, for each of the two: β/2 in all. Otherwise a ≥ A − q and e ≤ E + q for the noisy A, E,
 and the other way round, so [B(β/4; A − q, E + q + 1), B(1 − β/4; A + q + 1, E − q)] holds the exact one. Counts below 0
-are 0. A mean of C such chances lies within the means of their ends at level 1 − β/C each. ∎
+are 0. A mean of C such chances lies within the means of their ends at level 1 − β/C each. If A or E is a sum of several
+noisy counts, q is the quantile of the sum of their noise. Of a group too small to say (`GroupMeasures`) no interval is
+given, and one that is not given does not miss. ∎
 Checked by tests/privacy/test_private_test.py: exact δ and exact coverage of small cases, and planted bugs.
 """
 
@@ -54,6 +61,8 @@ LARGEST_LAW = 1 << 22
 """Largest size of a noise distribution that is summed; the quantile of a wider one is bounded."""
 ABOUT = ("session", "student", "share", "clean")
 """Further keys of a session's record: the student that was tested, and the units it was tested on."""
+SURE_FROM = (0.0, 0.75, 0.9)
+"""How sure the student says it is, at least, at each level."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,15 +81,38 @@ class PrivateTest(FieldSettings):
     secret: str
     scale: float
     pair_scale: float
+    by: tuple[str, ...] = ()
+    """Columns by whose words units are told apart; none if they are not."""
+    named: tuple[tuple[str | None, ...], ...] = ()
+    """Of each group, its word in each column; one more group has all other units."""
 
     @classmethod
     def from_settings(cls, settings: dict[str, Any]) -> Self:
         """The test with these settings; a session's record, which also has the keys of ABOUT, will do."""
-        return super().from_settings({key: settings[key] for key in settings if key not in ABOUT})
+        by, named = tuple(settings.get("by", ())), tuple(map(tuple, settings.get("named", ())))
+        own = {key: settings[key] for key in settings if key not in ABOUT}
+        return super().from_settings({**own, "by": by, "named": named})
+
+    def settings(self) -> dict[str, Any]:
+        """Its settings, without those of groups if there are none."""
+        return {name: value for name, value in super().settings().items() if value or name not in ("by", "named")}
+
+    @property
+    def groups(self) -> int:
+        """Number of groups, with that of all others; 0 if units are not told apart."""
+        return len(self.named) + 1 if self.by else 0
 
     @classmethod
     def calibrate(
-        cls, *, epsilon: float, delta: float, classes: int, secret: str, most: tuple[float, float] | None = None
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        classes: int,
+        secret: str,
+        by: tuple[str, ...] = (),
+        named: tuple[tuple[str | None, ...], ...] = (),
+        most: tuple[float, float] | None = None,
     ) -> "PrivateTest":
         """The least noise within (epsilon, delta) and, with `most` = (order, nats), within those nats at that order.
 
@@ -98,8 +130,10 @@ class PrivateTest(FieldSettings):
                 delta=delta,
                 classes=classes,
                 secret=secret,
-                scale=unit / math.sqrt(1 - PAIR_SHARE),
+                scale=unit * math.sqrt(_tables(by) / (1 - PAIR_SHARE)),
                 pair_scale=unit / math.sqrt(PAIR_SHARE),
+                by=by,
+                named=named,
             )
 
         found = least_noise(at)
@@ -113,11 +147,11 @@ class PrivateTest(FieldSettings):
     def draws(self) -> tuple[tuple[int, float], ...]:
         """Pairs (number of counts that a unit moves by one, their noise scale)."""
         moved = COUNTS_MOVED[self.secret]
-        return (moved, self.scale), (moved, self.pair_scale)
+        return (_tables(self.by) * moved, self.scale), (moved, self.pair_scale)
 
     @property
     def rho(self) -> float:
-        """Σ moved / (2·scale²)."""
+        """Σ tables·moved / (2·scale²)."""
         return sum(moved / (2 * scale**2) for moved, scale in self.draws)
 
     @property
@@ -129,12 +163,42 @@ class PrivateTest(FieldSettings):
         """δ of the release at that ε, exact except that it is rounded up."""
         return gaussians_delta(epsilon, self.draws)
 
-    def release(self, matrix: Ints, source: RandomSource) -> Ints:
-        """Noisy right and wrong, then the noisy matrix by rows: matrix (classes, classes), true by predicted class."""
-        right = int(np.trace(matrix))
-        pair = np.array([right, int(matrix.sum()) - right]) + source.gaussian(self.pair_scale, 2)
-        cells = matrix.ravel() + source.gaussian(self.scale, matrix.size)
-        return np.concatenate([pair, cells])
+    def release(self, counts: Ints, source: RandomSource) -> Ints:
+        """Noisy numbers as `Noisy` has them, from exact counts (groups or 1, levels, classes, classes) of units by
+        group, by how sure the student is, by true and by predicted class."""
+        table = counts.reshape(max(1, self.groups), -1, self.classes, self.classes)
+        right = np.trace(table, axis1=2, axis2=3)
+        sure = np.stack([right, table.sum(axis=(2, 3)) - right], axis=2)
+        pair = sure.sum(axis=(0, 1)) + source.gaussian(self.pair_scale, 2)
+        tables = np.concatenate([table.sum(axis=1).ravel(), sure.ravel() if self.groups else ()]).astype(np.int64)
+        return np.concatenate([pair, tables + source.gaussian(self.scale, tables.size)])
+
+
+def _tables(by: tuple[str, ...]) -> int:
+    """The number of tables at `scale`, of each of which a unit is in one cell."""
+    return 2 if by else 1
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """Released numbers.
+
+    pair      right and wrong (2,)
+    matrices  of each group, or of all units, by true and predicted class (groups or 1, classes, classes)
+    sure      of each group, right and wrong by how sure the student is (groups or 0, levels, 2)
+    """
+
+    pair: Ints
+    matrices: Ints
+    sure: Ints
+
+    @classmethod
+    def of(cls, mechanism: PrivateTest, numbers: Sequence[int]) -> "Noisy":
+        """Those that `PrivateTest.release` draws, in its order."""
+        groups, classes = mechanism.groups, mechanism.classes
+        pair, tables = np.split(np.asarray(numbers, dtype=np.int64), [2])
+        matrices, sure = np.split(tables, [max(1, groups) * classes**2])
+        return cls(pair, matrices.reshape(-1, classes, classes), sure.reshape(groups, -1, 2) if groups else sure)
 
 
 @dataclass(frozen=True)
@@ -157,20 +221,20 @@ class Measures:
     precision: tuple[Measured, ...]
 
     @classmethod
-    def of(cls, mechanism: PrivateTest, noisy: Sequence[int], level: float = LEVEL) -> "Measures":
-        """The measures computed from the released counts `noisy`."""
-        matrix = np.asarray(noisy[2:], dtype=np.int64).reshape(mechanism.classes, mechanism.classes)
-        others, misses = mechanism.classes - 1, 1 - level
+    def of(cls, mechanism: PrivateTest, noisy: Noisy, level: float = LEVEL) -> "Measures":
+        """The measures computed from the released numbers."""
+        matrix, parts, pair = noisy.matrices.sum(axis=0), len(noisy.matrices), noisy.pair
+        others, misses = parts * (mechanism.classes - 1), 1 - level
         hits, of_class, of_predicted = np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0)
 
         def shares(totals: Ints, misses: float) -> tuple[Measured, ...]:
             pairs = zip(hits.tolist(), (totals - hits).tolist(), strict=True)
-            return tuple(measured_share(a, e, mechanism.scale, misses, others) for a, e in pairs)
+            return tuple(measured_share(a, e, mechanism.scale, misses, others, parts) for a, e in pairs)
 
         recall, together = shares(of_class, misses), shares(of_class, misses / mechanism.classes)
         return cls(
-            rows=max(0, int(noisy[0]) + int(noisy[1])),
-            accuracy=measured_share(int(noisy[0]), int(noisy[1]), mechanism.pair_scale, misses, 1),
+            rows=max(0, int(pair.sum())),
+            accuracy=measured_share(int(pair[0]), int(pair[1]), mechanism.pair_scale, misses, 1),
             balanced_accuracy=Measured(*(float(np.mean([getattr(r, of) for r in together])) for of in ENDS)),
             recall=recall,
             precision=shares(of_predicted, misses),
@@ -180,11 +244,47 @@ class Measures:
 ENDS = ("value", "low", "high")
 
 
-def measured_share(right: int, wrong: int, scale: float, misses: float, others: int) -> Measured:
-    """The share right / (right + wrong) of noisy counts: `right` is one count, `wrong` the sum of `others` counts, with
-    noise of `scale` in each. If neither count is positive, the share is the middle of its interval.
+@dataclass(frozen=True)
+class GroupMeasures:
+    """Measures of the units of some groups; None where too few are counted to say. `rows` is their noisy number.
+
+    recall   of each class
+    sure     for each level of how sure the student says it is, how often it is right then
     """
-    near, far = quantile(scale, 1, misses / 8), quantile(scale, others, misses / 8)
+
+    rows: int
+    accuracy: Measured | None
+    recall: tuple[Measured | None, ...]
+    sure: tuple[Measured | None, ...]
+
+    @classmethod
+    def of(
+        cls, mechanism: PrivateTest, noisy: Noisy, groups: Sequence[int], least: int, level: float = LEVEL
+    ) -> "GroupMeasures":
+        """The measures of the groups of these numbers together, if at least `least` units are counted beyond noise."""
+        matrix, sure = noisy.matrices[list(groups)].sum(axis=0), noisy.sure[list(groups)].sum(axis=0)
+        many, (levels, _) = len(groups), sure.shape
+
+        def shown(right: int, wrong: int, ones: int, others: int) -> Measured | None:
+            beyond = quantile(mechanism.scale, ones + others, (1 - level) / 2)
+            few = right + wrong - beyond < least
+            return None if few else measured_share(right, wrong, mechanism.scale, 1 - level, others, ones)
+
+        right, wrong = sure.sum(axis=0).tolist()
+        others = many * (mechanism.classes - 1)
+        return cls(
+            rows=max(0, right + wrong),
+            accuracy=shown(right, wrong, many * levels, many * levels),
+            recall=tuple(shown(int(row[at]), int(row.sum() - row[at]), many, others) for at, row in enumerate(matrix)),
+            sure=tuple(shown(hits, fails, many, many) for hits, fails in sure.tolist()),
+        )
+
+
+def measured_share(right: int, wrong: int, scale: float, misses: float, others: int, ones: int = 1) -> Measured:
+    """The share right / (right + wrong) of noisy counts: `right` is the sum of `ones` counts, `wrong` of `others`, with
+    noise of `scale` in each. If neither sum is positive, the share is the middle of its interval.
+    """
+    near, far = quantile(scale, ones, misses / 8), quantile(scale, others, misses / 8)
     low = _beta(misses / 4, right - near, max(0, wrong + far) + 1)
     high = _beta(1 - misses / 4, max(0, right + near) + 1, wrong - far)
     hits, fails = max(0, right), max(0, wrong)

@@ -9,7 +9,7 @@ tests/flows/cli/test_strangers_words.py
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import yaml
@@ -22,6 +22,8 @@ from concord.artifacts.errors import in_one_line
 from concord.artifacts.guarantee import LINKED
 from concord.artifacts.measures import (
     AnyPublicTest,
+    GroupMeasured,
+    GroupTested,
     NumberTest,
     PublicTest,
     TestRecord,
@@ -261,7 +263,7 @@ def _nist(certificate: Certificate) -> Iterator[str]:
         for item in (test.classes if isinstance(test, PublicTest) else ())
         if item.recall is not None
     )
-    groups = test.groups if test is not None else ()
+    groups = groups_of(certificate)
     yield from (f"- {each.in_words}\n" for each in groups)
     only = "; only classes are" if certificate.what == "classifier" else ""
     yield f"Missing: which {'other ' * bool(groups)}groups of people it serves worse is not measured{only}.\n"
@@ -279,6 +281,12 @@ def _nist(certificate: Certificate) -> Iterator[str]:
     )
     yield f"## Intended use\n\n{about.use or f'Missing: {NOT_STATED}'}\n"
     yield f"## Why these choices\n\n{about.justification or f'Missing: {NOT_STATED}'}\n"
+
+
+def groups_of(certificate: Certificate) -> Sequence[GroupMeasured | GroupTested]:
+    """Figures by group, on public test rows and on private units."""
+    tests = (certificate.student.public_test, certificate.tested)
+    return [each for test in tests if test is not None for each in test.groups]
 
 
 def description(certificate: Certificate) -> str:

@@ -26,6 +26,7 @@ from concord.artifacts.guarantee import Guarantee
 from concord.artifacts.records import SessionRecord
 from concord.tasks.publish.disclosures import (
     description,
+    groups_of,
     in_words,
     measured_in_words,
     mechanism_in_words,
@@ -137,7 +138,7 @@ def _facts(certificate: Certificate, checks: Checks, noise: Sequence[Mapping[str
         "mechanism": mechanism_in_words(certificate),
         "lifetime": of_lifetime(certificate),
         "measured": ". ".join(filter(None, (measured, tested))),
-        "by_group": "; ".join(each.in_words for each in getattr(certificate.student.public_test, "groups", ())),
+        "by_group": "; ".join(each.in_words for each in groups_of(certificate)),
         "made": description(certificate),
         "columns": f"{', '.join(features[:MOST_COLUMNS])}{more}",
         "trusted": trusted(certificate),

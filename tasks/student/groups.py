@@ -15,35 +15,16 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from concord.artifacts.errors import WrongInput
 from concord.artifacts.measures import LEAST_OF_GROUP, GroupMeasured
 from concord.artifacts.schemas import Encoding
-from concord.tasks.data.cells import text
-from concord.tasks.data.encode import labelled_rows
+from concord.tasks.data.encode import grouping, labelled_rows
 from concord.tasks.data.tables import open_public
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
 
-MOST_GROUPS = 20
-"""Most words of a column that makes groups."""
 DIGITS = 6
 """Digits to which figures are rounded, since the last bits depend on the machine."""
-
-
-def grouping(path: str, groups: Sequence[str], encoding: Encoding) -> dict[str, pl.Series]:
-    """The word of each row of the test table in each column that makes groups; null if it has none.
-
-    Raises WrongInput if the table lacks a column, or one has more than MOST_GROUPS words.
-    """
-    table = open_public(path, "data.groups", encoding.format)
-    rows = pl.concat(table.frames([*groups], groups), how="vertical_relaxed") if groups else pl.DataFrame()
-    found = {name: rows.select(text(name, rows.schema[name]))[name] for name in groups}
-    for name, words in found.items():
-        if not 1 < (many := words.n_unique()) <= MOST_GROUPS:
-            rule = f"data.groups must name columns of data.test with 2 to {MOST_GROUPS} words"
-            raise WrongInput(f"{rule}: {name!r} has {many:,}, which make as many groups")
-    return found
 
 
 def by_group(student: "Pipeline", path: str, encoding: Encoding, groups: Sequence[str]) -> tuple[GroupMeasured, ...]:

@@ -56,6 +56,7 @@ VALUES: dict[Any, tuple[Any, Any]] = {
     Codes | None: (None, Codes(fields=(), coarse=(), fine=())),
     Sequence[Codes | None]: ((None,), (Codes(fields=(), coarse=(), fine=()),)),
     Sequence[str]: ((), ("00",)),
+    Sequence[Sequence[str | None]]: ((("f",),), ((None,),)),
     Sequence[int]: ((0, 5), (5, 10)),
     Certificate: (Certificate.model_construct(teachers=1), Certificate.model_construct(teachers=2)),
     Sequence[Ref]: ((ONE,), (ONE, OTHER)),

@@ -55,6 +55,7 @@ def trials_in(home: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_a_run_tests_its_student_at_no_further_charge(plan: Plan, home: Path) -> None:
+    together, plan = plan, another(plan, data__groups=["shade"])
     summary = start(plan, home)
     assert [report.name for report in summary.stages][-4:] == ["study", "try", "test", "certify"]
     ledger, (tested,) = Ledger.of(home), trials_in(home)
@@ -70,9 +71,14 @@ def test_a_run_tests_its_student_at_no_further_charge(plan: Plan, home: Path) ->
     assert test.accuracy.low < test.accuracy.value < test.accuracy.high
     assert 0.6 < test.accuracy.value <= 1
     assert 300 < test.rows < 1200  # noisy: of some 2,500 people, three in ten
+    assert [(each.column, each.group) for each in test.groups] == [("shade", "dark"), ("shade", "light"), (None, None)]
+    assert abs(sum(each.rows for each in test.groups) - test.rows) < 300  # noise of some 20 cells
+    assert test.groups[0].accuracy is not None
+    assert test.groups[2].accuracy is None
     assert summary.test == record.shown()
     report = Path(summary.report).read_text(encoding="utf-8")
     assert "Tried out on private records" in report
+    assert f'shade: dark</th><td data-of="units">about {test.groups[0].rows:,}' in report
     assert f"{100 * test.accuracy.low:.1f}%" in report
     metrics = Records.of(home).recorded(summary.run_id)
     assert metrics is not None
@@ -91,7 +97,8 @@ def test_a_run_tests_its_student_at_no_further_charge(plan: Plan, home: Path) ->
     other = start(another(plan, student__refused="drop"), home)  # another student is not tested unasked
     assert other.test is None
     assert trials_in(home) == [tested]
-    assert start(plan, home).test == summary.test
+    assert start(together, home).test == summary.test  # it stays as it was asked, whatever groups are named later
+    assert trials_in(home) == [tested]
 
 
 def aside_of_shards(home: Path, session: str, plan: Plan) -> None:

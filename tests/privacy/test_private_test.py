@@ -1,43 +1,48 @@
 """The private test: exact δ on every pair of neighbours, exact coverage of its intervals, and planted bugs."""
 
+import json
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, reduce
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy.stats import beta, binom
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import ORDERS
 from concord.tasks.mechanisms import private_test
 from concord.tasks.mechanisms.distance import Ints
-from concord.tasks.mechanisms.private_test import Measures, PrivateTest, measured_share, quantile
+from concord.tasks.mechanisms.private_test import GroupMeasures, Measures, Noisy, PrivateTest, measured_share, quantile
 from concord.tasks.verify import recompute
-from tests.privacy.exact import LEFT_OUT, Silent, gaussian_law, hockey_stick
+from tests.privacy.exact import LEFT_OUT, Silent, gaussian_law
 
 EPSILON, DELTA = 1.5, 0.02
-CLASSES = 2
+CLASSES, LEVELS = 2, 3
 SECRETS = ("rows", "labels")
+BY_SEX = {"by": ("sex",), "named": (("a",), ("b",))}
+"""Two groups, and all other units."""
 
 
-def calibrated(secret: str) -> PrivateTest:
-    return PrivateTest.calibrate(epsilon=EPSILON, delta=DELTA, classes=CLASSES, secret=secret)
+def calibrated(secret: str, **groups: Any) -> PrivateTest:
+    return PrivateTest.calibrate(epsilon=EPSILON, delta=DELTA, classes=CLASSES, secret=secret, **groups)
 
 
-def neighbours(secret: str) -> Iterator[tuple[Ints, Ints]]:
-    """Matrices that differ in one unit: added anywhere; or, where labels are secret, of another class and said another
+def neighbours(mechanism: PrivateTest) -> Iterator[tuple[Ints, Ints]]:
+    """Counts that differ in one unit: added anywhere; or, where labels are secret, of another class and said another
     thing of, for which row of a unit is looked at may change with its labels."""
-    empty = np.ones((CLASSES, CLASSES), np.int64)
-    cells = list(product(range(CLASSES), repeat=2))
+    shape = (max(1, mechanism.groups), LEVELS if mechanism.by else 1, CLASSES, CLASSES)
+    empty, cells = np.ones(shape, np.int64), list(product(*map(range, shape)))
     for cell in cells:
         here = empty.copy()
         here[cell] += 1
-        if secret == "rows":
+        if mechanism.secret == "rows":
             yield empty, here
-        for other in cells if secret == "labels" else ():
+        for other in cells if mechanism.secret == "labels" else ():
             there = empty.copy()
             there[other] += 1
             yield here, there
@@ -52,30 +57,36 @@ def moved(mechanism: PrivateTest, here: Ints, there: Ints) -> list[tuple[int, fl
     return [(int(shift), scale) for shift, scale in zip(shifts, scales, strict=True) if shift]
 
 
-def exact_delta(mechanism: PrivateTest, secret: str) -> float:
+def exact_delta(mechanism: PrivateTest) -> float:
     """The largest δ at EPSILON over all neighbours."""
-    return max(_exact(tuple(sorted(moved(mechanism, *pair)))) for pair in neighbours(secret))
+    return max(_exact(tuple(sorted(moved(mechanism, *pair)))) for pair in neighbours(mechanism))
 
 
 @cache
 def _exact(shifts: tuple[tuple[int, float], ...]) -> float:
-    p, q = np.ones(1), np.ones(1)
-    for shift, scale in shifts:
-        values, masses = gaussian_law(scale)
-        there = np.interp(values - shift, values, masses, left=0, right=0)
-        p, q = np.outer(p, masses).ravel(), np.outer(q, there).ravel()
-    return hockey_stick((p, q), EPSILON)
+    """δ of numbers that differ by one: the privacy loss of those of a scale depends on the sum of their noise alone."""
+    assert {abs(shift) for shift, _ in shifts} <= {1}
+    loss, odds = np.zeros(1), np.ones(1)
+    for scale, many in Counter(scale for _, scale in shifts).items():
+        _, masses = gaussian_law(scale)
+        law = reduce(np.convolve, [masses] * many)
+        sums = np.arange(len(law)) - (len(law) - 1) // 2
+        loss = np.add.outer(loss, (many - 2 * sums) / (2 * scale**2)).ravel()
+        odds = np.outer(odds, law).ravel()
+    return float(odds @ -np.expm1(np.minimum(EPSILON - loss, 0.0)))
 
 
+@pytest.mark.parametrize("groups", [{}, BY_SEX], ids=["together", "by group"])
 @pytest.mark.parametrize("secret", SECRETS)
-def test_the_claim_holds_exactly_and_little_is_wasted(secret: str) -> None:
-    mechanism = calibrated(secret)
+def test_the_claim_holds_exactly_and_little_is_wasted(secret: str, groups: dict[str, Any]) -> None:
+    mechanism = calibrated(secret, **groups)
     assert mechanism.cost.epsilon(DELTA) <= EPSILON
-    exact = exact_delta(mechanism, secret)
+    exact = exact_delta(mechanism)
     assert 0.3 * DELTA < exact <= DELTA + LEFT_OUT
     assert exact <= recompute.least_delta(mechanism.settings(), EPSILON) + LEFT_OUT <= DELTA
 
 
+@pytest.mark.parametrize("groups", [{}, BY_SEX], ids=["together", "by group"])
 @pytest.mark.parametrize("secret", SECRETS)
 @pytest.mark.parametrize(
     "changes",
@@ -84,15 +95,29 @@ def test_the_claim_holds_exactly_and_little_is_wasted(secret: str) -> None:
         pytest.param({"pair_scale": 0.6}, id="right and wrong for nothing"),
     ],
 )
-def test_too_little_noise_is_rejected(secret: str, changes: dict[str, float]) -> None:
-    mechanism = calibrated(secret)
+def test_too_little_noise_is_rejected(secret: str, groups: dict[str, Any], changes: dict[str, float]) -> None:
+    mechanism = calibrated(secret, **groups)
     planted = replace(mechanism, **{name: getattr(mechanism, name) * part for name, part in changes.items()})
-    assert exact_delta(planted, secret) > DELTA
+    assert exact_delta(planted) > DELTA
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_two_tables_for_the_price_of_one_are_rejected(secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(private_test, "_tables", lambda _: 1)
+    assert exact_delta(calibrated(secret, **BY_SEX)) > DELTA
+
+
+def test_groups_cost_nothing_of_the_number_of_right_and_wrong_and_their_number_costs_nothing() -> None:
+    together, by_sex = calibrated("rows"), calibrated("rows", **BY_SEX)
+    many = calibrated("rows", by=("town",), named=tuple((str(at),) for at in range(500)))
+    assert by_sex.pair_scale == pytest.approx(together.pair_scale, rel=0.05)
+    assert by_sex.scale == pytest.approx(math.sqrt(2) * together.scale, rel=0.05)
+    assert (many.scale, many.cost) == (by_sex.scale, by_sex.cost)
 
 
 def test_labels_cost_more_than_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(private_test, "COUNTS_MOVED", {"rows": 1, "labels": 1})
-    assert exact_delta(calibrated("labels"), "labels") > DELTA
+    assert exact_delta(calibrated("labels")) > DELTA
 
 
 def test_noise_is_added_to_every_number() -> None:
@@ -106,17 +131,19 @@ def test_noise_is_added_to_every_number() -> None:
     assert noisy.tolist() == [8 + far, 3 + far + 1, *(count + near + at for at, count in enumerate([5, 1, 2, 3]))]
 
 
+@pytest.mark.parametrize("groups", [{}, BY_SEX], ids=["together", "by group"])
 @pytest.mark.parametrize("secret", SECRETS)
-def test_it_costs_no_more_than_learning(secret: str) -> None:
+def test_it_costs_no_more_than_learning(secret: str, groups: dict[str, Any]) -> None:
     for nats in (1e-4, 0.05, 40.0):
         order = 5.75
-        mechanism = PrivateTest.calibrate(epsilon=1.0, delta=1e-5, classes=3, secret=secret, most=(order, nats))
+        given: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "classes": 3, "secret": secret, **groups}
+        mechanism = PrivateTest.calibrate(**given, most=(order, nats))
         assert mechanism.cost.renyi[ORDERS.index(order)] <= nats
         assert mechanism.cost.epsilon(1e-5) <= 1.0
         due, additive = recompute.charge(mechanism.settings(), order)
         assert due == pytest.approx(mechanism.cost.renyi[ORDERS.index(order)], rel=1e-12)
         assert additive == 0
-        assert PrivateTest.from_settings(mechanism.settings()) == mechanism
+        assert PrivateTest.from_settings(json.loads(json.dumps(mechanism.settings()))) == mechanism
 
 
 def test_what_is_no_test_is_refused() -> None:
@@ -146,34 +173,37 @@ def test_a_law_too_wide_to_be_summed_has_a_bound_on_its_quantile(monkeypatch: py
     quantile.cache_clear()
 
 
-def coverage(units: int, chance: float, scale: float, level: float, others: int = 1) -> float:
+def coverage(units: int, chance: float, scale: float, level: float, others: int = 1, ones: int = 1) -> float:
     """How likely the interval covers: every count, and every noise of both."""
-    values, masses = gaussian_law(scale)
-    far_law = np.ones(1)
-    for _ in range(others):
-        far_law = np.convolve(far_law, masses)
-    far_values = np.arange(len(far_law)) - (len(far_law) - 1) // 2
+    _, masses = gaussian_law(scale)
+    near_law, far_law = (reduce(np.convolve, [masses] * many) for many in (ones, others))
+    values, far_values = (np.arange(len(law)) - (len(law) - 1) // 2 for law in (near_law, far_law))
+    values, near_law = values[near_law > LEFT_OUT], near_law[near_law > LEFT_OUT]
+    far_values, far_law = far_values[far_law > LEFT_OUT], far_law[far_law > LEFT_OUT]
 
     @cache
     def covers(right: int, wrong: int) -> bool:
-        found = measured_share(right, wrong, scale, 1 - level, others)
+        found = measured_share(right, wrong, scale, 1 - level, others, ones)
         return found.low <= chance <= found.high
 
     total = 0.0
     for right in range(units + 1):
         odds = binom.pmf(right, units, chance)
         hit = [[covers(right + z, units - right + far) for far in far_values.tolist()] for z in values.tolist()]
-        total += float(odds * (masses @ np.array(hit) @ far_law))
+        total += float(odds * (near_law @ np.array(hit) @ far_law))
     return total
 
 
-CASES = [(12, 0.5, 1.2, 1), (12, 0.93, 1.2, 1), (30, 0.8, 0.6, 1), (30, 0.04, 0.6, 1), (20, 0.7, 0.5, 3)]
+CASES = [
+    *[(12, 0.5, 1.2, 1, 1), (12, 0.93, 1.2, 1, 1), (30, 0.8, 0.6, 1, 1), (30, 0.04, 0.6, 1, 1), (20, 0.7, 0.5, 3, 1)],
+    *[(20, 0.8, 0.5, 3, 3), (15, 0.6, 0.5, 2, 4)],  # of a group: sums over levels, and over other columns' words
+]
 
 
-@pytest.mark.parametrize(("units", "chance", "scale", "others"), CASES)
-def test_intervals_cover_as_often_as_they_say(units: int, chance: float, scale: float, others: int) -> None:
+@pytest.mark.parametrize(("units", "chance", "scale", "others", "ones"), CASES)
+def test_intervals_cover_as_often_as_they_say(units: int, chance: float, scale: float, others: int, ones: int) -> None:
     for level in (0.95, 0.7):
-        assert coverage(units, chance, scale, level, others) >= level
+        assert coverage(units, chance, scale, level, others, ones) >= level
 
 
 def test_intervals_that_leave_the_noise_out_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,10 +211,54 @@ def test_intervals_that_leave_the_noise_out_are_rejected(monkeypatch: pytest.Mon
     assert coverage(30, 0.8, 4.0, 0.95) < 0.95
 
 
+def test_the_noise_of_every_cell_of_a_sum_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    scale, cells, misses, right, wrong = 4.0, 12, 0.05, 90, 30
+    reach = quantile(scale, cells, misses / 8)
+    low, high = beta.ppf(misses / 4, right, wrong + 1), beta.ppf(1 - misses / 4, right + 1, wrong)
+
+    def holds() -> bool:
+        """Whether the interval holds the one of exact counts, wherever the noise of both sums is within reach."""
+        noisy = [
+            measured_share(right + near, wrong + far, scale, misses, cells, cells)
+            for near, far in product((-reach, reach), repeat=2)
+        ]
+        return all(found.low <= low and high <= found.high for found in noisy)
+
+    assert holds()
+    monkeypatch.setattr(private_test, "quantile", lambda scale, _, tail: quantile(scale, 1, tail))
+    assert not holds()
+
+
+def test_a_group_s_measures_are_those_of_its_units_and_none_of_too_few() -> None:
+    """Sex a is right on 90 of 100; b has few of the second class; few units are of others."""
+    mechanism = replace(calibrated("rows", **BY_SEX), scale=1e-3, pair_scale=1e-3)
+    counts = np.zeros((3, LEVELS, CLASSES, CLASSES), np.int64)
+    counts[0] = [[[5, 5], [0, 0]], [[0, 0], [0, 0]], [[45, 5], [0, 40]]]
+    counts[1, 1] = [[60, 20], [3, 2]]
+    counts[2, 0, 0, 0] = 4
+    noisy = Noisy.of(mechanism, mechanism.release(counts, Silent()).tolist())
+    assert Measures.of(mechanism, noisy).accuracy.value == pytest.approx(156 / 189)
+    assert [item.value for item in Measures.of(mechanism, noisy).recall] == pytest.approx([114 / 144, 42 / 45])
+    a, b, others = (GroupMeasures.of(mechanism, noisy, [at], 30) for at in range(3))
+    assert (a.rows, b.rows, others.rows) == (100, 85, 4)
+    assert a.accuracy is not None
+    assert a.accuracy.value == pytest.approx(0.9)
+    assert [item and round(item.value, 6) for item in a.recall] == [round(50 / 60, 6), 1.0]
+    assert [item and round(item.value, 6) for item in a.sure] == [None, None, round(85 / 90, 6)]
+    assert [item and round(item.value, 6) for item in b.recall] == [0.75, None]
+    assert (others.accuracy, others.recall, others.sure) == (None, (None, None), (None, None, None))
+    both = GroupMeasures.of(mechanism, noisy, [0, 1], 30)
+    assert both.rows == 185
+    assert both.accuracy is not None
+    assert both.accuracy.value == pytest.approx(152 / 185)
+    louder = replace(mechanism, scale=40.0)
+    assert GroupMeasures.of(louder, noisy, [0], 30).accuracy is None  # the noise could have made all of them
+
+
 def test_measures_are_shares_of_the_matrix() -> None:
     mechanism = replace(calibrated("rows"), classes=3, scale=1e-3, pair_scale=1e-3)
     matrix = np.array([[50, 10, 0], [5, 100, 20], [0, 0, 200]])
-    found = Measures.of(mechanism, [350, 35, *matrix.ravel().tolist()])
+    found = Measures.of(mechanism, Noisy.of(mechanism, [350, 35, *matrix.ravel().tolist()]))
     assert found.rows == 385
     assert found.accuracy.value == pytest.approx(350 / 385)
     assert [item.value for item in found.recall] == pytest.approx([50 / 60, 100 / 125, 1.0])
@@ -196,7 +270,7 @@ def test_measures_are_shares_of_the_matrix() -> None:
 
 
 def test_counts_below_zero_say_nothing() -> None:
-    found = Measures.of(calibrated("rows"), [-3, -2, -1, -4, -5, 0])
+    found = Measures.of(calibrated("rows"), Noisy.of(calibrated("rows"), [-3, -2, -1, -4, -5, 0]))
     assert found.rows == 0
     assert (found.accuracy.low, found.accuracy.high) == (0, 1)
     assert not math.isnan(found.balanced_accuracy.value)

@@ -103,7 +103,7 @@ def every_row(*given: Any, part: str = LEARNING, **_: Any) -> Iterator[pl.DataFr
     return split._identified(plan, encoding, key, erased, part)
 
 
-def rows_that_learn(*given: Any, part: str) -> Iterator[pl.DataFrame]:
+def rows_that_learn(*given: Any, part: str, **_: Any) -> Iterator[pl.DataFrame]:
     assert part == TEST
     return split.one_row_a_unit(*given)
 

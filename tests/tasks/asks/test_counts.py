@@ -67,7 +67,7 @@ def test_a_count_of_rows_would_be_seen(plan: Plan, tmp_path: Path, monkeypatch: 
     """The planted bug: all rows of a unit count."""
     groups = groups_of(plan, tmp_path, "shade")
 
-    def every_row(*given: Any, part: str) -> Iterator[pl.DataFrame]:
+    def every_row(*given: Any, part: str, **_: Any) -> Iterator[pl.DataFrame]:
         plan, encoding, _, _, key, erased = given
         return split._identified(plan, encoding, key, erased, part)
 

@@ -10,13 +10,14 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
+from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import derive
 from concord.artifacts.parts import LEARNING, TEST
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.tasks.asks.counted import classes_given, count_units
-from concord.tasks.asks.student_test import Confusion, StudentTestAsk, planned_test
+from concord.tasks.asks.student_test import LEVELS, Confusion, StudentTestAsk, level_of, planned_groups, planned_test
 from concord.tasks.data.encode import Matrix, learn_encoding
 from concord.tasks.data.parts import of_part
 from concord.tasks.data.units import NOBODY
@@ -107,6 +108,67 @@ def test_a_unit_more_changes_one_count_by_one(plan: Plan, door: Stores) -> None:
             private.filter(pl.col("person") != unit).write_csv(plan.path("private"))
             step = before - matrix(door, counted(plan, door))
             assert tuple(sorted(step.ravel().tolist())) == expected
+
+
+def by_group(plan: Plan, door: Stores) -> tuple[dict[str, Any], NDArray[np.int64]]:
+    """The plan's groups, and the exact counts by them."""
+    encoding = learn_encoding(plan)
+    groups = planned_groups(plan, encoding)
+    counts = Confusion((by_sign, None), 2, lambda X: np.array(["3" if X[0, 0] > 1 else "none such"]), **groups)
+    key = derive(door.vault.secret("domains/d"), "split")
+    ref = count_units(plan, encoding, counts, door.vault, "tested/d/2", key, NOBODY)
+    return groups, np.frombuffer(door.vault.read(ref), "<i8").reshape(counts.shape)
+
+
+def test_a_unit_is_in_one_group_whatever_its_cells_say(plan: Plan, door: Stores) -> None:
+    """By a feature and a column that is none; words that no public row has, together, are counted as others."""
+    plan = changed(plan.model_dump(), data__groups=["shade", "ward"], data__features=["size", "shade"])
+    wards = pl.Series("ward", [1, None], dtype=pl.Int64)
+    test = pl.read_parquet(plan.path("test"))
+    test.with_columns(wards.gather([row % 2 for row in range(test.height)])).write_parquet(plan.path("test"))
+    private = people(800, 1)
+    ward = pl.Series("ward", [("1.0", "1", "", "9; DROP", "ü\x00")[row % 5] for row in range(private.height)])
+    private.with_columns(ward).write_csv(plan.path("private"))
+    groups, counts = by_group(plan, door)
+    assert groups == {
+        "by": ("shade", "ward"),
+        "named": (("dark", None), ("dark", "1"), ("light", None), ("light", "1")),
+    }
+    assert counts.shape == (5, 3, 2, 2)
+    assert counts.sum(axis=(0, 1)).tolist() == matrix(door, counted(plan, door)).tolist()
+    assert (counts.sum(axis=(1, 2, 3)) > 0).all()
+    assert counts[:, 1].sum() == 0
+    assert counts[:, 2, :, 0].sum() == 0  # those it is sure of it says yes to
+
+    key, units = derive(door.vault.secret("domains/d"), "split"), private["person"].unique().sort()
+    members = units.filter(of_part(plan, key, TEST)(units.to_frame(), units.cast(pl.Binary)))
+    for unit in members[:4]:
+        private.with_columns(ward).filter(pl.col("person") != unit).write_csv(plan.path("private"))
+        assert sorted((counts - by_group(plan, door)[1]).ravel())[-2:] == [0, 1]
+
+
+def test_groups_that_cannot_be_counted_are_refused_before_a_row_is_read(plan: Plan) -> None:
+    encoding = learn_encoding(plan)
+    assert planned_groups(plan, encoding) == {}
+    test = pl.read_parquet(plan.path("test")).with_columns(pl.lit("a").alias("town"))
+    test.with_columns(town=pl.Series([f"t{row % 9}" for row in range(test.height)])).write_parquet(plan.path("test"))
+    with pytest.raises(WrongInput, match=r"must hold the column 'town' that data\.groups names"):
+        planned_groups(changed(plan.model_dump(), data__groups=["town"]), encoding)
+    many = encoding.model_copy(update={"classes": tuple(map(str, range(400)))})
+    with pytest.raises(WrongInput, match=r"data\.groups must make at most 100,000 counts .* got 480,000"):
+        planned_groups(changed(plan.model_dump(), data__groups=["shade"]), many)
+
+
+def test_a_model_says_at_which_level_it_is_sure() -> None:
+    class Sure:
+        def predict_proba(self, X: Matrix) -> Matrix:
+            return np.column_stack([X[:, 0], 1 - X[:, 0]])
+
+    level = level_of(Sure())
+    assert level is not None
+    assert level(np.array([[0.5], [0.75], [0.2], [0.9], [0.0]])).tolist() == ["1", "2", "2", "3", "3"]
+    assert classes_given(level, np.array([[np.nan], [1.0]]), LEVELS).tolist() == [0, 2]
+    assert level_of(object()) is None
 
 
 def opened(plan: Plan, door: Stores, counts: Ref, mechanism: PrivateTest) -> tuple[Session, Any]:

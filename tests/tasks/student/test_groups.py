@@ -14,8 +14,9 @@ from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.measures import AnyPublicTest, PublicTest
 from concord.artifacts.plan import parse_plan
 from concord.artifacts.schemas import Encoding, Scaled
+from concord.tasks.data.encode import grouping
 from concord.tasks.student.evaluate import evaluate
-from concord.tasks.student.groups import by_group, grouping
+from concord.tasks.student.groups import by_group
 from concord.tasks.student.model import published_student
 from concord.tasks.verify import grouped
 from tests.support.people import tables_of_plan
