@@ -36,6 +36,7 @@ from concord.artifacts.records import AnswerRecord, ChoiceRecord, SessionRecord,
 from concord.artifacts.schemas import Budget, Ref
 from concord.artifacts.sessions import NEIGHBOURS
 from concord.artifacts.vulnerabilities import faults_of, is_version, older
+from concord.tasks.verify import tested
 from concord.tasks.verify.checks import Check, checked, equal, known_faults, proved
 from concord.tasks.verify.folder import PublishedSession, certificate_file
 from concord.tasks.verify.homes import joint_rounds
@@ -283,13 +284,16 @@ def _named_once(files: Sequence[Ref]) -> None:
 
 
 def _answers(record: SessionRecord, at: PublishedSession) -> str:
-    """Check that each released answer is the recorded one, and that there are as many as are counted."""
+    """Check that each released answer is the recorded one, that the figures of a private test follow from it, and that
+    there are as many as are counted."""
     counts = record.counts
     equal("the number of answers that are certified", len(record.outcomes), len(record.files))
     for file, outcome in zip(record.files, record.outcomes, strict=True):
         released = json.loads(at.named(file, LARGEST_ANSWER))
         recorded = _repeated(outcome)
         equal(f"the answer in {file.path}", {name: released.get(name) for name in recorded}, recorded)
+        if isinstance(outcome, TestRecord):
+            tested.follow(outcome, record.mechanism.settings, released)
     refused = sum(getattr(outcome, "outcome", "") == "refused" for outcome in record.outcomes)
     equal("the number of answers", (counts.asked, counts.refused, counts.not_asked), (len(record.files), refused, 0))
     return f"{counts.answered} answers and {refused} refusals are as counted"

@@ -1,0 +1,118 @@
+"""Verify a private test's figures: shares, intervals and groups must follow from the noisy counts that it released.
+
+Independent of `tasks.mechanisms.private_test`: the noise of a sum is treated as normal, less one, so an interval must
+be about as wide, or wider.
+
+Assumes      counts are those of the released file, and scales those of the recorded settings
+Guarantees   found and named: an estimate that is another; an interval narrower than noise and sampling make it; a group
+             that is missing, or has figures although it is too small, or none although it is not
+Not covered  intervals wider than they need be. Checked by tests/tasks/verify/test_verify_tested.py
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from scipy.special import betaincinv, ndtri
+
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.measures import LEAST_OF_GROUP, Interval, TestRecord
+
+ROUNDED = 1e-9
+"""By how much a share may differ, since doubles are rounded."""
+Sum = tuple[float, int]
+"""A sum of noisy counts, and their number."""
+
+
+def follow(test: TestRecord, settings: Mapping[str, Any], released: Mapping[str, Any]) -> None:
+    """Raise NotVerified if a figure does not follow from the counts of the released file."""
+    try:
+        _all(test, settings, released)
+        _groups(test, settings, released)
+    except (KeyError, TypeError, ValueError, IndexError):
+        raise NotVerified("the file of a private test is not what such a test releases") from None
+
+
+def _all(test: TestRecord, settings: Mapping[str, Any], released: Mapping[str, Any]) -> None:
+    matrix, parts = np.array(released["matrix"], dtype=np.int64), max(1, len(released.get("groups", ())))
+    misses, scale = (1 - test.level) / test.among, float(settings["scale"])
+    right, wrong = int(released["right"]), int(released["wrong"])
+    _same("the number of tested units", max(0, right + wrong), test.rows)
+    _share("the accuracy", test.accuracy, (right, 1), (wrong, 1), float(settings["pair_scale"]), misses)
+    together = []
+    for at, item in enumerate(test.classes):
+        hits, others = (float(matrix[at, at]), parts), parts * (len(matrix) - 1)
+        for what, share, of in (("recall", item.recall, matrix[at]), ("precision", item.precision, matrix[:, at])):
+            _share(f"the {what} of {item.name!r}", share, hits, (of.sum() - hits[0], others), scale, misses)
+        wrongs = (matrix[at].sum() - hits[0], others)
+        together.append(_interval(hits, wrongs, scale, misses / len(matrix)))
+    values, lows, highs = zip(*together, strict=True)
+    value = None if None in values else sum(values) / len(values)
+    _covers("the balanced accuracy", test.balanced_accuracy, (value, sum(lows) / len(lows), sum(highs) / len(highs)))
+    of_class = np.maximum(matrix.sum(axis=1), 0)
+    _same("the share of the largest class", of_class.max() / of_class.sum() if of_class.any() else None, test.majority)
+
+
+def _groups(test: TestRecord, settings: Mapping[str, Any], released: Mapping[str, Any]) -> None:
+    """Raise NotVerified if the groups are not those of the file, or have other figures."""
+    by, tables = settings.get("by", ()), released.get("groups", ())
+    parts: dict[tuple[str | None, str | None], list[Mapping[str, Any]]] = {}
+    for each in tables:
+        words = zip(by, each["words"], strict=True) if each["words"] is not None else [(None, None)]
+        for column, word in words:
+            parts.setdefault((column, word), []).append(each)
+    _same("the groups", {(each.column, each.group) for each in test.groups}, set(parts))
+    _same("the number of groups", len(test.groups), len(parts))
+    misses, scale = (1 - test.level) / test.among, float(settings["scale"])
+    for group in test.groups:
+        found, name = parts[group.column, group.group], f"{group.column or 'no group'} {group.group!r}"
+        matrix = np.sum([each["matrix"] for each in found], axis=0)
+        sure, many = np.sum([each["sure"] for each in found], axis=0), len(found)
+        right, wrong = sure.sum(axis=0).tolist()
+        _same(f"the units of {name}", group.rows, max(0, right + wrong))
+        cells = many * len(sure)
+        _shown(f"the accuracy of {name}", group.accuracy, (right, cells), (wrong, cells), scale, misses)
+        for at, share in enumerate(group.recalls):
+            hits = (float(matrix[at, at]), many)
+            others = (float(matrix[at].sum() - matrix[at, at]), many * (len(matrix) - 1))
+            _shown(f"the recall of {test.classes[at].name!r} of {name}", share, hits, others, scale, misses)
+        for level, (hit, missed) in zip(group.calibrated, sure.tolist(), strict=True):
+            what = f"how often it is right of {name} where it is sure by {level.least:g}"
+            _shown(what, level.right, (hit, many), (missed, many), scale, misses)
+
+
+def _shown(what: str, share: Interval | None, right: Sum, wrong: Sum, scale: float, misses: float) -> None:
+    """Raise NotVerified if a share is given of too few units, or not given of enough, or is another."""
+    beyond = right[0] + wrong[0] - float(ndtri(1 - misses / 2)) * scale * math.sqrt(right[1] + wrong[1])
+    if (share is None) != (beyond < LEAST_OF_GROUP) and abs(beyond - LEAST_OF_GROUP) > 1:
+        raise NotVerified(f"{what} is {'not ' * (share is None)}given, of about {right[0] + wrong[0]:.0f} units")
+    if share is not None:
+        _share(what, share, right, wrong, scale, misses)
+
+
+def _share(what: str, share: Interval, right: Sum, wrong: Sum, scale: float, misses: float) -> None:
+    _covers(what, share, _interval(right, wrong, scale, misses))
+
+
+def _interval(right: Sum, wrong: Sum, scale: float, misses: float) -> tuple[float | None, float, float]:
+    """Estimate, None without a positive count, and ends: Clopper & Pearson's, moved by the noise of either sum."""
+    (hits, ones), (fails, others) = right, wrong
+    near, far = (max(0, math.floor(float(ndtri(1 - misses / 8)) * scale * math.sqrt(n)) - 1) for n in (ones, others))
+    low = 0.0 if hits <= near else float(betaincinv(hits - near, max(0, fails + far) + 1, misses / 4))
+    high = 1.0 if fails <= far else float(betaincinv(max(0, hits + near) + 1, fails - far, 1 - misses / 4))
+    all_of = max(0, hits) + max(0, fails)
+    return (max(0, hits) / all_of if all_of else None), low, high
+
+
+def _covers(what: str, share: Interval, found: tuple[float | None, float, float]) -> None:
+    value, low, high = found
+    if value is not None and not math.isclose(share.value, value, rel_tol=ROUNDED, abs_tol=ROUNDED):
+        raise NotVerified(f"{what} is {value:.6g}, but it was certified as {share.value:.6g}")
+    if share.low > low + ROUNDED or share.high < high - ROUNDED:
+        raise NotVerified(f"the interval of {what} must be {low:.6g} to {high:.6g}, or wider, not {share.in_words}")
+
+
+def _same(what: str, found: object, recorded: object) -> None:
+    if found != recorded:
+        raise NotVerified(f"{what} follow as {found}, but were certified as {recorded}")

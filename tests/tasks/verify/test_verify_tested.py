@@ -1,0 +1,92 @@
+"""Figures of a private test: they follow from its counts as an independent implementation has them."""
+
+import json
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.measures import TestRecord
+from concord.tasks.asks.kinds import tested as certified
+from concord.tasks.asks.student_test import StudentTestAsk
+from concord.tasks.mechanisms.private_test import PrivateTest
+from concord.tasks.verify.tested import follow
+from tests.privacy.exact import Silent
+
+CLASSES = ("no", "yes")
+BY = {"by": ("sex", "ward"), "named": (("a", "1"), ("a", None), ("b", "1"))}
+
+
+def made(scale: float, groups: dict[str, Any]) -> tuple[TestRecord, dict[str, Any], dict[str, Any]]:
+    """The record of a test, its settings and its released file; the noise of its counts is below 3."""
+    about = {"session": "d-0", "student": "0" * 64, "share": 0.1, "clean": True}
+    exact = PrivateTest(epsilon=1.0, delta=1e-6, classes=2, secret="rows", scale=scale, pair_scale=scale, **groups)
+    ask = StudentTestAsk(exact, about, CLASSES)
+    counts = np.random.default_rng(0).integers(40, 300, size=(exact.groups or 1, 3 if groups else 1, 2, 2))
+    counts[-1] //= 90
+    noise = np.random.default_rng(1).integers(-3, 4, size=1000)
+    drawn = exact.release(counts, Silent())
+    released = ask.result(drawn + noise[: len(drawn)])
+    session: Any = SimpleNamespace(domain="d", mechanism=ask.settings())
+    ledger: Any = SimpleNamespace(sessions=lambda _: [session], looks_before=lambda _: 0)
+    return certified(session, released, ledger), ask.settings(), released
+
+
+@pytest.mark.parametrize("scale", [0.7, 5.0, 900.0])
+@pytest.mark.parametrize("groups", [{}, BY], ids=["together", "by group"])
+def test_a_test_s_figures_follow_from_its_counts(scale: float, groups: dict[str, Any]) -> None:
+    test, settings, released = made(scale, groups)
+    follow(test, settings, released)
+    assert len(test.groups) == (5 if groups else 0)
+    if groups:
+        names = [(each.column, each.group) for each in test.groups]
+        assert names == [("sex", "a"), ("sex", "b"), ("ward", None), ("ward", "1"), (None, None)]
+        assert [each.accuracy is None for each in test.groups] == [scale == 900.0] * 4 + [True]
+        assert test.groups[-1].in_words.startswith("other values: about")
+        if scale < 900:
+            assert "right on about" in test.groups[2].in_words
+            assert test.groups[2].in_words.startswith("ward without a value: ")
+
+
+def narrower(share: dict[str, Any]) -> None:
+    share["low"] += (share["value"] - share["low"]) / 2
+
+
+CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
+    "an accuracy": lambda test: test["accuracy"].update(value=test["accuracy"]["value"] + 0.01),
+    "an interval": lambda test: narrower(test["accuracy"]),
+    "a balanced accuracy": lambda test: narrower(test["balanced_accuracy"]),
+    "a recall": lambda test: narrower(test["classes"][1]["recall"]),
+    "a precision": lambda test: narrower(test["classes"][0]["precision"]),
+    "a largest class": lambda test: test.update(majority=test["majority"] - 0.05),
+    "the units": lambda test: test.update(rows=test["rows"] + 1),
+    "a group's accuracy": lambda test: narrower(test["groups"][0]["accuracy"]),
+    "a group's recall": lambda test: narrower(test["groups"][1]["recalls"][0]),
+    "a group's calibration": lambda test: narrower(test["groups"][0]["calibrated"][2]["right"]),
+    "a group's units": lambda test: test["groups"][2].update(rows=5),
+    "a group left out": lambda test: test["groups"].pop(1),
+    "a group twice": lambda test: test["groups"].append(test["groups"][0]),
+    "a group that is silent": lambda test: test["groups"][0].update(accuracy=None),
+    "a small group that says": lambda test: test["groups"][-1].update(accuracy=test["accuracy"]),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_figure_that_does_not_follow_is_found(change: str) -> None:
+    test, settings, released = made(5.0, BY)
+    said = test.model_dump(mode="json")
+    CHANGES[change](said)
+    with pytest.raises(NotVerified, match=r"certified|must be|given"):
+        follow(TestRecord.model_validate_json(json.dumps(said)), settings, released)
+
+
+@pytest.mark.parametrize(
+    "broken", [{"groups": [1]}, {"matrix": "none"}, {"right": "many"}, {"groups": [{"words": ["a"]}]}]
+)
+def test_a_file_that_is_none_is_found(broken: dict[str, Any]) -> None:
+    test, settings, released = made(5.0, BY)
+    with pytest.raises(NotVerified, match="is not what such a test releases"):
+        follow(test, settings, {**released, **broken})
