@@ -24,7 +24,7 @@ from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
 from concord.flows.stage import Disclosure, mapped, on_workers, pass_door, stage
 from concord.flows.stages import UNITS, published, with_groups
 from concord.flows.steps import Learning
-from concord.tasks.advice.tallies import check_columns, planned_codes, planned_tallies
+from concord.tasks.advice.tallies import asks_pairs, check_columns, planned_codes, planned_tallies
 from concord.tasks.asking import tally as asking_tally
 from concord.tasks.asks.tallies import TalliesAsk, release_round, sums_digest
 from concord.tasks.data.codes import Codes, deepens
@@ -103,10 +103,10 @@ def _coding(place: Place, plan: Plan, encoding: Encoding, codes: Codes, erased: 
 
 
 @mapped("tally")
-def tally(place: Place, block: Ref, question: Mapping[str, Any]) -> Ref:
-    """The sum over the units of one block that answers a question."""
+def tally(place: Place, block: Ref, question: Mapping[str, Any], pairs: Codes | None = None) -> Ref:
+    """The sum over the units of one block that answers a question; of pairs of columns, by the codes that have them."""
     path = f"{asking_tally.sums_folder(block)}/{place.key}.npy"
-    return asking_tally.count(block, RoundQuestion.from_record(dict(question)), place.vault, path)
+    return asking_tally.count(block, RoundQuestion.from_record(dict(question)), place.vault, path, pairs)
 
 
 @stage("infer")
@@ -245,7 +245,8 @@ def planner_of(run: RunContext, admitted: Admitted[TalliesAsk], codes: Codes, un
     rows = public_codes(batches, codes, vault)
     if mechanism.secret == "rows" and deepens(codes):
         return RoundPlanner(mechanism, codes, rows, public=lambda: public_rows(batches, vault))
-    return RoundPlanner(mechanism, codes, rows, None if mechanism.secret == "rows" else 1)
+    units_known = None if mechanism.secret == "rows" else 1
+    return RoundPlanner(mechanism, codes, rows, units_known, pairs=asks_pairs(run.plan, codes))
 
 
 def release_rounds(
@@ -264,8 +265,10 @@ def release_rounds(
     while True:
         published = [json.loads(run.stores.released.read(ref)) for ref in released]
         question = planner.question(published)
-        if released:
-            codes = planner.codes_after(published)
+        codes = planner.codes_after(published)
+        if codes.pairs:
+            counted = tally(run, units, question.record(), codes)
+        elif released:
             counted = tally(run, units if codes is planner.codes else coded(codes), question.record())
         release = partial(
             release_round,

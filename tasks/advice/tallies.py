@@ -2,8 +2,9 @@
 
 The plan is what runs: the flow calls `planned_tallies` too, with the same codes.
 
-Not covered  interactions of columns, which additive codes do not express. Checked by
-             tests/tasks/advice/test_recommend.py and tests/flows/cli/test_plan_command.py
+Not covered  what several columns say together: additive codes do not express it, and pairs of columns are asked about
+             if single ones say little alone. Checked by tests/tasks/advice/test_recommend.py and
+             tests/flows/cli/test_plan_command.py
 """
 
 from collections.abc import Iterable
@@ -26,7 +27,7 @@ from concord.tasks.advice.worth import (
 from concord.tasks.data.codes import Codes, coarse_bins, deepens, learn_codes
 from concord.tasks.data.vectors import VectorField
 from concord.tasks.mechanisms.stream import Stream, bits_for
-from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
+from concord.tasks.mechanisms.tallies import PAIRED, Tallies, planned_rounds
 
 
 def check_columns(plan: Plan, encoding: Encoding) -> None:
@@ -62,7 +63,13 @@ def planned_tallies(plan: Plan, codes: Codes, rows: int, begun: int | None = Non
             delta=plan.privacy.delta,
             classes=classes,
             rounds=planned_rounds(
-                classes=classes, fields=fields, codes=codes.size, rounds=rounds, secret=secret, spaces=spaces
+                classes=classes,
+                fields=fields,
+                codes=codes.size,
+                rounds=rounds,
+                secret=secret,
+                spaces=spaces,
+                pairs=asks_pairs(plan, codes),
             ),
             secret=secret,
             many=plan.data.unit is not None,
@@ -71,6 +78,14 @@ def planned_tallies(plan: Plan, codes: Codes, rows: int, begun: int | None = Non
     once = made(1)
     rounds = begun or _rounds(plan, codes, rows, once)
     return once if rounds == 1 else made(rounds)
+
+
+def asks_pairs(plan: Plan, codes: Codes) -> bool:
+    """Whether pairs of columns are asked about if single ones say little: not of many columns, vectors or numbers as
+    labels; nor if labels alone are secret, or of streams and several homes."""
+    plain = plan.privacy.secret == "rows" and plan.data.bounds is None and plan.stream is None and plan.homes is None
+    vectors = any(isinstance(field, VectorField) for field in codes.fields)
+    return plain and not vectors and 2 <= len(codes.coarse) <= PAIRED
 
 
 def read_at_end(mechanism: Tallies) -> Tallies:

@@ -191,13 +191,17 @@ def columns_asked(plan: Plan, encoding: Encoding) -> dict[str, str]:
 
 
 @private_stage
-def count(block: Ref, question: RoundQuestion, vault: Vault, path: str) -> Ref:
-    """Write the sum of the contributions of a block's units, int64 (question.size,), to a file of the vault."""
+def count(block: Ref, question: RoundQuestion, vault: Vault, path: str, pairs: Codes | None = None) -> Ref:
+    """Write the sum of the contributions of a block's units, int64 (question.size,), to a file of the vault.
+
+    pairs   codes whose pairs of columns are asked; by default the block's own are
+    """
     total = np.zeros(question.size, dtype=np.int64)
     with pa.ipc.open_stream(pa.BufferReader(vault.read(block))) as batches:
         for batch in batches:
             units = batch[UNIT].to_numpy() if UNIT in batch.schema.names else None
-            total += tally(question, _matrix(batch), batch[LABEL].to_numpy().astype(np.int64), units)
+            rows = _matrix(batch) if pairs is None else pairs.paired(_matrix(batch))
+            total += tally(question, rows, batch[LABEL].to_numpy().astype(np.int64), units)
     with vault.create(path) as sink:
         sink.write(sums_bytes(total))
     return sink.ref

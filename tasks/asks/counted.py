@@ -98,7 +98,7 @@ def classes_by(student: Predictor, rows: pl.DataFrame, encoding: Encoding) -> In
 
 def format_of_student(codes: Codes | None, rows: pl.DataFrame, encoding: Encoding) -> NDArray[Any]:
     """Cast rows as a student reads them (rows, width)."""
-    return encode(rows, encoding) if codes is None else codes.of(rows)[:, list(codes.fine)]
+    return encode(rows, encoding) if codes is None else codes.of(rows)[:, list(codes.weighed)]
 
 
 def is_clean(plan: Plan, learned: Session, vault: Vault) -> bool:

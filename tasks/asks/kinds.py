@@ -151,6 +151,20 @@ def of_homes(session: Session, rounds: Sequence[Released]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def of_pairs(session: Session, rounds: Sequence[Released]) -> tuple[str, ...]:  # noqa: ARG001, as the others
+    """That pairs of columns were asked about, and which of them the student reads."""
+    found = [[field["name"] for field in codes["fields"] if field["kind"] == "pair"] for codes in _learned(rounds)]
+    if not any(found):
+        return ()
+    read = f"the student reads {', '.join(found[1])}" if len(found) > 1 else "none of them stood out"
+    return (f"Single columns say little of the label, so all pairs of them were asked about, and {read}",)
+
+
+def _learned(rounds: Sequence[Released]) -> list[Any]:
+    """The codes that were learned from rounds, in order."""
+    return [following["codes"] for each in rounds if (following := each.get("next")) and "codes" in following]
+
+
 def _majority(matrix: ConfusionMatrix) -> float | None:
     """The share of the largest class by noisy counts; None if no count is positive."""
     of_class = [max(0, sum(row)) for row in matrix]
@@ -184,7 +198,11 @@ ONCE = (
 )
 KINDS: dict[str, Kind] = {  # besides MECHANISMS, which are of votes
     **{form.name: Kind(form.proof, COMMON, answered) for form in FORMS.values()},
-    Tallies.name: Kind(Tallies.proof, "noisy sums over public codes; all else follows from them and public rows"),
+    Tallies.name: Kind(
+        Tallies.proof,
+        "noisy sums over public codes; all else follows from them and public rows",
+        remarks=of_pairs,
+    ),
     Stream.name: Kind(
         Stream.proof,
         "noisy running sums over public codes of all units that arrived so far, one release a period: all releases of "

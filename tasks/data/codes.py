@@ -96,15 +96,42 @@ class WordField(Frozen):
         return self.start + np.array([places.get(word, self.size - 2) for word in cells], np.int32)
 
 
-CodedField = Annotated[NumberField | WordField | VectorField, Field(discriminator="kind")]
+class PairField(Frozen):
+    """Two columns at once, by groups of their fine codes: a cell for each group of the one and group of the other.
+
+    both         the two fine fields
+    left, right  the group of each of their codes, from 0
+    """
+
+    kind: Literal["pair"] = "pair"
+    name: str
+    start: int
+    both: tuple[int, int]
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """How many codes it has."""
+        return (max(self.left) + 1) * (max(self.right) + 1)
+
+    @property
+    def parts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """What each code of either field, from 0, adds to `start`."""
+        left, right = np.array(self.left), np.array(self.right)
+        return left * (max(self.right) + 1), right
+
+
+CodedField = Annotated[NumberField | WordField | VectorField | PairField, Field(discriminator="kind")]
 
 
 class Codes(Frozen):
     """The fields of a row's codes. A number has two, a coarse view and a fine one; a category and a vector have one.
+    Fields of pairs of columns come last: their codes follow from fine ones.
 
     fields   F of them; their ranges of codes follow one another and cover 0 … D−1
     coarse   the fields that the first round asks: one for each column
-    fine     the fields of later rounds, for which a model has weights: one for each column, in the same order
+    fine     the fields of later rounds: one for each column, in the same order
     """
 
     fields: tuple[CodedField, ...]
@@ -119,6 +146,10 @@ class Codes(Frozen):
             if field.start != start:
                 raise ValueError(f"the codes of field {field.name!r} must start at {start}, got {field.start}")
             start += field.size
+            if isinstance(field, PairField):
+                sizes = [self.fields[at].size for at in field.both if at in self.fine]
+                if sizes != [len(field.left), len(field.right)]:
+                    raise ValueError(f"the codes of {field.name!r} must be groups of the codes of two fine fields")
         if not all(0 <= at < len(self.fields) for at in (*self.coarse, *self.fine)):
             raise ValueError(f"coarse and fine must be fields 0 to {len(self.fields) - 1}")
         return self
@@ -134,6 +165,16 @@ class Codes(Frozen):
         return len(self.fields)
 
     @property
+    def pairs(self) -> dict[int, PairField]:
+        """The fields of pairs of columns, by number."""
+        return {at: field for at, field in enumerate(self.fields) if isinstance(field, PairField)}
+
+    @property
+    def weighed(self) -> tuple[int, ...]:
+        """The fields for which a model has weights: the fine ones, and pairs."""
+        return (*self.fine, *self.pairs)
+
+    @property
     def digest(self) -> str:
         """SHA-256 in hex of its JSON; not keyed, because codes are public."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
@@ -146,6 +187,23 @@ class Codes(Frozen):
     def of(self, cells: pl.DataFrame) -> CodeMatrix:
         """The codes (rows, F) of cast rows, in Fortran's order."""
         return self._of(cells.height, distinct(cells.select(list(self._views()))), np.dtype(np.int32))
+
+    def paired(self, codes: CodeMatrix) -> CodeMatrix:
+        """Codes (rows, F) from those of single columns, which come first in `codes`."""
+        if not self.pairs:
+            return codes
+        found = np.empty((len(codes), self.width), codes.dtype, order="F")
+        single = self.width - len(self.pairs)
+        found[:, :single] = codes[:, :single]
+        self._pair(found)
+        return found
+
+    def _pair(self, codes: NDArray[Any]) -> None:
+        """Fill in the codes of pairs."""
+        for at, field in self.pairs.items():
+            codes[:, at] = field.start
+            for own, part in zip(field.both, field.parts, strict=True):
+                codes[:, at] += part[codes[:, own].astype(np.int64) - self.fields[own].start].astype(codes.dtype)
 
     def of_raw(self, raw: pl.DataFrame, columns: Sequence[Column]) -> NDArray[Any]:
         """The codes of rows that are not cast yet, in the smallest type that holds them; each word is cast only once.
@@ -169,13 +227,15 @@ class Codes(Frozen):
             found = codes_of_numbers(own, numbers) if numbers else [field.of(own) for field in views.values()]
             for at, each in zip(views, found, strict=True):
                 codes[:, at] = each[which]
+        self._pair(codes)
         return codes
 
-    def _views(self) -> dict[str, dict[int, CodedField]]:
+    def _views(self) -> dict[str, dict[int, NumberField | WordField | VectorField]]:
         """The fields of each column, by number."""
-        found = dict[str, dict[int, CodedField]]()
+        found = dict[str, dict[int, NumberField | WordField | VectorField]]()
         for at, field in enumerate(self.fields):
-            found.setdefault(field.name, {})[at] = field
+            if not isinstance(field, PairField):
+                found.setdefault(field.name, {})[at] = field
         return found
 
 

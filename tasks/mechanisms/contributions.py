@@ -45,6 +45,8 @@ STEPS_A_NAT = 256
 FARTHEST_LOGIT = 8192
 """Steps of logits beyond which a probability falls no more: e^−32 is below 2^−31."""
 TABLE_DIGEST = "ac0e74e271c9a1bb1f8fb8ded24587416fc5ca0530ddc9422305fa421441545d"
+MOST_STEPS = 2**20
+"""Most steps of a vote."""
 LARGEST_WEIGHT = 2**40
 """Largest weight of a model: sums of a million weights fit into 64 bits."""
 ROWS_OF_A_BLOCK = 1 << 16
@@ -168,7 +170,7 @@ def columns(classes: int, what: What) -> int:
 def check_grid(classes: int, steps: int, least: int, count: int) -> None:
     """Raises ValueError unless residuals on this grid have the norm that `row_square` gives."""
     ends = classes or 2
-    if ends < 2 or not 2 <= steps <= 2**20 or not 0 <= least * ends <= steps or not 0 <= count <= 2**40:
+    if ends < 2 or not 2 <= steps <= MOST_STEPS or not 0 <= least * ends <= steps or not 0 <= count <= 2**40:
         raise ValueError("a question needs 2 classes or none, 2 to 2^20 steps, and classes · least at most steps")
 
 

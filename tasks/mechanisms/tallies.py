@@ -11,7 +11,8 @@ Privacy statement
                  rows except for their labels, and the number of units
 
 Proof. A unit moves a round's sums by a vector v of whole numbers with ‖v‖² ≤ N_r:
-  rows secret     its contribution: `row_square` for each of the fields asked, and the square of the constant
+  rows secret     its contribution: `row_square` for each of the fields asked, and the square of the constant. Of more
+                  fields than were paid for, a vote is fewer steps: N_r is the same
   labels secret   one row: its expectation stays, and S moves in one column (two classes) or from one to another, in
                   each field. Several rows: their mean moves by no more, and truncation towards zero changes the
                   difference of two numbers by less than 1 more: √N = √N_1 + √cells; or twice the norm of either
@@ -31,6 +32,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import UP, Cost
 from concord.tasks.mechanisms.contributions import (
     LARGEST_WEIGHT,
+    MOST_STEPS,
     IntegerModel,
     RoundQuestion,
     Span,
@@ -145,11 +147,12 @@ class Tallies:
         """N_r: the largest squared norm by which a unit moves the round's sums."""
         return [(self._square(each), each) for each in self.rounds]
 
-    def _square(self, each: Round) -> int:
-        row = each.fields * row_square(self.classes, self.steps, each.what, each.least)
+    def _square(self, each: Round, steps: int | None = None) -> int:
+        steps = steps or self.steps
+        row = each.fields * row_square(self.classes, steps, each.what, each.least)
         if self.secret == "rows":
             return row + each.count**2
-        changed = each.fields * self.steps**2 * (1 if self.classes <= 2 else 2)
+        changed = each.fields * steps**2 * (1 if self.classes <= 2 else 2)
         if not self.many:
             return changed
         truncated = changed + each.cells + math.isqrt(4 * changed * each.cells) + 1
@@ -192,13 +195,17 @@ class Tallies:
     def question(
         self, number: int, fields: Sequence[int], spans: Sequence[Span], model: IntegerModel | None = None
     ) -> RoundQuestion:
-        """The question of round `number` for these fields. Raises ValueError if the round did not pay for it."""
+        """The question of round `number` for these fields. Raises ValueError if the round did not pay for it.
+
+        A vote has as many steps as make the norm that was paid for: fewer, if more fields are asked.
+        """
         each = self.rounds[number]
+        steps, least = self._grid(each, len(fields))
         found = RoundQuestion(
             classes=self.classes,
-            steps=self.steps,
+            steps=steps,
             what=each.what,
-            least=each.least,
+            least=least,
             count=each.count,
             fields=tuple(fields),
             spans=tuple(spans),
@@ -207,16 +214,31 @@ class Tallies:
         self.check(number, found)
         return found
 
+    def _grid(self, each: Round, fields: int) -> tuple[int, int]:
+        """Steps of a vote, and the least of them, with which so many fields have the norm of the round's."""
+        if fields == each.fields or not self.classes:
+            return self.steps, each.least
+        steps = min(MOST_STEPS, math.isqrt(self.steps**2 * each.fields // fields))
+        while True:
+            least = each.least * steps // self.steps
+            if steps < 2 or self._square(replace(each, fields=fields, least=least), steps) <= self._square(each):
+                return steps, least
+            steps -= 1
+
     def check(self, number: int, question: RoundQuestion) -> None:
-        """Raises ValueError if round `number` did not pay for the question; the door calls this before it draws."""
-        each = self.rounds[number]
-        grid = self.classes, self.steps, each.what, each.least, each.count
-        if (question.classes, question.steps, question.what, question.least, question.count) != grid:
-            raise ValueError(f"round {number} paid for another grid, bound or constant than the question's")
-        if len(question.fields) > each.fields or question.size > each.cells:
+        """Raises ValueError if round `number` did not pay for the question; the door calls this before it draws.
+
+        A round pays for a norm and for so many numbers, on whatever grid. The label of a number is on that of `steps`.
+        """
+        each, asked = self.rounds[number], len(question.fields)
+        kind, own = (self.classes, each.what, each.count), (question.classes, question.what, question.count)
+        if own != kind or (not self.classes and question.steps != self.steps):
+            raise ValueError(f"round {number} paid for other classes, another constant or grid than the question's")
+        square = self._square(replace(each, fields=asked, cells=question.size, least=question.least), question.steps)
+        if square > self._square(each) or question.size > each.cells:
             raise ValueError(
-                f"round {number} paid for {each.fields} fields and {each.cells} numbers, "
-                f"got {len(question.fields)} and {question.size}"
+                f"round {number} paid for {each.fields} fields of {self.steps} steps a vote and {each.cells} numbers, "
+                f"got {asked} of {question.steps} and {question.size}"
             )
 
     @property
@@ -281,6 +303,10 @@ MIXED = 3 / 10
 """Share of the expectation of a model of more classes that is the same for every class."""
 LATER_FIELDS = 7
 """Most fields asked after the first round: the most predictive ones, judged by released sums."""
+PAIRED = 24
+"""Most columns of which all pairs may be asked."""
+GROUPS, FINER = 4, 8
+"""Groups of a column's values, besides missing ones, if all pairs are asked, and then a few of them."""
 REPAIR_SHARE = 1 / 10
 """Share of ρ for totals of the codes, by which public rows unlike the private ones are recognised and repaired."""
 COUNT_SHARE = 10
@@ -296,6 +322,7 @@ def planned_rounds(
     repair: bool = True,
     secret: str = "rows",
     spaces: bool = False,
+    pairs: bool = False,
     steps: int = STEPS,
 ) -> tuple[Round, ...]:
     """The default rounds: totals of the codes first if `repair`, then rounds of labels. If only labels are secret, a
@@ -303,15 +330,17 @@ def planned_rounds(
 
     fields, codes   fields of a row, and code numbers in all
     spaces          whether each later round asks about other codes, for which there is no model yet
+    pairs           whether later rounds may ask about pairs of columns instead
     """
     if secret == "labels":
         return (_labels_round(classes, fields, codes, 0, 1.0, steps, counted=False),)
     rest = 1 - REPAIR_SHARE if repair else 1.0
+    paired = _cells_of_pairs(fields) if pairs else 0
     asked = [
         _labels_round(
             classes,
             fields if at == 0 else min(fields, LATER_FIELDS),
-            codes,
+            max(codes, paired) if at else codes,
             0 if spaces else at,
             rest * share,
             steps,
@@ -321,6 +350,12 @@ def planned_rounds(
     ]
     totals = Round(what="codes", fields=fields, cells=codes, least=0, share=REPAIR_SHARE)
     return (totals, *asked) if repair else tuple(asked)
+
+
+def _cells_of_pairs(fields: int) -> int:
+    """Most cells of all pairs of so many columns, or of the few that are asked then."""
+    pairs = math.comb(fields, 2)
+    return max(pairs * (GROUPS + 1) ** 2, min(pairs, LATER_FIELDS) * (FINER + 1) ** 2)
 
 
 def _labels_round(classes: int, fields: int, codes: int, at: int, share: float, steps: int, counted: bool) -> Round:

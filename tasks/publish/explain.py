@@ -1,8 +1,8 @@
 """Explain: what each column does to the answers of a published student.
 
-A student that tallies are decoded to is additive: a scorecard says how many points each cell of a row adds, and ten
-points double the odds. Of any student, columns can be shuffled on public rows: the more answers that spoils, the more
-they matter (permutation importance, Breiman 2001).
+A student that tallies of single columns are decoded to is additive: a scorecard says how many points each cell of a
+row adds, and ten points double the odds. Of any student, columns can be shuffled on public rows: the more answers that
+spoils, the more they matter (permutation importance, Breiman 2001).
 
 Assumes      the student was verified; rows are public
 Guarantees   post-processing: nothing is spent
@@ -58,9 +58,9 @@ class Scorecard:
 
 
 def scorecard(student: Pipeline) -> Scorecard | None:
-    """The card of a student that tallies were decoded to; None of any other."""
+    """The card of a student that tallies of single columns were decoded to; None of any other."""
     model = student.steps[-1][1]
-    if not hasattr(model, "weights"):
+    if not hasattr(model, "weights") or "pairs" in student.named_steps:
         return None
     columns = {name: tuple(_cells(part, model.weights)) for name, (part, _) in columns_of(student).items()}
     order = sorted(columns, key=lambda name: -_spread(columns[name]))

@@ -1,7 +1,7 @@
 """What a student that tallies decode to needs besides `concord_student`: it travels too, and imports nothing of ours.
 
 Its types are known as `concord_tallied.…`, wherever the file lies. A cell becomes the very code that Concord gives a
-private one (concord.tasks.data.codes): comparisons and look-ups alone.
+private one (concord.tasks.data.codes): comparisons and look-ups alone; so do two cells, if pairs of columns were asked.
 
 The student has two operating points. By default it names the class of highest probability. At "prior odds" it names the
 class whose odds rise most over its share of the public rows, so that a rare class is not lost:
@@ -64,6 +64,32 @@ class Code(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
             ranks = dict.fromkeys(self.others, rest) | {word: rank for rank, word in enumerate(self.words)}
             found = np.array([ranks.get(cell, rest + 1) for cell in cells], dtype=np.int64)
         return (self.start + found).reshape(-1, 1)
+
+
+class Pairs(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """Code numbers of rows (rows, fields), and besides those of pairs of fields (rows, fields + pairs).
+
+    both    (pairs, 2) the fields of each pair
+    added   (pairs, 2, codes) what each code of either field adds to the pair's, by code number
+    """
+
+    def __init__(self, both: Any, added: Any) -> None:
+        self.both = both
+        self.added = added
+
+    def fit(self, X: Any = None, y: Any = None) -> "Pairs":  # noqa: ARG002
+        """Nothing is learned."""
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def transform(self, X: Any) -> NDArray[np.int64]:
+        """Code numbers (rows, fields + pairs)."""
+        codes, found = np.asarray(X, np.int64), []
+        for (one, other), (left, right) in zip(self.both, self.added, strict=True):
+            found.append(left[codes[:, one]] + right[codes[:, other]])
+        return np.column_stack([codes, *found])
 
 
 class Tallied(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
@@ -136,6 +162,6 @@ def added(weights: Any, intercept: Any, X: Any) -> Numbers:
     return np.asarray(total)
 
 
-for _part in (Code, Tallied, TalliedNumber):
+for _part in (Code, Pairs, Tallied, TalliedNumber):
     _part.__module__ = NAME
 sys.modules.setdefault(NAME, sys.modules[__name__])

@@ -78,8 +78,8 @@ class CrossedRows:
         """Distinct rows in the order of their digests, crossed and by their codes."""
         _, firsts, counts = np.unique(digests(rows, codes), return_index=True, return_counts=True)
         own = rows[firsts]
-        fields = [own[:, at].astype(np.int64) - codes.fields[at].start for at in codes.fine]
-        starts = np.cumsum([0, *(codes.fields[at].size for at in codes.fine), 1])
+        fields = [own[:, at].astype(np.int64) - codes.fields[at].start for at in codes.weighed]
+        starts = np.cumsum([0, *(codes.fields[at].size for at in codes.weighed), 1])
         return cls((*fields, np.zeros(len(own), np.int64)), starts, counts.astype(np.float64)), own
 
     @property

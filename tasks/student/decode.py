@@ -106,7 +106,7 @@ def decode(
     """Decode all rounds together.
 
     heard   rounds in order; totals of codes, if there are any, are of the coarse fields
-    rows    codes (m, F) of public rows, of which a sample is used
+    rows    codes (m, F) of public rows, of which a sample is used; of single columns, or of pairs as well
     units   number of private units, if it is public; otherwise it is estimated from released counts
     begun   what the rounds before the last were decoded to: fewer steps are left then
     """
@@ -140,8 +140,8 @@ def _decode_on(
     """
     if moved:
         heard = [each for each in heard if each.question.what == "labels"]
-    crossed, rows = CrossedRows.of(rows, codes)
-    fields = [codes.fields[at] for at in codes.fine]
+    crossed, rows = CrossedRows.of(codes.paired(rows), codes)
+    fields = [codes.fields[at] for at in codes.weighed]
     guesses = [guess_of(each.question, rows) for each in heard]
     columns = max(each.question.columns for each in heard)
 
@@ -195,13 +195,13 @@ def unlike_fields(heard: Sequence[NoisyRound], rows: CodeMatrix, codes: Codes, u
     return () if totals is None else unlike(rows, codes, totals)
 
 
-def next_model(decoded: Decoded) -> IntegerModel:
-    """The decoded model in whole steps."""
+def next_model(decoded: Decoded, size: int = 0) -> IntegerModel:
+    """The decoded model in whole steps; further codes, up to `size` in all, weigh nothing."""
     weights, intercept = (
         np.clip(np.rint(STEPS_A_NAT * part), -LARGEST_WEIGHT, LARGEST_WEIGHT).astype(np.int64)
         for part in (decoded.weights, decoded.intercept)
     )
-    return IntegerModel(weights, intercept)
+    return IntegerModel(np.pad(weights, ((0, max(0, size - len(weights))), (0, 0))), intercept)
 
 
 def logits(decoded: Decoded, rows: CodeMatrix) -> Floats:
@@ -270,8 +270,9 @@ def measured(heard: NoisyRound, guess: Floats | None, codes: Codes, column: int)
 
 def _view(asked: RoundQuestion, codes: Codes) -> csr_array:
     """The fine codes (cells, weights) that add to each cell of a round; the last weight, the intercept's, to none."""
-    starts = dict(zip(codes.fine, np.cumsum([0, *(codes.fields[at].size for at in codes.fine)]).tolist(), strict=False))
-    fine = dict(zip(codes.coarse, codes.fine, strict=True)) | dict(zip(codes.fine, codes.fine, strict=True))
+    sizes = [codes.fields[at].size for at in codes.weighed]
+    starts = dict(zip(codes.weighed, np.cumsum([0, *sizes]).tolist(), strict=False))
+    fine = dict(zip(codes.coarse, codes.fine, strict=True)) | {at: at for at in codes.weighed}
     cells, weights, top = list[NDArray[np.int64]](), list[NDArray[np.int64]](), 0
     for at in asked.fields:
         within = coarser(codes.fields[fine[at]], codes.fields[at])
@@ -279,14 +280,13 @@ def _view(asked: RoundQuestion, codes: Codes) -> csr_array:
         weights.append(starts[fine[at]] + np.arange(len(within)))
         top += codes.fields[at].size
     where = np.concatenate(cells), np.concatenate(weights)
-    size = sum(codes.fields[at].size for at in codes.fine) + 1
-    return csr_array((np.ones(len(where[0])), where), shape=(top, size))
+    return csr_array((np.ones(len(where[0])), where), shape=(top, sum(sizes) + 1))
 
 
 def _column(begun: Decoded, codes: Codes, column: int) -> DecodedColumn:
     """A column as it was decoded before; its evidence is not known any more."""
-    weights = [begun.weights[codes.span(field), column] for field in codes.fine]
-    prior = replace(prior_of([codes.fields[at] for at in codes.fine]), spread=begun.spread[:, column])
+    weights = [begun.weights[codes.span(field), column] for field in codes.weighed]
+    prior = replace(prior_of([codes.fields[at] for at in codes.weighed]), spread=begun.spread[:, column])
     return DecodedColumn(np.append(np.concatenate(weights), begun.intercept[column]), prior, begun.kappa[column], 0.0)
 
 
@@ -295,7 +295,7 @@ def _decoded(found: Sequence[DecodedColumn], rows: CrossedRows, codes: Codes, un
     weights = np.zeros((codes.size, len(found)))
     importance = np.zeros(codes.width)
     shares = rows.totals(np.ones(len(rows.counts))) / rows.counts.sum()
-    for at, field in enumerate(codes.fine):
+    for at, field in enumerate(codes.weighed):
         own = slice(rows.starts[at], rows.starts[at + 1])
         weights[codes.span(field)] = columns[own]
         mean = shares[own] @ columns[own]

@@ -24,7 +24,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 from concord.artifacts.errors import ConcordError, NotVerified
 from concord.artifacts.sections import LONGEST_CLASS
 from concord.tasks.student.concord_student import READ, Cells, Chosen, ScoreClassifier
-from concord.tasks.student.concord_tallied import POINTS, Code, Tallied, TalliedNumber
+from concord.tasks.student.concord_tallied import POINTS, Code, Pairs, Tallied, TalliedNumber
 
 Rule = Callable[[Any], bool]
 
@@ -124,6 +124,7 @@ RULES: dict[type, dict[str, Rule]] = {
         "words": _texts,
         "others": _texts,
     },
+    Pairs: dict.fromkeys(("both", "added"), _numbers),
     Tallied: {
         **dict.fromkeys(("weights", "intercept", "prior"), _numbers),
         "classes": _names,

@@ -39,10 +39,10 @@ from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField,
 from concord.tasks.data.encode import PublicBatch, labelled_rows, read_frame
 from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion
 from concord.tasks.mechanisms.distance import Ints
-from concord.tasks.mechanisms.tallies import Tallies
+from concord.tasks.mechanisms.tallies import FINER, GROUPS, Tallies
 from concord.tasks.student.concord_published import Published
 from concord.tasks.student.concord_student import Cells
-from concord.tasks.student.concord_tallied import POINTS, Code, Tallied, TalliedNumber
+from concord.tasks.student.concord_tallied import POINTS, Code, Pairs, Tallied, TalliedNumber
 from concord.tasks.student.crossed import sampled_of
 from concord.tasks.student.decode import (
     Decoded,
@@ -57,6 +57,7 @@ from concord.tasks.student.decode import (
 from concord.tasks.student.evaluate import measured, tested
 from concord.tasks.student.joint import KAPPAS
 from concord.tasks.student.model import named
+from concord.tasks.student.pairs import outstanding, say_little, with_pairs
 
 RoundFile = Mapping[str, Any]
 """The content of a released round's file."""
@@ -71,6 +72,7 @@ class RoundPlanner:
     units   number of private units, if only labels are secret: then rows are one of each unit, or of some
     public  returns the public rows, if each round after the first asks about a space learned from the labels so far
             (`deepens`)
+    pairs   whether pairs of columns are asked if single ones say little (`tasks.student.pairs`)
     """
 
     mechanism: Tallies
@@ -78,11 +80,12 @@ class RoundPlanner:
     rows: CodeMatrix
     units: int | None = None
     public: Callable[[], pl.DataFrame] | None = None
+    pairs: bool = False
 
     def codes_after(self, released: Sequence[RoundFile]) -> Codes:
         """The codes that the next round asks about, after the released rounds."""
-        learned = [each["next"]["codes"] for each in released if each["next"] and each["next"].get("codes")]
-        return Codes.model_validate_json(json.dumps(learned[-1])) if learned else self.codes
+        learned = (released[-1]["next"] or {}).get("codes") if released else None
+        return Codes.model_validate_json(json.dumps(learned)) if learned else self.codes
 
     def question(self, released: Sequence[RoundFile]) -> RoundQuestion:
         """The question of the next round, after the released rounds."""
@@ -110,24 +113,36 @@ class RoundPlanner:
         if all(each.what == "codes" for each in self.mechanism.rounds[: number + 1]):
             return {"decoded": None, "next": None}
         now, codes = NoisyRound(question, self.mechanism.rounds[number].scale, sums, part), self.codes_after(released)
+        before = released[-1]["decoded"] if released else None
+        begun = None if before is None else Decoded.from_record(before)
+        last = number + 1 == len(self.mechanism.rounds)
+        single = [heard(each) for each in released if max(each["question"]["fields"]) < self.codes.width]
+        if begun is not None and codes.pairs and not last:  # all pairs were asked: what columns say is decoded already
+            both = outstanding(now, self.rows, codes, begun, self.mechanism.rounds[number + 1].fields)
+            found = with_pairs(self.codes, self.rows, FINER, both)
+            unlike = unlike_fields(single, self.rows, self.codes, self.units)
+            return {"decoded": before, "next": self._next(number, begun, found, unlike)}
         if self.public is None or codes is self.codes:
             exact = self.units == len(self.rows) and not self.mechanism.many  # then no row stands for others
             kappas = (0.0,) if exact else KAPPAS
-            rounds = [*map(heard, released), now]
-            before = released[-1]["decoded"] if released else None
-            begun = None if before is None else Decoded.from_record(before)
-            decoded = decode(rounds, self.rows, self.codes, units=self.units, kappas=kappas, begun=begun)
+            rounds, begun = [*single, now], None if codes.pairs else begun
+            decoded = decode(rounds, self.rows, codes, units=self.units, kappas=kappas, begun=begun)
             unlike = unlike_fields(rounds, self.rows, self.codes, self.units)
         else:
             rows, units = codes.of(self.public()), float(released[-1]["decoded"]["units"])
             decoded = decode([now], rows, codes, units=units)
-        following: dict[str, Any] = {"decoded": decoded.record(), "next": None}
-        if number + 1 < len(self.mechanism.rounds):
-            following["next"] = self._next(number, decoded, codes, unlike)
-        return following
+        if last:
+            return {"decoded": decoded.record(), "next": None}
+        if self.pairs and number + 2 < len(self.mechanism.rounds) and say_little(decoded):
+            codes = with_pairs(self.codes, self.rows, GROUPS)
+        return {"decoded": decoded.record(), "next": self._next(number, decoded, codes, unlike)}
 
     def _next(self, number: int, decoded: Decoded, codes: Codes, unlike: Sequence[int]) -> dict[str, Any]:
-        """The next round's question: the fields of largest importance, or the cells of a space learned by now."""
+        """The next round's question: the pairs of columns of `codes`, or the fields of largest importance; or the cells
+        of a space learned by now."""
+        if codes.pairs:
+            model = next_model(decoded, codes.size).record()
+            return {"fields": list(codes.pairs), "model": model, "codes": codes.model_dump(mode="json")}
         if self.public is None:
             asked = next_fields(decoded, codes, self.mechanism.rounds[number + 1].fields, unlike)
             return {"fields": list(asked), "model": next_model(decoded).record()}
@@ -234,7 +249,18 @@ def linear_student(decoded: Decoded, encoding: Encoding, codes: Codes) -> Pipeli
         number = TalliedNumber(decoded.weights, decoded.intercept, *encoding.bounds)
         return Published([("encode", coded), ("student", number)])
     model = Tallied(decoded.weights, decoded.intercept, decoded.prior, list(encoding.classes)).fit()
-    return Published([("encode", coded), ("student", model)])
+    pairs = [("pairs", _pairs(codes))] if codes.pairs else []
+    return Published([("encode", coded), *pairs, ("student", model)])
+
+
+def _pairs(codes: Codes) -> Pairs:
+    both = [[codes.fine.index(at) for at in field.both] for field in codes.pairs.values()]
+    added = np.zeros((len(both), 2, codes.size), np.int64)
+    for tables, field in zip(added, codes.pairs.values(), strict=True):
+        for table, at, part in zip(tables, field.both, field.parts, strict=True):
+            table[codes.span(at)] = part
+        tables[0] += field.start
+    return Pairs(np.array(both), added)
 
 
 def _code(field: CodedField, known: Mapping[str, Sequence[str]]) -> Code:
@@ -255,7 +281,7 @@ def measured_at_both(
     Raises WrongInput if the table does not fit.
     """
     rows, truth = labelled_rows(path, encoding)
-    X = codes.of(rows)[:, list(codes.fine)]
+    X = codes.of(rows)[:, list(codes.weighed)]
     if encoding.bounds is not None:
         return tested(student["student"], X, truth, encoding, path), {}
     names, found = np.array(encoding.classes)[truth], dict[str, float]()

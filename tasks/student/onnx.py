@@ -52,7 +52,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from concord.tasks.student.concord_student import Cells, ScoreClassifier, signed_log
-from concord.tasks.student.concord_tallied import LEAST, Code, Tallied
+from concord.tasks.student.concord_tallied import LEAST, Code, Pairs, Tallied
 
 OPSET = {"": 21, "ai.onnx.ml": 4}
 UNKNOWN = re.compile(r"shape calculator for type '<class '([\w.]+)'>'")
@@ -71,6 +71,7 @@ def to_onnx(student: Pipeline) -> bytes:
         (SimpleImputer, _filled),
         (ScoreClassifier, _best),
         (Code, _code),
+        (Pairs, _paired),
         (Tallied, _tallied),
     ):
         update_registered_converter(part, f"Concord{part.__name__}", _joined, convert, overwrite=True)
@@ -148,7 +149,7 @@ PARSERS = {
     ColumnTransformer: _columns,
     ScoreClassifier: _scored,
     Tallied: _classified,
-    Code: _coded,
+    **dict.fromkeys((Code, Pairs), _coded),
     **dict.fromkeys((Cells, FunctionTransformer, MissingIndicator, SimpleImputer), _typed),
 }
 
@@ -212,6 +213,17 @@ def _code(scope: Any, operator: Any, container: Any) -> None:
         place = OnnxSub(place, np.array([[1]]), **version)
     codes = OnnxAdd(place, np.array([[model.start]]), **version)
     _write(OnnxCast(codes, to=DOUBLE, **_end(operator)), scope, container)
+
+
+def _paired(scope: Any, operator: Any, container: Any) -> None:
+    """The codes of single columns, and of pairs of them."""
+    model, X, version = operator.raw_operator, _whole(operator), {"op_version": OPSET[""]}
+    codes, found = OnnxCast(X, to=WHOLE, **version), [X]
+    for both, added in zip(model.both, model.added, strict=True):
+        own = (OnnxGather(codes, np.array([at]), axis=1, **version) for at in both.tolist())
+        left, right = (OnnxGather(part, code, axis=0, **version) for part, code in zip(added, own, strict=True))
+        found.append(OnnxCast(OnnxAdd(left, right, **version), to=DOUBLE, **version))
+    _write(OnnxConcat(*found, axis=1, **_end(operator)), scope, container)
 
 
 def _tallied(scope: Any, operator: Any, container: Any) -> None:

@@ -33,7 +33,7 @@ OURS = frozenset(
         "numpy.ravel",
         "numpy.require",
         *(f"{concord_student.NAME}.{name}" for name in ("Cells", "Chosen", "ScoreClassifier", "signed_log")),
-        *(f"{concord_tallied.NAME}.{name}" for name in ("Code", "Tallied", "TalliedNumber")),
+        *(f"{concord_tallied.NAME}.{name}" for name in ("Code", "Pairs", "Tallied", "TalliedNumber")),
         f"{concord_pictures.NAME}.Pictures",
         f"{concord_published.NAME}.Published",
     }

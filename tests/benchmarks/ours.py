@@ -22,7 +22,7 @@ from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Encoding, Passed, Scaled
 from concord.artifacts.sections import TALLIES
 from concord.tasks.advice.choose import PublicFacts, decided
-from concord.tasks.advice.tallies import planned_tallies
+from concord.tasks.advice.tallies import asks_pairs, planned_tallies
 from concord.tasks.asking.teachers import PROPOSED, add_votes, aligned_copy, fitted_teacher
 from concord.tasks.data.cells import LABEL, cast_rows
 from concord.tasks.data.codes import Codes, NumberField, coarse_bins, deepens, learn_codes
@@ -171,7 +171,8 @@ def learn(data: Coded, epsilon: float, mechanism: Tallies) -> RoundFile:
     """All rounds, each under fresh exact noise: what the last one's file would say."""
     (codes, places), source = data.at(epsilon), Drawn()
     rows = places.public
-    planner = RoundPlanner(mechanism, codes, rows, public=(lambda: data.public) if deepens(codes) else None)
+    public = (lambda: data.public) if deepens(codes) else None
+    planner = RoundPlanner(mechanism, codes, rows, public=public, pairs=asks_pairs(plan_of(data, epsilon), codes))
     released: list[RoundFile] = []
     for number, each in enumerate(mechanism.rounds):
         question, asked = planner.question(released), planner.codes_after(released)
@@ -190,7 +191,8 @@ def tallies(data: Coded, epsilon: float, seed: int) -> Said:
     decoded = Decoded.from_record(last["decoded"])
     if deepens(codes):
         return pictured(data, scores(decoded, last["codes"].of(data.public)), seed)
-    return Said(scores(decoded, places.test), odds_scores(decoded, places.test))
+    rows = last["codes"].paired(places.test)
+    return Said(scores(decoded, rows), odds_scores(decoded, rows))
 
 
 def pictured(data: Coded, targets: Floats, seed: int) -> Said:

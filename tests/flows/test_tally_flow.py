@@ -234,3 +234,30 @@ def test_adult_at_epsilon_1(home: Path) -> None:
     (leading,) = json.loads(Path(summary.certificate).read_bytes())["sessions"]
     (last,) = [file for file in leading["files"] if "00003" in file["path"]]
     assert last["path"].endswith("rounds/round-00003.json")
+
+
+def agreeing(rows: int, seed: int) -> pl.DataFrame:
+    """Of the label, no single column says anything."""
+    rng = np.random.default_rng(seed)
+    size, shade = rng.normal(size=rows).round(4), rng.choice(["dark", "light"], rows)
+    given = {"person": rng.integers(0, rows // 2, rows).astype(str), "size": size, "shade": shade}
+    return pl.DataFrame(
+        given | {"visits": rng.integers(0, 9, rows), "outcome": np.where((size > 0) == (shade == "dark"), "yes", "no")}
+    )
+
+
+@pytest.mark.slow
+def test_a_pair_of_columns_is_asked_about_read_and_certified(tmp_path: Path, home: Path) -> None:
+    given = tables(tmp_path / "data")
+    agreeing(8_000, 1).write_csv(tmp_path / "data" / "private.csv")
+    agreeing(1_000, 2).drop("outcome", "person").write_parquet(tmp_path / "data" / "public.parquet")
+    agreeing(500, 3).drop("person").write_parquet(tmp_path / "data" / "test.parquet")
+    plan = changed(given, labeling__rows=4_000, test__share=0.2)
+    summary = start(plan, home)
+    assert summary.student["public_test"]["accuracy"] > 0.95
+    assert summary.test is not None
+    assert summary.test["accuracy"]["value"] > 0.9
+    assert any("the student reads size × shade" in warning for warning in summary.warnings)
+    assert [check for check in verify(home) if not check.ok] == []
+    again = start(plan, home)
+    assert (again.session, again.spent_now["epsilon"], again.student) == (summary.session, 0, summary.student)

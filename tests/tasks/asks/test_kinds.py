@@ -1,5 +1,6 @@
 """The catalogue of what is published names every mechanism that can open a session, and the referee agrees on each."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ from concord.artifacts.errors import NotVerified
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import Session
-from concord.tasks.asks.kinds import KINDS, kind_of, mechanism_of, outcomes_of
+from concord.tasks.asks.kinds import KINDS, kind_of, mechanism_of, outcomes_of, remarks_of
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.verify.recompute import ROUTES, releases
 from tests.support.published import SESSION, certified, world
@@ -37,6 +38,20 @@ def test_producer_and_referee_know_the_same_mechanisms() -> None:
 def test_what_an_operator_declares_of_rows_without_names_is_said(session: tuple[Session, Ledger]) -> None:
     said = [mechanism_of(replace(session[0], mechanism={"name": "stream", "many": many})) for many in (False, True)]
     assert ["each is delivered once" in of.releases for of in said] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("read", "said"),
+    [([], []), (["a × b", "a × c"], ["none of them stood out"]), (["a × b", "a × c", "a × b"], ["reads a × b"])],
+)
+def test_pairs_of_columns_that_were_asked_about_are_said(
+    session: tuple[Session, Ledger], read: list[str], said: list[str]
+) -> None:
+    fields = [{"name": name, "kind": "pair"} for name in read]
+    asked = [{"codes": {"fields": part}} for part in (fields[:2], fields[2:]) if part]
+    files = [json.dumps({"next": following}).encode() for following in (None, *asked, {"model": None}, None)]
+    found = remarks_of(replace(session[0], mechanism={"name": "tallies"}), files)
+    assert [each.split(", and ")[1].removeprefix("the student ") for each in found] == said
 
 
 def test_questions_to_a_mechanism_of_labels_are_answers_by_both(session: tuple[Session, Ledger]) -> None:

@@ -15,11 +15,14 @@ from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.codes import Codes, learn_codes
 from concord.tasks.data.encode import learn_columns
 from concord.tasks.data.tables import open_public
+from concord.tasks.mechanisms.tallies import FINER
+from concord.tasks.publish.explain import scorecard
 from concord.tasks.publish.predict import at_point
 from concord.tasks.student import concord_published, concord_student, concord_tallied
 from concord.tasks.student.decode import Decoded, odds_scores, scores
 from concord.tasks.student.infer import linear_student
 from concord.tasks.student.model import dump, load, modules_needed
+from concord.tasks.student.pairs import with_pairs
 from concord.tasks.student.trust import trusted_types
 
 ODD = pl.DataFrame(
@@ -32,7 +35,7 @@ ODD = pl.DataFrame(
 )
 
 
-@pytest.fixture(params=[2, 3], ids=["two classes", "three classes"])
+@pytest.fixture(params=[(2, False), (3, False), (3, True)], ids=["two classes", "three classes", "pairs of columns"])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Encoding, Codes, Decoded]:
     rng = np.random.default_rng(5)
     public = pl.DataFrame(
@@ -46,9 +49,12 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Encoding, Cod
     public = public.with_columns(pl.col("day").str.to_date(), pl.col("member") == "true")
     public.write_parquet(tmp_path / "public.parquet")
     table = open_public(str(tmp_path / "public.parquet"))
-    classes = ("no", "yes", "unsure")[: request.param]
+    many, paired = request.param
+    classes = ("no", "yes", "unsure")[:many]
     encoding = Encoding(columns=learn_columns(table, table.names), label="label", classes=classes)
     codes = learn_codes([cast_rows(public, encoding)], encoding.columns, coarse=8)
+    if paired:
+        codes = with_pairs(codes, codes.of(cast_rows(public, encoding)), FINER)
     columns = 1 if len(classes) == 2 else len(classes)
     decoded = Decoded(
         weights=rng.normal(size=(codes.size, columns)),
@@ -56,7 +62,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Encoding, Cod
         units=500.0,
         prior=np.full(columns, 0.1),
         importance=np.zeros(len(codes.fields)),
-        spread=np.zeros((len(codes.fine) + 1, columns)),
+        spread=np.zeros((len(codes.weighed) + 1, columns)),
         kappa=np.ones(columns),
         moved=0.0,
     )
@@ -70,7 +76,7 @@ def test_odd_cells_have_the_codes_of_private_ones(world: tuple[Encoding, Codes, 
     student = linear_student(decoded, encoding, codes)
     expected = codes.of(cast_rows(ODD, encoding))
     for frame in (ODD, ODD.to_pandas()):
-        assert student[:-1].transform(frame).tolist() == expected[:, list(codes.fine)].tolist()
+        assert student[:-1].transform(frame).tolist() == expected[:, list(codes.weighed)].tolist()
         assert np.allclose(student.predict_proba(frame), scores(decoded, expected))
         at_odds = at_point(student, "prior-odds").predict(frame)
         assert at_odds.tolist() == np.array(encoding.classes)[odds_scores(decoded, expected).argmax(axis=1)].tolist()
@@ -79,7 +85,7 @@ def test_odd_cells_have_the_codes_of_private_ones(world: tuple[Encoding, Codes, 
         student.set_params(student__point="odd").predict(ODD)
 
 
-@pytest.mark.parametrize("world", [2], indirect=True)
+@pytest.mark.parametrize("world", [(2, False)], indirect=True)
 def test_a_number_is_its_place_between_its_bounds(world: tuple[Encoding, Codes, Decoded]) -> None:
     encoding, codes, decoded = world
     number = encoding.model_copy(update={"classes": (), "bounds": (-3.0, 7.0)})
@@ -110,6 +116,7 @@ def test_its_file_is_loaded_where_concord_is_not(world: tuple[Encoding, Codes, D
     student = linear_student(decoded, encoding, codes)
     file = dump(student)
     assert dump(load(file)) == file
+    assert (scorecard(student) is None) == bool(codes.pairs)
     assert modules_needed(trusted_types(file)) == [concord_student, concord_published, concord_tallied]
     (tmp_path / "student.skops").write_bytes(file)
     for module in (concord_student, concord_published, concord_tallied):

@@ -1,0 +1,114 @@
+"""Pairs of columns: which are asked follows from released sums, and what they say together is decoded."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from concord.tasks.data.codes import CodeMatrix, Codes, NumberField, WordField
+from concord.tasks.mechanisms.contributions import tally
+from concord.tasks.mechanisms.distance import Ints
+from concord.tasks.mechanisms.tallies import FINER, GROUPS, Tallies, planned_rounds
+from concord.tasks.student.decode import Decoded, scores
+from concord.tasks.student.infer import RoundPlanner
+from concord.tasks.student.pairs import with_pairs
+
+WIDE = 9
+"""Codes of each number, the last of a missing cell."""
+CODES = Codes(
+    fields=(
+        *(
+            NumberField(kind="numeric", name=name, start=WIDE * at, cuts=tuple(np.arange(1.0, 8.0)))
+            for at, name in enumerate("abc")
+        ),
+        WordField(name="w", start=3 * WIDE, words=("x", "y", "z", "u", "v")),
+    ),
+    coarse=(0, 1, 2, 3),
+    fine=(0, 1, 2, 3),
+)
+CELLS = (GROUPS + 1) ** 2
+
+
+def rows_of(rows: int, seed: int) -> CodeMatrix:
+    """Codes (rows, 4), all equally likely, no cell missing."""
+    draw = np.random.default_rng(seed)
+    return (draw.integers(0, [8, 8, 8, 6], (rows, 4)) + WIDE * np.arange(4)).astype(np.int32)
+
+
+PUBLIC, PRIVATE = rows_of(2_000, 1), rows_of(6_000, 2)
+NUMBERS, OTHERS = PRIVATE[:, 0] % WIDE, PRIVATE[:, 1] % WIDE
+AGREE = ((NUMBERS >= 4) == (OTHERS >= 4)).astype(np.int64)
+"""Labels of which single columns say nothing."""
+ROUNDS = planned_rounds(classes=2, fields=4, codes=CODES.size, pairs=True)
+MECHANISM = Tallies.calibrate(epsilon=4.0, delta=1e-5, classes=2, rounds=ROUNDS)
+
+
+def released(labels: Ints, *, pairs: bool = True) -> list[dict[str, Any]]:
+    """All rounds, under noise from a fixed seed."""
+    planner, rng = RoundPlanner(MECHANISM, CODES, PUBLIC, pairs=pairs), np.random.default_rng(3)
+    found = list[dict[str, Any]]()
+    for number, each in enumerate(MECHANISM.rounds):
+        question, codes = planner.question(found), planner.codes_after(found)
+        MECHANISM.check(number, question)
+        sums = tally(question, codes.paired(PRIVATE), labels)
+        noisy = sums + np.rint(rng.normal(0, each.scale, len(sums))).astype(np.int64)
+        follows = planner.follow(found, question, noisy)
+        found.append({"question": question.record(), "scale": each.scale, "sums": noisy.tolist(), **follows})
+    return found
+
+
+def names_after(of_round: dict[str, Any]) -> list[str]:
+    codes = (of_round["next"] or {}).get("codes", {"fields": []})
+    return [field["name"] for field in codes["fields"] if field["kind"] == "pair"]
+
+
+def right(rounds: list[dict[str, Any]], labels: Ints) -> float:
+    asked = RoundPlanner(MECHANISM, CODES, PUBLIC, pairs=True).codes_after(rounds[:-1])
+    found = scores(Decoded.from_record(rounds[-1]["decoded"]), asked.paired(PRIVATE))
+    return float(np.mean(found.argmax(axis=1) == labels))
+
+
+def test_a_pair_that_says_all_is_found_and_no_other() -> None:
+    rounds = released(AGREE)
+    asked = ["a × b", "a × c", "a × w", "b × c", "b × w", "c × w"]
+    assert [names_after(each) for each in rounds] == [[], asked, ["a × b"], []]
+    assert rounds[2]["question"]["steps"] < MECHANISM.steps < rounds[3]["question"]["steps"]
+    assert rounds[2]["decoded"] == rounds[1]["decoded"]
+    assert right(rounds, AGREE) > 0.97
+    assert right(released(AGREE, pairs=False), AGREE) < 0.6
+
+
+@pytest.mark.parametrize(
+    ("labels", "asked"),
+    [
+        pytest.param((NUMBERS >= 3).astype(np.int64), 0, id="a column says it"),
+        pytest.param(np.random.default_rng(5).integers(0, 2, len(PRIVATE)), 6, id="nothing says it"),
+    ],
+)
+def test_pairs_are_not_asked_for_nothing(labels: Ints, asked: int) -> None:
+    rounds = released(labels)
+    assert [len(names_after(each)) for each in rounds] == [0, asked, 0, 0]
+    assert max(rounds[-1]["question"]["fields"]) < CODES.width  # the last round asks columns
+    assert (rounds == released(labels, pairs=False)) == (not asked)
+
+
+@pytest.mark.parametrize("groups", [GROUPS, FINER])
+def test_a_pairs_code_is_that_of_both_groups(groups: int) -> None:
+    codes = with_pairs(CODES, PUBLIC, groups, [(0, 3)])
+    ((at, field),) = codes.pairs.items()
+    missing = np.array([[8, WIDE + 8, 2 * WIDE + 8, 3 * WIDE + 6]], np.int32)
+    for row in (*PUBLIC[:50], *missing):
+        number, word = row[0], row[3] - 3 * WIDE
+        by_hand = field.left[number] * (max(field.right) + 1) + field.right[word]
+        assert codes.paired(row[None])[0].tolist() == [*row, codes.fields[at].start + by_hand]
+    assert field.left == ((0, 0, 1, 1, 2, 2, 3, 3, 4) if groups == GROUPS else tuple(range(9)))
+    assert field.right == ((0, 1, 2, 3, 3, 3, 4) if groups == GROUPS else tuple(range(7)))
+    assert field.size <= (groups + 1) ** 2
+
+
+def test_groups_of_other_fields_are_refused() -> None:
+    codes = with_pairs(CODES, PUBLIC, GROUPS)
+    assert codes.size == CODES.size + 6 * CELLS
+    *singles, last = codes.fields
+    with pytest.raises(ValueError, match="'c × w' must be groups of the codes of two fine fields"):
+        Codes(fields=(*singles, last.model_copy(update={"both": (0, 1)})), coarse=codes.coarse, fine=codes.fine)
