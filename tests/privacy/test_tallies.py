@@ -13,7 +13,7 @@ from scipy.signal import fftconvolve
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import ORDERS, Cost
-from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion, tally
+from concord.tasks.mechanisms.contributions import CodeRows, IntegerModel, RoundQuestion, row_square, tally
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.tallies import Round, Tallies, planned_rounds
 from concord.tasks.verify.audit import audit_mechanism
@@ -40,6 +40,8 @@ def asked(mechanism: Tallies, at: int, model: IntegerModel | None = None) -> Rou
 
 CELLS = np.array(list(product((0, 1), (2, 3))), np.int32)
 """Every row there is."""
+PAIRED: CodeRows = np.column_stack([CELLS, 2 * CELLS[:, 0] + CELLS[:, 1] + 2])
+"""The same, and besides the code of both columns at once."""
 
 
 def labels_of(classes: int) -> Sequence[int]:
@@ -57,14 +59,14 @@ def units(classes: int, *, many: bool) -> list[tuple[Ints, Ints]]:
     ]
 
 
-def shifts(mechanism: Tallies, at: int, question: RoundQuestion) -> set[tuple[int, ...]]:
+def shifts(mechanism: Tallies, question: RoundQuestion, cells: CodeRows = CELLS) -> set[tuple[int, ...]]:
     """By how much neighbours move the sums: every way there is."""
 
     def of(unit: tuple[Ints, Ints], labels: Ints | None = None) -> Ints:
         places, own = unit
         return tally(
             question,
-            CELLS[places][:, : max(1, mechanism.rounds[at].fields)],
+            cells[places],
             own if labels is None else labels,
             np.zeros(len(own), np.int64),
         )
@@ -97,9 +99,11 @@ def exact_delta(shift: Sequence[int], scale: float, epsilon: float) -> float:
     return float(np.sum(law * -np.expm1(np.minimum(epsilon - losses, 0))))
 
 
-def worst_delta(mechanism: Tallies, scale: float | None = None, question: RoundQuestion | None = None) -> float:
+def worst_delta(
+    mechanism: Tallies, scale: float | None = None, question: RoundQuestion | None = None, cells: CodeRows = CELLS
+) -> float:
     """Of the first round, over every pair of neighbours, with noise of that scale, or its own."""
-    moved = {tuple(sorted(map(abs, shift))) for shift in shifts(mechanism, 0, question or asked(mechanism, 0))}
+    moved = {tuple(sorted(map(abs, shift))) for shift in shifts(mechanism, question or asked(mechanism, 0), cells)}
     return max(exact_delta(shift, scale or mechanism.rounds[0].scale, EPSILON) for shift in moved)
 
 
@@ -126,7 +130,7 @@ def test_the_claim_holds_exactly_for_every_unit_there_is_and_little_is_wasted(me
 
 @pytest.mark.parametrize("mechanism", ONE_ROUND)
 def test_every_shift_is_within_the_norm_and_one_reaches_it(mechanism: Tallies) -> None:
-    norms = {sum(part**2 for part in shift) for shift in shifts(mechanism, 0, asked(mechanism, 0))}
+    norms = {sum(part**2 for part in shift) for shift in shifts(mechanism, asked(mechanism, 0))}
     ((bound, _),) = mechanism.squares_by_round
     rest = 3 * (STEPS % (mechanism.classes or 2)) * STEPS * 2  # of thirds of 32 steps, two are in no class's part
     assert bound - rest <= max(norms) <= bound
@@ -160,6 +164,47 @@ def test_a_model_where_none_was_paid_for_is_rejected() -> None:
     assert worst_delta(mechanism, question=asked(mechanism, 0, sure)) <= DELTA
     unheld = replace(asked(mechanism, 0, sure), least=0)
     assert worst_delta(mechanism, question=unheld) > DELTA
+
+
+PAIRS = [pytest.param(2, False), pytest.param(3, False), pytest.param(2, True, id="units of many rows")]
+
+
+def of_pairs(classes: int, many: bool) -> tuple[Tallies, RoundQuestion]:
+    """A round that paid for two fields, and a question about three: two columns, and both at once."""
+    mechanism = calibrated(one_round(classes, count=0), classes=classes, many=many)
+    return mechanism, mechanism.question(0, range(3), [(0, 2), (2, 4), (4, 8)])
+
+
+@pytest.mark.parametrize(("classes", "many"), PAIRS)
+def test_pairs_of_columns_cost_what_the_round_paid_for_and_little_is_wasted(classes: int, many: bool) -> None:
+    mechanism, question = of_pairs(classes, many)
+    assert question.steps < STEPS
+    norms = {sum(part**2 for part in shift) for shift in shifts(mechanism, question, PAIRED)}
+    ((bound, _),) = mechanism.squares_by_round
+    assert 0.75 * bound <= max(norms) <= bound  # of 32 steps, a third is not many
+    assert worst_delta(mechanism, question=question, cells=PAIRED) + LEFT_OUT <= DELTA
+
+
+@pytest.mark.parametrize(("classes", "many"), PAIRS)
+def test_pairs_that_the_norm_forgets_are_rejected(classes: int, many: bool) -> None:
+    """Planted bug 19: as many steps a vote as if columns alone were asked."""
+    mechanism, question = of_pairs(classes, many)
+    forgotten = replace(question, steps=STEPS, least=mechanism.rounds[0].least)
+    assert worst_delta(mechanism, question=forgotten, cells=PAIRED) > DELTA
+    with pytest.raises(ValueError, match="paid for 2 fields of 32 steps a vote"):
+        mechanism.check(0, forgotten)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 7])
+@pytest.mark.parametrize("fields", [1, 2, 6, 8, 45, 276])
+def test_any_number_of_fields_has_a_grid_whose_norm_was_paid_for(classes: int, fields: int) -> None:
+    rounds = planned_rounds(classes=classes, fields=24, codes=900, pairs=True)
+    mechanism = Tallies.calibrate(epsilon=1.0, delta=1e-5, classes=classes, rounds=rounds)
+    question = mechanism.question(2, range(fields), [(25 * field, 25 * field + 25) for field in range(fields)])
+    square = fields * row_square(classes, question.steps, "labels", question.least)
+    paid, _ = mechanism.squares_by_round[2]
+    assert 0.999 * paid < square <= paid
+    assert question.least * mechanism.steps == pytest.approx(mechanism.rounds[2].least * question.steps, rel=1e-3)
 
 
 Adaptive = Callable[[int], IntegerModel]
@@ -263,6 +308,8 @@ def test_planned_rounds_are_those_of_the_design() -> None:
     assert [each.fields for each in (first, second, third)] == [14, 7, 7]
     assert [each.share for each in (first, second, third)] == pytest.approx([0.27, 0.27, 0.36])
     assert (first.count, first.cells, third.count) == (191, 451, 0)
+    *_, second, third = planned_rounds(classes=3, fields=14, codes=450, pairs=True)
+    assert (second.cells, third.cells, second.fields) == (3 * 91 * 25, 3 * 91 * 25, 7)
     (single,) = planned_rounds(classes=7, fields=54, codes=600, secret="labels", steps=1024)
     assert (single.least, single.count, single.cells) == (1024 // 7, 0, 4200)
 
@@ -287,8 +334,8 @@ def test_settings_that_cannot_be_paid_for_are_refused(changed: dict[str, Any], m
 
 def test_a_question_beyond_what_its_round_paid_for_is_refused() -> None:
     mechanism = calibrated(one_round(cells=4))
-    for fields, spans in (((0, 1, 2), ((0, 1), (1, 2), (2, 3))), ((0, 1), ((0, 2), (2, 4)))):
-        with pytest.raises(ValueError, match="paid for 2 fields and 4 numbers"):
+    for fields, spans in (((0, 1, 2), ((0, 1), (1, 2), (2, 4))), ((0, 1), ((0, 2), (2, 4)))):
+        with pytest.raises(ValueError, match="paid for 2 fields of 32 steps a vote and 4 numbers"):
             mechanism.question(0, fields, spans)
 
 
@@ -297,8 +344,11 @@ def test_a_question_on_another_grid_than_its_rounds_is_refused(changed: dict[str
     mechanism = calibrated(one_round(count=0))
     question = replace(asked(mechanism, 0), **{"least": 0, "steps": STEPS} | changed)
     mechanism.check(0, asked(mechanism, 0))
-    with pytest.raises(ValueError, match="another grid"):
+    with pytest.raises(ValueError, match="paid for"):
         mechanism.check(0, question)
+    number = calibrated(one_round(0, count=0), classes=0)
+    with pytest.raises(ValueError, match="another constant or grid"):
+        number.check(0, replace(asked(number, 0), steps=STEPS // 2, least=STEPS // 4))
 
 
 @pytest.mark.parametrize("sums", [np.zeros(3, np.int64), np.zeros(1, np.float64), np.zeros(1, np.int32)])
