@@ -43,7 +43,7 @@ from concord.tasks.verify.homes import joint_rounds
 from concord.tasks.verify.measured import public_test
 from concord.tasks.verify.reckoning import check_counts
 from concord.tasks.verify.recompute import SLACK, releases
-from concord.tasks.verify.recompute_gaussian import season_fault, steps
+from concord.tasks.verify.recompute_gaussian import round_fault, season_fault, steps
 from concord.tasks.verify.signed import checks_beside, kept_excerpt, signer, statement_of
 
 SIGNED_WITH = (ATTESTATION_FILE, EXCERPT_FILE, KEY_FILE)
@@ -246,7 +246,9 @@ def _counts(record: SessionRecord, at: PublishedSession) -> str:
             equal("the number of rounds", len(files), counts.asked)
             whole = at.certificate.guarantee
             return joint_rounds(settings, files, (whole.unit, whole.neighbours), at.certificate.warnings)
-        return _totals(record, at) if what == "rounds" and "season" in settings else "nothing was asked row by row"
+        if what == "rounds":
+            return _totals(record, at) if "season" in settings else _rounds(record, at)
+        return "nothing was asked row by row"
     if not record.teachers:
         raise NotVerified(f"{record.mechanism.name} answers by votes, and no teacher is said to have voted")
     found, labels = Counter[str](), set[str]()
@@ -274,6 +276,16 @@ def _totals(record: SessionRecord, at: PublishedSession) -> str:
     if fault := season_fault(settings, found):
         raise NotVerified(fault)
     return f"the running totals follow from {len(found)} releases"
+
+
+def _rounds(record: SessionRecord, at: PublishedSession) -> str:
+    """Check that each round asked no more than it paid for."""
+    files = [file for file in record.files if file.path.endswith(".json")]
+    equal("the number of rounds", len(files), record.counts.asked)
+    for number, file in enumerate(files):
+        if fault := round_fault(record.mechanism.settings, number, json.loads(at.named(file))):
+            raise NotVerified(fault)
+    return f"{len(files)} rounds asked no more than they paid for"
 
 
 def _named_once(files: Sequence[Ref]) -> None:

@@ -190,6 +190,8 @@ PublicSettings = Mapping[str, Any]
 LATTICE_SCALE = Decimal("1.5")
 """t."""
 TALLIES_DIGITS = 60
+MOST_STEPS = 2**20
+"""Most steps of a vote."""
 NODES = 256
 WIDTHS = 14.0
 """Widths of the normal law summed beyond the point of loss ε: the rest is below 1e-40 of the sum."""
@@ -322,6 +324,33 @@ def season_fault(settings: PublicSettings, found: Sequence[Mapping[str, Any]]) -
             return "a release has another size than was paid for"
     except (KeyError, IndexError, TypeError, ValueError):
         return "a release is not what a season releases"
+    return ""
+
+
+def round_fault(settings: PublicSettings, number: int, found: Mapping[str, Any]) -> str:
+    """What is wrong with what a released round asked; empty if nothing is.
+
+    On whatever grid, it must move no further by a unit, and have no more numbers, than its round paid for.
+    """
+    try:
+        paid, asked, sums = settings["rounds"][number], found["question"], found["sums"]
+        grid = {**settings, "steps": asked["steps"]}
+        own = {**paid, "least": asked["least"], "fields": len(asked["fields"]), "cells": len(sums)}
+        same = [(each["what"], each["count"]) for each in (asked, paid)]
+        if found["round"] != number or asked["classes"] != settings["classes"] or same[0] != same[1]:
+            return f"round {number} asks another question than was paid for"
+        if found["scale"] != paid["scale"]:
+            return f"round {number} states other noise than was paid for"
+        columns = 1 if asked["what"] == "codes" or asked["classes"] <= 2 else asked["classes"]
+        size = sum(stop - start for start, stop in asked["spans"]) * columns + (asked["count"] > 0)
+        if len(asked["fields"]) != len(asked["spans"]) or not len(sums) == size <= paid["cells"]:
+            return f"round {number} has another size than was paid for"
+        if not 0 <= asked["least"] <= asked["steps"] <= MOST_STEPS or moved_norm(grid, own) > moved_norm(
+            settings, paid
+        ):
+            return f"a unit moves round {number} further than was paid for"
+    except (KeyError, IndexError, TypeError, ValueError):
+        return f"round {number} is not what tallies release"
     return ""
 
 

@@ -13,7 +13,7 @@ from concord.tasks.mechanisms.noise import moved_delta
 from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.mechanisms.tallies import Round, Tallies, planned_rounds
 from concord.tasks.verify.recompute import charge, charge_of_refusal, least_delta
-from concord.tasks.verify.recompute_gaussian import _squares, moved_norm, totals_off
+from concord.tasks.verify.recompute_gaussian import _squares, moved_norm, round_fault, totals_off
 
 DELTA = 1e-5
 Secret = Literal["rows", "labels"]
@@ -115,6 +115,42 @@ def test_the_largest_residual_is_found_among_all_that_may_be_expected(classes: i
     }
     assert set(_squares(classes, steps, "residuals", least)) == every
     assert len(_squares(1000, 1 << 20, "residuals", 1)) == 4
+
+
+def asked_of(mechanism: Tallies, fields: int) -> dict[str, Any]:
+    """The last round as it is released, about so many fields of 25 codes."""
+    spans = [(25 * field, 25 * field + 25) for field in range(fields)]
+    number = len(mechanism.rounds) - 1
+    question = mechanism.question(number, range(fields), spans)
+    own = {"round": number, "scale": mechanism.rounds[number].scale, "question": question.record()}
+    return json.loads(json.dumps({**own, "sums": [0] * question.size}))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+@pytest.mark.parametrize("fields", [1, 7, 91])
+def test_a_released_round_is_what_was_paid_for_and_another_is_found(classes: int, fields: int) -> None:
+    rounds = planned_rounds(classes=classes, fields=14, codes=450, pairs=True)
+    mechanism = Tallies.calibrate(epsilon=1.0, delta=DELTA, classes=classes, rounds=rounds)
+    settings, found = settings_of(mechanism), asked_of(mechanism, fields)
+    question = found["question"]
+    assert round_fault(settings, 3, found) == ""
+    changes: dict[str, dict[str, Any]] = {
+        "further than was paid for": {"steps": question["steps"] + 40, "least": question["least"] + 1},
+        "further than": {"least": question["least"] - 40},
+        "a unit moves": {"steps": 2**40, "least": 2**39},
+        "another question": {"what": "codes"},
+        "another": {"count": 1},
+        "another size": {"spans": question["spans"][1:]},
+        "size than was paid for": {"fields": question["fields"] * 2},
+        "a unit moves round 3": {"least": math.inf, "steps": math.inf},
+        "not what tallies release": {"spans": None},
+    }
+    for fault, change in changes.items():
+        assert fault in round_fault(settings, 3, {**found, "question": question | change})
+    assert "other noise" in round_fault(settings, 3, {**found, "scale": found["scale"] * 0.99})
+    assert "another size" in round_fault(settings, 3, {**found, "sums": found["sums"][1:]})
+    assert "another question" in round_fault(settings, 2, found)
+    assert round_fault(settings, 7, found) == "round 7 is not what tallies release"
 
 
 def season(epsilon: float, releases: int, **changed: Any) -> Stream:
