@@ -20,7 +20,8 @@ from concord.tasks.data.encode import learn_encoding
 from concord.tasks.data.units import NOBODY, Erased
 from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion, tally
 from concord.tasks.mechanisms.distance import Ints
-from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
+from concord.tasks.mechanisms.tallies import GROUPS, Tallies, planned_rounds
+from concord.tasks.student.pairs import with_pairs
 from tests.support.people import people, tables_of_plan, write_tables
 from tests.support.processes import FRESH
 
@@ -31,7 +32,7 @@ ROWS = people(400, 7)
 class Counted:
     """One question about tables of people, by way of the very stages."""
 
-    def __init__(self, folder: Path, unit: str | None, *, number: bool = False) -> None:
+    def __init__(self, folder: Path, unit: str | None, *, number: bool = False, pairs: bool = False) -> None:
         given = tables_of_plan(write_tables(folder)) | {"labeling": {"mechanism": "tallies", "rows": 6000}}
         given["data"]["unit"] = unit
         if number:
@@ -42,18 +43,20 @@ class Counted:
         public = pl.read_parquet(self.plan.path("public"))
         cells = cast_rows(public.select(self.encoding.features), self.encoding)
         self.codes: Codes = learn_codes([cells], self.encoding.columns, coarse=8)
+        self.asked = with_pairs(self.codes, self.codes.of(cells), GROUPS) if pairs else self.codes
         self.vault, self.folder, self.times = Vault(folder / "vault"), folder, 0
 
     @property
     def question(self) -> RoundQuestion:
         """A round with a model, which takes odd values."""
         classes = len(self.encoding.classes)
-        rounds = planned_rounds(classes=classes, fields=len(self.codes.fine), codes=self.codes.size)
+        rounds = planned_rounds(classes=classes, fields=len(self.codes.fine), codes=self.codes.size, pairs=True)
         mechanism = Tallies.calibrate(epsilon=1.0, delta=1e-5, classes=classes, rounds=rounds, many=True)
-        weights = np.random.default_rng(0).integers(-999, 999, (self.codes.size, 1))
-        spans = [(field.start, field.start + field.size) for field in self.codes.fields]
+        weights = np.random.default_rng(0).integers(-999, 999, (self.asked.size, 1))
+        spans = [(field.start, field.start + field.size) for field in self.asked.fields]
         model = IntegerModel(weights.astype(np.int64), np.array([13], np.int64))
-        return mechanism.question(2, self.codes.fine, [spans[at] for at in self.codes.fine], model)
+        fields = [*self.asked.pairs] or self.codes.fine
+        return mechanism.question(2, fields, [spans[at] for at in fields], model)
 
     def of(self, rows: pl.DataFrame, files: int = 1, erased: Erased | None = None) -> Ints:
         """What these private rows add up to, written to so many files."""
@@ -67,14 +70,16 @@ class Counted:
         coding = Coding(plan, self.encoding, self.codes, self.vault, KEY, erased or NOBODY)
         blocks = gather(coding, f"units/d/{self.times}")
         assert len(blocks) == BLOCKS
-        sums = [count(block, self.question, self.vault, f"sums/d/{self.times}-{at}") for at, block in enumerate(blocks)]
+        given = [(block, self.question, self.vault, f"sums/d/{self.times}-{at}") for at, block in enumerate(blocks)]
+        sums = [count(*each, self.asked if self.asked.pairs else None) for each in given]
         return total_of(sums, self.vault)
 
 
-@pytest.fixture(params=[(None, False), ("person", False), ("person", True)], ids=["a row", "a person", "a number"])
+@pytest.fixture(params=["a row", "a person", "a number", "pairs of columns"])
 def counted(request: pytest.FixtureRequest, tmp_path: Path) -> Counted:
-    unit, number = request.param
-    return Counted(tmp_path, unit, number=number)
+    case: str = request.param
+    unit = None if case == "a row" else "person"
+    return Counted(tmp_path, unit, number=case == "a number", pairs=case == "pairs of columns")
 
 
 def test_a_number_counts_by_its_place_between_its_bounds(tmp_path: Path) -> None:

@@ -101,6 +101,7 @@ def test_a_pairs_code_is_that_of_both_groups(groups: int) -> None:
         number, word = row[0], row[3] - 3 * WIDE
         by_hand = field.left[number] * (max(field.right) + 1) + field.right[word]
         assert codes.paired(row[None])[0].tolist() == [*row, codes.fields[at].start + by_hand]
+    assert codes.paired(PUBLIC)[:50].tolist() == [codes.paired(row[None])[0].tolist() for row in PUBLIC[:50]]
     assert field.left == ((0, 0, 1, 1, 2, 2, 3, 3, 4) if groups == GROUPS else tuple(range(9)))
     assert field.right == ((0, 1, 2, 3, 3, 3, 4) if groups == GROUPS else tuple(range(7)))
     assert field.size <= (groups + 1) ** 2
