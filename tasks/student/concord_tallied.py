@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
+from scipy.special import expit, logit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
 
 Numbers = NDArray[np.float64]
@@ -114,8 +114,8 @@ class Tallied(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-l
 
     def predict_proba(self, X: Any) -> Numbers:
         """Probabilities (rows, classes)."""
-        p = expit(self._logits(X))
-        return np.column_stack([1 - p, p]) if p.shape[1] == 1 else np.asarray(p / p.sum(axis=1, keepdims=True))
+        found = self._logits(X)
+        return np.asarray(softmax(found, axis=1) if found.shape[1] > 1 else expit(np.column_stack([-found, found])))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Class names (rows,)."""

@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.special import expit, logit
+from scipy.special import expit, logit, softmax
 from threadpoolctl import threadpool_limits
 
 from concord.tasks.data.codes import CodeMatrix, Codes, coarser
@@ -214,11 +214,9 @@ def logits(decoded: Decoded, rows: CodeMatrix) -> Floats:
 
 def scores(decoded: Decoded, rows: CodeMatrix) -> Floats:
     """Probabilities of the classes (m, C), which add up to 1."""
-    p = expit(logits(decoded, rows))
-    if p.shape[1] == 1:
-        return np.column_stack([1 - p, p])
-    found: Floats = p / p.sum(axis=1, keepdims=True)
-    return found
+    found = logits(decoded, rows)
+    p: Floats = softmax(found, axis=1) if found.shape[1] > 1 else expit(np.column_stack([-found, found]))
+    return p
 
 
 def odds_scores(decoded: Decoded, rows: CodeMatrix) -> Floats:

@@ -23,7 +23,6 @@ from skl2onnx.algebra.onnx_ops import (
     OnnxArgMax,
     OnnxCast,
     OnnxConcat,
-    OnnxDiv,
     OnnxGather,
     OnnxGreaterOrEqual,
     OnnxIdentity,
@@ -34,8 +33,8 @@ from skl2onnx.algebra.onnx_ops import (
     OnnxMin,
     OnnxMul,
     OnnxReduceSum,
-    OnnxSigmoid,
     OnnxSign,
+    OnnxSoftmax,
     OnnxSub,
     OnnxWhere,
 )
@@ -232,16 +231,15 @@ def _tallied(scope: Any, operator: Any, container: Any) -> None:
     codes, names = OnnxCast(X, to=WHOLE, **version), np.array(model.classes, dtype=np.str_)
     added = OnnxReduceSum(OnnxGather(model.weights, codes, axis=0, **version), np.array([1]), keepdims=0, **version)
     logits = OnnxAdd(added, model.intercept[None, :], **version)
-    odds, ones = OnnxSigmoid(logits, **version), np.array([[1.0]])
-    if len(model.intercept) == 1:
-        found = OnnxConcat(OnnxSub(ones, odds, **version), odds, axis=1, **version)
-    else:
-        found = OnnxDiv(odds, OnnxReduceSum(odds, np.array([1]), keepdims=1, **version), **version)
+
+    def by_class(logits: Any) -> Any:
+        none = OnnxSub(logits, logits, **version)
+        return OnnxConcat(none, logits, axis=1, **version) if len(model.intercept) == 1 else logits
+
+    found = OnnxSoftmax(by_class(logits), axis=1, **version)
     above = found
     if model.point != "default":
-        over = OnnxSub(logits, logit(np.clip(model.prior, LEAST, 1 - LEAST))[None, :], **version)
-        none = OnnxSub(over, over, **version)
-        above = OnnxConcat(none, over, axis=1, **version) if len(model.intercept) == 1 else over
+        above = by_class(OnnxSub(logits, logit(np.clip(model.prior, LEAST, 1 - LEAST))[None, :], **version))
     best = OnnxArgMax(above, axis=1, keepdims=0, **version)
     _write(OnnxGather(names, best, op_version=OPSET[""], output_names=operator.outputs[:1]), scope, container)
     _write(OnnxIdentity(found, op_version=OPSET[""], output_names=operator.outputs[1:]), scope, container)
