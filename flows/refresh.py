@@ -33,7 +33,7 @@ from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext, runni
 from concord.flows.stage import Disclosure, pass_door, stage
 from concord.flows.stages import UNITS, encode
 from concord.flows.steps import publish
-from concord.flows.tally import BySums, infer, label_claim, tally
+from concord.flows.tally import BySums, infer, label_claim, sample, tally
 from concord.flows.ticks import next_time
 from concord.tasks.asking.tally import BLOCKS, Coding, columns_asked, gather, keep_total
 from concord.tasks.asks.stream import (
@@ -53,7 +53,7 @@ from concord.tasks.data.units import Erased, names_held
 from concord.tasks.door.admit import opening_of, planned_domain
 from concord.tasks.door.checkpoint import arrivals_key, read_checkpoint
 from concord.tasks.mechanisms.stream import Stream
-from concord.tasks.student.infer import public_codes
+from concord.tasks.student.infer import read_sample
 from concord.tasks.student.seasons import follow_totals, history
 from concord.tasks.student.study import Student
 
@@ -278,7 +278,7 @@ class ByStream(BySums):
     ) -> Disclosure:
         """Pass the last of these periods through the door; what only it needed is removed from the vault."""
         run, codes = self.run, self._codes
-        rows = public_codes(admitted.stream.batches, codes, run.stores.vault)
+        rows = read_sample(sample(run, codes, admitted.stream.batches), run.stores.vault)
         past = [json.loads(run.stores.released.read(ref)) for each in self.ended for ref in self._releases(each)[-1:]]
         follow = partial(follow_totals, rows, codes, past)
         release = partial(

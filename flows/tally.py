@@ -39,9 +39,10 @@ from concord.tasks.student.infer import (
     inferred,
     linear_student,
     measured_at_both,
-    public_codes,
     public_rows,
+    read_sample,
     soft_labels,
+    write_sample,
 )
 from concord.tasks.student.study import Student
 
@@ -50,6 +51,12 @@ from concord.tasks.student.study import Student
 def code(place: Place, plan: Plan, encoding: Encoding, batches: Sequence[PublicBatch]) -> Codes:
     """Learn the codes of rows from the staged public rows."""
     return planned_codes(plan, encoding, (read_frame(batch.ref, place.vault) for batch in batches))
+
+
+@stage("code")
+def sample(place: Place, codes: Codes, batches: Sequence[PublicBatch]) -> Ref:
+    """Write the codes of the sample of the staged public rows that models are decoded on."""
+    return write_sample(batches, codes, place.vault, f"public/{place.key[:16]}/sample.npy")
 
 
 @stage("gather", version=3, reads=UNITS)
@@ -212,9 +219,8 @@ class BySums(Learning[TalliesAsk]):
 
     def replay(self, session: Session, admitted: Admitted[TalliesAsk]) -> Disclosure:
         """The rounds as released, and the labels inferred from the last."""
-        passed, codes = super().replay(session, admitted), self._codes
-        rows = public_codes(admitted.stream.batches, codes, self.run.stores.vault)
-        return self._labelled(admitted, passed, RoundPlanner(admitted.ask.mechanism, codes, rows))
+        passed = super().replay(session, admitted)
+        return self._labelled(admitted, passed, planner_of(self.run, admitted, self._codes, ()))
 
     @property
     def _codes(self) -> Codes:
@@ -242,7 +248,7 @@ def planner_of(run: RunContext, admitted: Admitted[TalliesAsk], codes: Codes, un
         if found:
             return RoundPlanner(mechanism, codes, rows, found)
     batches = admitted.stream.batches
-    rows = public_codes(batches, codes, vault)
+    rows = read_sample(sample(run, codes, batches), vault)
     if mechanism.secret == "rows" and deepens(codes):
         return RoundPlanner(mechanism, codes, rows, public=lambda: public_rows(batches, vault))
     units_known = None if mechanism.secret == "rows" else 1

@@ -55,19 +55,22 @@ class Released:
     def __init__(self, home: Path) -> None:
         self.root = home / "released"
 
-    def write(self, path: str, data: bytes) -> Ref:
-        """Publish `data` at `path`, replacing any earlier file. Raises EnvironmentFailed."""
+    def write(self, path: str, data: bytes | Iterable[bytes]) -> Ref:
+        """Publish `data`, whole or in parts, at `path`, replacing any earlier file. Raises EnvironmentFailed."""
+        digest = hashlib.sha256()
         try:
             final, held = self._place(path), path.startswith(f"{HELD}/")
             # as the umask allows: its names must outlive a power cut too
             make_folder(final.parent, mode=0o700 if held else 0o777)
             with write_whole(final, self.root.parent, mode=0o600 if held else 0o666, durable=True) as file:
-                file.write(data)
+                for part in (data,) if isinstance(data, bytes) else data:
+                    digest.update(part)
+                    file.write(part)
         except OSError as failed:
             raise EnvironmentFailed(f"the released file {path} cannot be written: {failed.strerror}") from None
-        return Ref(path=path, digest=sha256(data))
+        return Ref(path=path, digest=digest.hexdigest())
 
-    def hold_back(self, path: str, data: bytes) -> Ref:
+    def hold_back(self, path: str, data: bytes | Iterable[bytes]) -> Ref:
         """Keep a file that is to be published at `path` together with the certificate that names it."""
         return Ref(path=path, digest=self.write(f"{HELD}/{path}", data).digest)
 

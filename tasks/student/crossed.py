@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from concord.tasks.data.codes import CodeMatrix, Codes
@@ -42,15 +43,15 @@ def sampled(rows: CodeMatrix, codes: Codes, most: int = SAMPLE) -> CodeMatrix:
     return np.asfortranarray(rows[_evenly(digests(rows, codes), most)])
 
 
-def sampled_of(batches: Callable[[], Iterable[CodeMatrix]], codes: Codes, most: int = SAMPLE) -> CodeMatrix:
-    """`sampled` of the rows of all batches, which are read twice: eight bytes a row are held, and the sample."""
-    found = np.concatenate([np.empty(0, np.uint64), *(digests(rows, codes) for rows in batches())])
+def sampled_of(frames: Callable[[], Iterable[pl.DataFrame]], codes: Codes, most: int = SAMPLE) -> CodeMatrix:
+    """`sampled` of the cast rows of all frames, which are read twice: eight bytes a row are held, and the sample."""
+    found = np.concatenate([np.empty(0, np.uint64), *(digests(codes.of(rows), codes) for rows in frames())])
     kept = np.zeros(len(found), bool)
     kept[_evenly(found, most)] = True
     parts, first = [np.empty((0, codes.width), np.int32)], 0
-    for rows in batches():
-        parts.append(rows[kept[first : first + len(rows)]])
-        first += len(rows)
+    for rows in frames():
+        parts.append(codes.of(rows.filter(kept[first : first + rows.height])))
+        first += rows.height
     return sampled(np.concatenate(parts), codes, most)
 
 

@@ -18,6 +18,7 @@ Guarantees   a row has the same codes as a private row with the same cells
 Not covered  moments with a time zone as words. Checked by tests/tasks/student/test_linear.py
 """
 
+import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.measures import AnyPublicTest
-from concord.artifacts.schemas import Encoding, OneHot
+from concord.artifacts.schemas import Encoding, OneHot, Ref
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, WordField, deepened
 from concord.tasks.data.encode import PublicBatch, labelled_rows, read_frame
 from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion
@@ -159,9 +160,18 @@ def heard(published: RoundFile) -> NoisyRound:
     return NoisyRound(question, float(published["scale"]), sums, part)
 
 
-def public_codes(batches: Sequence[PublicBatch], codes: Codes, vault: Vault) -> CodeMatrix:
-    """Codes (rows, fields) of the sample of staged public rows that models are decoded on."""
-    return sampled_of(lambda: coded_batches(batches, codes, vault), codes)
+def write_sample(batches: Sequence[PublicBatch], codes: Codes, vault: Vault, path: str) -> Ref:
+    """Write codes (rows, fields) of the sample of staged public rows that models are decoded on, as a NumPy file."""
+    found = sampled_of(lambda: (read_frame(batch.ref, vault) for batch in batches), codes)
+    with vault.create(path) as sink:
+        np.save(sink, found, allow_pickle=False)
+    return sink.ref
+
+
+def read_sample(sample: Ref, vault: Vault) -> CodeMatrix:
+    """The codes that `write_sample` wrote. Raises NotVerified if the file is not what was written."""
+    found: CodeMatrix = np.load(io.BytesIO(vault.read(sample)), allow_pickle=False)
+    return found
 
 
 def coded_batches(batches: Sequence[PublicBatch], codes: Codes, vault: Vault) -> Iterator[CodeMatrix]:
@@ -200,15 +210,18 @@ def inferred_schema(classes: int, guarantee: dict[str, str]) -> pa.Schema:
 
 def inferred(
     decoded: Decoded, batches: Iterable[CodeMatrix], encoding: Encoding, session: str, claim: Mapping[str, str]
-) -> bytes:
-    """Labels inferred for public rows, with the probability of each class, as an Arrow file of `inferred_schema`."""
-    schema, sink, first = inferred_schema(len(encoding.classes), dict(claim)), pa.BufferOutputStream(), 0
+) -> Iterator[bytes]:
+    """Labels inferred for public rows, with the probability of each class: the parts of an Arrow file of
+    `inferred_schema`, one for each batch and its end."""
+    schema, sink, first = inferred_schema(len(encoding.classes), dict(claim)), io.BytesIO(), 0
     with pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as file:
         for rows in batches:
             file.write_batch(pa.record_batch(_inferred(decoded, rows, first, encoding, session), schema=schema))
             first += len(rows)
-    content: bytes = sink.getvalue().to_pybytes()
-    return content
+            yield sink.getvalue()
+            sink.seek(0)
+            sink.truncate()
+    yield sink.getvalue()
 
 
 def _inferred(decoded: Decoded, rows: CodeMatrix, first: int, encoding: Encoding, session: str) -> list[Any]:
