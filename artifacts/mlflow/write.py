@@ -24,6 +24,7 @@ from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
+from unittest.mock import patch
 
 from mlflow.entities import (
     Dataset,
@@ -85,19 +86,22 @@ def save(folder: Path, described: "Model", publication: Publication) -> None:
         importlib.import_module("mlflow.pyfunc")
     import mlflow.sklearn
     from mlflow.models import ModelSignature
+    from mlflow.utils import environment
 
     output: Literal["string", "double"] = "string" if hasattr(publication.student, "classes_") else "double"
-    mlflow.sklearn.save_model(
-        publication.student,
-        str(folder),
-        mlflow_model=described,
-        signature=ModelSignature.from_dict(mlflow_signature(publication.columns, output)),
-        input_example=publication.example,
-        code_paths=[str(code) for code in publication.code],
-        pip_requirements=[f"{name}=={version(name)}" for name in REQUIREMENTS],
-        serialization_format="skops",
-        skops_trusted_types=list(publication.trusted_types),
-    )
+    # a tenth of a run: MLflow would list the modules of all packages, to compare with these versions what is installed
+    with patch.object(environment, "warn_dependency_requirement_mismatches", create=True):
+        mlflow.sklearn.save_model(
+            publication.student,
+            str(folder),
+            mlflow_model=described,
+            signature=ModelSignature.from_dict(mlflow_signature(publication.columns, output)),
+            input_example=publication.example,
+            code_paths=[str(code) for code in publication.code],
+            pip_requirements=[f"{name}=={version(name)}" for name in REQUIREMENTS],
+            serialization_format="skops",
+            skops_trusted_types=list(publication.trusted_types),
+        )
     (folder / MODEL_FILE).write_bytes(publication.student_file)
 
 
