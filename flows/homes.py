@@ -98,6 +98,8 @@ class Contribution:
         balance = Balance.of(run, domain)
         known = sessions_of_run(stores.ledger, domain.name, self.name, run=asked.run)
         session = run.lock_session(known[-1].id) if known else None
+        if session and session.id in stores.ledger.forgotten(domain.name):
+            raise BudgetRefused(f"session {session.id} was forgotten: {self.name} takes no further part in this run")
         own = own_shares(stores, session) if session else []
         if session and asked.number < len(own):
             read = own[asked.number].read(Answered, self.key)
@@ -172,11 +174,13 @@ class Contribution:
         return found
 
     def _posted(self, session: Session, letter: Letter, balance: Balance, *, now: bool) -> dict[str, Any]:
-        """Certify the share, and write it to the exchange at the clock's next tick."""
+        """Certify the share, and write it to the exchange; what is published is of the clock's next tick."""
         stores, tick = self.run.stores, homes_of(self.plan).tick
-        certificate = certify_answers(session.id, stores.ledger, stores.released, stores.vault)
         if now and tick:
             time.sleep(-time.time() % tick)
+        outcomes = [batch.outcome for batch in stores.ledger.batches(session.id) if batch.outcome]
+        stores.released.restamp([outcome.released for outcome in outcomes])  # their times told how long it counted
+        certificate = certify_answers(session.id, stores.ledger, stores.released, stores.vault)
         file = self.post.write(f"share-{self.asked.number}-{self.name}", letter.data)
         return {
             "answered": self.asked.number,

@@ -83,6 +83,10 @@ class Reading:
         """The remarks on the domain, in order."""
         return self._read(lambda state: state.remarks.on(domain))
 
+    def forgotten(self, domain: str) -> set[str]:
+        """The ids of the domain's sessions that were forgotten."""
+        return {remark.about for remark in self.remarks(domain) if remark.kind == "forgotten"}
+
     def total(self, domain: str) -> Charge:
         """Everything settled and reserved in the domain, and what was lost to an older copy."""
         return self._read(lambda state: state.total(domain))

@@ -351,7 +351,7 @@ def _knows(door: Stores, share: Answered, letter: Letter) -> bool:
     """Whether the ledger knows of a share, which may be of an earlier run; of a session that is forgotten nothing is
     left to compare."""
     for domain in door.ledger.domains():
-        gone = {remark.about for remark in door.ledger.remarks(domain.name) if remark.kind == "forgotten"}
+        gone = door.ledger.forgotten(domain.name)
         for session in sessions_of_run(door.ledger, domain.name, share.home, run=share.run):
             if session.id in gone or letter in own_shares(door, session):
                 return True

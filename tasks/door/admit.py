@@ -70,13 +70,12 @@ def find_session(door: Stores, asked: Opening, *, new_session: bool) -> Session 
     drawn in it.
     """
     same = [session for session in door.ledger.sessions(asked.domain) if session.identity == asked.identity]
-    gone = {remark.about for remark in door.ledger.remarks(asked.domain) if remark.kind == "forgotten"}
     if not same:
         return None
     last = same[-1]
     if new_session and (last.batches or last.ended or not _is_same(last, asked.mechanism)):
         return None
-    if last.id in gone:
+    if last.id in door.ledger.forgotten(asked.domain):
         raise BudgetRefused(
             f"session {last.id} was forgotten, so nothing more can be drawn in it: another one, which costs again, "
             "must be asked for with --new-session"

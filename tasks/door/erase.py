@@ -106,9 +106,8 @@ def forget(door: Stores, name: str) -> bool:
 
 def _ends_its_stream(door: Stores, session: Session) -> bool:
     """Whether all other seasons of its stream are forgotten: until then, a later one must know whom they asked."""
-    gone = {remark.about for remark in door.ledger.remarks(session.domain) if remark.kind == "forgotten"}
     seasons = [each.id for each in door.ledger.sessions(session.domain) if each.stream == session.stream]
-    return session.stream != "" and {*seasons} <= {session.id, *gone}
+    return session.stream != "" and {*seasons} <= {session.id, *door.ledger.forgotten(session.domain)}
 
 
 def _destroy(door: Stores, name: str) -> None:
