@@ -39,6 +39,7 @@ from concord.tasks.mechanisms.queries import LaplaceRelease, OptimalRelease
 from concord.tasks.mechanisms.stable import StableVoting
 from tests.support.at_door import CLASSES, NOISY, ROWS, STABLE, TEACHERS, VECTOR, counts_of, make_case, opened
 from tests.support.seasons import Season
+from tests.support.sharing import Shares
 from tests.support.tallied import Rounds
 
 VOTES: dict[str, Mechanism] = {
@@ -110,6 +111,14 @@ def ask_season(home: Path, other: bool = False) -> None:
     Season.in_home(home).all(other=other)
 
 
+def open_share(home: Path) -> None:
+    Shares.in_home(home)
+
+
+def ask_share(home: Path, other: bool = False) -> None:
+    Shares.in_home(home).all(rows=199 if other else 200)
+
+
 def open_question(home: Path, name: str) -> None:
     opened(Stores.of(home), QUESTIONS[name])
     _answered(home, "which shade", 7)
@@ -176,6 +185,7 @@ KINDS = (
     *(Kind(name, partial(open_votes, name=name), partial(ask_votes, name=name), VOTES[name].keyed) for name in VOTES),
     Kind("tallies", open_rounds, ask_rounds),
     Kind("stream", open_season, ask_season),
+    Kind("share", open_share, ask_share),
     *(
         Kind(name, partial(open_question, name=name), partial(ask_question, name=name), named=True)
         for name in QUESTIONS

@@ -74,7 +74,7 @@ class Rounds:
     def release(self, number: int, following: dict[str, Any] | None, rows: int = len(ROWS)) -> Ref:
         """Round `number` over the first `rows` rows, in two blocks."""
         asked = question(number, following)
-        blocks = [self._block(number, part, asked, rows) for part in (0, 1)]
+        blocks = self.blocks(number, asked, rows)
 
         def followed(sums: Ints) -> dict[str, Any]:
             self.followed.append(number)
@@ -89,6 +89,10 @@ class Rounds:
             following = published[-1]["next"] if published else None
             published.append(json.loads(self.door.released.read(self.release(number, following, rows))))
         return published
+
+    def blocks(self, number: int, asked: RoundQuestion, rows: int = len(ROWS)) -> list[Ref]:
+        """Exact sums of the first `rows` rows, in two blocks."""
+        return [self._block(number, part, asked, rows) for part in (0, 1)]
 
     def _block(self, number: int, part: int, asked: RoundQuestion, rows: int) -> Ref:
         own = slice(part, rows, 2)
