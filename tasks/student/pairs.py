@@ -5,7 +5,7 @@
 Cells are groups of a column's fine codes: of numbers equally many public rows, of words the most frequent ones.
 
 Assumes      sums are released, and public rows are those that they are decoded on: post-processing
-Guarantees   which pairs are asked follows from released sums; a table whose columns say anything pays nothing
+Guarantees   which pairs are asked follows from released sums; a table whose columns say more pays nothing
 Not covered  what three columns say together and no two of them do. Checked by tests/tasks/student/test_pairs.py
 """
 
@@ -21,8 +21,8 @@ from concord.tasks.mechanisms.contributions import expected
 from concord.tasks.mechanisms.distance import Floats
 from concord.tasks.student.decode import Decoded, NoisyRound, logits
 
-LITTLE = 0.5
-"""Deviation of a row's logit below which columns say little: at most 60 % of labels, if classes are even. If they say
+LITTLE = 0.8
+"""Deviation of a row's logit below which columns say little: at most 70 % of labels, if classes are even. If they say
 nothing, noise makes it 0.08 (30,000 rows, ε = 1); of the tables of the benchmark it is 1 and more."""
 FAR = 8.0
 """Standard deviations by which the χ² of a pair's sums must lie above its mean."""
