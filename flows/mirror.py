@@ -99,8 +99,9 @@ def to_be_shown(door: Stores) -> list[Session]:
 
 def not_recorded(door: Stores, tracking: "Tracking") -> list[Session]:
     """The certified sessions that MLflow does not show."""
-    shown = tracking.sessions(here=True)
-    return [session for session in to_be_shown(door) if session.id not in shown]
+    sessions = to_be_shown(door)
+    shown = tracking.shown(sessions)
+    return [session for session in sessions if session.id not in shown]
 
 
 def record_missing(home: Path, tracking: "Tracking") -> Iterator[tuple[str, str | None]]:

@@ -294,6 +294,9 @@ class ByStream(BySums):
         run.stages.forget(vault.paths(f"sums/{session.domain}/{session.stream}", "*.npy"))
         for kind in ("units", "sums"):  # its blocks of rows, and their sums
             vault.destroy(f"{kind}/{session.domain}/{session.stream}")
+        for each in self.ended:  # whose periods are not counted again
+            if (vault.root / (sums := f"sums/{session.domain}/{each.id}")).exists():
+                vault.destroy(sums)
         known = (*counted[-1].names, *_names_of(self._past()))  # the season's first, from which it may be counted again
         if last := {str(PurePath(ref.path).parent) for ref in known}:
             for path in vault.paths(f"arrived/{session.domain}/{session.stream}", "*", last):

@@ -15,6 +15,7 @@ Only MLflow's explicit client is used: the fluent API has one active run per thr
 import os
 import re
 import sqlite3
+from collections.abc import Collection
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,6 +32,7 @@ from concord.artifacts.mlflow.describe import Recorded
 from concord.artifacts.mlflow.pages import runs_page
 from concord.artifacts.mlflow.store import client_of, in_one_sentence, make_if_missing
 from concord.artifacts.sections import ALIAS
+from concord.artifacts.sessions import Session
 from concord.artifacts.settings import (
     STORE,
     Settings,
@@ -47,6 +49,7 @@ COPIES: list[TemporaryDirectory[str]] = []
 """Of stores that cannot be written, for as long as this process lasts."""
 NOBODYS = "0"
 """The id of the experiment Default, which MLflow makes and nobody uses."""
+FINISHED = "attributes.status = 'FINISHED'"
 KINDS = ("session", "estimate", "answers")
 """The tags that name a run's session, by what it is for."""
 NOT_OURS = {"registered_model_meta", "__pycache__"}
@@ -90,22 +93,36 @@ class Records:
         """At most so many of a session's finished runs, the latest first."""
         with in_one_sentence():
             everywhere = [experiment.experiment_id for experiment in self._client.search_experiments()]
-            mine = f"tags.session = '{session}' and attributes.status = 'FINISHED'"
+            mine = f"tags.session = '{session}' and {FINISHED}"
             latest_first = ["attributes.end_time DESC"]
             return list(self._client.search_runs(everywhere, mine, max_results=most, order_by=latest_first))
 
-    def sessions(self, *, here: bool = False) -> set[str]:
-        """Every session with a finished run: of labels, an estimate or answers; with `here`, only those of labels whose
-        files MLflow finds in this home."""
+    def sessions(self) -> set[str]:
+        """Every session with a finished run: of labels, an estimate or answers."""
         with in_one_sentence():
-            experiments = self._client.search_experiments()
-            everywhere = [each.experiment_id for each in experiments if not (here and self._is_elsewhere(each))]
-            found, page = set[str](), None
-            finished = "attributes.status = 'FINISHED'" + " and tags.session LIKE '%'" * here  # no nested ones
-            while everywhere and page != "":
-                runs = self._client.search_runs(everywhere, finished, page_token=page)
-                found |= {run.data.tags[tag] for run in runs for tag in KINDS if tag in run.data.tags}
-                page = runs.token or ""
+            return self._sessions([each.experiment_id for each in self._client.search_experiments()], FINISHED)
+
+    def shown(self, sessions: Collection[Session]) -> set[str]:
+        """Those of these sessions of labels with a finished run whose files MLflow finds in this home.
+
+        A season of a stream has a run for each release, so seasons are asked for one by one, and their runs not listed.
+        """
+        seasons = {session.id: session.mechanism["name"] for session in sessions if session.stream}
+        listed = [FINISHED, "tags.session LIKE '%'", *(f"tags.mechanism != '{name}'" for name in {*seasons.values()})]
+        with in_one_sentence():
+            here = [each.experiment_id for each in self._client.search_experiments() if not self._is_elsewhere(each)]
+            found = self._sessions(here, " and ".join(listed))
+            for season in seasons if here else ():
+                wanted = f"{FINISHED} and tags.session = '{season}'"
+                found |= {season for _ in self._client.search_runs(here, wanted, max_results=1)}
+        return found
+
+    def _sessions(self, experiments: list[str], wanted: str) -> set[str]:
+        found, page = set[str](), None
+        while experiments and page != "":
+            runs = self._client.search_runs(experiments, wanted, page_token=page)
+            found |= {run.data.tags[tag] for run in runs for tag in KINDS if tag in run.data.tags}
+            page = runs.token or ""
         return found
 
     def page(self, domain: str | None) -> str:

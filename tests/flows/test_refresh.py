@@ -14,6 +14,7 @@ from mlflow import MlflowClient
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.mlflow.write import Tracking
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Ref
 from concord.flows import refresh, steps
@@ -92,6 +93,7 @@ def test_releases_follow_one_another_and_everybody_is_charged_once(data: Path, p
     assert "releases-caption" in Path(third.report).read_text()
     recorded = MlflowClient(f"sqlite:///{home}/mlflow.db").get_metric_history(third.run_id, "accuracy_by_release")
     assert [point.value for point in recorded] == so_far
+    assert len(Tracking.of(home).runs(first.session)) == 3  # none of them twice
     found = published(home, third)
     exact = [pl.read_parquet(data / "arriving" / f"{week}.parquet")["person"].n_unique() for week in (1, 2)]
     noise = [each["scales"][1] * each["spread"] / each["questions"][1]["count"] for each in found]
