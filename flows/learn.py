@@ -28,7 +28,6 @@ from concord.flows.run import (
     Counted,
     PrivateFiles,
     RunContext,
-    check_not_private,
     digest_of,
     note_copies,
     running,
@@ -43,6 +42,7 @@ from concord.tasks.asks.hypothesis import HypothesisAsk
 from concord.tasks.asks.labelled import checkpoint_to_extend, checkpoint_to_study, checkpoint_to_test
 from concord.tasks.asks.student_choice import settled_now
 from concord.tasks.asks.votes import VotesAsk
+from concord.tasks.data.places import check_not_private
 from concord.tasks.data.tables import find_files
 from concord.tasks.door.admit import planned_domain
 from concord.tasks.door.checkpoint import (

@@ -23,7 +23,7 @@ from concord.flows.console import err
 from concord.flows.outcome import StageName
 from concord.flows.stage import Stages
 from concord.tasks.data.encode import PublicBatch
-from concord.tasks.data.places import Place, files_of, is_shared
+from concord.tasks.data.places import Place, check_not_private, files_of, is_shared
 from concord.tasks.data.sources import not_local, with_snapshots
 from concord.tasks.data.split import public_by_name, with_public
 from concord.tasks.data.tables import TableFile, find_files
@@ -244,13 +244,6 @@ def _public_places(run: RunContext, sources: Sequence[PublicSource]) -> list[Pla
     named = run.plan.data.public is not None  # one of several homes may do without it
     own = [file.path for file in find_files(run.plan.path("public"), "data.public")] if named else []
     return [*own, *(Path(source.path) for source in sources[1:] if source.path != ONLINE)]
-
-
-def check_not_private(field: str, public: Iterable[Place], private: Mapping[str, str]) -> None:
-    """Raise WrongInput if a private file is also named as a public one: its rows would be published as they are."""
-    if is_shared(files_of(public), private):
-        rule = f"{field} must not hold a file of data.private, which would then be published"
-        raise WrongInput(f"{rule}; a file that was given the inode of a removed private one must be copied")
 
 
 def note_copies(private: Iterable[str], field: str, contents: Iterable[str]) -> None:

@@ -140,6 +140,8 @@ def explain_command(
     from concord.tasks.verify.handing import handed_on
 
     published = handed_on(session, home)
+    if rows is not None:
+        _check_public(rows, home)
     student, spoilt = student_of(published), None
     card = scorecard(student)
     if rows is not None:
@@ -154,6 +156,22 @@ def explain_command(
         _show_importance(spoilt)
     if card is None and spoilt is None:
         say("no scorecard: the student is not additive; public rows, named with --rows, show what columns matter")
+
+
+def _check_public(rows: str, home: Path) -> None:
+    """Raise WrongInput if a session of the home knows one of the files as private."""
+    from concord.artifacts.home.vault import Vault
+    from concord.artifacts.home.whole import is_home
+    from concord.artifacts.ledger.ledger import Ledger
+    from concord.tasks.data.places import check_not_private
+    from concord.tasks.data.tables import find_files
+    from concord.tasks.door.checkpoint import read_checkpoint
+
+    files = [file.path for file in find_files(rows, "--rows")]
+    ledger = Ledger.of(home) if is_home(home) else None
+    for session in (each for domain in ledger.domains() for each in ledger.sessions(domain.name)) if ledger else ():
+        if checkpoint := read_checkpoint(Vault(home / "vault"), session.id, online=False):
+            check_not_private("--rows", files, checkpoint.files)
 
 
 def _show_card(card: "Scorecard") -> None:

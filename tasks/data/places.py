@@ -224,6 +224,13 @@ def is_shared(files: Mapping[str, str], earlier: Mapping[str, str]) -> bool:
     return not files.keys().isdisjoint(earlier) or not inodes.isdisjoint(files.values())
 
 
+def check_not_private(field: str, public: Iterable[Place], private: Mapping[str, str]) -> None:
+    """Raise WrongInput if a private file is also named as a public one: its rows would be published as they are."""
+    if is_shared(files_of(public), private):
+        rule = f"{field} must not hold a file of data.private, which would then be published"
+        raise WrongInput(f"{rule}; a file that was given the inode of a removed private one must be copied")
+
+
 class Placed(NamedTuple):
     """A file of a table: its place, format, partition and name in messages."""
 

@@ -2,8 +2,11 @@
 
 import json
 import math
+import os
+import shutil
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -132,3 +135,27 @@ def test_the_command_says_both(tmp_path: Path) -> None:
     assert [*found["importance"]["columns"]][-1] == "note"
     status, printed, _ = heard("explain", str(folder))
     assert (status, "no scorecard" in printed) == (0, True)
+
+
+def test_rows_that_a_session_of_the_home_learned_from_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by a link, or as one file of a folder."""
+    from concord.flows.cli import review
+    from concord.tasks.data.places import files_of
+    from tests.support.published import SESSION, certified, world
+    from tests.tasks.verify.signed_folder import STABLE
+
+    made = world(tmp_path / "home")
+    certified(made, STABLE, made.truth)
+    secret = tmp_path / "private" / "a.parquet"
+    secret.parent.mkdir()
+    shutil.copy(made.home / "test.parquet", secret)
+    os.link(secret, tmp_path / "link.parquet")
+    checkpoint = SimpleNamespace(files=files_of([secret]))
+    monkeypatch.setattr("concord.tasks.door.checkpoint.read_checkpoint", lambda *_, **__: checkpoint)
+    for named in (secret, secret.parent, tmp_path / "link.parquet"):
+        status, printed, said = heard("explain", SESSION, "--rows", str(named), "--home", str(made.home))
+        assert (status, printed) == (2, "")
+        assert "--rows must not hold a file of data.private" in said
+    review._check_public(str(made.home / "test.parquet"), made.home)
