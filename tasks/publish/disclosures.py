@@ -43,6 +43,11 @@ ABOUT = {
 }
 """The keys of `[about]` that each statement asks for."""
 STATIC = "The certificate names one state of the private data, `{}`; a later state is published anew."
+GROWING = (
+    "Rows arrive, and each release counts all units of its season that arrived so far; the season has {} releases, and "
+    "each unit is counted in one season."
+)
+SEVERAL = " They lie with {}; each release is the sum of what each of them released."
 CENTRAL = (
     "One curator holds the private records and runs the software. Whoever reads what is published is not trusted; who "
     "holds the records, the machine and its console is."
@@ -150,7 +155,7 @@ def test_in_words(test: TestRecord) -> str:
     of = test.accuracy
     unclean = "" if test.clean else ", but it learned from some of them, so the interval says nothing"
     return (
-        f"Tried on about {test.rows:,} private units that were set aside, by noisy counts: {of.value:.1%} right "
+        f"Private test, by noisy counts of about {test.rows:,} private units that were set aside: {of.value:.1%} right "
         f"({of.low:.1%} to {of.high:.1%} at level {test.level:g}){unclean}"
     )
 
@@ -206,8 +211,8 @@ def registry(certificate: Certificate) -> str:
             "model_name_details": trusted(certificate),
             "release_type": "One release" if domain.sessions == 1 else "Many releases",
             "release_type_details": of_lifetime(certificate),
-            "data_source_type": "Static",
-            "data_source_type_details": STATIC.format(certificate.data_version),
+            "data_source_type": "Dynamic" if "season" in certificate.mechanism.settings else "Static",
+            "data_source_type_details": sourced(certificate),
             "access_type": "Non-interactive",
             "access_type_details": "The student is published as a file. Using it asks the private records nothing.",
         },
@@ -275,10 +280,8 @@ def _nist(certificate: Certificate) -> Iterator[str]:
         "## Access control and security of the private data\n\nMissing: who may enter the machine that holds the "
         "records is the publisher's to say.\n"
     )
-    yield (
-        "## How the data were collected\n\nMissing: what was collected, with whose consent, and for how long it is "
-        "kept, the publisher alone knows.\n"
-    )
+    yield f"## How the data were collected\n\n{sourced(certificate)}\n"
+    yield "Missing: what was collected, with whose consent, and how long it is kept, the publisher alone knows.\n"
     yield f"## Intended use\n\n{about.use or f'Missing: {NOT_STATED}'}\n"
     yield f"## Why these choices\n\n{about.justification or f'Missing: {NOT_STATED}'}\n"
 
@@ -310,7 +313,21 @@ def _short(settings: dict[str, Any]) -> Iterator[tuple[str, object]]:
 def trusted(certificate: Certificate) -> str:
     """Who is trusted with what."""
     homes = certificate.mechanism.settings.get("names")
-    return CENTRAL if homes is None else OF_HOMES.format(f"{', '.join(homes[:-1])} and {homes[-1]}")
+    return CENTRAL if homes is None else OF_HOMES.format(_listed(homes))
+
+
+def sourced(certificate: Certificate) -> str:
+    """Whether the private data stand still, and with whom they lie."""
+    settings = certificate.mechanism.settings
+    homes = settings.get("names")
+    one = STATIC.format(certificate.data_version)
+    if "season" in settings:
+        one = GROWING.format(settings["season"])
+    return one if homes is None else one + SEVERAL.format(_listed(homes))
+
+
+def _listed(homes: Sequence[str]) -> str:
+    return f"{', '.join(homes[:-1])} and {homes[-1]}"
 
 
 def unprotected(certificate: Certificate) -> str:

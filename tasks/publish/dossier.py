@@ -71,7 +71,7 @@ def dossier(published: Certificate, checks: Checks) -> dict[str, Any]:
         "checked": [_named(check) for check in checks if check["ok"] and not check["warning"]],
         "left": [_named(check) for check in checks if check["ok"] and check["warning"]],
         "about": {name: getattr(certificate.about, name) for name in STATED},
-        **{name: facts[name] for name in ("claim", "bound", "found", "measured", "counts")},
+        **{name: facts[name] for name in ("claim", "bound", "found", "lifetime", "measured", "counts")},
         "noise": noise,
         "not_stated": [words for name, words in STATED.items() if not getattr(certificate.about, name)],
         "parts": [] if failed else [_answered(part, facts) for part in _asked()["part"]],

@@ -18,7 +18,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.measures import Interval, TestRecord
 from concord.tasks.asks.kinds import KINDS
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.publish.disclosures import ABOUT, description, model_card, nist
+from concord.tasks.publish.disclosures import ABOUT, description, model_card, nist, registry
 from concord.tasks.publish.statements import statement
 from concord.tasks.student.model import load
 from concord.tasks.verify.handing import handed_on
@@ -26,6 +26,7 @@ from tests.support.console import concord
 from tests.support.published import SESSION, certified, rewrite, world
 from tests.tasks.verify.signed_folder import sign_again
 
+HOMES = {"names": ["north", "south"]}
 SAID = {
     "issuer": "A ward",
     "use": "To plan beds.",
@@ -199,3 +200,20 @@ def test_the_command_writes_a_new_file_and_no_other(home: Path, tmp_path: Path) 
     assert (tmp_path / "nist.md").read_bytes() == before
     status, _, answer = concord("certify", SESSION, "--as", "poem", "--home", str(home))
     assert (status, "must be one of registry, nist" in answer) == (2, True)
+
+
+def test_a_stream_and_several_homes_are_not_called_static(certificate: Certificate) -> None:
+    def of(**settings: Any) -> str:
+        mechanism = certificate.mechanism.model_copy(
+            update={"settings": {**certificate.mechanism.settings, **settings}}
+        )
+        first = certificate.sessions[0].model_copy(update={"mechanism": mechanism})
+        return registry(certificate.model_copy(update={"sessions": (first, *certificate.sessions[1:])}))
+
+    basic = [yaml.safe_load(of(**more))["deployment"]["deployment_model"] for more in ({}, {"season": 52}, HOMES)]
+    assert [each["data_source_type"] for each in basic] == ["Static", "Dynamic", "Static"]
+    details = [each["data_source_type_details"] for each in basic]
+    assert "one state of the private data" in details[0]
+    assert "the season has 52 releases" in details[1]
+    assert "They lie with north and south" in details[2]
+    assert details[0] in nist(certificate)
