@@ -55,26 +55,19 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR
-from opendp.domains import atom_domain, vector_domain
-from opendp.measurements import make_gaussian, make_laplace, make_noisy_max
-from opendp.measures import zero_concentrated_divergence
-from opendp.metrics import l1_distance, l2_distance, linf_distance
-from opendp.mod import Domain, Measurement, Metric, enable_features
-from scipy.optimize import brentq
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.gaussian import delta_above
 from concord.artifacts.privacy import UP, Cost, MovedGaussians, WholeClaim
 from concord.tasks.mechanisms.distance import Draws, Ints
 from concord.tasks.mechanisms.telling import tell
-
-enable_features("contrib")
 
 DRAWS_AT_A_TIME = 65_536
 """Draws requested from OpenDP at a time: it returns Python lists, eight times as large as the array."""
@@ -86,18 +79,28 @@ DRAW = 8  # bytes of a 64-bit draw
 
 def laplace(scale: float, size: int) -> Ints:
     """`size` draws of discrete Laplace noise, probability of z ∝ exp(−|z| / scale)."""
-    return _noise(make_laplace, l1_distance(T="i64"), scale, size)
+    return _noise("make_laplace", "l1_distance", scale, size)
 
 
 def gaussian(scale: float, size: int) -> Ints:
     """`size` draws of discrete Gaussian noise, probability of z ∝ exp(−z² / (2·scale²))."""
-    return _noise(make_gaussian, l2_distance(T="i64"), scale, size)
+    return _noise("make_gaussian", "l2_distance", scale, size)
 
 
-def _noise(make: Callable[..., Measurement], metric: Metric, scale: float, size: int) -> Ints:
+@cache
+def _opendp() -> Any:
+    """OpenDP; heavy, and whoever verifies draws nothing."""
+    from opendp import prelude
+
+    prelude.enable_features("contrib")
+    return prelude
+
+
+def _noise(make: str, metric: str, scale: float, size: int) -> Ints:
     if not 0 < scale <= LARGEST_SCALE:
         raise ValueError(f"scale must be positive and at most 2^40, got {scale!r}")
-    add = make(_integers(), metric, scale=float(scale))
+    dp = _opendp()
+    add = getattr(dp.m, make)(_integers(), getattr(dp, metric)(T="i64"), scale=float(scale))
     noise = np.zeros(size, dtype=np.int64)
     for start in range(0, size, DRAWS_AT_A_TIME):
         tell(start, size)
@@ -119,15 +122,16 @@ def sample_by_weight(scores: Ints, *, epsilon: float, sensitivity: int, monotone
         raise ValueError(f"epsilon must be positive and finite and sensitivity at least 1, got {epsilon, sensitivity}")
     # OpenDP rounds its cost upwards, so a scale of exactly range/ε may count as a little more than granted
     scale = (sensitivity if monotone else 2 * sensitivity) / epsilon * (1 + 1e-9)
-    metric = linf_distance(T="i64", monotonic=monotone)
-    choose: Any = make_noisy_max(_integers(), metric, zero_concentrated_divergence(), scale=scale)
+    dp = _opendp()
+    metric = dp.linf_distance(T="i64", monotonic=monotone)
+    choose = dp.m.make_noisy_max(_integers(), metric, dp.zero_concentrated_divergence(), scale=scale)
     if not choose.check(sensitivity, epsilon**2 / 8):
         raise ArithmeticError(f"OpenDP does not grant epsilon = {epsilon!r} to a choice at scale {scale!r}")
     return int(choose(np.asarray(scores, dtype=np.int64)))
 
 
-def _integers() -> Domain:
-    return vector_domain(atom_domain(T="i64"))
+def _integers() -> Any:
+    return _opendp().vector_domain(_opendp().atom_domain(T="i64"))
 
 
 def keyed_draws(key: bytes, first: int, rows: int, buffer: Draws | None = None) -> Draws:
@@ -206,6 +210,7 @@ def within_budget(mechanism: Priced) -> bool:
 
 def exact_epsilon(mechanism: Exact) -> float:
     """ε at which the mechanism's exact δ is its own; `cost` claims that only at the ε it was calibrated to."""
+    from scipy.optimize import brentq  # heavy, and rarely asked for
 
     def beyond(epsilon: float) -> float:
         return mechanism.delta_at(epsilon) - mechanism.delta
