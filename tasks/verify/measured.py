@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from scipy.stats import rankdata
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import ConcordError, NotVerified
@@ -208,6 +207,8 @@ def _calibration_error(odds: Any, truth: Ints, names: Sequence[str], known: Sequ
 def _areas(scores: Any, own: Any) -> dict[str, float]:
     """AUC, by the sum of ranks of a class's `own` rows (Mann & Whitney), and average precision, from the highest
     probability down: equal ones are found together."""
+    from scipy.stats import rankdata  # heavy, and needed only if the table is at hand
+
     ranks, positives = rankdata(scores), int(own.sum())
     pairs = positives * (len(own) - positives)
     _, group = np.unique(-scores, return_inverse=True)

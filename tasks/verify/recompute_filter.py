@@ -14,11 +14,10 @@ import math
 from decimal import Decimal, localcontext
 from functools import lru_cache
 
-from scipy.optimize import brentq
 from scipy.special import erfinv, ndtri_exp
 
 from concord.tasks.verify import recompute
-from concord.tasks.verify.recompute_gaussian import PublicSettings, expected_beyond, theta
+from concord.tasks.verify.recompute_gaussian import PublicSettings, expected_beyond, root, theta
 
 QUANTILES = 1e-9
 """Largest relative error of quantiles and integrals in doubles."""
@@ -45,7 +44,7 @@ def largest_mu_squared(epsilon: float, delta: float) -> float:
     high = 1e-3
     while beyond(high) < 0:
         high *= 2
-    return float(brentq(beyond, high / 1e6, high, xtol=1e-300, rtol=1e-13)) ** 2 * (1 + QUANTILES)
+    return root(beyond, high / 1e6, high) ** 2 * (1 + QUANTILES)
 
 
 def _charge(settings: PublicSettings, step: int | None) -> tuple[float, float]:

@@ -36,7 +36,7 @@ Of several homes, `rounds` are those of each, and a person may move every round 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
@@ -44,7 +44,6 @@ from typing import Any
 
 import numpy as np
 from scipy.fft import next_fast_len
-from scipy.optimize import brentq, minimize_scalar
 from scipy.special import log_ndtr
 
 from concord.artifacts.errors import NotVerified
@@ -110,6 +109,7 @@ def _continuous(epsilon: float, narrow: Group, wide: Group) -> float:
 def _log_peak(epsilon: float, mu: float) -> float:
     """ln of a bound on a normal density times (1 − e^(ε − L))⁺, relative to the density's largest value: the least over
     t of E e^(t(L − ε)) times t^t/(1 + t)^(1 + t), the largest ratio of 1 − e^(−x) to e^(tx)."""
+    from scipy.optimize import minimize_scalar  # heavy, and needed only for wide laws
 
     def bound(log_t: float) -> float:
         t = math.exp(log_t)
@@ -142,7 +142,14 @@ def _tilt(epsilon: float, *groups: Group) -> float:
         return math.fsum(means) - epsilon
 
     most = epsilon / _mu(*groups) ** 2 + 1
-    return float(brentq(beyond, 0.0, most)) if beyond(0.0) < 0 else 0.0
+    return root(beyond, 0.0, most) if beyond(0.0) < 0 else 0.0
+
+
+def root(rising: Callable[[float], float], low: float, high: float) -> float:
+    """Where it passes 0 between two places, to a double."""
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if rising(middle) < 0 else (low, middle)
+    return high
 
 
 def _single(scale: float, tilt: float) -> tuple[Any, Any, int]:
