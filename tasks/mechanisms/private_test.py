@@ -42,6 +42,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.fft import next_fast_len
+from scipy.special import betaincinv
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import UP, Cost
@@ -293,11 +294,9 @@ def measured_share(right: int, wrong: int, scale: float, misses: float, others: 
 
 def _beta(chance: float, first: int, second: int) -> float:
     """A quantile of the beta law; 0 or 1 if a parameter is not positive."""
-    from scipy.stats import beta as beta_law  # heavy, and rarely asked for
-
     if first <= 0:
         return 0.0
-    return 1.0 if second <= 0 else float(beta_law.ppf(chance, first, second))
+    return 1.0 if second <= 0 else float(betaincinv(first, second, chance))
 
 
 @lru_cache(maxsize=64)
