@@ -352,13 +352,11 @@ def load_homes_plan(path: Path, private: str = "") -> Plan:
     data = tables.get("data")
     if "homes" not in tables:
         raise WrongInput(f"the plan {path} must have [homes] to be led or contributed to: without it, `concord run` it")
-    if "://" in private:
-        rule = "--private must be local files"
-        raise WrongInput(f"{rule}: a table elsewhere is copied before the question is checked, so copy it yourself")
     if isinstance(data, dict):
         if "private" in data:
             raise WrongInput("data.private has no place in a plan of [homes]: each names its own table by --private")
-        tables["data"] = {**data, "private": str(Path(private).absolute()) if private else ""}
+        local = private and "://" not in private
+        tables["data"] = {**data, "private": str(Path(private).absolute()) if local else private}
     return parse_plan(tables)
 
 

@@ -198,7 +198,7 @@ def contribute(
 ) -> dict[str, Any]:
     """Answer the newest question of a run as one of several homes, as `concord contribute --json` has it.
 
-    private       this home's private table, local files
+    private       this home's private table: files, or an address
     agreed        whoever answers for this home has read the plan, and agrees to what it costs
     new_session   take part in a further run of the plan, which costs again
     Raises a ConcordError for everything that is not a fault of this program.

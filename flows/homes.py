@@ -2,7 +2,8 @@
 
     question ─ checked ─ agreed to, once ─ bound on record ─ gather ─ tally ─┃ release ─ share, signed ─ exchange
 
-Nothing private is read before the question is bound. It is safe in cron: each call answers what is asked now, once, and
+Nothing private is read before the question is bound, but what an operator at a terminal is shown of the own table
+before agreeing. It is safe in cron: each call answers what is asked now, once, and
 a killed one is finished by the next, with the same question and the same noise.
 """
 
@@ -19,7 +20,7 @@ from concord.artifacts.home.signing import SigningKey
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import canonical_json
 from concord.artifacts.sessions import Session
-from concord.flows.admit import begin, say_of_cap
+from concord.flows.admit import begin, precheck_tables, say_of_cap
 from concord.flows.console import confirmed, err, may_ask
 from concord.flows.run import Admitted, Balance, Counted, PrivateFiles, PublicStream, RunContext, running
 from concord.flows.stages import encode
@@ -43,6 +44,7 @@ from concord.tasks.asks.share import (
 )
 from concord.tasks.data.codes import deepens
 from concord.tasks.data.exchange import Exchange
+from concord.tasks.data.sources import not_local, with_snapshots
 from concord.tasks.door.admit import claim, opening_of, planned_domain, reserve_session
 from concord.tasks.publish.certify import certify_answers
 
@@ -58,8 +60,8 @@ def contribute(
     """
     homes, post = homes_of(plan), Exchange(exchange)
     there = "://" in str(plan.data.public) or Path(plan.path("public")).exists()
-    untested = plan.model_copy(update={"data": plan.data.model_copy(update={"test": None})})
-    with running(untested, home, new_session=again) as run:
+    public = plan.model_copy(update={"data": plan.data.model_copy(update={"private": "", "test": None})})
+    with running(public, home, new_session=again) as run:
         key = SigningKey.of(run.stores.vault).public.raw.hex()
         if key != homes.key_of(name):
             raise WrongInput(f"--as {name} needs the home with the key {homes.key_of(name)}; this one's is {key}")
@@ -127,7 +129,7 @@ class Contribution:
         say_of_cap(run, domain)
         opening = opening_of(run.plan, ask, encoding, stores.vault)
         stores.ledger.check_opening(opening, domain, further=run.new_session)
-        place = run.plan.path("private")
+        place = self.plan.path("private")
         if "://" not in place and "*" not in place and not Path(place).exists():
             raise WrongInput(f"--private must be a table that is there, got {place}")
         share = domain.filter.share(domain.filter.charge(opening.whole))
@@ -137,6 +139,9 @@ class Contribution:
             f"{domain.name}",
             soft_wrap=True,
         )
+        if not agreed and may_ask():
+            private = self._private()
+            precheck_tables(self.run, private, encoding, None)  # for who sits there, and nobody else
         if not agreed and not (may_ask() and confirmed("agree to this plan, and spend")):
             raise BudgetRefused(
                 f"the plan must be agreed to, once, by whoever answers for {self.name}: read it, and give --yes"
@@ -158,9 +163,8 @@ class Contribution:
     def _answered(
         self, session: Session, ask: ShareAsk, balance: Balance, codes: Literal["recomputed", "declared"]
     ) -> Letter:
-        asked, run = self.asked, self.run
-        data = run.plan.data.model_copy(update={} if self.there else {"public": None})
-        private = PrivateFiles.of(replace(run, plan=run.plan.model_copy(update={"data": data})), ())
+        asked, private = self.asked, self._private()
+        run = self.run
         claim(run.stores, run.plan, private.files)
         units = gather(run, run.plan, private.table, asked.encoding, asked.codes, run.erased)
         counted = tally(run, units, asked.question.record())
@@ -172,6 +176,16 @@ class Contribution:
 
         found: Letter = run.stages.uncached("release", work)
         return found
+
+    def _private(self) -> PrivateFiles:
+        """This home's table, which is part of the run from now on; one that is not local is copied to the vault first.
+        Raises WrongInput if it is another domain's, or public."""
+        run, named = self.run, {name: table for name, table in not_local(self.plan).items() if name == "private"}
+        table = with_snapshots(self.plan, run.stores.vault, "private").data.private
+        own = run.plan.model_copy(update={"data": run.plan.data.model_copy(update={"private": table})})
+        self.run = run = replace(run, plan=own, named={**run.named, **named})
+        data = own.data.model_copy(update={} if self.there else {"public": None})
+        return PrivateFiles.of(replace(run, plan=own.model_copy(update={"data": data})), ())
 
     def _posted(self, session: Session, letter: Letter, balance: Balance, *, now: bool) -> dict[str, Any]:
         """Certify the share, and write it to the exchange; what is published is of the clock's next tick."""

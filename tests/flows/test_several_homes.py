@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -29,8 +30,9 @@ from concord.tasks.data.exchange import Exchange
 from concord.tasks.verify.homes import joint_rounds
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
+from tests.promises.kept import sequences
 from tests.support.people import _toml, people
-from tests.support.several import NAMES, Several, plainly
+from tests.support.several import NAMES, Several, plainly, stored
 
 DOMAIN = "people"
 
@@ -236,6 +238,52 @@ def test_a_share_that_does_not_fit_is_refused_by_name(tmp_path: Path, monkeypatc
     assert status(several.plan, post.address)["rounds"][0]["missing"] == ["south"]
 
 
+def test_they_speak_through_an_address_of_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both commands, given again, write nothing more; a stranger's objects stop nobody."""
+    bucket, several = stored(tmp_path, monkeypatch), Several(tmp_path / "world", rows=100)
+    several.exchange, several.address = bucket / "run", "s3://bucket/run"
+    several.exchange.mkdir()
+    (several.exchange / f"question-0-{'0' * 12}.json").write_bytes(b"junk")
+    (several.exchange / f"share-0-north-{'0' * 12}.json").write_bytes(b"junk")
+    assert several.lead()["missing"] == list(NAMES)
+    assert [several.contribute("south")["answered_now"] for _ in range(2)] == [True, False]
+    files, charged = several.files(), Ledger.of(several.home("south")).total(DOMAIN)
+    led = [several.lead() for _ in range(2)]
+    assert led[0] == led[1]
+    assert (led[0]["missing"], [*led[0]["refused"]]) == (["north", "west"], ["north"])
+    assert (several.files(), Ledger.of(several.home("south")).total(DOMAIN)) == (files, charged)
+    assert [name.rpartition("-")[0] for name in files] == ["question-0", "question-0", "share-0-north", "share-0-south"]
+    assert status(several.plan, several.address)["rounds"][0]["answered"] == ["south"]
+
+
+def test_a_table_at_an_address_is_copied_once_a_question_is_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket, several = stored(tmp_path, monkeypatch), Several(tmp_path / "world", rows=100)
+    shutil.copy(several.folder / "data" / "north.parquet", bucket)
+    given = several.plan.data.model_copy(update={"private": "s3://bucket/north.parquet"})
+    plan, home = several.plan.model_copy(update={"data": given}), several.home("north")
+    several.exchange.mkdir()
+
+    def contribute() -> dict[str, Any]:
+        done: dict[str, Any] = flows_homes.contribute.fn(plan, home, str(several.exchange), "north", agreed=True)
+        return done
+
+    def copies() -> list[Path]:
+        return [path for path in (home / "vault" / "tables").rglob("*") if path.is_file()]
+
+    assert (contribute()["answered"], copies()) == (None, [])
+    several.lead()
+    several.copied("north", "local")
+    shutil.copytree(several.exchange, tmp_path / "apart")
+    assert contribute()["answered_now"]
+    assert copies()
+    local = several.folder / "home-local"
+    flows_homes.contribute.fn(several.private("north"), local, str(tmp_path / "apart"), "north", agreed=True)
+    remote, near = ([sums for what, sums in sequences(at) if what.startswith("sums")] for at in (home, local))
+    assert np.sum(remote, axis=0).tolist() == np.sum(near, axis=0).tolist()
+
+
 def test_a_share_appears_at_the_clock_s_next_tick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if it is ready right before one, which passes while the clock is read."""
     several, slept = Several(tmp_path / "world", rows=120, tick=60), list[float]()
@@ -305,8 +353,7 @@ def test_a_plan_of_homes_names_no_private_table_and_is_run_by_its_own_commands(t
     several = Several(tmp_path / "world", rows=100)
     path = written(several)
     assert load_homes_plan(path).homes == several.plan.homes
-    with pytest.raises(WrongInput, match="must be local files"):
-        load_homes_plan(path, "s3://bucket/rows.parquet")
+    assert load_homes_plan(path, "s3://bucket/rows.parquet").data.private == "s3://bucket/rows.parquet"
     path.write_text(path.read_text().replace("[data]", '[data]\nprivate = "north.parquet"'))
     with pytest.raises(WrongInput, match="each names its own table by --private"):
         load_homes_plan(path)

@@ -48,6 +48,7 @@ class Several:
 
     def __init__(self, folder: Path, rows: int = 400, **of_homes: Any) -> None:
         self.folder, self.exchange = folder, folder / "exchange"
+        self.address = ""  # of the exchange, if it is not that folder
         data = folder / "data"
         if not data.exists():  # else it is a copy
             data.mkdir(parents=True)
@@ -84,13 +85,13 @@ class Several:
         return plan.model_copy(update={"data": plan.data.model_copy(update={"private": f"{name}.parquet"})})
 
     def lead(self, **asked: Any) -> dict[str, Any]:
-        done: dict[str, Any] = lead.fn(self.plan, self.home("lead"), str(self.exchange), **asked)
+        done: dict[str, Any] = lead.fn(self.plan, self.home("lead"), self.address or str(self.exchange), **asked)
         return done
 
     def contribute(self, name: str, plan: Plan | None = None, **asked: Any) -> dict[str, Any]:
         given = {"agreed": True, **asked}
         done: dict[str, Any] = contribute.fn(
-            self.private(name, plan), self.home(name), str(self.exchange), name, **given
+            self.private(name, plan), self.home(name), self.address or str(self.exchange), name, **given
         )
         return done
 

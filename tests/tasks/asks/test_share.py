@@ -324,6 +324,23 @@ def test_a_plan_is_agreed_to_once_by_somebody(world: Watched, capsys: pytest.Cap
     assert "rounds cost ε = 4, δ = 1e-05 for all rows of one person" in shown
 
 
+def test_an_operator_at_a_terminal_sees_what_is_usable_before_agreeing(
+    world: Watched, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, _ = world.asked(0)
+    shutil.rmtree(world.exchange)
+    world.post(asked.model_copy(update={"run": "0" * 32}))
+    monkeypatch.setattr(flows_homes, "may_ask", lambda: True)
+    monkeypatch.setattr(flows_homes, "confirmed", lambda _: False)
+    before = world.state()
+    with pytest.raises(BudgetRefused, match="must be agreed to"):
+        world.contribute("north", again=True, agreed=False)
+    assert (world.read, world.state()) == (1, before)
+    assert "check the label of every private row is one of data.classes" in capsys.readouterr().err
+    world.contribute("north", again=True)  # from cron: nobody reads it
+    assert "check the label" not in capsys.readouterr().err
+
+
 def test_two_runs_in_one_exchange_are_refused(world: Watched) -> None:
     asked, _ = world.asked(1)
     world.post(asked.model_copy(update={"run": "0" * 32, "number": 2}))
@@ -465,7 +482,7 @@ class HostileLead:
             self.ask(name, *asked, dies=dies if self.chance.random() < 0.3 else None)
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3, 4, 5, 6))])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
 def test_a_hostile_lead_gets_one_answer_of_each_round_however_it_chooses(world: Watched, seed: int) -> None:
     lead = HostileLead(world, seed)
     lead.walk(8 if seed == 1 else 40)
