@@ -120,8 +120,9 @@ def wider(asked: Asked) -> dict[str, Any]:
     return {"mechanism": replace(asked.mechanism, rounds=rounds)}
 
 
-def all_fields(asked: Asked) -> dict[str, Any]:
-    return {"fields": tuple(range(asked.codes.width))}
+def twice_all_fields(asked: Asked) -> dict[str, Any]:
+    """Of more fields votes are fewer steps, so that a unit moves no further; of more numbers nobody paid."""
+    return {"fields": 2 * tuple(range(asked.codes.width))}
 
 
 def other_codes(asked: Asked) -> dict[str, Any]:
@@ -179,7 +180,7 @@ ATTACKS: dict[str, tuple[Callable[[Asked], dict[str, Any]], str]] = {
     "less noise": (narrower, "too little noise"),
     "a larger budget": (larger, "another budget"),
     "more numbers than in the first question": (wider, "changes the codes, rounds or rows"),
-    "more fields than were paid for": (all_fields, "none that its round paid for"),
+    "more numbers than were paid for": (twice_all_fields, "none that its round paid for"),
     "other codes": (other_codes, "not those of the public table"),
     "codes that do not rise": (falling_cuts, "must rise"),
     "codes of a column that is no feature": (foreign_codes, "of no such column"),
