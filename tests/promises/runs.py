@@ -277,7 +277,7 @@ def labels_of_table(_: Path, marks: Marks) -> Marks:
 
 
 SHARDS = ("rows by shard of shards/", "labels of shards/")
-ASIDE = ("concord.tasks.asks.counted.one_row_a_unit", "concord.tasks.asks.counted.classes_given")
+ASIDE, PREDICTS = "concord.tasks.asks.counted.one_row_a_unit", "concord.tasks.asks.{}.classes_given"
 RELABELS = tuple(f"concord.tasks.asking.relabel.{name}" for name in ("choose_hypothesis", "resampled", "write_frame"))
 ASKED: dict[str, Any] = {"tables": surely, "works": ("concord.tasks.asking.questions.rows_by_shard",), "made": SHARDS}
 RUNS = (
@@ -334,8 +334,15 @@ RUNS = (
         made=("groups of counts/",),
         more=group_totals,
     ),
-    Run("students", "student_choice", choosing, (("student__candidates", CANDIDATES[:2]),), works=ASIDE, more=counted),
-    Run("test", "private_test", trying, works=ASIDE, more=counted),
+    Run(
+        "students",
+        "student_choice",
+        choosing,
+        (("student__candidates", CANDIDATES[:2]),),
+        works=(ASIDE, PREDICTS.format("counted")),
+        more=counted,
+    ),
+    Run("test", "private_test", trying, works=(ASIDE, PREDICTS.format("student_test")), more=counted),
     Run("relabelled", "noisy_votes", relabelling, (("relabel__share", 0.4),), works=RELABELS),
     Run("labels", "noisy_votes", of_labels, more=labels_of_table, labels=True),
     Run(
