@@ -154,6 +154,8 @@ class DataPlan(Section):
                     raise ValueError(f"{key} must be features, got {name!r}")
         if self.groups and self.test is None:
             raise ValueError("groups need data.test, whose rows are grouped by their words")
+        if len(set(self.groups or ())) < len(self.groups or ()):
+            raise ValueError("groups must name each column once")
         if both := {*(self.categories or ())} & {*(self.text or ())}:
             raise ValueError(f"text and categories must be different features, got {min(both)!r} in both")
         return self

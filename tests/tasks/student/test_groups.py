@@ -87,6 +87,8 @@ def test_columns_that_make_no_groups_are_refused_before_anything_is_spent(tmp_pa
     del tables["data"]["test"]
     with pytest.raises(WrongInput, match=r"groups need data\.test"):
         parse_plan({**tables, "data": {**tables["data"], "groups": ["sex"]}})
+    with pytest.raises(WrongInput, match=r"groups must name each column once"):
+        parse_plan({**tables, "data": {**tables["data"], "test": "test.parquet", "groups": ["sex", "region", "sex"]}})
 
 
 def changed(found: PublicTest, at: int, **values: Any) -> PublicTest:
