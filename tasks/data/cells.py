@@ -196,6 +196,15 @@ def text(name: str, dtype: Type) -> pl.Expr:
     return pl.col(name).bin.encode("hex") if dtype == pl.Binary else nothing(pl.String())
 
 
+GROUP_WORDS = dict.fromkeys(TRUE_WORDS, "true") | dict.fromkeys(FALSE_WORDS, "false") | dict.fromkeys(NULL_WORDS)
+"""Words that a group's name replaces, since how a table is stored decides which of them it holds."""
+
+
+def group_word(name: str, dtype: Type) -> pl.Expr:
+    """The word of a cell by which groups are made, of test rows and of private ones alike: never empty."""
+    return text(name, dtype).replace(GROUP_WORDS)
+
+
 def numbers_of(cells: pl.Series, kind: Kind) -> Numbers:
     """Cast cells of a scaled column, NaN if null: dates in days since 1970, truth values as 0 and 1."""
     if kind == "date":

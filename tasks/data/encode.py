@@ -39,9 +39,9 @@ from concord.tasks.data.cells import (
     cell,
     class_index,
     class_names,
+    group_word,
     numbers_of,
     systematic_sample,
-    text,
     word_index,
 )
 from concord.tasks.data.tables import PublicTable, are_dates, open_public
@@ -208,8 +208,9 @@ def grouping(path: str, groups: Sequence[str], encoding: Encoding) -> dict[str, 
     Raises WrongInput if the table lacks a column, or one has more than MOST_GROUPS words.
     """
     table = open_public(path, "data.groups", encoding.format)
-    rows = pl.concat(table.frames([*groups], groups), how="vertical_relaxed") if groups else pl.DataFrame()
-    found = {name: rows.select(text(name, rows.schema[name]))[name] for name in groups}
+    frames = table.frames(groups) if groups else iter([pl.DataFrame()])
+    words = pl.concat(frame.select(group_word(name, frame.schema[name]) for name in groups) for frame in frames)
+    found = {name: words[name] for name in groups}
     for name, words in found.items():
         if not 1 < (many := words.n_unique()) <= MOST_GROUPS:
             rule = f"data.groups must name columns of data.test with 2 to {MOST_GROUPS} words"

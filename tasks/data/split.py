@@ -46,7 +46,7 @@ from concord.artifacts.parts import LEARNING
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sources import TableSource
-from concord.tasks.data.cells import cast_rows, text
+from concord.tasks.data.cells import cast_rows, group_word
 from concord.tasks.data.encode import SHARD as SHARD
 from concord.tasks.data.encode import row_digests, write_frame
 from concord.tasks.data.guard import private_stage
@@ -165,7 +165,7 @@ def _identified(
         raw, owner = frame.filter(mine), owners.filter(mine)
         rows = cast_rows(raw, encoding)
         content = pl.Series(CONTENT, row_digests(rows, encoding, key), pl.Binary)
-        cells = raw.select(text(name, raw.schema[name]).alias(beside(name)) for name in words)
+        cells = raw.select(group_word(name, raw.schema[name]).alias(beside(name)) for name in words)
         named = content.alias(UNIT) if _by_content(plan) else owner
         yield rows.with_columns(content, named, *cells).drop_nulls(UNIT)
 

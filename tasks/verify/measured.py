@@ -27,7 +27,7 @@ from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import ConcordError, NotVerified
 from concord.artifacts.measures import AnyPublicTest, NumberTest, PublicTest
 from concord.artifacts.schemas import Ref
-from concord.tasks.data.cells import cast_numbers, class_index, text
+from concord.tasks.data.cells import cast_numbers, class_index, group_word
 from concord.tasks.data.files import format_of
 from concord.tasks.data.tables import open_public
 from concord.tasks.mechanisms.distance import Floats, Ints
@@ -164,8 +164,9 @@ def _words(test: AnyPublicTest, path: str) -> dict[str, pl.Series]:
     """The word of each row at `path` in each column that makes groups."""
     if not (columns := [*dict.fromkeys(each.column for each in test.groups)]):
         return {}
-    rows = pl.concat(open_public(path, "--test", format_of(path, field="--test")).frames(columns, columns))
-    return {name: rows.select(text(name, rows.schema[name]))[name] for name in columns}
+    frames = open_public(path, "--test", format_of(path, field="--test")).frames(columns)
+    words = pl.concat(frame.select(group_word(name, frame.schema[name]) for name in columns) for frame in frames)
+    return {name: words[name] for name in columns}
 
 
 def _counted(student: Any, rows: pl.DataFrame, truth: Ints, test: PublicTest) -> Ints:

@@ -147,6 +147,26 @@ def test_a_unit_is_in_one_group_whatever_its_cells_say(plan: Plan, door: Stores)
         assert sorted((counts - by_group(plan, door)[1]).ravel())[-2:] == [0, 1]
 
 
+@pytest.mark.parametrize(
+    ("cells", "stored"), [("1,5 0,25", None), ("True FALSE", [True, False]), ("NA a", ["", "a"]), ("3 4", [3.0, 4.0])]
+)
+def test_words_of_groups_are_read_alike_in_test_and_private_rows(
+    plan: Plan, door: Stores, cells: str, stored: list[Any] | None
+) -> None:
+    name, form = "test.parquet" if stored else "test.csv", {"separator": ";", "decimal": ","}
+    plan = changed(plan.model_dump(), data__groups=["ward"], data__test=name, data__format=form)
+    wards = pl.Series("ward", cells.split())
+    private = people(800, 1).with_columns(wards.gather([row % 2 for row in range(800)]))
+    private.write_csv(plan.path("private"), separator=";")
+    if stored is None:
+        private.head(200).drop("person").write_csv(plan.path("test"), separator=";")
+    else:
+        held = pl.Series("ward", stored).gather([row % 2 for row in range(200)])
+        pl.read_parquet(plan.path("test")).with_columns(held).write_parquet(plan.path("test"))
+    _, counts = by_group(plan, door)
+    assert (counts.sum(axis=(1, 2, 3)) > 0).tolist() == [True, True, False]
+
+
 def test_groups_that_cannot_be_counted_are_refused_before_a_row_is_read(plan: Plan) -> None:
     encoding = learn_encoding(plan)
     assert planned_groups(plan, encoding) == {}
