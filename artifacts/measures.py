@@ -203,7 +203,7 @@ class LevelTested(CertificatePart):
 
 class GroupTested(CertificatePart):
     """One group of the tested units: those with the word `group` in a column, or with none; or, if `column` is none,
-    all whose words no row of the public test table has together.
+    all that have in no column a word of the public test table.
 
     rows       their noisy number
     accuracy   the share that is right; None if too few are counted to say

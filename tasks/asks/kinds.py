@@ -33,6 +33,7 @@ from concord.tasks.mechanisms.homes import Joint, Share
 from concord.tasks.mechanisms.mechanism import mechanism_class
 from concord.tasks.mechanisms.private_test import (
     LEVEL,
+    OTHER,
     SURE_FROM,
     GroupMeasures,
     Measured,
@@ -114,7 +115,8 @@ def _by_group(mechanism: PrivateTest, noisy: Noisy, level: float) -> Iterator[Gr
     parts: dict[tuple[str | None, str | None], list[int]] = {}
     for at, words in enumerate(mechanism.named):
         for column, word in zip(mechanism.by, words, strict=True):
-            parts.setdefault((column, word), []).append(at)
+            if word != OTHER:
+                parts.setdefault((column, word), []).append(at)
     in_order = sorted(parts, key=lambda part: (mechanism.by.index(str(part[0])), part[1] is not None, part[1]))
     for part in [*in_order, (None, None)] if mechanism.by else ():
         found = GroupMeasures.of(mechanism, noisy, parts.get(part, [others]), LEAST_OF_GROUP, level)

@@ -13,8 +13,10 @@ Not covered  a student that was chosen by earlier results on the same units: its
              and tests/flows/test_private_test_run.py
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,7 +38,7 @@ from concord.tasks.data.units import private_table
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.mechanisms.distance import Ints, RandomSource
 from concord.tasks.mechanisms.noise import ROUNDED
-from concord.tasks.mechanisms.private_test import SURE_FROM, Noisy, PrivateTest
+from concord.tasks.mechanisms.private_test import OTHER, SURE_FROM, Noisy, PrivateTest
 
 LEVELS = tuple(str(at + 1) for at in range(len(SURE_FROM)))
 """Names of the levels of how sure a student is."""
@@ -94,8 +96,8 @@ class StudentTestAsk(SingleAsk[PrivateTest]):
 
 
 def planned_groups(plan: Plan, encoding: Encoding) -> dict[str, Any]:
-    """The groups of the plan's private test, as `PrivateTest` has them: the combinations of words that rows of the
-    public test table have in the columns of `data.groups`.
+    """The groups of the plan's private test, as `PrivateTest` has them: all combinations of the words that the public
+    test table has in each column of `data.groups`, or OTHER, so that the groups of a word have all units with it.
 
     Raises WrongInput if the private table lacks a column, or if there are too many.
     """
@@ -103,12 +105,12 @@ def planned_groups(plan: Plan, encoding: Encoding) -> dict[str, Any]:
     if not by:
         return {}
     private_table(plan).frames(dict.fromkeys(by, "data.groups"))  # checks its columns, and reads no row
-    words = pl.DataFrame(grouping(plan.path("test"), by, encoding))
-    named = tuple(words.unique().sort(*by, nulls_last=False).iter_rows())
-    if (many := (len(named) + 1) * len(encoding.classes) ** 2) > MOST_CELLS:
+    found = grouping(plan.path("test"), by, encoding).values()
+    words = [(*cells.unique().sort(nulls_last=False).to_list(), OTHER) for cells in found]
+    if (many := math.prod(map(len, words)) * len(encoding.classes) ** 2) > MOST_CELLS:
         rule = f"data.groups must make at most {MOST_CELLS:,} counts for the private test"
         raise WrongInput(f"{rule}, got {many:,}: groups by all columns at once, times classes, squared; name fewer")
-    return {"by": by, "named": named}
+    return {"by": by, "named": tuple(product(*words))[:-1]}
 
 
 def planned_test(
@@ -192,9 +194,11 @@ class Confusion:
         predicted, truth = classes_given(says, X, encoding.classes), classes_of(rows)
         group = level = np.zeros(len(rows), dtype=np.int64)
         if self.by:
-            known = {words: at for at, words in enumerate(self.named)}
-            words = rows.select(map(beside, self.by)).iter_rows()
-            group = np.array([known.get(each, len(self.named)) for each in words], dtype=np.int64)
+            at = {words: at for at, words in enumerate(self.named)}
+            own = [set(words) for words in zip(*self.named, strict=True)]
+            cells = rows.select(map(beside, self.by)).iter_rows()
+            known = (tuple(w if w in some else OTHER for w, some in zip(each, own, strict=True)) for each in cells)
+            group = np.array([at.get(words, len(self.named)) for words in known], dtype=np.int64)
             level = level if self.sure is None else classes_given(self.sure, X, LEVELS)
         counts = np.zeros(self.shape, dtype=np.int64)
         np.add.at(counts, (group, level, truth, predicted), 1)

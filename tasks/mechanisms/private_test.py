@@ -66,6 +66,10 @@ SURE_FROM = (0.0, 0.75, 0.9)
 """How sure the student says it is, at least, at each level."""
 
 
+OTHER = ""
+"""In place of the words of a column that no group is named by; no cell reads as it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PrivateTest(FieldSettings):
     """Public settings only. Noise has `scale` in each cell of the matrix and `pair_scale` in right and in wrong."""
@@ -85,7 +89,7 @@ class PrivateTest(FieldSettings):
     by: tuple[str, ...] = ()
     """Columns by whose words units are told apart; none if they are not."""
     named: tuple[tuple[str | None, ...], ...] = ()
-    """Of each group, its word in each column; one more group has all other units."""
+    """Of each group, its word in each column, where OTHER is any other; one more group has units of OTHER in all."""
 
     @classmethod
     def from_settings(cls, settings: dict[str, Any]) -> Self:
