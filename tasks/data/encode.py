@@ -209,8 +209,8 @@ def grouping(path: str, groups: Sequence[str], encoding: Encoding) -> dict[str, 
     """
     table = open_public(path, "data.groups", encoding.format)
     frames = table.frames(groups) if groups else iter([pl.DataFrame()])
-    words = pl.concat(frame.select(group_word(name, frame.schema[name]) for name in groups) for frame in frames)
-    found = {name: words[name] for name in groups}
+    read = pl.concat(frame.select(group_word(name, frame.schema[name]) for name in groups) for frame in frames)
+    found = {name: read[name] for name in groups}
     for name, words in found.items():
         if not 1 < (many := words.n_unique()) <= MOST_GROUPS:
             rule = f"data.groups must name columns of data.test with 2 to {MOST_GROUPS} words"
