@@ -305,10 +305,18 @@ def _answers(record: SessionRecord, at: PublishedSession) -> str:
         recorded = _repeated(outcome)
         equal(f"the answer in {file.path}", {name: released.get(name) for name in recorded}, recorded)
         if isinstance(outcome, TestRecord):
-            tested.follow(outcome, record.mechanism.settings, released)
+            tested.follow(outcome, record.mechanism.settings, released, _compared(at.certificate, record))
     refused = sum(getattr(outcome, "outcome", "") == "refused" for outcome in record.outcomes)
     equal("the number of answers", (counts.asked, counts.refused, counts.not_asked), (len(record.files), refused, 0))
     return f"{counts.answered} answers and {refused} refusals are as counted"
+
+
+def _compared(certificate: Certificate, test: SessionRecord) -> int:
+    """The candidates that were compared on the units of a test before it; 1 without a choice."""
+    before = certificate.sessions[: certificate.sessions.index(test)]
+    return max(
+        1, sum(len(each.mechanism.settings.get("candidates", ())) for each in before if each.about == test.about)
+    )
 
 
 def _repeated(outcome: AnswerRecord | ChoiceRecord | TestRecord) -> dict[str, Any]:

@@ -17,25 +17,39 @@ import numpy as np
 from scipy.special import betaincinv, ndtri
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.measures import LEAST_OF_GROUP, Interval, TestRecord
+from concord.artifacts.measures import LEAST_OF_GROUP, GroupTested, Interval, TestRecord
 
 ROUNDED = 1e-9
 """By how much a share may differ, since doubles are rounded."""
+LEVEL = 0.95
+"""Coverage probability of each interval, of all candidates that were compared together."""
+SURE_FROM = [0.0, 0.75, 0.9]
+"""How sure a student says it is, at least, at each level."""
+OTHER = ""
+"""In place of all words of a column that no group is named by."""
 Sum = tuple[float, int]
 """A sum of noisy counts, and their number."""
 
 
-def follow(test: TestRecord, settings: Mapping[str, Any], released: Mapping[str, Any]) -> None:
-    """Raise NotVerified if a figure does not follow from the counts of the released file."""
+def follow(test: TestRecord, settings: Mapping[str, Any], released: Mapping[str, Any], among: int) -> None:
+    """Raise NotVerified if a figure does not follow from the counts of the released file.
+
+    among   the candidates that were compared on the same units, by the certified choice; 1 without one
+    """
     try:
+        stated = test.level, test.among, test.clean, test.share
+        _same("level, candidates, cleanness and share", (LEVEL, among, settings["clean"], settings["share"]), stated)
         _all(test, settings, released)
         _groups(test, settings, released)
-    except (KeyError, TypeError, ValueError, IndexError):
+    except (KeyError, TypeError, ValueError, IndexError, ArithmeticError):
         raise NotVerified("the file of a private test is not what such a test releases") from None
 
 
 def _all(test: TestRecord, settings: Mapping[str, Any], released: Mapping[str, Any]) -> None:
-    matrix, parts = np.array(released["matrix"], dtype=np.int64), max(1, len(released.get("groups", ())))
+    matrix, tables = np.array(released["matrix"], dtype=np.int64), released.get("groups", ())
+    parts = max(1, len(tables))
+    if tables and np.any(np.sum([each["matrix"] for each in tables], axis=0) != matrix):
+        raise NotVerified("the groups of the file are not all units together, by their counts")
     misses, scale = (1 - test.level) / test.among, float(settings["scale"])
     right, wrong = int(released["right"]), int(released["wrong"])
     _same("the number of tested units", max(0, right + wrong), test.rows)
@@ -48,8 +62,12 @@ def _all(test: TestRecord, settings: Mapping[str, Any], released: Mapping[str, A
         wrongs = (matrix[at].sum() - hits[0], others)
         together.append(_interval(hits, wrongs, scale, misses / len(matrix)))
     values, lows, highs = zip(*together, strict=True)
-    value = None if None in values else sum(values) / len(values)
+    known = [value for value in values if value is not None]
+    value = None if None in values else sum(known) / len(known)
     _covers("the balanced accuracy", test.balanced_accuracy, (value, sum(lows) / len(lows), sum(highs) / len(highs)))
+    unknown = len(together) - len(known)
+    if not sum(known) - ROUNDED <= test.balanced_accuracy.value * len(together) <= sum(known) + unknown + ROUNDED:
+        raise NotVerified("the balanced accuracy must be certified as the mean of the recalls")
     of_class = np.maximum(matrix.sum(axis=1), 0)
     _same("the share of the largest class", of_class.max() / of_class.sum() if of_class.any() else None, test.majority)
 
@@ -57,11 +75,17 @@ def _all(test: TestRecord, settings: Mapping[str, Any], released: Mapping[str, A
 def _groups(test: TestRecord, settings: Mapping[str, Any], released: Mapping[str, Any]) -> None:
     """Raise NotVerified if the groups are not those of the file, or have other figures."""
     by, tables = settings.get("by", ()), released.get("groups", ())
+    named = [list(words) for words in settings.get("named", ())]
+    if [each["words"] for each in tables] != ([*named, None] if by else []):
+        raise NotVerified("the groups of the file are not those of the settings, by their words")
+    every = [{OTHER, *words} for words in zip(*named, strict=True)]
+    _same("the number of combinations of words", math.prod(map(len, every)) if by else 0, len(tables))
     parts: dict[tuple[str | None, str | None], list[Mapping[str, Any]]] = {}
     for each in tables:
         words = zip(by, each["words"], strict=True) if each["words"] is not None else [(None, None)]
         for column, word in words:
-            parts.setdefault((column, word), []).append(each)
+            if word != OTHER:
+                parts.setdefault((column, word), []).append(each)
     _same("the groups", {(each.column, each.group) for each in test.groups}, set(parts))
     _same("the number of groups", len(test.groups), len(parts))
     misses, scale = (1 - test.level) / test.among, float(settings["scale"])
@@ -73,6 +97,7 @@ def _groups(test: TestRecord, settings: Mapping[str, Any], released: Mapping[str
         _same(f"the units of {name}", group.rows, max(0, right + wrong))
         cells = many * len(sure)
         _shown(f"the accuracy of {name}", group.accuracy, (right, cells), (wrong, cells), scale, misses)
+        _same(f"the classes and levels of {name}", (len(matrix), SURE_FROM), _shapes(group))
         for at, share in enumerate(group.recalls):
             hits = (float(matrix[at, at]), many)
             others = (float(matrix[at].sum() - matrix[at, at]), many * (len(matrix) - 1))
@@ -80,6 +105,10 @@ def _groups(test: TestRecord, settings: Mapping[str, Any], released: Mapping[str
         for level, (hit, missed) in zip(group.calibrated, sure.tolist(), strict=True):
             what = f"how often it is right of {name} where it is sure by {level.least:g}"
             _shown(what, level.right, (hit, many), (missed, many), scale, misses)
+
+
+def _shapes(group: GroupTested) -> tuple[int, list[float]]:
+    return len(group.recalls), [level.least for level in group.calibrated]
 
 
 def _shown(what: str, share: Interval | None, right: Sum, wrong: Sum, scale: float, misses: float) -> None:
@@ -109,6 +138,8 @@ def _covers(what: str, share: Interval, found: tuple[float | None, float, float]
     value, low, high = found
     if value is not None and not math.isclose(share.value, value, rel_tol=ROUNDED, abs_tol=ROUNDED):
         raise NotVerified(f"{what} is {value:.6g}, but it was certified as {share.value:.6g}")
+    if not share.low - ROUNDED <= share.value <= share.high + ROUNDED:
+        raise NotVerified(f"{what} must be certified within its interval, not as {share.in_words}")
     if share.low > low + ROUNDED or share.high < high - ROUNDED:
         raise NotVerified(f"the interval of {what} must be {low:.6g} to {high:.6g}, or wider, not {share.in_words}")
 

@@ -17,7 +17,7 @@ from concord.tasks.verify.tested import follow
 from tests.privacy.exact import Silent
 
 CLASSES = ("no", "yes")
-BY = {"by": ("sex", "ward"), "named": (("a", "1"), ("a", None), ("b", "1"))}
+BY = {"by": ("sex", "ward"), "named": tuple((sex, ward) for sex in ("a", "b", "") for ward in (None, "1", ""))[:-1]}
 
 
 def made(scale: float, groups: dict[str, Any]) -> tuple[TestRecord, dict[str, Any], dict[str, Any]]:
@@ -29,7 +29,7 @@ def made(scale: float, groups: dict[str, Any]) -> tuple[TestRecord, dict[str, An
     counts[-1] //= 90
     noise = np.random.default_rng(1).integers(-3, 4, size=1000)
     drawn = exact.release(counts, Silent())
-    released = ask.result(drawn + noise[: len(drawn)])
+    released = json.loads(json.dumps(ask.result(drawn + noise[: len(drawn)])))
     session: Any = SimpleNamespace(domain="d", mechanism=ask.settings())
     ledger: Any = SimpleNamespace(sessions=lambda _: [session], looks_before=lambda _: 0)
     return certified(session, released, ledger), ask.settings(), released
@@ -39,7 +39,7 @@ def made(scale: float, groups: dict[str, Any]) -> tuple[TestRecord, dict[str, An
 @pytest.mark.parametrize("groups", [{}, BY], ids=["together", "by group"])
 def test_a_test_s_figures_follow_from_its_counts(scale: float, groups: dict[str, Any]) -> None:
     test, settings, released = made(scale, groups)
-    follow(test, settings, released)
+    follow(test, settings, released, 1)
     assert len(test.groups) == (5 if groups else 0)
     if groups:
         names = [(each.column, each.group) for each in test.groups]
@@ -70,6 +70,13 @@ CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
     "a group left out": lambda test: test["groups"].pop(1),
     "a group twice": lambda test: test["groups"].append(test["groups"][0]),
     "a group that is silent": lambda test: test["groups"][0].update(accuracy=None),
+    "a group's recall left out": lambda test: test["groups"][0]["recalls"].pop(),
+    "a level of sureness": lambda test: test["groups"][0]["calibrated"][2].update(least=0.99),
+    "a level left out": lambda test: test["groups"][0]["calibrated"].pop(),
+    "the coverage": lambda test: test.update(level=0.5),
+    "the candidates": lambda test: test.update(among=0),
+    "that it is clean": lambda test: test.update(clean=False),
+    "the share": lambda test: test.update(share=0.9),
     "a small group that says": lambda test: test["groups"][-1].update(accuracy=test["accuracy"]),
 }
 
@@ -80,13 +87,55 @@ def test_a_figure_that_does_not_follow_is_found(change: str) -> None:
     said = test.model_dump(mode="json")
     CHANGES[change](said)
     with pytest.raises(NotVerified, match=r"certified|must be|given"):
-        follow(TestRecord.model_validate_json(json.dumps(said)), settings, released)
+        follow(TestRecord.model_validate_json(json.dumps(said)), settings, released, 1)
+
+
+FILES: dict[str, Callable[[dict[str, Any]], object]] = {
+    "words of another": lambda released: released["groups"][0].update(words=["b", None]),
+    "no groups": lambda released: released.pop("groups"),
+    "counts of all": lambda released: released["groups"][-1].update(matrix=[[9, 9], [9, 9]]),
+}
+
+
+@pytest.mark.parametrize("change", FILES)
+def test_a_file_of_other_groups_than_were_paid_for_is_found(change: str) -> None:
+    test, settings, released = made(5.0, BY)
+    FILES[change](released)
+    with pytest.raises(NotVerified, match="groups of the file are not"):
+        follow(test, settings, released, 1)
+
+
+def test_groups_that_leave_out_a_combination_of_words_are_found() -> None:
+    test, settings, released = made(5.0, {**BY, "named": BY["named"][1:]})
+    with pytest.raises(NotVerified, match="the number of combinations of words follow as 9"):
+        follow(test, settings, released, 1)
+
+
+def test_figures_without_a_positive_count_are_within_their_intervals() -> None:
+    test, settings, released = made(5.0, {})
+    released["matrix"] = [[100, 3], [-2, -1]]
+    session: Any = SimpleNamespace(domain="d", mechanism=settings)
+    ledger: Any = SimpleNamespace(sessions=lambda _: [session], looks_before=lambda _: 0)
+    test = certified(session, released, ledger)
+    follow(test, settings, released, 1)
+    for recall, mean in ((7.0, test.balanced_accuracy.value), (test.classes[1].recall.value, 0.0)):
+        said = test.model_dump(mode="json")
+        said["classes"][1]["recall"]["value"], said["balanced_accuracy"]["value"] = recall, mean
+        with pytest.raises(NotVerified, match="must be certified"):
+            follow(TestRecord.model_validate_json(json.dumps(said)), settings, released, 1)
 
 
 @pytest.mark.parametrize(
-    "broken", [{"groups": [1]}, {"matrix": "none"}, {"right": "many"}, {"groups": [{"words": ["a"]}]}]
+    "broken",
+    [
+        {"groups": [1]},
+        {"matrix": [[10**30, 0], [0, 1]]},
+        {"matrix": "none"},
+        {"right": "many"},
+        {"groups": [{"words": ["a"]}]},
+    ],
 )
 def test_a_file_that_is_none_is_found(broken: dict[str, Any]) -> None:
     test, settings, released = made(5.0, BY)
     with pytest.raises(NotVerified, match="is not what such a test releases"):
-        follow(test, settings, {**released, **broken})
+        follow(test, settings, {**released, **broken}, 1)
