@@ -13,6 +13,7 @@ Not covered  a student that was chosen by earlier results on the same units: its
              and tests/flows/test_private_test_run.py
 """
 
+import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import STUDENT_TEST, Session
 from concord.tasks.asks.counted import Predictor, Says, classes_given, classes_of, format_of_student, is_clean
+from concord.tasks.asks.counts import MOST_WRITTEN
 from concord.tasks.data.encode import grouping
 from concord.tasks.data.split import beside
 from concord.tasks.data.units import private_table
@@ -44,6 +46,8 @@ LEVELS = tuple(str(at + 1) for at in range(len(SURE_FROM)))
 """Names of the levels of how sure a student is."""
 MOST_CELLS = 100_000
 """Most cells of the matrices of all groups."""
+FAR = -(10**9)
+"""As long as a noisy count is written."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,12 @@ def planned_groups(plan: Plan, encoding: Encoding) -> dict[str, Any]:
     if (many := math.prod(map(len, words)) * len(encoding.classes) ** 2) > MOST_CELLS:
         rule = f"data.groups must make at most {MOST_CELLS:,} counts for the private test"
         raise WrongInput(f"{rule}, got {many:,}: groups by all columns at once, times classes, squared; name fewer")
-    return {"by": by, "named": tuple(product(*words))[:-1]}
+    named = tuple(product(*words))[:-1]
+    table, sure = [[FAR] * len(encoding.classes)] * len(encoding.classes), [[FAR] * 2] * len(LEVELS)
+    groups = [{"words": each, "matrix": table, "sure": sure} for each in (*named, None)]
+    if len(json.dumps({"named": named, "groups": groups}, indent=2)) > MOST_WRITTEN:
+        raise WrongInput("data.groups makes more groups, or longer names of them, than one test may hold: name fewer")
+    return {"by": by, "named": named}
 
 
 def planned_test(

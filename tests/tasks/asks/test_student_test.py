@@ -177,6 +177,11 @@ def test_groups_that_cannot_be_counted_are_refused_before_a_row_is_read(plan: Pl
     many = encoding.model_copy(update={"classes": tuple(map(str, range(400)))})
     with pytest.raises(WrongInput, match=r"data\.groups must make at most 100,000 counts .* got 480,000"):
         planned_groups(changed(plan.model_dump(), data__groups=["shade"]), many)
+    long = test.with_columns(town=pl.Series([f"{row % 19:09000}" for row in range(test.height)])).drop("shade")
+    long.with_columns(home="town").write_parquet(plan.path("test"))
+    people(800, 1).with_columns(home="shade", town="shade").write_csv(plan.path("private"))
+    with pytest.raises(WrongInput, match=r"data\.groups makes more groups, or longer names"):
+        planned_groups(changed(plan.model_dump(), data__groups=["town", "home"]), encoding)
 
 
 def test_a_model_says_at_which_level_it_is_sure() -> None:
