@@ -348,12 +348,12 @@ def check_own(door: Stores, exchange: Exchange, homes: HomesPlan, name: str) -> 
 
 
 def _knows(door: Stores, share: Answered, letter: Letter) -> bool:
-    """Whether the ledger knows of a share, which may be of an earlier run; of a session that is forgotten nothing is
-    left to compare."""
+    """Whether the ledger knows of a share, which may be of an earlier run; of a session that is forgotten nothing but
+    its name is left to compare."""
     for domain in door.ledger.domains():
         gone = door.ledger.forgotten(domain.name)
         for session in sessions_of_run(door.ledger, domain.name, share.home, run=share.run):
-            if session.id in gone or letter in own_shares(door, session):
+            if session.id == share.session and (session.id in gone or letter in own_shares(door, session)):
                 return True
     return False
 

@@ -8,11 +8,14 @@ All of it is public and signed. A file is written whole, under a name that follo
 Assumes      nothing: whoever reaches the folder may write anything into it, and change it at any time
 Guarantees   a file is read if it is one of at most LARGEST bytes, never through a link, and used if its name fits its
              bytes. One that cannot be is refused by itself: it stops nobody from reading the others
+             Another failure to read ends this call: whether the file is one's own cannot be told
 Not covered  a store that shows an object before it is whole: its digest does not fit then, and it is read later.
-             Whoever may delete others' files can make all of them wait
+             Whoever may delete others' files can make all of them wait; so can many files of LARGEST bytes, which are
+             read at each call
              Checked by tests/tasks/data/test_exchange.py
 """
 
+import errno
 import os
 import re
 import secrets
@@ -33,6 +36,8 @@ SHOWN = 12
 NUMBER, HOME = "(0|[1-9][0-9]{0,2})", NAME_PATTERN.strip("^$")
 NAMES = re.compile(rf"(question-{NUMBER}|share-{NUMBER}-({HOME}))-([0-9a-f]{{{SHOWN}}})\.json")
 FIELD = "--exchange"
+BY_STRANGERS = {errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.EWOULDBLOCK, errno.EACCES, errno.EPERM, errno.ENOENT}
+"""Errors of reading a file that whoever writes it can make; a store's have no number, and are told by their type."""
 
 
 @dataclass(frozen=True)
@@ -73,13 +78,17 @@ class Exchange:
         )
 
     def read(self, name: str) -> bytes:
-        """The bytes of a file. Raises NotVerified if it cannot be read, is too large, or its name does not fit its
-        bytes."""
+        """The bytes of a file. Raises NotVerified if it is none that may be read, is too large, or its name does not
+        fit its bytes; EnvironmentFailed if the file system or the store fails."""
         try:
             data = self._read(name)
-        except (OSError, ValueError) as failed:  # Arrow raises both; another file may still be read
-            said = os.strerror(failed.errno) if isinstance(failed, OSError) and failed.errno else "the store failed"
-            raise NotVerified(f"it cannot be read as a file: {said}") from None
+        except (OSError, ValueError) as failed:  # Arrow raises both
+            number = failed.errno if isinstance(failed, OSError) else None
+            said = os.strerror(number) if number else "the store failed"
+            denied = isinstance(failed, FileNotFoundError | PermissionError) or "ACCESS_DENIED" in str(failed)
+            if denied or number in BY_STRANGERS:  # another file may still be read
+                raise NotVerified(f"it cannot be read as a file: {said}") from None
+            raise EnvironmentFailed(f"{FIELD}: {name} cannot be read now ({said}): try again") from None
         if sha256(data)[:SHOWN] != name[-5 - SHOWN : -5]:
             raise NotVerified("it does not hold the bytes that its name says")
         return data

@@ -1,5 +1,6 @@
 """One of several homes against a hostile lead: each rule of what is checked, and the attack that it stops."""
 
+import errno
 import os
 import random
 import re
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from concord.artifacts.errors import BudgetRefused, ConcordError, NotVerified, WrongInput
+from concord.artifacts.errors import BudgetRefused, ConcordError, EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.home.signing import Envelope
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
@@ -359,6 +360,34 @@ def test_an_older_copy_of_the_home_stops(world: Watched) -> None:
     shutil.rmtree(world.home("north"))
     world.home("older").rename(world.home("north"))
     world.refuses("was signed by this home, and its ledger does not know of it")
+    true = Exchange._read
+
+    def stale(post: Exchange, name: str) -> bytes:
+        if name.startswith("share-1-north"):
+            raise OSError(errno.ESTALE, "")
+        return true(post, name)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Exchange, "_read", stale)
+        world.refuses("cannot be read now", EnvironmentFailed)
+
+
+def test_a_forgotten_session_of_another_plan_does_not_stand_for_this_one(world: Watched) -> None:
+    """In an older copy of the home; the lead gave both runs one name, which differ in domain and table."""
+    other, run = Several(world.folder), world.asked(0)[0].run
+    other.given["privacy"]["domain"], other.exchange = "others", world.folder / "before"
+    other.lead()
+    other.post(other.asked(0)[0].model_copy(update={"run": run}))
+    plan, home = other.private("south"), world.home("north")
+    done = flows_homes.contribute.fn(plan, home, str(other.exchange), "north", agreed=True)
+    door = Stores.of(home)
+    close(door, done["session"], give_back=False)
+    forget(door, done["session"])
+    world.copied("north", "older")
+    world.contribute("north")
+    shutil.rmtree(home)
+    world.home("older").rename(home)
+    world.refuses("its ledger does not know of it")
 
 
 def test_the_wrong_name_or_table_is_refused(world: Watched) -> None:

@@ -1,5 +1,6 @@
 """The exchange: what a stranger may put into it, and what of that is read."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -82,6 +83,23 @@ def test_what_is_no_file_of_its_name_is_refused(tmp_path: Path, monkeypatch: pyt
     bomb = post.write("share-1-north", bytes(1001))
     with pytest.raises(NotVerified, match="more than 1,000 bytes"):
         post.read(bomb)
+
+
+@pytest.mark.parametrize("failed", [OSError(errno.EIO, ""), OSError(errno.ESTALE, ""), OSError("AWS Error SLOW_DOWN")])
+def test_a_read_that_fails_by_itself_is_no_word_of_somebody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failed: OSError
+) -> None:
+    def read(*_: object) -> bytes:
+        raise failed
+
+    post = Exchange(str(tmp_path))
+    name = post.write("share-0-north", b"one")
+    monkeypatch.setattr(Exchange, "_read", read)
+    with pytest.raises(EnvironmentFailed, match="cannot be read now"):
+        post.read(name)
+    failed = OSError("AWS Error ACCESS_DENIED")  # which whoever wrote the object can make
+    with pytest.raises(NotVerified, match="the store failed"):
+        post.read(name)
 
 
 def test_a_sparse_bomb_is_not_read_whole(tmp_path: Path) -> None:
