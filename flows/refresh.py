@@ -278,7 +278,7 @@ class ByStream(BySums):
     ) -> Disclosure:
         """Pass the last of these periods through the door; what only it needed is removed from the vault."""
         run, codes = self.run, self._codes
-        rows = read_sample(sample(run, codes, admitted.stream.batches), run.stores.vault)
+        rows = read_sample(sample(run, run.plan.privacy.domain, codes, admitted.stream.batches), run.stores.vault)
         past = [json.loads(run.stores.released.read(ref)) for each in self.ended for ref in self._releases(each)[-1:]]
         follow = partial(follow_totals, rows, codes, past)
         release = partial(

@@ -54,9 +54,10 @@ def code(place: Place, plan: Plan, encoding: Encoding, batches: Sequence[PublicB
 
 
 @stage("code")
-def sample(place: Place, codes: Codes, batches: Sequence[PublicBatch]) -> Ref:
-    """Write the codes of the sample of the staged public rows that models are decoded on."""
-    return write_sample(batches, codes, place.vault, f"public/{place.key[:16]}/sample.npy")
+def sample(place: Place, domain: str, codes: Codes, batches: Sequence[PublicBatch]) -> Ref:
+    """Write the codes of the sample of the staged public rows that models are decoded on, in a folder that is erased
+    with the domain: they may be features of private units."""
+    return write_sample(batches, codes, place.vault, f"coded/{domain}/{place.key[:16]}/sample.npy")
 
 
 @stage("gather", version=3, reads=UNITS)
@@ -248,7 +249,7 @@ def planner_of(run: RunContext, admitted: Admitted[TalliesAsk], codes: Codes, un
         if found:
             return RoundPlanner(mechanism, codes, rows, found)
     batches = admitted.stream.batches
-    rows = read_sample(sample(run, codes, batches), vault)
+    rows = read_sample(sample(run, run.plan.privacy.domain, codes, batches), vault)
     if mechanism.secret == "rows" and deepens(codes):
         return RoundPlanner(mechanism, codes, rows, public=lambda: public_rows(batches, vault))
     units_known = None if mechanism.secret == "rows" else 1
