@@ -279,12 +279,15 @@ def _totals(record: SessionRecord, at: PublishedSession) -> str:
 
 
 def _rounds(record: SessionRecord, at: PublishedSession) -> str:
-    """Check that each round asked no more than it paid for."""
+    """Check that each round asked no more than it paid for, and what the one before announced."""
     files = [file for file in record.files if file.path.endswith(".json")]
     equal("the number of rounds", len(files), record.counts.asked)
+    before = None
     for number, file in enumerate(files):
-        if fault := round_fault(record.mechanism.settings, number, json.loads(at.named(file))):
+        found = json.loads(at.named(file))
+        if fault := round_fault(record.mechanism.settings, number, found, before):
             raise NotVerified(fault)
+        before = found
     return f"{len(files)} rounds asked no more than they paid for"
 
 

@@ -40,6 +40,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -334,13 +335,22 @@ def season_fault(settings: PublicSettings, found: Sequence[Mapping[str, Any]]) -
     return ""
 
 
-def round_fault(settings: PublicSettings, number: int, found: Mapping[str, Any]) -> str:
+def round_fault(
+    settings: PublicSettings, number: int, found: Mapping[str, Any], before: Mapping[str, Any] | None = None
+) -> str:
     """What is wrong with what a released round asked; empty if nothing is.
 
+    before   the round before, which may have announced the question
     On whatever grid, it must move no further by a unit, and have no more numbers, than its round paid for.
     """
     try:
         paid, asked, sums = settings["rounds"][number], found["question"], found["sums"]
+        ordered, announced = sorted(asked["spans"]), (before or {}).get("next") or {}
+        whole = [asked["steps"], asked["least"], *asked["fields"], *chain(*ordered), *sums]
+        if any(type(each) is not int for each in whole):
+            return f"round {number} holds something else than whole numbers"
+        if any(announced.get(name, asked[name]) != asked[name] for name in ("fields", "model")):
+            return f"round {number} asks another question than the round before announced"
         grid = {**settings, "steps": asked["steps"]}
         own = {**paid, "least": asked["least"], "fields": len(asked["fields"]), "cells": len(sums)}
         same = [(each["what"], each["count"]) for each in (asked, paid)]
@@ -350,7 +360,10 @@ def round_fault(settings: PublicSettings, number: int, found: Mapping[str, Any])
             return f"round {number} states other noise than was paid for"
         columns = 1 if asked["what"] == "codes" or asked["classes"] <= 2 else asked["classes"]
         size = sum(stop - start for start, stop in asked["spans"]) * columns + (asked["count"] > 0)
-        if len(asked["fields"]) != len(asked["spans"]) or not len(sums) == size <= paid["cells"]:
+        if any(not 0 <= start < stop for start, stop in ordered) or any(a[1] > b[0] for a, b in pairwise(ordered)):
+            return f"round {number} asks for a cell twice, or for none"
+        once = len({*asked["fields"]}) == len(asked["fields"]) == len(ordered)
+        if not once or min(asked["fields"], default=0) < 0 or not len(sums) == size <= paid["cells"]:
             return f"round {number} has another size than was paid for"
         if not 0 <= asked["least"] <= asked["steps"] <= MOST_STEPS or moved_norm(grid, own) > moved_norm(
             settings, paid

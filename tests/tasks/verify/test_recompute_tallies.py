@@ -142,14 +142,23 @@ def test_a_released_round_is_what_was_paid_for_and_another_is_found(classes: int
         "another": {"count": 1},
         "another size": {"spans": question["spans"][1:]},
         "size than was paid for": {"fields": question["fields"] * 2},
-        "a unit moves round 3": {"least": math.inf, "steps": math.inf},
+        "round 3 holds something else than whole numbers": {"least": math.inf, "steps": math.inf},
+        "holds something else": {"steps": question["steps"] - 0.5},
+        "asks for a cell twice": {"spans": [question["spans"][0]] * (fields + 1)},
+        "twice, or for none": {"spans": [span[::-1] for span in question["spans"]]},
+        "has another size": {"fields": [question["fields"][0]] * (fields + (fields == 1))},
         "not what tallies release": {"spans": None},
     }
     for fault, change in changes.items():
         assert fault in round_fault(settings, 3, {**found, "question": question | change})
     assert "other noise" in round_fault(settings, 3, {**found, "scale": found["scale"] * 0.99})
     assert "another size" in round_fault(settings, 3, {**found, "sums": found["sums"][1:]})
+    assert "something else" in round_fault(settings, 3, {**found, "sums": ["0"] * len(found["sums"])})
     assert "another question" in round_fault(settings, 2, found)
+    announced = {"fields": question["fields"], "model": question["model"]}
+    assert round_fault(settings, 3, found, {"next": announced}) == ""
+    for other in ({"fields": [*question["fields"], fields]}, {"model": {"columns": 1, "weights": ""}}):
+        assert "before announced" in round_fault(settings, 3, found, {"next": announced | other})
     assert round_fault(settings, 7, found) == "round 7 is not what tallies release"
 
 
