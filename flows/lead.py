@@ -9,7 +9,7 @@ killed one is finished by the next.
 
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -49,6 +49,8 @@ from concord.tasks.data.exchange import Exchange
 from concord.tasks.door.admit import planned_domain
 from concord.tasks.mechanisms.homes import Joint
 from concord.tasks.mechanisms.tallies import Tallies
+from concord.tasks.verify.checks import checked
+from concord.tasks.verify.homes import check_charge, check_share
 
 NO_ROWS = PrivateFiles(Files("", ()), {})
 
@@ -171,6 +173,8 @@ class ByHomes(BySums):
             taking = [name for name in (rounds[-1].shares if rounds else homes.names) if name not in without]
             before = {name: own.digest for name, (_, own) in rounds[-1].shares.items()} if rounds else {}
             heard, refused = accepted(post, homes, asked, letter, before)
+            unfit = self._unfit(session, asked, letter, {name: heard[name] for name in taking if name in heard}, before)
+            heard, refused = {name: own for name, own in heard.items() if name not in unfit}, {**refused, **unfit}
             if missing := [name for name in taking if name not in heard]:
                 raise Missing(asked.number, missing, {name: why for name, why in refused.items() if name in missing})
             if not taking:
@@ -180,6 +184,23 @@ class ByHomes(BySums):
         shares = {name: Letter(text.encode()) for name, text in json.loads(stores.vault.read(kept[0])).items()}
         read = {name: (own.read(Answered, homes.key_of(name)), own) for name, own in shares.items()}
         return SharesOfRound(asked, letter, read)
+
+    def _unfit(
+        self, session: Session, asked: Asked, letter: Letter, heard: Mapping[str, Letter], before: Mapping[str, str]
+    ) -> dict[str, str]:
+        """The shares with which nothing published would verify, by home, and why not."""
+        of, homes = self.run.stores.ledger.domain_of(session), homes_of(self.run.plan)
+
+        def verified(name: str, own: Letter) -> str:
+            share = json.loads(own.read(Answered, homes.key_of(name)).model_dump_json())
+            follows = {"question_before": asked.before, "share_before": before.get(name, "")}
+            due = {"question": letter.digest, **follows}
+            check_share(asked.number, name, share, session.mechanism, (of.unit, of.neighbours), due)
+            check_charge(name, share, session.mechanism)
+            return ""
+
+        found = [checked(name, partial(verified, name, own)) for name, own in heard.items()]
+        return {check.name: check.detail for check in found if not check.ok}
 
     def _run_id(self) -> Ref:
         return self.run.stores.vault.keep(f"homes/{self.digest}/run", lambda: secrets.token_hex(16).encode())

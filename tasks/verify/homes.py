@@ -1,14 +1,15 @@
 """Verify the published rounds of several homes: signatures, what answers what, charges, and that shares are added.
 
-It reads the signed files by itself, and shares no line with what writes them.
+It reads the signed files by itself, and shares no line with what writes them, except how codes are numbered.
 
 Assumes      the session's settings are those on record, with the keys that the homes agreed on; a reader compares those
              with the keys that the homes name elsewhere
 Guarantees   found and named: a question or share with a wrong signature, of another run, plan, number or home; a share
-             that answers another question than the rest; settings or a guarantee that say otherwise than what the homes
-             answered who they are, whether people may be in several, what a unit is, and what all pay; a home whose own
-             ledger breaks its rule, did not charge what it claims, or whose claim its settings do not prove; sums or
-             noise other than those of all shares; no warning of a home that took no part, or whose share differs
+             that answers another question than the rest; a round that asked other cells than the signed question does,
+             or more than was paid for; settings or a guarantee that say otherwise than what the homes answered who they
+             are, whether people may be in several, what a unit is, and what all pay; a home whose own ledger breaks its
+             rule, did not charge what it claims, or whose claim its settings do not prove; sums or noise other than
+             those of all shares; no warning of a home that took no part, or whose share differs
 Not covered  whether a home's rows are true; that no home keeps charges back from its excerpt: it verifies its own
              ledger at home. That the student was decoded from these sums. Checked by tests/flows/test_several_homes.py
 """
@@ -22,8 +23,10 @@ from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.released import sha256
 from concord.artifacts.home.signing import QUESTION_TYPE, SHARE_TYPE, PublicKey, payload_of
 from concord.artifacts.ledger.excerpt import Excerpt
+from concord.tasks.data.codes import Codes
 from concord.tasks.verify.checks import equal, proved
 from concord.tasks.verify.reckoning import check_counts, reckon
+from concord.tasks.verify.recompute_gaussian import round_fault
 
 Said = Mapping[str, Any]
 """The content of a signed file, JSON."""
@@ -42,7 +45,7 @@ def joint_rounds(settings: Said, rounds: Sequence[bytes], unit: tuple[str, str],
     if len(rounds) > len(settings["rounds"]):
         raise NotVerified(f"{len(rounds)} rounds were added, and the settings pay for {len(settings['rounds'])}")
     keys, before, last = dict(zip(settings["names"], settings["keys"], strict=True)), "", dict[str, Said]()
-    digests = dict[str, str]()
+    digests, earlier = dict[str, str](), dict[str, Any]()
     for number, text in enumerate(rounds):
         released = json.loads(text)
         homes, question = released["homes"], released["homes"]["question"].encode()
@@ -51,25 +54,33 @@ def joint_rounds(settings: Said, rounds: Sequence[bytes], unit: tuple[str, str],
         for name in ALL_PAY:
             equal(f"the {name} in question {number}", asked["mechanism"][name], settings[name])
         _agreed(number, asked["homes"], settings)
-        for name in ("fields", "model"):
-            equal(f"the {name} of round {number}", released["question"][name], asked[name])
+        _asked(number, released, asked)
+        of_one = {**released, "scale": settings["rounds"][number]["scale"]}
+        if fault := round_fault(settings, number, of_one, earlier):
+            raise NotVerified(fault)
         shares = {
             name: _read(share.encode(), SHARE_TYPE, keys.get(name, ""), f"the share of {name} in round {number}")
             for name, share in homes["shares"].items()
         }
-        claim = {name: settings["claim"][name] for name in ("epsilon", "delta")}
         for name, share in shares.items():
-            fixed = {"number": number, "home": name, "run": settings["run"], "question": sha256(question)}
             follows = {"question_before": before, "share_before": digests.get(name, "")}
-            noise = {"scale": settings["rounds"][number]["scale"], "unit": unit[0], "neighbours": unit[1]}
-            _equal(number, f"share of {name}", share, **fixed, **follows, **noise, **claim)
+            check_share(number, name, share, settings, unit, {"question": sha256(question), **follows})
         _added(number, released, list(shares.values()))
         _warned(number, [name for name in keys if name not in shares], homes["differ"], warnings)
-        before, last = sha256(question), {**last, **shares}
+        before, last, earlier = sha256(question), {**last, **shares}, released
         digests = {name: sha256(share.encode()) for name, share in homes["shares"].items()}
     for name, share in last.items():
-        _charged(name, share, {"run": settings["run"], "plan": settings["plan"], "home": name, "key": keys[name]})
+        check_charge(name, share, settings)
     return f"{len(rounds)} rounds are the sums of signed shares of {', '.join(last)}, each charged by its own ledger"
+
+
+def _asked(at: int, released: Said, asked: Said) -> None:
+    """Check that a released round asked what the signed question asks: the fields, with their codes, and the model."""
+    codes = Codes.model_validate_json(json.dumps(asked["codes"]))
+    spans = [codes.span(field) for field in asked["fields"]]
+    due = {**asked, "spans": [[each.start, each.stop] for each in spans]}
+    for name in ("fields", "spans", "model"):
+        equal(f"the {name} of round {at}", released["question"][name], due[name])
 
 
 def _agreed(at: int, homes: Said, settings: Said) -> None:
@@ -113,8 +124,25 @@ def _warned(at: int, absent: Sequence[str], differ: Sequence[str], warnings: Seq
             raise NotVerified(f"the certificate leaves out what must stand in it: {said} {', '.join(names)}")
 
 
-def _charged(name: str, share: Said, agreed: Said) -> None:
-    """Check a home's charge by its ledger's excerpt: the rule, recomputed, and the settings of what it claims."""
+def check_share(
+    number: int, name: str, share: Said, settings: Said, unit: tuple[str, str], follows: Mapping[str, str]
+) -> None:
+    """Check the share of one home in a round against the settings. Raises NotVerified naming what is wrong.
+
+    unit      and neighbours, of which the guarantee is stated
+    follows   the digests that it must give of its `question`, the `question_before` and the `share_before`
+    """
+    fixed = {"number": number, "home": name, "run": settings["run"], **follows}
+    noise = {"scale": settings["rounds"][number]["scale"], "unit": unit[0], "neighbours": unit[1]}
+    claim = {name: settings["claim"][name] for name in ("epsilon", "delta")}
+    _equal(number, f"share of {name}", share, **fixed, **noise, **claim)
+
+
+def check_charge(name: str, share: Said, settings: Said) -> None:
+    """Check a home's charge by its ledger's excerpt: the rule, recomputed, and the settings of what it claims. Raises
+    NotVerified naming what is wrong."""
+    keys = dict(zip(settings["names"], settings["keys"], strict=True))
+    agreed = {"run": settings["run"], "plan": settings["plan"], "home": name, "key": keys[name]}
     excerpt = Excerpt.read(share["excerpt"].encode())
     for line in excerpt.entries:
         check_counts(line.body)
@@ -126,6 +154,8 @@ def _charged(name: str, share: Said, agreed: Said) -> None:
         raise NotVerified(f"the ledger of {name}: {missing}") from None
     for term, value in agreed.items():
         equal(f"the {term} that {name} agreed to", session.mechanism["share"][term], value)
+    for term in ALL_PAY:
+        equal(f"the {term} that {name} charged", session.mechanism[term], settings[term])
     equal(f"the claim of {name}", (share["epsilon"], share["delta"]), (session.epsilon, session.delta))
     proved(session.mechanism, (session.epsilon, session.delta), f" of {name}")
     if session.asked <= share["number"]:

@@ -14,6 +14,7 @@ import pytest
 
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.released import Released
+from concord.artifacts.ledger.excerpt import Excerpt
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import load_homes_plan, load_plan
 from concord.artifacts.schemas import Ref
@@ -123,11 +124,22 @@ def _tampered(settings: dict[str, Any], rounds: list[dict[str, Any]], unit: tupl
     def added(copy: list[dict[str, Any]]) -> None:
         copy[1]["sums"][0] += 1
 
+    def asking(change: dict[str, Any]) -> Callable[[list[dict[str, Any]]], object]:
+        return lambda copy: copy[1]["question"].update(change)
+
     assert joint_rounds(settings, [json.dumps(each).encode() for each in rounds], unit, ())
     assert "not the sum of its shares" in found(added)
     assert "not the sum of its shares" in found(lambda copy: copy[0]["homes"]["shares"].pop("west"))
     assert "the share of north in round 0 is not signed" in found(swapped)
     assert "of the share of north of round 1" in found(earlier)
+    spans = rounds[1]["question"]["spans"]
+    for change, what in (
+        ({"spans": [*spans[1:], spans[0]]}, "the spans of round 1"),
+        ({"steps": 2 * rounds[1]["question"]["steps"]}, "further than was paid for"),
+        ({"count": 1}, "another question than was paid for"),
+    ):
+        assert what in found(asking(change))
+    assert "the round before announced" in found(lambda copy: copy[0].update(next={"fields": [0], "model": None}))
     assert "states another noise" in found(lambda copy: copy[1].update(scale=copy[1]["scale"] / 3**0.5))
     assert "question 0 is not signed" in found(lambda _: None, lead=settings["keys"][0])
     assert "the run of the question" in found(lambda _: None, run="0" * 32)
@@ -228,6 +240,24 @@ def test_a_share_that_does_not_fit_is_refused_by_name(tmp_path: Path, monkeypatc
     assert "another noise or claim" in refused(signed(epsilon=1.0))
     assert "does not hold the session" in refused(signed(session="people-none"))
     assert "follows another share" in refused(signed(share_before="0" * 64))
+    assert "the unit of the share" in refused(signed(unit="a row"))  # with which nothing would verify
+    assert "the neighbours of the share" in refused(signed(neighbours="none"))
+
+    def ledger(**changes: Any) -> bytes:
+        """South's own ledger says otherwise how it was charged."""
+        lines = json.loads(share.excerpt)
+        for line in lines["entries"]:
+            if line["kind"] == "open":
+                line["body"] |= changes
+        return signed(excerpt=Excerpt.model_validate(lines).text.decode())
+
+    (session,) = Ledger.of(several.home("south")).sessions(DOMAIN)
+    agreed = {**session.mechanism["share"], "plan": "0" * 64}
+    assert "the claim of south" in refused(ledger(epsilon=3.0))
+    assert "the plan that south agreed to" in refused(ledger(mechanism={**session.mechanism, "share": agreed}))
+    assert "the ledger of south" in refused(ledger(mechanism={**session.mechanism, "rounds": []}))
+    assert "the many that south charged" in refused(ledger(mechanism={**session.mechanism, "many": False}))
+    assert "what Concord never writes" in refused(ledger(mechanism=[]))
     assert "no envelope" in refused(b"[" * 100_000)
     assert "no envelope" in refused(b"{}")
     monkeypatch.setattr(exchange, "LARGEST", len(good) + 1000)
