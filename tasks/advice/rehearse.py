@@ -26,6 +26,7 @@ from itertools import product
 
 import numpy as np
 from scipy.special import softmax
+from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 
 from concord.artifacts.plan import Plan
@@ -41,9 +42,10 @@ from concord.tasks.student.crossed import sampled
 from concord.tasks.student.decode import Decoded, scores
 from concord.tasks.student.infer import RoundFile, RoundPlanner
 
-SIGNALS = {"weak": 1.0, "typical": 3.0, "strong": 10.0}
+SIGNALS = {"weak": 1.0, "typical": 3.0, "strong": 30.0}
 """Standard deviation of a row's logit, by strength of signal. A strong one follows the directions in which public rows
-differ most, as labels do that are nearly certain; others follow weights at random."""
+differ most, and if there are more than two classes their clusters, as labels do that are nearly certain; others follow
+weights at random."""
 PRIVATE_ROWS = 20_000
 """Most made-up private rows. More of them are stood in for by as many with that much less noise."""
 MOST_WORK = 4e9
@@ -219,7 +221,7 @@ def rehearse(
     for signal in signals:
         strength = SIGNALS[signal]
         rng = np.random.default_rng(1)
-        along = _principal(codes, rows, classes, rng) if signal == "strong" else [_at_random(codes, rows, classes, rng)]
+        along = _apart(codes, rows, classes, rng) if signal == "strong" else [_at_random(codes, rows, classes, rng)]
         if plan.data.bounds is not None:
             found.append(_of_number(signal, mechanism, codes, rows, public, along[0], units, rng))
             continue
@@ -311,25 +313,30 @@ def _at_random(codes: Codes, rows: CodeMatrix, classes: int, rng: np.random.Gene
     return _logits(total)
 
 
-def _principal(codes: Codes, rows: CodeMatrix, classes: int, rng: np.random.Generator) -> list[Floats]:
-    """Logits as of `_at_random`, a tenth of them that and the rest directions in which rows, as codes, differ most:
-    several choices, since rows in two clumps cannot be of every share along one that tells the clumps apart."""
+def _apart(codes: Codes, rows: CodeMatrix, classes: int, rng: np.random.Generator) -> list[Floats]:
+    """Logits as of `_at_random`, a tenth of them that and the rest how rows, as codes, lie apart: of two classes the
+    directions in which they differ most, of more the clusters whose centre is nearest."""
     spans = [(at, codes.span(at)) for at in codes.fine]
-    cells = np.hstack([rows[:, [at]] == np.arange(span.start, span.stop) for at, span in spans])
-    logits = columns(classes, "labels")
-    most = min(logits + DIRECTIONS - 1, cells.shape[1], len(rows))
-    leading = PCA(most, svd_solver="randomized", random_state=0).fit_transform(cells.astype(np.float32))
+    cells = np.hstack([rows[:, [at]] == np.arange(span.start, span.stop) for at, span in spans]).astype(np.float32)
+    most = min(DIRECTIONS if classes == 2 else 2 * classes, *cells.shape)
+    leading = PCA(most, svd_solver="randomized", random_state=0).fit_transform(cells)
+    own = _at_random(codes, rows, classes, rng) / 10
+    if classes > 2:
+        centres = KMeans(min(classes, len(rows)), random_state=0).fit(leading).cluster_centers_
+        near = leading @ centres.T - (centres**2).sum(axis=1) / 2
+        own[:, : len(centres)] += near / max(near.std(axis=0).mean(), LEAST_SPREAD)
+        return [own]
+    return [_logits(own[:, 1:] + sign * each[:, None]) for each, sign in product(_directions(leading), (1, -1))]
+
+
+def _directions(leading: Floats) -> Floats:
+    """Places of rows along each principal direction (k, m), of deviation 1: several, since rows in two clumps cannot be
+    of every share along one that tells the clumps apart."""
     spread = leading.std(axis=0)
     real = spread > LEAST_SPREAD * max(spread[0], LEAST_SPREAD)  # beyond them is the rounding of this machine
     leading = leading[:, real] / spread[real]
-    leading *= np.where((leading**3).sum(axis=0) < 0, -1, 1)  # which way they point is by chance as well
-    own = _at_random(codes, rows, classes, rng)[:, -logits:] / 10
-    found = []
-    for first, sign in product(range(max(1, leading.shape[1] - logits + 1)), (1, -1)):
-        part, total = leading[:, first : first + logits], own.copy()
-        total[:, : part.shape[1]] += sign * part
-        found.append(_logits(total))
-    return found
+    signed: Floats = leading.T * np.where((leading**3).sum(axis=0) < 0, -1, 1)[:, None]  # the way is by chance as well
+    return signed
 
 
 def _clear(tried: Sequence[Floats]) -> Floats:
