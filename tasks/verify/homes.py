@@ -23,7 +23,6 @@ from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.released import sha256
 from concord.artifacts.home.signing import QUESTION_TYPE, SHARE_TYPE, PublicKey, payload_of
 from concord.artifacts.ledger.excerpt import Excerpt
-from concord.tasks.data.codes import Codes
 from concord.tasks.verify.checks import equal, proved
 from concord.tasks.verify.reckoning import check_counts, reckon
 from concord.tasks.verify.recompute_gaussian import round_fault
@@ -76,11 +75,12 @@ def joint_rounds(settings: Said, rounds: Sequence[bytes], unit: tuple[str, str],
 
 def _asked(at: int, released: Said, asked: Said) -> None:
     """Check that a released round asked what the signed question asks: the fields, with their codes, and the model."""
-    codes = Codes.model_validate_json(json.dumps(asked["codes"]))
-    spans = [codes.span(field) for field in asked["fields"]]
-    due = {**asked, "spans": [[each.start, each.stop] for each in spans]}
-    for name in ("fields", "spans", "model"):
-        equal(f"the {name} of round {at}", released["question"][name], due[name])
+    for name in ("fields", "model"):
+        equal(f"the {name} of round {at}", released["question"][name], asked[name])
+    starts, spans = [field["start"] for field in asked["codes"]["fields"]], released["question"]["spans"]
+    for field, (start, stop) in zip(asked["fields"], spans, strict=True):
+        due = [starts[field], *(starts[field + 1 : field + 2] or [stop])]  # the number of sums says where the last ends
+        equal(f"the spans of round {at}", [start, stop], due)
 
 
 def _agreed(at: int, homes: Said, settings: Said) -> None:
