@@ -161,9 +161,15 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def plan(kept: Path) -> Plan:
-    """A plan with room for more rows than its own 300."""
-    return changed(tables_of_plan(kept / "data"), privacy__epsilon=8.0, labeling__cutoff=60)
+def plan(kept: Path) -> Iterator[Plan]:
+    """A plan with room for more rows than its own 300. Its tables are those of all such tests: none may change them."""
+    before = _content(kept / "data")
+    yield changed(tables_of_plan(kept / "data"), privacy__epsilon=8.0, labeling__cutoff=60)
+    assert _content(kept / "data") == before, "a test that changes its tables must write its own"
+
+
+def _content(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from concord.tasks.door.stores import Stores
 from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.signed import excerpt
 from concord.tasks.verify.verify import verify
-from tests.support.people import arrive, changed
+from tests.support.people import arrive, changed, write_tables
 
 
 @pytest.fixture
@@ -142,8 +142,9 @@ def test_a_run_that_ended_once_its_test_was_released_leaves_no_times_to_a_later_
 
 
 @pytest.mark.slow
-def test_another_test_costs_what_it_says_and_is_no_better_for_it(plan: Plan, home: Path) -> None:
-    plan = another(plan, data__groups=["shade"])
+def test_another_test_costs_what_it_says_and_is_no_better_for_it(plan: Plan, home: Path, tmp_path: Path) -> None:
+    own = write_tables(tmp_path / "data")
+    plan = another(plan.model_copy(update={"folder": str(own)}), data__groups=["shade"])
     first = start(plan, home)
     shown = start_test(first.session, home, epsilon=None, again=False)
     assert shown.test == first.test
