@@ -6,10 +6,11 @@ Assumes      the session's settings are those on record, with the keys that the 
              with the keys that the homes name elsewhere
 Guarantees   found and named: a question or share with a wrong signature, of another run, plan, number or home; a share
              that answers another question than the rest; a round that asked other cells than the signed question does,
-             or more than was paid for; settings or a guarantee that say otherwise than what the homes answered who they
-             are, whether people may be in several, what a unit is, and what all pay; a home whose own ledger breaks its
-             rule, did not charge what it claims, or whose claim its settings do not prove; sums or noise other than
-             those of all shares; no warning of a home that took no part, or whose share differs
+             or more than was paid for; codes that are not those on record, and that no round announced; settings or a
+             guarantee that say otherwise than what the homes answered who they are, whether people may be in several,
+             what a unit is, and what all pay; a home whose own ledger breaks its rule, did not charge what it claims,
+             or whose claim its settings do not prove; sums or noise other than those of all shares; no warning of a
+             home that took no part, or whose share differs
 Not covered  whether a home's rows are true; that no home keeps charges back from its excerpt: it verifies its own
              ledger at home. That the student was decoded from these sums. Checked by tests/flows/test_several_homes.py
 """
@@ -44,7 +45,7 @@ def joint_rounds(settings: Said, rounds: Sequence[bytes], unit: tuple[str, str],
     if len(rounds) > len(settings["rounds"]):
         raise NotVerified(f"{len(rounds)} rounds were added, and the settings pay for {len(settings['rounds'])}")
     keys, before, last = dict(zip(settings["names"], settings["keys"], strict=True)), "", dict[str, Said]()
-    digests, earlier = dict[str, str](), dict[str, Any]()
+    digests, earlier, codes = dict[str, str](), dict[str, Any](), None
     for number, text in enumerate(rounds):
         released = json.loads(text)
         homes, question = released["homes"], released["homes"]["question"].encode()
@@ -54,6 +55,8 @@ def joint_rounds(settings: Said, rounds: Sequence[bytes], unit: tuple[str, str],
             equal(f"the {name} in question {number}", asked["mechanism"][name], settings[name])
         _agreed(number, asked["homes"], settings)
         _asked(number, released, asked)
+        codes = (earlier.get("next") or {}).get("codes") or codes or asked["codes"]
+        equal(f"the codes of question {number}", asked["codes"], codes)
         of_one = {**released, "scale": settings["rounds"][number]["scale"]}
         if fault := round_fault(settings, number, of_one, earlier):
             raise NotVerified(fault)
@@ -154,7 +157,7 @@ def check_charge(name: str, share: Said, settings: Said) -> None:
         raise NotVerified(f"the ledger of {name}: {missing}") from None
     for term, value in agreed.items():
         equal(f"the {term} that {name} agreed to", session.mechanism["share"][term], value)
-    for term in ALL_PAY:
+    for term in (*ALL_PAY, "codes"):
         equal(f"the {term} that {name} charged", session.mechanism[term], settings[term])
     equal(f"the claim of {name}", (share["epsilon"], share["delta"]), (session.epsilon, session.delta))
     proved(session.mechanism, (session.epsilon, session.delta), f" of {name}")
