@@ -16,7 +16,7 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan, parse_plan
 from concord.flows.homes import contribute
 from concord.flows.lead import lead
-from concord.tasks.asks.share import Asked, Letter, homes_of
+from concord.tasks.asks.share import Answered, Asked, Letter, homes_of
 from concord.tasks.data import places
 from concord.tasks.data.exchange import Exchange
 from tests.promises.commands import STAND_INS
@@ -104,6 +104,11 @@ class Several:
         letter = Letter(Exchange(str(self.exchange)).read(name))
         return letter.read(Asked, homes_of(self.plan).lead_key), letter
 
+    def share(self, number: int, name: str) -> Answered:
+        """A home's share of that number, as the exchange has it."""
+        (file,) = self.exchange.glob(f"share-{number}-{name}-*")
+        return Letter(file.read_bytes()).read(Answered, self.key(name).public.raw.hex())
+
     def post(self, asked: Asked, by: str = "lead", *, instead: bool = True) -> Letter:
         """Put another question into the exchange, in place of that of its number or beside it."""
         for path in self.exchange.glob(f"question-{asked.number}-*") if instead else ():
@@ -114,3 +119,11 @@ class Several:
 
     def copied(self, name: str, to: str) -> None:
         shutil.copytree(self.home(name), self.home(to))
+
+
+def all_rounds(several: Several) -> dict[str, Any]:
+    """Everybody answers everything; what was published."""
+    while not (done := several.lead())["published"]:
+        for name in done["missing"]:
+            several.contribute(name)
+    return done

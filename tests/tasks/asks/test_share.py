@@ -2,94 +2,22 @@
 
 import errno
 import os
-import random
-import re
 import shutil
 from base64 import b64decode
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
-from concord.artifacts.errors import BudgetRefused, ConcordError, EnvironmentFailed, NotVerified, WrongInput
+from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.home.signing import Envelope
-from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.schemas import Encoding, Ref, Scaled
 from concord.flows import homes as flows_homes
 from concord.flows.lead import status
-from concord.flows.run import PrivateFiles
-from concord.tasks.asks.share import Answered, Asked, Letter, ModelRecord, bound, check_asked
-from concord.tasks.data.codes import NumberField
+from concord.tasks.asks.share import Answered, Letter, bound, check_asked
 from concord.tasks.data.exchange import Exchange
 from concord.tasks.door.erase import close, forget
 from concord.tasks.door.stores import Stores
-from concord.tasks.mechanisms.contributions import IntegerModel
-from concord.tasks.verify.reckoning import reckon
-from tests.support.several import NAMES, Several, plainly
-
-DOMAIN = "people"
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A world in which all have answered the first question, and the second is asked."""
-    several = Several(tmp_path_factory.mktemp("base") / "world")
-    with plainly():
-        assert several.lead()["missing"] == list(NAMES)
-        for name in NAMES:
-            several.contribute(name)
-        assert several.lead()["round"] == 1
-    return several.folder
-
-
-class Watched(Several):
-    """A copy of that world, in which it is known whether a private file was read."""
-
-    read = 0
-
-    def refuses(self, match: str, error: type[Exception] = NotVerified, **asked: Any) -> None:
-        """North refuses, before anything private is read, and with nothing charged or drawn."""
-        self.read, before = 0, self.state()
-        with pytest.raises(error, match=match):
-            self.contribute("north", **asked)
-        assert (self.read, self.state()) == (0, before)
-
-    def passes_over(self, match: str) -> None:
-        """North names a file that is no question, and replays what it answered before."""
-        self.read, before, files = 0, self.state(), self.files()
-        done = self.contribute("north")
-        assert (done["answered"], done["answered_now"], self.read) == (0, False, 0)
-        assert (self.state(), self.files()) == (before, files)
-        ((name, why),) = done["refused"].items()
-        assert re.search(match, f"{name}: {why}")
-
-    def state(self) -> Any:
-        ledger, vault = Ledger.of(self.home("north")), self.home("north") / "vault"
-        drawn = sorted(path.name for path in vault.rglob("*.npz"))
-        return ledger.total(DOMAIN), ledger.sessions(DOMAIN), drawn
-
-    def hostile(self, number: int = 1, /, **changes: Any) -> None:
-        """The lead signs another question of that number."""
-        self.post(self.asked(number)[0].model_copy(update=changes))
-
-
-@pytest.fixture
-def world(base: Path, tmp_path: Path) -> Iterator[Watched]:
-    shutil.copytree(base, tmp_path / "world")
-    watched, true = Watched(tmp_path / "world"), PrivateFiles.of
-
-    def read(*args: Any) -> PrivateFiles:
-        watched.read += 1
-        return true(*args)
-
-    with plainly() as patch:
-        patch.setattr(PrivateFiles, "of", read)
-        yield watched
+from tests.support.hostile import ATTACKS, DOMAIN, Watched, other_codes, overlapping, stopped
+from tests.support.several import NAMES, Several
 
 
 def test_an_honest_question_is_answered_once(world: Watched) -> None:
@@ -105,90 +33,6 @@ def test_an_honest_question_is_answered_once(world: Watched) -> None:
         path.unlink()
     world.contribute("north")  # the very bytes again
     assert world.files() == files
-
-
-def narrower(asked: Asked) -> dict[str, Any]:
-    rounds = tuple(replace(each, scale=each.scale * 0.9) for each in asked.mechanism.rounds)
-    return {"mechanism": replace(asked.mechanism, rounds=rounds)}
-
-
-def larger(asked: Asked) -> dict[str, Any]:
-    return {"mechanism": replace(asked.mechanism, epsilon=8.0)}
-
-
-def wider(asked: Asked) -> dict[str, Any]:
-    rounds = tuple(replace(each, cells=each.cells + 1) for each in asked.mechanism.rounds)
-    return {"mechanism": replace(asked.mechanism, rounds=rounds)}
-
-
-def twice_all_fields(asked: Asked) -> dict[str, Any]:
-    """Of more fields votes are fewer steps, so that a unit moves no further; of more numbers nobody paid."""
-    return {"fields": 2 * tuple(range(asked.codes.width))}
-
-
-def other_codes(asked: Asked) -> dict[str, Any]:
-    first, *rest = asked.codes.fields
-    assert isinstance(first, NumberField)
-    cuts = (first.cuts[0] - 1, *first.cuts[1:])
-    return {"codes": asked.codes.model_copy(update={"fields": (first.model_copy(update={"cuts": cuts}), *rest)})}
-
-
-def falling_cuts(asked: Asked) -> dict[str, Any]:
-    first, *rest = asked.codes.fields
-    assert isinstance(first, NumberField)
-    fields = (first.model_copy(update={"cuts": first.cuts[::-1]}), *rest)
-    return {"codes": asked.codes.model_copy(update={"fields": fields})}
-
-
-def overlapping(asked: Asked) -> dict[str, Any]:
-    """Two codes of a row in one range: its norm would be F, and not √F."""
-    first, second, *rest = asked.codes.fields
-    fields = (first, second.model_copy(update={"start": second.start - 1}), *rest)
-    return {"codes": asked.codes.model_copy(update={"fields": fields})}
-
-
-def foreign_codes(asked: Asked) -> dict[str, Any]:
-    first, *rest = asked.codes.fields
-    fields = (first.model_copy(update={"name": "person"}), *rest)
-    return {"codes": asked.codes.model_copy(update={"fields": fields})}
-
-
-def the_label_itself(asked: Asked) -> dict[str, Any]:
-    column = Scaled(kind="numeric", name="outcome", mean=0, scale=1, fill=0, low=0, high=1, missing=False)
-    return {"encoding": asked.encoding.model_copy(update={"columns": (*asked.encoding.columns, column)})}
-
-
-def other_classes(asked: Asked) -> dict[str, Any]:
-    return {"encoding": Encoding(**{**dict(asked.encoding), "classes": ("yes", "no")})}
-
-
-def of_other_codes(asked: Asked) -> dict[str, Any]:
-    weights = np.zeros((asked.codes.size + 1, 1), np.int64)
-    return {"model": ModelRecord(**IntegerModel(weights, weights[0]).record())}
-
-
-ATTACKS: dict[str, tuple[Callable[[Asked], dict[str, Any]], str]] = {
-    "another roster": (
-        lambda asked: {"homes": asked.homes.model_copy(update={"public_keys": asked.homes.public_keys[::-1]})},
-        "of other homes and keys",
-    ),
-    "a question that was left out": (lambda _: {"before": "0" * 64}, "does not follow"),
-    "shares of somebody else": (
-        lambda asked: {"shares": ({**asked.shares[0], "north": "0" * 64},)},
-        "builds on other shares of north",
-    ),
-    "north left out": (lambda asked: {"shares": ({"south": asked.shares[0]["south"]},)}, "or leaves one out"),
-    "less noise": (narrower, "too little noise"),
-    "a larger budget": (larger, "another budget"),
-    "more numbers than in the first question": (wider, "changes the codes, rounds or rows"),
-    "more numbers than were paid for": (twice_all_fields, "none that its round paid for"),
-    "other codes": (other_codes, "not those of the public table"),
-    "codes that do not rise": (falling_cuts, "must rise"),
-    "codes of a column that is no feature": (foreign_codes, "of no such column"),
-    "the label as a feature": (the_label_itself, "other features"),
-    "classes in another order": (other_classes, "another label, classes"),
-    "a model of other codes": (of_other_codes, "must have a weight"),
-}
 
 
 @pytest.mark.parametrize("name", ATTACKS)
@@ -397,10 +241,6 @@ def test_the_wrong_name_or_table_is_refused(world: Watched) -> None:
         flows_homes.contribute.fn(world.private("north"), world.home("south"), str(world.exchange), "north")
 
 
-def stopped(*_: Any) -> Any:
-    raise KeyboardInterrupt
-
-
 @pytest.mark.parametrize("step", ["gather", "begin", "answer", "certify_answers"])
 def test_a_killed_answer_is_bound_to_its_question(world: Watched, step: str) -> None:
     """Another question of the number is refused for ever; the bound one is answered, with one draw."""
@@ -427,119 +267,3 @@ def test_a_home_that_is_not_bound_would_be_found(world: Watched, monkeypatch: py
             world.contribute("north")
     world.hostile(fields=asked.fields[::-1])
     assert world.contribute("north")["answered_now"]
-
-
-# A lead that chooses by what it has seen ------------------------------------------------------------------------------
-
-DEATHS = (
-    *((flows_homes, step) for step in ("gather", "begin", "answer", "certify_answers")),
-    *((Ledger, step) for step in ("begin_batch", "record_draw", "commit_batch")),
-)
-LIES: tuple[Callable[[Asked], dict[str, Any]], ...] = (
-    *(attack for attack, _ in ATTACKS.values()),
-    lambda asked: {"number": asked.number + 1},
-    lambda asked: {"number": len(asked.mechanism.rounds)},
-    lambda _: {"run": "0" * 32},
-    lambda _: {"plan": "0" * 64},
-)
-
-
-class HostileLead:
-    """It asks two homes, each through a folder of its own, whatever it likes after all that it has seen."""
-
-    def __init__(self, world: Watched, seed: int, *, again: bool = False) -> None:
-        self.world, self.chance, self.again = world, random.Random(seed), again
-        self.asked = [world.asked(number)[0] for number in (0, 1)]
-        self.shares, self.drawn = dict[tuple[str, int], bytes](), dict[Path, bytes]()
-        self.charged = {name: Ledger.of(world.home(name)).total(DOMAIN) for name in NAMES}
-        for name in NAMES:
-            shutil.copytree(world.exchange, self.folder(name))
-            self.look(name)
-
-    def folder(self, name: str) -> Path:
-        return self.world.folder / f"exchange-{name}"
-
-    def question(self) -> Asked:
-        """One from before, or another one: its fields and model follow from the shares seen; perhaps with a lie."""
-        found = self.chance.choice(self.asked)
-        seen = random.Random(b"".join(self.shares.values()) + self.chance.randbytes(1))
-        if self.chance.random() < 0.5:
-            found = found.model_copy(update={"fields": tuple(seen.sample(found.fields, len(found.fields)))})
-        if found.model is not None and self.chance.random() < 0.5:
-            weights = IntegerModel.from_record(found.model.model_dump()).weights
-            chosen = np.array([seen.randrange(-5, 6) for _ in range(weights.size)], np.int64).reshape(weights.shape)
-            model = IntegerModel(chosen, np.zeros(weights.shape[1], np.int64)).record()
-            found = found.model_copy(update={"model": ModelRecord(**model)})
-        if self.chance.random() < 0.4:
-            found = found.model_copy(update=self.chance.choice(LIES)(found))
-        self.asked.append(found)
-        return found
-
-    def ask(self, name: str, *questions: Asked, dies: tuple[Any, str] | None = None) -> None:
-        """Put these questions to a home, in place of the earlier ones, and look at what became of it."""
-        self.world.exchange = self.folder(name)
-        for path in self.world.exchange.glob("question-*" if self.chance.random() < 0.5 else "*"):
-            path.unlink()
-        for question in questions:
-            self.world.post(question, instead=False)
-        with pytest.MonkeyPatch.context() as patch, suppress(ConcordError, KeyboardInterrupt):
-            if dies:
-                patch.setattr(*dies, stopped)
-            self.world.contribute(name, again=self.again)
-        self.look(name)
-
-    def look(self, name: str) -> None:
-        """Each round was answered once, after it was paid for, and all of them are within the claim."""
-        ledger, home = Ledger.of(self.world.home(name)), self.world.home(name)
-        key, (session, *further) = self.world.key(name).public.raw.hex(), ledger.sessions(DOMAIN)
-        for path in self.folder(name).glob(f"share-*-{name}-*"):
-            letter = Letter(path.read_bytes())
-            share = letter.read(Answered, key)
-            assert self.shares.setdefault((name, share.number), letter.data) == letter.data, "two answers of a round"
-            assert session.asked > share.number, "answered before it was paid for"
-            assert (session.epsilon, session.delta) == (share.epsilon, share.delta)
-        for path in home.rglob("vault/sessions/*/*.npz"):
-            assert self.drawn.setdefault(path, path.read_bytes()) == path.read_bytes(), "drawn anew"
-        assert not further, "a further session"
-        assert ledger.total(DOMAIN) == self.charged[name], "charged beyond the claim"
-        assert len(bound(ledger, DOMAIN, session.mechanism["share"]["run"])) <= (session.queries or 0)
-        assert [*reckon(ledger.records())] == []
-
-    def walk(self, steps: int) -> None:
-        for _ in range(steps):
-            name, dies = self.chance.choice(NAMES[:2]), self.chance.choice(DEATHS)
-            asked = [self.question() for _ in range(self.chance.choice((1, 1, 1, 2)))]
-            self.ask(name, *asked, dies=dies if self.chance.random() < 0.3 else None)
-
-
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
-def test_a_hostile_lead_gets_one_answer_of_each_round_however_it_chooses(world: Watched, seed: int) -> None:
-    lead = HostileLead(world, seed)
-    lead.walk(8 if seed == 1 else 40)
-    assert {number for _, number in lead.shares} == {0, 1}
-
-
-def test_a_home_that_answers_a_round_twice_would_be_found(world: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted bug: it knows neither the session nor the question of before."""
-    monkeypatch.setattr(flows_homes, "sessions_of_run", lambda *_, **__: [])
-    monkeypatch.setattr(flows_homes, "bind", lambda *_: None)
-    lead = HostileLead(world, 1, again=True)
-    other = lead.asked[0].model_copy(update={"fields": lead.asked[0].fields[::-1]})
-    with pytest.raises(AssertionError, match="two answers of a round"):
-        lead.ask("north", other)
-
-
-def test_a_home_that_draws_anew_would_be_found(world: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted bug: what was drawn before it died is neither kept nor on record."""
-
-    def keep(vault: Vault, path: str, make: Callable[[], bytes]) -> Ref:
-        with vault.create(path) as sink:
-            sink.write(make())
-        return sink.ref
-
-    monkeypatch.setattr(Vault, "keep", keep)
-    monkeypatch.setattr(Ledger, "record_draw", lambda *_: None)
-    lead = HostileLead(world, 1)
-    lead.ask("north", lead.asked[1], dies=(Ledger, "commit_batch"))
-    with pytest.raises(AssertionError, match="drawn anew"):
-        lead.ask("north", lead.asked[1])
