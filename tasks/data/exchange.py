@@ -11,7 +11,7 @@ Guarantees   a file is read if it is one of at most LARGEST bytes, never through
              Another failure to read ends this call: whether the file is one's own cannot be told
 Not covered  a store that shows an object before it is whole: its digest does not fit then, and it is read later.
              Whoever may delete others' files can make all of them wait; so can many files of LARGEST bytes, which are
-             read at each call
+             read at each call, if they take that room on the disk
              Checked by tests/tasks/data/test_exchange.py
 """
 
@@ -20,6 +20,7 @@ import os
 import re
 import secrets
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -122,6 +123,7 @@ class Exchange:
             if not stat.S_ISREG(found.st_mode):
                 raise NotVerified("it is no file")
             _check_size(found.st_size)
+            _check_whole(file.fileno(), found.st_size)
             return file.read(LARGEST)  # it may have grown
 
     def _at(self, name: str) -> str:
@@ -136,6 +138,15 @@ def _opened(path: str, flags: int) -> int:
 def _check_size(size: int) -> None:
     if size > LARGEST:
         raise NotVerified(f"it holds more than {LARGEST:,} bytes, which nothing of Concord does")
+
+
+def _check_whole(file: int, size: int) -> None:
+    """Raise NotVerified if a file has a hole: it is read as zeros, which no text has, and cost its writer nothing."""
+    with suppress(OSError):  # a file system that knows of no holes
+        hole = os.lseek(file, 0, os.SEEK_HOLE)
+        os.lseek(file, 0, os.SEEK_SET)
+        if hole < size:
+            raise NotVerified("it holds nothing in places, which no file of Concord does")
 
 
 def _write_whole(folder: Path, name: str, data: bytes) -> None:

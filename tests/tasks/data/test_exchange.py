@@ -110,6 +110,21 @@ def test_a_sparse_bomb_is_not_read_whole(tmp_path: Path) -> None:
         Exchange(str(tmp_path)).read(name)
 
 
+def test_a_sparse_file_is_not_read(tmp_path: Path) -> None:
+    """It would take a second and no room, and be read at each call; what is beside it is read."""
+    post = Exchange(str(tmp_path))
+    name = post.write("share-1-north", b"{" + b" " * 10**6)
+    for at in (0, 1, 1 << 25):
+        sparse = f"share-1-north-{sha256(bytes(at) + b'}')[:12]}.json"
+        with (tmp_path / sparse).open("wb") as file:
+            file.seek(1 << 25)
+            file.write(b"}")
+            file.truncate(at + (1 << 25))
+        with pytest.raises(NotVerified, match="holds nothing in places"):
+            post.read(sparse)
+    assert post.read(name) == b"{" + b" " * 10**6
+
+
 def test_a_file_that_is_exchanged_for_another_while_it_is_read_is_not_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
