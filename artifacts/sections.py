@@ -326,6 +326,11 @@ class HomesPlan(Section):
         """The public key of whoever leads."""
         return self.key_of(self.lead) if self.lead in self.names else self.lead
 
+    @property
+    def a_person_in(self) -> int:
+        """The most homes in which a person may have rows."""
+        return len(self.names) if self.people == "in several" else 1
+
 
 def near(word: str, known: Sequence[str]) -> str:
     """The end of a sentence about an unknown word: the nearest known one, or all known ones."""

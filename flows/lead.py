@@ -23,6 +23,7 @@ from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.signing import SigningKey
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Ref, canonical_json
+from concord.artifacts.sections import HomesPlan
 from concord.artifacts.sessions import Session
 from concord.flows.admit import admit, begin
 from concord.flows.cache import Files
@@ -46,7 +47,7 @@ from concord.tasks.asks.share import (
 from concord.tasks.asks.tallies import TalliesAsk
 from concord.tasks.data.codes import deepens
 from concord.tasks.data.exchange import Exchange
-from concord.tasks.door.admit import planned_domain
+from concord.tasks.door.admit import planned_domain, terms_of
 from concord.tasks.mechanisms.homes import Joint
 from concord.tasks.mechanisms.tallies import Tallies
 from concord.tasks.verify.checks import checked
@@ -73,17 +74,9 @@ class ByHomes(BySums):
 
     def ask(self, domain: Domain, session: Session | None = None) -> TalliesAsk:
         """What all homes together are asked, and claim."""
-        asked, plan = super().ask(domain, session), self.run.plan
-        homes, self.each = homes_of(plan), asked.mechanism
-        several = len(homes.names) if homes.people == "in several" else 1
-        agreed = {
-            "run": self.run.stores.vault.read(self._run_id()).decode(),
-            "plan": self.digest,
-            **homes.model_dump(mode="json", include={"names", "public_keys", "people"}),
-            "lead": homes.lead_key,
-            "claim": {"epsilon": plan.privacy.epsilon, "delta": plan.privacy.delta},
-        }
-        self.joint = Joint.of(asked.mechanism, several)
+        asked, own_run = super().ask(domain, session), self.run.stores.vault.read(self._run_id()).decode()
+        self.each, agreed = asked.mechanism, agreed_in(self.run.plan, own_run, self.digest)
+        self.joint = Joint.of(asked.mechanism, homes_of(self.run.plan).a_person_in)
         return JointAsk(self.joint, asked.codes, asked.public, agreed, bounds=asked.bounds)
 
     def lead(self, post: Exchange, without: Sequence[str]) -> Summary:
@@ -172,9 +165,9 @@ class ByHomes(BySums):
         if kept is None:
             taking = [name for name in (rounds[-1].shares if rounds else homes.names) if name not in without]
             before = {name: own.digest for name, (_, own) in rounds[-1].shares.items()} if rounds else {}
-            heard, refused = accepted(post, homes, asked, letter, before)
-            unfit = self._unfit(session, asked, letter, {name: heard[name] for name in taking if name in heard}, before)
-            heard, refused = {name: own for name, own in heard.items() if name not in unfit}, {**refused, **unfit}
+            domain = stores.ledger.domain_of(session)
+            unit = domain.unit, domain.neighbours
+            heard, refused = fitting(post, homes, asked, letter, before, session.mechanism, unit)
             if missing := [name for name in taking if name not in heard]:
                 raise Missing(asked.number, missing, {name: why for name, why in refused.items() if name in missing})
             if not taking:
@@ -185,25 +178,44 @@ class ByHomes(BySums):
         read = {name: (own.read(Answered, homes.key_of(name)), own) for name, own in shares.items()}
         return SharesOfRound(asked, letter, read)
 
-    def _unfit(
-        self, session: Session, asked: Asked, letter: Letter, heard: Mapping[str, Letter], before: Mapping[str, str]
-    ) -> dict[str, str]:
-        """The shares with which nothing published would verify, by home, and why not."""
-        of, homes = self.run.stores.ledger.domain_of(session), homes_of(self.run.plan)
-
-        def verified(name: str, own: Letter) -> str:
-            share = json.loads(own.read(Answered, homes.key_of(name)).model_dump_json())
-            follows = {"question_before": asked.before, "share_before": before.get(name, "")}
-            due = {"question": letter.digest, **follows}
-            check_share(asked.number, name, share, session.mechanism, (of.unit, of.neighbours), due)
-            check_charge(name, share, session.mechanism)
-            return ""
-
-        found = [checked(name, partial(verified, name, own)) for name, own in heard.items()]
-        return {check.name: check.detail for check in found if not check.ok}
-
     def _run_id(self) -> Ref:
         return self.run.stores.vault.keep(f"homes/{self.digest}/run", lambda: secrets.token_hex(16).encode())
+
+
+def agreed_in(plan: Plan, run: str, digest: str) -> dict[str, Any]:
+    """What the homes of a run agreed on, to whose plan they know the digest."""
+    homes, claim = homes_of(plan), {"epsilon": plan.privacy.epsilon, "delta": plan.privacy.delta}
+    said = homes.model_dump(mode="json", include={"names", "public_keys", "people"})
+    return {"run": run, "plan": digest, **said, "lead": homes.lead_key, "claim": claim}
+
+
+def fitting(
+    post: Exchange,
+    homes: HomesPlan,
+    asked: Asked,
+    letter: Letter,
+    before: Mapping[str, str],
+    settings: Mapping[str, Any],
+    unit: tuple[str, str],
+) -> tuple[dict[str, Letter], dict[str, str]]:
+    """The shares that answer a question and with which what is published would verify, by home; and why others are
+    refused.
+
+    before          the digests of the homes' shares of the round before
+    settings, unit  of all homes together; the unit with its neighbours
+    """
+
+    def verified(name: str, own: Letter) -> str:
+        share = json.loads(own.read(Answered, homes.key_of(name)).model_dump_json())
+        follows = {"question_before": asked.before, "share_before": before.get(name, "")}
+        check_share(asked.number, name, share, settings, unit, {"question": letter.digest, **follows})
+        check_charge(name, share, settings)
+        return ""
+
+    heard, refused = accepted(post, homes, asked, letter, before)
+    found = [checked(name, partial(verified, name, own)) for name, own in heard.items()]
+    unfit = {check.name: check.detail for check in found if not check.ok}
+    return {name: own for name, own in heard.items() if name not in unfit}, {**refused, **unfit}
 
 
 @flow(name="lead", flow_run_name="lead {plan.privacy.domain}")
@@ -218,7 +230,7 @@ def lead(plan: Plan, home: Path, exchange: str, without: Sequence[str] = ()) -> 
     for name in without:
         homes.key_of(name)
     check_public(plan, homes)
-    several = len(homes.names) if homes.people == "in several" else 1
+    several = homes.a_person_in
     lifetime = privacy.lifetime.model_copy(
         update={"epsilon": several * privacy.lifetime.epsilon, "delta": min(0.5, several * privacy.lifetime.delta)}
     )
@@ -246,9 +258,13 @@ def status(plan: Plan, exchange: str) -> dict[str, Any]:
     """Who has answered what, by the signed files of the exchange; no home is needed."""
     homes, post, rounds = homes_of(plan), Exchange(exchange), list[dict[str, Any]]()
     before, (questions, others) = dict[str, str](), questions_in(post, plan)
+    terms, digest = terms_of(plan), plan_digest(plan)
     for number, (asked, letter) in sorted(questions.items()):
-        heard, refused = accepted(post, homes, asked, letter, before)
+        joint, agreed = Joint.of(asked.mechanism, homes.a_person_in), agreed_in(plan, asked.run, digest)
+        settings = JointAsk(joint, asked.codes.digest, (), agreed).settings()
+        unit = terms["unit"], terms["neighbours"]
+        heard, refused = fitting(post, homes, asked, letter, before, settings, unit)
         missing = [name for name in homes.names if name not in heard]
         rounds.append({"round": number, "answered": [*heard], "missing": missing, "refused": refused})
         before = {name: own.digest for name, own in heard.items()}
-    return {"plan": plan_digest(plan), "lead": homes.lead, "rounds": rounds, "refused": others}
+    return {"plan": digest, "lead": homes.lead, "rounds": rounds, "refused": others}

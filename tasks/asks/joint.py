@@ -9,7 +9,7 @@ Assumes      shares were read and their signatures checked (tasks.asks.share)
 Guarantees   a round adds the shares that are on record for it, whatever arrives later; nothing is drawn here. The
              round's file holds the signed question and shares, so that anyone can add them again
 Not covered  whether a home's rows are true; a share that differs beyond noise is named. Checked by
-             tests/flows/test_several_homes.py
+             tests/tasks/asks/test_joint.py, tests/flows/test_several_homes.py
 """
 
 import math
@@ -32,7 +32,7 @@ from concord.tasks.data.exchange import Exchange
 from concord.tasks.door.checkpoint import Randomness
 from concord.tasks.door.door import StepOutcome, digest_in, open_door, pass_step
 from concord.tasks.door.stores import Stores
-from concord.tasks.mechanisms.distance import Ints
+from concord.tasks.mechanisms.distance import Floats, Ints
 
 SURELY = 6.0
 """Standard deviations of χ² beyond which a share is said to differ."""
@@ -120,34 +120,44 @@ def units_of(name: str, rounds: Sequence[SharesOfRound]) -> float:
 
 def differing(of: SharesOfRound, units: Mapping[str, float], rows: CodeMatrix) -> list[str]:
     """The homes whose share differs from what the others' shares say by more than their noise and the chance of which
-    people live where, by χ² over the cells.
+    people live where, by χ² over the cells; the one that differs most is left out before the others are compared. Of
+    two that differ nobody can tell which.
 
     units  of each home
     rows   codes (m, F) of public rows, whose frequencies stand for how many people share a cell
-    A row's residual is one of each field: the variance of χ² is counted as if all fields moved together.
     """
-    question, sums = of.asked.question, of.sums
-    if len(sums) < 2:
-        return []
-    noise, cells = of.asked.mechanism.rounds[of.asked.number].scale ** 2, question.width * question.columns
+    question, sums, found = of.asked.question, of.sums, list[str]()
     frequency = np.concatenate(
         [
             np.bincount(rows[:, field], minlength=stop)[start:stop]
             for field, (start, stop) in zip(question.fields, question.spans, strict=True)
         ]
     ) / max(1, len(rows))
+    noise, cells = of.asked.mechanism.rounds[of.asked.number].scale ** 2, question.width * question.columns
     least = question.steps if question.what == "codes" else question.steps - question.least
-    found = list[str]()
-    for name, own in sums.items():
-        others = [other for other in sums if other != name]
-        ratio = units[name] / max(1.0, math.fsum(units[other] for other in others))
-        rest = sum(sums[other][:cells].astype(np.float64) for other in others)
-        people = np.repeat(units[name] * (1 + ratio) * (frequency + 1 / max(1, len(rows))), question.columns) * least**2
-        variance = noise * (1 + len(others) * ratio**2) + people
-        squares = float(np.sum((own[:cells] - ratio * rest) ** 2 / variance))
-        if squares > cells + SURELY * math.sqrt(2 * cells * len(question.fields)):
-            found.append(name)
-    return found
+    people = np.repeat(frequency + 1 / max(1, len(rows)), question.columns) * least**2
+    likely = cells + SURELY * math.sqrt(2 * cells * len(question.fields))
+    while len(left := [name for name in sums if name not in found]) > 1:
+        most = {
+            name: _squares(name, {each: sums[each][:cells] for each in left}, units, noise, people) for name in left
+        }
+        if max(most.values()) <= likely:
+            break
+        found += left if len(left) == 2 else [max(left, key=most.__getitem__)]
+    return [name for name in sums if name in found]
+
+
+def _squares(name: str, sums: Mapping[str, Ints], units: Mapping[str, float], noise: float, people: Floats) -> float:
+    """χ² of a home's sums against those of the others.
+
+    noise, people   variance of noise in a share; and of each cell, for one unit
+    A row's residual is one of each field: its variance is counted as if all fields moved together.
+    """
+    others = [other for other in sums if other != name]
+    ratio = units[name] / max(1.0, math.fsum(units[other] for other in others))
+    rest = sum(sums[other].astype(np.float64) for other in others)
+    variance = noise * (1 + len(others) * ratio**2) + units[name] * (1 + ratio) * people
+    return float(np.sum((sums[name] - ratio * rest) ** 2 / variance))
 
 
 def release_joint(

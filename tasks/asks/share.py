@@ -13,6 +13,7 @@ Guarantees   nothing private is read for a question that is not of this plan, ru
 Ends         with the last round; a home that left one out takes no further part in the run
 Not covered  whether codes were learned from the public table, for a home without it: they cost the same, whatever they
              are. Whether other homes' shares are of true rows. Checked by tests/tasks/asks/test_share.py
+             and test_hostile_lead.py
 """
 
 import hashlib

@@ -122,7 +122,7 @@ def reserve_session(
 
 def _name(door: Stores, plan: Plan) -> None:
     """Record the plan's domain, if it is new, and the division of its units, if there is one."""
-    door.ledger.name_domain(plan.privacy.domain, plan.privacy.lifetime.filter, **_terms(plan))
+    door.ledger.name_domain(plan.privacy.domain, plan.privacy.lifetime.filter, **terms_of(plan))
     division = division_of(plan, door.vault)
     if division is not None:
         door.ledger.divide(plan.privacy.domain, division)
@@ -152,10 +152,11 @@ def planned_domain(door: Stores, plan: Plan) -> Domain:
     division = division_of(plan, door.vault)
     if division is not None:
         door.ledger.check_division(plan.privacy.domain, division)
-    return door.ledger.plan_domain(plan.privacy.domain, plan.privacy.lifetime.filter, **_terms(plan))
+    return door.ledger.plan_domain(plan.privacy.domain, plan.privacy.lifetime.filter, **terms_of(plan))
 
 
-def _terms(plan: Plan) -> dict[str, Any]:
+def terms_of(plan: Plan) -> dict[str, Any]:
+    """What a domain promises that the plan names: unit, neighbours and cap."""
     lifetime, secret = plan.privacy.lifetime, plan.privacy.secret
     unit = "one row" if plan.data.unit is None else f"all rows of one {plan.data.unit}"
     return {
