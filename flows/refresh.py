@@ -17,30 +17,34 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path, PurePath
+from typing import Self
 
 from prefect import flow
 
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding, Ref
-from concord.artifacts.sessions import Opening, Session
+from concord.artifacts.schemas import Encoding, PublicRows, Ref
+from concord.artifacts.sessions import Session
 from concord.flows.admit import admit, begin, precheck_tables
-from concord.flows.cache import Files, Place
+from concord.flows.cache import Files, Place, key_of
 from concord.flows.console import err
 from concord.flows.outcome import Summary, shown
 from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext, running
 from concord.flows.stage import Disclosure, pass_door, stage
-from concord.flows.stages import UNITS, encode
+from concord.flows.stages import UNITS, encode, put
 from concord.flows.steps import publish
 from concord.flows.tally import BySums, infer, label_claim, sample, tally
 from concord.flows.ticks import next_time
 from concord.tasks.asking.tally import BLOCKS, Coding, columns_asked, gather, keep_total
 from concord.tasks.asks.stream import (
+    Beginning,
     PeriodCounts,
     SeasonAsk,
+    beginning_of,
     counted_again,
     keep_again,
+    keep_beginning,
     keep_counted,
     periods_counted,
     release_period,
@@ -51,7 +55,7 @@ from concord.tasks.data.codes import Codes
 from concord.tasks.data.files import PRIVATE
 from concord.tasks.data.units import Erased, names_held
 from concord.tasks.door.admit import opening_of, planned_domain
-from concord.tasks.door.checkpoint import arrivals_key, read_checkpoint
+from concord.tasks.door.checkpoint import arrivals_key
 from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.student.infer import read_sample
 from concord.tasks.student.seasons import follow_totals, history
@@ -84,10 +88,36 @@ def arrive(
 
 
 class ByStream(BySums):
-    """Private rows are asked in the period in which they arrive; a student learns from the totals of all so far."""
+    """Private rows are asked in the period in which they arrive; a student learns from the totals of all so far.
+
+    `public` are the rows that the stream's codes were learned from, or will be; those of now may be others.
+    """
+
+    @classmethod
+    def of(cls, run: RunContext) -> tuple[Self, PublicRows]:
+        """The way to go on with the plan's stream, by the codes it began with, and the public rows of now; if there is
+        none yet, or another is asked for with other public rows, the way to begin one with these."""
+        own, ledger, vault, domain = run.files("public"), run.stores.ledger, run.stores.vault, run.plan.privacy.domain
+        known = {each.identity: each.stream for each in ledger.sessions(domain) if each.stream}
+        ways = dict[tuple[str, ...], Self]()
+        for stream in dict.fromkeys(known.values()):
+            begun = beginning_of(vault, domain, stream)
+            if begun is None or begun.read != _reading(run):
+                continue
+            going_on = cls(run, PublicRows(encoding=begun.encoding, batches=begun.source.batches), begun.codes)
+            asked = going_on.ask(planned_domain(run.stores, run.plan))
+            if opening_of(run.plan, asked, begun.encoding, vault).identity in known:
+                ways[begun.source.digests] = going_on  # the newest of those that began with these rows
+        newest = None if run.new_session else next(reversed(ways.values()), None)
+        way = ways.get(own.digests, newest)
+        if way is None:
+            public = encode(run, run.plan, own)
+            return cls(run, public), public
+        (rows,) = put(run, [own], way.public.encoding, run.plan.labeling.batch, "data.public")
+        return way, PublicRows(encoding=way.public.encoding, batches=rows.batches)
 
     def ask(self, domain: Domain, session: Session | None = None) -> SeasonAsk:
-        """The season's questions, about codes that are learned from the plan's own public rows; of no stream yet."""
+        """The season's questions, about codes that are learned from the rows it began with; of no stream yet."""
         asked = super().ask(domain, session)
         if not isinstance(asked.mechanism, Stream):
             raise AssertionError("a plan with [stream] is planned as one")
@@ -99,8 +129,11 @@ class ByStream(BySums):
         ]
         return SeasonAsk(asked.mechanism, asked.codes, asked.public)
 
-    def refresh(self) -> Summary:
-        """Release what is due, and publish what follows from it. Raises BudgetRefused, WrongInput or NotVerified."""
+    def refresh(self, public: PublicRows) -> Summary:
+        """Release what is due, and publish what follows from it. Raises BudgetRefused, WrongInput or NotVerified.
+
+        public   the public rows of now
+        """
         run = self.run
         self.rehearse()  # refuses here, before anything private is read
         domain = planned_domain(run.stores, run.plan)
@@ -109,13 +142,11 @@ class ByStream(BySums):
         identity = opening.identity
         run.wait_for(f"{identity}-refresh")  # no other opens a season of this stream meanwhile
         known = [each for each in run.stores.ledger.sessions(domain.name) if each.identity == identity]
-        if not known and not run.new_session:
-            self._check_public(opening)
         answered = bool(known) and self._answered(known[-1], now)
         stream, further = self._stream(known, answered=answered)
         self.ended = [each for each in known if each.stream == stream and each.ended]
         self.run = run = replace(run, new_session=further)
-        (admitted,) = admit(run, domain, [replace(asked, seasons_of=stream)], self.public)
+        (admitted,) = admit(run, domain, [replace(asked, seasons_of=stream)], public)
         private = PrivateFiles.of(run, admitted.stream.sources)
         precheck_tables(run, private, self.public.encoding, admitted.session)
         session = admitted.session
@@ -162,18 +193,6 @@ class ByStream(BySums):
         until, unpublished = counted[-1].period.until, marked is None or int(marked[1]) < session.asked
         return unpublished or (until != "" and now < datetime.fromisoformat(until))
 
-    def _check_public(self, opening: Opening) -> None:
-        """Raise BudgetRefused if the domain's last stream began with other public rows than a new one would."""
-        ledger, vault = self.run.stores.ledger, self.run.stores.vault
-        streams = [each for each in ledger.sessions(opening.domain) if each.stream]
-        last = read_checkpoint(vault, streams[-1].id, online=False) if streams else None
-        if last is not None and last.sources[0].digests != self.run.files("public").digests:
-            raise BudgetRefused(
-                f"data.public holds other rows than those that the stream of session {streams[-1].id} began with, so "
-                "this would be another stream, which asks everybody again: put those back, or ask for it with "
-                f"--new-session: {ledger.price(opening)}"
-            )
-
     def _stream(self, known: Sequence[Session], *, answered: bool) -> tuple[str, bool]:
         """The stream whose season is due, and whether one more session is opened. Raises BudgetRefused if that would
         ask everybody again, since whoever was asked is not known any more.
@@ -199,6 +218,11 @@ class ByStream(BySums):
             )
         return new, True
 
+    def _beginning(self, run: RunContext) -> Beginning:
+        """How a stream of this way begins, with the public rows of now; of one that has begun, its record stays."""
+        encoding, own = self.public.encoding, run.own(self.public.batches)
+        return Beginning(read=_reading(run), encoding=encoding, codes=self._codes, source=own)
+
     def _past(self) -> list[PeriodCounts]:
         """The periods of the stream's earlier seasons that were begun, in order."""
         vault = self.run.stores.vault
@@ -221,6 +245,7 @@ class ByStream(BySums):
             period = take(plan, vault, contents, known, columns, until=self._until(now))
             if not period.files:
                 err.print(f"{'refresh':>8} no file is new: a release all the same, since none may follow from rows")
+        keep_beginning(vault, plan.privacy.domain, admitted.ask.stream, self._beginning(run))
         session = begin(run, admitted, private, Counted((), ()))
         if period is not None:
             before = _names_of([*past, *counted])
@@ -316,6 +341,12 @@ class ByStream(BySums):
         return "" if clock is None else next_time(clock, "UTC", now, "stream.clock").isoformat()
 
 
+def _reading(run: RunContext) -> str:
+    """A digest of the plan's fields by which its encoding is learned."""
+    read = encode.arguments(run.plan, run.files("public"))["plan"]
+    return key_of(run.stores.vault, "reading", "1", {"plan": read})
+
+
 def _names_of(periods: Sequence[PeriodCounts]) -> tuple[Ref, ...]:
     """The files of all names up to the last of these periods."""
     return next((each.names for each in reversed(periods) if each.names), ())
@@ -340,4 +371,5 @@ def refresh(plan: Plan, home: Path, new_session: bool = False) -> Summary:
     """
     check_stream(plan)
     with running(plan, home, new_session=new_session) as run:
-        return shown(ByStream(run, encode(run, run.plan, run.files("public"))).refresh())
+        way, public = ByStream.of(run)
+        return shown(way.refresh(public))

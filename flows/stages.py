@@ -76,10 +76,10 @@ def encode(place: Place, plan: Plan, table: Files) -> PublicRows:
 
 
 @mapped("encode")
-def put(place: Place, table: Files, encoding: Encoding, rows: int) -> PublicSource:
-    """Stage further public rows, from one file, in batches of `rows`."""
+def put(place: Place, table: Files, encoding: Encoding, rows: int, field: str = "--public") -> PublicSource:
+    """Stage further public rows, from one table, in batches of `rows`."""
     folder = f"public/{place.key[:16]}"
-    batches = data_encode.stage_public(table.path, encoding, place.vault, folder, rows, field="--public")
+    batches = data_encode.stage_public(table.path, encoding, place.vault, folder, rows, field)
     return PublicSource(path=table.path, digests=table.digests, batches=batches)
 
 

@@ -180,7 +180,7 @@ class BySums(Learning[TalliesAsk]):
     def ask(self, domain: Domain, session: Session | None = None) -> TalliesAsk:  # noqa: ARG002, since all order alike
         """Rounds of sums about codes that are learned from the plan's own public rows."""
         run, public = self.run, self.public
-        self.codes = codes = code(run, run.plan, public.encoding, public.batches)
+        self.codes = codes = self.codes or code(run, run.plan, public.encoding, public.batches)
         rows, begun = sum(batch.rows for batch in public.batches), None
         if session is not None:
             begun = [each["what"] for each in session.mechanism["rounds"]].count("labels")

@@ -30,13 +30,14 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import round_path
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.schemas import Ref, canonical_json
+from concord.artifacts.schemas import Encoding, Ref, canonical_json
 from concord.artifacts.sessions import Batch, Session
 from concord.tasks.asking.tally import total_of
 from concord.tasks.asks.tallies import TalliesAsk
 from concord.tasks.data.arrivals import NAMING, Period
+from concord.tasks.data.codes import Codes
 from concord.tasks.data.guard import private_stage
-from concord.tasks.door.checkpoint import Randomness
+from concord.tasks.door.checkpoint import PublicSource, Randomness
 from concord.tasks.door.door import StepOutcome, digest_in, open_door, pass_step
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.contributions import RoundQuestion
@@ -64,6 +65,37 @@ class SeasonAsk(TalliesAsk):
     def settings(self) -> dict[str, Any]:
         """As of tallies, and the rule by which units are named, which no season may change."""
         return {**super().settings(), "naming": NAMING}
+
+
+class Beginning(BaseModel):
+    """What was public when a stream began. Later releases ask by these codes, whatever rows are public by then: what is
+    decoded from released sums, on any public rows, is post-processing.
+
+    read     digest of the plan's fields by which the encoding was learned
+    source   the public rows that encoding and codes were learned from
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    read: str
+    encoding: Encoding
+    codes: Codes
+    source: PublicSource
+
+
+def beginning_of(vault: Vault, domain: str, stream: str) -> Beginning | None:
+    """How a stream began, if it is known."""
+    found = vault.take(_beginning(domain, stream))
+    return None if found is None else Beginning.model_validate_json(found[1])
+
+
+def keep_beginning(vault: Vault, domain: str, stream: str, beginning: Beginning) -> None:
+    """Record how a stream begins; the first record stays."""
+    vault.keep(_beginning(domain, stream), lambda: beginning.model_dump_json().encode())
+
+
+def _beginning(domain: str, stream: str) -> str:
+    return f"streams/{domain}/{stream}/beginning.json"
 
 
 class PeriodCounts(BaseModel):

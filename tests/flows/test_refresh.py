@@ -24,6 +24,7 @@ from concord.tasks.asking.tally import total_of
 from concord.tasks.asks.stream import PeriodCounts, counted_again, periods_counted
 from concord.tasks.door.erase import close, erase, forget
 from concord.tasks.door.stores import Stores
+from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
 from tests.support.people import people, tables_of_plan, write_tables
 from tests.test_readme import ROOT
@@ -52,6 +53,10 @@ def arrive(folder: Path, week: int, rows: pl.DataFrame | None = None) -> Path:
     file = folder / "arriving" / f"{week}.parquet"
     (people(1500, 10 + week) if rows is None else rows).write_parquet(file)
     return file
+
+
+def publish_rows(folder: Path, rows: int, seed: int, *, without: str = "outcome") -> None:
+    people(rows, seed).drop("outcome", "person", without, strict=False).write_parquet(folder / "public.parquet")
 
 
 @pytest.fixture
@@ -190,12 +195,46 @@ def test_a_second_call_before_the_clock_s_next_time_is_answered_from_the_first(d
     assert (again.asked, again.asked_now, again.certificate_digest) == (1, 0, first.certificate_digest)
     with pytest.raises(BudgetRefused, match="a further session must be asked for"):
         start_refresh(parse_plan(tables(data, clock="0 0 1 1 *", season=5)), home)
-    people(300, 99).drop("outcome", "person").write_parquet(data / "public.parquet")
-    with pytest.raises(
-        BudgetRefused, match=r"data\.public holds other rows than .*another stream.*--new-session: .*\(ε 4, "
-    ):
-        start_refresh(plan, home)
+    publish_rows(data, 200, 99)
+    other = start_refresh(plan, home)
+    assert (other.session, other.asked_now, other.inferred) == (first.session, 0, 200)
     assert len(Ledger.of(home).sessions("people")) == 1
+
+
+@pytest.mark.slow
+def test_public_rows_may_be_others_at_every_refresh(data: Path, home: Path) -> None:
+    """What is asked stays as it was in all seasons; labels are of the rows that are public by then."""
+    plan, weeks = parse_plan(tables(data, season=2)), (300, 200, 250, 150)
+    (asked, _), charged = week_of(data, plan, home, 0, weeks[0]), Ledger.of(home).total("people")
+    for week, step in enumerate(["before it is begun", "before it is committed", "before its labels"], start=1):
+        publish_rows(data, weeks[week] + 1, 70 + week)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(*STEPS[step], killed)
+            with pytest.raises(KeyboardInterrupt):
+                start_refresh(plan, home)
+        publish_rows(data, weeks[week], 80 + week)
+        questions, found = week_of(data, plan, home, week, weeks[week])
+        assert (questions, found.asked) == (asked, week % 2 + 1)
+    assert (len(Ledger.of(home).sessions("people")), Ledger.of(home).total("people")) == (2, charged)
+    assert [check for check in verify(home) if not check.ok] == []
+    assert [check for check in verify_published(Path(found.certificate)) if not check.ok] == []
+    publish_rows(data, 300, 99, without="size")
+    with pytest.raises(WrongInput, match=r"data\.public must .*'size'"):
+        start_refresh(plan, home)
+    publish_rows(data, 300, 99)
+    another = start_refresh(plan, home, new_session=True)  # by codes of their own
+    assert (another.session != found.session, another.asked) == (True, 1)
+    assert Ledger.of(home).total("people").renyi > charged.renyi
+    assert [check for check in verify(home) if not check.ok] == []
+
+
+def week_of(data: Path, plan: Plan, home: Path, week: int, rows: int) -> tuple[Any, Summary]:
+    """A refresh after a file arrived, with so many public rows: what it asked, and its summary."""
+    arrive(data, week)
+    found = start_refresh(plan, home)
+    labels = pl.read_ipc(home / "released" / found.session / "labels.arrow")
+    assert (found.inferred, labels.height) == (rows, rows)
+    return published(home, found)[-1]["questions"], found
 
 
 @pytest.mark.slow
