@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from concord import __version__
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.guarantee import CAVEATS, UNWITNESSED, DomainCharge, Guarantee
-from concord.artifacts.measures import AnyPublicTest, TestRecord
+from concord.artifacts.measures import AnyPublicTest, AnyTested
 from concord.artifacts.records import Counts, MechanismRecord, SessionRecord
 from concord.artifacts.schemas import Budget, CertificatePart, Ref
 from concord.artifacts.sections import AboutPlan
@@ -212,7 +212,7 @@ class Certificate(CertificatePart):
         return next((test for test in tests if test.mechanism.settings.get("student") == student), None)
 
     @property
-    def tested(self) -> TestRecord | None:
+    def tested(self) -> AnyTested | None:
         """What that test says."""
         return None if self.test is None else self.test.tested
 

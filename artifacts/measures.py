@@ -7,9 +7,9 @@ the published files need only these types.
 Checked by tests/tasks/student/test_evaluate.py
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -173,7 +173,8 @@ def number_in_words(rows: int, rmse: float, mean_rmse: float, r2: float) -> str:
 
 
 class Interval(CertificatePart):
-    """A share, and the interval that covers it at the level of the test, by itself: sampling and noise are counted."""
+    """A share, or an error, and the interval that covers it at the level of the test, by itself: sampling and noise are
+    counted."""
 
     value: float
     low: float
@@ -234,7 +235,7 @@ class GroupTested(CertificatePart):
         return f"{name}: {self.accuracy.in_words} right on about {self.rows:,} private units{sure}"
 
 
-class TestRecord(CertificatePart):
+class UnitsTested(CertificatePart):
     """The student, tried on private units that were set aside for the domain's whole life: noisy counts.
 
     share      of the units that is set aside
@@ -244,12 +245,7 @@ class TestRecord(CertificatePart):
     among      candidates of the session that were compared on the same units: each interval is so wide that those of
                all candidates would hold at once, whichever was chosen
     rows       the noisy number of tested units
-    majority   the share of the largest class, by the noisy counts
-    matrix     the noisy counts themselves; None if there are too many classes to list
-    groups     by the words of columns that the plan declares
     """
-
-    __test__ = False  # no test of pytest's
 
     share: float
     clean: bool
@@ -257,6 +253,40 @@ class TestRecord(CertificatePart):
     among: int = 1
     level: float
     rows: int
+
+
+class NumberTested(UnitsTested):
+    """The student of a number, tried on units set aside.
+
+    rmse       root of the mean squared error; an error that is larger than what lies between the bounds counts as that
+    mean_rmse  what naming the mean for every unit would give, by the noisy counts; None if they say nothing
+    r2         1 − (rmse / mean_rmse)², of the estimates
+    """
+
+    rmse: Interval
+    mean_rmse: float | None
+    r2: float | None
+
+    groups: ClassVar[tuple[()]] = ()
+
+
+def number_tested_in_words(test: Mapping[str, Any]) -> str:
+    """The figures of a `NumberTested`, given as JSON, in a part of a sentence."""
+    rmse, mean = test["rmse"], test["mean_rmse"]
+    named = "" if mean is None else f", about {mean:.4g} if it always named their mean"
+    return f"RMSE {rmse['value']:.4g} ({rmse['low']:.4g} to {rmse['high']:.4g}){named}"
+
+
+class TestRecord(UnitsTested):
+    """The student of classes, tried on units set aside.
+
+    majority   the share of the largest class, by the noisy counts
+    matrix     the noisy counts themselves; None if there are too many classes to list
+    groups     by the words of columns that the plan declares
+    """
+
+    __test__ = False  # no test of pytest's
+
     accuracy: Interval
     balanced_accuracy: Interval
     majority: float | None = None
@@ -265,13 +295,15 @@ class TestRecord(CertificatePart):
     groups: Annotated[tuple[GroupTested, ...], Field(exclude_if=lambda groups: not groups)] = ()
 
 
+AnyTested = TestRecord | NumberTested
+
 LEAST_ASKED = 0.01
 """The share of public rows that a session should have asked before it ended."""
 
 
 def warnings_of(
     public: AnyPublicTest | None,
-    private: TestRecord | None,
+    private: AnyTested | None,
     released: Sequence[str] | None = None,
     named: Sequence[str] | None = None,
     *,
@@ -297,12 +329,12 @@ def _of_rows(asked: int, rows: int) -> Iterator[str]:
 
 def _of_student(
     public: AnyPublicTest | None,
-    private: TestRecord | None,
+    private: AnyTested | None,
     released: Sequence[str] | None,
     named: Sequence[str] | None,
 ) -> tuple[str, ...]:
     if isinstance(public, NumberTest):
-        return tuple(_of_number(public))
+        return (*_of_number(public), *_of_private(private, set()))
     if public is None and private is None:
         return tuple(f"{words}, and {UNTESTED}" for words in _of_one_class(released, named))
     found = set[str]() if public is None else {item.name for item in public.classes if item.recall}
@@ -349,11 +381,18 @@ def _of_number(test: NumberTest) -> Iterator[str]:
         )
 
 
-def _of_private(test: TestRecord | None, found: set[str]) -> Iterator[str]:
+def _of_private(test: AnyTested | None, found: set[str]) -> Iterator[str]:
     if test is None:
         return
     if not test.clean:
         yield "the private test says nothing of the student, which may have learned from the tested units"
+        return
+    if isinstance(test, NumberTested):
+        if test.mean_rmse is not None and test.rmse.value >= test.mean_rmse:
+            yield (
+                "by the private test the student is no better than naming the mean for every unit: its RMSE is about "
+                f"{test.rmse.value:.4g}, and about {test.mean_rmse:.4g} of their mean"
+            )
         return
     if test.majority is not None and test.accuracy.value <= test.majority:
         yield (

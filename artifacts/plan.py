@@ -93,12 +93,12 @@ class Plan(Section):
         return self
 
     @model_validator(mode="after")
-    def numbers_are_not_counted(self) -> Self:
-        if self.data.bounds is None:
-            return self
-        if self.test is not None:
-            rule = "test counts right and wrong classes, which a number within data.bounds has none of"
-            raise ValueError(f"{rule}: leave [test] out, and name public rows in data.test")
+    def numbers_are_not_chosen_by(self) -> Self:
+        if self.data.bounds is not None and self.student.candidates is not None:
+            rule = (
+                "student.candidates are compared by their wrong classes, which a number within data.bounds has none of"
+            )
+            raise ValueError(f"{rule}: name one in student.estimator, and try others out by data.test")
         return self
 
     @model_validator(mode="after")

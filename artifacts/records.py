@@ -10,7 +10,7 @@ Checked by tests/artifacts/test_records.py and tests/tasks/verify/test_verify_ce
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from concord.artifacts.measures import TestRecord
+from concord.artifacts.measures import AnyTested, UnitsTested
 from concord.artifacts.parts import EVERY
 from concord.artifacts.schemas import Budget, CertificatePart, Ref
 
@@ -87,7 +87,7 @@ class SessionRecord(CertificatePart):
     teachers: int
     counts: Counts
     files: tuple[Ref, ...]
-    outcomes: tuple[AnswerRecord | ChoiceRecord | TestRecord, ...] = ()
+    outcomes: tuple[AnswerRecord | ChoiceRecord | AnyTested, ...] = ()
 
     @property
     def about(self) -> str | None:
@@ -105,9 +105,9 @@ class SessionRecord(CertificatePart):
         return next((outcome for outcome in self.outcomes if isinstance(outcome, ChoiceRecord)), None)
 
     @property
-    def tested(self) -> TestRecord | None:
+    def tested(self) -> AnyTested | None:
         """The private test that it released, if it did."""
-        return next((outcome for outcome in self.outcomes if isinstance(outcome, TestRecord)), None)
+        return next((outcome for outcome in self.outcomes if isinstance(outcome, UnitsTested)), None)
 
     def shown(self) -> dict[str, Any]:
         """A choice or a test as JSON, with its session, its claim and its file."""

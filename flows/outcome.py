@@ -10,7 +10,16 @@ from pydantic import BaseModel
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import BudgetRefused
 from concord.artifacts.guarantee import NO_LATER_ROWS, later_rows_in_words, lifetime_in_words, unasked_in_words
-from concord.artifacts.measures import AnyPublicTest, NumberTest, PublicTest, number_in_words, ranking_in_words
+from concord.artifacts.measures import (
+    AnyPublicTest,
+    AnyTested,
+    NumberTest,
+    NumberTested,
+    PublicTest,
+    number_in_words,
+    number_tested_in_words,
+    ranking_in_words,
+)
 from concord.artifacts.sessions import Session
 from concord.flows.console import on_page
 
@@ -122,8 +131,14 @@ def measures_of(certificate: Certificate) -> dict[str, Any]:
         "accuracy": certificate.student.accuracy,
         **({} if public is None else {"public_test": _of_public(public)}),
         **({} if public is None or not public.groups else {"groups": [each.model_dump() for each in public.groups]}),
-        **({} if private is None else {"private_test": _of_classes(private.model_dump(mode="json"))}),
+        **({} if private is None else {"private_test": _of_private(private)}),
     }
+
+
+def _of_private(test: AnyTested) -> dict[str, Any]:
+    if isinstance(test, NumberTested):
+        return test.model_dump(include={"rows", "rmse", "mean_rmse", "r2"})
+    return _of_classes(test.model_dump(mode="json"))
 
 
 def _of_public(test: AnyPublicTest) -> dict[str, Any]:
@@ -169,9 +184,12 @@ def chosen_in_words(choice: Mapping[str, Any]) -> str:
 
 def tested_in_words(test: Mapping[str, Any]) -> str:
     """A private test in one line."""
-    shares = [f"{words} {_percent(test[name])}" for name, words in MEASURES.items()]
-    if test["majority"] is not None:
-        shares.insert(1, f"largest class about {test['majority']:.1%}")
+    if "rmse" in test:
+        shares = [number_tested_in_words(test)]
+    else:
+        shares = [f"{words} {_percent(test[name])}" for name, words in MEASURES.items()]
+        if test["majority"] is not None:
+            shares.insert(1, f"largest class about {test['majority']:.1%}")
     clean = "" if test["clean"] else "; NOT clean: the student may have learned from the tested units"
     return f"{', '.join(shares)} on about {test['rows']:,} private units set aside{clean}"
 

@@ -18,7 +18,7 @@ from concord.tasks.asks import hypothesis as asks_hypothesis
 from concord.tasks.asks.counted import Predictor, UnitCounts
 from concord.tasks.asks.counted import count_units as count_private_units
 from concord.tasks.asks.student_choice import ErrorsAside
-from concord.tasks.asks.student_test import Confusion, level_of
+from concord.tasks.asks.student_test import Confusion, NumberErrors, level_of
 from concord.tasks.data import encode as data_encode
 from concord.tasks.data import split as data_split
 from concord.tasks.data.codes import Codes
@@ -211,10 +211,13 @@ def count_confusion(
     by: Sequence[str],
     named: Sequence[Sequence[str | None]],
 ) -> Ref:
-    """Count private units of the test part by their class and the student's prediction, and by the groups named."""
+    """Count private units of the test part by their class and the student's prediction, and by the groups named; if the
+    label is a number, by the student's error."""
     model = _model(place, student, plan.student.estimator)
     groups = tuple(by), tuple(map(tuple, named))
-    counts = Confusion((model.predict, codes), len(encoding.classes), level_of(model), *groups)
+    counts: UnitCounts = Confusion((model.predict, codes), len(encoding.classes), level_of(model), *groups)
+    if encoding.bounds is not None:
+        counts = NumberErrors((model.predict, codes), encoding.bounds, place.secret(plan.privacy.domain, "split"))
     return _counted(place, plan, table, encoding, counts, erased, "tested")
 
 

@@ -4,6 +4,7 @@ Nothing here imports MLflow. Every field is released or public: what is not a fi
 """
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,11 +17,12 @@ from concord.artifacts.errors import in_one_line
 from concord.artifacts.home.released import sha256, sha256_of_all
 from concord.artifacts.measures import (
     AnyPublicTest,
+    AnyTested,
     ClassMeasured,
     ClassTested,
     NumberTest,
+    NumberTested,
     PublicTest,
-    TestRecord,
     number_in_words,
     ranking_in_words,
 )
@@ -198,18 +200,21 @@ def _chosen(choice: ChoiceRecord, epsilon: float) -> Stage:
     )
 
 
-def _tested(test: TestRecord, epsilon: float) -> Stage:
+def _tested(test: AnyTested, epsilon: float) -> Stage:
     """Metrics of a private test, each with the ends of its interval; per class only if there are few classes."""
-    measured = {("accuracy", ""): test.accuracy, ("balanced_accuracy", ""): test.balanced_accuracy}
-    for name, item in _by_class(test.classes).items():
-        measured |= {("recall", f".{name}"): item.recall, ("precision", f".{name}"): item.precision}
+    if isinstance(test, NumberTested):
+        measured, points = {("rmse", ""): test.rmse}, {"mean_rmse": test.mean_rmse, "r2": test.r2}
+    else:
+        measured = {("accuracy", ""): test.accuracy, ("balanced_accuracy", ""): test.balanced_accuracy}
+        points = {"majority": test.majority}
+        for name, item in _by_class(test.classes).items():
+            measured |= {("recall", f".{name}"): item.recall, ("precision", f".{name}"): item.precision}
     ends = {
         f"test_{what}{end}{of}": value
         for (what, of), share in measured.items()
         for end, value in (("", share.value), ("_low", share.low), ("_high", share.high))
     }
-    if test.majority is not None:
-        ends["test_majority"] = test.majority
+    ends |= {f"test_{name}": value for name, value in points.items() if value is not None}
     return Stage(
         _settings({"share": test.share, "clean": test.clean, "level": test.level, "among": test.among}, "test."),
         {"test_rows": float(test.rows), "test_epsilon": epsilon, **ends},
@@ -365,9 +370,12 @@ def takes_alias(certificate: Certificate, now: Champion | None) -> bool:
         return public.rmse < now.metrics["rmse"]
     if same and isinstance(public, PublicTest) and "balanced_accuracy" in now.metrics:
         return public.balanced_accuracy > now.metrics["balanced_accuracy"]
-    tried = "test_balanced_accuracy" in now.metrics and now.params.get("test.clean") != str(False)
+    measured = {"test_rmse", "test_balanced_accuracy"} & now.metrics.keys()
+    tried = bool(measured) and now.params.get("test.clean") != str(False)
     if private is not None and private.clean and tried:
-        return private.balanced_accuracy.value > now.metrics["test_balanced_accuracy"]
+        if isinstance(private, NumberTested):
+            return bool(private.rmse.value < now.metrics.get("test_rmse", math.inf))
+        return bool(private.balanced_accuracy.value > now.metrics.get("test_balanced_accuracy", 0.0))
     return TEST_TABLE not in now.params and not tried
 
 

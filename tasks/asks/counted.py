@@ -28,7 +28,7 @@ from concord.tasks.door.ask import SingleAsk
 from concord.tasks.mechanisms.distance import Ints
 
 Says = Callable[[NDArray[Any]], NDArray[Any]]
-"""A student's prediction: class names (rows,) of rows in its own format (rows, width)."""
+"""A student's prediction: class names, or numbers, (rows,) of rows in its own format (rows, width)."""
 Predictor = tuple[Says, Codes | None]
 """A student's prediction, and the codes by whose fine fields it reads a row; None if it reads encoded rows."""
 
@@ -113,18 +113,23 @@ def classes_given(says: Says, X: NDArray[Any], classes: Sequence[str]) -> Ints:
     If it fails on a row or predicts no declared class, the first class counts.
     """
     indices = {name: index for index, name in enumerate(classes)}
-    known: dict[bytes, int] = {}
-    predicted = np.zeros(len(X), dtype=np.int64)
-    for at in range(len(X)):
-        row = X[at : at + 1].tobytes()
-        if row not in known:
-            known[row] = _answer(says, X[at : at + 1], indices)
-        predicted[at] = known[row]
-    return predicted
+    return _given(X, lambda row: indices.get(str(says(row)[0]), 0), 0).astype(np.int64)
 
 
-def _answer(says: Says, row: NDArray[Any], indices: dict[str, int]) -> int:
-    try:
-        return indices.get(str(says(read_only(aligned_copy(row)))[0]), 0)
-    except Exception:  # no failure of an estimator on a private row may show
-        return 0
+def numbers_given(says: Says, X: NDArray[Any]) -> NDArray[np.float64]:
+    """The number (rows,) that a student predicts for each row (rows, width), one row at a time; NaN if it fails."""
+    return _given(X, lambda row: float(says(row)[0]), np.nan).astype(np.float64)
+
+
+def _given(X: NDArray[Any], answer: Callable[[NDArray[Any]], float], failed: float) -> NDArray[Any]:
+    known: dict[bytes, float] = {}
+    given = []
+    for row in X:
+        name = row.tobytes()
+        if name not in known:
+            try:
+                known[name] = answer(read_only(aligned_copy(row[np.newaxis])))
+            except Exception:  # no failure of an estimator on a private row may show
+                known[name] = failed
+        given.append(known[name])
+    return np.array(given)

@@ -17,11 +17,13 @@ import numpy as np
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.measures import (
     LEAST_OF_GROUP,
+    AnyTested,
     ClassTested,
     ConfusionMatrix,
     GroupTested,
     Interval,
     LevelTested,
+    NumberTested,
     TestRecord,
 )
 from concord.artifacts.records import AnswerRecord, ChoiceRecord, MechanismRecord
@@ -39,6 +41,7 @@ from concord.tasks.mechanisms.private_test import (
     Measured,
     Measures,
     Noisy,
+    NumberMeasures,
     PrivateTest,
 )
 from concord.tasks.mechanisms.queries import FORMS
@@ -59,7 +62,7 @@ class Record(Protocol):
     def looks_before(self, test: Session) -> int: ...
 
 
-AnyOutcome = AnswerRecord | ChoiceRecord | TestRecord
+AnyOutcome = AnswerRecord | ChoiceRecord | AnyTested
 
 
 def answered(session: Session, released: Released, ledger: Record) -> AnswerRecord:  # noqa: ARG001, as the others
@@ -73,22 +76,22 @@ def chosen(session: Session, released: Released, ledger: Record) -> ChoiceRecord
     return ChoiceRecord(chosen=released["chosen"], **named)
 
 
-def tested(session: Session, released: Released, ledger: Record) -> TestRecord:
+def tested(session: Session, released: Released, ledger: Record) -> AnyTested:
     """A private test, whose figures follow from the released noisy counts and nothing else."""
-    matrix, everything = released["matrix"], ledger.sessions(session.domain)
+    everything = ledger.sessions(session.domain)
     before = (other.mechanism for other in everything[: everything.index(session)])
     chosen_among = (each for each in before if each.get("session") == session.mechanism["session"])
     among = max(1, sum(len(choice.get("candidates", ())) for choice in chosen_among))
     mechanism, level = PrivateTest.from_settings(session.mechanism), level_for(among, LEVEL)
-    noisy = _noisy(mechanism, released)
+    said = {name: session.mechanism[name] for name in ("share", "clean")}
+    said |= {"earlier": ledger.looks_before(session), "among": among, "level": LEVEL}
+    if not mechanism.classes:
+        return _number_tested(mechanism, released, level, session.mechanism["bounds"], said)
+    matrix, noisy = released["matrix"], _noisy(mechanism, released)
     found = Measures.of(mechanism, noisy, level)
     classes = zip(released["classes"], found.recall, found.precision, strict=True)
     return TestRecord(
-        share=session.mechanism["share"],
-        clean=session.mechanism["clean"],
-        earlier=ledger.looks_before(session),
-        among=among,
-        level=LEVEL,
+        **said,
         rows=found.rows,
         accuracy=_interval(found.accuracy),
         balanced_accuracy=_interval(found.balanced_accuracy),
@@ -99,6 +102,20 @@ def tested(session: Session, released: Released, ledger: Record) -> TestRecord:
             for name, recall, precision in classes
         ),
         groups=tuple(_by_group(mechanism, noisy, level)),
+    )
+
+
+def _number_tested(
+    mechanism: PrivateTest, released: Released, level: float, bounds: Sequence[float], said: Released
+) -> NumberTested:
+    found, length = NumberMeasures.of(mechanism, released["errors"], released["values"], level), bounds[1] - bounds[0]
+    rmse, mean = found.rmse, found.mean_rmse
+    return NumberTested(
+        **said,
+        rows=found.rows,
+        rmse=Interval(value=rmse.value * length, low=rmse.low * length, high=rmse.high * length),
+        mean_rmse=None if mean is None else mean * length,
+        r2=None if mean is None else 1 - (rmse.value / mean) ** 2,
     )
 
 
@@ -225,7 +242,11 @@ KINDS: dict[str, Kind] = {  # besides MECHANISMS, which are of votes
     ),
     Universal.name: Kind(Universal.proof, "one hypothesis of a class, chosen by its errors on the private rows"),
     StudentChoice.name: Kind(StudentChoice.proof, "the choice of a student by errors on private units", chosen),
-    PrivateTest.name: Kind(PrivateTest.proof, "noisy counts of private units by true and named class", tested),
+    PrivateTest.name: Kind(
+        PrivateTest.proof,
+        "noisy counts of private units by true and named class, or by the error of a named number and by the true one",
+        tested,
+    ),
     GroupCounts.name: Kind(GroupCounts.proof, "noisy counts of private units by groups of public rows", answered),
 }
 

@@ -1,4 +1,5 @@
-"""The test of a student on private units that were kept out of learning: noisy counts by true and predicted class.
+"""The test of a student on private units that were kept out of learning: noisy counts by true and predicted class, or
+by the error of a number.
 
 The units of the test part (tasks.data.parts) are counted, one row per unit, and the counts are released once, in a
 session of their own (tasks.mechanisms.private_test). It costs no more than learning reserved, and if both sessions name
@@ -30,17 +31,26 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.parts import TEST
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Charge
-from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.schemas import Bounds, Encoding, Ref
 from concord.artifacts.sessions import STUDENT_TEST, Session
-from concord.tasks.asks.counted import Predictor, Says, classes_given, classes_of, format_of_student, is_clean
+from concord.tasks.asks.counted import (
+    Predictor,
+    Says,
+    classes_given,
+    classes_of,
+    format_of_student,
+    is_clean,
+    numbers_given,
+)
 from concord.tasks.asks.counts import MOST_WRITTEN
+from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import grouping
 from concord.tasks.data.split import beside
-from concord.tasks.data.units import private_table
+from concord.tasks.data.units import UNIT, keyed_bits, private_table
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.mechanisms.distance import Ints, RandomSource
 from concord.tasks.mechanisms.noise import ROUNDED
-from concord.tasks.mechanisms.private_test import OTHER, SURE_FROM, Noisy, PrivateTest
+from concord.tasks.mechanisms.private_test import OTHER, PLACES, SURE_FROM, VALUES, Noisy, PrivateTest, placed
 
 LEVELS = tuple(str(at + 1) for at in range(len(SURE_FROM)))
 """Names of the levels of how sure a student is."""
@@ -69,7 +79,8 @@ class StudentTestAsk(SingleAsk[PrivateTest]):
     def named(cls, plan: Plan, mechanism: PrivateTest, learned: str, student: str, *, clean: bool) -> "StudentTestAsk":
         """The test of the student of that digest, which learned from the session of that name."""
         share = None if plan.test is None else plan.test.share
-        about = {"session": learned, "student": student, "share": share, "clean": clean}
+        bounds = {} if plan.data.bounds is None else {"bounds": list(plan.data.bounds)}
+        about = {"session": learned, "student": student, "share": share, "clean": clean, **bounds}
         return cls(mechanism, about, tuple(plan.data.classes))
 
     @property
@@ -82,11 +93,15 @@ class StudentTestAsk(SingleAsk[PrivateTest]):
         return {"tried": self.settings()}
 
     def draw(self, exact: bytes, source: RandomSource) -> Ints:
-        """Noisy counts, as `PrivateTest.release` has them, from the file of `Confusion`."""
+        """Noisy counts, as `PrivateTest.release` has them, from the file of `Confusion` or `NumberErrors`."""
         return self.mechanism.release(np.frombuffer(exact, dtype="<i8"), source)
 
     def result(self, drawn: Ints) -> dict[str, Any]:
         """The noisy counts by name; by group, the matrix of all units is the sum of those of the groups."""
+        head = {"format": "concord private test 1", "settings": self.settings()}
+        if not self.mechanism.classes:
+            errors, values = np.split(drawn, [len(PLACES)])
+            return {**head, "errors": errors.tolist(), "values": values.tolist()}
         noisy = Noisy.of(self.mechanism, drawn.tolist())
         right, wrong = noisy.pair.tolist()
         found: dict[str, Any] = {"classes": list(self.classes), "right": right, "wrong": wrong}
@@ -96,17 +111,18 @@ class StudentTestAsk(SingleAsk[PrivateTest]):
                 {"words": words, "matrix": matrix.tolist(), "sure": sure.tolist()}
                 for words, matrix, sure in zip([*self.mechanism.named, None], noisy.matrices, noisy.sure, strict=True)
             ]
-        return {"format": "concord private test 1", "settings": self.settings(), **found}
+        return {**head, **found}
 
 
 def planned_groups(plan: Plan, encoding: Encoding) -> dict[str, Any]:
     """The groups of the plan's private test, as `PrivateTest` has them: all combinations of the words that the public
-    test table has in each column of `data.groups`, or OTHER, so that the groups of a word have all units with it.
+    test table has in each column of `data.groups`, or OTHER, so that the groups of a word have all units with it. None
+    of a number, which is tested as a whole.
 
     Raises WrongInput if the private table lacks a column, or if there are too many.
     """
     by = plan.data.groups
-    if not by:
+    if not by or plan.data.bounds is not None:
         return {}
     private_table(plan).frames(dict.fromkeys(by, "data.groups"))  # checks its columns, and reads no row
     found = grouping(plan.path("test"), by, encoding).values()
@@ -212,6 +228,30 @@ class Confusion:
         counts = np.zeros(self.shape, dtype=np.int64)
         np.add.at(counts, (group, level, truth, predicted), 1)
         return counts
+
+
+@dataclass(frozen=True)
+class NumberErrors:
+    """Numbers of units of the test part by the student's error, (len(PLACES),), and then by their true number,
+    (VALUES,). Each unit's error is rounded by a hash of its name, by the domain's `key`."""
+
+    student: Predictor
+    bounds: Bounds
+    key: bytes
+
+    name: ClassVar[str] = "number_errors"
+    part: ClassVar[str] = TEST
+    beside: ClassVar[tuple[str, ...]] = ()
+    shape: ClassVar[tuple[int, ...]] = (len(PLACES) + VALUES,)
+
+    def counted(self, rows: pl.DataFrame, encoding: Encoding) -> Ints:
+        """The counts of some rows."""
+        (says, codes), (low, high) = self.student, self.bounds
+        truth = rows[LABEL].to_numpy()
+        errors = (numbers_given(says, format_of_student(codes, rows, encoding)) - truth) / (high - low)
+        places = placed(errors, keyed_bits(rows[UNIT], self.key, b"error") / 2.0**64)
+        values = np.minimum((truth - low) / (high - low) * VALUES, VALUES - 1).astype(np.int64)
+        return np.bincount(np.concatenate([places, len(PLACES) + values]), minlength=self.shape[0])
 
 
 def level_of(model: Any) -> Says | None:

@@ -9,6 +9,7 @@ of one row. A conversion has one exact or nearest result, and a choice copies bi
 (`numbers_of`, tasks.data.encode). tests/privacy/test_row_alone.py compares rows alone and in a table to the bit.
 """
 
+import math
 from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 
@@ -77,7 +78,8 @@ def kind_of(dtype: Type) -> Kind | None:
 def cast_rows(frame: pl.DataFrame, encoding: Encoding) -> pl.DataFrame:
     """Rows with the encoding's columns, each of its fixed type, in order; a column that is absent is null.
 
-    If the label column is there, LABEL is added: the index of the declared class. Casting twice changes nothing.
+    If the label column is there, LABEL is added: the index of the declared class, or a number, moved within its bounds.
+    Casting twice changes nothing.
     """
     columns = [column for column in encoding.columns if column.kind != "null"]
     cells = [_cell(column, frame.schema.get(column.name, pl.Null())).alias(column.name) for column in columns]
@@ -281,6 +283,9 @@ def systematic_sample(frames: Iterator[pl.DataFrame], most: int = SAMPLE) -> pl.
 
 
 def _declared(name: str, dtype: Type, encoding: Encoding) -> pl.Expr:
+    if encoding.bounds is not None:  # as `steps_between` has it
+        low, high = encoding.bounds
+        return number(name, dtype, math.inf).clip(low, high).fill_null((low + high) / 2).alias(LABEL)
     return class_index(name, dtype, encoding.classes).fill_null(0).alias(LABEL)
 
 

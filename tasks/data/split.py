@@ -128,6 +128,8 @@ def one_row_a_unit(
     """
     rows = _identified(plan, encoding, key, erased, part, words)
     if plan.data.unit is None:
+        if encoding.bounds is not None and _by_content(plan):  # a number's error is rounded by its own unit's name
+            rows = _copies_named(rows, vault, f"{folder}/spill-copies", _identified_schema(encoding))
         yield from rows
         return
     schema = pl.Schema({**_identified_schema(encoding), **{beside(name): pl.String() for name in words}})

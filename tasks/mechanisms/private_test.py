@@ -6,6 +6,11 @@ is separate because a sum over the many noisy cells of the matrix would be much 
 By group: if units are told apart by public groups, each unit in one of them, the matrix is released for each group, and
 beside it a second table: right and wrong of each group, by how sure the student says it is. Both have the same scale.
 
+Of a number within bounds, two tables as well: units by the student's error, at the scale of right and wrong, and by the
+true number, in equal parts of what lies between the bounds. An error is a share of that length, at most 1, and is
+rounded to one of the two places of PLACES around it, up with the chance (e² − t²)/(u² − t²) of an error e between t and
+u: its square is right on average.
+
 Privacy statement
     Assumes      a unit is counted once, by the student's prediction for that row alone; scales are fixed or chosen
                  from released things alone
@@ -19,18 +24,19 @@ Privacy statement
 Proof. If rows are secret, one more unit adds 1 to one cell and 1 to either right or wrong: `moved` = 1. If only labels
 are secret, a unit moves from one cell to another and may move between right and wrong: at most two cells and both
 numbers of the pair change by 1: `moved` = 2. By group, the same holds of the cells of both tables, since a unit is in
-one cell of each. In all cases the privacy loss is that of tables·moved and of `moved` discrete Gaussians at the two
-scales, each shifted by one (noise.py), and Rényi divergences of independent draws add up (Canonne, Kamath & Steinke
-2020). ∎
+one cell of each, and of a number's two: how an error is rounded follows from a key and the unit's name. In all cases
+the privacy loss is that of tables·moved and of `moved` discrete Gaussians at the two scales, each shifted by one
+(noise.py), and Rényi divergences of independent draws add up (Canonne, Kamath & Steinke 2020). ∎
 
 Intervals. Of a right and e wrong units, drawn independently, Clopper & Pearson's interval of the chance p to be right
 is [B(β/4; a, e + 1), B(1 − β/4; a + 1, e)], B the quantile of the beta law, and misses p at most β/2 of the time. Its
 lower end rises with a and falls with e, and so does its upper end. Noise is beyond q, its quantile at 1 − β/8, at most
 β/8 of the time on either side, for each of the two: β/2 in all. Otherwise a ≥ A − q and e ≤ E + q for the noisy A, E,
 and the other way round, so [B(β/4; A − q, E + q + 1), B(1 − β/4; A + q + 1, E − q)] holds the exact one. Counts below 0
-are 0. A mean of C such chances lies within the means of their ends at level 1 − β/C each. If A or E is a sum of several
-noisy counts, q is the quantile of the sum of their noise. Of a group too small to say (`GroupMeasures`) no interval is
-given, and one that is not given does not miss. ∎
+are 0. A mean of C such chances lies within the means of their ends at level 1 − β/C each, and so does the mean squared
+error of a number, Σ (t_b² − t_(b−1)²)·P(place ≥ t_b) over the C places t_1 < t_2 < … above t_0 = 0. If A or E is a sum
+of several noisy counts, q is the quantile of the sum of their noise. Of a group too small to say (`GroupMeasures`) no
+interval is given, and one that is not given does not miss. ∎
 Checked by tests/privacy/test_private_test.py: exact δ and exact coverage of small cases, and planted bugs.
 """
 
@@ -41,6 +47,7 @@ from functools import lru_cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.fft import next_fast_len
 from scipy.special import betaincinv
 
@@ -60,11 +67,16 @@ REACH = 14
 """Standard deviations beyond which noise is not summed: its probability is less than 1e-42."""
 LARGEST_LAW = 1 << 22
 """Largest size of a noise distribution that is summed; the quantile of a wider one is bounded."""
-ABOUT = ("session", "student", "share", "clean")
-"""Further keys of a session's record: the student that was tested, and the units it was tested on."""
+ABOUT = ("session", "student", "share", "clean", "bounds")
+"""Further keys of a session's record: the student that was tested, the units it was tested on, bounds of a number."""
 SURE_FROM = (0.0, 0.75, 0.9)
 """How sure the student says it is, at least, at each level."""
 
+
+PLACES = (0.0, *(2.0**-halvings for halvings in range(6, -1, -1)))
+"""Errors by which units are counted, as shares of what lies between a number's bounds."""
+VALUES = 20
+"""Number of equal parts of what lies between the bounds, by which units are counted by their true number."""
 
 OTHER = ""
 """In place of the words of a column that no group is named by; no cell reads as it."""
@@ -72,7 +84,8 @@ OTHER = ""
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateTest(FieldSettings):
-    """Public settings only. Noise has `scale` in each cell of the matrix and `pair_scale` in right and in wrong."""
+    """Public settings only. Noise has `scale` in each cell of the matrix and `pair_scale` in right and in wrong; or, if
+    `classes` is 0, for a number within bounds, `pair_scale` by errors and `scale` by true numbers."""
 
     name: ClassVar[str] = "private_test"
     cutoff: ClassVar[None] = None
@@ -123,10 +136,11 @@ class PrivateTest(FieldSettings):
 
         Raises WrongInput.
         """
-        if not 0 < epsilon < math.inf or not 0 < delta < 1 or classes < 2 or secret not in COUNTS_MOVED:
+        known = (classes == 0 or classes > 1) and secret in COUNTS_MOVED
+        if not (0 < epsilon < math.inf and 0 < delta < 1 and known):
             raise WrongInput(
-                "a private test needs 0 < epsilon < inf, 0 < delta < 1, at least 2 classes, and 'rows' or 'labels' as "
-                f"what is secret, got {epsilon!r}, {delta!r}, {classes!r}, {secret!r}"
+                "a private test needs 0 < epsilon < inf, 0 < delta < 1, at least 2 classes, or 0 for a number, and "
+                f"'rows' or 'labels' as what is secret, got {epsilon!r}, {delta!r}, {classes!r}, {secret!r}"
             )
 
         def at(unit: float) -> "PrivateTest":
@@ -170,7 +184,12 @@ class PrivateTest(FieldSettings):
 
     def release(self, counts: Ints, source: RandomSource) -> Ints:
         """Noisy numbers as `Noisy` has them, from exact counts (groups or 1, levels, classes, classes) of units by
-        group, by how sure the student is, by true and by predicted class."""
+        group, by how sure the student is, by true and by predicted class; of a number, from those by error and by true
+        number, (len(PLACES) + VALUES,)."""
+        if not self.classes:
+            errors, values = len(PLACES), VALUES
+            noise = [source.gaussian(self.pair_scale, errors), source.gaussian(self.scale, values)]
+            return counts.ravel() + np.concatenate(noise)
         table = counts.reshape(max(1, self.groups), -1, self.classes, self.classes)
         right = np.trace(table, axis1=2, axis2=3)
         sure = np.stack([right, table.sum(axis=(2, 3)) - right], axis=2)
@@ -247,6 +266,46 @@ class Measures:
 
 
 ENDS = ("value", "low", "high")
+
+
+def placed(errors: NDArray[np.float64], chances: NDArray[np.float64]) -> Ints:
+    """The index in PLACES (rows,) to which each error is rounded, up if `chances`, uniform from 0 to 1, are small.
+
+    Errors are shares of what lies between the bounds, of either sign; one beyond 1, or NaN, counts as 1.
+    """
+    square, places = np.fmin(np.abs(errors), 1.0) ** 2, np.square(PLACES)
+    below: Ints = np.searchsorted(places[:-1], square, side="right") - 1
+    up: Ints = (chances < (square - places[below]) / (places[below + 1] - places[below])).astype(np.int64)
+    return below + up
+
+
+@dataclass(frozen=True)
+class NumberMeasures:
+    """Measures of a student of a number, as shares of what lies between its bounds; `rows` as `Measures` has it.
+
+    rmse       root of the mean squared error, covered at LEVEL
+    mean_rmse  what naming the mean for every unit would give, by the noisy counts; None if they say nothing
+    """
+
+    rows: int
+    rmse: Measured
+    mean_rmse: float | None
+
+    @classmethod
+    def of(
+        cls, mechanism: PrivateTest, errors: Sequence[int], values: Sequence[int], level: float = LEVEL
+    ) -> "NumberMeasures":
+        """The measures computed from the released counts by error and by true number."""
+        widths, many, units = np.diff(np.square(PLACES)), len(PLACES), sum(values)
+        misses = (1 - level) / len(widths)
+        beyond = [
+            measured_share(sum(errors[at:]), sum(errors[:at]), mechanism.pair_scale, misses, at, many - at)
+            for at in range(1, many)
+        ]
+        rmse = (math.sqrt(widths @ [getattr(share, of) for share in beyond]) for of in ENDS)
+        middles, counts = (np.arange(VALUES) + 0.5) / VALUES, np.array(values)
+        spread = counts @ middles**2 / units - (counts @ middles / units) ** 2 if units > 0 else 0.0
+        return cls(max(0, sum(errors)), Measured(*rmse), math.sqrt(spread) if spread > 0 else None)
 
 
 @dataclass(frozen=True)

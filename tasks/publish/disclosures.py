@@ -22,12 +22,14 @@ from concord.artifacts.errors import in_one_line
 from concord.artifacts.guarantee import LINKED
 from concord.artifacts.measures import (
     AnyPublicTest,
+    AnyTested,
     GroupMeasured,
     GroupTested,
     NumberTest,
+    NumberTested,
     PublicTest,
-    TestRecord,
     number_in_words,
+    number_tested_in_words,
     ranking_in_words,
 )
 from concord.artifacts.sessions import NEIGHBOURS
@@ -150,14 +152,16 @@ def holds(part: Pipeline) -> str:
     return TAKES[part[0].kind].format(part[0].size)
 
 
-def test_in_words(test: TestRecord) -> str:
+def test_in_words(test: AnyTested) -> str:
     """The result of a test on private units, in one sentence."""
-    of = test.accuracy
+    if isinstance(test, NumberTested):
+        right = f"{number_tested_in_words(test.model_dump())}, at level {test.level:g}"
+    else:
+        of = test.accuracy
+        right = f"{of.value:.1%} right ({of.low:.1%} to {of.high:.1%} at level {test.level:g})"
     unclean = "" if test.clean else ", but it learned from some of them, so the interval says nothing"
-    return (
-        f"Private test, by noisy counts of about {test.rows:,} private units that were set aside: {of.value:.1%} right "
-        f"({of.low:.1%} to {of.high:.1%} at level {test.level:g}){unclean}"
-    )
+    units = f"about {test.rows:,} private units that were set aside"
+    return f"Private test, by noisy counts of {units}: {right}{unclean}"
 
 
 def measured_in_words(test: AnyPublicTest | None) -> str | None:

@@ -58,6 +58,7 @@ def test_what_it_does_not_take_is_told_in_one_sentence(change: dict[str, Any], m
 
 
 NUMBER = {"label": "cost", "classes": None, "bounds": [0, 50.5]}
+RIDGE = {"estimator": "sklearn.linear_model.Ridge"}
 
 
 def of_number(data: dict[str, Any] = {}, **sections: Any) -> dict[str, Any]:  # noqa: B006, since it is only read
@@ -67,7 +68,7 @@ def of_number(data: dict[str, Any] = {}, **sections: Any) -> dict[str, Any]:  # 
 
 
 def test_a_number_has_bounds_in_place_of_classes() -> None:
-    plan = parse_plan(of_number())
+    plan = parse_plan(of_number(test={"share": 0.1}))
     assert (plan.data.classes, plan.data.bounds, plan.student.learner) == ((), (0.0, 50.5), "linear")
 
 
@@ -87,7 +88,10 @@ def test_a_number_has_bounds_in_place_of_classes() -> None:
         ({"data": {"bounds": 3}}, "data.bounds must be a list"),
         ({"labeling": {"mechanism": "noisy_votes"}, "teachers": {"count": 9}}, "needs labeling.mechanism = 'tallies'"),
         ({"labeling": {"mechanism": "auto", "rows": 9}, "teachers": {"count": 9}}, "needs labeling.mechanism"),
-        ({"test": {"share": 0.1}}, "leave .test. out"),
+        (
+            {"test": {"share": 0.1}, "student": {"candidates": [{"learner": "linear"}, RIDGE], "epsilon": 0.1}},
+            "student.candidates are compared by their wrong classes",
+        ),
     ],
 )
 def test_what_a_number_does_not_take_is_told_in_one_sentence(change: dict[str, Any], message: str) -> None:

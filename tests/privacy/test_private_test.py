@@ -11,13 +11,24 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import beta, binom
+from scipy.stats import beta, binom, multinomial
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import ORDERS
 from concord.tasks.mechanisms import private_test
 from concord.tasks.mechanisms.distance import Ints
-from concord.tasks.mechanisms.private_test import GroupMeasures, Measures, Noisy, PrivateTest, measured_share, quantile
+from concord.tasks.mechanisms.private_test import (
+    PLACES,
+    VALUES,
+    GroupMeasures,
+    Measures,
+    Noisy,
+    NumberMeasures,
+    PrivateTest,
+    measured_share,
+    placed,
+    quantile,
+)
 from concord.tasks.verify import recompute
 from tests.privacy.exact import LEFT_OUT, Silent, gaussian_law
 
@@ -26,17 +37,22 @@ CLASSES, LEVELS = 2, 3
 SECRETS = ("rows", "labels")
 BY_SEX = {"by": ("sex",), "named": (("a",), ("b",))}
 """Two groups, and all other units."""
+NUMBER = {"classes": 0}
+KINDS = pytest.mark.parametrize("groups", [{}, BY_SEX, NUMBER], ids=["together", "by group", "number"])
 
 
-def calibrated(secret: str, **groups: Any) -> PrivateTest:
-    return PrivateTest.calibrate(epsilon=EPSILON, delta=DELTA, classes=CLASSES, secret=secret, **groups)
+def calibrated(secret: str, **given: Any) -> PrivateTest:
+    return PrivateTest.calibrate(epsilon=EPSILON, delta=DELTA, **{"classes": CLASSES, "secret": secret, **given})
 
 
 def neighbours(mechanism: PrivateTest) -> Iterator[tuple[Ints, Ints]]:
     """Counts that differ in one unit: added anywhere; or, where labels are secret, of another class and said another
     thing of, for which row of a unit is looked at may change with its labels."""
-    shape = (max(1, mechanism.groups), LEVELS if mechanism.by else 1, CLASSES, CLASSES)
-    empty, cells = np.ones(shape, np.int64), list(product(*map(range, shape)))
+    shape: tuple[int, ...] = (max(1, mechanism.groups), LEVELS if mechanism.by else 1, CLASSES, CLASSES)
+    cells: list[Any] = list(product(*map(range, shape)))
+    if not mechanism.classes:  # an error and a number
+        shape, cells = (len(PLACES) + VALUES,), [[error, len(PLACES) + at] for error in (0, 1, 7) for at in (0, 1, 19)]
+    empty = np.ones(shape, np.int64)
     for cell in cells:
         here = empty.copy()
         here[cell] += 1
@@ -76,7 +92,7 @@ def _exact(shifts: tuple[tuple[int, float], ...]) -> float:
     return float(odds @ -np.expm1(np.minimum(EPSILON - loss, 0.0)))
 
 
-@pytest.mark.parametrize("groups", [{}, BY_SEX], ids=["together", "by group"])
+@KINDS
 @pytest.mark.parametrize("secret", SECRETS)
 def test_the_claim_holds_exactly_and_little_is_wasted(secret: str, groups: dict[str, Any]) -> None:
     mechanism = calibrated(secret, **groups)
@@ -86,7 +102,7 @@ def test_the_claim_holds_exactly_and_little_is_wasted(secret: str, groups: dict[
     assert exact <= recompute.least_delta(mechanism.settings(), EPSILON) + LEFT_OUT <= DELTA
 
 
-@pytest.mark.parametrize("groups", [{}, BY_SEX], ids=["together", "by group"])
+@KINDS
 @pytest.mark.parametrize("secret", SECRETS)
 @pytest.mark.parametrize(
     "changes",
@@ -131,12 +147,12 @@ def test_noise_is_added_to_every_number() -> None:
     assert noisy.tolist() == [8 + far, 3 + far + 1, *(count + near + at for at, count in enumerate([5, 1, 2, 3]))]
 
 
-@pytest.mark.parametrize("groups", [{}, BY_SEX], ids=["together", "by group"])
+@KINDS
 @pytest.mark.parametrize("secret", SECRETS)
 def test_it_costs_no_more_than_learning(secret: str, groups: dict[str, Any]) -> None:
     for nats in (1e-4, 0.05, 40.0):
         order = 5.75
-        given: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "classes": 3, "secret": secret, **groups}
+        given: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "secret": secret, "classes": 3, **groups}
         mechanism = PrivateTest.calibrate(**given, most=(order, nats))
         assert mechanism.cost.renyi[ORDERS.index(order)] <= nats
         assert mechanism.cost.epsilon(1e-5) <= 1.0
@@ -274,3 +290,63 @@ def test_counts_below_zero_say_nothing() -> None:
     assert found.rows == 0
     assert (found.accuracy.low, found.accuracy.high) == (0, 1)
     assert not math.isnan(found.balanced_accuracy.value)
+
+
+def number_coverage(chances: list[float], units: int, scale: float, level: float) -> float:
+    """How likely the interval covers the root of the mean square of the places, of units at each with these chances:
+    every count, and every noise of each."""
+    places, counts = np.array(private_test.PLACES), range(units + 1)
+    law = np.zeros((units + 1,) * 3)
+    for near, far in product(counts, counts):
+        if near + far <= units:
+            law[near, far, units - near - far] = multinomial.pmf([near, far, units - near - far], units, chances)
+    _, noise = gaussian_law(scale)
+    noise = noise[noise > LEFT_OUT]
+    for axis in range(3):
+        law = np.apply_along_axis(np.convolve, axis, law, noise)
+    true, mechanism = math.sqrt(np.square(places) @ chances), replace(calibrated("rows", **NUMBER), pair_scale=scale)
+    covered, reach = 0.0, (len(noise) - 1) // 2
+    for cell in np.argwhere(law > 1e-7):
+        rmse = NumberMeasures.of(mechanism, (cell - reach).tolist(), [0] * VALUES, level).rmse
+        covered += law[tuple(cell)] * (rmse.low <= true <= rmse.high)
+    return covered
+
+
+@pytest.mark.parametrize("chances", [[0.6, 0.3, 0.1], [0.93, 0.07, 0.0], [0.05, 0.15, 0.8]])
+def test_the_interval_of_an_error_covers_as_often_as_it_says(
+    chances: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(private_test, "PLACES", (0.0, 0.5, 1.0))
+    for level in (0.95, 0.7):
+        assert number_coverage(chances, 8, 0.6, level) >= level
+
+
+def test_an_interval_of_an_error_that_leaves_the_noise_out_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(private_test, "PLACES", (0.0, 0.5, 1.0))
+    monkeypatch.setattr(private_test, "quantile", lambda *_: 0)
+    assert number_coverage([1.0, 0.0, 0.0], 8, 2.5, 0.7) < 0.7
+
+
+def test_the_square_of_an_error_is_right_on_average() -> None:
+    """Over all chances; rounding to the nearest place would not be."""
+    errors = np.array([0.0, 1e-9, 0.003, 0.0156, 1 / 64, 0.02, 0.3, 0.5, 0.77, 1.0])
+    chances, squares = (np.arange(4000) + 0.5) / 4000, np.square(PLACES)
+    found = [squares[placed(np.full(4000, sign * error), chances)].mean() for error in errors for sign in (1, -1)]
+    assert found == pytest.approx(np.repeat(errors**2, 2), abs=1e-4)
+    nearest = [squares[placed(np.full(4000, error), np.full(4000, 0.5))].mean() for error in errors]
+    assert nearest != pytest.approx(errors**2, abs=1e-2)
+    beyond = np.array([1.5, -np.inf, np.nan, 1e308])
+    assert placed(beyond, np.full(4, 0.999)).tolist() == [len(PLACES) - 1] * 4
+
+
+def test_an_error_and_the_mean_s_follow_from_counts() -> None:
+    mechanism = replace(calibrated("rows", **NUMBER), scale=1e-3, pair_scale=1e-3)
+    errors, values = [0, 0, 0, 0, 900, 100, 0, 0], [500, *[0] * (VALUES - 2), 500]
+    found = NumberMeasures.of(mechanism, errors, values)
+    assert found.rows == 1000
+    assert found.rmse.value == pytest.approx(math.sqrt(0.9 / 64 + 0.1 / 16))
+    assert found.rmse.low < found.rmse.value < found.rmse.high
+    assert found.mean_rmse == pytest.approx(0.475)
+    empty = NumberMeasures.of(calibrated("rows", **NUMBER), [-3] * len(PLACES), [-1] * VALUES)
+    assert (empty.rows, empty.mean_rmse, empty.rmse.low, empty.rmse.high) == (0, None, 0, 1)
+    assert NumberMeasures.of(mechanism, errors, [-7, *[1] * (VALUES - 1)]).mean_rmse is None  # a spread below zero

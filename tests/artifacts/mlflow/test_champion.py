@@ -9,7 +9,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from concord.artifacts.certificate import Certificate, StudentRecord
-from concord.artifacts.measures import ClassMeasured, Interval, PublicTest, TestRecord, warnings_of
+from concord.artifacts.measures import ClassMeasured, Interval, NumberTested, PublicTest, TestRecord, warnings_of
 from concord.artifacts.mlflow import write
 from concord.artifacts.mlflow.describe import Champion, takes_alias
 from concord.artifacts.mlflow.read import Records
@@ -100,6 +100,26 @@ def test_a_private_test_that_is_not_clean_is_warned_of() -> None:
     assert warnings_of(None, record_of(0.99, clean=True)) == ()
     (warning,) = warnings_of(None, record_of(0.99, clean=False))
     assert "may have learned from the tested units" in warning
+
+
+def number_tested(rmse: float, mean: float | None = 9.0) -> NumberTested:
+    share = Interval(value=rmse, low=rmse / 2, high=2 * rmse)
+    return NumberTested.model_construct(clean=True, rmse=share, mean_rmse=mean, r2=0.5)
+
+
+def test_of_numbers_the_private_test_of_least_error_is_champion() -> None:
+    mechanism = MechanismRecord(name="private_test", settings={"student": "new"}, proof="", releases="")
+    record = SessionRecord.model_construct(mechanism=mechanism, outcomes=(number_tested(3.0),))
+    certificate = student(None).model_copy(update={"sessions": (record,)})
+    for before, takes in ((2.9, False), (3.0, False), (3.1, True)):
+        assert takes_alias(certificate, Champion({}, {}, {"test_rmse": before})) is takes
+    assert takes_alias(student(None), Champion({}, {}, {"test_rmse": 9.0})) is False
+
+
+def test_a_number_no_better_than_the_mean_by_the_private_test_is_warned_of() -> None:
+    assert warnings_of(None, number_tested(8.9)) == warnings_of(None, number_tested(9.1, None)) == ()
+    (warning,) = warnings_of(None, number_tested(9.0))
+    assert "no better than naming the mean for every unit: its RMSE is about 9, and about 9 of their mean" in warning
 
 
 def test_labels_of_one_class_are_warned_of_where_no_test_tells() -> None:

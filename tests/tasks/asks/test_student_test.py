@@ -13,18 +13,26 @@ from numpy.typing import NDArray
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import derive
 from concord.artifacts.parts import LEARNING, TEST
-from concord.artifacts.plan import Plan
+from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
-from concord.tasks.asks.counted import classes_given, count_units
-from concord.tasks.asks.student_test import LEVELS, Confusion, StudentTestAsk, level_of, planned_groups, planned_test
+from concord.tasks.asks.counted import classes_given, count_units, numbers_given
+from concord.tasks.asks.student_test import (
+    LEVELS,
+    Confusion,
+    NumberErrors,
+    StudentTestAsk,
+    level_of,
+    planned_groups,
+    planned_test,
+)
 from concord.tasks.data.encode import Matrix, learn_encoding
 from concord.tasks.data.parts import of_part
 from concord.tasks.data.units import NOBODY
 from concord.tasks.door.admit import claim, reserve_session
 from concord.tasks.door.door import release_once
 from concord.tasks.door.stores import Stores
-from concord.tasks.mechanisms.private_test import PrivateTest
+from concord.tasks.mechanisms.private_test import PLACES, PrivateTest
 from tests.support.at_door import STABLE, opening_of
 from tests.support.people import changed, people, tables_of_plan, write_tables
 
@@ -108,6 +116,57 @@ def test_a_unit_more_changes_one_count_by_one(plan: Plan, door: Stores) -> None:
             private.filter(pl.col("person") != unit).write_csv(plan.path("private"))
             step = before - matrix(door, counted(plan, door))
             assert tuple(sorted(step.ravel().tolist())) == expected
+
+
+def errors_counted(plan: Plan, door: Stores) -> NDArray[np.int64]:
+    """The counts of a student that says half the size more than 4, and fails on some rows."""
+
+    def says(X: Matrix) -> NDArray[Any]:
+        if X[0, 0] > 2:
+            raise SystemError(f"a private value: {X[0, 0]}")
+        return 4 + X[:, 0] / 2
+
+    encoding, key = learn_encoding(plan), derive(door.vault.secret("domains/d"), "split")
+    assert encoding.bounds is not None
+    counts = NumberErrors((says, None), encoding.bounds, key)
+    ref = count_units(plan, encoding, counts, door.vault, "tested/d/3", key, NOBODY)
+    return np.frombuffer(door.vault.read(ref), "<i8")
+
+
+@pytest.mark.parametrize("unit", ["person", None])
+def test_a_unit_more_is_one_more_error_and_one_more_number(plan: Plan, door: Stores, unit: str | None) -> None:
+    """Of a number; without names, a unit is a row that another repeats."""
+    tables = plan.model_dump(include={"privacy", "folder"})
+    data = {"private": "private.csv", "public": "public.parquet", "label": "visits", "bounds": [0, 8], "unit": unit}
+    test = {"share": 0.95} | ({} if unit else {"columns": ["size", "shade"]})
+    tables |= {"data": data, "test": test, "labeling": {"mechanism": "tallies", "rows": 400}}
+    plan = parse_plan(tables)
+    private = pl.concat([people(200, 1)] * 2).with_columns(pl.col("visits").cast(pl.String)).drop("outcome")
+    odd = ["1e9", "dear", "inf"]
+    private = private.with_columns(visits=pl.Series([*odd, *private["visits"][3:200]] * 2))
+    private.write_csv(plan.path("private"))
+    before = errors_counted(plan, door)
+    errors, values = np.split(before, [len(PLACES)])
+    assert errors.sum() == values.sum() > 30
+    assert errors[-1] > 0  # of rows that the student fails on
+    names = private["person"] if unit else private.with_row_index()["index"]
+    steps = set[tuple[int, ...]]()
+    for name in names[:4]:  # of which one is set aside, but for some 6 runs of a million
+        private.filter(names != name).write_csv(plan.path("private"))
+        steps |= {tuple(sorted(part)) for part in np.split(before - errors_counted(plan, door), [len(PLACES)])}
+    assert steps - {(0,) * 8, (0,) * 20} == {(*[0] * 7, 1), (*[0] * 19, 1)}
+
+
+def test_a_number_given_of_a_row_does_not_change_with_the_others() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+    weights = np.random.default_rng(1).normal(size=3).astype(np.float32)
+
+    def says(rows: Matrix) -> NDArray[Any]:
+        return rows @ weights if rows[0, 0] < 1 else np.array(["dear"])
+
+    alone = np.concatenate([numbers_given(says, X[at : at + 1]) for at in range(60)])
+    assert numbers_given(says, X).tobytes() == alone.tobytes()
+    assert np.isnan(alone).tolist() == (X[:, 0] >= 1).tolist()
 
 
 def by_group(plan: Plan, door: Stores) -> tuple[dict[str, Any], NDArray[np.int64]]:
