@@ -31,7 +31,7 @@ from concord.artifacts.guarantee import CAVEATS, UNPROMISED, Guarantee
 from concord.artifacts.home.released import sha256
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt
 from concord.artifacts.ledger.held import named
-from concord.artifacts.measures import TestRecord, warnings_of
+from concord.artifacts.measures import AnyTested, TestRecord, UnitsTested, warnings_of
 from concord.artifacts.records import AnswerRecord, ChoiceRecord, SessionRecord, promised
 from concord.artifacts.schemas import Budget, Ref
 from concord.artifacts.sessions import NEIGHBOURS
@@ -307,8 +307,10 @@ def _answers(record: SessionRecord, at: PublishedSession) -> str:
         released = json.loads(at.named(file, LARGEST_ANSWER))
         recorded = _repeated(outcome)
         equal(f"the answer in {file.path}", {name: released.get(name) for name in recorded}, recorded)
-        if isinstance(outcome, TestRecord):
-            tested.follow(outcome, record.mechanism.settings, released, _compared(at.certificate, record))
+        if isinstance(outcome, UnitsTested):
+            settings, leading = record.mechanism.settings, at.certificate.mechanism.settings
+            equal("the bounds of a tested number", settings.get("bounds"), leading.get("bounds"))
+            tested.follow(outcome, settings, released, _compared(at.certificate, record))
     refused = sum(getattr(outcome, "outcome", "") == "refused" for outcome in record.outcomes)
     equal("the number of answers", (counts.asked, counts.refused, counts.not_asked), (len(record.files), refused, 0))
     return f"{counts.answered} answers and {refused} refusals are as counted"
@@ -322,7 +324,7 @@ def _compared(certificate: Certificate, test: SessionRecord) -> int:
     )
 
 
-def _repeated(outcome: AnswerRecord | ChoiceRecord | TestRecord) -> dict[str, Any]:
+def _repeated(outcome: AnswerRecord | ChoiceRecord | AnyTested) -> dict[str, Any]:
     """What a certificate repeats of the released file, by its names there."""
     said = outcome.model_dump(mode="json")
     match outcome:
@@ -333,3 +335,4 @@ def _repeated(outcome: AnswerRecord | ChoiceRecord | TestRecord) -> dict[str, An
         case TestRecord():
             counts = {} if outcome.matrix is None else {"matrix": said["matrix"]}
             return {"classes": [item.name for item in outcome.classes], **counts}
+    return {}

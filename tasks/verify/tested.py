@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import betaincinv, ndtri
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.measures import LEAST_OF_GROUP, GroupTested, Interval, TestRecord
+from concord.artifacts.measures import LEAST_OF_GROUP, AnyTested, GroupTested, Interval, NumberTested, TestRecord
 
 ROUNDED = 1e-9
 """By how much a share may differ, since doubles are rounded."""
@@ -27,11 +27,15 @@ SURE_FROM = [0.0, 0.75, 0.9]
 """How sure a student says it is, at least, at each level."""
 OTHER = ""
 """In place of all words of a column that no group is named by."""
+HALVINGS = 6
+"""Errors of a number are counted by 0 and by powers of 1/2 up to this, as shares of what lies between its bounds."""
+PARTS = 20
+"""Parts of what lies between the bounds, by which true numbers are counted."""
 Sum = tuple[float, int]
 """A sum of noisy counts, and their number."""
 
 
-def follow(test: TestRecord, settings: Mapping[str, Any], released: Mapping[str, Any], among: int) -> None:
+def follow(test: AnyTested, settings: Mapping[str, Any], released: Mapping[str, Any], among: int) -> None:
     """Raise NotVerified if a figure does not follow from the counts of the released file.
 
     among   the candidates that were compared on the same units, by the certified choice; 1 without one
@@ -39,8 +43,12 @@ def follow(test: TestRecord, settings: Mapping[str, Any], released: Mapping[str,
     try:
         stated = test.level, test.among, test.clean, test.share
         _same("level, candidates, cleanness and share", (LEVEL, among, settings["clean"], settings["share"]), stated)
-        _all(test, settings, released)
-        _groups(test, settings, released)
+        _same("a number as label", settings["classes"] == 0, isinstance(test, NumberTested))
+        if isinstance(test, NumberTested):
+            _number(test, settings, released)
+        else:
+            _all(test, settings, released)
+            _groups(test, settings, released)
     except (KeyError, TypeError, ValueError, IndexError, ArithmeticError):
         raise NotVerified("the file of a private test is not what such a test releases") from None
 
@@ -70,6 +78,36 @@ def _all(test: TestRecord, settings: Mapping[str, Any], released: Mapping[str, A
         raise NotVerified("the balanced accuracy must be certified as the mean of the recalls")
     of_class = np.maximum(matrix.sum(axis=1), 0)
     _same("the share of the largest class", of_class.max() / of_class.sum() if of_class.any() else None, test.majority)
+
+
+def _number(test: NumberTested, settings: Mapping[str, Any], released: Mapping[str, Any]) -> None:
+    """The mean squared error is the mean of squares that units were counted by: what each adds to the one before it,
+    times the share of units counted there or beyond."""
+    counts, values = (np.array(released[name], dtype=np.int64) for name in ("errors", "values"))
+    _same("the numbers of counts", (HALVINGS + 2, PARTS), (len(counts), len(values)))
+    _same("the number of tested units", max(0, int(counts.sum())), test.rows)
+    (low, high), scale = settings["bounds"], float(settings["pair_scale"])
+    misses = (1 - test.level) / test.among / (HALVINGS + 1)
+    estimates, ends, reached = list[float | None](), np.zeros(2), 0.0
+    for at in range(1, len(counts)):
+        beyond, before = (int(counts[at:].sum()), len(counts) - at), (int(counts[:at].sum()), at)
+        share, *of_share = _interval(beyond, before, scale, misses)
+        added, reached = 4.0 ** (at - 1 - HALVINGS) - reached, 4.0 ** (at - 1 - HALVINGS)
+        estimates.append(None if share is None else added * share)
+        ends += added * np.array(of_share)
+    known = [each for each in estimates if each is not None]
+    value = (high - low) * math.sqrt(sum(known)) if len(known) == len(estimates) else None
+    _covers("the RMSE", test.rmse, (value, *((high - low) * np.sqrt(ends)).tolist()))
+    places, units = (np.arange(PARTS) + 0.5) / PARTS, values.sum()
+    square = float(values @ (places - values @ places / units) ** 2 / units) if units > 0 else 0.0
+    mean = (high - low) * math.sqrt(square) if square > 0 else None
+    if mean is None or test.mean_rmse is None or test.r2 is None:
+        _same("the RMSE of the mean and R²", (mean, None), (test.mean_rmse, test.r2))
+        return
+    for what, found, stated in (("the RMSE of the mean", mean, test.mean_rmse), ("R²", None, test.r2)):
+        right = 1 - (test.rmse.value / mean) ** 2 if found is None else found
+        if not math.isclose(right, stated, rel_tol=ROUNDED, abs_tol=ROUNDED):
+            raise NotVerified(f"{what} is {right:.6g}, but it was certified as {stated:.6g}")
 
 
 def _groups(test: TestRecord, settings: Mapping[str, Any], released: Mapping[str, Any]) -> None:

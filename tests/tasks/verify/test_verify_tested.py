@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.measures import TestRecord
+from concord.artifacts.measures import AnyTested, NumberTested, TestRecord
 from concord.tasks.asks.kinds import tested as certified
 from concord.tasks.asks.student_test import StudentTestAsk
 from concord.tasks.mechanisms.private_test import PrivateTest
@@ -30,9 +30,28 @@ def made(scale: float, groups: dict[str, Any]) -> tuple[TestRecord, dict[str, An
     noise = np.random.default_rng(1).integers(-3, 4, size=1000)
     drawn = exact.release(counts, Silent())
     released = json.loads(json.dumps(ask.result(drawn + noise[: len(drawn)])))
-    session: Any = SimpleNamespace(domain="d", mechanism=ask.settings())
+    test = recorded(ask.settings(), released)
+    assert isinstance(test, TestRecord)
+    return test, ask.settings(), released
+
+
+def recorded(settings: dict[str, Any], released: dict[str, Any]) -> AnyTested:
+    """What a certificate says of a test with that released file."""
+    session: Any = SimpleNamespace(domain="d", mechanism=settings)
     ledger: Any = SimpleNamespace(sessions=lambda _: [session], looks_before=lambda _: 0)
-    return certified(session, released, ledger), ask.settings(), released
+    return certified(session, released, ledger)
+
+
+def of_number(scale: float) -> tuple[NumberTested, dict[str, Any], dict[str, Any]]:
+    """The same of a test of a number from 10 to 60."""
+    about = {"session": "d-0", "student": "0" * 64, "share": 0.1, "clean": True, "bounds": [10.0, 60.0]}
+    exact = PrivateTest(epsilon=1.0, delta=1e-6, classes=0, secret="rows", scale=scale, pair_scale=scale)
+    ask = StudentTestAsk(exact, about, ())
+    counts = [*range(800, 0, -100), *np.random.default_rng(2).integers(0, 300, size=20)]
+    released = json.loads(json.dumps(ask.result(exact.release(np.array(counts), Silent()))))
+    test = recorded(ask.settings(), released)
+    assert isinstance(test, NumberTested)
+    return test, ask.settings(), released
 
 
 @pytest.mark.parametrize("scale", [0.7, 5.0, 900.0])
@@ -112,11 +131,10 @@ def test_groups_that_leave_out_a_combination_of_words_are_found() -> None:
 
 
 def test_figures_without_a_positive_count_are_within_their_intervals() -> None:
-    test, settings, released = made(5.0, {})
+    _, settings, released = made(5.0, {})
     released["matrix"] = [[100, 3], [-2, -1]]
-    session: Any = SimpleNamespace(domain="d", mechanism=settings)
-    ledger: Any = SimpleNamespace(sessions=lambda _: [session], looks_before=lambda _: 0)
-    test = certified(session, released, ledger)
+    test = recorded(settings, released)
+    assert isinstance(test, TestRecord)
     follow(test, settings, released, 1)
     for recall, mean in ((7.0, test.balanced_accuracy.value), (test.classes[1].recall.value, 0.0)):
         said = test.model_dump(mode="json")
@@ -139,3 +157,45 @@ def test_a_file_that_is_none_is_found(broken: dict[str, Any]) -> None:
     test, settings, released = made(5.0, BY)
     with pytest.raises(NotVerified, match="is not what such a test releases"):
         follow(test, settings, {**released, **broken}, 1)
+
+
+@pytest.mark.parametrize("scale", [0.7, 5.0, 900.0])
+def test_a_number_s_figures_follow_from_its_counts(scale: float) -> None:
+    test, settings, released = of_number(scale)
+    follow(test, settings, released, 1)
+    assert 0 <= test.rmse.low < test.rmse.value < test.rmse.high <= 50
+    squares = [at and 4.0 ** (at - 7) for at in range(8)]
+    assert test.rmse.value == pytest.approx(50 * np.sqrt(np.average(squares, weights=range(8, 0, -1))))
+    assert 10 < (test.mean_rmse or 0.0) < 20
+
+
+OF_NUMBER: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "an error": (lambda test: test["rmse"].update(value=test["rmse"]["value"] - 0.01), "the RMSE is"),
+    "an interval": (lambda test: narrower(test["rmse"]), "the interval of the RMSE must be"),
+    "a mean's error": (lambda test: test.update(mean_rmse=test["mean_rmse"] + 0.01), "the RMSE of the mean is"),
+    "no mean's error": (lambda test: test.update(mean_rmse=None), "the RMSE of the mean and R² follow"),
+    "an R²": (lambda test: test.update(r2=test["r2"] + 0.01), "R² is"),
+    "the units": (lambda test: test.update(rows=1), "the number of tested units"),
+}
+
+
+@pytest.mark.parametrize("change", OF_NUMBER)
+def test_a_figure_of_a_number_that_does_not_follow_is_found(change: str) -> None:
+    test, settings, released = of_number(5.0)
+    said = test.model_dump(mode="json")
+    OF_NUMBER[change][0](said)
+    with pytest.raises(NotVerified, match=OF_NUMBER[change][1]):
+        follow(NumberTested.model_validate_json(json.dumps(said)), settings, released, 1)
+
+
+def test_a_number_tested_as_classes_or_without_all_its_counts_is_found() -> None:
+    test, settings, released = of_number(5.0)
+    with pytest.raises(NotVerified, match="a number as label follow as False"):
+        follow(test, {**settings, "classes": 2}, released, 1)
+    with pytest.raises(NotVerified, match="the numbers of counts follow"):
+        follow(test, settings, {**released, "errors": released["errors"][1:]}, 1)
+    empty = {**released, "errors": [-3] * 8, "values": [-1] * 20}
+    nothing = recorded(settings, empty)
+    follow(nothing, settings, empty, 1)
+    assert isinstance(nothing, NumberTested)
+    assert (nothing.rows, nothing.rmse.low, nothing.rmse.high, nothing.mean_rmse) == (0, 0, 50, None)
