@@ -9,6 +9,7 @@ import pytest
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import BudgetRefused, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.measures import TestRecord
 from concord.artifacts.mlflow.read import Records
 from concord.artifacts.parts import LEARNING, TEST
 from concord.artifacts.plan import Plan
@@ -130,7 +131,7 @@ def test_a_model_of_tallies_may_be_a_candidate(plan: Plan, home: Path) -> None:
     assert certificate.choice.chosen is not None
     assert certificate.choice.chosen.chosen == 1
     assert certificate.student.estimator.endswith("Tallied")
-    assert certificate.tested is not None
+    assert isinstance(certificate.tested, TestRecord)
     assert certificate.tested.accuracy.low > 0.7
     assert certificate.guarantee.epsilon == tallied.privacy.epsilon
     assert start(tallied, home).spent_now == {"epsilon": 0.0, "delta": 0.0}

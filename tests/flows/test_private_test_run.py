@@ -13,6 +13,7 @@ from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.measures import TestRecord
 from concord.artifacts.mlflow.read import Records
 from concord.artifacts.parts import EVERY, LEARNING, TEST
 from concord.artifacts.plan import Plan
@@ -66,7 +67,7 @@ def test_a_run_tests_its_student_at_no_further_charge(plan: Plan, home: Path) ->
 
     record, test = certificate_of(summary).test, certificate_of(summary).tested
     assert record is not None
-    assert test is not None
+    assert isinstance(test, TestRecord)
     assert (record.session, test.clean, test.earlier, test.share) == (tested, True, 0, 0.3)
     assert test.accuracy.low < test.accuracy.value < test.accuracy.high
     assert 0.6 < test.accuracy.value <= 1

@@ -14,16 +14,22 @@ from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.measures import NumberTest
-from concord.artifacts.plan import parse_plan
+from concord.artifacts.mlflow.read import Records
+from concord.artifacts.plan import Plan, parse_plan
+from concord.flows import outcome
 from concord.flows.api import Run, load_student
+from concord.flows.outcome import Summary
 from concord.flows.start import start
 from concord.tasks.advice.draft import settings_for
+from concord.tasks.publish import disclosures
 from concord.tasks.verify.checks import _check_within, proved
 from concord.tasks.verify.measured import public_test
 from concord.tasks.verify.verify import verify
 from tests.support.console import concord
 
 RIDGE = {"estimator": "sklearn.linear_model.Ridge"}
+ASIDE = {"share": 0.3, "columns": ["size", "shade"]}
+"""A private test of rows that are named by their cells."""
 
 
 class Silent(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
@@ -63,6 +69,7 @@ def tables(tmp_path: Path) -> dict[str, Any]:
 def test_a_run_publishes_a_student_that_gives_numbers_and_again_spends_nothing(
     tables: dict[str, Any], home: Path, tmp_path: Path
 ) -> None:
+    tables["test"] = ASIDE
     plan = parse_plan(tables)
     summary = start(plan, home)
     test = summary.student["public_test"]
@@ -70,6 +77,7 @@ def test_a_run_publishes_a_student_that_gives_numbers_and_again_spends_nothing(
     assert test["r2"] > 0.75
     assert (summary.asked, summary.inferred, summary.warnings, summary.student["champion"]) == (2, 300, [], True)
     assert [check for check in verify(home) if not check.ok] == []
+    check_private_test(summary, plan, home)
     done = Run(summary, home)
     labels = done.labels
     said = load_student(summary.session, home=home).predict(pl.read_parquet(plan.path("public")))
@@ -85,7 +93,28 @@ def test_a_run_publishes_a_student_that_gives_numbers_and_again_spends_nothing(
     assert (again.session, again.spent_now["epsilon"]) == (summary.session, 0.0)
     assert again.student["public_test"]["r2"] > 0.75
     assert [check for check in verify(home) if not check.ok] == []
+    assert (again.test, len(Ledger.of(home).sessions("bills"))) == (None, 2)  # another student is not tested unasked
     check_measures(home, summary.session, plan.path("test"))
+
+
+def check_private_test(summary: Summary, plan: Plan, home: Path) -> None:
+    """Its interval holds the error on all private rows, and it is said everywhere."""
+    private = pl.read_parquet(plan.path("private"))
+    said = load_student(summary.session, home=home).predict(private.drop("cost"))
+    true = np.sqrt(np.mean((said - private["cost"].clip(0, 50).to_numpy()) ** 2))
+    found = summary.student["private_test"]
+    assert found["rmse"]["low"] < true < found["rmse"]["high"]
+    assert 1500 < found["rows"] < 2100
+    assert found["mean_rmse"] == pytest.approx(private["cost"].clip(0, 50).std(), rel=0.2)
+    assert summary.test is not None
+    assert outcome.tested_in_words(summary.test).startswith(f"RMSE {found['rmse']['value']:.4g} (")
+    assert f"Its RMSE is about {found['rmse']['value']:.4g}" in Path(summary.report).read_text()
+    recorded = Records.of(home).recorded(summary.run_id)
+    assert recorded is not None
+    assert recorded.metrics["test_rmse_high"] == found["rmse"]["high"]
+    certificate = Certificate.model_validate_json(Path(summary.certificate).read_bytes())
+    assert certificate.tested is not None
+    assert f"RMSE {found['rmse']['value']:.4g}" in disclosures.test_in_words(certificate.tested)
 
 
 def test_a_frame_may_be_given_with_bounds_in_place_of_classes() -> None:
@@ -144,7 +173,9 @@ def check_bounds(settings: dict[str, Any]) -> None:
 
 
 def test_if_labels_alone_are_secret_one_round_asks_for_them(tables: dict[str, Any], home: Path) -> None:
-    summary = start(parse_plan(tables | {"privacy": tables["privacy"] | {"secret": "labels"}}), home)
+    secret = {"privacy": tables["privacy"] | {"secret": "labels"}, "test": ASIDE}
+    summary = start(parse_plan(tables | secret), home)
+    assert summary.student["private_test"]["rmse"]["high"] < 25
     assert (summary.asked, summary.student["public_test"]["r2"] > 0.75) == (1, True)
     assert [check for check in verify(home) if not check.ok] == []
 
