@@ -13,7 +13,7 @@ Not covered  a copy of the folder taken while files are moved, which takes milli
              Checked by tests/artifacts/home/test_publication.py and tests/promises/test_crash_publishing.py
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,15 +24,18 @@ HELD = "held"
 READY = "ready"
 
 
-def publish_together(home: Path, session: str, files: Mapping[str, bytes]) -> None:
-    """Replace files in a session's published folder, by name; they are moved there in their order. Raises OSError."""
+def publish_together(home: Path, session: str, files: Mapping[str, Iterable[bytes]]) -> None:
+    """Replace files in a session's published folder, by name, each given in parts; they are moved there in their order.
+
+    Raises OSError.
+    """
     settle(home)
     ready = home / HELD / session / READY
     make_folder(ready.parent)
     with passing_folder(ready, home) as passing:
-        for number, (name, data) in enumerate(files.items()):
+        for number, (name, parts) in enumerate(files.items()):
             with write_whole(passing / f"{number:03d}-{name}", home, mode=0o666, durable=True) as file:
-                file.write(data)
+                file.writelines(parts)
         passing.rename(ready)
         sync_folder(ready.parent)
     settle(home)

@@ -8,7 +8,7 @@ begin with HELD are outside the folder, since those files may never be published
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from concord.artifacts.home.whole import make_folder, write_whole
 from concord.artifacts.schemas import Ref
 
 Integers = NDArray[np.int64]
+PART = 1 << 20
+"""Bytes of a held file that are published at a time."""
 
 
 def labels_schema(classes: int, guarantee: dict[str, str]) -> pa.Schema:
@@ -74,31 +76,42 @@ class Released:
         """Keep a file that is to be published at `path` together with the certificate that names it."""
         return Ref(path=path, digest=self.write(f"{HELD}/{path}", data).digest)
 
-    def held_back(self, ref: Ref) -> bytes | None:
-        """The bytes of a file that `hold_back` kept and that is not published yet; None if there is none."""
+    def held_back(self, ref: Ref) -> Ref | None:
+        """Where `hold_back` kept a file that is not published yet; None if there is none."""
         kept = self.find(f"{HELD}/{ref.path}")
-        return self.read(kept) if kept is not None and kept.digest == ref.digest else None
+        return kept if kept is not None and kept.digest == ref.digest else None
 
     def read_any(self, ref: Ref) -> bytes:
         """The bytes of a file, held or published. Raises NotVerified if neither is what was written."""
-        return self.held_back(ref) or self.read(ref)
+        return self.read(self.held_back(ref) or ref)
 
     def has(self, ref: Ref) -> bool:
         """Whether the file is there as it was written, held or published."""
         return self.find(ref.path) == ref or self.held_back(ref) is not None
 
-    def publish(self, session: str, files: Mapping[str, bytes]) -> dict[str, Ref]:
+    def publish(self, session: str, files: Mapping[str, bytes | Ref]) -> dict[str, Ref]:
         """Publish files in the session's folder, by name, all at once, and let go of those that were held.
 
-        They replace earlier ones, in their order. Raises EnvironmentFailed.
+        They replace earlier ones, in their order. A file that was held is given by `held_back`, and never held in
+        memory whole. Raises EnvironmentFailed, and NotVerified if one is not what was held.
         """
         try:
-            publish_together(self.root.parent, session, files)
+            whole = {name: self._parts(data) if isinstance(data, Ref) else (data,) for name, data in files.items()}
+            publish_together(self.root.parent, session, whole)
             for name in files:
                 self._place(f"{HELD}/{session}/{name}").unlink(missing_ok=True)
         except OSError as failed:
             raise EnvironmentFailed(f"session {session} cannot be published: {failed.strerror}") from None
-        return {name: Ref(path=f"{session}/{name}", digest=sha256(data)) for name, data in files.items()}
+        return {name: Ref(path=f"{session}/{name}", digest=digest_of(data)) for name, data in files.items()}
+
+    def _parts(self, ref: Ref) -> Iterator[bytes]:
+        digest = hashlib.sha256()
+        with self._place(ref.path).open("rb") as file:
+            while part := file.read(PART):
+                digest.update(part)
+                yield part
+        if digest.hexdigest() != ref.digest:
+            raise _changed(ref)
 
     def read(self, ref: Ref) -> bytes:
         """The bytes of a published file. Raises NotVerified if it is missing or not what was written."""
@@ -109,13 +122,15 @@ class Released:
                 f"the released file {ref.path} is missing or cannot be read: put back a copy of it"
             ) from None
         if sha256(data) != ref.digest:
-            raise NotVerified(f"the released file {ref.path} is not what was written: put back a copy of it")
+            raise _changed(ref)
         return data
 
     def find(self, path: str) -> Ref | None:
         """A reference to the file at `path` as it is now; None if there is none."""
-        file = self._place(path)
-        return Ref(path=path, digest=sha256(file.read_bytes())) if file.is_file() else None
+        if not (place := self._place(path)).is_file():
+            return None
+        with place.open("rb") as file:
+            return Ref(path=path, digest=hashlib.file_digest(file, "sha256").hexdigest())
 
     def write_labels(
         self,
@@ -191,9 +206,18 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def digest_of(data: bytes | Ref) -> str:
+    """SHA-256 in hex of published bytes, or of a file."""
+    return data.digest if isinstance(data, Ref) else sha256(data)
+
+
 def sha256_of_all(parts: Iterable[bytes]) -> str:
     """SHA-256 in hex over the digests of parts, in order: unkeyed, so for published bytes only."""
     return sha256(b"".join(hashlib.sha256(part).digest() for part in parts))
+
+
+def _changed(ref: Ref) -> NotVerified:
+    return NotVerified(f"the released file {ref.path} is not what was written: put back a copy of it")
 
 
 def _names(labels: Integers, rows: int, classes: Sequence[str]) -> Any:

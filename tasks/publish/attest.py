@@ -28,7 +28,7 @@ from concord.artifacts.attestation import (
 )
 from concord.artifacts.certificate import CERTIFICATE_FILE, SCHEMA_FILE, Certificate, schema
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.home.released import Released, sha256
+from concord.artifacts.home.released import Released, digest_of
 from concord.artifacts.home.signing import PAYLOAD_TYPE, SigningKey
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt, hiding
@@ -44,7 +44,7 @@ CHARGING = ("domain", "gaussian", "recap", "divide", "open", "settle", "watch", 
 
 def publish_certificate(
     certificate: Certificate,
-    files: Mapping[str, bytes],
+    files: Mapping[str, bytes | Ref],
     *,
     ledger: Ledger,
     released: Released,
@@ -64,7 +64,7 @@ def publish_certificate(
         **dict(_model_signature(certificate, ModelKey.of(vault))),
     }
     text = {CERTIFICATE_FILE: certificate.model_dump_json(indent=2).encode()}
-    own = [Ref(path=f"{folder}/{name}", digest=sha256(data)) for name, data in {**files, **evidence, **text}.items()]
+    own = [Ref(path=f"{folder}/{name}", digest=digest_of(data)) for name, data in {**files, **evidence, **text}.items()]
     subjects = {file.path: file for file in (*own, *certificate.files)}
     statement = Statement(
         subject=tuple(Subject.of(subjects[path]) for path in sorted(subjects)),

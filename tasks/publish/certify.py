@@ -175,11 +175,11 @@ def write(
         if sooner is not None:
             drawn["what_if"] = what_if_figure(session, sooner)
     waiting = {file.path: released.held_back(file) for file in certificate.files}
-    held = {Path(path).name: data for path, data in waiting.items() if data is not None}
+    held = {Path(path).name: kept for path, kept in waiting.items() if kept is not None}
     card = None
     if certificate.student.estimator.startswith(f"{concord_tallied.NAME}."):  # any other would be loaded in vain
         learned = certificate.student.file
-        card = scorecard(load(waiting[learned.path] or released.read(learned)))
+        card = scorecard(load(released.read(waiting[learned.path] or learned)))
     beside = {"report.html": render(certificate, drawn, card).encode()}
     beside |= {f"{name}.svg": svg.encode() for name, svg in drawn.items()}
     files = publish_certificate(certificate, {**held, **beside}, ledger=ledger, released=released, vault=vault)

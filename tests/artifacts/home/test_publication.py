@@ -2,19 +2,25 @@
 
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from concord.artifacts.errors import EnvironmentFailed
-from concord.artifacts.home.publication import publish_together, settle
+from concord.artifacts.errors import EnvironmentFailed, NotVerified
+from concord.artifacts.home.publication import HELD, publish_together, settle
 from concord.artifacts.home.released import Released
 from concord.artifacts.home.whole import sweep
+from concord.artifacts.schemas import Ref
 from tests.promises.faults import Faults
 from tests.support.processes import FRESH
 
 NAMES = ("student.skops", "report.html", "attestation.json", "certificate.json")
 OLD, NEW = ({name: f"{age} {name}".encode() for name in NAMES} for age in ("old", "new"))
+
+
+def in_parts(files: Mapping[str, bytes]) -> dict[str, list[bytes]]:
+    return {name: [data[:3], data[3:]] for name, data in files.items()}
 
 
 def found(home: Path) -> dict[str, bytes]:
@@ -28,7 +34,7 @@ def killed(home: Path, at: int) -> bool:
     """Whether a process that publishes NEW was killed at that point: it had ended before, if there is none."""
     if (child := os.fork()) == 0:
         Faults(home, at).install()
-        publish_together(home, "s-1", NEW)
+        publish_together(home, "s-1", in_parts(NEW))
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
 
@@ -38,14 +44,14 @@ def at_every_point(folder: Path) -> None:
     seen = list[bool]()
     for at in range(200):
         home = folder / str(at)
-        publish_together(home, "s-1", OLD)
+        publish_together(home, "s-1", in_parts(OLD))
         if not killed(home, at):
             break
         now = found(home)
         assert now in (OLD, NEW), (at, now)
         assert not any(path.is_file() for path in (home / "held").rglob("*")), at
         seen.append(now == NEW)
-        publish_together(home, "s-1", NEW)
+        publish_together(home, "s-1", in_parts(NEW))
         assert found(home) == NEW, at
     assert seen == sorted(seen)
     assert seen.count(False) > 20
@@ -61,7 +67,7 @@ def test_a_process_killed_while_it_publishes_leaves_one_publication_or_the_other
 
 
 def test_a_reader_and_the_publisher_may_finish_it_at_once(tmp_path: Path) -> None:
-    publish_together(tmp_path, "s-1", OLD)
+    publish_together(tmp_path, "s-1", in_parts(OLD))
     ready = tmp_path / "held" / "s-1" / "ready"
     ready.mkdir()
     for number, (name, data) in enumerate(NEW.items()):
@@ -78,7 +84,7 @@ def test_a_reader_and_the_publisher_may_finish_it_at_once(tmp_path: Path) -> Non
 def test_a_publication_that_another_process_finishes_is_no_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publish_together(tmp_path, "s-1", OLD)
+    publish_together(tmp_path, "s-1", in_parts(OLD))
     ready = tmp_path / "held" / "s-1" / "ready"
     monkeypatch.setattr(Path, "glob", lambda *_: [ready])  # it was there a moment ago
     settle(tmp_path)
@@ -92,8 +98,21 @@ def test_what_is_held_is_published_with_the_rest_or_not_at_all(tmp_path: Path) -
     new = released.hold_back("s-1/student.skops", NEW["student.skops"])
     assert (released.read(old), released.read_any(new)) == (OLD["student.skops"], NEW["student.skops"])
     assert (released.has(old), released.has(new)) == (True, True)
-    assert released.publish("s-1", NEW)["student.skops"] == new
+    held = released.held_back(new)
+    assert held == Ref(path=f"{HELD}/{new.path}", digest=new.digest)
+    assert released.publish("s-1", {**NEW, "student.skops": held})["student.skops"] == new
     assert (released.read(new), released.held_back(new), released.has(old)) == (NEW["student.skops"], None, False)
+
+
+def test_a_held_file_that_was_changed_is_not_published(tmp_path: Path) -> None:
+    released = Released(tmp_path)
+    released.publish("s-1", OLD)
+    held = released.held_back(released.hold_back("s-1/student.skops", NEW["student.skops"]))
+    assert held is not None
+    (tmp_path / held.path).write_bytes(b"changed since")
+    with pytest.raises(NotVerified, match="not what was written"):
+        released.publish("s-1", {**NEW, "student.skops": held})
+    assert found(tmp_path) == OLD
 
 
 def test_a_home_that_cannot_be_written_is_named(tmp_path: Path) -> None:

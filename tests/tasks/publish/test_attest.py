@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,7 @@ def test_a_certificate_is_published_with_its_student_and_never_before_its_signat
 ) -> None:
     written = list[str]()
 
-    def noted(home: Path, session: str, files: dict[str, bytes]) -> None:
+    def noted(home: Path, session: str, files: dict[str, Iterable[bytes]]) -> None:
         written.extend(files)
         publish_together(home, session, files)
 
