@@ -30,7 +30,7 @@ from concord.tasks.mechanisms.distance import Floats
 from concord.tasks.mechanisms.telling import tell
 from concord.tasks.student.crossed import CrossedRows, sampled
 from concord.tasks.student.joint import KAPPAS, DecodedColumn, MeasuredColumn, MeasuredRounds, decode_column
-from concord.tasks.student.prior import Totals, prior_of, repaired, unlike
+from concord.tasks.student.prior import Prior, Totals, prior_of, repaired, straighter, unlike
 
 FEW_SUMS = 2_000
 """Number of sums of all rounds below which they are decoded by one thread."""
@@ -144,6 +144,7 @@ def _decode_on(
         heard = [each for each in heard if each.question.what == "labels"]
     crossed, rows = CrossedRows.of(codes.paired(rows), codes)
     fields = [codes.fields[at] for at in codes.weighed]
+    prior, others = prior_of(fields), straighter(fields)
     guesses = [guess_of(each.question, rows) for each in heard]
     columns = max(each.question.columns for each in heard)
 
@@ -151,9 +152,10 @@ def _decode_on(
         asked = [measured(each, guess, codes, column) for each, guess in zip(heard, guesses, strict=True)]
         return decode_column(
             MeasuredRounds(asked, crossed, units),
-            fields,
+            prior,
+            others,
             kappas,
-            None if begun is None else _column(begun, codes, column),
+            None if begun is None else _column(begun, prior, codes, column),
         )
 
     found = list[DecodedColumn]()
@@ -283,10 +285,10 @@ def _view(asked: RoundQuestion, codes: Codes) -> csr_array:
     return csr_array((np.ones(len(where[0])), where), shape=(top, sum(sizes) + 1))
 
 
-def _column(begun: Decoded, codes: Codes, column: int) -> DecodedColumn:
+def _column(begun: Decoded, prior: Prior, codes: Codes, column: int) -> DecodedColumn:
     """A column as it was decoded before; its evidence is not known any more."""
     weights = [begun.weights[codes.span(field), column] for field in codes.weighed]
-    prior = replace(prior_of([codes.fields[at] for at in codes.weighed]), spread=begun.spread[:, column])
+    prior = replace(prior, spread=begun.spread[:, column])
     return DecodedColumn(np.append(np.concatenate(weights), begun.intercept[column]), prior, begun.kappa[column], 0.0)
 
 

@@ -29,7 +29,6 @@ from scipy.linalg import solve_triangular
 from scipy.sparse import csr_array, vstack
 from scipy.special import expit
 
-from concord.tasks.data.codes import CodedField
 from concord.tasks.mechanisms.distance import Floats
 from concord.tasks.student.crossed import CrossedRows
 from concord.tasks.student.prior import (
@@ -39,9 +38,7 @@ from concord.tasks.student.prior import (
     improved,
     likelihood,
     mean_of,
-    prior_of,
     straightened,
-    straighter,
     whitened,
 )
 
@@ -179,13 +176,19 @@ def _parts(rounds: Sequence[MeasuredColumn], factors: int) -> Floats:
 
 def decode_column(
     rounds: MeasuredRounds,
-    fields: Sequence[CodedField],
+    prior: Prior,
+    others: Sequence[Prior],
     kappas: Sequence[float] = KAPPAS,
     begun: DecodedColumn | None = None,
 ) -> DecodedColumn:
-    """Decode all rounds together; `begun` is what they were decoded to before the last one."""
-    prior = prior_of(fields) if begun is None else begun.prior
-    weights, kappa = (np.zeros(len(prior.owner)), kappas[0]) if begun is None else (begun.weights, begun.kappa)
+    """Decode all rounds together.
+
+    prior   with which it begins; `others` have straighter numbers
+    begun   what the rounds were decoded to before the last one
+    """
+    weights, kappa = np.zeros(len(prior.owner)), kappas[0]
+    if begun is not None:
+        weights, prior, kappa = begun.weights, begun.prior, begun.kappa
     first = 0 if begun is None else BEGUN
     for at, step in enumerate(STEP_LENGTHS[first:], first):
         parts = rounds.linearised(weights)
@@ -193,7 +196,7 @@ def decode_column(
         for _ in range(MAXIMISATIONS):
             prior = improved(linear, prior)
         if at == BEGUN:
-            linear, prior = straightened(linear, prior, straighter(fields), MAXIMISATIONS)
+            linear, prior = straightened(linear, prior, others, MAXIMISATIONS)
         weights = _nearer(rounds, weights, step * (prior.basis @ mean_of(linear, prior) - weights), linear, prior)
     return DecodedColumn(weights, prior, kappa, evidence(linear, prior))
 
@@ -205,7 +208,7 @@ def _nearer(rounds: MeasuredRounds, weights: Floats, move: Floats, linear: Linea
     """
 
     def misfit(at: Floats) -> float:
-        parts = solve_triangular(linear.lower, rounds.sums - rounds.expected(at), lower=True)
+        parts = solve_triangular(linear.lower, rounds.sums - rounds.expected(at), lower=True, check_finite=False)
         away = solve_triangular(prior.basis, at, lower=True) / prior.sd
         return float(parts @ parts + away @ away)
 

@@ -24,12 +24,12 @@ Not covered  dependence between fields among the rows that move, and between the
              Checked by tests/tasks/student/test_repair.py
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import block_diag, cho_factor, cho_solve, cholesky, solve_triangular
+from scipy.linalg import block_diag, cho_solve, cholesky, solve_triangular
 from scipy.linalg.lapack import dtrtri
 
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField
@@ -112,10 +112,9 @@ def prior_of(fields: Sequence[CodedField], straight: float = 0.0) -> Prior:
     return Prior(block_diag(*blocks, np.eye(1)), owner, spread)
 
 
-def straighter(fields: Sequence[CodedField]) -> Iterator[Prior]:
+def straighter(fields: Sequence[CodedField]) -> list[Prior]:
     """The priors with λ > 0, if a field is a number of three intervals or more."""
-    if any(_line(field) is not None for field in fields):
-        yield from (prior_of(fields, share) for share in STRAIGHT)
+    return [prior_of(fields, share) for share in STRAIGHT] if any(_line(field) is not None for field in fields) else []
 
 
 def correlations(field: CodedField, straight: float = 0.0) -> Floats:
@@ -151,9 +150,9 @@ def _line(field: CodedField) -> Floats | None:
 
 def posterior(linear: Linear, prior: Prior) -> tuple[Floats, Floats]:
     """Mean (d,) of u given the sums, and the variance (d,) of each part."""
-    factor, sd = _factor(linear, prior)
-    inverse, _ = dtrtri(factor[0], lower=True)
-    within = np.tril(inverse) * sd
+    (factor, _), sd = _factor(linear, prior)
+    within, _ = dtrtri(factor, lower=True, overwrite_c=True)
+    within *= sd
     return within.T @ (within @ linear.pull), (within**2).sum(axis=0)
 
 
@@ -209,7 +208,7 @@ def whitened(jacobian: Floats, target: Floats, covariance: Floats) -> Linear:
 def likelihood(target: Floats, covariance: Floats) -> float:
     """Log-likelihood of `target` with mean zero and that covariance, without the constant ½ log 2π per number."""
     lower = _lower(covariance)
-    parts = solve_triangular(lower, target, lower=True)
+    parts = solve_triangular(lower, target, lower=True, check_finite=False)
     return -0.5 * float(parts @ parts) - float(np.log(np.diag(lower)).sum())
 
 
@@ -236,7 +235,7 @@ def _factor(linear: Linear, prior: Prior) -> tuple[tuple[Floats, bool], Floats]:
     sd = prior.sd
     scaled = np.asfortranarray(sd[:, None] * linear.gram * sd)
     scaled[np.diag_indices_from(scaled)] += 1
-    return cho_factor(scaled, lower=True, overwrite_a=True, check_finite=False), sd
+    return (cholesky(scaled, lower=True, overwrite_a=True, check_finite=False), True), sd
 
 
 @dataclass(frozen=True)
