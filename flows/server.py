@@ -144,7 +144,7 @@ class Page(Hosted):
 
 
 class Server(Hosted):
-    """Prefect's server over a `database`, as its setting, and the environment for its clients."""
+    """Prefect's server over a `database`, as its settings, and the environment for its clients."""
 
     own: ClassVar["Server | None"] = None  # the server of this process, if it runs
 
