@@ -49,6 +49,7 @@ COLUMNS: tuple[Column, ...] = (
     Hashed(name="text", size=16),
 )
 ENCODING = Encoding(columns=COLUMNS, label="label", classes=("a", "0", "true"))
+WITHIN = Encoding(columns=(), label="label", classes=(), bounds=(-1e3, 7.7))
 VECTORS: dict[str, Any] = {"view": "values", "length": 2, "low": -0.5}
 CODES = Codes(
     fields=(
@@ -104,6 +105,7 @@ def through_the_rules(read: pl.Series) -> Became:
     found["label as a number"] = in_rows(
         steps_between(cast_numbers(raw[ENCODING.label], math.inf), (-1e3, 7.7), 1 << 16)
     )
+    found["label within bounds"] = in_rows(cast_rows(raw, WITHIN)[LABEL].to_numpy())
     found["label alone"] = in_rows(cast_labels(raw[ENCODING.label], ENCODING))
     assert found["codes of what is not cast"] == found["codes"]
     assert found["label alone"] == in_rows(rows[LABEL].to_numpy())
