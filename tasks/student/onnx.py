@@ -33,6 +33,7 @@ from skl2onnx.algebra.onnx_ops import (
     OnnxMin,
     OnnxMul,
     OnnxReduceSum,
+    OnnxSigmoid,
     OnnxSign,
     OnnxSoftmax,
     OnnxSub,
@@ -51,7 +52,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from concord.tasks.student.concord_student import Cells, ScoreClassifier, signed_log
-from concord.tasks.student.concord_tallied import LEAST, Code, Pairs, Tallied
+from concord.tasks.student.concord_tallied import LEAST, Code, Pairs, Tallied, TalliedNumber
 
 OPSET = {"": 21, "ai.onnx.ml": 4}
 UNKNOWN = re.compile(r"shape calculator for type '<class '([\w.]+)'>'")
@@ -59,7 +60,7 @@ WHOLE, DOUBLE = (guess_proto_type(kind()) for kind in (Int64TensorType, DoubleTe
 
 
 def to_onnx(student: Pipeline) -> bytes:
-    """The file of a student's graph, with outputs `label` and, if it has them, `probabilities`.
+    """The file of a student's graph, with outputs `label` and, if it has them, `probabilities`; or the number alone.
 
     Raises NotImplementedError if a part cannot be converted.
     """
@@ -72,6 +73,7 @@ def to_onnx(student: Pipeline) -> bytes:
         (Code, _code),
         (Pairs, _paired),
         (Tallied, _tallied),
+        (TalliedNumber, _number),
     ):
         update_registered_converter(part, f"Concord{part.__name__}", _joined, convert, overwrite=True)
     gives_odds = hasattr(student[-1], "predict_proba") and not isinstance(student[-1], ScoreClassifier | Tallied)
@@ -144,10 +146,18 @@ def _classified(scope: Any, model: Tallied, inputs: Any, custom_parsers: Any = N
     return part.outputs
 
 
+def _numbered(scope: Any, model: TalliedNumber, inputs: Any, custom_parsers: Any = None) -> Any:  # noqa: ARG001
+    part = scope.declare_local_operator("ConcordTalliedNumber", model)
+    part.inputs = inputs
+    part.outputs.append(scope.declare_local_variable("number", DoubleTensorType([None, 1])))
+    return part.outputs
+
+
 PARSERS = {
     ColumnTransformer: _columns,
     ScoreClassifier: _scored,
     Tallied: _classified,
+    TalliedNumber: _numbered,
     **dict.fromkeys((Code, Pairs), _coded),
     **dict.fromkeys((Cells, FunctionTransformer, MissingIndicator, SimpleImputer), _typed),
 }
@@ -155,7 +165,7 @@ PARSERS = {
 
 def _joined(operator: Any) -> None:
     """Set the shape of the concatenated inputs; that of classes is known already."""
-    if isinstance(operator.raw_operator, ScoreClassifier | Tallied):
+    if isinstance(operator.raw_operator, ScoreClassifier | Tallied | TalliedNumber):
         return
     width = sum(given.type.shape[1] for given in operator.inputs)
     operator.outputs[0].type = type(operator.outputs[0].type)([None, width])
@@ -227,10 +237,8 @@ def _paired(scope: Any, operator: Any, container: Any) -> None:
 
 def _tallied(scope: Any, operator: Any, container: Any) -> None:
     """Class names and probabilities, at the operating point of the student."""
-    model, X, version = operator.raw_operator, _whole(operator), {"op_version": OPSET[""]}
-    codes, names = OnnxCast(X, to=WHOLE, **version), np.array(model.classes, dtype=np.str_)
-    added = OnnxReduceSum(OnnxGather(model.weights, codes, axis=0, **version), np.array([1]), keepdims=0, **version)
-    logits = OnnxAdd(added, model.intercept[None, :], **version)
+    model, version = operator.raw_operator, {"op_version": OPSET[""]}
+    names, logits = np.array(model.classes, dtype=np.str_), _logits(operator)
 
     def by_class(logits: Any) -> Any:
         none = OnnxSub(logits, logits, **version)
@@ -243,6 +251,23 @@ def _tallied(scope: Any, operator: Any, container: Any) -> None:
     best = OnnxArgMax(above, axis=1, keepdims=0, **version)
     _write(OnnxGather(names, best, op_version=OPSET[""], output_names=operator.outputs[:1]), scope, container)
     _write(OnnxIdentity(found, op_version=OPSET[""], output_names=operator.outputs[1:]), scope, container)
+
+
+def _number(scope: Any, operator: Any, container: Any) -> None:
+    """A number between its bounds (rows, 1)."""
+    model, version = operator.raw_operator, {"op_version": OPSET[""]}
+    low, high = (np.array([[end]], dtype=np.float64) for end in (model.low, model.high))
+    place = OnnxSigmoid(_logits(operator), **version)
+    below = OnnxMul(OnnxSub(np.array([[1.0]]), place, **version), low, **version)
+    _write(OnnxAdd(below, OnnxMul(place, high, **version), **_end(operator)), scope, container)
+
+
+def _logits(operator: Any) -> Any:
+    """The weights of each row's codes, added to the intercept."""
+    model, version = operator.raw_operator, {"op_version": OPSET[""]}
+    codes = OnnxCast(_whole(operator), to=WHOLE, **version)
+    added = OnnxReduceSum(OnnxGather(model.weights, codes, axis=0, **version), np.array([1]), keepdims=0, **version)
+    return OnnxAdd(added, model.intercept[None, :], **version)
 
 
 def _whole(operator: Any) -> Any:
