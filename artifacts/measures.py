@@ -273,8 +273,8 @@ class NumberTested(UnitsTested):
 def number_tested_in_words(test: Mapping[str, Any]) -> str:
     """The figures of a `NumberTested`, given as JSON, in a part of a sentence."""
     rmse, mean = test["rmse"], test["mean_rmse"]
-    named = "" if mean is None else f", about {mean:.4g} if it always named their mean"
-    return f"RMSE {rmse['value']:.4g} ({rmse['low']:.4g} to {rmse['high']:.4g}){named}"
+    named = "" if mean is None else f"; about {mean:.4g} if it always named their mean"
+    return f"RMSE {rmse['value']:.4g} ({rmse['low']:.4g} to {rmse['high']:.4g}{named})"
 
 
 class TestRecord(UnitsTested):

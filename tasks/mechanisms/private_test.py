@@ -283,7 +283,8 @@ def placed(errors: NDArray[np.float64], chances: NDArray[np.float64]) -> Ints:
 class NumberMeasures:
     """Measures of a student of a number, as shares of what lies between its bounds; `rows` as `Measures` has it.
 
-    rmse       root of the mean squared error, covered at LEVEL
+    rmse       root of the mean squared error, covered at LEVEL; since shares below 0 count as 0, it leans high if units
+               are few
     mean_rmse  what naming the mean for every unit would give, by the noisy counts; None if they say nothing
     """
 
