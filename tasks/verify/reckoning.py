@@ -21,8 +21,8 @@ Guarantees   every breach of the ledger's rule is named:
              5  a domain is divided into parts of units once; a charge that names a part by that division counts in it
                 alone, any other in each; what is covered is the most of any part
              6  sessions that name one stream are its seasons, if their mechanism is of seasons: of a stream the most of
-                any season is covered, and of two streams both. After a loss no session is a season of a stream from
-                before
+                any season is covered, and of two streams both. Tests on the units of one release each are a stream of
+                their own, in the test part. After a loss no session is a season of a stream from before
              7  if a witness was lost or an older copy restored, every open session is charged whole, and a domain
                 no less than the witness saw
 Not covered  what was refused and not written; who may write the ledger can write another that keeps the rule
@@ -99,6 +99,7 @@ class Reckoning:
         self.accounts: dict[str, DomainSums] = {}
         self.holdings: dict[str, Holding] = {}
         self._keys: set[str] = set()
+        self._tested: set[tuple[object, object]] = set()
         self._witnessed = False
         self._enter: dict[str, Callable[[RecordKept, RecordBody], Iterator[str]]] = {
             "domain": self._domain,
@@ -196,11 +197,25 @@ class Reckoning:
         if holding.part not in ("", *account.alone):
             yield f"it names a part that is none: {holding.part!r}"
             holding.part = ""
-        if body["stream"] and mechanism["name"] != "stream":
-            yield f"it names a stream, and {mechanism['name']!r} has no seasons"
+        if body["stream"] and mechanism["name"] != "stream" and (fault := self._of_release(holding, mechanism, body)):
+            yield f"it names a stream, and {fault}"
             holding.stream = ""
         account.hold(record.session, holding.reserved, holding)
         yield from _covered(account, "the domain's cap")
+
+    def _of_release(self, holding: Holding, mechanism: RecordBody, body: RecordBody) -> str:
+        """Why a session that names a stream and is no season does not test the units of one release; empty if it does.
+
+        The units of a release are tested once.
+        """
+        release = learned, number = mechanism.get("session"), mechanism.get("release")
+        if mechanism["name"] != "private_test" or not isinstance(number, int):
+            return f"{mechanism['name']!r} has no seasons"
+        named = self.holdings.get(str(learned))
+        if holding.part != "test" or named is None or not named.stream or body["stream"] != f"{named.stream}-tests":
+            return "it is not the one of tests of the session that it names"
+        again, self._tested = release in self._tested, self._tested | {release}
+        return "the units of that release were tested before" if again else ""
 
     def _begin(self, record: RecordKept, body: RecordBody) -> Iterator[str]:
         holding = self._of(record)
