@@ -7,11 +7,11 @@ files alone.
 Checked by tests/artifacts/test_records.py and tests/tasks/verify/test_verify_certificate.py
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from concord.artifacts.measures import AnyTested, UnitsTested
-from concord.artifacts.parts import EVERY
+from concord.artifacts.parts import EVERY, paid
 from concord.artifacts.schemas import Budget, CertificatePart, Ref
 
 Outcome = Literal["answered", "no answer", "refused"]
@@ -74,6 +74,7 @@ class SessionRecord(CertificatePart):
 
     purpose     what it was opened for, in the words of what was asked (tasks.asks)
     part        the only part of the domain's units that it reads (artifacts.parts); empty if it may read all
+    stream      sessions of one stream ask no unit twice; empty if it is of none
     teachers    disjoint shards of the private units, which answered; 0 if the rows themselves were asked
     files       released by it, in order
     outcomes    what each of these files says, if each is an answer by itself; otherwise empty
@@ -84,6 +85,7 @@ class SessionRecord(CertificatePart):
     mechanism: MechanismRecord
     guarantee: Budget
     part: str = EVERY
+    stream: str = ""
     teachers: int
     counts: Counts
     files: tuple[Ref, ...]
@@ -116,13 +118,16 @@ class SessionRecord(CertificatePart):
 
 
 def promised(records: Sequence[SessionRecord]) -> Budget:
-    """What sessions promise together: the most, over the parts of units, of the sum over all sessions that read it.
+    """What sessions promise together: the most, over the parts of units, of the sum over all sessions that read it, of
+    each stream the most of any.
 
     A unit is in one part, and a session that does not read it says nothing of it: basic composition, part by part.
     """
     parts = {record.part for record in records} - {EVERY} or {EVERY}
-    touching = [[record.guarantee for record in records if record.part in (part, EVERY)] for part in parts]
-    return Budget(
-        epsilon=max(sum(claim.epsilon for claim in claims) for claims in touching),
-        delta=max(sum(claim.delta for claim in claims) for claims in touching),
-    )
+    touching = [[record for record in records if record.part in (part, EVERY)] for part in parts]
+
+    def most(amount: Callable[[Budget], float]) -> float:
+        paying = ([(each.stream, amount(each.guarantee)) for each in some] for some in touching)
+        return max(sum(paid(amounts, max)) for amounts in paying)
+
+    return Budget(epsilon=most(lambda claim: claim.epsilon), delta=most(lambda claim: claim.delta))

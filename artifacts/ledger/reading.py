@@ -74,8 +74,9 @@ class Reading:
         been chosen by their outcomes: tests, choices, and sessions that read units of every part, in the domain or in
         a linked one.
 
-        Not counted: sessions of the learning part under the same division as the test; the session that the student
-        learned from; and a choice among its candidates. The certificate shows the last two by themselves.
+        Not counted: sessions of the learning part under the same division as the test; tests of other units of the same
+        stream; the session that the student learned from; and a choice among its candidates. The certificate shows the
+        last two by themselves.
         """
         return self._read(lambda state: sum(_looked(state, test, session) for session in _before(state, test)))
 
@@ -146,8 +147,12 @@ def _before(state: LedgerState, test: Session) -> Iterator[Session]:
 
 
 def _looked(state: LedgerState, test: Session, session: Session) -> bool:
-    learned = test.mechanism["session"]
-    if session.id == learned or choices_of([session], learned):
+    learned, stream = test.mechanism["session"], state.parts.stream_of(test.id)
+    if (
+        session.id == learned
+        or choices_of([session], learned)
+        or (stream and state.parts.stream_of(session.id) == stream)
+    ):
         return False
     return state.parts.of(session.id) != LEARNING or session.division != test.division
 

@@ -85,6 +85,7 @@ def record_of(session: Session, files: Sequence[Ref], ledger: Reading, released:
         mechanism=mechanism_of(session),
         guarantee=Budget(epsilon=session.epsilon, delta=session.delta),
         part=ledger.part_of(session.id),
+        stream=ledger.stream_of(session.id),
         teachers=session.teachers,
         counts=counts,
         files=tuple(files),

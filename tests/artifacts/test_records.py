@@ -39,3 +39,10 @@ def test_a_test_on_other_units_costs_nobody_both() -> None:
     assert promised([learned, tested]) == Budget(epsilon=8.0, delta=2.0**-2 / 1024)
     assert promised([record(3, EVERY), tested]).epsilon == 12.0
     assert promised([learned]) == learned.guarantee
+
+
+def test_of_the_tests_of_a_stream_nobody_pays_more_than_the_dearest() -> None:
+    weeks = [record(name, TEST).model_copy(update={"stream": "people-tests"}) for name in (1, 3, 2)]
+    assert promised([record(2, LEARNING), *weeks]) == Budget(epsilon=8.0, delta=2.0**-1 / 1024)
+    assert promised([*weeks, record(4, TEST)]).epsilon == 16.0 + 8.0
+    assert promised([*weeks, record(0, EVERY)]).epsilon == 1.0 + 8.0
