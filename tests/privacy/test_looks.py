@@ -38,6 +38,7 @@ class Step:
     mechanism: dict[str, Any]
     purpose: str = LABELS
     domain: str = "people"
+    stream: str = ""
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +75,10 @@ def history(steps: dict[str, Step], names: tuple[str, ...]) -> Reading:
     write(book, lambda: book.divide("people", steps[LEARNED].of.division))
     write(book, lambda: book.remark("people", Remark(kind="linked", about="linked")))
     for at, name in enumerate(names):
-        write(book, lambda at=at, name=name: book.open(opening(steps[name], at), further=True))  # type: ignore[misc]
+        opened = opening(steps[name], at)
+        write(book, lambda opened=opened: book.open(opened, further=True))  # type: ignore[misc]
+        if opened.stream:
+            write(book, lambda opened=opened: book.settle(opened.id, give_back=False))  # type: ignore[misc]
     return Reading(book)
 
 
@@ -96,6 +100,7 @@ def opening(step: Step, at: int) -> Opening:
         teachers=0,
         version=__version__,
         part=step.of.part,
+        stream=step.stream,
         division=step.of.division.commitment if step.of.part else "",
         whole=Cost.approximate(0.01),
         per_refusal=None,
@@ -119,6 +124,14 @@ def test_every_session_that_could_read_a_tested_unit_is_counted_and_no_other(ste
     for before, after in histories(steps):
         ledger = history(steps, (*before, "test", *after))
         assert ledger.looks_before(ledger.session("test")) == touching(steps, before), before
+
+
+def test_tests_of_other_units_of_a_stream_are_no_looks_and_any_other_is(steps: dict[str, Step]) -> None:
+    weekly = {name: replace(steps[name], stream="weekly-tests") for name in ("test", "another test")}
+    ledger = history(steps | weekly, ("another test", LEARNED, "another test", "another choice", "test"))
+    assert ledger.looks_before(ledger.session("test")) == 1
+    ledger = history(steps | {"test": weekly["test"]}, ("another test", LEARNED, "another choice", "test"))
+    assert ledger.looks_before(ledger.session("test")) == 2
 
 
 def by_kind(ledger: Reading, test: Session) -> int:
