@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from concord import __version__
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.guarantee import CAVEATS, UNWITNESSED, DomainCharge, Guarantee
-from concord.artifacts.measures import AnyPublicTest, AnyTested
+from concord.artifacts.measures import AnyPublicTest, AnyTested, Interval, TestRecord
 from concord.artifacts.records import Counts, MechanismRecord, SessionRecord
 from concord.artifacts.schemas import Budget, CertificatePart, Ref
 from concord.artifacts.sections import AboutPlan
@@ -215,6 +215,14 @@ class Certificate(CertificatePart):
     def tested(self) -> AnyTested | None:
         """What that test says."""
         return None if self.test is None else self.test.tested
+
+    @property
+    def by_release(self) -> dict[int, Interval]:
+        """Of a stream: the accuracy of the student of each release, from 1, on private units that arrived with it."""
+        tests = ((record.mechanism.settings.get("release"), record.tested) for record in self.sessions)
+        return {
+            number + 1: test.accuracy for number, test in tests if isinstance(test, TestRecord) and number is not None
+        }
 
     @property
     def relabelling(self) -> RelabellingRecord | None:

@@ -107,8 +107,10 @@ class Plan(Section):
             return self
         if self.privacy.secret != "rows":
             raise ValueError("stream is for privacy.secret = 'rows': which units arrive when is secret")
-        if self.test is not None:
-            raise ValueError("stream has no private [test]: name a public table in data.test")
+        if self.test is not None and self.data.unit is None:
+            raise ValueError("stream has a private [test] only if data.unit names the units, each tested in one period")
+        if self.student.candidates is not None:
+            raise ValueError("stream has no student.candidates: units set aside test one student, as they arrive")
         if self.data.bounds is not None:
             raise ValueError("stream has no number as label: leave data.bounds out, and write ranges as classes")
         if not isinstance(self.data.private, str) or "://" in self.data.private:

@@ -2,6 +2,7 @@
 from their totals.
 
     take (files) ─ arrive (new units) ─ tally ─ counted, on record ─┃ release ─ infer ─ study ─ certify
+                   (those set aside) ─────────────────────────────────────────────── count ┃ test
 
 A release is due whenever the plan's clock, or the operator, says so, whatever arrived: nothing about rows decides
 whether there is one. A killed refresh is finished by the next, with the files that it took, if they were
@@ -17,7 +18,7 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path, PurePath
-from typing import Self
+from typing import ClassVar, Self
 
 from prefect import flow
 
@@ -31,12 +32,14 @@ from concord.flows.cache import Files, Place, key_of
 from concord.flows.console import err
 from concord.flows.outcome import Summary, shown
 from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext, running
+from concord.flows.set_aside import pass_test_of_release
 from concord.flows.stage import Disclosure, pass_door, stage
 from concord.flows.stages import UNITS, encode, put
 from concord.flows.steps import publish
 from concord.flows.tally import BySums, infer, label_claim, sample, tally
 from concord.flows.ticks import next_time
 from concord.tasks.asking.tally import BLOCKS, Coding, columns_asked, gather, keep_total
+from concord.tasks.asks.counted import set_arrived_aside
 from concord.tasks.asks.stream import (
     Beginning,
     PeriodCounts,
@@ -50,7 +53,7 @@ from concord.tasks.asks.stream import (
     release_period,
 )
 from concord.tasks.asks.tallies import TalliesAsk
-from concord.tasks.data.arrivals import Arriving, Period, check_unchanged, contents_by_place, table_of, take
+from concord.tasks.data.arrivals import NAMES, Arriving, Period, check_unchanged, contents_by_place, table_of, take
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.files import PRIVATE
 from concord.tasks.data.units import Erased, names_held
@@ -82,9 +85,34 @@ def arrive(
     left_out, placed = Erased.of(vault, domain, erased), table.of(plan, "private")
     folder, key = f"{domain}/{stream}/{place.key[:16]}", arrivals_key(vault, stream)
     arriving = Arriving(table_of(placed, vault, period), key, before, f"arrived/{folder}")
-    coding = Coding(placed, encoding, codes, vault, key, left_out, given=arriving.table)
+    parted = place.secret(domain, "split")
+    coding = Coding(placed, encoding, codes, vault, key, left_out, given=arriving.table, parted=parted)
     blocks = gather(coding, f"units/{folder}", arriving)
     return [*blocks, *arriving.names]
+
+
+@stage("gather", reads=UNITS)
+def keep_aside(
+    place: Place,
+    plan: Plan,
+    table: Files,
+    period: Period,
+    encoding: Encoding,
+    erased: Sequence[str],
+    stream: str,
+    before: Sequence[Ref],
+) -> list[Ref]:
+    """Write the names of all units that are set aside so far: NAMES files; and a row of each that a period adds.
+
+    before   files of the names of those up to the period before
+    """
+    vault, domain = place.vault, plan.privacy.domain
+    left_out, placed = Erased.of(vault, domain, erased), table.of(plan, "private")
+    folder, key = f"{domain}/{stream}/{place.key[:16]}", arrivals_key(vault, stream)
+    arriving = Arriving(table_of(placed, vault, period), key, before, f"arrived/{folder}")
+    secret = place.secret(domain, "split")
+    rows = set_arrived_aside(placed, encoding, arriving, vault, f"aside/{folder}", secret, left_out)
+    return [*arriving.names, *rows]
 
 
 class ByStream(BySums):
@@ -92,6 +120,8 @@ class ByStream(BySums):
 
     `public` are the rows that the stream's codes were learned from, or will be; those of now may be others.
     """
+
+    reopens: ClassVar[bool] = False
 
     @classmethod
     def of(cls, run: RunContext) -> tuple[Self, PublicRows]:
@@ -142,6 +172,11 @@ class ByStream(BySums):
         identity = opening.identity
         run.wait_for(f"{identity}-refresh")  # no other opens a season of this stream meanwhile
         known = [each for each in run.stores.ledger.sessions(domain.name) if each.identity == identity]
+        if any(each.division != opening.division for each in known):
+            raise NotVerified(
+                "the key by which units are set aside is not the one that the stream began with: put back the newer "
+                "copy of the vault"
+            )
         answered = bool(known) and self._answered(known[-1], now)
         stream, further = self._stream(known, answered=answered)
         self.ended = [each for each in known if each.stream == stream and each.ended]
@@ -156,6 +191,7 @@ class ByStream(BySums):
             session, counted = self._counted(admitted, private, now)
             passed = self._pass(session, admitted, counted, self._again(session, counted, private))
         student = self.fit(run, admitted, passed, passed.session.id)
+        passed = self._tested(admitted, private, passed, student)
         summary = publish(run, admitted, passed, student, codes=self._codes)
         with run.stores.vault.create(_published(passed.session.id)) as sink:
             sink.write(str(passed.session.asked).encode())
@@ -218,6 +254,18 @@ class ByStream(BySums):
             )
         return new, True
 
+    def _tested(
+        self, admitted: Admitted[TalliesAsk], private: PrivateFiles, passed: Disclosure, student: Student
+    ) -> Disclosure:
+        """`passed`, and the test of the last release's student, if the plan asks for one."""
+        run, vault, session = self.run, self.run.stores.vault, passed.session
+        if run.plan.test is None:
+            return passed
+        *_, last = periods_counted(vault, session)
+        passed = pass_test_of_release(run, self, admitted, private, passed, student, last.aside)
+        vault.destroy(f"aside/{session.domain}/{session.stream}")
+        return passed
+
     def _beginning(self, run: RunContext) -> Beginning:
         """How a stream of this way begins, with the public rows of now; of one that has begun, its record stays."""
         encoding, own = self.public.encoding, run.own(self.public.batches)
@@ -250,6 +298,7 @@ class ByStream(BySums):
         if period is not None:
             before = _names_of([*past, *counted])
             made = self._count(session, period, before, private, f"{session.asked:05d}")
+            made = self._with_aside(session, made, _names_of([*past, *counted], aside=True), private)
             if contents_by_place(plan, vault, period.files) != period.files:
                 raise NotVerified(f"a file of {PRIVATE} changed while it was read: nothing was drawn, so refresh again")
             counted = [*counted, keep_counted(vault, session, session.asked, made)]
@@ -294,6 +343,17 @@ class ByStream(BySums):
             sums.append(keep_total(blocks, question, vault, path))
         return PeriodCounts(period=period, sums=tuple(sums), names=names)
 
+    def _with_aside(
+        self, session: Session, counted: PeriodCounts, before: Sequence[Ref], private: PrivateFiles
+    ) -> PeriodCounts:
+        """A period with the units that are set aside, if the plan sets some aside."""
+        run, files = self.run, counted.period.files
+        if run.plan.test is None or not files:
+            return counted.model_copy(update={"others": tuple(before)})
+        table, encoding = Files(private.table.path, tuple(files.values())), self.public.encoding
+        found = keep_aside(run, run.plan, table, counted.period, encoding, run.erased, session.stream, list(before))
+        return counted.model_copy(update={"others": tuple(found[:NAMES]), "aside": tuple(found[NAMES:])})
+
     def _pass(
         self,
         session: Session,
@@ -322,7 +382,11 @@ class ByStream(BySums):
         for each in self.ended:  # whose periods are not counted again
             if (vault.root / (sums := f"sums/{session.domain}/{each.id}")).exists():
                 vault.destroy(sums)
-        known = (*counted[-1].names, *_names_of(self._past()))  # the season's first, from which it may be counted again
+        known = (
+            *counted[-1].names,
+            *counted[-1].others,
+            *_names_of(self._past()),
+        )  # the season's first, from which it may be counted again
         if last := {str(PurePath(ref.path).parent) for ref in known}:
             for path in vault.paths(f"arrived/{session.domain}/{session.stream}", "*", last):
                 vault.destroy(path)
@@ -347,9 +411,10 @@ def _reading(run: RunContext) -> str:
     return key_of(run.stores.vault, "reading", "1", {"plan": read})
 
 
-def _names_of(periods: Sequence[PeriodCounts]) -> tuple[Ref, ...]:
-    """The files of all names up to the last of these periods."""
-    return next((each.names for each in reversed(periods) if each.names), ())
+def _names_of(periods: Sequence[PeriodCounts], *, aside: bool = False) -> tuple[Ref, ...]:
+    """The files of all names up to the last of these periods: of units that learn, or that are set aside."""
+    found = (each.others if aside else each.names for each in reversed(periods))
+    return next(filter(None, found), ())
 
 
 def _published(session: str) -> str:

@@ -28,6 +28,7 @@ from concord.tasks.data.parts import plan_of
 from concord.tasks.door.admit import check_ensemble, find_session, opening_of
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.door.door import release_once
+from concord.tasks.door.erase import close
 from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.student.study import Student
 
@@ -216,6 +217,42 @@ def pass_test(
     groups = mechanism.by, mechanism.named
     counts = stages.count_confusion(run, plan, private.table, encoding, student.ref, read, run.erased, *groups)
     return _pass_aside(run, admitted, private, passed, test, counts, stage="test", again=again)
+
+
+def pass_test_of_release(
+    run: RunContext,
+    way: AnyLearning,
+    admitted: Admitted[Any],
+    private: PrivateFiles,
+    passed: Disclosure,
+    student: Student,
+    aside: Sequence[Ref],
+) -> Disclosure:
+    """Test the student of a season's last release on the units that were set aside as they arrived with it, once.
+
+    aside   rows of these units, in files of the vault. No other test reads them, and no later one of this release
+    """
+    stores, session, number = run.stores, passed.session, passed.session.asked - 1
+    made = private_tests_of(stores.ledger.sessions(session.domain), session.id)
+    for known in [test for test in made if test.mechanism["release"] == number]:
+        if known.mechanism["student"] != student.ref.digest:
+            close(stores, known.id, give_back=False)  # they have paid for it
+            return _passed_over(way, passed, "is another than the one that the units of its release were to test")
+        if known.ended:
+            return passed
+    if not all(map(stores.vault.has, aside)):
+        return _passed_over(way, passed, "is not tested: the rows set aside are gone, as after an erasure")
+    plan, domain, encoding = run.plan, admitted.balance.domain, admitted.stream.encoding
+    try:
+        mechanism = planned_test(plan, domain, session.reserved, session.epsilon)
+        test = StudentTestAsk.of(plan, mechanism, session, student.ref, stores.vault)
+        note_earlier(stores, session, [*passed.released, student.ref])
+        read = _codes_of(plan.student, way.codes)
+        counts = stages.count_arrived(run, plan, encoding, aside, student.ref, read, session.domain)
+        asked = test.of_release(session.stream, number)
+        return _pass_aside(run, admitted, private, passed, asked, counts, stage="test")
+    except BudgetRefused as refused:
+        return _passed_over(way, passed, f"is not tested: {refused}")
 
 
 def test_again(

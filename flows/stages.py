@@ -16,6 +16,7 @@ from concord.tasks.asking.relabel import RelabelledRows
 from concord.tasks.asks import estimate as asks_estimate
 from concord.tasks.asks import hypothesis as asks_hypothesis
 from concord.tasks.asks.counted import Predictor, UnitCounts
+from concord.tasks.asks.counted import count_aside as count_rows_aside
 from concord.tasks.asks.counted import count_units as count_private_units
 from concord.tasks.asks.student_choice import ErrorsAside
 from concord.tasks.asks.student_test import Confusion, NumberErrors, level_of
@@ -219,6 +220,16 @@ def count_confusion(
     if encoding.bounds is not None:
         counts = NumberErrors((model.predict, codes), encoding.bounds, place.secret(plan.privacy.domain, "split"))
     return _counted(place, plan, table, encoding, counts, erased, "tested")
+
+
+@stage("try", reads=("student.estimator",))
+def count_arrived(
+    place: Place, plan: Plan, encoding: Encoding, aside: Sequence[Ref], student: Ref, codes: Codes | None, domain: str
+) -> Ref:
+    """As `count_confusion`, of units in these files, which were set aside as they arrived."""
+    model = _model(place, student, plan.student.estimator)
+    counts = Confusion((model.predict, codes), len(encoding.classes))
+    return count_rows_aside(aside, encoding, counts, place.vault, f"tested/{domain}/{place.key[:16]}")
 
 
 @stage("count", reads=UNITS)

@@ -60,6 +60,7 @@ class Coding:
     key     key that spreads units over blocks
     erased  units whose rows are left out
     given   the table; by default the plan's private table
+    parted  key that divides units into parts, if that is another one
     """
 
     plan: Plan
@@ -69,6 +70,7 @@ class Coding:
     key: bytes
     erased: Erased = NOBODY
     given: PrivateTable | None = None
+    parted: bytes = b""
 
     @cached_property
     def table(self) -> PrivateTable:
@@ -85,7 +87,7 @@ class Coding:
         """The rows of a share of the table as codes and classes."""
         columns, unit = columns_asked(self.plan, self.encoding), self.plan.data.unit
         once = [name for name in columns if name not in (unit, *columns_of_names(self.plan))]
-        learning = of_part(self.plan, self.key, LEARNING)
+        learning = of_part(self.plan, self.parted or self.key, LEARNING)
         named = self.table.owned(columns, self.erased, once, share)
         nameless = ((raw, pl.Series()) for raw in self.table.frames(columns, once, share))
         for raw, owner in named if self.names_rows else nameless:

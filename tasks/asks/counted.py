@@ -12,14 +12,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.parts import LEARNING
+from concord.artifacts.parts import LEARNING, TEST
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import Session
 from concord.tasks.asking.teachers import aligned_copy, read_only
+from concord.tasks.data.arrivals import Arriving
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.codes import Codes
-from concord.tasks.data.encode import encode
+from concord.tasks.data.encode import encode, read_frame, write_frame
 from concord.tasks.data.guard import private_stage, silenced
 from concord.tasks.data.parts import division_of
 from concord.tasks.data.split import one_row_a_unit
@@ -75,10 +76,30 @@ def count_units(
     plan: Plan, encoding: Encoding, counts: UnitCounts, vault: Vault, folder: str, key: bytes, erased: Erased
 ) -> Ref:
     """Write the counts of all units, except of erased ones, to a file of the vault."""
+    units = plan, encoding, vault, folder, key, erased
+    return _counted(one_row_a_unit(*units, part=counts.part, words=counts.beside), encoding, counts, vault, folder)
+
+
+@private_stage
+def set_arrived_aside(
+    plan: Plan, encoding: Encoding, arriving: Arriving, vault: Vault, folder: str, key: bytes, erased: Erased
+) -> list[Ref]:
+    """Write a row of each new unit of the test part, except of erased ones, to files of the vault."""
+    units = plan, encoding, vault, folder, key, erased
+    found = one_row_a_unit(*units, part=TEST, arriving=arriving)
+    return [write_frame(rows, vault, f"{folder}/rows-{at:05d}.arrow") for at, rows in enumerate(found)]
+
+
+@private_stage
+def count_aside(rows: Sequence[Ref], encoding: Encoding, counts: UnitCounts, vault: Vault, folder: str) -> Ref:
+    """Write the counts of the units of these files to a file of the vault."""
+    return _counted((read_frame(ref, vault) for ref in rows), encoding, counts, vault, folder)
+
+
+def _counted(frames: Iterable[pl.DataFrame], encoding: Encoding, counts: UnitCounts, vault: Vault, folder: str) -> Ref:
     total = np.zeros(counts.shape, dtype=np.int64)
     with silenced():
-        units = plan, encoding, vault, folder, key, erased
-        for rows in one_row_a_unit(*units, part=counts.part, words=counts.beside):
+        for rows in frames:
             total += counts.counted(rows, encoding)
     with vault.create(f"{folder}/{counts.name}") as sink:
         sink.write(total.astype("<i8").tobytes())

@@ -61,7 +61,10 @@ def check_fitted(session: Session, plan: Plan, *, decoded: bool = False) -> None
             "nothing"
         )
     if plan.stream is not None:
-        raise WrongInput(f"session {session.id} is a stream, which sets no units aside: name public rows in data.test")
+        raise WrongInput(
+            f"session {session.id} is a stream: with [test] in its plan, `concord refresh` tests each student once, on "
+            "the units of its period"
+        )
     if plan.student.learner == "universal":
         rule = "it is not fitted to labels, and labels any row by itself"
         raise WrongInput(f"the student of session {session.id} was chosen: {rule}")

@@ -12,6 +12,8 @@ Guarantees   a release is drawn for once, after it was begun; its batch digests 
              those of earlier periods are compared with their batches. Questions are those of the first release
 Ends         with the season: the session is charged whole. If it is closed before, releases that were begun are paid
              for, drawn or not; in a domain whose filter is `gaussian` the others are given back
+             Units that a plan sets aside are in no sum; a row of each new one is on record with the period, for the
+             test of its student (tasks.asks.student_test)
 Not covered  as for `tallies`. When a release appears after its tick tells how long what arrived took to count. One that
              was begun and whose kept draw is gone stops, and no later one can be read: `concord close --whole` ends the
              season. Sums that were counted again after an erasure are digested by no batch.
@@ -103,7 +105,9 @@ class PeriodCounts(BaseModel):
 
     period  what it took
     sums    exact sums of its new units, a file for each question
-    names   files of the names of all units up to this period
+    names   files of the names of all units up to this period that learn
+    others  the same, of units that are set aside
+    aside   files of a row of each new one of those, for the test of this period's student
     """
 
     model_config = ConfigDict(frozen=True)
@@ -111,6 +115,8 @@ class PeriodCounts(BaseModel):
     period: Period
     sums: tuple[Ref, ...]
     names: tuple[Ref, ...] = ()
+    others: tuple[Ref, ...] = ()
+    aside: tuple[Ref, ...] = ()
 
 
 def periods_counted(vault: Vault, session: Session) -> Iterator[PeriodCounts]:

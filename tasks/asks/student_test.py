@@ -8,10 +8,12 @@ costs more, and the domain pays that.
 
 Assumes      a student's prediction for a row depends on that row alone: it predicts one row at a time
 Guarantees   (ε, δ) for the released counts; the counts, and how many units there are, stay in the vault
+             Of a stream, units are tested with the student of the release with which they arrive, and never again: so
+             tests are seasons of a stream of their own, and a domain pays the largest of them
 Ends         with its one release
 Not covered  a student that was chosen by earlier results on the same units: its intervals are optimistic, and the
-             certificate states how many sessions may have used them. Checked by tests/tasks/asks/test_student_test.py
-             and tests/flows/test_private_test_run.py
+             certificate states how many sessions may have used them. Checked by tests/tasks/asks/test_student_test.py,
+             tests/flows/test_private_test_run.py and test_refresh_tested.py
 """
 
 import json
@@ -62,9 +64,13 @@ FAR = -(10**9)
 
 @dataclass(frozen=True)
 class StudentTestAsk(SingleAsk[PrivateTest]):
-    """A test; `about` is public: the student, its session, and whether the test is clean. `classes` are their names."""
+    """A test; `about` is public: the student, its session, and whether the test is clean. `classes` are their names.
+
+    tests_of   the stream, if it is of the units that arrived with one release of it: no other test reads them
+    """
 
     classes: tuple[str, ...]
+    tests_of: str = ""
 
     purpose: ClassVar[str] = STUDENT_TEST
     file: ClassVar[str] = "test.json"
@@ -82,6 +88,15 @@ class StudentTestAsk(SingleAsk[PrivateTest]):
         bounds = {} if plan.data.bounds is None else {"bounds": list(plan.data.bounds)}
         about = {"session": learned, "student": student, "share": share, "clean": clean, **bounds}
         return cls(mechanism, about, tuple(plan.data.classes))
+
+    def of_release(self, stream: str, number: int) -> "StudentTestAsk":
+        """The same test, on the units that arrived with that release of a stream."""
+        return replace(self, about={**self.about, "release": number}, tests_of=stream)
+
+    @property
+    def stream(self) -> str:
+        """Tests of a stream's releases are its seasons: a unit is in one of them (artifacts.parts)."""
+        return self.tests_of and f"{self.tests_of}-tests"
 
     @property
     def delta(self) -> float:

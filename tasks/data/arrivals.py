@@ -44,6 +44,8 @@ NAMING = 1
 """Version of the rule that names units (tasks.data.units, tasks.data.identifiers): under another one, a unit that was
 asked might have another name. It is among the settings of a stream, so that another version begins another stream."""
 
+TEXT = "string"
+"""The type of names that are text."""
 IN_PATHS = "part of its path"
 """The type of names that paths have: of another glob, the same file may have others within it."""
 
@@ -132,7 +134,8 @@ def take(
 
     contents  of the private files, by place
     columns   that are read of them, each with the plan's field that asks for it
-    Raises WrongInput if a new one lacks a column, or stores units otherwise than the first files of the stream.
+    Raises WrongInput if a new one lacks a column, or stores units otherwise than the first files of the stream, or not
+    as text although some are set aside: their part follows from the name.
     """
     taken = {place for period in earlier for place in period.files}
     new = {place: own for place, own in contents.items() if place not in taken}
@@ -141,6 +144,11 @@ def take(
     if new:
         table.frames({**columns, **({unit: "data.unit"} if unit else {})})  # checks the headers, and reads no row
     types = _types(table, unit) if unit else ()
+    if plan.test is not None and (other := sorted({*types} - {TEXT})):
+        raise WrongInput(
+            f"{PRIVATE} must store the column {unit!r} that data.unit names as text if a stream has [test], but a new "
+            f"file has it as {other[0]}: write the names as words"
+        )
     begun = next((period for period in earlier if period.types), None)
     if begun is None:
         return Period(files=new, types=types, rounded=bool(unit and table.is_rounded(unit, "data.unit")), until=until)

@@ -8,6 +8,7 @@ position in the table, which changes with any other row.
 Assumes      the part key is fixed for the domain's life and independent of the data; columns do not hold the label
 Guarantees   a unit's part depends on its name, the key and the share alone, whatever else is in the table, in whatever
              files, and however it is cast. Rows of one name are in one part
+             Of a stream, names are text (tasks.data.arrivals), so that no file that arrives later changes the rule
 Not covered  units whose name changes. If a later file stores a column as doubles, all its numbers have new names;
              UUIDs, single floats and moments with a zone have names of their own; and cells of CSV files read
              differently in another declared format. All this is part of the naming rule: the ledger refuses another
@@ -62,6 +63,9 @@ def naming_rule(plan: Plan) -> str:
     """The naming rule of units, as the ledger records it: columns, whether their numbers are rounded to doubles, their
     types whose values have names of their own (tasks.data.identifiers), and the differences of the CSV format from the
     default, since cells read differently in another format."""
+    if plan.stream is not None:
+        written = {FORMAT_FIELD: unusual} if (unusual := plan.data.format.model_dump(exclude_defaults=True)) else {}
+        return json.dumps({BY_UNIT: [(plan.data.unit, False)], **written})
     columns = (plan.data.unit,) if plan.data.unit else tuple(columns_of_names(plan))
     named_by = [(column, _rounded(plan, column), *_table(plan).odd_types(column)) for column in columns]
     written = {FORMAT_FIELD: unusual} if (unusual := format_of_names(plan)) else {}

@@ -46,18 +46,20 @@ from concord.artifacts.parts import LEARNING
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sources import TableSource
+from concord.tasks.data.arrivals import Arriving
 from concord.tasks.data.cells import cast_rows, group_word
 from concord.tasks.data.encode import SHARD as SHARD
 from concord.tasks.data.encode import row_digests, write_frame
 from concord.tasks.data.guard import private_stage
 from concord.tasks.data.parts import columns_of_names, of_part, public_key
 from concord.tasks.data.snapshots import Sealing, Snapshot, SnapshotTable, apart, is_whole, write_snapshot
-from concord.tasks.data.spill import SPILLS, spilling
+from concord.tasks.data.spill import PARTS, SPILLS, spilling
 from concord.tasks.data.tables import kind_in
 from concord.tasks.data.units import (
     NOBODY,
     UNIT,
     Erased,
+    PrivateTable,
     names_of,
     private_table,
     sampled,
@@ -119,24 +121,28 @@ def one_row_a_unit(
     erased: Erased = NOBODY,
     part: str = LEARNING,
     words: Sequence[str] = (),
+    arriving: Arriving | None = None,
 ) -> Iterator[pl.DataFrame]:
     """Cast rows, one of each privacy unit except erased ones: if it has several, that of least keyed content digest.
 
-    part    part of the units, if they are divided (tasks.data.parts)
-    words   columns whose cells are wanted as words too, in columns named by `beside`
+    part      part of the units, if they are divided (tasks.data.parts)
+    words     columns whose cells are wanted as words too, in columns named by `beside`
+    arriving  what arrived in one period, of which only new units count; default: all rows of the plan's table do
     Raises WrongInput if the table lacks a column; no row can make it fail.
     """
-    rows = _identified(plan, encoding, key, erased, part, words)
+    rows = _identified(plan, encoding, key, erased, part, words, None if arriving is None else arriving.table)
     if plan.data.unit is None:
         if encoding.bounds is not None and _by_content(plan):  # a number's error is rounded by its own unit's name
             rows = _copies_named(rows, vault, f"{folder}/spill-copies", _identified_schema(encoding))
         yield from rows
         return
     schema = pl.Schema({**_identified_schema(encoding), **{beside(name): pl.String() for name in words}})
+    many, key = (SPILLS, key) if arriving is None else (PARTS, arriving.key)
     with spilling(vault, f"{folder}/spill-units", schema) as spill:
         for frame in rows:
-            spill.add(frame, shards_of(frame[UNIT], key, SPILLS))
-        for some in filter(len, spill.read(SPILLS)):
+            spill.add(frame, shards_of(frame[UNIT], key, many))
+        spilled = spill.read(many)
+        for some in filter(len, spilled if arriving is None else arriving.new_units(spilled, vault)):
             yield some.sort(CONTENT, UNIT, *map(beside, words)).unique(UNIT, keep="first", maintain_order=True)
 
 
@@ -151,14 +157,21 @@ def _by_content(plan: Plan) -> bool:
 
 
 def _identified(
-    plan: Plan, encoding: Encoding, key: bytes, erased: Erased, part: str = LEARNING, words: Sequence[str] = ()
+    plan: Plan,
+    encoding: Encoding,
+    key: bytes,
+    erased: Erased,
+    part: str = LEARNING,
+    words: Sequence[str] = (),
+    given: PrivateTable | None = None,
 ) -> Iterator[pl.DataFrame]:
     """Cast rows of a part of the units, with CONTENT and UNIT; if a unit is a row, UNIT has no copy number yet.
 
     part    part of the units, if they are divided: rows of the test part are read only under its name
     words   as `one_row_a_unit` has them
+    given   the table; by default the plan's private table
     """
-    table = private_table(plan)  # of a format that keeps rows where they are
+    table = given or private_table(plan)  # of a format that keeps rows where they are
     columns = dict.fromkeys(encoding.features, "data.features") | columns_of_names(plan)
     columns |= dict.fromkeys(words, "data.groups") | {plan.data.label: "data.label"}
     chosen = of_part(plan, key, part)

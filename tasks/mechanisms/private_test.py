@@ -67,7 +67,7 @@ REACH = 14
 """Standard deviations beyond which noise is not summed: its probability is less than 1e-42."""
 LARGEST_LAW = 1 << 22
 """Largest size of a noise distribution that is summed; the quantile of a wider one is bounded."""
-ABOUT = ("session", "student", "share", "clean", "bounds")
+ABOUT = ("session", "student", "share", "release", "clean", "bounds")
 """Further keys of a session's record: the student that was tested, the units it was tested on, bounds of a number."""
 SURE_FROM = (0.0, 0.75, 0.9)
 """How sure the student says it is, at least, at each level."""

@@ -163,8 +163,8 @@ def write(
         drawn["expected"] = expected_figure(certificate.expected, session.epsilon)
     if isinstance(found := certificate.student.public_test, PublicTest) and found.calibration:
         drawn["reliability"] = reliability_figure(found.calibration)
-    if len(certificate.student.history) > 1:
-        drawn["releases"] = releases_figure(certificate.student.history)
+    if max(len(history := certificate.student.history), len(tests := certificate.by_release)) > 1:
+        drawn["releases"] = releases_figure(history, tests)
     if labels := voted(session, certificate.leading.files):
         outcomes = Outcomes.of(labels, released)
         spent = spending(session, per_refusal, outcomes.refused)

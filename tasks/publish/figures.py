@@ -20,7 +20,7 @@ from concord.artifacts.certificate import Expected
 from concord.artifacts.errors import in_one_line
 from concord.artifacts.guarantee import DomainCharge, Guarantee, shared
 from concord.artifacts.home.released import Integers
-from concord.artifacts.measures import Surety
+from concord.artifacts.measures import Interval, Surety
 from concord.artifacts.parts import EVERY, PARTS
 from concord.artifacts.privacy import Cost
 from concord.artifacts.records import Counts
@@ -134,12 +134,17 @@ def expected_figure(expected: Sequence[Expected], epsilon: float) -> str:
     return _svg(figure)
 
 
-def releases_figure(history: Sequence[float]) -> str:
-    """Accuracy on the public test after each release of a season."""
+def releases_figure(history: Sequence[float], tests: Mapping[int, Interval]) -> str:
+    """Accuracy on the public test after each release of a season; or else on the private units of each, by its number,
+    with the intervals."""
     from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-    figure, axes = _axes("release", "right on public test rows")
-    axes.plot(range(1, len(history) + 1), history, color=BLUE, linewidth=2, marker="o", markersize=4)
+    figure, axes = _axes("release", "right on public test rows" if history else "right on units of its own")
+    shown = dict(enumerate(history, start=1)) or {number: test.value for number, test in tests.items()}
+    axes.plot(list(shown), list(shown.values()), color=BLUE, linewidth=2, marker="o", markersize=4)
+    if not history:
+        low, high = zip(*((test.low, test.high) for test in tests.values()), strict=True)
+        axes.vlines(list(tests), low, high, color=BLUE, linewidth=1)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     return _svg(figure)

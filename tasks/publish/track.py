@@ -74,8 +74,7 @@ def track(
         Publication(
             certificate=certificate,
             files=[released.root / ref.path for ref in certified.files],
-            series=_series(session, per_refusal, refused, ledger)
-            | {"accuracy_by_release": list(enumerate(certificate.student.history, start=1))},
+            series=_series(session, per_refusal, refused, ledger) | {"accuracy_by_release": _by_release(certificate)},
             datasets={
                 **datasets_of(certificate),
                 PUBLIC_ROWS: sha256_of_all(vault.read(batch.ref) for batch in batches),
@@ -90,6 +89,13 @@ def track(
             studied=studied,
         )
     )
+
+
+def _by_release(certificate: Certificate) -> MetricPoints:
+    """Of a stream, the accuracy of each release's student on public test rows, or else on private units of its own."""
+    if history := certificate.student.history:
+        return list(enumerate(history, start=1))
+    return [(number, test.value) for number, test in certificate.by_release.items()]
 
 
 def session_of(certified: Certified) -> str:

@@ -261,7 +261,7 @@ def test_what_stops_a_refresh_spends_and_loses_nothing(data: Path, plan: Plan, h
     with pytest.raises(NotVerified, match="changed after a period of the stream took it"):
         start_refresh(plan, home)
     first.write_bytes(content)
-    with pytest.raises(WrongInput, match="is a stream, which sets no units aside"):
+    with pytest.raises(WrongInput, match="tests each student once, on the units of its period"):
         start_test(done.session, home, epsilon=None, again=False)
     assert start_refresh(plan, home).asked == done.asked + 1
     for again in (False, True):  # no further season before this one has ended

@@ -112,6 +112,7 @@ def opening_of(asked: Ask[Any] | Mechanism) -> Opening:
         queries=ask.queries,
         teachers=TEACHERS,
         version=__version__,
+        stream=ask.stream,
         whole=ask.cost,
         per_refusal=ask.per_refusal,
     )

@@ -14,7 +14,9 @@ from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Ref
+from concord.artifacts.sections import PrivateTestPlan
 from concord.tasks.asking.tally import Coding, columns_asked, count, gather, total_of
+from concord.tasks.asks.counted import set_arrived_aside
 from concord.tasks.data.arrivals import (
     NAME,
     Arriving,
@@ -27,13 +29,15 @@ from concord.tasks.data.arrivals import (
 )
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.codes import learn_codes
-from concord.tasks.data.encode import learn_encoding
+from concord.tasks.data.encode import learn_encoding, read_frame
+from concord.tasks.data.units import NOBODY, UNIT
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.mechanisms.tallies import planned_rounds
 from tests.support.people import people, tables_of_plan, write_tables
 
 KEY = bytes(range(32))
+ONE_MORE = {"estimator": "sklearn.linear_model.LogisticRegression"}
 ROWS = people(60, 7)
 
 
@@ -260,13 +264,50 @@ def test_names_in_paths_do_not_become_names_in_files(tmp_path: Path) -> None:
         weeks.taken()
 
 
+def test_units_set_aside_have_names_of_text_and_count_in_their_first_period_alone(tmp_path: Path) -> None:
+    """A number has one name as an integer and another as a double: it might be in both parts."""
+    weeks = Weeks(tmp_path / "data")
+    weeks.plan = weeks.plan.model_copy(update={"test": PrivateTestPlan(share=0.5)})
+    weeks.arrive("1", numbered(pl.Int64, 7))
+    with pytest.raises(
+        WrongInput, match=r"must store the column 'person' .* as text if a stream has \[test\], .* int64"
+    ):
+        weeks.taken()
+    (weeks.folder / "1.parquet").unlink()
+    files = [people(60, 1), pl.concat([people(60, 1), people(60, 2)])]
+    names, known, before = set[str](), set[str](), tuple[Ref, ...]()
+    for number, rows in enumerate(files):
+        weeks.arrive(f"{number}-rows", rows)
+        learning, persons = weeks.units(weeks.next()), {*rows["person"]} - known
+        arriving = Arriving(
+            table_of(weeks.plan, weeks.vault, weeks.periods[-1]), KEY, before, f"arrived/d/test-{number}"
+        )
+        found = set_arrived_aside(weeks.plan, weeks.encoding, arriving, weeks.vault, f"aside/d/{number}", KEY, NOBODY)
+        aside = pl.concat([read_frame(ref, weeks.vault) for ref in found])
+        assert (aside.height + learning, aside.height > 9, learning > 9) == (len(persons), True, True)
+        held = {str(name, "utf-8") for name in aside[UNIT]}
+        assert (len(held), held <= persons, held & names) == (aside.height, True, set())
+        names, known, before = names | held, known | persons, tuple(arriving.names)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"data": {"unit": None}}, "stream.delivery must be 'each row once', since data.unit is not given"),
         ({"stream": {"delivery": "each row once"}}, "stream.delivery has no meaning"),
         ({"privacy": {"secret": "labels"}}, "stream is for privacy.secret = 'rows'"),
-        ({"test": {"share": 0.2}}, r"stream has no private \[test\]"),
+        (
+            {
+                "data": {"unit": None},
+                "stream": {"delivery": "each row once"},
+                "test": {"share": 0.2, "columns": ["size"]},
+            },
+            r"stream has a private \[test\] only if data\.unit names the units",
+        ),
+        (
+            {"test": {"share": 0.2}, "student": {"candidates": [{"learner": "linear"}, ONE_MORE], "epsilon": 0.5}},
+            r"stream has no student\.candidates",
+        ),
         ({"data": {"private": "s3://bucket/stays"}}, "data.private must be local files"),
         ({"data": {"bounds": [0, 9]}}, "stream has no number as label"),
         ({"data": {"private": {"query": "SELECT 1", "connection": "X"}}}, "data.private must be local files"),
