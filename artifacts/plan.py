@@ -131,8 +131,9 @@ class Plan(Section):
             return self
         if self.privacy.secret != "rows":
             raise ValueError("homes are for privacy.secret = 'rows'")
-        if self.stream is not None or self.test is not None:
-            raise ValueError("homes have no [stream] and no private [test] yet: name a public table in data.test")
+        if self.test is not None:
+            raise ValueError("homes have no private [test] yet: name a public table in data.test")
+        self.homes.check_stream(self.stream)
         if not isinstance(self.data.public, str):
             raise ValueError("data.public must be a file if there are [homes], whose SHA-256 homes.public gives")
         return self

@@ -4,11 +4,15 @@
 
 Nothing private is read before the question is bound, but what an operator at a terminal is shown of the own table
 before agreeing. It is safe in cron: each call answers what is asked now, once, and
-a killed one is finished by the next, with the same question and the same noise.
+a killed one is finished by the next, with the same question and the same noise. Of a plan with [stream], a home
+answers with the running totals of its own season (flows.refresh): a release for each question that it answers.
 """
 
+import secrets
 import time
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,13 +22,16 @@ from concord.artifacts.domains import Domain
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.home.signing import SigningKey
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import canonical_json
+from concord.artifacts.schemas import PublicRows, Ref, canonical_json
 from concord.artifacts.sessions import Session
 from concord.flows.admit import begin, precheck_tables, say_of_cap
 from concord.flows.console import confirmed, err, may_ask
+from concord.flows.refresh import ByStream
 from concord.flows.run import Admitted, Balance, Counted, PrivateFiles, PublicStream, RunContext, running
 from concord.flows.stages import encode
 from concord.flows.tally import code, gather, tally
+from concord.tasks.asks.joint import check_public
+from concord.tasks.asks.season_share import SeasonShareAsk, answer_release, follow_release
 from concord.tasks.asks.share import (
     Answered,
     Asked,
@@ -35,17 +42,19 @@ from concord.tasks.asks.share import (
     bound,
     check_asked,
     check_own,
-    check_public,
     homes_of,
     own_shares,
     plan_digest,
     questions_in,
     sessions_of_run,
 )
+from concord.tasks.asks.stream import release_period
+from concord.tasks.asks.tallies import TalliesAsk
 from concord.tasks.data.codes import deepens
 from concord.tasks.data.exchange import Exchange
 from concord.tasks.data.sources import not_local, with_snapshots
 from concord.tasks.door.admit import claim, opening_of, planned_domain, reserve_session
+from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.publish.certify import certify_answers
 
 
@@ -102,26 +111,28 @@ class Contribution:
         session = run.lock_session(known[-1].id) if known else None
         if session and session.id in stores.ledger.forgotten(domain.name):
             raise BudgetRefused(f"session {session.id} was forgotten: {self.name} takes no further part in this run")
-        own = own_shares(stores, session) if session else []
-        if session and asked.number < len(own):
-            read = own[asked.number].read(Answered, self.key)
-            if read.question != self.letter.digest:
+        given = [(each.read(Answered, self.key), each) for each in (own_shares(stores, session) if session else ())]
+        own = {answered.number: each for answered, each in given}
+        if session and asked.number in own:
+            if own[asked.number].read(Answered, self.key).question != self.letter.digest:
                 raise NotVerified(
                     "the lead signed another question of this number than the one that this home answered"
                 )
             return self._posted(session, own[asked.number], balance, now=False)
-        before = bound(stores.ledger, domain.name, asked.run)[: asked.number] if session else []
-        share = check_asked(asked, self.plan, self.name, own, before)
-        codes = self._codes(session)
-        ask = ShareAsk.of(asked, share, self.name, self.key)
-        if session and deepens(asked.codes):
+        share = check_asked(asked, self.plan, self.name, own, bound(stores.ledger, domain.name, asked.run))
+        codes, season = self._codes(session), isinstance(share, Stream)
+        ask = (SeasonShareAsk if season else ShareAsk).of(asked, share, self.name, self.key)
+        if session and deepens(asked.codes) and not season:
             ask = replace(ask, codes=session.mechanism["codes"])
         if session is None:
+            if isinstance(ask, SeasonShareAsk):
+                ask = replace(ask, seasons_of=f"{domain.name}-{secrets.token_hex(4)}-stream")
             session = self._opened(domain, ask, agreed)
         elif canonical_json(session.mechanism) != canonical_json(ask.settings()):
             raise NotVerified(f"the question changes the codes, rounds or rows that the run {asked.run} began with")
         bind(stores.ledger, domain.name, asked, self.letter.digest)
-        return self._posted(session, self._answered(session, ask, balance, codes), balance, now=True)
+        answered = self._released if isinstance(ask, SeasonShareAsk) else self._answered
+        return self._posted(session, answered(session, ask, balance, codes), balance, now=True)
 
     def _opened(self, domain: Domain, ask: ShareAsk, agreed: bool) -> Session:
         """A session for the run, once the operator has agreed to the plan."""
@@ -134,9 +145,9 @@ class Contribution:
             raise WrongInput(f"--private must be a table that is there, got {place}")
         share = domain.filter.share(domain.filter.charge(opening.whole))
         err.print(
-            f"{'agree':>8} plan {plan_digest(self.plan)[:12]}, as {self.name}: {len(ask.mechanism.rounds)} rounds cost "
-            f"ε = {ask.epsilon:g}, δ = {ask.delta:g} for {domain.unit}, {share:.1%} of the lifetime budget of "
-            f"{domain.name}",
+            f"{'agree':>8} plan {plan_digest(self.plan)[:12]}, as {self.name}: {ask.queries} "
+            f"{'releases' if ask.stream else 'rounds'} cost ε = {ask.epsilon:g}, δ = {ask.delta:g} for {domain.unit}, "
+            f"{share:.1%} of the lifetime budget of {domain.name}",
             soft_wrap=True,
         )
         if not agreed and may_ask():
@@ -177,6 +188,31 @@ class Contribution:
         found: Letter = run.stages.uncached("release", work)
         return found
 
+    def _released(
+        self, session: Session, ask: ShareAsk, balance: Balance, codes: Literal["recomputed", "declared"]
+    ) -> Letter:
+        """As of a round, from what arrived since this home's last release; one that is not signed yet is not made
+        again."""
+        asked, stores, mechanism = self.asked, self.run.stores, ask.mechanism
+        number = len(own_shares(stores, session))
+        if session.asked == number and isinstance(mechanism, Stream):
+            private = self._private()
+            way = ByStream(self.run, PublicRows(encoding=asked.encoding, batches=()), asked.codes)
+            way.questions, way.ended = list(asked.questions), []
+            admitted: Admitted[TalliesAsk] = Admitted(balance, ask, PublicStream(asked.encoding, ()), session)
+            session, counted = way.counted(admitted, private, datetime.now(UTC))
+            again, follow = way.again(session, counted, private), partial(follow_release, asked)
+
+            def work() -> tuple[Ref, bool]:
+                return release_period(stores, session, mechanism, asked.questions, counted, again, follow), False
+
+            self.run.stages.uncached("release", work)
+            way.tidy(session, counted)
+        outcome = stores.ledger.batches(session.id)[number].outcome
+        if outcome is None:
+            raise AssertionError("what was released is on record")
+        return answer_release(stores, session, ask, asked, self.letter, outcome.released, codes)
+
     def _private(self) -> PrivateFiles:
         """This home's table, which is part of the run from now on; one that is not local is copied to the vault first.
         Raises WrongInput if it is another domain's, or public."""
@@ -199,7 +235,7 @@ class Contribution:
         return {
             "answered": self.asked.number,
             "answered_now": now,
-            "rounds": len(self.asked.mechanism.rounds),
+            "rounds": self.asked.mechanism.queries,
             "session": session.id,
             "file": file,
             "certificate": str(stores.released.root / certificate.path),

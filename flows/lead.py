@@ -3,13 +3,14 @@ shares.
 
     question ─ shares of the homes, checked ─ added ─┃ release ─ the next question … infer ─ study ─ certify
 
-There is no private row in it. It is safe in cron: each call does what can be done now, and says who is missing; a
-killed one is finished by the next.
+With [stream], homes are asked for one release a tick, of running totals of their own; each is published before the next
+is asked for, without those that missed it. There is no private row in it. It is safe in cron: each call does what can be
+done now, and says who is missing; a killed one is finished by the next.
 """
 
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -28,18 +29,29 @@ from concord.artifacts.sessions import Session
 from concord.flows.admit import admit, begin
 from concord.flows.cache import Files
 from concord.flows.outcome import Summary, shown
+from concord.flows.refresh import ByStream, published_mark
 from concord.flows.run import Admitted, Counted, PrivateFiles, running
 from concord.flows.stage import Disclosure, pass_door
 from concord.flows.stages import encode
 from concord.flows.steps import publish
-from concord.flows.tally import BySums, planner_of
-from concord.tasks.asks.joint import JointAsk, SharesOfRound, accepted, differing, release_joint, units_of
+from concord.flows.tally import BySums, planner_of, sample
+from concord.tasks.asks.joint import (
+    JointAsk,
+    SharesOfRound,
+    accepted,
+    check_public,
+    differing,
+    last_of,
+    of_release,
+    of_round,
+    release_joint,
+    units_of,
+)
 from concord.tasks.asks.share import (
     Answered,
     Asked,
     Letter,
     ModelRecord,
-    check_public,
     homes_of,
     plan_digest,
     questions_in,
@@ -48,8 +60,12 @@ from concord.tasks.asks.tallies import TalliesAsk
 from concord.tasks.data.codes import deepens
 from concord.tasks.data.exchange import Exchange
 from concord.tasks.door.admit import planned_domain, terms_of
+from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.homes import Joint
+from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.mechanisms.tallies import Tallies
+from concord.tasks.student.infer import RoundPlanner, read_sample
+from concord.tasks.student.seasons import follow_totals
 from concord.tasks.verify.checks import checked
 from concord.tasks.verify.homes import check_charge, check_share
 
@@ -69,15 +85,14 @@ class ByHomes(BySums):
     """Several homes are asked, round after round, and labels of public rows inferred from the sum of their shares."""
 
     each: Tallies
-    joint: Joint
     digest: str = ""
 
     def ask(self, domain: Domain, session: Session | None = None) -> TalliesAsk:
         """What all homes together are asked, and claim."""
         asked, own_run = super().ask(domain, session), self.run.stores.vault.read(self._run_id()).decode()
         self.each, agreed = asked.mechanism, agreed_in(self.run.plan, own_run, self.digest)
-        self.joint = Joint.of(asked.mechanism, homes_of(self.run.plan).a_person_in)
-        return JointAsk(self.joint, asked.codes, asked.public, agreed, bounds=asked.bounds)
+        joint = together(asked.mechanism, homes_of(self.run.plan).a_person_in)
+        return JointAsk(joint, asked.codes, asked.public, agreed, bounds=asked.bounds)
 
     def lead(self, post: Exchange, without: Sequence[str]) -> Summary:
         """Write the next question; or publish what follows from all of them. Raises Missing."""
@@ -86,67 +101,80 @@ class ByHomes(BySums):
         domain = planned_domain(run.stores, run.plan)
         (admitted,) = admit(run, domain, [self.ask(domain)], self.public)
         session = begin(run, admitted, NO_ROWS, Counted((), ()))
-        passed = self._rounds(session, admitted, post, without)
-        labelled = self._labelled(admitted, passed, planner_of(run, admitted, self._first, ()))
+        labelled = self._added(session, admitted, post, without)
         student = self.fit(run, admitted, labelled, session.id)
         return publish(run, admitted, labelled, student, codes=self.codes)
 
-    def _rounds(
+    def _added(
         self, session: Session, admitted: Admitted[TalliesAsk], post: Exchange, without: Sequence[str]
     ) -> Disclosure:
-        """All rounds, added and published, or replayed. Raises Missing."""
-        run, self._first = self.run, self._codes
+        """All rounds, added and published, or replayed; and the labels inferred from the last. Raises Missing."""
+        run, self._first, joint = self.run, self._codes, together(self.each, homes_of(self.run.plan).a_person_in)
+        assert isinstance(joint, Joint)
         planner, stores = planner_of(run, admitted, self._first, ()), self.run.stores
         files, rounds, published = list[Ref](), list[SharesOfRound](), list[dict[str, Any]]()
         asked_now, passed = 0, Disclosure(session, [], 0, datetime.now(UTC))
         while len(files) < len(self.each.rounds):
-            asked, letter = self._question(session, admitted, published, rounds)
-            post.write(f"question-{asked.number}", letter.data)
-            of = self._shares(session, asked, letter, post, rounds, without)
+            next_question = partial(self._next, planner, published, rounds)
+            asked, letter = self._question(session, len(rounds), post, next_question)
+            last = rounds[-1].shares if rounds else {}
+            taking = [name for name in last or homes_of(run.plan).names if name not in without]
+            of = self._shares(session, asked, letter, post, last_of(last), taking)
             so_far = [*rounds, of]
             units = {name: units_of(name, so_far) for name in (rounds or so_far)[0].shares}
             part = sum(units[name] for name in of.shares) / sum(units.values())
-            scaled = self.joint.scaled(len(of.shares))
-            follow = partial(replace(planner, mechanism=scaled).follow, list(published), asked.question, part=part)
+            scaled = joint.scaled(len(of.shares))
+            follow = partial(self._follow, of, replace(planner, mechanism=scaled), list(published), part)
             differ = [] if deepens(asked.codes) else differing(of, units, planner.rows)
-            scale = scaled.rounds[asked.number].scale
-            added = partial(release_joint, of=of, scale=scale, part=part, differ=differ, follow=follow)
-            passed = pass_door(run, passed.session, added)
+            passed = pass_door(run, passed.session, partial(release_joint, of=of, differ=differ, follow=follow))
             files, rounds, asked_now = [*files, *passed.released], so_far, asked_now + passed.asked_now
             published.append(json.loads(stores.released.read(files[-1])))
         stores.released.restamp(files)
-        return replace(passed, released=files, asked_now=asked_now)
+        passed = replace(passed, released=files, asked_now=asked_now)
+        return self._labelled(admitted, passed, planner_of(run, admitted, self._first, ()))
+
+    @staticmethod
+    def _next(
+        planner: RoundPlanner, published: Sequence[dict[str, Any]], rounds: Sequence[SharesOfRound]
+    ) -> dict[str, Any]:
+        """The next round's question, and what it builds on."""
+        question = planner.question(published)
+        return {
+            "before": rounds[-1].letter.digest if rounds else "",
+            "shares": tuple({name: own.digest for name, (_, own) in each.shares.items()} for each in rounds),
+            "codes": planner.codes_after(published),
+            "fields": question.fields,
+            "model": None if question.model is None else ModelRecord(**question.model.record()),
+        }
+
+    @staticmethod
+    def _follow(
+        of: SharesOfRound, planner: RoundPlanner, published: Sequence[dict[str, Any]], part: float, total: Ints
+    ) -> dict[str, Any]:
+        """A round's file but for its shares, with a planner that knows the noise of their sum."""
+        said = of_round(of, planner.mechanism.rounds[of.asked.number].scale, part, total)
+        return {**said, **planner.follow(published, of.asked.question, total, part=part)}
 
     def _question(
-        self,
-        session: Session,
-        admitted: Admitted[TalliesAsk],
-        published: Sequence[dict[str, Any]],
-        rounds: Sequence[SharesOfRound],
+        self, session: Session, number: int, post: Exchange, made: Callable[[], dict[str, Any]]
     ) -> tuple[Asked, Letter]:
-        """The next question, made and signed once."""
-        vault, number = self.run.stores.vault, len(rounds)
-        planner, homes = planner_of(self.run, admitted, self._first, ()), homes_of(self.run.plan)
-        key = SigningKey.of(vault)
+        """The question of that number, signed once and given to the homes; `made` gives what is asked."""
+        vault, key = self.run.stores.vault, SigningKey.of(self.run.stores.vault)
 
-        def made() -> bytes:
-            question, codes = planner.question(published), planner.codes_after(published)
+        def signed() -> bytes:
             content = Asked(
                 run=vault.read(self._run_id()).decode(),
                 number=number,
                 plan=self.digest,
-                homes=homes,
-                before=rounds[-1].letter.digest if rounds else "",
-                shares=tuple({name: own.digest for name, (_, own) in each.shares.items()} for each in rounds),
+                homes=homes_of(self.run.plan),
                 mechanism=self.each,
                 encoding=self.public.encoding,
-                codes=codes,
-                fields=question.fields,
-                model=None if question.model is None else ModelRecord(**question.model.record()),
+                **made(),
             )
             return Letter.signed(content, key).data
 
-        letter = Letter(vault.read(vault.keep(f"sessions/{session.id}/question-{number:05d}.json", made)))
+        letter = Letter(vault.read(vault.keep(f"sessions/{session.id}/question-{number:05d}.json", signed)))
+        post.write(f"question-{number}", letter.data)
         return letter.read(Asked, key.public.raw.hex()), letter
 
     def _shares(
@@ -155,16 +183,18 @@ class ByHomes(BySums):
         asked: Asked,
         letter: Letter,
         post: Exchange,
-        rounds: Sequence[SharesOfRound],
-        without: Sequence[str],
+        before: Mapping[str, tuple[int, str]],
+        taking: Sequence[str],
     ) -> SharesOfRound:
-        """The shares that a question is decoded with: once they are on record, no others. Raises Missing."""
+        """The shares that a question is decoded with: once they are on record, no others. Raises Missing.
+
+        before   the last share of each home, as `last_of` gives them
+        taking   the homes whose shares are waited for
+        """
         stores, homes = self.run.stores, homes_of(self.run.plan)
-        path = f"sessions/{session.id}/shares-{asked.number:05d}.json"
+        path = _path_of_shares(session, asked.number)
         kept = stores.vault.take(path)
         if kept is None:
-            taking = [name for name in (rounds[-1].shares if rounds else homes.names) if name not in without]
-            before = {name: own.digest for name, (_, own) in rounds[-1].shares.items()} if rounds else {}
             domain = stores.ledger.domain_of(session)
             unit = domain.unit, domain.neighbours
             heard, refused = fitting(post, homes, asked, letter, before, session.mechanism, unit)
@@ -172,14 +202,17 @@ class ByHomes(BySums):
                 raise Missing(asked.number, missing, {name: why for name, why in refused.items() if name in missing})
             if not taking:
                 raise WrongInput("--without must leave a home whose rows are learned from")
-            found = canonical_json({name: heard[name].data.decode() for name in taking})
+            found = canonical_json({name: heard[name][1].data.decode() for name in taking})
             kept = stores.vault.keep(path, found.encode), found.encode()
-        shares = {name: Letter(text.encode()) for name, text in json.loads(stores.vault.read(kept[0])).items()}
-        read = {name: (own.read(Answered, homes.key_of(name)), own) for name, own in shares.items()}
-        return SharesOfRound(asked, letter, read)
+        return SharesOfRound(asked, letter, _read_shares(stores.vault.read(kept[0]), homes))
 
     def _run_id(self) -> Ref:
         return self.run.stores.vault.keep(f"homes/{self.digest}/run", lambda: secrets.token_hex(16).encode())
+
+
+def together(each: Tallies, homes: int) -> Joint | Stream:
+    """What all homes claim that run `each`; of a season the same, since a person is in one of them."""
+    return each if isinstance(each, Stream) else Joint.of(each, homes)
 
 
 def agreed_in(plan: Plan, run: str, digest: str) -> dict[str, Any]:
@@ -194,28 +227,97 @@ def fitting(
     homes: HomesPlan,
     asked: Asked,
     letter: Letter,
-    before: Mapping[str, str],
+    before: Mapping[str, tuple[int, str]],
     settings: Mapping[str, Any],
     unit: tuple[str, str],
-) -> tuple[dict[str, Letter], dict[str, str]]:
+) -> tuple[dict[str, tuple[Answered, Letter]], dict[str, str]]:
     """The shares that answer a question and with which what is published would verify, by home; and why others are
     refused.
 
-    before          the digests of the homes' shares of the round before
+    before          the homes' last shares, as `last_of` gives them
     settings, unit  of all homes together; the unit with its neighbours
     """
 
-    def verified(name: str, own: Letter) -> str:
-        share = json.loads(own.read(Answered, homes.key_of(name)).model_dump_json())
-        follows = {"question_before": asked.before, "share_before": before.get(name, "")}
+    def verified(name: str, answered: Answered) -> str:
+        share, follows = json.loads(answered.model_dump_json()), {"question_before": asked.before}
         check_share(asked.number, name, share, settings, unit, {"question": letter.digest, **follows})
         check_charge(name, share, settings)
         return ""
 
     heard, refused = accepted(post, homes, asked, letter, before)
-    found = [checked(name, partial(verified, name, own)) for name, own in heard.items()]
+    found = [checked(name, partial(verified, name, answered)) for name, (answered, _) in heard.items()]
     unfit = {check.name: check.detail for check in found if not check.ok}
     return {name: own for name, own in heard.items() if name not in unfit}, {**refused, **unfit}
+
+
+class SeasonOfHomes(ByHomes, ByStream):
+    """Several homes release running totals, each of its own season; labels are inferred from the sum of those that
+    answered. One release is asked for in each tick of the plan's clock."""
+
+    def ask(self, domain: Domain, session: Session | None = None) -> Any:
+        """As of rounds, of a season that is the same in each home."""
+        return super().ask(domain, session)
+
+    def lead(self, post: Exchange, without: Sequence[str]) -> Summary:
+        """As of rounds; a release is published before the next is asked for."""
+        summary = super().lead(post, without)
+        with self.run.stores.vault.create(published_mark(summary.session)) as sink:
+            sink.write(str(summary.asked).encode())
+        return summary
+
+    def _added(
+        self, session: Session, admitted: Admitted[TalliesAsk], post: Exchange, without: Sequence[str]
+    ) -> Disclosure:
+        """The release that is due, added and published; or the last one, replayed. Raises Missing."""
+        run, codes, earlier, now = self.run, self._codes, self._releases(session), datetime.now(UTC)
+        number, vault, homes = len(earlier), run.stores.vault, homes_of(run.plan)
+        marked = vault.take(published_mark(session.id))
+        before = None
+        if number:
+            asked, before = self._question(session, number - 1, post, dict)
+            unpublished = marked is None or int(marked[1]) < number
+            if number == self.mechanism.season or unpublished or now < datetime.fromisoformat(asked.until):
+                return self.replay(session, admitted)
+        content = {
+            "before": "" if before is None else before.digest,
+            "shares": (),
+            "codes": codes,
+            "fields": codes.coarse,
+            "model": None,
+            "until": self._until(now),
+        }
+        asked, letter = self._question(session, number, post, lambda: content)
+        taking = [name for name in homes.names if name not in without]
+        of = self._shares(session, asked, letter, post, self._last(session, number), taking)
+        rows = read_sample(sample(run, run.plan.privacy.domain, codes, admitted.stream.batches), vault)
+        differ = differing(of, {name: units_of(name, [of]) for name in of.shares}, rows)
+
+        def follow(total: Ints) -> dict[str, Any]:
+            said = of_release(of, self.mechanism, total)
+            return {**said, **follow_totals(rows, codes, [], said)}
+
+        passed = pass_door(run, session, partial(release_joint, of=of, differ=differ, follow=follow))
+        return self._with_labels(admitted, replace(passed, released=[*earlier, *passed.released]))
+
+    def _last(self, session: Session, number: int) -> dict[str, tuple[int, str]]:
+        """The last share of each home that was taken for a question before that number."""
+        vault, homes, found = self.run.stores.vault, homes_of(self.run.plan), dict[str, tuple[int, str]]()
+        for at in reversed(range(number)):
+            if len(found) == len(homes.names):
+                break
+            if (kept := vault.take(_path_of_shares(session, at))) is not None:
+                found = {**last_of(_read_shares(kept[1], homes)), **found}
+        return found
+
+
+def _path_of_shares(session: Session, number: int) -> str:
+    return f"sessions/{session.id}/shares-{number:05d}.json"
+
+
+def _read_shares(data: bytes, homes: HomesPlan) -> dict[str, tuple[Answered, Letter]]:
+    """The shares of a file of the vault, by home."""
+    letters = {name: Letter(text.encode()) for name, text in json.loads(data).items()}
+    return {name: (own.read(Answered, homes.key_of(name)), own) for name, own in letters.items()}
 
 
 @flow(name="lead", flow_run_name="lead {plan.privacy.domain}")
@@ -239,7 +341,7 @@ def lead(plan: Plan, home: Path, exchange: str, without: Sequence[str] = ()) -> 
         key = SigningKey.of(run.stores.vault).public.raw.hex()
         if key != homes.lead_key:
             raise WrongInput(f"homes.lead must be led from the home with the key {homes.lead_key}; this one's is {key}")
-        way = ByHomes(run, encode(run, run.plan, run.files("public")))
+        way = (ByHomes if plan.stream is None else SeasonOfHomes)(run, encode(run, run.plan, run.files("public")))
         way.digest = plan_digest(plan)
         others, _ = questions_in(post, plan)
         own_run = run.stores.vault.read(way._run_id()).decode()
@@ -257,14 +359,14 @@ def lead(plan: Plan, home: Path, exchange: str, without: Sequence[str] = ()) -> 
 def status(plan: Plan, exchange: str) -> dict[str, Any]:
     """Who has answered what, by the signed files of the exchange; no home is needed."""
     homes, post, rounds = homes_of(plan), Exchange(exchange), list[dict[str, Any]]()
-    before, (questions, others) = dict[str, str](), questions_in(post, plan)
+    before, (questions, others) = dict[str, tuple[int, str]](), questions_in(post, plan)
     terms, digest = terms_of(plan), plan_digest(plan)
     for number, (asked, letter) in sorted(questions.items()):
-        joint, agreed = Joint.of(asked.mechanism, homes.a_person_in), agreed_in(plan, asked.run, digest)
+        joint, agreed = together(asked.mechanism, homes.a_person_in), agreed_in(plan, asked.run, digest)
         settings = JointAsk(joint, asked.codes.digest, (), agreed).settings()
         unit = terms["unit"], terms["neighbours"]
         heard, refused = fitting(post, homes, asked, letter, before, settings, unit)
         missing = [name for name in homes.names if name not in heard]
         rounds.append({"round": number, "answered": [*heard], "missing": missing, "refused": refused})
-        before = {name: own.digest for name, own in heard.items()}
+        before |= last_of(heard)
     return {"plan": digest, "lead": homes.lead, "rounds": rounds, "refused": others}

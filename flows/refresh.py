@@ -188,12 +188,12 @@ class ByStream(BySums):
         if session is not None and answered:
             passed = self.replay(session, admitted)
         else:
-            session, counted = self._counted(admitted, private, now)
-            passed = self._pass(session, admitted, counted, self._again(session, counted, private))
+            session, counted = self.counted(admitted, private, now)
+            passed = self._pass(session, admitted, counted, self.again(session, counted, private))
         student = self.fit(run, admitted, passed, passed.session.id)
         passed = self._tested(admitted, private, passed, student)
         summary = publish(run, admitted, passed, student, codes=self._codes)
-        with run.stores.vault.create(_published(passed.session.id)) as sink:
+        with run.stores.vault.create(published_mark(passed.session.id)) as sink:
             sink.write(str(passed.session.asked).encode())
         return summary
 
@@ -218,7 +218,7 @@ class ByStream(BySums):
     def _answered(self, session: Session, now: datetime) -> bool:
         """Whether nothing is due but to publish the last release."""
         vault = self.run.stores.vault
-        counted, marked = list(periods_counted(vault, session)), vault.take(_published(session.id))
+        counted, marked = list(periods_counted(vault, session)), vault.take(published_mark(session.id))
         if len(counted) < session.batches and not session.ended:
             raise NotVerified(
                 f"the vault lacks periods that session {session.id} released: an older copy of it was put back; put "
@@ -276,7 +276,7 @@ class ByStream(BySums):
         vault = self.run.stores.vault
         return [found for each in self.ended for found in islice(periods_counted(vault, each), each.batches)]
 
-    def _counted(
+    def counted(
         self, admitted: Admitted[TalliesAsk], private: PrivateFiles, now: datetime
     ) -> tuple[Session, list[PeriodCounts]]:
         """The session, open, and all of its periods up to the one that is due, which is taken and counted now."""
@@ -293,7 +293,8 @@ class ByStream(BySums):
             period = take(plan, vault, contents, known, columns, until=self._until(now))
             if not period.files:
                 err.print(f"{'refresh':>8} no file is new: a release all the same, since none may follow from rows")
-        keep_beginning(vault, plan.privacy.domain, admitted.ask.stream, self._beginning(run))
+        if self.public.batches:  # which one of several homes may do without: the question says how it goes on
+            keep_beginning(vault, plan.privacy.domain, admitted.ask.stream, self._beginning(run))
         session = begin(run, admitted, private, Counted((), ()))
         if period is not None:
             before = _names_of([*past, *counted])
@@ -304,7 +305,7 @@ class ByStream(BySums):
             counted = [*counted, keep_counted(vault, session, session.asked, made)]
         return session, counted
 
-    def _again(self, session: Session, counted: Sequence[PeriodCounts], private: PrivateFiles) -> list[tuple[Ref, ...]]:
+    def again(self, session: Session, counted: Sequence[PeriodCounts], private: PrivateFiles) -> list[tuple[Ref, ...]]:
         """The sums of these periods without units that were erased since; none if the ones on record are there."""
         run, vault = self.run, self.run.stores.vault
         known = counted_again(vault, session)
@@ -361,7 +362,7 @@ class ByStream(BySums):
         counted: Sequence[PeriodCounts],
         again: Sequence[Sequence[Ref]],
     ) -> Disclosure:
-        """Pass the last of these periods through the door; what only it needed is removed from the vault."""
+        """Pass the last of these periods through the door."""
         run, codes = self.run, self._codes
         rows = read_sample(sample(run, run.plan.privacy.domain, codes, admitted.stream.batches), run.stores.vault)
         past = [json.loads(run.stores.released.read(ref)) for each in self.ended for ref in self._releases(each)[-1:]]
@@ -374,8 +375,13 @@ class ByStream(BySums):
             again=again,
             follow=follow,
         )
-        passed = pass_door(run, session, release)
-        earlier, vault = self._releases(session)[:-1], run.stores.vault
+        passed, earlier = pass_door(run, session, release), self._releases(session)[:-1]
+        self.tidy(session, counted)
+        return self._with_labels(admitted, replace(passed, released=[*earlier, *passed.released]))
+
+    def tidy(self, session: Session, counted: Sequence[PeriodCounts]) -> None:
+        """Remove from the vault what only the last of these periods needed, once it is released."""
+        run, vault = self.run, self.run.stores.vault
         run.stages.forget(vault.paths(f"sums/{session.domain}/{session.stream}", "*.npy"))
         for kind in ("units", "sums"):  # its blocks of rows, and their sums
             vault.destroy(f"{kind}/{session.domain}/{session.stream}")
@@ -390,7 +396,6 @@ class ByStream(BySums):
         if last := {str(PurePath(ref.path).parent) for ref in known}:
             for path in vault.paths(f"arrived/{session.domain}/{session.stream}", "*", last):
                 vault.destroy(path)
-        return self._with_labels(admitted, replace(passed, released=[*earlier, *passed.released]))
 
     def _with_labels(self, admitted: Admitted[TalliesAsk], passed: Disclosure) -> Disclosure:
         """`passed`, and the file of the labels inferred from its last release."""
@@ -417,7 +422,7 @@ def _names_of(periods: Sequence[PeriodCounts], *, aside: bool = False) -> tuple[
     return next(filter(None, found), ())
 
 
-def _published(session: str) -> str:
+def published_mark(session: str) -> str:
     """The file of the vault that says how many releases of a session were published whole."""
     return f"sessions/{session}/published"
 

@@ -20,19 +20,23 @@ from typing import Any
 import numpy as np
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.home.released import round_path
+from concord.artifacts.home.released import round_path, sha256, sha256_of_all
 from concord.artifacts.ledger.excerpt import Excerpt
+from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Ref, canonical_json
 from concord.artifacts.sections import HomesPlan
 from concord.artifacts.sessions import Batch, Session
 from concord.tasks.asks.share import Answered, Asked, Letter, share_in
+from concord.tasks.asks.stream import RELEASE_FORMAT
 from concord.tasks.asks.tallies import ROUND_FORMAT, TalliesAsk
 from concord.tasks.data.codes import CodeMatrix
 from concord.tasks.data.exchange import Exchange
+from concord.tasks.data.tables import find_files
 from concord.tasks.door.checkpoint import Randomness
 from concord.tasks.door.door import StepOutcome, digest_in, open_door, pass_step
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.distance import Floats, Ints
+from concord.tasks.mechanisms.stream import Stream
 
 SURELY = 6.0
 """Standard deviations of χ² beyond which a share is said to differ."""
@@ -67,20 +71,43 @@ class SharesOfRound:
         """All shares, added."""
         return np.asarray(sum(self.sums.values()), np.int64)
 
+    def noise(self, name: str) -> float:
+        """Standard deviation of the noise in a home's answer to the last question."""
+        each, (share, _) = self.asked.mechanism, self.shares[name]
+        if isinstance(each, Stream):
+            return each.rounds[-1].scale * each.spread(share.release + 1)
+        return each.rounds[self.asked.number].scale
 
-def check_answered(share: Answered, asked: Asked, digest: str, before: Mapping[str, str]) -> None:
+
+def check_public(plan: Plan, homes: HomesPlan) -> None:
+    """Raise NotVerified unless the public table is the one that the plan names by its digest."""
+    files = [file.path.read_bytes() for file in find_files(plan.path("public"), "data.public", plan.data.format)]
+    found = sha256(files[0]) if len(files) == 1 else sha256_of_all(files)
+    if found != homes.public:
+        raise NotVerified(f"data.public must be the table whose SHA-256 is homes.public = {homes.public}, got {found}")
+
+
+def last_of(shares: Mapping[str, tuple[Answered, Letter]]) -> dict[str, tuple[int, str]]:
+    """Of each home how many answers it gave before its share, and the share's digest."""
+    return {name: (share.release, letter.digest) for name, (share, letter) in shares.items()}
+
+
+def check_answered(share: Answered, asked: Asked, digest: str, before: Mapping[str, tuple[int, str]]) -> None:
     """Raise NotVerified unless a share answers that question in all that the plan fixes.
 
-    before   the digests of the homes' shares of the round before; empty for the first
+    before   the homes' last shares, as `last_of` gives them
     """
-    each, number = asked.mechanism, asked.number
+    each, number, season = asked.mechanism, asked.number, isinstance(asked.mechanism, Stream)
+    last, own = before.get(share.home, (-1, ""))
     if (share.run, share.question, share.question_before) != (asked.run, digest, asked.before):
         raise NotVerified("it answers another question, or one of another run")
-    if share.share_before != before.get(share.home, ""):
+    follows = own if share.release == last + 1 else share.share_before  # the one between came too late
+    if share.share_before != follows or not last < share.release <= number or (share.release < number and not season):
         raise NotVerified("it follows another share of this home than it gave before")
-    if len(share.sums) != asked.question.size:
-        raise NotVerified(f"it holds {len(share.sums):,} sums, and {asked.question.size:,} were asked")
-    if (share.scale, share.epsilon, share.delta) != (each.rounds[number].scale, each.epsilon, each.delta):
+    if len(share.sums) != (size := sum(question.size for question in asked.questions)):
+        raise NotVerified(f"it holds {len(share.sums):,} sums, and {size:,} were asked")
+    scale = each.rounds[0 if season else number].scale
+    if (share.scale, share.epsilon, share.delta) != (scale, each.epsilon, each.delta):
         raise NotVerified("it has another noise or claim than the plan gives it")
     sessions = {line.session for line in Excerpt.read(share.excerpt.encode()).entries if line.kind == "open"}
     if share.session not in sessions:
@@ -88,17 +115,17 @@ def check_answered(share: Answered, asked: Asked, digest: str, before: Mapping[s
 
 
 def accepted(
-    post: Exchange, homes: HomesPlan, asked: Asked, letter: Letter, before: Mapping[str, str]
-) -> tuple[dict[str, Letter], dict[str, str]]:
+    post: Exchange, homes: HomesPlan, asked: Asked, letter: Letter, before: Mapping[str, tuple[int, str]]
+) -> tuple[dict[str, tuple[Answered, Letter]], dict[str, str]]:
     """The shares that answer a question, by home; and why others are refused."""
-    heard, refused, twice = dict[str, Letter](), dict[str, str](), set[str]()
+    heard, refused, twice = dict[str, tuple[Answered, Letter]](), dict[str, str](), set[str]()
     for file in post.files():
         if file.number != asked.number or not file.home:
             continue
         try:
             read, own = share_in(post, homes, file)
             check_answered(read, asked, letter.digest, before)
-            if heard.setdefault(file.home, own) != own:
+            if heard.setdefault(file.home, (read, own)) != (read, own):
                 twice.add(file.home)
                 raise NotVerified("the home signed two shares of one question")
         except NotVerified as wrong:
@@ -110,7 +137,8 @@ def units_of(name: str, rounds: Sequence[SharesOfRound]) -> float:
     """The number of units of a home by its shares so far: the mean of what counted them, at least 1."""
     counts = list[float]()
     for each in (each for each in rounds if name in each.shares):
-        question, sums = each.asked.question, each.sums[name]
+        question = each.asked.question
+        sums = each.sums[name][-question.size :]
         if question.what == "codes":
             counts.append(float(sums[: question.width].sum()) / question.steps / len(question.fields))
         elif question.count:
@@ -133,45 +161,70 @@ def differing(of: SharesOfRound, units: Mapping[str, float], rows: CodeMatrix) -
             for field, (start, stop) in zip(question.fields, question.spans, strict=True)
         ]
     ) / max(1, len(rows))
-    noise, cells = of.asked.mechanism.rounds[of.asked.number].scale ** 2, question.width * question.columns
+    noise, cells = {name: of.noise(name) for name in sums}, question.width * question.columns
     least = question.steps if question.what == "codes" else question.steps - question.least
     people = np.repeat(frequency + 1 / max(1, len(rows)), question.columns) * least**2
     likely = cells + SURELY * math.sqrt(2 * cells * len(question.fields))
     while len(left := [name for name in sums if name not in found]) > 1:
-        most = {
-            name: _squares(name, {each: sums[each][:cells] for each in left}, units, noise, people) for name in left
-        }
+        own = {name: sums[name][-question.size :][:cells] for name in left}
+        most = {name: _squares(name, own, units, noise, people) for name in left}
         if max(most.values()) <= likely:
             break
         found += left if len(left) == 2 else [max(left, key=most.__getitem__)]
     return [name for name in sums if name in found]
 
 
-def _squares(name: str, sums: Mapping[str, Ints], units: Mapping[str, float], noise: float, people: Floats) -> float:
+def _squares(
+    name: str, sums: Mapping[str, Ints], units: Mapping[str, float], noise: Mapping[str, float], people: Floats
+) -> float:
     """χ² of a home's sums against those of the others.
 
-    noise, people   variance of noise in a share; and of each cell, for one unit
+    noise, people   standard deviation of noise in each share; and variance of each cell, for one unit
     A row's residual is one of each field: its variance is counted as if all fields moved together.
     """
     others = [other for other in sums if other != name]
     ratio = units[name] / max(1.0, math.fsum(units[other] for other in others))
     rest = sum(sums[other].astype(np.float64) for other in others)
-    variance = noise * (1 + len(others) * ratio**2) + units[name] * (1 + ratio) * people
+    noisy = noise[name] ** 2 + ratio**2 * math.fsum(noise[other] ** 2 for other in others)
+    variance = noisy + units[name] * (1 + ratio) * people
     return float(np.sum((sums[name] - ratio * rest) ** 2 / variance))
+
+
+def of_round(of: SharesOfRound, scale: float, part: float, total: Ints) -> dict[str, Any]:
+    """A round in its file: its question, and the sum.
+
+    scale, part   standard deviation of the sum's noise; share of all units whose homes answered
+    """
+    asked = {"format": ROUND_FORMAT, "round": of.asked.number, "question": of.asked.question.record()}
+    return {**asked, "scale": scale, "part": part, "sums": total.tolist()}
+
+
+def of_release(of: SharesOfRound, mechanism: Stream, total: Ints) -> dict[str, Any]:
+    """A release of a season in its file: its questions, and the running totals of all homes that answered."""
+    questions = of.asked.questions
+    totals = np.split(total, np.cumsum([each.size for each in questions])[:-1])
+    spreads = [mechanism.spread(share.release + 1) for share, _ in of.shares.values()]
+    return {
+        "format": RELEASE_FORMAT,
+        "release": of.asked.number,
+        "season": mechanism.season,
+        "questions": [each.record() for each in questions],
+        "scales": [each.scale for each in mechanism.rounds],
+        "totals": [each.tolist() for each in totals],
+        "spread": math.hypot(*spreads),
+    }
 
 
 def release_joint(
     door: Stores,
     session: Session,
     of: SharesOfRound,
-    scale: float,
-    part: float,
     differ: Sequence[str],
     follow: Callable[[Ints], Mapping[str, Any]],
 ) -> Ref:
     """Publish a round: the shares, their sum, and what follows from it; or replay it.
 
-    scale, part   standard deviation of the sum's noise; share of all units whose homes answered
+    follow   from the sum, the sum itself as the round's file has it, and results
     Raises NotVerified if question or shares are not those on record.
     """
     number = of.asked.number
@@ -192,19 +245,8 @@ def release_joint(
             def content() -> bytes:
                 shares = {name: letter.data.decode() for name, (_, letter) in of.shares.items()}
                 homes = {"question": of.letter.data.decode(), "shares": shares, "differ": [*differ]}
-                said = {
-                    "format": ROUND_FORMAT,
-                    "session": session.id,
-                    "epsilon": session.epsilon,
-                    "delta": session.delta,
-                    "round": number,
-                    "scale": scale,
-                    "part": part,
-                    "question": of.asked.question.record(),
-                    "sums": total.tolist(),
-                    "homes": homes,
-                }
-                return canonical_json({**said, **follow(total)}).encode()
+                claim = {"session": session.id, "epsilon": session.epsilon, "delta": session.delta}
+                return canonical_json({**claim, "homes": homes, **follow(total)}).encode()
 
             kept = door.vault.keep(f"sessions/{session.id}/round-{number:05d}.json", content)
             return StepOutcome(door.released.write(round_path(session.id, number), door.vault.read(kept)))

@@ -155,16 +155,17 @@ def _maybe(found: Measured | None) -> Interval | None:
 
 
 def of_homes(session: Session, rounds: Sequence[Released]) -> tuple[str, ...]:
-    """Homes that took no part in a round, and shares that differ from the others' beyond noise."""
-    names, found = session.mechanism["names"], list[str]()
-    for number, each in enumerate(rounds):
-        absent = [name for name in names if name not in each["homes"]["shares"]]
+    """Homes that took no part in a round, and shares that differ from the others' beyond noise; of a season, in its
+    last release: a home that left it out is whole again in the next that it answers."""
+    names, found, season = session.mechanism["names"], list[str](), "season" in session.mechanism
+    for number, each in list(enumerate(rounds))[-1 if season else 0 :]:
+        absent, at = [name for name in names if name not in each["homes"]["shares"]], "release" if season else "round"
         if absent:
-            found.append(f"Round {number} is without the rows of {', '.join(absent)}")
+            found.append(f"{at.capitalize()} {number} is without the rows of {', '.join(absent)}")
         if each["homes"]["differ"]:
             differ = ", ".join(each["homes"]["differ"])
             found.append(
-                f"In round {number} the share of {differ} differs from what the others' shares say by more than noise: "
+                f"In {at} {number} the share of {differ} differs from what the others' shares say by more than noise: "
                 "other people live there, or its rows are not what the plan says they are"
             )
     return tuple(found)
@@ -257,6 +258,10 @@ def kind_of(session: Session) -> Kind:
     if name not in KINDS and name not in MECHANISMS:
         raise NotVerified(f"session {session.id} ran {name!r}, of which this version of Concord knows nothing")
     kind = KINDS.get(name) or Kind(mechanism_class(name).proof, VOTES)
+    if name == Stream.name and "lead" in session.mechanism:
+        return replace(KINDS[Joint.name], proof=kind.proof, releases=f"{kind.releases}; {KINDS[Joint.name].releases}")
+    if name == Stream.name and "share" in session.mechanism:
+        return replace(kind, releases=f"this home's share: {kind.releases}", outcome=answered)
     is_question = session.purpose != LABELS and kind.outcome is None
     return replace(kind, releases=COMMON, outcome=answered) if is_question else kind
 

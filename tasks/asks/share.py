@@ -25,22 +25,22 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 from pydantic import Field
 
 from concord.artifacts.errors import NotVerified, WrongInput
-from concord.artifacts.home.released import sha256, sha256_of_all
+from concord.artifacts.home.released import sha256
 from concord.artifacts.home.signing import QUESTION_TYPE, SHARE_TYPE, PublicKey, SigningKey, payload_of
 from concord.artifacts.ledger.excerpt import Excerpt, hiding
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Frozen, Passed, Ref, canonical_json
-from concord.artifacts.sections import HexDigest, HomesPlan, Name
+from concord.artifacts.sections import LONGEST_OF_HOMES, HexDigest, HomesPlan, Name
 from concord.artifacts.sessions import Session
 from concord.tasks.asks.tallies import TalliesAsk, release_round
 from concord.tasks.data.codes import Codes, NumberField
 from concord.tasks.data.exchange import Exchange, Posted
-from concord.tasks.data.tables import find_files
 from concord.tasks.data.vectors import VectorField
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.contributions import LARGEST_WEIGHT, IntegerModel, RoundQuestion
 from concord.tasks.mechanisms.homes import Share
+from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.mechanisms.tallies import STEPS, Tallies
 
 MOST_FIELDS = 1 << 20
@@ -48,7 +48,7 @@ MOST_FIELDS = 1 << 20
 LARGEST_SUM = 1 << 56
 Whole = Annotated[int, Field(ge=-LARGEST_SUM, le=LARGEST_SUM)]
 RunId = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
-Number = Annotated[int, Field(ge=0, lt=256)]
+Number = Annotated[int, Field(ge=0, lt=LONGEST_OF_HOMES)]
 
 
 class ModelRecord(Frozen):
@@ -64,9 +64,10 @@ class Asked(Frozen):
     run        128 random bits of the lead, the same for all rounds
     before     digest of the question before; empty for the first
     shares     of each earlier round, the digests of the shares it builds on, by home
-    mechanism  the rounds of each home
+    mechanism  the rounds of each home, or its season: each release of one is asked for by a question, always the same
     fields     which of the codes are asked
     model      the model that is subtracted, if there is one
+    until      of a season, when the next release may be asked for
     """
 
     format: Literal["concord homes question 1"] = "concord homes question 1"
@@ -76,18 +77,25 @@ class Asked(Frozen):
     homes: HomesPlan
     before: str
     shares: tuple[dict[str, HexDigest], ...]
-    mechanism: Tallies
+    mechanism: Stream | Tallies
     encoding: Encoding
     codes: Codes
     fields: tuple[int, ...]
     model: ModelRecord | None
+    until: str = ""
+
+    @property
+    def questions(self) -> tuple[RoundQuestion, ...]:
+        """All that is asked of a row: one question a round, and all of a season. Raises ValueError if unpaid for."""
+        spans = [(self.codes.span(field).start, self.codes.span(field).stop) for field in self.fields]
+        model = None if self.model is None else IntegerModel.from_record(self.model.model_dump())
+        every = range(len(self.mechanism.rounds)) if isinstance(self.mechanism, Stream) else (self.number,)
+        return tuple(self.mechanism.question(at, self.fields, spans, model) for at in every)
 
     @property
     def question(self) -> RoundQuestion:
-        """What is asked of every row. Raises ValueError if the round did not pay for it."""
-        spans = [(self.codes.span(field).start, self.codes.span(field).stop) for field in self.fields]
-        model = None if self.model is None else IntegerModel.from_record(self.model.model_dump())
-        return self.mechanism.question(self.number, self.fields, spans, model)
+        """The last of them, which asks for labels or is the only one."""
+        return self.questions[-1]
 
 
 class Answered(Frozen):
@@ -96,6 +104,8 @@ class Answered(Frozen):
     question         digest of the question
     question_before  digest of the one before; empty for the first
     share_before     digest of the home's own share before
+    release          how many answers of this run the home gave before
+    scale, sums      of the round; of a season, the scale of the first question's noise, and all running totals
     codes            whether the home found the codes of the question in the public table itself
     session          of the home's ledger; `excerpt` has its charge, settings and all other charges of the domain
     """
@@ -107,6 +117,7 @@ class Answered(Frozen):
     question: HexDigest
     question_before: str
     share_before: str
+    release: Number
     codes: Literal["recomputed", "declared"]
     session: str
     epsilon: float
@@ -164,14 +175,6 @@ def homes_of(plan: Plan) -> HomesPlan:
     return plan.homes
 
 
-def check_public(plan: Plan, homes: HomesPlan) -> None:
-    """Raise NotVerified unless the public table is the one that the plan names by its digest."""
-    files = [file.path.read_bytes() for file in find_files(plan.path("public"), "data.public", plan.data.format)]
-    found = sha256(files[0]) if len(files) == 1 else sha256_of_all(files)
-    if found != homes.public:
-        raise NotVerified(f"data.public must be the table whose SHA-256 is homes.public = {homes.public}, got {found}")
-
-
 def questions_in(exchange: Exchange, plan: Plan) -> tuple[dict[int, tuple[Asked, Letter]], dict[str, str]]:
     """The lead's questions of one run of the plan, by number; and by name the files that are none, with why.
 
@@ -211,35 +214,31 @@ def share_in(exchange: Exchange, homes: HomesPlan, file: Posted) -> tuple[Answer
     return share, letter
 
 
-def check_asked(asked: Asked, plan: Plan, name: str, own: Sequence[Letter], before: Sequence[str]) -> Share:
-    """Check a question in all that needs nothing private, and return what this home's rounds cost.
+def check_asked(
+    asked: Asked, plan: Plan, name: str, own: Mapping[int, Letter], before: Mapping[int, str]
+) -> Share | Stream:
+    """Check a question in all that needs nothing private, and return what this home's rounds, or season, cost.
 
-    own      this home's shares of the run so far, in order; `before` are the digests of the questions they answered
+    own      this home's shares of the run so far, by the number of the question
+    before   the digests of the questions that are on record, likewise
     Raises NotVerified with the first thing wrong.
     """
     homes, data, number = homes_of(plan), plan.data, asked.number
     if asked.plan != plan_digest(plan) or asked.homes != homes:
         raise NotVerified("the question is of another plan, or of other homes and keys, than this one")
-    if number >= len(asked.mechanism.rounds):
-        raise NotVerified(
-            f"the question is number {number}, and the run has rounds 0 to {len(asked.mechanism.rounds) - 1}"
-        )
-    if number != len(own):
-        raise NotVerified(
-            f"the question is number {number}, and {name} has answered {len(own)} of this run: a home that left one "
-            "out takes no further part in it"
-        )
-    if asked.before != (before[-1] if before else "") or len(asked.shares) != number:
-        raise NotVerified("the question does not follow the one that this home answered before")
-    if [built.get(name) for built in asked.shares] != [letter.digest for letter in own]:
-        raise NotVerified(f"the question builds on other shares of {name} than it gave, or leaves one out")
+    if getattr(asked.mechanism, "season", None) != (plan.stream.season if plan.stream else None):
+        raise NotVerified("the question is of another season than the plan's")
+    if number >= asked.mechanism.queries:
+        raise NotVerified(f"the question is number {number}, and the run has rounds 0 to {asked.mechanism.queries - 1}")
+    _check_follows(asked, name, own, before)
     terms = plan.privacy.epsilon, plan.privacy.delta, len(data.classes), STEPS, "rows", data.unit is not None
     given = asked.mechanism
     if (given.epsilon, given.delta, given.classes, given.steps, given.secret, given.many) != terms:
         raise NotVerified("the question has another budget, other classes or units than the plan")
     _check_encoding(asked, plan)
     try:
-        share = Share(**{field.name: getattr(given, field.name) for field in fields(Tallies)})
+        values = {field.name: getattr(given, field.name) for field in fields(Tallies)}
+        share = given if isinstance(given, Stream) else Share(**values)
         question, delta = asked.question, share.delta_at(share.epsilon)
     except Exception as wrong:  # the lead may have made it fail in any way
         raise NotVerified(f"the question is none that its round paid for: {wrong}") from None
@@ -250,6 +249,24 @@ def check_asked(asked: Asked, plan: Plan, name: str, own: Sequence[Letter], befo
             f"the model must have a weight, at most {LARGEST_WEIGHT}, for each of {asked.codes.size} codes"
         )
     return share
+
+
+def _check_follows(asked: Asked, name: str, own: Mapping[int, Letter], before: Mapping[int, str]) -> None:
+    """Raise NotVerified unless a question follows the ones that this home answered. Those of a season build on no
+    share, and a home may have left some out."""
+    number, season = asked.number, isinstance(asked.mechanism, Stream)
+    if not season and number != len(own):
+        raise NotVerified(
+            f"the question is number {number}, and {name} has answered {len(own)} of this run: a home that left one "
+            "out takes no further part in it"
+        )
+    if number < max(own, default=0):
+        raise NotVerified(f"the question is number {number}, and {name} has answered a later one")
+    known = before.get(number - 1, asked.before if season and number else "")
+    if asked.before != known or len(asked.shares) != (0 if season else number):
+        raise NotVerified("the question does not follow the one that this home answered before")
+    if [built.get(name) for built in asked.shares] != [own[at].digest for at in range(len(asked.shares))]:
+        raise NotVerified(f"the question builds on other shares of {name} than it gave, or leaves one out")
 
 
 def _check_encoding(asked: Asked, plan: Plan) -> None:
@@ -297,7 +314,7 @@ class ShareAsk(TalliesAsk):
         return {"share": dict(self.agreed)}
 
     @classmethod
-    def of(cls, asked: Asked, share: Share, name: str, key: str) -> Self:
+    def of(cls, asked: Asked, share: Share | Stream, name: str, key: str) -> Self:
         """The session in which a home answers the run of a question."""
         agreed = {"run": asked.run, "plan": asked.plan, "home": name, "key": key, "encoding": asked.encoding.digest}
         return cls(share, asked.codes.digest, (), agreed, bounds=asked.encoding.bounds)
@@ -314,10 +331,10 @@ def bind(ledger: Ledger, domain: str, asked: Asked, digest: str) -> None:
     ledger.remark(domain, "bound", f"{asked.run} {asked.number} {digest}")
 
 
-def bound(ledger: Ledger, domain: str, run: str) -> list[str]:
-    """The digests of the questions of a run that are on record, in order."""
+def bound(ledger: Ledger, domain: str, run: str) -> dict[int, str]:
+    """The digests of the questions of a run that are on record, by number."""
     about = (remark.about.split(" ") for remark in ledger.remarks(domain) if remark.kind == "bound")
-    return [digest for _, digest in sorted((int(number), digest) for of, number, digest in about if of == run)]
+    return {int(number): digest for of, number, digest in about if of == run}
 
 
 def own_shares(door: Stores, session: Session) -> list[Letter]:
@@ -384,11 +401,28 @@ def answer(
     released = json.loads(door.released.read(file))
     if released["code"] != letter.digest:
         raise NotVerified("the released round answers another question")
-    domain = door.ledger.domain_of(session)
-    own = own_shares(door, session)[: asked.number]
+    return signed_share(door, session, ask, asked, letter, codes, asked.number, released["sums"])
+
+
+def signed_share(
+    door: Stores,
+    session: Session,
+    ask: ShareAsk,
+    asked: Asked,
+    letter: Letter,
+    codes: Literal["recomputed", "declared"],
+    release: int,
+    sums: Sequence[int],
+) -> Letter:
+    """The answer to a question, of what a home released: signed and kept once.
+
+    release   how many answers it gave before
+    """
+    domain, scales = door.ledger.domain_of(session), [each.scale for each in ask.mechanism.rounds]
+    own = own_shares(door, session)[:release]
 
     def made() -> bytes:
-        excerpt = Excerpt.of(door.ledger.records(), domain.name, {session.id: asked.number + 1}, hiding(door.vault))
+        excerpt = Excerpt.of(door.ledger.records(), domain.name, {session.id: release + 1}, hiding(door.vault))
         content = Answered(
             run=asked.run,
             number=asked.number,
@@ -396,19 +430,20 @@ def answer(
             question=letter.digest,
             question_before=asked.before,
             share_before=own[-1].digest if own else "",
+            release=release,
             codes=codes,
             session=session.id,
             epsilon=session.epsilon,
             delta=session.delta,
             unit=domain.unit,
             neighbours=domain.neighbours,
-            scale=share.rounds[asked.number].scale,
-            sums=tuple(released["sums"]),
+            scale=scales[0 if isinstance(ask.mechanism, Stream) else asked.number],
+            sums=tuple(sums),
             excerpt=excerpt.text.decode(),
         )
         return Letter.signed(content, SigningKey.of(door.vault)).data
 
-    return Letter(door.vault.read(door.vault.keep(_share_path(session.id, asked.number), made)))
+    return Letter(door.vault.read(door.vault.keep(_share_path(session.id, release), made)))
 
 
 def _share_path(session: str, number: int) -> str:

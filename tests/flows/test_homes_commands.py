@@ -131,7 +131,8 @@ def test_a_wrong_roster_is_refused_in_one_sentence(tmp_path: Path, changes: dict
 @pytest.mark.parametrize(
     ("section", "match"),
     [
-        ({"stream": {"season": 4}}, "no \\[stream\\]"),
+        ({"stream": {"season": 4}}, "stream.clock must be given"),
+        ({"stream": {"season": 300, "clock": "0 3 * * 1"}}, "stream.season must be at most 256"),
         ({"labeling": {"mechanism": "stable", "cutoff": 5}}, "homes add up noisy sums"),
     ],
 )

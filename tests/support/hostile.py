@@ -50,7 +50,7 @@ class Watched(Several):
         self.post(self.asked(number)[0].model_copy(update=changes))
 
 
-def stopped(*_: Any) -> Any:
+def stopped(*_: Any, **__: Any) -> Any:
     raise KeyboardInterrupt
 
 

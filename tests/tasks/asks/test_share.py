@@ -195,7 +195,7 @@ def test_two_runs_in_one_exchange_are_refused(world: Watched) -> None:
 
 def test_a_home_that_left_a_round_out_stays_out(world: Watched) -> None:
     with pytest.raises(NotVerified, match="takes no further part"):
-        check_asked(world.asked(1)[0], world.plan, "north", [], [])
+        check_asked(world.asked(1)[0], world.plan, "north", {}, {})
 
 
 def test_an_older_copy_of_the_home_stops(world: Watched) -> None:
