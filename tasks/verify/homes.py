@@ -26,7 +26,7 @@ from concord.artifacts.home.signing import QUESTION_TYPE, SHARE_TYPE, PublicKey,
 from concord.artifacts.ledger.excerpt import Excerpt
 from concord.tasks.verify.checks import equal, proved
 from concord.tasks.verify.reckoning import check_counts, reckon
-from concord.tasks.verify.recompute_gaussian import round_fault
+from concord.tasks.verify.recompute_gaussian import release_fault, round_fault, steps
 
 Said = Mapping[str, Any]
 """The content of a signed file, JSON."""
@@ -34,6 +34,8 @@ Said = Mapping[str, Any]
 
 ALL_PAY = ("rounds", "classes", "steps", "secret", "many")
 """Settings of every home by which all together are charged."""
+OF_SEASONS = ("season", "bits", "matrix")
+"""And of a stream."""
 
 
 def joint_rounds(settings: Said, rounds: Sequence[bytes], unit: tuple[str, str], warnings: Sequence[str] | None) -> str:
@@ -42,33 +44,28 @@ def joint_rounds(settings: Said, rounds: Sequence[bytes], unit: tuple[str, str],
     unit      and neighbours, of which the guarantee is stated
     warnings  of the certificate; None before there is one
     """
-    if len(rounds) > len(settings["rounds"]):
-        raise NotVerified(f"{len(rounds)} rounds were added, and the settings pay for {len(settings['rounds'])}")
+    if len(rounds) > (most := steps(settings)):
+        raise NotVerified(f"{len(rounds)} rounds were added, and the settings pay for {most}")
+    if "season" in settings:
+        return _releases(settings, rounds, unit, warnings)
     keys, before, last = dict(zip(settings["names"], settings["keys"], strict=True)), "", dict[str, Said]()
     digests, earlier, codes = dict[str, str](), dict[str, Any](), None
     for number, text in enumerate(rounds):
         released = json.loads(text)
         homes, question = released["homes"], released["homes"]["question"].encode()
-        asked = _read(question, QUESTION_TYPE, settings["lead"], f"question {number}")
-        _equal(number, "question", asked, number=number, run=settings["run"], plan=settings["plan"], before=before)
-        for name in ALL_PAY:
-            equal(f"the {name} in question {number}", asked["mechanism"][name], settings[name])
-        _agreed(number, asked["homes"], settings)
-        _asked(number, released, asked)
+        asked = _question(number, question, settings, before)
+        _asked(number, [released["question"]], asked)
         codes = (earlier.get("next") or {}).get("codes") or codes or asked["codes"]
         equal(f"the codes of question {number}", asked["codes"], codes)
         of_one = {**released, "scale": settings["rounds"][number]["scale"]}
         if fault := round_fault(settings, number, of_one, earlier):
             raise NotVerified(fault)
-        shares = {
-            name: _read(share.encode(), SHARE_TYPE, keys.get(name, ""), f"the share of {name} in round {number}")
-            for name, share in homes["shares"].items()
-        }
+        shares = _shares(number, homes, keys)
         for name, share in shares.items():
             follows = {"question_before": before, "share_before": digests.get(name, "")}
             check_share(number, name, share, settings, unit, {"question": sha256(question), **follows})
         _added(number, released, list(shares.values()))
-        _warned(number, [name for name in keys if name not in shares], homes["differ"], warnings)
+        _warned(f"Round {number}", [name for name in keys if name not in shares], homes["differ"], warnings)
         before, last, earlier = sha256(question), {**last, **shares}, released
         digests = {name: sha256(share.encode()) for name, share in homes["shares"].items()}
     for name, share in last.items():
@@ -76,14 +73,62 @@ def joint_rounds(settings: Said, rounds: Sequence[bytes], unit: tuple[str, str],
     return f"{len(rounds)} rounds are the sums of signed shares of {', '.join(last)}, each charged by its own ledger"
 
 
-def _asked(at: int, released: Said, asked: Said) -> None:
+def _releases(settings: Said, rounds: Sequence[bytes], unit: tuple[str, str], warnings: Sequence[str] | None) -> str:
+    """As of rounds: every question of a season is the same, and of a release the running totals are added."""
+    keys, before, last = dict(zip(settings["names"], settings["keys"], strict=True)), "", dict[str, tuple[str, Said]]()
+    first: Any = None
+    for number, text in enumerate(rounds):
+        released = json.loads(text)
+        homes, question = released["homes"], released["homes"]["question"].encode()
+        asked = _question(number, question, settings, before)
+        first = first or (asked["fields"], asked["codes"], released["questions"])
+        equal(f"the question of release {number}", (asked["fields"], asked["codes"], released["questions"]), first)
+        _asked(number, released["questions"], asked)
+        shares = _shares(number, homes, keys)
+        for name, share in shares.items():
+            own, given = last.get(name, ("", {"release": -1}))
+            follows = {"share_before": own} if share["release"] == given["release"] + 1 else {}
+            due = {"question": sha256(question), "question_before": before, **follows}
+            check_share(number, name, share, settings, unit, due)
+            if not given["release"] < share["release"] <= number:
+                raise NotVerified(f"the share of {name} in release {number} does not follow the one before")
+        if fault := release_fault(settings, number, released, list(shares.values())):
+            raise NotVerified(fault)
+        before = sha256(question)
+        last |= {name: (sha256(homes["shares"][name].encode()), share) for name, share in shares.items()}
+        if number + 1 == len(rounds):  # of which labels and student are; earlier ones were published by themselves
+            _warned(f"Release {number}", [name for name in keys if name not in shares], homes["differ"], warnings)
+    for name, (_, share) in last.items():
+        check_charge(name, share, settings)
+    return f"{len(rounds)} releases add the signed totals of {', '.join(last)}, each charged by its own ledger"
+
+
+def _question(at: int, question: bytes, settings: Said, before: str) -> Any:
+    """The signed question of that number, checked against the settings."""
+    asked = _read(question, QUESTION_TYPE, settings["lead"], f"question {at}")
+    _equal(at, "question", asked, number=at, run=settings["run"], plan=settings["plan"], before=before)
+    for name in (*ALL_PAY, *(OF_SEASONS if "season" in settings else ())):
+        equal(f"the {name} in question {at}", asked["mechanism"].get(name), settings[name])
+    _agreed(at, asked["homes"], settings)
+    return asked
+
+
+def _shares(at: int, homes: Said, keys: Mapping[str, str]) -> dict[str, Said]:
+    """The signed shares of a round, by home."""
+    named = homes["shares"].items()
+    what = "the share of {} in round {}"
+    return {name: _read(own.encode(), SHARE_TYPE, keys.get(name, ""), what.format(name, at)) for name, own in named}
+
+
+def _asked(at: int, questions: Sequence[Said], asked: Said) -> None:
     """Check that a released round asked what the signed question asks: the fields, with their codes, and the model."""
-    for name in ("fields", "model"):
-        equal(f"the {name} of round {at}", released["question"][name], asked[name])
-    starts, spans = [field["start"] for field in asked["codes"]["fields"]], released["question"]["spans"]
-    for field, (start, stop) in zip(asked["fields"], spans, strict=True):
-        due = [starts[field], *(starts[field + 1 : field + 2] or [stop])]  # the number of sums says where the last ends
-        equal(f"the spans of round {at}", [start, stop], due)
+    starts = [field["start"] for field in asked["codes"]["fields"]]
+    for question in questions:
+        for name in ("fields", "model"):
+            equal(f"the {name} of round {at}", question[name], asked[name])
+        for field, (start, stop) in zip(asked["fields"], question["spans"], strict=True):
+            due = [starts[field], *(starts[field + 1 : field + 2] or [stop])]  # the number of sums says where that ends
+            equal(f"the spans of round {at}", [start, stop], due)
 
 
 def _agreed(at: int, homes: Said, settings: Said) -> None:
@@ -92,7 +137,7 @@ def _agreed(at: int, homes: Said, settings: Said) -> None:
     several = len(keys) if homes["people"] == "in several" else 1
     said = {**homes, "lead": keys.get(homes["lead"], homes["lead"]), "homes": several}
     for name in ("names", "keys", "people", "lead", "homes"):
-        equal(f"what question {at} says of {name}", said[name], settings[name])
+        equal(f"what question {at} says of {name}", said[name], settings.get(name, 1))
 
 
 def _read(envelope: bytes, kind: str, key: str, what: str) -> Any:
@@ -116,9 +161,10 @@ def _added(number: int, released: Said, shares: Sequence[Said]) -> None:
         raise NotVerified(f"round {number} states another noise, or more units, than its shares have")
 
 
-def _warned(at: int, absent: Sequence[str], differ: Sequence[str], warnings: Sequence[str] | None) -> None:
+def _warned(at: str, absent: Sequence[str], differ: Sequence[str], warnings: Sequence[str] | None) -> None:
     """Check that a certificate warns of homes that took no part in a round, or whose share was found to differ."""
-    for names, said in ((absent, f"Round {at} is without the rows of"), (differ, f"In round {at} the share of")):
+    said_of = (absent, f"{at} is without the rows of"), (differ, f"In {at.lower()} the share of")
+    for names, said in said_of:
         if (
             names
             and warnings is not None
@@ -136,7 +182,8 @@ def check_share(
     follows   the digests that it must give of its `question`, the `question_before` and the `share_before`
     """
     fixed = {"number": number, "home": name, "run": settings["run"], **follows}
-    noise = {"scale": settings["rounds"][number]["scale"], "unit": unit[0], "neighbours": unit[1]}
+    at = 0 if "season" in settings else number
+    noise = {"scale": settings["rounds"][at]["scale"], "unit": unit[0], "neighbours": unit[1]}
     claim = {name: settings["claim"][name] for name in ("epsilon", "delta")}
     _equal(number, f"share of {name}", share, **fixed, **noise, **claim)
 
@@ -157,11 +204,11 @@ def check_charge(name: str, share: Said, settings: Said) -> None:
         raise NotVerified(f"the ledger of {name}: {missing}") from None
     for term, value in agreed.items():
         equal(f"the {term} that {name} agreed to", session.mechanism["share"][term], value)
-    for term in (*ALL_PAY, "codes"):
+    for term in (*ALL_PAY, "codes", *(OF_SEASONS if "season" in settings else ())):
         equal(f"the {term} that {name} charged", session.mechanism[term], settings[term])
     equal(f"the claim of {name}", (share["epsilon"], share["delta"]), (session.epsilon, session.delta))
     proved(session.mechanism, (session.epsilon, session.delta), f" of {name}")
-    if session.asked <= share["number"]:
+    if session.asked <= share["release"]:
         raise NotVerified(
-            f"the ledger of {name} has asked {session.asked} rounds, and it answered {share['number'] + 1}"
+            f"the ledger of {name} has asked {session.asked} rounds, and it answered {share['release'] + 1}"
         )

@@ -305,6 +305,32 @@ def totals_off(settings: PublicSettings, sums: Any, totals: Any) -> float:
     return float(np.abs(weights @ released - np.asarray(totals, np.float64)).max(initial=0.0)) - most
 
 
+def release_fault(settings: PublicSettings, number: int, found: Mapping[str, Any], shares: Sequence[Any]) -> str:
+    """What is wrong with a release that adds the running totals of several homes; empty if nothing is.
+
+    It must ask what the season paid for and of no model. The noise of totals after k releases is the root of Σ b_j² for
+    j < k, with b the coefficients of 1/((1 − x)·q(x)), in each home.
+    """
+    paid = [(each["what"], each["least"], each["count"], None) for each in settings["rounds"]]
+    asked = [(each["what"], each["least"], each["count"], each["model"]) for each in found["questions"]]
+    scales = [each["scale"] for each in settings["rounds"]]
+    if asked != paid or (found["release"], found["scales"]) != (number, scales):
+        return f"release {number} asks another question than was paid for, or states other noise"
+    paired = zip(found["totals"], settings["rounds"], strict=True)
+    if any(len(totals) > int(each["cells"]) for totals, each in paired):
+        return f"release {number} has another size than was paid for"
+    added = [sum(column) for column in zip(*(share["sums"] for share in shares), strict=True)]
+    if not shares or added != list(chain(*found["totals"])):
+        return f"the totals of release {number} are not the sum of its shares"
+    q, inverse = _coefficients(settings), list[float]()
+    for k in range(number + 1):  # of 1/q(x), by long division
+        inverse.append(((k == 0) - sum(q[j] * inverse[k - j] for j in range(1, k + 1))) / q[0])
+    squares = np.cumsum(np.cumsum(inverse) ** 2)
+    if not math.isclose(found["spread"] ** 2, sum(squares[share["release"]] for share in shares), rel_tol=1e-9):
+        return f"release {number} states other noise than its shares have"
+    return ""
+
+
 def season_fault(settings: PublicSettings, found: Sequence[Mapping[str, Any]]) -> str:
     """What is wrong with the releases of a season so far, in order; empty if nothing is.
 
