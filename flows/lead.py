@@ -4,8 +4,8 @@ shares.
     question ─ shares of the homes, checked ─ added ─┃ release ─ the next question … infer ─ study ─ certify
 
 With [stream], homes are asked for one release a tick, of running totals of their own; each is published before the next
-is asked for, without those that missed it. There is no private row in it. It is safe in cron: each call does what can be
-done now, and says who is missing; a killed one is finished by the next.
+is asked for, without those that missed it. There is no private row in it. It is safe in cron: each call does what can
+be done now, and says who is missing; a killed one is finished by the next.
 """
 
 import json
