@@ -10,9 +10,7 @@ Checked by tests/tasks/student/test_crossed.py.
 """
 
 import hashlib
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 
@@ -45,17 +43,16 @@ def sampled(rows: CodeMatrix, codes: Codes, most: int = SAMPLE) -> CodeMatrix:
     return np.asfortranarray(rows[_evenly(digests(rows, codes), most)])
 
 
-def sampled_of(frames: Sequence[Callable[[], pl.DataFrame]], codes: Codes, most: int = SAMPLE) -> CodeMatrix:
-    """`sampled` of the cast rows of all frames, which are read twice, side by side: eight bytes a row are held, and the
-    sample."""
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        parts = list(pool.map(lambda read: digests(codes.of(read()), codes), frames))
-        found = np.concatenate([np.empty(0, np.uint64), *parts])
-        kept = np.zeros(len(found), bool)
-        kept[_evenly(found, most)] = True
-        those = np.split(kept, np.cumsum([len(part) for part in parts]))
-        rows = list(pool.map(lambda read, own: codes.of(read().filter(own)), frames, those))
-    return sampled(np.concatenate([np.empty((0, codes.width), np.int32), *rows]), codes, most)
+def sampled_of(frames: Callable[[], Iterable[pl.DataFrame]], codes: Codes, most: int = SAMPLE) -> CodeMatrix:
+    """`sampled` of the cast rows of all frames, which are read twice: eight bytes a row are held, and the sample."""
+    found = np.concatenate([np.empty(0, np.uint64), *(digests(codes.of(rows), codes) for rows in frames())])
+    kept = np.zeros(len(found), bool)
+    kept[_evenly(found, most)] = True
+    parts, first = [np.empty((0, codes.width), np.int32)], 0
+    for rows in frames():
+        parts.append(codes.of(rows.filter(kept[first : first + rows.height])))
+        first += rows.height
+    return sampled(np.concatenate(parts), codes, most)
 
 
 def _evenly(found: Digests, most: int) -> NDArray[np.int64]:

@@ -22,7 +22,6 @@ import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -163,7 +162,7 @@ def heard(published: RoundFile) -> NoisyRound:
 
 def write_sample(batches: Sequence[PublicBatch], codes: Codes, vault: Vault, path: str) -> Ref:
     """Write codes (rows, fields) of the sample of staged public rows that models are decoded on, as a NumPy file."""
-    found = sampled_of([partial(read_frame, batch.ref, vault) for batch in batches], codes)
+    found = sampled_of(lambda: (read_frame(batch.ref, vault) for batch in batches), codes)
     with vault.create(path) as sink:
         np.save(sink, found, allow_pickle=False)
     return sink.ref
