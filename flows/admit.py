@@ -99,12 +99,6 @@ def announce_room(found: Admitted[Any]) -> None:
         err.print(f"{'later':>8} rows {words}", soft_wrap=True, markup=False)
 
 
-def check_unchanged(run: RunContext, session: Session | None, private_digests: Sequence[str]) -> None:
-    """Raise NotVerified if the open session was opened with other private data."""
-    if session is not None:
-        check_ensemble(run.stores.vault, session, private_digests)
-
-
 def begin(
     run: RunContext, admitted: Admitted[Any], private: PrivateFiles, counted: Counted, *, further: bool | None = None
 ) -> Session:
@@ -145,7 +139,7 @@ def answer_once(
     precheck_tables(run, private, public.encoding, admitted.session)
     files = exact(private)
     counted = Counted([ref.digest for ref in files], files)
-    check_unchanged(run, admitted.session, counted.private_digests)
+    check_ensemble(run.stores.vault, admitted.session, counted.private_digests)
     session = begin(run, admitted, private, counted)
     return admitted, pass_door(run, session, partial(release_once, ask=ask, exact=files))
 

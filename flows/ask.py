@@ -18,7 +18,7 @@ from concord.artifacts.errors import BudgetRefused
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref, canonical_json
 from concord.artifacts.sessions import Session
-from concord.flows.admit import admit, answer_once, begin, check_unchanged
+from concord.flows.admit import admit, answer_once, begin
 from concord.flows.console import out
 from concord.flows.outcome import spent_in_words
 from concord.flows.run import Admitted, Balance, Counted, PrivateFiles, RunContext, running
@@ -30,7 +30,7 @@ from concord.tasks.asks.counted import UnitsQuestion
 from concord.tasks.asks.estimate import EstimateAsk, Suggestion
 from concord.tasks.asks.questions import QuestionsAsk, batch_of, check_code, keep_answers, release_question
 from concord.tasks.data.encode import read_frame
-from concord.tasks.door.admit import planned_domain
+from concord.tasks.door.admit import check_ensemble, planned_domain
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate, check_parameters
 from concord.tasks.publish.certify import certify_answers
 
@@ -80,7 +80,7 @@ def put_to_shards(run: RunContext, admitted: Admitted[QuestionsAsk], question: Q
     private, encoding = PrivateFiles.of(run, admitted.stream.sources), admitted.stream.encoding
     shards = split(run, run.plan, private.table, encoding, run.erased)
     counted = Counted([ref.digest for ref in shards], ())
-    check_unchanged(run, admitted.session, counted.private_digests)
+    check_ensemble(run.stores.vault, admitted.session, counted.private_digests)
     session = begin(run, admitted, private, counted)
     run.stages.uncached("ask", lambda: (_asked(run, session, shards, encoding, question), False))
     return session

@@ -5,7 +5,7 @@
 Nothing private is read before the question is bound, but what an operator at a terminal is shown of the own table
 before agreeing. It is safe in cron: each call answers what is asked now, once, and
 a killed one is finished by the next, with the same question and the same noise. Of a plan with [stream], a home
-answers with the running totals of its own season (flows.refresh): a release for each question that it answers.
+answers with the running totals of its own season (flows.season): a release for each question that it answers.
 """
 
 import secrets
@@ -22,12 +22,12 @@ from concord.artifacts.domains import Domain
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.home.signing import SigningKey
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import PublicRows, Ref, canonical_json
+from concord.artifacts.schemas import Ref, canonical_json
 from concord.artifacts.sessions import Session
 from concord.flows.admit import begin, precheck_tables, say_of_cap
 from concord.flows.console import confirmed, err, may_ask
-from concord.flows.refresh import ByStream
 from concord.flows.run import Admitted, Balance, Counted, PrivateFiles, PublicStream, RunContext, running
+from concord.flows.season import Periods
 from concord.flows.stages import encode
 from concord.flows.tally import code, gather, tally
 from concord.tasks.asks.joint import check_public
@@ -197,17 +197,16 @@ class Contribution:
         number = len(own_shares(stores, session))
         if session.asked == number and isinstance(mechanism, Stream):
             private = self._private()
-            way = ByStream(self.run, PublicRows(encoding=asked.encoding, batches=()), asked.codes)
-            way.questions, way.ended = list(asked.questions), []
+            periods = Periods(self.run, asked.encoding, asked.codes, asked.questions)
             admitted: Admitted[TalliesAsk] = Admitted(balance, ask, PublicStream(asked.encoding, ()), session)
-            session, counted = way.counted(admitted, private, datetime.now(UTC))
-            again, follow = way.again(session, counted, private), partial(follow_release, asked)
+            session, counted = periods.counted(admitted, private, datetime.now(UTC))
+            again, follow = periods.again(session, counted, private), partial(follow_release, asked)
 
             def work() -> tuple[Ref, bool]:
                 return release_period(stores, session, mechanism, asked.questions, counted, again, follow), False
 
             self.run.stages.uncached("release", work)
-            way.tidy(session, counted)
+            periods.tidy(session, counted)
         outcome = stores.ledger.batches(session.id)[number].outcome
         if outcome is None:
             raise AssertionError("what was released is on record")

@@ -29,8 +29,8 @@ from concord.artifacts.sessions import Session
 from concord.flows.admit import admit, begin
 from concord.flows.cache import Files
 from concord.flows.outcome import Summary, shown
-from concord.flows.refresh import ByStream, published_mark
 from concord.flows.run import Admitted, Counted, PrivateFiles, running
+from concord.flows.season import BySeason, published_mark, until
 from concord.flows.stage import Disclosure, pass_door
 from concord.flows.stages import encode
 from concord.flows.steps import publish
@@ -250,7 +250,7 @@ def fitting(
     return {name: own for name, own in heard.items() if name not in unfit}, {**refused, **unfit}
 
 
-class SeasonOfHomes(ByHomes, ByStream):
+class SeasonOfHomes(ByHomes, BySeason):
     """Several homes release running totals, each of its own season; labels are inferred from the sum of those that
     answered. One release is asked for in each tick of the plan's clock."""
 
@@ -284,7 +284,7 @@ class SeasonOfHomes(ByHomes, ByStream):
             "codes": codes,
             "fields": codes.coarse,
             "model": None,
-            "until": self._until(now),
+            "until": until(run.plan, now),
         }
         asked, letter = self._question(session, number, post, lambda: content)
         taking = [name for name in homes.names if name not in without]

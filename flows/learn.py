@@ -20,7 +20,7 @@ from concord.artifacts.plan import Plan, Way
 from concord.artifacts.schemas import PublicRows, Ref
 from concord.artifacts.sessions import Session
 from concord.flows import stages
-from concord.flows.admit import admit, announce_room, begin, check_unchanged, may_open_further, precheck_tables
+from concord.flows.admit import admit, announce_room, begin, may_open_further, precheck_tables
 from concord.flows.cache import Files
 from concord.flows.outcome import StageName, Summary, shown
 from concord.flows.run import (
@@ -44,7 +44,7 @@ from concord.tasks.asks.student_choice import settled_now
 from concord.tasks.asks.votes import VotesAsk
 from concord.tasks.data.places import check_not_private
 from concord.tasks.data.tables import find_files
-from concord.tasks.door.admit import planned_domain
+from concord.tasks.door.admit import check_ensemble, planned_domain
 from concord.tasks.door.checkpoint import (
     Checkpoint,
     check_open,
@@ -215,7 +215,7 @@ class ByHypothesis(Learning[HypothesisAsk]):
         """Count the errors of every candidate."""
         run, stream = self.run, admitted.stream
         counts = stages.count(run, run.plan, private.table, stream.encoding, stream.batches, run.erased)
-        check_unchanged(run, admitted.session, (counts.digest,))
+        check_ensemble(run.stores.vault, admitted.session, (counts.digest,))
         return Counted((counts.digest,), [counts])
 
     def release(self, session: Session, admitted: Admitted[HypothesisAsk], counted: Counted) -> Disclosure:

@@ -18,7 +18,6 @@ from concord.artifacts.learners import StudentPlan
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import Session
-from concord.flows.admit import check_unchanged
 from concord.flows.cache import Files, Place
 from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
 from concord.flows.stage import Disclosure, mapped, on_workers, pass_door, stage
@@ -30,6 +29,7 @@ from concord.tasks.asks.tallies import TalliesAsk, release_round, sums_digest
 from concord.tasks.data.codes import Codes, deepens
 from concord.tasks.data.encode import PublicBatch, read_frame
 from concord.tasks.data.units import Erased
+from concord.tasks.door.admit import check_ensemble
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.student import study as student_study
 from concord.tasks.student.decode import Decoded
@@ -198,7 +198,7 @@ class BySums(Learning[TalliesAsk]):
         self.sums = [tally(run, self.units, question.record()) for question in self.planner.first_questions()]
         self.coded = partial(recode, run, plan, private.table, encoding, erased=run.erased, units=self.units)
         private_digests = tuple(sums_digest(each, vault) for each in self.sums)
-        check_unchanged(run, admitted.session, private_digests)
+        check_ensemble(run.stores.vault, admitted.session, private_digests)
         return Counted(private_digests, [*self.units, *chain.from_iterable(self.sums)])
 
     def release(

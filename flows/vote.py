@@ -20,7 +20,6 @@ from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.flows import stages
-from concord.flows.admit import check_unchanged
 from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
 from concord.flows.stage import Disclosure, pass_door
 from concord.flows.stages import split
@@ -29,6 +28,7 @@ from concord.tasks.asking import relabel as asking_relabel
 from concord.tasks.asking.teachers import rehearse_teachers
 from concord.tasks.asks.votes import VotesAsk, release_votes, replay_votes, training
 from concord.tasks.data.encode import PublicBatch
+from concord.tasks.door.admit import check_ensemble
 from concord.tasks.door.asked import online_votes, recounted
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.mechanism import Mechanism
@@ -63,7 +63,7 @@ class ByVotes(Learning[VotesAsk]):
             made = stages.relabel(run, plan, shards, encoding, space, settings)
             shards, relabelled = list(made.blocks), (made.choice, *shards, *made.blocks)
         private_digests = training(plan, shards)
-        check_unchanged(run, admitted.session, private_digests)
+        check_ensemble(run.stores.vault, admitted.session, private_digests)
         return Counted(private_digests, stages.teach(run, stages.blocks(plan, shards), plan, encoding), relabelled)
 
     def release(self, session: Session, admitted: Admitted[VotesAsk], counted: Counted) -> Disclosure:

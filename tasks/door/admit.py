@@ -133,9 +133,9 @@ def ensemble(vault: Vault, session: str, private_digests: Sequence[str]) -> str:
     return keyed_digest(derive(session_key(vault, session), "digests"), "ensemble", *private_digests)
 
 
-def check_ensemble(vault: Vault, session: Session, private_digests: Sequence[str]) -> None:
-    """Raise NotVerified if the private data has changed since the session was opened."""
-    if ensemble(vault, session.id, private_digests) != session.ensemble:
+def check_ensemble(vault: Vault, session: Session | None, private_digests: Sequence[str]) -> None:
+    """Raise NotVerified if the private data has changed since the session was opened, if there is one."""
+    if session is not None and ensemble(vault, session.id, private_digests) != session.ensemble:
         raise NotVerified(
             f"the private data of session {session.id} changed while [data] version stayed {session.data_version!r}; "
             "give the new data a new version and ask for --new-session"

@@ -17,7 +17,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.write import Tracking
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Ref
-from concord.flows import refresh, steps
+from concord.flows import refresh, season, steps
 from concord.flows.outcome import Summary
 from concord.flows.start import start, start_asking, start_test
 from concord.tasks.asking.tally import total_of
@@ -152,12 +152,12 @@ def killed(*_: object, **__: object) -> Any:
 
 
 STEPS: dict[str, tuple[object, str]] = {
-    "before it is counted": (refresh, "arrive"),
-    "before the count is on record": (refresh, "keep_counted"),
+    "before it is counted": (season, "arrive"),
+    "before the count is on record": (season, "keep_counted"),
     "before it is begun": (Ledger, "begin_batch"),
     "before its draw is on record": (Ledger, "record_draw"),
     "before it is committed": (Ledger, "commit_batch"),
-    "before its labels": (refresh, "infer"),
+    "before its labels": (season, "infer"),
     "before its certificate": (steps, "certificate_of"),
 }
 
@@ -178,7 +178,7 @@ def test_a_killed_refresh_is_finished_by_the_next_with_the_files_that_it_took(
         found = start_refresh(plan, home)
         taken = [len(each.period.files) for each in periods_of(home)]
         assert found.asked == number + 1, step
-        late = owner is refresh and name != "infer"  # nothing was on record: it takes what has arrived meanwhile too
+        late = owner is season and name != "infer"  # nothing was on record: it takes what has arrived meanwhile too
         assert sum(taken) == 2 * number + 1 + late, step
     (session,) = Ledger.of(home).sessions("people")
     assert (session.asked, session.status) == (len(STEPS), "spent")
@@ -319,9 +319,9 @@ def test_a_new_season_asks_those_who_arrive_from_then_on_and_costs_nothing_more(
     assert len({second.session, third.session, fourth.session}) == 2
     assert Ledger.of(home).total("people") == charged
     assert [check for check in verify(home) if not check.ok] == []
-    for season in (second.session, fourth.session):
-        close(Stores.of(home), season, give_back=False)
-        forget(Stores.of(home), season)
+    for each in (second.session, fourth.session):
+        close(Stores.of(home), each, give_back=False)
+        forget(Stores.of(home), each)
     with pytest.raises(BudgetRefused, match="does not know any more whom it asked"):
         start_refresh(plan, home)
 

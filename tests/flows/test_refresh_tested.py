@@ -15,7 +15,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import STUDENT_TEST, Session
-from concord.flows import refresh, set_aside, stages
+from concord.flows import refresh, season, set_aside, stages
 from concord.flows.outcome import Summary
 from concord.flows.start import start_test
 from concord.tasks.asking.tally import total_of
@@ -118,7 +118,7 @@ def only_for_tests(name: str) -> Any:
 
 
 STEPS: dict[str, tuple[object, str, Any]] = {
-    "before it is set aside": (refresh, "keep_aside", killed),
+    "before it is set aside": (season, "keep_aside", killed),
     "before it is counted": (stages, "count_rows_aside", killed),
     "before its session is opened": (set_aside, "begin", killed),
     "before it is begun": (Ledger, "begin_batch", only_for_tests("begin_batch")),

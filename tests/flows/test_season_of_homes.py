@@ -24,7 +24,7 @@ DOMAIN = "people"
 @pytest.fixture
 def due(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tick passes at each call."""
-    monkeypatch.setattr("concord.flows.refresh.next_time", lambda _clock, _zone, now, _field: now)
+    monkeypatch.setattr("concord.flows.season.next_time", lambda _clock, _zone, now, _field: now)
 
 
 def wrong(checks: Any) -> list[str]:

@@ -25,8 +25,8 @@ from tests.support.people import changed, people, tables_of_plan
 from tests.support.processes import FRESH
 
 STEPS = {
-    "concord.flows.refresh.arrive": "before it is counted",
-    "concord.flows.refresh.keep_counted": "before the count is on record",
+    "concord.flows.season.arrive": "before it is counted",
+    "concord.flows.season.keep_counted": "before the count is on record",
     "concord.artifacts.ledger.ledger.Ledger.begin_batch": "before it is begun",
     "concord.artifacts.ledger.ledger.Ledger.commit_batch": "before it is committed",
 }
@@ -85,7 +85,7 @@ def nobody(_: object) -> tuple[()]:
 
 PLANTED: dict[str, dict[str, Callable[..., Any]]] = {
     "noise is drawn again": {"concord.tasks.door.checkpoint.Randomness.kept": drawn_again},
-    "a period knows nobody whom earlier ones asked": {"concord.flows.refresh._names_of": nobody},
+    "a period knows nobody whom earlier ones asked": {"concord.flows.season._names_of": nobody},
 }
 
 

@@ -14,7 +14,7 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.schemas import Ref
 from concord.flows import homes as flows_homes
-from concord.flows import refresh as flows_refresh
+from concord.flows import season
 from concord.tasks.asks.share import Answered, Asked, Letter, ModelRecord, bound
 from concord.tasks.asks.stream import periods_counted
 from concord.tasks.data import arrivals
@@ -28,7 +28,7 @@ from tests.support.several import Weekly, plainly
 SEASON = 4
 DEATHS: tuple[tuple[Any, str], ...] = (
     *((flows_homes, step) for step in ("release_period", "answer_release", "certify_answers")),
-    *((flows_refresh, step) for step in ("take", "arrive", "keep_counted")),
+    *((season, step) for step in ("take", "arrive", "keep_counted")),
     *((Ledger, step) for step in ("begin_batch", "record_draw", "commit_batch")),
 )
 """Where the home is killed, after the question is bound."""
@@ -182,7 +182,7 @@ def test_a_home_that_asks_units_again_would_be_found(world: Watched, monkeypatch
     """The planted bug: it does not know what earlier periods took."""
     true = arrivals.take
     forgetful = lambda plan, vault, contents, _, columns, until: true(plan, vault, contents, [], columns, until=until)  # noqa: E731
-    monkeypatch.setattr(flows_refresh, "take", forgetful)
+    monkeypatch.setattr(season, "take", forgetful)
     world.ask(world.first)
     with pytest.raises(AssertionError, match="asked again"):
         world.ask(world.number(1))

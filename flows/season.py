@@ -1,0 +1,280 @@
+"""A season of a stream: what arrived since its last period is taken, each new unit is counted once, and a student
+learns from the running totals.
+
+    take (files) ─ arrive (new units) ─ tally ─ on record, before anything of it passes the door
+                   (those set aside)
+
+Nothing about rows decides whether there is a period. One that a killed command took is finished by the next, with the
+same files, if it was counted.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import PurePath
+from typing import ClassVar
+
+from concord.artifacts.domains import Domain
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.sessions import Session
+from concord.flows.admit import begin
+from concord.flows.cache import Files, Place
+from concord.flows.console import err
+from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
+from concord.flows.stage import Disclosure, stage
+from concord.flows.stages import UNITS
+from concord.flows.tally import BySums, infer, label_claim, tally
+from concord.flows.ticks import next_time
+from concord.tasks.asking.tally import BLOCKS, Coding, columns_asked, gather, keep_total
+from concord.tasks.asks.counted import set_arrived_aside
+from concord.tasks.asks.stream import (
+    Beginning,
+    PeriodCounts,
+    SeasonAsk,
+    counted_again,
+    keep_again,
+    keep_beginning,
+    keep_counted,
+    periods_counted,
+)
+from concord.tasks.asks.tallies import TalliesAsk
+from concord.tasks.data.arrivals import NAMES, Arriving, Period, check_unchanged, contents_by_place, table_of, take
+from concord.tasks.data.codes import Codes
+from concord.tasks.data.files import PRIVATE
+from concord.tasks.data.units import Erased, names_held
+from concord.tasks.door.checkpoint import arrivals_key
+from concord.tasks.mechanisms.contributions import RoundQuestion
+from concord.tasks.mechanisms.stream import Stream
+from concord.tasks.student.seasons import history
+from concord.tasks.student.study import Student
+
+
+@stage("gather", reads=UNITS)
+def arrive(
+    place: Place,
+    plan: Plan,
+    table: Files,
+    period: Period,
+    encoding: Encoding,
+    codes: Codes,
+    erased: Sequence[str],
+    stream: str,
+    before: Sequence[Ref],
+) -> list[Ref]:
+    """Write the rows of a period's new units as codes and classes: BLOCKS files; and the names of all units so far.
+
+    before   files of the names of all units of the stream up to the period before
+    """
+    vault, domain = place.vault, plan.privacy.domain
+    left_out, placed = Erased.of(vault, domain, erased), table.of(plan, "private")
+    folder, key = f"{domain}/{stream}/{place.key[:16]}", arrivals_key(vault, stream)
+    arriving = Arriving(table_of(placed, vault, period), key, before, f"arrived/{folder}")
+    parted = place.secret(domain, "split")
+    coding = Coding(placed, encoding, codes, vault, key, left_out, given=arriving.table, parted=parted)
+    blocks = gather(coding, f"units/{folder}", arriving)
+    return [*blocks, *arriving.names]
+
+
+@stage("gather", reads=UNITS)
+def keep_aside(
+    place: Place,
+    plan: Plan,
+    table: Files,
+    period: Period,
+    encoding: Encoding,
+    erased: Sequence[str],
+    stream: str,
+    before: Sequence[Ref],
+) -> list[Ref]:
+    """Write the names of all units that are set aside so far: NAMES files; and a row of each that a period adds.
+
+    before   files of the names of those up to the period before
+    """
+    vault, domain = place.vault, plan.privacy.domain
+    left_out, placed = Erased.of(vault, domain, erased), table.of(plan, "private")
+    folder, key = f"{domain}/{stream}/{place.key[:16]}", arrivals_key(vault, stream)
+    arriving = Arriving(table_of(placed, vault, period), key, before, f"arrived/{folder}")
+    secret = place.secret(domain, "split")
+    rows = set_arrived_aside(placed, encoding, arriving, vault, f"aside/{folder}", secret, left_out)
+    return [*arriving.names, *rows]
+
+
+@dataclass
+class Periods:
+    """The periods of one season, for one run.
+
+    questions  what is asked of each period, in order
+    ended      the stream's earlier seasons
+    beginning  how the stream begins, if it does now; of one that has begun, its record stays
+    """
+
+    run: RunContext
+    encoding: Encoding
+    codes: Codes
+    questions: Sequence[RoundQuestion]
+    ended: Sequence[Session] = ()
+    beginning: Beginning | None = None
+
+    def counted(
+        self, admitted: Admitted[TalliesAsk], private: PrivateFiles, now: datetime
+    ) -> tuple[Session, list[PeriodCounts]]:
+        """The session, open, and all of its periods up to the one that is due, which is taken and counted now."""
+        run, vault, plan = self.run, self.run.stores.vault, self.run.plan
+        counted = [] if admitted.session is None else list(periods_counted(vault, admitted.session))
+        past = self._past()
+        known = [each.period for each in (*past, *counted)]
+        places = names_held(vault, private.files)
+        contents = contents_by_place(plan, vault, places)
+        check_unchanged(plan, contents, known)
+        period = None
+        if admitted.session is None or len(counted) == admitted.session.asked:
+            columns = columns_asked(plan, self.encoding)
+            period = take(plan, vault, contents, known, columns, until=until(plan, now))
+            if not period.files:
+                err.print(f"{'refresh':>8} no file is new: a release all the same, since none may follow from rows")
+        if self.beginning is not None:
+            keep_beginning(vault, plan.privacy.domain, admitted.ask.stream, self.beginning)
+        session = begin(run, admitted, private, Counted((), ()))
+        if period is not None:
+            before = _names_of([*past, *counted])
+            made = self._count(session, period, before, private, f"{session.asked:05d}")
+            made = self._with_aside(session, made, _names_of([*past, *counted], aside=True), private)
+            if contents_by_place(plan, vault, period.files) != period.files:
+                raise NotVerified(f"a file of {PRIVATE} changed while it was read: nothing was drawn, so refresh again")
+            counted = [*counted, keep_counted(vault, session, session.asked, made)]
+        return session, counted
+
+    def again(self, session: Session, counted: Sequence[PeriodCounts], private: PrivateFiles) -> list[tuple[Ref, ...]]:
+        """The sums of these periods without units that were erased since; none if the ones on record are there."""
+        run, vault = self.run, self.run.stores.vault
+        known = counted_again(vault, session)
+        sums = [*known, *(each.sums for each in counted[len(known) :])]
+        if all(vault.has(ref) for of_period in sums for ref in of_period):
+            return sums if known else []
+        if not run.erased:
+            return []  # which stops
+        err.print(f"{'erased':>8} the season is counted again without the units that were")
+        sums, before = [], _names_of(self._past())
+        for number, each in enumerate(counted):
+            made = self._count(session, each.period, before, private, f"again-{len(run.erased)}-{number:05d}")
+            sums, before = [*sums, made.sums], made.names
+        keep_again(vault, session, sums)
+        return sums
+
+    def tidy(self, session: Session, counted: Sequence[PeriodCounts]) -> None:
+        """Remove from the vault what only the last of these periods needed, once it is released."""
+        run, vault = self.run, self.run.stores.vault
+        run.stages.forget(vault.paths(f"sums/{session.domain}/{session.stream}", "*.npy"))
+        for kind in ("units", "sums"):  # its blocks of rows, and their sums
+            vault.destroy(f"{kind}/{session.domain}/{session.stream}")
+        for each in self.ended:  # whose periods are not counted again
+            if (vault.root / (sums := f"sums/{session.domain}/{each.id}")).exists():
+                vault.destroy(sums)
+        first = _names_of(self._past())  # the season's first, from which it may be counted again
+        known = (*counted[-1].names, *counted[-1].others, *first)
+        if last := {str(PurePath(ref.path).parent) for ref in known}:
+            for path in vault.paths(f"arrived/{session.domain}/{session.stream}", "*", last):
+                vault.destroy(path)
+
+    def _past(self) -> list[PeriodCounts]:
+        """The periods of the stream's earlier seasons that were begun, in order."""
+        vault = self.run.stores.vault
+        return [found for each in self.ended for found in islice(periods_counted(vault, each), each.batches)]
+
+    def _count(
+        self, session: Session, period: Period, before: Sequence[Ref], private: PrivateFiles, name: str
+    ) -> PeriodCounts:
+        run, codes, vault = self.run, self.codes, self.run.stores.vault
+        if before and not vault.has_secret(f"streams/{session.stream}"):  # by another key everybody would be new
+            raise NotVerified(
+                "the vault lacks the key by which the stream knows whom it asked: put back a copy of it, or end the "
+                f"season by `concord close --whole {session.id}`"
+            )
+        found, names = list[Ref](), tuple(before)
+        if period.files:
+            table = Files(private.table.path, tuple(period.files.values()))
+            encoding, erased = self.encoding, run.erased
+            found = arrive(run, run.plan, table, period, encoding, codes, erased, session.stream, list(before))
+            names = tuple(found[BLOCKS:])
+        sums = list[Ref]()
+        for at, question in enumerate(self.questions):
+            blocks = tally(run, found[:BLOCKS], question.record()) if found else []
+            path = f"sums/{session.domain}/{session.id}/{name}-{at}.npy"
+            sums.append(keep_total(blocks, question, vault, path))
+        return PeriodCounts(period=period, sums=tuple(sums), names=names)
+
+    def _with_aside(
+        self, session: Session, counted: PeriodCounts, before: Sequence[Ref], private: PrivateFiles
+    ) -> PeriodCounts:
+        """A period with the units that are set aside, if the plan sets some aside."""
+        run, files = self.run, counted.period.files
+        if run.plan.test is None or not files:
+            return counted.model_copy(update={"others": tuple(before)})
+        table, encoding = Files(private.table.path, tuple(files.values())), self.encoding
+        found = keep_aside(run, run.plan, table, counted.period, encoding, run.erased, session.stream, list(before))
+        return counted.model_copy(update={"others": tuple(found[:NAMES]), "aside": tuple(found[NAMES:])})
+
+
+def _names_of(periods: Sequence[PeriodCounts], *, aside: bool = False) -> tuple[Ref, ...]:
+    """The files of all names up to the last of these periods: of units that learn, or that are set aside."""
+    found = (each.others if aside else each.names for each in reversed(periods))
+    return next(filter(None, found), ())
+
+
+def until(plan: Plan, now: datetime) -> str:
+    """The end of the period that begins now, by the plan's clock; empty without one. Raises WrongInput."""
+    clock = None if plan.stream is None else plan.stream.clock
+    return "" if clock is None else next_time(clock, "UTC", now, "stream.clock").isoformat()
+
+
+def published_mark(session: str) -> str:
+    """The file of the vault that says how many releases of a session were published whole."""
+    return f"sessions/{session}/published"
+
+
+class BySeason(BySums):
+    """Each release is of running totals, and a student learns from the last."""
+
+    reopens: ClassVar[bool] = False
+
+    def ask(self, domain: Domain, session: Session | None = None) -> SeasonAsk:
+        """The season's questions, about codes that are learned from the rows it began with; of no stream yet."""
+        asked = super().ask(domain, session)
+        if not isinstance(asked.mechanism, Stream):
+            raise AssertionError("a plan with [stream] is planned as one")
+        self.mechanism, spans = asked.mechanism, [(each.start, each.start + each.size) for each in self._codes.fields]
+        fields = self._codes.coarse
+        self.questions = [
+            self.mechanism.question(at, fields, [spans[field] for field in fields])
+            for at in range(len(self.mechanism.rounds))
+        ]
+        return SeasonAsk(asked.mechanism, asked.codes, asked.public)
+
+    def replay(self, session: Session, admitted: Admitted[TalliesAsk]) -> Disclosure:
+        """The releases so far, and the labels inferred from the last."""
+        return self._with_labels(admitted, Disclosure(session, self._releases(session), 0, datetime.now(UTC)))
+
+    def fit(self, run: RunContext, admitted: Admitted[TalliesAsk], passed: Disclosure, where: str) -> Student:
+        """As of tallies; and what the models of earlier releases were right on, if that is what was measured."""
+        student, (*releases, _) = super().fit(run, admitted, passed, where), passed.released
+        if run.test is None or not student.figures:  # which a student that is fitted to labels has not
+            return student
+        files = (json.loads(run.stores.released.read(ref)) for ref in releases)
+        found = history(files, self._codes, run.test.path, admitted.stream.encoding)
+        return student.model_copy(update={"history": found})
+
+    def _releases(self, session: Session) -> list[Ref]:
+        """The files that a season has released, in order."""
+        batches = self.run.stores.ledger.batches(session.id)
+        return [batch.outcome.released for batch in batches if batch.outcome is not None]
+
+    def _with_labels(self, admitted: Admitted[TalliesAsk], passed: Disclosure) -> Disclosure:
+        """`passed`, and the file of the labels inferred from its last release."""
+        stream, last = admitted.stream, passed.released[-1]
+        claim = label_claim(admitted, passed)
+        labels = infer(self.run, passed.session.id, last, stream.encoding, self._codes, stream.batches, claim)
+        return replace(passed, released=[*passed.released, labels])
