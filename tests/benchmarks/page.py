@@ -71,7 +71,7 @@ def cell(found: Lines, measure: str) -> str:
     """Mean and standard deviation over runs; why there is none; or nothing, if it was not measured."""
     values = _values(found, measure)
     if not values:
-        return found[0]["why"] if found else ""
+        return found[0].get("why", "") if found else ""
     digits = 3 if measure in IN_NATS else 1
     mean = f"{np.mean(values):.{digits}f}"
     return mean if len(values) == 1 else f"{mean} ± {np.std(values, ddof=1):.{digits}f}"
@@ -97,19 +97,40 @@ def table(
 
 
 def page(lines: Lines) -> Iterator[str]:
-    """Aims, `auto` in hindsight, and all cases and measures."""
+    """Aims, `auto` in hindsight, and all cases and measures: those of ε = 1 alone together, the others one by one."""
     yield "\n".join(["### Aims\n", *aims(lines), ""])
     yield "\n".join(["### `auto` in hindsight\n", *compared(lines)])
-    for case in dict.fromkeys(line["case"] for line in lines):
+    cases = dict.fromkeys(line["case"] for line in lines)
+    once = [case for case in cases if {line["epsilon"] for line in lines if line["case"] == case} <= {1.0, None}]
+    yield "### Other tables, and fewer private rows, at ε = 1\n\nAccuracy, in percent:\n"
+    yield "\n".join([*at_one(lines, once, "accuracy"), "", "<details><summary>Other measures</summary>", ""])
+    for measure in OTHERS:
+        yield "\n".join([f"{_in_unit(measure)}:\n", *at_one(lines, once, measure), ""])
+    yield "</details>\n"
+    for case in (case for case in cases if case not in once):
         mine = [line for line in lines if line["case"] == case]
         runs = max(line["seed"] for line in mine) + 1
         yield f"### {case}\n\nδ = {mine[0]['delta']:g}; at most {runs} runs. Accuracy, in percent:\n"
         yield "\n".join([*table(lines, case, "accuracy"), "", "<details><summary>Other measures</summary>", ""])
         for measure in OTHERS:
             if any(measure in line for line in mine):
-                unit = "nats" if measure in IN_NATS else "percent"
-                yield "\n".join([f"{MEASURES[measure]}, in {unit}:\n", *table(lines, case, measure), ""])
+                yield "\n".join([f"{_in_unit(measure)}:\n", *table(lines, case, measure), ""])
         yield "</details>\n"
+
+
+def at_one(lines: Lines, cases: Iterable[str], measure: str) -> Iterator[str]:
+    """A row a case, a column a method, at ε = 1."""
+    rows = {case: [cell(of(lines, case, method, 1.0), measure) for method in METHODS] for case in cases}
+    asked = [at for at in range(len(METHODS)) if any(cells[at] for cells in rows.values())]
+    names = [f"`{METHODS[at]}`" if METHODS[at] in OURS else NAMES[METHODS[at]] for at in asked]
+    yield "| | " + " | ".join(names) + " |"
+    yield "|---" * (1 + len(asked)) + "|"
+    for case, cells in rows.items():
+        yield "| " + " | ".join([case, *(cells[at] for at in asked)]) + " |"
+
+
+def _in_unit(measure: str) -> str:
+    return f"{MEASURES[measure]}, in {'nats' if measure in IN_NATS else 'percent'}"
 
 
 @dataclass(frozen=True)
