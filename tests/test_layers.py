@@ -2,6 +2,7 @@
 
 import ast
 import sys
+from collections import Counter
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -200,6 +201,12 @@ def test_no_two_rooms_import_each_other() -> None:
 def test_files_are_of_a_size_to_read() -> None:
     assert {path: lines for path, lines in HOUSE.lines.items() if lines > LARGEST_FILE} == {}
     assert len(HOUSE.chain) <= LONGEST_CHAIN
+
+
+def test_no_two_files_of_tests_have_one_name() -> None:
+    """They are collected by name, so the second would stop the whole run."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_every_folder_says_what_it_offers() -> None:

@@ -9,7 +9,7 @@ Assumes      shares were read and their signatures checked (tasks.asks.share)
 Guarantees   a round adds the shares that are on record for it, whatever arrives later; nothing is drawn here. The
              round's file holds the signed question and shares, so that anyone can add them again
 Not covered  whether a home's rows are true; a share that differs beyond noise is named. Checked by
-             tests/tasks/asks/test_joint.py, tests/flows/test_several_homes.py
+             tests/tasks/asks/test_joint_shares.py, tests/flows/test_several_homes.py
 """
 
 import math
