@@ -272,7 +272,7 @@ class SeasonOfHomes(ByHomes, BySeason):
         run, codes, earlier, now = self.run, self._codes, self._releases(session), datetime.now(UTC)
         number, vault, homes = len(earlier), run.stores.vault, homes_of(run.plan)
         marked = vault.take(published_mark(session.id))
-        before = None
+        before, last = None, self._last(session, number)
         if number:
             asked, before = self._question(session, number - 1, post, dict)
             unpublished = marked is None or int(marked[1]) < number
@@ -280,7 +280,7 @@ class SeasonOfHomes(ByHomes, BySeason):
                 return self.replay(session, admitted)
         content = {
             "before": "" if before is None else before.digest,
-            "shares": (),
+            "shares": ({name: digest for name, (_, digest) in last.items()},) if number else (),
             "codes": codes,
             "fields": codes.coarse,
             "model": None,
@@ -288,7 +288,7 @@ class SeasonOfHomes(ByHomes, BySeason):
         }
         asked, letter = self._question(session, number, post, lambda: content)
         taking = [name for name in homes.names if name not in without]
-        of = self._shares(session, asked, letter, post, self._last(session, number), taking)
+        of = self._shares(session, asked, letter, post, last, taking)
         rows = read_sample(sample(run, run.plan.privacy.domain, codes, admitted.stream.batches), vault)
         differ = differing(of, {name: units_of(name, [of]) for name in of.shares}, rows)
 

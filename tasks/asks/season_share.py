@@ -2,15 +2,18 @@
 
     question (signed by the lead) ─ bound in the ledger ─ what arrived since, counted ─┃ release ─ totals (signed)
 
-Every question of the season is the same, so it may follow from nothing that was released, and a home that left one out
-answers the next: its units of that time are in the period that it takes then, once.
+Every question of the season asks the same, so it may follow from nothing that was released, and a home that left one
+out answers the next: its units of that time are in the period that it takes then, once. It names the last share of each
+home, so that an older copy of a home that was put back refuses.
 
 Assumes      as of `share` and `stream`
-Guarantees   as of both: of two questions of a number one is answered, ever, and a unit is asked in one period. A share
-             is a function of the home's releases, the ledger's excerpt and public things alone. A release that was
-             drawn for a question whose asking was killed is the answer to the next
+Guarantees   as of both: of two questions of a number one is answered, ever, and a unit is asked in one period of this
+             run. A share is a function of the home's releases, the ledger's excerpt and public things alone. A release
+             that was drawn for a question whose asking was killed is the answer to the next
 Ends         with the season
-Not covered  as of both. A home that never answers is not known from one to which nothing arrived
+Not covered  as of both. A home that never answers is not known from one to which nothing arrived. A lead that leaves
+             out the share of an older copy: that is the witness's to tell. Only the lead keeps the clock: a hostile one
+             may use a season up at any speed
              Checked by tests/tasks/asks/test_season_share.py and tests/flows/test_season_of_homes.py
 """
 

@@ -11,9 +11,8 @@ Guarantees   nothing private is read for a question that is not of this plan, ru
              number one is answered, ever. A share is a function of the released round, the ledger's excerpt and public
              things alone
 Ends         with the last round; a home that left one out takes no further part in the run
-Not covered  whether codes were learned from the public table, for a home without it: they cost the same, whatever they
-             are. Whether other homes' shares are of true rows. Checked by tests/tasks/asks/test_share.py
-             and test_hostile_lead.py
+Not covered  whether codes were learned from the public table, for a home without it: they cost the same anyway.
+             Whether other homes' rows are true. Checked by tests/tasks/asks/test_share.py and test_hostile_lead.py
 """
 
 import hashlib
@@ -46,6 +45,7 @@ from concord.tasks.mechanisms.tallies import STEPS, Tallies
 MOST_FIELDS = 1 << 20
 """Most codes of a row: as many weights of 2^40 add up to less than 2^63."""
 LARGEST_SUM = 1 << 56
+OLDER = "an older copy of the home was put back, or another one is in use; put the newer one in its place"
 Whole = Annotated[int, Field(ge=-LARGEST_SUM, le=LARGEST_SUM)]
 RunId = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 Number = Annotated[int, Field(ge=0, lt=LONGEST_OF_HOMES)]
@@ -63,7 +63,7 @@ class Asked(Frozen):
 
     run        128 random bits of the lead, the same for all rounds
     before     digest of the question before; empty for the first
-    shares     of each earlier round, the digests of the shares it builds on, by home
+    shares     of each earlier round, the digests of the shares it builds on, by home; of a season, the last of each
     mechanism  the rounds of each home, or its season: each release of one is asked for by a question, always the same
     fields     which of the codes are asked
     model      the model that is subtracted, if there is one
@@ -252,8 +252,8 @@ def check_asked(
 
 
 def _check_follows(asked: Asked, name: str, own: Mapping[int, Letter], before: Mapping[int, str]) -> None:
-    """Raise NotVerified unless a question follows the ones that this home answered. Those of a season build on no
-    share, and a home may have left some out."""
+    """Raise NotVerified unless a question follows the ones that this home answered; of a season it may have left some
+    out, and be left out."""
     number, season = asked.number, isinstance(asked.mechanism, Stream)
     if not season and number != len(own):
         raise NotVerified(
@@ -263,9 +263,12 @@ def _check_follows(asked: Asked, name: str, own: Mapping[int, Letter], before: M
     if number < max(own, default=0):
         raise NotVerified(f"the question is number {number}, and {name} has answered a later one")
     known = before.get(number - 1, asked.before if season and number else "")
-    if asked.before != known or len(asked.shares) != (0 if season else number):
+    if asked.before != known or len(asked.shares) != (min(number, 1) if season else number):
         raise NotVerified("the question does not follow the one that this home answered before")
-    if [built.get(name) for built in asked.shares] != [own[at].digest for at in range(len(asked.shares))]:
+    built, given = [each.get(name) for each in asked.shares], {at: letter.digest for at, letter in own.items()}
+    if season and not {*built} <= {None, *given.values()}:
+        raise NotVerified(f"the question names a share of {name} that its ledger does not know of: {OLDER}")
+    if not season and built != [given[at] for at in range(number)]:
         raise NotVerified(f"the question builds on other shares of {name} than it gave, or leaves one out")
 
 
@@ -359,10 +362,7 @@ def check_own(door: Stores, exchange: Exchange, homes: HomesPlan, name: str) -> 
         except NotVerified:  # somebody else's words
             continue
         if not _knows(door, read, letter):
-            raise NotVerified(
-                f"{file.name} was signed by this home, and its ledger does not know of it: an older copy of the home "
-                "was put back, or another one is in use; put the newer one in its place"
-            )
+            raise NotVerified(f"{file.name} was signed by this home, and its ledger does not know of it: {OLDER}")
 
 
 def _knows(door: Stores, share: Answered, letter: Letter) -> bool:

@@ -1,6 +1,7 @@
 """Several homes whose rows arrive week by week: what is released, who is in it, what it costs."""
 
 import json
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -111,6 +112,33 @@ def tampered(settings: dict[str, Any], found: list[dict[str, Any]], unit: tuple[
     last = [found[0], found[1]]
     with pytest.raises(NotVerified, match="Release 1 is without the rows of west"):  # and nobody is told
         joint_rounds(settings, [json.dumps(each).encode() for each in last], unit, ())
+
+
+def put_back(several: Weekly, name: str) -> None:
+    """The older copy of a home, as a backup would."""
+    shutil.rmtree(several.home(name))
+    several.home("backup").rename(several.home(name))
+
+
+@pytest.mark.usefixtures("due")
+def test_an_older_copy_of_a_home_draws_no_release_twice(tmp_path: Path) -> None:
+    """Though its newer share is gone from the exchange: the next question names it."""
+    several = Weekly(tmp_path / "world")
+    several.arrive("north", 1)
+    several.lead()
+    several.contribute("north")
+    several.lead(without=["south", "west"])
+    several.copied("north", "backup")
+    several.lead()
+    several.contribute("north")
+    several.lead(without=["south", "west"])
+    for path in several.exchange.glob("share-1-*"):
+        path.unlink()
+    put_back(several, "north")
+    assert several.lead()["round"] == 2
+    with pytest.raises(NotVerified, match="an older copy of the home was put back"):
+        several.contribute("north")
+    assert Ledger.of(several.home("north")).sessions(DOMAIN)[0].asked == 1
 
 
 def test_a_lead_in_cron_asks_once_a_tick(tmp_path: Path) -> None:

@@ -65,7 +65,8 @@ class Watched(Weekly):
         """The season's question of that number, as far as the home can tell."""
         known = bound(Ledger.of(self.home("north")), DOMAIN, self.first.run)
         before = known.get(number - 1, "0" * 64) if number else ""
-        return self.first.model_copy(update={"number": number, "before": before})
+        last: tuple[dict[str, str], ...] = ({},) if number else ()
+        return self.first.model_copy(update={"number": number, "before": before, "shares": last})
 
     def look(self) -> None:
         """One session, charged once; a number answered once, a release drawn once and a file taken once."""
@@ -107,7 +108,8 @@ LIES: dict[str, tuple[Callable[[Asked], dict[str, Any]], str]] = {
     "other codes": (other_codes, "not those of the public table"),
     "the label as a feature": (the_label_itself, "other features"),
     "less noise": (narrower, "too little noise"),
-    "shares it builds on": (lambda _: {"shares": ({},)}, "does not follow"),
+    "shares of two rounds": (lambda _: {"shares": ({}, {})}, "does not follow"),
+    "a share it never gave": (lambda _: {"shares": ({"north": "0" * 64},)}, "an older copy of the home was put back"),
     "a further release": (lambda _: {"number": SEASON}, "rounds 0 to 3"),
     "another run": (lambda _: {"run": "0" * 32}, "--new-session"),
 }
