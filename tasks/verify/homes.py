@@ -12,7 +12,8 @@ Guarantees   found and named: a question or share with a wrong signature, of ano
              or whose claim its settings do not prove; sums or noise other than those of all shares; no warning of a
              home that took no part, or whose share differs
 Not covered  whether a home's rows are true; that no home keeps charges back from its excerpt: it verifies its own
-             ledger at home. That the student was decoded from these sums. Checked by tests/flows/test_several_homes.py
+             ledger at home. That the student was decoded from these sums. Of a season, whose share differs from the
+             rest is the lead's word. Checked by tests/flows/test_several_homes.py and test_season_of_homes.py
 """
 
 import json
@@ -81,8 +82,8 @@ def _releases(settings: Said, rounds: Sequence[bytes], unit: tuple[str, str], wa
         released = json.loads(text)
         homes, question = released["homes"], released["homes"]["question"].encode()
         asked = _question(number, question, settings, before)
-        first = first or (asked["fields"], asked["codes"], released["questions"])
-        equal(f"the question of release {number}", (asked["fields"], asked["codes"], released["questions"]), first)
+        of = asked["fields"], asked["codes"], released["questions"], released["format"], released["session"]
+        equal(f"the question or session of release {number}", of, first := first or of)
         _asked(number, released["questions"], asked)
         shares = _shares(number, homes, keys)
         for name, share in shares.items():
@@ -94,6 +95,8 @@ def _releases(settings: Said, rounds: Sequence[bytes], unit: tuple[str, str], wa
                 raise NotVerified(f"the share of {name} in release {number} does not follow the one before")
         if fault := release_fault(settings, number, released, list(shares.values())):
             raise NotVerified(fault)
+        claim = {name: released[name] for name in ("epsilon", "delta")}
+        equal(f"the claim of release {number}", claim, settings["claim"])
         before = sha256(question)
         last |= {name: (sha256(homes["shares"][name].encode()), share) for name, share in shares.items()}
         if number + 1 == len(rounds):  # of which labels and student are; earlier ones were published by themselves

@@ -311,14 +311,8 @@ def release_fault(settings: PublicSettings, number: int, found: Mapping[str, Any
     It must ask what the season paid for and of no model. The noise of totals after k releases is the root of Σ b_j² for
     j < k, with b the coefficients of 1/((1 − x)·q(x)), in each home.
     """
-    paid = [(each["what"], each["least"], each["count"], None) for each in settings["rounds"]]
-    asked = [(each["what"], each["least"], each["count"], each["model"]) for each in found["questions"]]
-    scales = [each["scale"] for each in settings["rounds"]]
-    if asked != paid or (found["release"], found["scales"]) != (number, scales):
-        return f"release {number} asks another question than was paid for, or states other noise"
-    paired = zip(found["totals"], settings["rounds"], strict=True)
-    if any(len(totals) > int(each["cells"]) for totals, each in paired):
-        return f"release {number} has another size than was paid for"
+    if fault := _asked_fault(settings, number, found, "totals"):
+        return fault
     added = [sum(column) for column in zip(*(share["sums"] for share in shares), strict=True)]
     if not shares or added != list(chain(*found["totals"])):
         return f"the totals of release {number} are not the sum of its shares"
@@ -331,30 +325,39 @@ def release_fault(settings: PublicSettings, number: int, found: Mapping[str, Any
     return ""
 
 
+def _asked_fault(settings: PublicSettings, number: int, found: Mapping[str, Any], what: str) -> str:
+    """What is wrong with what a release asked, as of rounds, one for each question; `what` names their numbers."""
+    if (found["release"], found["season"]) != (number, settings["season"]):
+        return f"release {number} does not continue the season"
+    asked = zip(found["questions"], found[what], found["scales"], settings["rounds"], strict=True)
+    for at, (question, numbers, scale, paid) in enumerate(asked):
+        of_round = {"round": at, "question": question, "sums": numbers, "scale": scale}
+        if fault := round_fault(settings, at, of_round):
+            return f"release {number}: {fault}"
+        whole = len(question["fields"]) != paid["fields"] or question["steps"] == settings["steps"]
+        if question["model"] is not None or question["least"] != paid["least"] or not whole:
+            return f"release {number} asks another question than was paid for"
+    return ""
+
+
 def season_fault(settings: PublicSettings, found: Sequence[Mapping[str, Any]]) -> str:
     """What is wrong with the releases of a season so far, in order; empty if nothing is.
 
     They must ask what the season paid for, all the same and of no model, and their totals follow from their sums.
     """
-    paid = [(each["what"], each["least"], each["count"], None) for each in settings["rounds"]]
     try:
         sizes = [[len(sums) for sums in found[0]["sums"]] if found else []]
         for number, release in enumerate(found):
-            asked, first = release["questions"], found[0]["questions"]
-            if [(each["what"], each["least"], each["count"], each["model"]) for each in asked] != paid:
-                return f"release {number} asks another question than was paid for"
-            if asked != first or release["release"] != number:
+            if fault := _asked_fault(settings, number, release, "sums"):
+                return fault
+            if release["questions"] != found[0]["questions"]:
                 return f"release {number} does not continue the season"
-            if release["scales"] != [each["scale"] for each in settings["rounds"]]:
-                return f"release {number} states other noise than was paid for"
             sizes += [[len(numbers) for numbers in release[what]] for what in ("sums", "totals")]
             for question, totals in enumerate(release["totals"]):
                 sums = [each["sums"][question] for each in found[: number + 1]]
                 if not totals_off(settings, sums, totals) <= 0:  # nor if it is no number
                     return f"the running totals of release {number} do not follow from what was released"
-        most = [int(each["cells"]) for each in settings["rounds"]]
-        same = all(size == sizes[0] and len(size) == len(most) for size in sizes[1:])
-        if not same or any(size > limit for size, limit in zip(sizes[0], most, strict=False)):
+        if any(size != sizes[0] for size in sizes[1:]):
             return "a release has another size than was paid for"
     except (KeyError, IndexError, TypeError, ValueError):
         return "a release is not what a season releases"

@@ -98,13 +98,27 @@ def tampered(settings: dict[str, Any], found: list[dict[str, Any]], unit: tuple[
     def older(copy: list[dict[str, Any]]) -> None:
         copy[2]["homes"]["shares"]["west"] = copy[0]["homes"]["shares"]["west"]
 
+    def every(copy: list[dict[str, Any]], name: str) -> None:
+        for each in copy:
+            for question in each["questions"]:
+                question[name] += 1
+
+    def split(copy: list[dict[str, Any]]) -> None:
+        for each in copy:
+            each["totals"][0].append(each["totals"][1].pop(0))
+
     joint_rounds(settings, [json.dumps(each).encode() for each in found], unit, ())
     assert "not the sum of its shares" in said(added)
     assert "not the sum of its shares" in said(lambda copy: copy[2]["homes"]["shares"].pop("west"))
     assert "of the share of west of round 2" in said(older)
+    assert "does not continue the season" in said(lambda copy: copy[2].update(season=99))
+    assert "the claim of release 2" in said(lambda copy: copy[2].update(epsilon=0.1))
+    for name in ("steps", "classes", "least"):
+        assert "than was paid for" in said(lambda copy, name=name: every(copy, name))
+    assert "has another size" in said(split)
     assert "states other noise than its shares" in said(lambda copy: copy[2].update(spread=found[1]["spread"]))
-    assert "or states other noise" in said(lambda copy: copy[2].update(scales=[1.0, 1.0]))
-    assert "the question of release 2" in said(lambda copy: copy[2]["questions"][1].update(count=1))
+    assert "states other noise than was paid for" in said(lambda copy: copy[2].update(scales=[1.0, 1.0]))
+    assert "the question or session of release 2" in said(lambda copy: copy[2]["questions"][1].update(count=1))
     assert "the season in question 0" in said(lambda _: None, season=4)
     assert "4 rounds were added" in said(lambda copy: copy.append(copy[2]))
     assert "question 0 is not signed" in said(lambda _: None, lead=settings["keys"][0])

@@ -76,10 +76,12 @@ def planted(released: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     *before, last = released
     turned = [{**each, "fields": each["fields"][::-1], "spans": each["spans"][::-1]} for each in last["questions"]]
     model = [last["questions"][0], {**last["questions"][1], "model": {"columns": 1, "weights": ""}}]
+    several = {name: [{**each, name: 7} for each in last["questions"]] for name in ("steps", "classes")}
     nothing, short = [math.nan] * len(last["totals"][1]), last["totals"][1][:-1]
     changes: dict[str, dict[str, Any]] = {
         "follows a model": {"questions": model},
         "another question": {"questions": turned},
+        "another season": {"season": 99},
         "other noise": {"scales": [scale / 2 for scale in last["scales"]]},
         "totals of nothing": {"totals": [last["totals"][0], nothing]},
         "other totals": {"totals": [last["totals"][0], [each + 2**20 for each in last["totals"][1]]]},
@@ -89,6 +91,8 @@ def planted(released: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
         "no sums": {"sums": None},
     }
     each = {wrong: [*before, {**last, **change}] for wrong, change in changes.items()}
+    for name, questions in several.items():
+        each[f"other {name}"] = [{**of, "questions": questions} for of in released]
     return {**each, "one left out": released[1:], "sums of nothing": [{**of, "sums": [[], []]} for of in released]}
 
 
