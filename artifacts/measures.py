@@ -258,23 +258,23 @@ class UnitsTested(CertificatePart):
 class NumberTested(UnitsTested):
     """The student of a number, tried on units set aside.
 
-    rmse       root of the mean squared error; an error that is larger than what lies between the bounds counts as that
-    mean_rmse  what naming the mean for every unit would give, by the noisy counts; None if they say nothing
-    r2         1 − (rmse / mean_rmse)², of the estimates
+    rmse           root of the mean squared error, where a true number beyond the bounds counts as the nearer one, a
+                   unit without one as their middle, and an error that is larger than what lies between them as that
+    constant       what the released model says of public rows on average
+    constant_rmse  the error of naming that for every unit
     """
 
     rmse: Interval
-    mean_rmse: float | None
-    r2: float | None
+    constant: float
+    constant_rmse: Interval
 
     groups: ClassVar[tuple[()]] = ()
 
 
 def number_tested_in_words(test: Mapping[str, Any]) -> str:
     """The figures of a `NumberTested`, given as JSON, in a part of a sentence."""
-    rmse, mean = test["rmse"], test["mean_rmse"]
-    named = "" if mean is None else f"; about {mean:.4g} if it always named their mean"
-    return f"RMSE {rmse['value']:.4g} ({rmse['low']:.4g} to {rmse['high']:.4g}{named})"
+    own, other = ("{value:.4g} ({low:.4g} to {high:.4g})".format(**test[of]) for of in ("rmse", "constant_rmse"))
+    return f"RMSE {own}, where naming {test['constant']:.4g} for every unit would have {other},"
 
 
 class TestRecord(UnitsTested):
@@ -388,10 +388,12 @@ def _of_private(test: AnyTested | None, found: set[str]) -> Iterator[str]:
         yield "the private test says nothing of the student, which may have learned from the tested units"
         return
     if isinstance(test, NumberTested):
-        if test.mean_rmse is not None and test.rmse.value >= test.mean_rmse:
+        if test.rmse.high >= test.constant_rmse.low:
+            what = "is no better than" if test.rmse.low >= test.constant_rmse.high else "cannot be told from"
             yield (
-                "by the private test the student is no better than naming the mean for every unit: its RMSE is about "
-                f"{test.rmse.value:.4g}, and about {test.mean_rmse:.4g} of their mean"
+                f"by the private test the student {what} naming {test.constant:.4g} for every unit: its RMSE is "
+                f"{test.rmse.low:.4g} to {test.rmse.high:.4g}, and that of the constant "
+                f"{test.constant_rmse.low:.4g} to {test.constant_rmse.high:.4g}"
             )
         return
     if test.majority is not None and test.accuracy.value <= test.majority:

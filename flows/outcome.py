@@ -137,7 +137,7 @@ def measures_of(certificate: Certificate) -> dict[str, Any]:
 
 def _of_private(test: AnyTested) -> dict[str, Any]:
     if isinstance(test, NumberTested):
-        return test.model_dump(include={"rows", "rmse", "mean_rmse", "r2"})
+        return test.model_dump(include={"rows", "rmse", "constant", "constant_rmse"})
     return _of_classes(test.model_dump(mode="json"))
 
 

@@ -1,5 +1,6 @@
 """The choice of a student among candidates, and its test, both on private units that the plan sets aside."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -210,13 +211,23 @@ def pass_test(
     again   make one more test even if there is one of this student and these settings
     """
     plan, stores, encoding = run.plan, run.stores, admitted.stream.encoding
-    test = StudentTestAsk.of(plan, mechanism, passed.session, student.ref, stores.vault)
+    constant = _constant(run, passed)
+    test = StudentTestAsk.of(plan, mechanism, passed.session, student.ref, stores.vault, constant)
     read = _codes_of(plan.student, codes)
     # Times of files published before would show how long counting took, and so how many units there are.
     note_earlier(stores, passed.session, [*passed.released, *also, student.ref])
-    groups = mechanism.by, mechanism.named
-    counts = stages.count_confusion(run, plan, private.table, encoding, student.ref, read, run.erased, *groups)
+    said = mechanism.by, mechanism.named, constant
+    counts = stages.count_confusion(run, plan, private.table, encoding, student.ref, read, run.erased, *said)
     return _pass_aside(run, admitted, private, passed, test, counts, stage="test", again=again)
+
+
+def _constant(run: RunContext, passed: Disclosure) -> float | None:
+    """Of a number, what the last released model says of public rows on average; None of classes."""
+    if run.plan.data.bounds is None:
+        return None
+    (low, high), (*_, last, _) = run.plan.data.bounds, passed.released
+    (place,) = json.loads(run.stores.released.read(last))["decoded"]["prior"]
+    return float((1 - place) * low + place * high)
 
 
 def pass_test_of_release(

@@ -211,14 +211,16 @@ def count_confusion(
     erased: Sequence[str],
     by: Sequence[str],
     named: Sequence[Sequence[str | None]],
+    constant: float | None,
 ) -> Ref:
     """Count private units of the test part by their class and the student's prediction, and by the groups named; if the
-    label is a number, by the student's error."""
+    label is a number, by the errors of the student and of the constant."""
     model = _model(place, student, plan.student.estimator)
     groups = tuple(by), tuple(map(tuple, named))
     counts: UnitCounts = Confusion((model.predict, codes), len(encoding.classes), level_of(model), *groups)
-    if encoding.bounds is not None:
-        counts = NumberErrors((model.predict, codes), encoding.bounds, place.secret(plan.privacy.domain, "split"))
+    if encoding.bounds is not None and constant is not None:
+        key = place.secret(plan.privacy.domain, "split")
+        counts = NumberErrors((model.predict, codes), encoding.bounds, constant, key)
     return _counted(place, plan, table, encoding, counts, erased, "tested")
 
 

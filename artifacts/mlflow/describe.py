@@ -185,7 +185,7 @@ def _aside(name: str, record: SessionRecord | None) -> dict[str, Stage]:
         return {}
     epsilon = record.guarantee.epsilon
     if record.tested:
-        return {name: _tested(record.tested, epsilon)}
+        return {name: _tested(record.tested, record.mechanism.settings.get("bounds"), epsilon)}
     return {name: _chosen(record.chosen, epsilon)} if record.chosen else {}
 
 
@@ -200,10 +200,11 @@ def _chosen(choice: ChoiceRecord, epsilon: float) -> Stage:
     )
 
 
-def _tested(test: AnyTested, epsilon: float) -> Stage:
+def _tested(test: AnyTested, bounds: Sequence[float] | None, epsilon: float) -> Stage:
     """Metrics of a private test, each with the ends of its interval; per class only if there are few classes."""
     if isinstance(test, NumberTested):
-        measured, points = {("rmse", ""): test.rmse}, {"mean_rmse": test.mean_rmse, "r2": test.r2}
+        measured = {("rmse", ""): test.rmse, ("constant_rmse", ""): test.constant_rmse}
+        points: dict[str, float | None] = {"constant": test.constant}
     else:
         measured = {("accuracy", ""): test.accuracy, ("balanced_accuracy", ""): test.balanced_accuracy}
         points = {"majority": test.majority}
@@ -215,8 +216,9 @@ def _tested(test: AnyTested, epsilon: float) -> Stage:
         for end, value in (("", share.value), ("_low", share.low), ("_high", share.high))
     }
     ends |= {f"test_{name}": value for name, value in points.items() if value is not None}
+    said = {"share": test.share, "clean": test.clean, "level": test.level, "among": test.among}
     return Stage(
-        _settings({"share": test.share, "clean": test.clean, "level": test.level, "among": test.among}, "test."),
+        _settings(said if bounds is None else {**said, "bounds": bounds}, "test."),
         {"test_rows": float(test.rows), "test_epsilon": epsilon, **ends},
         "The student, tried out on private units that were set aside: noisy counts; intervals count the noise.",
     )
@@ -358,13 +360,14 @@ def takes_alias(certificate: Certificate, now: Champion | None) -> bool:
     A student with a warning does not, nor does one that does not beat the champion by balanced accuracy, or by the RMSE
     of a number, on the same public test rows or on the private units set aside. A measured student beats one that was
     not measured; among students not measured, the latest is champion. A private test that is not clean does not count
-    as a measurement.
+    as a measurement. Of classes and of numbers, or of numbers within other bounds, it measures another thing: such a
+    student does not beat the champion.
     """
     if certificate.warnings:
         return False
     if now is None or WARNED in now.tags or now.tags.get("digest.student") == certificate.student.file.digest:
         return True
-    public, private = certificate.student.public_test, certificate.tested
+    public, test, private = certificate.student.public_test, certificate.test, certificate.tested
     same = public is not None and now.params.get(TEST_TABLE) == public.table
     if same and isinstance(public, NumberTest) and "rmse" in now.metrics:
         return public.rmse < now.metrics["rmse"]
@@ -372,10 +375,11 @@ def takes_alias(certificate: Certificate, now: Champion | None) -> bool:
         return public.balanced_accuracy > now.metrics["balanced_accuracy"]
     measured = {"test_rmse", "test_balanced_accuracy"} & now.metrics.keys()
     tried = bool(measured) and now.params.get("test.clean") != str(False)
-    if private is not None and private.clean and tried:
+    if test is not None and private is not None and private.clean and tried:
         if isinstance(private, NumberTested):
-            return bool(private.rmse.value < now.metrics.get("test_rmse", math.inf))
-        return bool(private.balanced_accuracy.value > now.metrics.get("test_balanced_accuracy", 0.0))
+            within = now.params.get("test.bounds") == str(test.mechanism.settings["bounds"])
+            return within and private.rmse.value < now.metrics["test_rmse"]
+        return private.balanced_accuracy.value > now.metrics.get("test_balanced_accuracy", math.inf)
     return TEST_TABLE not in now.params and not tried
 
 

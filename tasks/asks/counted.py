@@ -39,10 +39,12 @@ class UnitCounts(Protocol):
 
     name  of the file of counts
     part  part of the domain's units that is counted
+    by_unit  whether a count depends on a unit's name, so that each copy of a row needs its own
     """
 
     name: ClassVar[str]
     part: ClassVar[str]
+    by_unit: ClassVar[bool]
 
     @property
     def beside(self) -> tuple[str, ...]:
@@ -77,7 +79,8 @@ def count_units(
 ) -> Ref:
     """Write the counts of all units, except of erased ones, to a file of the vault."""
     units = plan, encoding, vault, folder, key, erased
-    return _counted(one_row_a_unit(*units, part=counts.part, words=counts.beside), encoding, counts, vault, folder)
+    found = one_row_a_unit(*units, part=counts.part, words=counts.beside, copies=counts.by_unit)
+    return _counted(found, encoding, counts, vault, folder)
 
 
 @private_stage

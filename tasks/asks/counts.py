@@ -50,6 +50,7 @@ class Groups:
     name: ClassVar[str] = "counts"
     part: ClassVar[str] = EVERY
     beside: ClassVar[tuple[str, ...]] = ()
+    by_unit: ClassVar[bool] = False
 
     @classmethod
     def of(cls, by: Sequence[str], encoding: Encoding, frames: Iterable[pl.DataFrame]) -> "Groups":

@@ -41,8 +41,8 @@ from concord.tasks.mechanisms.private_test import (
     Measured,
     Measures,
     Noisy,
-    NumberMeasures,
     PrivateTest,
+    measured_error,
 )
 from concord.tasks.mechanisms.queries import FORMS
 from concord.tasks.mechanisms.relabelled import RELABELLED_PROOF
@@ -86,7 +86,7 @@ def tested(session: Session, released: Released, ledger: Record) -> AnyTested:
     said = {name: session.mechanism[name] for name in ("share", "clean")}
     said |= {"earlier": ledger.looks_before(session), "among": among, "level": LEVEL}
     if not mechanism.classes:
-        return _number_tested(mechanism, released, level, session.mechanism["bounds"], said)
+        return _number_tested(mechanism, released, level, session.mechanism, said)
     matrix, noisy = released["matrix"], _noisy(mechanism, released)
     found = Measures.of(mechanism, noisy, level)
     classes = zip(released["classes"], found.recall, found.precision, strict=True)
@@ -106,16 +106,20 @@ def tested(session: Session, released: Released, ledger: Record) -> AnyTested:
 
 
 def _number_tested(
-    mechanism: PrivateTest, released: Released, level: float, bounds: Sequence[float], said: Released
+    mechanism: PrivateTest, released: Released, level: float, settings: Released, said: Released
 ) -> NumberTested:
-    found, length = NumberMeasures.of(mechanism, released["errors"], released["values"], level), bounds[1] - bounds[0]
-    rmse, mean = found.rmse, found.mean_rmse
+    low, high = settings["bounds"]
+
+    def error(counts: Sequence[int], scale: float) -> Interval:
+        shares = asdict(measured_error(counts, scale, level))
+        return Interval(**{end: (high - low) * share for end, share in shares.items()})
+
     return NumberTested(
         **said,
-        rows=found.rows,
-        rmse=Interval(value=rmse.value * length, low=rmse.low * length, high=rmse.high * length),
-        mean_rmse=None if mean is None else mean * length,
-        r2=None if mean is None else 1 - (rmse.value / mean) ** 2,
+        rows=max(0, sum(released["errors"])),
+        rmse=error(released["errors"], mechanism.pair_scale),
+        constant=settings["constant"],
+        constant_rmse=error(released["constant_errors"], mechanism.scale),
     )
 
 
@@ -245,7 +249,7 @@ KINDS: dict[str, Kind] = {  # besides MECHANISMS, which are of votes
     StudentChoice.name: Kind(StudentChoice.proof, "the choice of a student by errors on private units", chosen),
     PrivateTest.name: Kind(
         PrivateTest.proof,
-        "noisy counts of private units by true and named class, or by the error of a named number and by the true one",
+        "noisy counts of private units by true and named class, or by the errors of a named number and of a constant",
         tested,
     ),
     GroupCounts.name: Kind(GroupCounts.proof, "noisy counts of private units by groups of public rows", answered),

@@ -85,6 +85,7 @@ class ErrorsAside:
     name: ClassVar[str] = "errors"
     part: ClassVar[str] = TEST
     beside: ClassVar[tuple[str, ...]] = ()
+    by_unit: ClassVar[bool] = False
 
     @property
     def shape(self) -> tuple[int, ...]:

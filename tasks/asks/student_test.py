@@ -52,7 +52,7 @@ from concord.tasks.data.units import UNIT, keyed_bits, private_table
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.mechanisms.distance import Ints, RandomSource
 from concord.tasks.mechanisms.noise import ROUNDED
-from concord.tasks.mechanisms.private_test import OTHER, PLACES, SURE_FROM, VALUES, Noisy, PrivateTest, placed
+from concord.tasks.mechanisms.private_test import OTHER, PLACES, SURE_FROM, Noisy, PrivateTest, placed
 
 LEVELS = tuple(str(at + 1) for at in range(len(SURE_FROM)))
 """Names of the levels of how sure a student is."""
@@ -77,9 +77,18 @@ class StudentTestAsk(SingleAsk[PrivateTest]):
     part: ClassVar[str] = TEST
 
     @classmethod
-    def of(cls, plan: Plan, mechanism: PrivateTest, learned: Session, student: Ref, vault: Vault) -> "StudentTestAsk":
-        """The test of a student that learned from a session."""
-        return cls.named(plan, mechanism, learned.id, student.digest, clean=is_clean(plan, learned, vault))
+    def of(
+        cls,
+        plan: Plan,
+        mechanism: PrivateTest,
+        learned: Session,
+        student: Ref,
+        vault: Vault,
+        constant: float | None = None,
+    ) -> "StudentTestAsk":
+        """The test of a student that learned from a session; of a number, beside that of naming `constant`."""
+        asked = cls.named(plan, mechanism, learned.id, student.digest, clean=is_clean(plan, learned, vault))
+        return asked if constant is None else replace(asked, about={**asked.about, "constant": constant})
 
     @classmethod
     def named(cls, plan: Plan, mechanism: PrivateTest, learned: str, student: str, *, clean: bool) -> "StudentTestAsk":
@@ -115,8 +124,8 @@ class StudentTestAsk(SingleAsk[PrivateTest]):
         """The noisy counts by name; by group, the matrix of all units is the sum of those of the groups."""
         head = {"format": "concord private test 1", "settings": self.settings()}
         if not self.mechanism.classes:
-            errors, values = np.split(drawn, [len(PLACES)])
-            return {**head, "errors": errors.tolist(), "values": values.tolist()}
+            errors, of_constant = drawn.reshape(2, -1).tolist()
+            return {**head, "errors": errors, "constant_errors": of_constant}
         noisy = Noisy.of(self.mechanism, drawn.tolist())
         right, wrong = noisy.pair.tolist()
         found: dict[str, Any] = {"classes": list(self.classes), "right": right, "wrong": wrong}
@@ -215,6 +224,7 @@ class Confusion:
 
     name: ClassVar[str] = "confusion"
     part: ClassVar[str] = TEST
+    by_unit: ClassVar[bool] = False
 
     @property
     def beside(self) -> tuple[str, ...]:
@@ -247,26 +257,29 @@ class Confusion:
 
 @dataclass(frozen=True)
 class NumberErrors:
-    """Numbers of units of the test part by the student's error, (len(PLACES),), and then by their true number,
-    (VALUES,). Each unit's error is rounded by a hash of its name, by the domain's `key`."""
+    """Numbers of units of the test part by the errors of the student and of naming `constant`, (2, len(PLACES)). Each
+    error is rounded by a hash of the unit's name, by the domain's `key`."""
 
     student: Predictor
     bounds: Bounds
+    constant: float
     key: bytes
 
     name: ClassVar[str] = "number_errors"
     part: ClassVar[str] = TEST
     beside: ClassVar[tuple[str, ...]] = ()
-    shape: ClassVar[tuple[int, ...]] = (len(PLACES) + VALUES,)
+    by_unit: ClassVar[bool] = True
+    shape: ClassVar[tuple[int, ...]] = (2, len(PLACES))
 
     def counted(self, rows: pl.DataFrame, encoding: Encoding) -> Ints:
         """The counts of some rows."""
         (says, codes), (low, high) = self.student, self.bounds
-        truth = rows[LABEL].to_numpy()
-        errors = (numbers_given(says, format_of_student(codes, rows, encoding)) - truth) / (high - low)
-        places = placed(errors, keyed_bits(rows[UNIT], self.key, b"error") / 2.0**64)
-        values = np.minimum((truth - low) / (high - low) * VALUES, VALUES - 1).astype(np.int64)
-        return np.bincount(np.concatenate([places, len(PLACES) + values]), minlength=self.shape[0])
+        truth, said = rows[LABEL].to_numpy(), numbers_given(says, format_of_student(codes, rows, encoding))
+        counts = np.zeros(self.shape, dtype=np.int64)
+        for own, number, purpose in zip(counts, (said, self.constant), (b"error", b"constant"), strict=True):
+            chances = keyed_bits(rows[UNIT], self.key, purpose) / 2.0**64
+            np.add.at(own, placed((number - truth) / (high - low), chances), 1)
+        return counts
 
 
 def level_of(model: Any) -> Says | None:

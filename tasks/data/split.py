@@ -122,21 +122,24 @@ def one_row_a_unit(
     part: str = LEARNING,
     words: Sequence[str] = (),
     arriving: Arriving | None = None,
+    *,
+    copies: bool = False,
 ) -> Iterator[pl.DataFrame]:
     """Cast rows, one of each privacy unit except erased ones: if it has several, that of least keyed content digest.
 
     part      part of the units, if they are divided (tasks.data.parts)
     words     columns whose cells are wanted as words too, in columns named by `beside`
     arriving  what arrived in one period, of which only new units count; default: all rows of the plan's table do
+    copies    whether each copy of a row is to have a name of its own, if a unit is a row
     Raises WrongInput if the table lacks a column; no row can make it fail.
     """
     rows = _identified(plan, encoding, key, erased, part, words, None if arriving is None else arriving.table)
+    schema = pl.Schema({**_identified_schema(encoding), **{beside(name): pl.String() for name in words}})
     if plan.data.unit is None:
-        if encoding.bounds is not None and _by_content(plan):  # a number's error is rounded by its own unit's name
-            rows = _copies_named(rows, vault, f"{folder}/spill-copies", _identified_schema(encoding))
+        if copies and _by_content(plan):
+            rows = _copies_named(rows, vault, f"{folder}/spill-copies", schema)
         yield from rows
         return
-    schema = pl.Schema({**_identified_schema(encoding), **{beside(name): pl.String() for name in words}})
     many, key = (SPILLS, key) if arriving is None else (PARTS, arriving.key)
     with spilling(vault, f"{folder}/spill-units", schema) as spill:
         for frame in rows:

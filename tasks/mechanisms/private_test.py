@@ -6,10 +6,10 @@ is separate because a sum over the many noisy cells of the matrix would be much 
 By group: if units are told apart by public groups, each unit in one of them, the matrix is released for each group, and
 beside it a second table: right and wrong of each group, by how sure the student says it is. Both have the same scale.
 
-Of a number within bounds, two tables as well: units by the student's error, at the scale of right and wrong, and by the
-true number, in equal parts of what lies between the bounds. An error is a share of that length, at most 1, and is
-rounded to one of the two places of PLACES around it, up with the chance (e² − t²)/(u² − t²) of an error e between t and
-u: its square is right on average.
+Of a number within bounds, two tables as well: units by the student's error, at the scale of right and wrong, and by
+that of naming one public constant for each. An error is a share of the bounds' length, at most 1, and is rounded to one
+of the two places of PLACES around it, up with the chance (e² − t²)/(u² − t²) of an error e between t and u: its square
+is right on average.
 
 Privacy statement
     Assumes      a unit is counted once, by the student's prediction for that row alone; scales are fixed or chosen
@@ -24,7 +24,7 @@ Privacy statement
 Proof. If rows are secret, one more unit adds 1 to one cell and 1 to either right or wrong: `moved` = 1. If only labels
 are secret, a unit moves from one cell to another and may move between right and wrong: at most two cells and both
 numbers of the pair change by 1: `moved` = 2. By group, the same holds of the cells of both tables, since a unit is in
-one cell of each, and of a number's two: how an error is rounded follows from a key and the unit's name. In all cases
+one cell of each, and of a number's two: how errors are rounded follows from a key and the unit's name. In all cases
 the privacy loss is that of tables·moved and of `moved` discrete Gaussians at the two scales, each shifted by one
 (noise.py), and Rényi divergences of independent draws add up (Canonne, Kamath & Steinke 2020). ∎
 
@@ -67,16 +67,15 @@ REACH = 14
 """Standard deviations beyond which noise is not summed: its probability is less than 1e-42."""
 LARGEST_LAW = 1 << 22
 """Largest size of a noise distribution that is summed; the quantile of a wider one is bounded."""
-ABOUT = ("session", "student", "share", "release", "clean", "bounds")
-"""Further keys of a session's record: the student that was tested, the units it was tested on, bounds of a number."""
+ABOUT = ("session", "student", "share", "release", "clean", "bounds", "constant")
+"""Further keys of a session's record: the student that was tested, the units it was tested on; of a number, its bounds
+and the constant."""
 SURE_FROM = (0.0, 0.75, 0.9)
 """How sure the student says it is, at least, at each level."""
 
 
 PLACES = (0.0, *(2.0**-halvings for halvings in range(6, -1, -1)))
 """Errors by which units are counted, as shares of what lies between a number's bounds."""
-VALUES = 20
-"""Number of equal parts of what lies between the bounds, by which units are counted by their true number."""
 
 OTHER = ""
 """In place of the words of a column that no group is named by; no cell reads as it."""
@@ -85,7 +84,7 @@ OTHER = ""
 @dataclass(frozen=True, kw_only=True)
 class PrivateTest(FieldSettings):
     """Public settings only. Noise has `scale` in each cell of the matrix and `pair_scale` in right and in wrong; or, if
-    `classes` is 0, for a number within bounds, `pair_scale` by errors and `scale` by true numbers."""
+    `classes` is 0, for a number within bounds, `pair_scale` by its errors and `scale` by the constant's."""
 
     name: ClassVar[str] = "private_test"
     cutoff: ClassVar[None] = None
@@ -184,11 +183,10 @@ class PrivateTest(FieldSettings):
 
     def release(self, counts: Ints, source: RandomSource) -> Ints:
         """Noisy numbers as `Noisy` has them, from exact counts (groups or 1, levels, classes, classes) of units by
-        group, by how sure the student is, by true and by predicted class; of a number, from those by error and by true
-        number, (len(PLACES) + VALUES,)."""
+        group, by how sure the student is, by true and by predicted class; of a number, from those by errors of the
+        student and of the constant (2, len(PLACES))."""
         if not self.classes:
-            errors, values = len(PLACES), VALUES
-            noise = [source.gaussian(self.pair_scale, errors), source.gaussian(self.scale, values)]
+            noise = [source.gaussian(scale, len(PLACES)) for scale in (self.pair_scale, self.scale)]
             return counts.ravel() + np.concatenate(noise)
         table = counts.reshape(max(1, self.groups), -1, self.classes, self.classes)
         right = np.trace(table, axis1=2, axis2=3)
@@ -279,34 +277,13 @@ def placed(errors: NDArray[np.float64], chances: NDArray[np.float64]) -> Ints:
     return below + up
 
 
-@dataclass(frozen=True)
-class NumberMeasures:
-    """Measures of a student of a number, as shares of what lies between its bounds; `rows` as `Measures` has it.
-
-    rmse       root of the mean squared error, covered at LEVEL; since shares below 0 count as 0, it leans high if units
-               are few
-    mean_rmse  what naming the mean for every unit would give, by the noisy counts; None if they say nothing
-    """
-
-    rows: int
-    rmse: Measured
-    mean_rmse: float | None
-
-    @classmethod
-    def of(
-        cls, mechanism: PrivateTest, errors: Sequence[int], values: Sequence[int], level: float = LEVEL
-    ) -> "NumberMeasures":
-        """The measures computed from the released counts by error and by true number."""
-        widths, many, units = np.diff(np.square(PLACES)), len(PLACES), sum(values)
-        misses = (1 - level) / len(widths)
-        beyond = [
-            measured_share(sum(errors[at:]), sum(errors[:at]), mechanism.pair_scale, misses, at, many - at)
-            for at in range(1, many)
-        ]
-        rmse = (math.sqrt(widths @ [getattr(share, of) for share in beyond]) for of in ENDS)
-        middles, counts = (np.arange(VALUES) + 0.5) / VALUES, np.array(values)
-        spread = counts @ middles**2 / units - (counts @ middles / units) ** 2 if units > 0 else 0.0
-        return cls(max(0, sum(errors)), Measured(*rmse), math.sqrt(spread) if spread > 0 else None)
+def measured_error(counts: Sequence[int], scale: float, level: float = LEVEL) -> Measured:
+    """The root of the mean squared error from noisy counts by PLACES, as a share of the bounds' length, covered at that
+    level. Since shares below 0 count as 0, the estimate leans high if units are few."""
+    widths, many = np.diff(np.square(PLACES)), len(PLACES)
+    misses = (1 - level) / len(widths)
+    beyond = [measured_share(sum(counts[at:]), sum(counts[:at]), scale, misses, at, many - at) for at in range(1, many)]
+    return Measured(*(math.sqrt(widths @ [getattr(share, of) for share in beyond]) for of in ENDS))
 
 
 @dataclass(frozen=True)

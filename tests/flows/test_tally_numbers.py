@@ -53,7 +53,7 @@ def bills(rows: int, seed: int) -> pl.DataFrame:
 
 @pytest.fixture
 def tables(tmp_path: Path) -> dict[str, Any]:
-    bills(6000, 1).write_parquet(tmp_path / "private.parquet")
+    bills(20_000, 1).write_parquet(tmp_path / "private.parquet")
     bills(300, 2).drop("cost").write_parquet(tmp_path / "public.parquet")
     bills(400, 3).filter(pl.col("cost") < 100).write_parquet(tmp_path / "test.parquet")
     named = {"private": "private.parquet", "public": "public.parquet", "test": "test.parquet"}
@@ -62,7 +62,7 @@ def tables(tmp_path: Path) -> dict[str, Any]:
         "folder": str(tmp_path),
         "data": {**named, "label": "cost", "bounds": [0, 50]},
         "privacy": privacy,
-        "labeling": {"mechanism": "tallies", "rows": 6000, "batch": 128},
+        "labeling": {"mechanism": "tallies", "rows": 20_000, "batch": 128},
     }
 
 
@@ -104,8 +104,11 @@ def check_private_test(summary: Summary, plan: Plan, home: Path) -> None:
     true = np.sqrt(np.mean((said - private["cost"].clip(0, 50).to_numpy()) ** 2))
     found = summary.student["private_test"]
     assert found["rmse"]["low"] < true < found["rmse"]["high"]
-    assert 1500 < found["rows"] < 2100
-    assert found["mean_rmse"] == pytest.approx(private["cost"].clip(0, 50).std(), rel=0.2)
+    assert 5600 < found["rows"] < 6400
+    truth = private["cost"].clip(0, 50).to_numpy()
+    assert found["constant"] == pytest.approx(truth.mean(), abs=2)
+    there = found["constant_rmse"]
+    assert found["rmse"]["high"] < there["low"] < np.sqrt(np.mean((found["constant"] - truth) ** 2)) < there["high"]
     assert summary.test is not None
     assert outcome.tested_in_words(summary.test).startswith(f"RMSE {found['rmse']['value']:.4g} (")
     assert f"Its RMSE is about {found['rmse']['value']:.4g}" in Path(summary.report).read_text()

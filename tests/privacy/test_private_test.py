@@ -19,12 +19,11 @@ from concord.tasks.mechanisms import private_test
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.private_test import (
     PLACES,
-    VALUES,
     GroupMeasures,
     Measures,
     Noisy,
-    NumberMeasures,
     PrivateTest,
+    measured_error,
     measured_share,
     placed,
     quantile,
@@ -50,8 +49,8 @@ def neighbours(mechanism: PrivateTest) -> Iterator[tuple[Ints, Ints]]:
     thing of, for which row of a unit is looked at may change with its labels."""
     shape: tuple[int, ...] = (max(1, mechanism.groups), LEVELS if mechanism.by else 1, CLASSES, CLASSES)
     cells: list[Any] = list(product(*map(range, shape)))
-    if not mechanism.classes:  # an error and a number
-        shape, cells = (len(PLACES) + VALUES,), [[error, len(PLACES) + at] for error in (0, 1, 7) for at in (0, 1, 19)]
+    if not mechanism.classes:  # an error of the student, and one of the constant
+        shape, cells = (2, len(PLACES)), [([0, 1], [error, of]) for error in (0, 1, 7) for of in (0, 1, 7)]
     empty = np.ones(shape, np.int64)
     for cell in cells:
         here = empty.copy()
@@ -304,10 +303,9 @@ def number_coverage(chances: list[float], units: int, scale: float, level: float
     noise = noise[noise > LEFT_OUT]
     for axis in range(3):
         law = np.apply_along_axis(np.convolve, axis, law, noise)
-    true, mechanism = math.sqrt(np.square(places) @ chances), replace(calibrated("rows", **NUMBER), pair_scale=scale)
-    covered, reach = 0.0, (len(noise) - 1) // 2
+    true, covered, reach = math.sqrt(np.square(places) @ chances), 0.0, (len(noise) - 1) // 2
     for cell in np.argwhere(law > 1e-7):
-        rmse = NumberMeasures.of(mechanism, (cell - reach).tolist(), [0] * VALUES, level).rmse
+        rmse = measured_error((cell - reach).tolist(), scale, level)
         covered += law[tuple(cell)] * (rmse.low <= true <= rmse.high)
     return covered
 
@@ -339,14 +337,9 @@ def test_the_square_of_an_error_is_right_on_average() -> None:
     assert placed(beyond, np.full(4, 0.999)).tolist() == [len(PLACES) - 1] * 4
 
 
-def test_an_error_and_the_mean_s_follow_from_counts() -> None:
-    mechanism = replace(calibrated("rows", **NUMBER), scale=1e-3, pair_scale=1e-3)
-    errors, values = [0, 0, 0, 0, 900, 100, 0, 0], [500, *[0] * (VALUES - 2), 500]
-    found = NumberMeasures.of(mechanism, errors, values)
-    assert found.rows == 1000
-    assert found.rmse.value == pytest.approx(math.sqrt(0.9 / 64 + 0.1 / 16))
-    assert found.rmse.low < found.rmse.value < found.rmse.high
-    assert found.mean_rmse == pytest.approx(0.475)
-    empty = NumberMeasures.of(calibrated("rows", **NUMBER), [-3] * len(PLACES), [-1] * VALUES)
-    assert (empty.rows, empty.mean_rmse, empty.rmse.low, empty.rmse.high) == (0, None, 0, 1)
-    assert NumberMeasures.of(mechanism, errors, [-7, *[1] * (VALUES - 1)]).mean_rmse is None  # a spread below zero
+def test_an_error_follows_from_counts() -> None:
+    found = measured_error([0, 0, 0, 0, 900, 100, 0, 0], 1e-3)
+    assert found.value == pytest.approx(math.sqrt(0.9 / 64 + 0.1 / 16))
+    assert found.low < found.value < found.high
+    nothing = measured_error([-3] * len(PLACES), 9.0)
+    assert (nothing.low, nothing.high) == (0, 1)

@@ -102,24 +102,34 @@ def test_a_private_test_that_is_not_clean_is_warned_of() -> None:
     assert "may have learned from the tested units" in warning
 
 
-def number_tested(rmse: float, mean: float | None = 9.0) -> NumberTested:
-    share = Interval(value=rmse, low=rmse / 2, high=2 * rmse)
-    return NumberTested.model_construct(clean=True, rmse=share, mean_rmse=mean, r2=0.5)
+def number_tested(rmse: float) -> NumberTested:
+    own, other = (Interval(value=value, low=value - 1, high=value + 1) for value in (rmse, 9.0))
+    return NumberTested.model_construct(clean=True, rmse=own, constant=23.4, constant_rmse=other)
 
 
 def test_of_numbers_the_private_test_of_least_error_is_champion() -> None:
-    mechanism = MechanismRecord(name="private_test", settings={"student": "new"}, proof="", releases="")
+    settings = {"student": "new", "bounds": [0.0, 50.0]}
+    mechanism = MechanismRecord(name="private_test", settings=settings, proof="", releases="")
     record = SessionRecord.model_construct(mechanism=mechanism, outcomes=(number_tested(3.0),))
     certificate = student(None).model_copy(update={"sessions": (record,)})
+    same = {"test.bounds": "[0.0, 50.0]"}
     for before, takes in ((2.9, False), (3.0, False), (3.1, True)):
-        assert takes_alias(certificate, Champion({}, {}, {"test_rmse": before})) is takes
-    assert takes_alias(student(None), Champion({}, {}, {"test_rmse": 9.0})) is False
+        assert takes_alias(certificate, Champion({}, same, {"test_rmse": before})) is takes
+    assert takes_alias(student(None), Champion({}, same, {"test_rmse": 9.0})) is False
+    for other in ({"test.bounds": "[0.0, 60.0]"}, {}):
+        assert takes_alias(certificate, Champion({}, other, {"test_rmse": 9.0})) is False
+    assert takes_alias(certificate, Champion({}, {}, {"test_balanced_accuracy": 0.1})) is False
+    of_classes = SessionRecord.model_construct(mechanism=mechanism, outcomes=(record_of(0.9, clean=True),))
+    measured = student(None).model_copy(update={"sessions": (of_classes,)})
+    assert takes_alias(measured, Champion({}, same, {"test_rmse": 9.0})) is False
+    assert takes_alias(measured, Champion({}, {}, {"test_balanced_accuracy": 0.8})) is True
 
 
-def test_a_number_no_better_than_the_mean_by_the_private_test_is_warned_of() -> None:
-    assert warnings_of(None, number_tested(8.9)) == warnings_of(None, number_tested(9.1, None)) == ()
-    (warning,) = warnings_of(None, number_tested(9.0))
-    assert "no better than naming the mean for every unit: its RMSE is about 9, and about 9 of their mean" in warning
+def test_a_number_not_told_from_a_constant_by_the_private_test_is_warned_of() -> None:
+    assert warnings_of(None, number_tested(6.9)) == ()
+    for rmse, words in ((7.0, "cannot be told from"), (10.9, "cannot be told from"), (11.0, "is no better than")):
+        (warning,) = warnings_of(None, number_tested(rmse))
+        assert f"{words} naming 23.4 for every unit: its RMSE is {rmse - 1:.4g} to {rmse + 1:.4g}, and" in warning
 
 
 def test_labels_of_one_class_are_warned_of_where_no_test_tells() -> None:

@@ -128,13 +128,13 @@ def errors_counted(plan: Plan, door: Stores) -> NDArray[np.int64]:
 
     encoding, key = learn_encoding(plan), derive(door.vault.secret("domains/d"), "split")
     assert encoding.bounds is not None
-    counts = NumberErrors((says, None), encoding.bounds, key)
+    counts = NumberErrors((says, None), encoding.bounds, 4.5, key)
     ref = count_units(plan, encoding, counts, door.vault, "tested/d/3", key, NOBODY)
-    return np.frombuffer(door.vault.read(ref), "<i8")
+    return np.frombuffer(door.vault.read(ref), "<i8").reshape(2, -1)
 
 
 @pytest.mark.parametrize("unit", ["person", None])
-def test_a_unit_more_is_one_more_error_and_one_more_number(plan: Plan, door: Stores, unit: str | None) -> None:
+def test_a_unit_more_is_one_more_error_of_student_and_constant(plan: Plan, door: Stores, unit: str | None) -> None:
     """Of a number; without names, a unit is a row that another repeats."""
     tables = plan.model_dump(include={"privacy", "folder"})
     data = {"private": "private.csv", "public": "public.parquet", "label": "visits", "bounds": [0, 8], "unit": unit}
@@ -146,15 +146,20 @@ def test_a_unit_more_is_one_more_error_and_one_more_number(plan: Plan, door: Sto
     private = private.with_columns(visits=pl.Series([*odd, *private["visits"][3:200]] * 2))
     private.write_csv(plan.path("private"))
     before = errors_counted(plan, door)
-    errors, values = np.split(before, [len(PLACES)])
-    assert errors.sum() == values.sum() > 30
+    errors, of_constant = before
+    assert errors.sum() == of_constant.sum() > 30
     assert errors[-1] > 0  # of rows that the student fails on
+    true = private["visits"].cast(pl.Float64, strict=False).fill_null(4).clip(0, 8).to_numpy()
+    squares = np.square((true - 4.5) / 8)
+    assert of_constant @ np.square(PLACES) / errors.sum() == pytest.approx(squares.mean(), rel=0.3)
     names = private["person"] if unit else private.with_row_index()["index"]
     steps = set[tuple[int, ...]]()
     for name in names[:4]:  # of which one is set aside, but for some 6 runs of a million
         private.filter(names != name).write_csv(plan.path("private"))
-        steps |= {tuple(sorted(part)) for part in np.split(before - errors_counted(plan, door), [len(PLACES)])}
-    assert steps - {(0,) * 8, (0,) * 20} == {(*[0] * 7, 1), (*[0] * 19, 1)}
+        moved = before - errors_counted(plan, door)
+        steps |= {tuple(sorted(part)) for part in moved.tolist()}
+        assert moved[0].sum() == moved[1].sum()
+    assert steps - {(0,) * 8} == {(*[0] * 7, 1)}
 
 
 def test_a_number_given_of_a_row_does_not_change_with_the_others() -> None:
