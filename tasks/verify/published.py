@@ -53,8 +53,9 @@ LARGEST_ANSWER = 2**24
 LEFT = (
     "that these settings ran and no others, that the ledger holds no charge which its excerpt leaves out, what came "
     "after, whether people of this domain are in one that is not linked to it, and what is the publisher's word alone: "
-    "[about], features, parameters of the student and what was expected. `concord verify --kept FOLDER` in the home "
-    "folder says what the ledger knows of it, and `concord verify LATER --kept FOLDER` if a later certificate denies it"
+    "[about], features, parameters of the student, what was expected and how many sessions looked at tested units "
+    "before. `concord verify --kept FOLDER` in the home folder says what the ledger knows of it, and "
+    "`concord verify LATER --kept FOLDER` if a later certificate denies it"
 )
 
 

@@ -6,7 +6,8 @@ be about as wide, or wider.
 Assumes      counts are those of the released file, and scales those of the recorded settings
 Guarantees   found and named: an estimate that is another; an interval narrower than noise and sampling make it; a group
              that is missing, or has figures although it is too small, or none although it is not
-Not covered  intervals wider than they need be. Checked by tests/tasks/verify/test_verify_tested.py
+Not covered  intervals wider than they need be; an estimate of no positive count, within its interval; how many sessions
+             looked at the units before. Checked by tests/tasks/verify/test_verify_tested.py
 """
 
 import math
@@ -14,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri
 
 from concord.artifacts.errors import NotVerified
@@ -29,8 +31,6 @@ OTHER = ""
 """In place of all words of a column that no group is named by."""
 HALVINGS = 6
 """Errors of a number are counted by 0 and by powers of 1/2 up to this, as shares of what lies between its bounds."""
-PARTS = 20
-"""Parts of what lies between the bounds, by which true numbers are counted."""
 Sum = tuple[float, int]
 """A sum of noisy counts, and their number."""
 
@@ -81,33 +81,32 @@ def _all(test: TestRecord, settings: Mapping[str, Any], released: Mapping[str, A
 
 
 def _number(test: NumberTested, settings: Mapping[str, Any], released: Mapping[str, Any]) -> None:
-    """The mean squared error is the mean of squares that units were counted by: what each adds to the one before it,
-    times the share of units counted there or beyond."""
-    counts, values = (np.array(released[name], dtype=np.int64) for name in ("errors", "values"))
-    _same("the numbers of counts", (HALVINGS + 2, PARTS), (len(counts), len(values)))
-    _same("the number of tested units", max(0, int(counts.sum())), test.rows)
-    (low, high), scale = settings["bounds"], float(settings["pair_scale"])
-    misses = (1 - test.level) / test.among / (HALVINGS + 1)
+    """Raise NotVerified if an error does not follow, as a share of what lies between the bounds."""
+    low, high = settings["bounds"]
+    _same("the constant", (settings["constant"], True), (test.constant, low <= test.constant <= high))
+    _same("the number of tested units", max(0, sum(released["errors"])), test.rows)
+    misses = (1 - test.level) / test.among
+    for what, error, counts, scale in (
+        ("the RMSE", test.rmse, "errors", "pair_scale"),
+        ("the RMSE of the constant", test.constant_rmse, "constant_errors", "scale"),
+    ):
+        found = _error(np.array(released[counts], dtype=np.int64), float(settings[scale]), misses)
+        _covers(what, Interval(**{end: value / (high - low) for end, value in error.model_dump().items()}), found)
+
+
+def _error(counts: NDArray[np.int64], scale: float, misses: float) -> tuple[float | None, float, float]:
+    """The root of the mean of squares that units were counted by: what each adds to the one before it, times the share
+    of units counted there or beyond. As `_interval` has it."""
+    _same("the number of counts", HALVINGS + 2, len(counts))
     estimates, ends, reached = list[float | None](), np.zeros(2), 0.0
     for at in range(1, len(counts)):
         beyond, before = (int(counts[at:].sum()), len(counts) - at), (int(counts[:at].sum()), at)
-        share, *of_share = _interval(beyond, before, scale, misses)
+        share, *of_share = _interval(beyond, before, scale, misses / (HALVINGS + 1))
         added, reached = 4.0 ** (at - 1 - HALVINGS) - reached, 4.0 ** (at - 1 - HALVINGS)
         estimates.append(None if share is None else added * share)
         ends += added * np.array(of_share)
     known = [each for each in estimates if each is not None]
-    value = (high - low) * math.sqrt(sum(known)) if len(known) == len(estimates) else None
-    _covers("the RMSE", test.rmse, (value, *((high - low) * np.sqrt(ends)).tolist()))
-    places, units = (np.arange(PARTS) + 0.5) / PARTS, values.sum()
-    square = float(values @ (places - values @ places / units) ** 2 / units) if units > 0 else 0.0
-    mean = (high - low) * math.sqrt(square) if square > 0 else None
-    if mean is None or test.mean_rmse is None or test.r2 is None:
-        _same("the RMSE of the mean and R²", (mean, None), (test.mean_rmse, test.r2))
-        return
-    for what, found, stated in (("the RMSE of the mean", mean, test.mean_rmse), ("R²", None, test.r2)):
-        right = 1 - (test.rmse.value / mean) ** 2 if found is None else found
-        if not math.isclose(right, stated, rel_tol=ROUNDED, abs_tol=ROUNDED):
-            raise NotVerified(f"{what} is {right:.6g}, but it was certified as {stated:.6g}")
+    return (math.sqrt(sum(known)) if len(known) == len(estimates) else None), *np.sqrt(ends).tolist()
 
 
 def _groups(test: TestRecord, settings: Mapping[str, Any], released: Mapping[str, Any]) -> None:
@@ -173,13 +172,13 @@ def _interval(right: Sum, wrong: Sum, scale: float, misses: float) -> tuple[floa
 
 
 def _covers(what: str, share: Interval, found: tuple[float | None, float, float]) -> None:
-    value, low, high = found
+    (value, low, high), stated = found, f"{share.value:.6g} ({share.low:.6g} to {share.high:.6g})"
     if value is not None and not math.isclose(share.value, value, rel_tol=ROUNDED, abs_tol=ROUNDED):
-        raise NotVerified(f"{what} is {value:.6g}, but it was certified as {share.value:.6g}")
-    if not share.low - ROUNDED <= share.value <= share.high + ROUNDED:
-        raise NotVerified(f"{what} must be certified within its interval, not as {share.in_words}")
+        raise NotVerified(f"{what} is {value:.6g}, but it was certified as {stated}")
+    if not -ROUNDED <= share.low - ROUNDED <= share.value <= share.high + ROUNDED <= 1 + 2 * ROUNDED:
+        raise NotVerified(f"{what} must be certified within its interval, from 0 to 1, not as {stated}")
     if share.low > low + ROUNDED or share.high < high - ROUNDED:
-        raise NotVerified(f"the interval of {what} must be {low:.6g} to {high:.6g}, or wider, not {share.in_words}")
+        raise NotVerified(f"the interval of {what} must be {low:.6g} to {high:.6g}, or wider, not {stated}")
 
 
 def _same(what: str, found: object, recorded: object) -> None:

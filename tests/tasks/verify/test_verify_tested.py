@@ -44,10 +44,17 @@ def recorded(settings: dict[str, Any], released: dict[str, Any]) -> AnyTested:
 
 def of_number(scale: float) -> tuple[NumberTested, dict[str, Any], dict[str, Any]]:
     """The same of a test of a number from 10 to 60."""
-    about = {"session": "d-0", "student": "0" * 64, "share": 0.1, "clean": True, "bounds": [10.0, 60.0]}
+    about = {
+        "session": "d-0",
+        "student": "0" * 64,
+        "share": 0.1,
+        "clean": True,
+        "bounds": [10.0, 60.0],
+        "constant": 23.4,
+    }
     exact = PrivateTest(epsilon=1.0, delta=1e-6, classes=0, secret="rows", scale=scale, pair_scale=scale)
     ask = StudentTestAsk(exact, about, ())
-    counts = [*range(800, 0, -100), *np.random.default_rng(2).integers(0, 300, size=20)]
+    counts = [range(800, 0, -100), range(0, 800, 100)]
     released = json.loads(json.dumps(ask.result(exact.release(np.array(counts), Silent()))))
     test = recorded(ask.settings(), released)
     assert isinstance(test, NumberTested)
@@ -166,15 +173,17 @@ def test_a_number_s_figures_follow_from_its_counts(scale: float) -> None:
     assert 0 <= test.rmse.low < test.rmse.value < test.rmse.high <= 50
     squares = [at and 4.0 ** (at - 7) for at in range(8)]
     assert test.rmse.value == pytest.approx(50 * np.sqrt(np.average(squares, weights=range(8, 0, -1))))
-    assert 10 < (test.mean_rmse or 0.0) < 20
+    assert test.constant_rmse.value == pytest.approx(50 * np.sqrt(np.average(squares, weights=range(8))))
 
 
 OF_NUMBER: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "an error": (lambda test: test["rmse"].update(value=test["rmse"]["value"] - 0.01), "the RMSE is"),
     "an interval": (lambda test: narrower(test["rmse"]), "the interval of the RMSE must be"),
-    "a mean's error": (lambda test: test.update(mean_rmse=test["mean_rmse"] + 0.01), "the RMSE of the mean is"),
-    "no mean's error": (lambda test: test.update(mean_rmse=None), "the RMSE of the mean and R² follow"),
-    "an R²": (lambda test: test.update(r2=test["r2"] + 0.01), "R² is"),
+    "an interval below 0": (lambda test: test["rmse"].update(low=-1e9), "the RMSE must be certified within"),
+    "an interval beyond the bounds": (lambda test: test["rmse"].update(high=51.0), "the RMSE must be certified within"),
+    "the constant's error": (lambda test: test["constant_rmse"].update(value=24.0), "the RMSE of the constant is"),
+    "the constant's interval": (lambda test: narrower(test["constant_rmse"]), "the interval of the RMSE of the const"),
+    "the constant": (lambda test: test.update(constant=30.0), "the constant follow"),
     "the units": (lambda test: test.update(rows=1), "the number of tested units"),
 }
 
@@ -192,10 +201,26 @@ def test_a_number_tested_as_classes_or_without_all_its_counts_is_found() -> None
     test, settings, released = of_number(5.0)
     with pytest.raises(NotVerified, match="a number as label follow as False"):
         follow(test, {**settings, "classes": 2}, released, 1)
-    with pytest.raises(NotVerified, match="the numbers of counts follow"):
-        follow(test, settings, {**released, "errors": released["errors"][1:]}, 1)
-    empty = {**released, "errors": [-3] * 8, "values": [-1] * 20}
+    with pytest.raises(NotVerified, match="the number of counts follow"):
+        follow(test, settings, {**released, "constant_errors": released["constant_errors"][1:]}, 1)
+    beyond = test.model_copy(update={"constant": 60.5})
+    with pytest.raises(NotVerified, match="the constant follow"):
+        follow(beyond, {**settings, "constant": 60.5}, released, 1)
+    empty = {**released, "errors": [-3] * 8, "constant_errors": [-1] * 8}
     nothing = recorded(settings, empty)
     follow(nothing, settings, empty, 1)
     assert isinstance(nothing, NumberTested)
-    assert (nothing.rows, nothing.rmse.low, nothing.rmse.high, nothing.mean_rmse) == (0, 0, 50, None)
+    assert (nothing.rows, nothing.rmse.low, nothing.rmse.high, nothing.constant_rmse.high) == (0, 0, 50, 50)
+
+
+@pytest.mark.parametrize("length", [1e-6, 1e9])
+def test_a_number_s_figures_are_compared_whatever_its_unit(length: float) -> None:
+    """A difference of a thousandth of the bounds' length was none in tons, and rounding was one in grams."""
+    _, settings, released = of_number(5.0)
+    settings |= {"bounds": [0.0, length], "constant": length / 2}
+    test = recorded(settings, released)
+    follow(test, settings, released, 1)
+    said = test.model_dump(mode="json")
+    said["rmse"]["value"] += length / 1000
+    with pytest.raises(NotVerified, match="the RMSE is"):
+        follow(NumberTested.model_validate_json(json.dumps(said)), settings, released, 1)
