@@ -331,8 +331,7 @@ def _asked_fault(settings: PublicSettings, number: int, found: Mapping[str, Any]
         return f"release {number} does not continue the season"
     asked = zip(found["questions"], found[what], found["scales"], settings["rounds"], strict=True)
     for at, (question, numbers, scale, paid) in enumerate(asked):
-        of_round = {"round": at, "question": question, "sums": numbers, "scale": scale}
-        if fault := round_fault(settings, at, of_round):
+        if fault := round_fault(settings, at, {"round": at, "question": question, "sums": numbers, "scale": scale}):
             return f"release {number}: {fault}"
         whole = len(question["fields"]) != paid["fields"] or question["steps"] == settings["steps"]
         if question["model"] is not None or question["least"] != paid["least"] or not whole:
@@ -350,7 +349,8 @@ def season_fault(settings: PublicSettings, found: Sequence[Mapping[str, Any]]) -
         for number, release in enumerate(found):
             if fault := _asked_fault(settings, number, release, "sums"):
                 return fault
-            if release["questions"] != found[0]["questions"]:
+            asked, first = release["questions"], found[0]["questions"]
+            if asked != first:
                 return f"release {number} does not continue the season"
             sizes += [[len(numbers) for numbers in release[what]] for what in ("sums", "totals")]
             for question, totals in enumerate(release["totals"]):
