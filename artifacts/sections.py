@@ -302,7 +302,7 @@ class HomesPlan(Section):
     """Who asks the questions: one of the names, or the public key of somebody without private rows."""
     people: Literal["in one home", "in several"]
     """Whether a person may have rows in several homes: the guarantee is then of all homes together, which is larger.
-    Nobody can check it."""
+    Of a [stream], "in one home" is for the whole season. Nobody can check it."""
     public: HexDigest
     """SHA-256 of the file that data.public names, as `sha256sum` prints it: whoever has the table can then find the
     codes by itself."""

@@ -27,7 +27,7 @@ from concord.artifacts.sessions import Session
 from concord.flows.admit import begin, precheck_tables, say_of_cap
 from concord.flows.console import confirmed, err, may_ask
 from concord.flows.run import Admitted, Balance, Counted, PrivateFiles, PublicStream, RunContext, running
-from concord.flows.season import Periods
+from concord.flows.season import Periods, check_periods
 from concord.flows.stages import encode
 from concord.flows.tally import code, gather, tally
 from concord.tasks.asks.joint import check_public
@@ -48,7 +48,7 @@ from concord.tasks.asks.share import (
     questions_in,
     sessions_of_run,
 )
-from concord.tasks.asks.stream import release_period
+from concord.tasks.asks.stream import periods_counted, release_period
 from concord.tasks.asks.tallies import TalliesAsk
 from concord.tasks.data.codes import deepens
 from concord.tasks.data.exchange import Exchange
@@ -195,9 +195,12 @@ class Contribution:
         again."""
         asked, stores, mechanism = self.asked, self.run.stores, ask.mechanism
         number = len(own_shares(stores, session))
-        if session.asked == number and isinstance(mechanism, Stream):
+        if not isinstance(mechanism, Stream):
+            raise AssertionError("a season is asked as a stream")
+        periods = Periods(self.run, asked.encoding, asked.codes, asked.questions)
+        if session.asked == number:
             private = self._private()
-            periods = Periods(self.run, asked.encoding, asked.codes, asked.questions)
+            periods.run = self.run
             admitted: Admitted[TalliesAsk] = Admitted(balance, ask, PublicStream(asked.encoding, ()), session)
             session, counted = periods.counted(admitted, private, datetime.now(UTC))
             again, follow = periods.again(session, counted, private), partial(follow_release, asked)
@@ -206,7 +209,9 @@ class Contribution:
                 return release_period(stores, session, mechanism, asked.questions, counted, again, follow), False
 
             self.run.stages.uncached("release", work)
-            periods.tidy(session, counted)
+        counted = [*periods_counted(stores.vault, session)]
+        check_periods(session, counted)
+        periods.tidy(session, counted)
         outcome = stores.ledger.batches(session.id)[number].outcome
         if outcome is None:
             raise AssertionError("what was released is on record")

@@ -85,6 +85,7 @@ class ByHomes(BySums):
     """Several homes are asked, round after round, and labels of public rows inferred from the sum of their shares."""
 
     each: Tallies
+    posted: Mapping[int, Letter]
     digest: str = ""
 
     def ask(self, domain: Domain, session: Session | None = None) -> TalliesAsk:
@@ -173,7 +174,7 @@ class ByHomes(BySums):
             )
             return Letter.signed(content, key).data
 
-        letter = Letter(vault.read(vault.keep(f"sessions/{session.id}/question-{number:05d}.json", signed)))
+        letter = Letter(vault.read(vault.keep(_path_of_question(session, number), signed)))
         post.write(f"question-{number}", letter.data)
         return letter.read(Asked, key.public.raw.hex()), letter
 
@@ -299,6 +300,14 @@ class SeasonOfHomes(ByHomes, BySeason):
         passed = pass_door(run, session, partial(release_joint, of=of, differ=differ, follow=follow))
         return self._with_labels(admitted, replace(passed, released=[*earlier, *passed.released]))
 
+    def _question(
+        self, session: Session, number: int, post: Exchange, made: Callable[[], dict[str, Any]]
+    ) -> tuple[Asked, Letter]:
+        """As of rounds; one that a newer copy of this home signed stays: another would say another time."""
+        if own := self.posted.get(number):
+            self.run.stores.vault.keep(_path_of_question(session, number), lambda: own.data)
+        return super()._question(session, number, post, made)
+
     def _last(self, session: Session, number: int) -> dict[str, tuple[int, str]]:
         """The last share of each home that was taken for a question before that number."""
         vault, homes, found = self.run.stores.vault, homes_of(self.run.plan), dict[str, tuple[int, str]]()
@@ -308,6 +317,10 @@ class SeasonOfHomes(ByHomes, BySeason):
             if (kept := vault.take(_path_of_shares(session, at))) is not None:
                 found = {**last_of(_read_shares(kept[1], homes)), **found}
         return found
+
+
+def _path_of_question(session: Session, number: int) -> str:
+    return f"sessions/{session.id}/question-{number:05d}.json"
 
 
 def _path_of_shares(session: Session, number: int) -> str:
@@ -325,7 +338,7 @@ def lead(plan: Plan, home: Path, exchange: str, without: Sequence[str] = ()) -> 
     """Write the next question to all homes; or, once the last is answered, publish the classifier that follows.
 
     exchange   the folder or address through which homes and lead speak
-    without    homes whose rows are left out from now on
+    without    homes whose rows are left out: from now on; of a season, of the release whose shares this call takes
     Returns who is missing, or the summary of what was published.
     """
     homes, post, privacy = homes_of(plan), Exchange(exchange), plan.privacy
@@ -344,6 +357,7 @@ def lead(plan: Plan, home: Path, exchange: str, without: Sequence[str] = ()) -> 
         way = (ByHomes if plan.stream is None else SeasonOfHomes)(run, encode(run, run.plan, run.files("public")))
         way.digest = plan_digest(plan)
         others, _ = questions_in(post, plan)
+        way.posted = {number: letter for number, (_, letter) in others.items()}
         own_run = run.stores.vault.read(way._run_id()).decode()
         if any(asked.run != own_run for asked, _ in others.values()):
             raise NotVerified("the exchange holds questions of another run: each has a folder, and a home of its lead")

@@ -28,8 +28,8 @@ from concord.artifacts.sessions import Session
 from concord.flows.admit import admit, precheck_tables
 from concord.flows.cache import key_of
 from concord.flows.outcome import Summary, shown
-from concord.flows.run import Admitted, PrivateFiles, RunContext, running
-from concord.flows.season import BySeason, Periods, published_mark
+from concord.flows.run import OF_HOMES, Admitted, PrivateFiles, RunContext, running
+from concord.flows.season import BySeason, Periods, check_periods, published_mark
 from concord.flows.set_aside import pass_test_of_release
 from concord.flows.stage import Disclosure, pass_door
 from concord.flows.stages import encode, put
@@ -122,11 +122,7 @@ class ByStream(BySeason):
         """Whether nothing is due but to publish the last release."""
         vault = self.run.stores.vault
         counted, marked = list(periods_counted(vault, session)), vault.take(published_mark(session.id))
-        if len(counted) < session.batches and not session.ended:
-            raise NotVerified(
-                f"the vault lacks periods that session {session.id} released: an older copy of it was put back; put "
-                f"the newer one in its place, or end the season by `concord close --whole {session.id}`"
-            )
+        check_periods(session, counted)
         if not session.asked or len(counted) != session.asked or not vault.has_secret(f"sessions/{session.id}"):
             return False  # none, or one is begun, or the season is lost
         until, unpublished = counted[-1].period.until, marked is None or int(marked[1]) < session.asked
@@ -205,7 +201,9 @@ def _reading(run: RunContext) -> str:
 
 
 def check_stream(plan: Plan) -> None:
-    """Raise WrongInput if the plan has no stream."""
+    """Raise WrongInput if the plan has no stream, or is of several homes."""
+    if plan.homes is not None:
+        raise WrongInput(OF_HOMES)
     if plan.stream is None:
         raise WrongInput("stream must be given in the plan to be refreshed; without it, `concord run` learns once")
 

@@ -38,6 +38,9 @@ Asking = TypeVar("Asking", bound=Ask[Any])
 TableField = Literal["private", "public", "test"]
 
 
+OF_HOMES = "a plan with [homes] is run by `concord lead` and, in each home, by `concord contribute`"
+
+
 @dataclass(frozen=True)
 class RunContext:
     """The context that every run has, whatever its steps.

@@ -125,6 +125,8 @@ class Periods:
         """The session, open, and all of its periods up to the one that is due, which is taken and counted now."""
         run, vault, plan = self.run, self.run.stores.vault, self.run.plan
         counted = [] if admitted.session is None else list(periods_counted(vault, admitted.session))
+        if admitted.session is not None:
+            check_periods(admitted.session, counted)
         past = self._past()
         known = [each.period for each in (*past, *counted)]
         places = names_held(vault, private.files)
@@ -217,6 +219,15 @@ class Periods:
         table, encoding = Files(private.table.path, tuple(files.values())), self.encoding
         found = keep_aside(run, run.plan, table, counted.period, encoding, run.erased, session.stream, list(before))
         return counted.model_copy(update={"others": tuple(found[:NAMES]), "aside": tuple(found[NAMES:])})
+
+
+def check_periods(session: Session, counted: Sequence[PeriodCounts]) -> None:
+    """Raise NotVerified if the vault lacks periods that a session released."""
+    if len(counted) < session.batches and not session.ended:
+        raise NotVerified(
+            f"the vault lacks periods that session {session.id} released: an older copy of it was put back; put "
+            f"the newer one in its place, or end the season by `concord close --whole {session.id}`"
+        )
 
 
 def _names_of(periods: Sequence[PeriodCounts], *, aside: bool = False) -> tuple[Ref, ...]:

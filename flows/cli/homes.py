@@ -22,7 +22,7 @@ ExchangeOption = Annotated[str, typer.Option(help="The folder, or address in an 
 def lead_command(
     plan: PlanArgument,
     exchange: ExchangeOption,
-    without: Annotated[list[str] | None, typer.Option(help="A home whose rows are left out from now on.")] = None,
+    without: Annotated[list[str] | None, typer.Option(help="A home left out: from now on, or of this release.")] = None,
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:

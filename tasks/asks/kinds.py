@@ -217,6 +217,11 @@ class Kind:
 
 VOTES = "labels of public rows, by votes of teachers, each of which learned from a part of the private rows of its own"
 COMMON = "an answer that most parts of the private rows have in common, or a refusal"
+RUNNING = (
+    "noisy running sums over public codes of all units that arrived so far, one release a period: all releases of the "
+    "season together, past and future, are within this guarantee for each unit"
+)
+AGAIN = "a further season asks everybody again, and costs again"
 ONCE = (
     "the rows have no names of units, and a unit is a delivered row: the operator declares that each is delivered once"
 )
@@ -229,9 +234,8 @@ KINDS: dict[str, Kind] = {  # besides MECHANISMS, which are of votes
     ),
     Stream.name: Kind(
         Stream.proof,
-        "noisy running sums over public codes of all units that arrived so far, one release a period: all releases of "
-        "the season together, past and future, are within this guarantee for each unit, as all seasons of the stream "
-        "are, since a unit is asked in one of them alone; all else follows from them",
+        f"{RUNNING}, as all seasons of the stream are, since a unit is asked in one of them alone; all else follows "
+        "from them",
     ),
     Share.name: Kind(
         Share.proof,
@@ -263,9 +267,10 @@ def kind_of(session: Session) -> Kind:
         raise NotVerified(f"session {session.id} ran {name!r}, of which this version of Concord knows nothing")
     kind = KINDS.get(name) or Kind(mechanism_class(name).proof, VOTES)
     if name == Stream.name and "lead" in session.mechanism:
-        return replace(KINDS[Joint.name], proof=kind.proof, releases=f"{kind.releases}; {KINDS[Joint.name].releases}")
+        joint = KINDS[Joint.name]
+        return replace(joint, proof=kind.proof, releases=f"{RUNNING}; {AGAIN}; {joint.releases}")
     if name == Stream.name and "share" in session.mechanism:
-        return replace(kind, releases=f"this home's share: {kind.releases}", outcome=answered)
+        return replace(kind, releases=f"this home's share: {RUNNING}; {AGAIN}", outcome=answered)
     is_question = session.purpose != LABELS and kind.outcome is None
     return replace(kind, releases=COMMON, outcome=answered) if is_question else kind
 

@@ -4,15 +4,18 @@ import json
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from concord.artifacts.errors import NotVerified
+from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
 from concord.flows import lead as flows_lead
 from concord.flows.lead import status
+from concord.flows.learn import learn
+from concord.flows.refresh import refresh
 from concord.tasks.verify.homes import joint_rounds
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
@@ -77,6 +80,7 @@ def test_a_home_that_missed_a_release_is_whole_in_the_next_that_it_answers(tmp_p
     certificate = json.loads(Path(third["certificate"]).read_bytes())
     mechanism, of = certificate["sessions"][0]["mechanism"], certificate["guarantee"]
     assert "past and future" in mechanism["releases"]
+    assert ("asks everybody again" in mechanism["releases"], "alone" in mechanism["releases"]) == (True, False)
     assert "the sum of the shares of several homes" in mechanism["releases"]
     assert len(certificate["student"]["history"]) == 3
     tampered(mechanism["settings"], found, (of["unit"], of["neighbours"]))
@@ -114,7 +118,7 @@ def tampered(settings: dict[str, Any], found: list[dict[str, Any]], unit: tuple[
     assert "does not continue the season" in said(lambda copy: copy[2].update(season=99))
     assert "the claim of release 2" in said(lambda copy: copy[2].update(epsilon=0.1))
     for name in ("steps", "classes", "least"):
-        assert "than was paid for" in said(lambda copy, name=name: every(copy, name))
+        assert "than was paid for" in said(partial(every, name=name))
     assert "has another size" in said(split)
     assert "states other noise than its shares" in said(lambda copy: copy[2].update(spread=found[1]["spread"]))
     assert "states other noise than was paid for" in said(lambda copy: copy[2].update(scales=[1.0, 1.0]))
@@ -153,6 +157,30 @@ def test_an_older_copy_of_a_home_draws_no_release_twice(tmp_path: Path) -> None:
     with pytest.raises(NotVerified, match="an older copy of the home was put back"):
         several.contribute("north")
     assert Ledger.of(several.home("north")).sessions(DOMAIN)[0].asked == 1
+
+
+@pytest.mark.usefixtures("due")
+def test_an_older_copy_of_the_lead_asks_no_other_question(tmp_path: Path) -> None:
+    several = Weekly(tmp_path / "world")
+    several.arrive("north", 1)
+    several.lead()
+    several.contribute("north")
+    several.copied("lead", "backup")
+    several.lead(without=["south", "west"])
+    several.lead()
+    files = several.files()
+    put_back(several, "lead")
+    several.lead(without=["south", "west"])
+    assert several.lead()["round"] == 1
+    assert several.files() == files
+    assert several.contribute("north")["answered_now"]
+
+
+def test_a_plan_of_homes_is_not_refreshed(tmp_path: Path) -> None:
+    several = Weekly(tmp_path / "world")
+    for flow in (refresh, learn):
+        with pytest.raises(WrongInput, match="is run by `concord lead`"):
+            flow.fn(several.private("north"), several.home("north"))
 
 
 def test_a_lead_in_cron_asks_once_a_tick(tmp_path: Path) -> None:

@@ -149,6 +149,23 @@ def test_a_killed_answer_is_finished(world: Watched, dies: tuple[Any, str], late
     assert [check for check in verify(world.home("north")) if not check.ok] == []
 
 
+def test_rows_do_not_stay_if_it_is_killed_once_they_are_released(world: Watched) -> None:
+    world.ask(world.first, dies=(season.Periods, "tidy"))
+    left = [path for path in (world.home("north") / "vault" / "units").rglob("*") if path.is_file()]
+    assert left
+    world.ask(world.first)
+    assert not any(path.exists() for path in left)
+
+
+def test_an_older_vault_under_a_newer_ledger_is_named(world: Watched) -> None:
+    world.ask(world.first)
+    (session,) = Ledger.of(world.home("north")).sessions(DOMAIN)
+    (period,) = (world.home("north") / "vault" / "streams").rglob(f"{session.id}-00000.json")
+    period.unlink()
+    with pytest.raises(NotVerified, match="the vault lacks periods"):
+        world.ask(world.number(1))
+
+
 def hostile(world: Watched, seed: int, steps: int) -> None:
     """A lead that asks what it likes after all that it has seen: skips, replays, forks, lies, kills."""
     chance = random.Random(seed)
