@@ -241,16 +241,16 @@ def pass_test_of_release(
 ) -> Disclosure:
     """Test the student of a season's last release on the units that were set aside as they arrived with it, once.
 
-    aside   rows of these units, in files of the vault. No other test reads them, and no later one of this release
+    aside   rows of these units, in files of the vault. No other test of this stream reads them
     """
     stores, session, number = run.stores, passed.session, passed.session.asked - 1
     made = private_tests_of(stores.ledger.sessions(session.domain), session.id)
-    for known in [test for test in made if test.mechanism["release"] == number]:
-        if known.mechanism["student"] != student.ref.digest:
-            close(stores, known.id, give_back=False)  # they have paid for it
-            return _passed_over(way, passed, "is another than the one that the units of its release were to test")
-        if known.ended:
-            return passed
+    known = next((test for test in made if test.mechanism["release"] == number), None)
+    if known is not None and known.mechanism["student"] != student.ref.digest:
+        close(stores, known.id, give_back=False)  # they have paid for it
+        return _passed_over(way, passed, "is another than the one that the units of its release were to test")
+    if known is not None and known.ended:
+        return passed
     if not all(map(stores.vault.has, aside)):
         return _passed_over(way, passed, "is not tested: the rows set aside are gone, as after an erasure")
     plan, domain, encoding = run.plan, admitted.balance.domain, admitted.stream.encoding

@@ -5,6 +5,7 @@ at once.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -23,7 +24,7 @@ from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import encode, read_frame, write_frame
 from concord.tasks.data.guard import private_stage, silenced
 from concord.tasks.data.parts import division_of
-from concord.tasks.data.split import one_row_a_unit
+from concord.tasks.data.split import identified_schema, one_row_a_unit
 from concord.tasks.data.units import Erased
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.mechanisms.distance import Ints
@@ -87,9 +88,11 @@ def count_units(
 def set_arrived_aside(
     plan: Plan, encoding: Encoding, arriving: Arriving, vault: Vault, folder: str, key: bytes, erased: Erased
 ) -> list[Ref]:
-    """Write a row of each new unit of the test part, except of erased ones, to files of the vault."""
+    """Write a row of each new unit of the test part, except of erased ones, to files of the vault: one without rows at
+    least, since whether there are files must not say whether there are units."""
     units = plan, encoding, vault, folder, key, erased
-    found = one_row_a_unit(*units, part=TEST, arriving=arriving)
+    none = identified_schema(encoding).to_frame()
+    found = chain([none], one_row_a_unit(*units, part=TEST, arriving=arriving))
     return [write_frame(rows, vault, f"{folder}/rows-{at:05d}.arrow") for at, rows in enumerate(found)]
 
 

@@ -66,7 +66,7 @@ FAR = -(10**9)
 class StudentTestAsk(SingleAsk[PrivateTest]):
     """A test; `about` is public: the student, its session, and whether the test is clean. `classes` are their names.
 
-    tests_of   the stream, if it is of the units that arrived with one release of it: no other test reads them
+    tests_of   the stream, if it is of the units that arrived with one release of it, which no other test of it reads
     """
 
     classes: tuple[str, ...]

@@ -93,7 +93,7 @@ def split(
     """
     shards, block = plan.teachers.count, plan.teachers.block
     rows = _identified(plan, encoding, key, erased)
-    schema = _identified_schema(encoding)
+    schema = identified_schema(encoding)
     if _by_content(plan):
         rows = _copies_named(rows, vault, f"{folder}/spill-copies", schema)
     blocks = -(-shards // block)
@@ -134,7 +134,7 @@ def one_row_a_unit(
     Raises WrongInput if the table lacks a column; no row can make it fail.
     """
     rows = _identified(plan, encoding, key, erased, part, words, None if arriving is None else arriving.table)
-    schema = pl.Schema({**_identified_schema(encoding), **{beside(name): pl.String() for name in words}})
+    schema = pl.Schema({**identified_schema(encoding), **{beside(name): pl.String() for name in words}})
     if plan.data.unit is None:
         if copies and _by_content(plan):
             rows = _copies_named(rows, vault, f"{folder}/spill-copies", schema)
@@ -188,7 +188,7 @@ def _identified(
         yield rows.with_columns(content, named, *cells).drop_nulls(UNIT)
 
 
-def _identified_schema(encoding: Encoding) -> pl.Schema:
+def identified_schema(encoding: Encoding) -> pl.Schema:
     cast = cast_rows(pl.DataFrame(schema={encoding.label: pl.String}), encoding).schema
     return pl.Schema({**cast, CONTENT: pl.Binary(), UNIT: pl.Binary()})
 

@@ -170,13 +170,16 @@ def test_units_are_tested_with_the_student_of_their_release_or_never(data: Path,
     found = start_refresh(plan, home)
     assert (found.test, [(each.status, each.asked) for each in made_in(home)]) == (None, [("closed", 0)])
     assert not [path for path in (home / "vault" / "aside").rglob("*") if path.is_file()]
-    arrive(data, 2)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(*STEPS["before it is counted"])
-        with pytest.raises(KeyboardInterrupt):
-            start_refresh(plan, home)
-    assert erase(Stores.of(home), "people", min(people(1500, 12)["person"]))
-    assert start_refresh(plan, home).test is None
+    for week, step in ((2, "before it is counted"), (3, "before its draw is on record")):
+        arrive(data, week)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(*STEPS[step])
+            with pytest.raises(KeyboardInterrupt):
+                start_refresh(plan, home)
+        assert erase(Stores.of(home), "people", min(people(1500, 12)["person"]))
+        assert start_refresh(plan, home).test is None
+    assert {each.status for each in made_in(home)} == {"closed"}  # an open one would stop all later tests
+    assert not any(Vault(home / "vault").has_secret(f"sessions/{each.id}") for each in made_in(home))
     found = start_refresh(plan, home)
     assert found.test is not None
     assert faults(home, found) == []

@@ -288,6 +288,11 @@ def test_units_set_aside_have_names_of_text_and_count_in_their_first_period_alon
         held = {str(name, "utf-8") for name in aside[UNIT]}
         assert (len(held), held <= persons, held & names) == (aside.height, True, set())
         names, known, before = names | held, known | persons, tuple(arriving.names)
+    weeks.arrive("2-rows", files[1])
+    weeks.next()
+    arriving = Arriving(table_of(weeks.plan, weeks.vault, weeks.periods[-1]), KEY, before, "arrived/d/test-2")
+    found = set_arrived_aside(weeks.plan, weeks.encoding, arriving, weeks.vault, "aside/d/2", KEY, NOBODY)
+    assert [read_frame(ref, weeks.vault).height for ref in found] == [0]  # whether files are gone says nothing of units
 
 
 @pytest.mark.parametrize(

@@ -162,10 +162,14 @@ def releases_tested(*releases: Any, **terms: Any) -> list[str]:
     return list(reckon(ledger.kept))
 
 
-def test_the_units_of_each_release_are_tested_once() -> None:
+def test_the_units_of_each_release_are_tested_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A second test of the same units would not be covered: of a stream the largest session is."""
     assert releases_tested(0, 1, 2) == []
-    assert "the units of that release were tested before" in str(releases_tested(0, 1, 0))
+    with pytest.raises(NotVerified, match="the units of release 0 of session s-1 were tested before"):
+        releases_tested(0, 1, 0)
+    with monkeypatch.context() as faulty:
+        faulty.setattr(LedgerState, "_check_untested", lambda *_: None)
+        assert "the units of that release were tested before" in str(releases_tested(0, 1, 0))
     assert "'private_test' has no seasons" in str(releases_tested(None))
     for terms in ({"part": ""}, {"part": "learning"}, {"stream": "weekly"}, {"stream": "another-tests"}):
         assert "is not the one of tests of the session that it names" in str(releases_tested(0, 1, **terms)), terms
