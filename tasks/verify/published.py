@@ -157,9 +157,37 @@ def _proved(certificate: Certificate) -> str:
     whole = certificate.guarantee
     equal("the guarantee", whole, Guarantee.at(whole.epsilon, whole.delta, whole.unit, whole.neighbours))
     found = [_proves(record, whole.neighbours) for record in certificate.sessions]
+    _check_streams(certificate.sessions)
     together = promised(certificate.sessions)
     equal("what is promised of all that was published", Budget(epsilon=whole.epsilon, delta=whole.delta), together)
     return "; ".join(found)
+
+
+def _check_streams(records: Sequence[SessionRecord]) -> None:
+    """Raise NotVerified if a session names a stream, and is no season nor the one test of one of a season's releases.
+
+    Of a stream the dearest session alone counts in what is promised, so a session that names one must ask nobody again.
+    """
+    by_name, tested = {record.session: record for record in records}, set[tuple[str, int]]()
+    for record in records:
+        settings, learned = record.mechanism.settings, by_name.get(str(record.about))
+        if not record.stream or settings.get("name") == "stream":
+            continue
+        number = settings.get("release")
+        if (
+            "pair_scale" not in settings  # which a private test alone has
+            or record.part != "test"
+            or learned is None
+            or not learned.stream
+            or record.stream != f"{learned.stream}-tests"
+            or not isinstance(number, int)
+            or not 0 <= number < learned.counts.asked
+            or (learned.session, number) in tested
+        ):
+            raise NotVerified(
+                f"session {record.session} names a stream, and is not the one test of one of its releases"
+            )
+        tested.add((learned.session, number))
 
 
 def _proves(record: SessionRecord, neighbours: str) -> str:
@@ -184,15 +212,16 @@ def _within_cap(certificate: Certificate) -> str:
     domain = certificate.domain
     equal("the number of sessions", len(domain.charges), domain.sessions)
     shares: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    claims: dict[str, list[Budget]] = defaultdict(list)
+    claims: dict[str, list[tuple[Budget, str, str]]] = defaultdict(list)
     for charge in domain.charges:
         own = shares[charge.part]
         own[charge.stream] = max(own[charge.stream], charge.share) if charge.stream else own[""] + charge.share
-        claims[charge.session].append(Budget(epsilon=charge.epsilon, delta=charge.delta))
+        claims[charge.session].append((Budget(epsilon=charge.epsilon, delta=charge.delta), charge.part, charge.stream))
         if not charge.share >= 0 or (charge.share > 0 and not domain.spent.epsilon > 0):
             raise NotVerified(f"session {charge.session} is charged {charge.share:g} of a budget that it did not spend")
     for record in certificate.sessions:
-        equal(f"what the domain says that session {record.session} claims", claims[record.session], [record.guarantee])
+        said, claimed = claims[record.session], (record.guarantee, record.part, record.stream)
+        equal(f"what the domain says that session {record.session} claims", said, [claimed])
     in_every = shares.pop("", {})
     for part in shares.values() or [{}]:
         streams = {*in_every, *part} - {""}

@@ -166,6 +166,7 @@ def _records(record: SessionRecord, moment: Reading) -> None:
     proved(session.mechanism, (session.epsilon, session.delta), of)
     equal(f"the claim{of}", (record.guarantee.epsilon, record.guarantee.delta), (session.epsilon, session.delta))
     equal(f"the part{of}", record.part, moment.part_of(session.id))
+    equal(f"the stream{of}", record.stream, moment.stream_of(session.id))
     equal(f"the teachers{of}", record.teachers, session.teachers)
     counts, found = record.counts, (session.asked, session.answered, session.refused)
     equal(f"the rows asked, answered and refused{of}", (counts.asked, counts.answered, counts.refused), found)

@@ -53,6 +53,7 @@ UNTOLD: dict[str, Callable[[dict[str, Any]], object]] = {
     "another domain": lambda values: values["domain"].update(name="elsewhere"),
     "refusals": lambda values: leading(values)["counts"].update(refused=19, answered=267),
     "teachers": lambda values: leading(values).update(teachers=1000),
+    "a stream": lambda values: leading(values).update(stream="weekly"),
     "the proof": lambda values: leading(values)["mechanism"].update(proof="a page of theirs"),
     "that nobody sees an older copy": lambda values: values["caveats"].pop(),
     "that a pre-check was shown": lambda values: values["caveats"].pop(-2),

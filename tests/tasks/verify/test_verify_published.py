@@ -151,6 +151,15 @@ def read_of_one_part_alone(values: dict[str, Any]) -> None:
     leading(values)["part"] = "test"
 
 
+def of_a_stream(values: dict[str, Any]) -> None:
+    leading(values)["stream"] = "weekly"
+
+
+def of_a_stream_throughout(values: dict[str, Any]) -> None:
+    of_a_stream(values)
+    values["domain"]["charges"][0]["stream"] = "weekly"
+
+
 def a_cost_that_takes_for_ever(values: dict[str, Any]) -> None:
     leading(values)["mechanism"]["settings"]["relabel"] = {"copies": 10**12, "share": "1e-6", "choice_epsilon": "0"}
 
@@ -168,7 +177,11 @@ def votes_on_one_class(values: dict[str, Any]) -> None:
 
 
 WORDS = (other_accuracy, no_caveats, spent_nothing, other_neighbours, asked_without_teachers, a_dear_session_beside)
-RECORDS = (less_than_its_sessions_together, answers_that_nobody_gave, read_of_one_part_alone)
+RECORDS = (
+    less_than_its_sessions_together,
+    answers_that_nobody_gave,
+    read_of_one_part_alone,
+)
 SEEN = (votes_on_one_class,)
 ODD = (a_cost_that_takes_for_ever, settings_of_another_kind, a_name_of_no_file)
 LIES = (smaller_epsilon, smaller_delta, smaller_for_a_replaced_unit, other_mechanism, settings_of_none, more_answers)
@@ -183,6 +196,14 @@ def test_a_certificate_that_says_more_than_it_proves_is_found(
     assert faults(folder) == []  # written thus, an honest one passes
     rewrite(folder, lie)
     assert faults(folder) != []
+
+
+@pytest.mark.parametrize(("lie", "by"), [(of_a_stream, "budget"), (of_a_stream_throughout, "guarantee")])
+def test_a_session_that_names_a_stream_and_is_none_is_found_without_an_excerpt(
+    folder: Path, lie: Callable[[dict[str, Any]], None], by: str
+) -> None:
+    rewrite(folder, lie)
+    assert f"{SESSION}: {by}" in [check.name for check in verify_published(folder) if not check.ok]
 
 
 def name_labels(folder: Path, data: bytes) -> None:
