@@ -81,7 +81,8 @@ def key(stage: Described, home: Path, **arguments: Any) -> str:
 
 @pytest.mark.parametrize("name", STAGES)
 def test_changing_any_argument_changes_the_key(name: str, plan: Plan, tmp_path: Path) -> None:
-    stage, other = STAGES[name], {"student__params": {"C": 2.0}, "labeling__batch": 7, "privacy__domain": "others"}
+    stage, other = STAGES[name], {"labeling__batch": 7, "privacy__domain": "others"}
+    other |= {"student__params": {"C": 2.0}, "student__estimator": "sklearn.svm.LinearSVC"}
     values = VALUES | {Plan: (plan, changed(plan.model_dump(), **other, teachers__params={"C": 2.0}))}
     kinds = {name: item.annotation for name, item in stage.signature.parameters.items() if name != "place"}
     arguments = {name: values[kind][0] for name, kind in kinds.items()}

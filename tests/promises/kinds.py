@@ -179,7 +179,6 @@ SINGLE = {
     "estimate": Single(ESTIMATE, bytes(64), np.arange(8).tobytes()),
     "students": Single(STUDENTS, bytes(8 * 400), np.arange(400).tobytes()),
     "counts": Single(COUNTS, bytes(8 * 3), np.arange(3).tobytes()),
-    "test of a stream": Single(TEST.of_release("weekly", 2), bytes(8 * 4), np.arange(4).tobytes()),
     "test": Single(TEST, bytes(8 * 4), np.arange(4).tobytes()),
 }
 KINDS = (
