@@ -8,8 +8,8 @@ costs more, and the domain pays that.
 
 Assumes      a student's prediction for a row depends on that row alone: it predicts one row at a time
 Guarantees   (ε, δ) for the released counts; the counts, and how many units there are, stay in the vault
-             Of a stream, units are tested with the student of the release with which they arrive, and never again: so
-             tests are seasons of a stream of their own, and a domain pays the largest of them
+             Of a stream, units are tested with the student of the release with which they arrive, and never again by
+             that stream: so tests are seasons of a stream of their own, and a domain pays the largest of them
 Ends         with its one release
 Not covered  a student that was chosen by earlier results on the same units: its intervals are optimistic, and the
              certificate states how many sessions may have used them. Checked by tests/tasks/asks/test_student_test.py,
