@@ -22,7 +22,8 @@ class Learner(Section):
     @model_validator(mode="after")
     def can_be_built(self) -> Self:
         try:
-            self.build()
+            if {"estimator", "params"} & self.model_fields_set:  # the default can; to load its package takes a second
+                self.build()
         except WrongInput as wrong:
             raise ValueError(str(wrong)) from None
         return self

@@ -107,21 +107,22 @@ def refresh_command(
     A season is paid for at its first release, and the next begins by itself, at no further charge. With a clock in the
     plan, a second call before its next time spends and releases nothing; a killed one is finished by the next.
     """
-    from concord.flows.environment import prepare
+    from concord.flows.environment import foreseen, prepare
 
-    with starting(quiet):
-        from concord.artifacts.plan import load_plan
-        from concord.tasks.data.sources import check_tables
+    with foreseen(home, anew=True):
+        with starting(quiet):
+            from concord.artifacts.plan import load_plan
+            from concord.tasks.data.sources import check_tables
 
-        loaded, home = load_plan(plan), prepare(home)
-        check_tables(loaded)
-    with _served(home, quiet=quiet):
-        from concord.flows.refresh import refresh
-        from concord.flows.start import start_asking
+            loaded, home = load_plan(plan), prepare(home)
+            check_tables(loaded)
+        with _served(home, quiet=quiet):
+            from concord.flows.refresh import refresh
+            from concord.flows.start import start_asking
 
-        with asking(not yes):
-            summary = start_asking(refresh, loaded, home, new_session=new_session)
-        _report(summary, home, as_json=as_json, quiet=quiet)
+            with asking(not yes):
+                summary = start_asking(refresh, loaded, home, new_session=new_session)
+            _report(summary, home, as_json=as_json, quiet=quiet)
 
 
 @app.command("extend")

@@ -17,7 +17,6 @@ Not covered  rows that were not cast. Checked by tests/privacy/test_row_alone.py
 import io
 import math
 from collections.abc import Iterator, Sequence
-from itertools import repeat
 from typing import Any, Literal
 
 import numpy as np
@@ -102,19 +101,18 @@ def signed_log(numbers: Numbers) -> Numbers:
 def _scaled(cells: pl.Series, name: str, kind: Literal["numeric", "boolean", "date"], *, missing: bool) -> Scaled:
     numbers = np.sort(numbers_of(cells, kind))
     log = abs(pl.Series(numbers).skew() or 0) > SKEWED
-    values = (signed_log(numbers) if log else numbers).tolist()
-    mean = math.fsum(values) / len(values)
-    apart = (np.asarray(values) - mean).tolist()
-    scale = math.sqrt(math.fsum(map(pow, apart, repeat(2))) / len(values))
+    values = signed_log(numbers) if log else numbers
+    mean = math.fsum(values.tolist()) / len(values)
+    scale = math.sqrt(math.fsum(np.square(values - mean).tolist()) / len(values))
     return Scaled(
         kind=kind,
         name=name,
         log=log,
         mean=mean,
         scale=scale or 1.0,
-        fill=values[len(values) // 2],
-        low=values[0],
-        high=values[-1],
+        fill=float(values[len(values) // 2]),
+        low=float(values[0]),
+        high=float(values[-1]),
         missing=missing,
     )
 
