@@ -1,12 +1,15 @@
-"""Benchmark of tallies' private pass: a million private rows of 14 fields to codes, and codes to exact sums.
+"""Benchmarks of tallies' private pass: a million private rows of 14 fields to codes, and codes to exact sums; ten
+million by two worker processes and by one.
 
 Sums are compared with NumPy's bincount and polars' group_by of the same codes, in the same run. Seconds are of the
-processor, the best of three. Run by `make bench`.
+processor, the best of three; of workers, on the wall. Run by `make bench`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
-from time import process_time
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -15,7 +18,7 @@ import pytest
 
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import parse_plan
-from concord.tasks.asking.tally import Coding, count, gather
+from concord.tasks.asking.tally import Coding, Step, count, gather
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.codes import learn_codes
 from concord.tasks.data.encode import learn_encoding
@@ -27,9 +30,10 @@ pytestmark = pytest.mark.bench
 
 ROWS, PUBLIC = 1_000_000, 16_000
 NUMBERS, WORDS = 6, 8
+FILES = 10
 LEAST_ROWS = 2e6
 """Rows a second that become codes."""
-MOST_OF_PEER = 1.5
+MOST_OF_PEER, FASTER = 1.5, 1.7
 
 
 def table_of(rows: int, seed: int) -> pl.DataFrame:
@@ -50,11 +54,11 @@ def seconds_of(work: Callable[[], Any]) -> float:
     return min(once() for _ in range(3))
 
 
-def test_the_private_pass_of_14_fields(tmp_path: Path, record: Callable[[Measured], None]) -> None:
-    for name, rows, seed in (("private", ROWS, 1), ("public", PUBLIC, 2)):
-        table_of(rows, seed).write_parquet(tmp_path / f"{name}.parquet")
-    tables = {name: str(tmp_path / f"{name}.parquet") for name in ("private", "public")}
+def coding_of(folder: Path, private: str) -> Coding:
+    """The rows of `private`, a file or a glob, by codes of PUBLIC public rows."""
+    table_of(PUBLIC, 2).write_parquet(folder / "public.parquet")
     lifetime = {"epsilon": 4.0, "delta": 4e-5}
+    tables = {"private": str(folder / private), "public": str(folder / "public.parquet")}
     plan = parse_plan(
         {
             "data": {**tables, "label": "y", "classes": ["no", "yes"]},
@@ -62,20 +66,26 @@ def test_the_private_pass_of_14_fields(tmp_path: Path, record: Callable[[Measure
             "labeling": {"mechanism": "tallies", "rows": 300},
         }
     )
-    encoding, vault = learn_encoding(plan), Vault(tmp_path / "vault")
+    encoding = learn_encoding(plan)
     public = cast_rows(pl.read_parquet(plan.path("public")).select(encoding.features), encoding)
     codes = learn_codes([public], encoding.columns, coarse=16)
+    return Coding(plan, encoding, codes, Vault(folder / "vault"), bytes(32))
+
+
+def test_the_private_pass_of_14_fields(tmp_path: Path, record: Callable[[Measured], None]) -> None:
+    table_of(ROWS, 1).write_parquet(tmp_path / "private.parquet")
+    coding_of_rows = coding_of(tmp_path, "private.parquet")
+    codes, encoding, vault = coding_of_rows.codes, coding_of_rows.encoding, coding_of_rows.vault
     assert len(codes.coarse) == NUMBERS + WORDS
     rounds = planned_rounds(classes=2, fields=len(codes.coarse), codes=codes.size, rounds=1, repair=False)
     mechanism = Tallies.calibrate(epsilon=1.0, delta=1e-5, classes=2, rounds=rounds)
     question = mechanism.question(0, codes.coarse, [(codes.span(at).start, codes.span(at).stop) for at in codes.coarse])
-    coding_of_rows = Coding(plan, encoding, codes, vault, bytes(32))
     coding = seconds_of(lambda: gather(coding_of_rows, "units/pass/bench"))
     blocks = gather(coding_of_rows, "units/pass/bench")
     places = [f"sums/pass/{at}" for at in range(len(blocks))]
     counting = seconds_of(lambda: [count(b, question, vault, at) for b, at in zip(blocks, places, strict=True)])
 
-    raw = pl.read_parquet(plan.path("private"))
+    raw = pl.read_parquet(tmp_path / "private.parquet")
     matrix, labels = codes.of(cast_rows(raw, encoding)), (raw["y"] == "yes").cast(pl.Int64).to_numpy()
     asked, weight = matrix[:, list(codes.coarse)], np.where(labels, 32.0, -32.0)
     frame = pl.DataFrame({str(at): asked[:, at] for at in range(asked.shape[1])}).with_columns(weight=pl.Series(weight))
@@ -97,3 +107,27 @@ def test_the_private_pass_of_14_fields(tmp_path: Path, record: Callable[[Measure
     record(Measured(f"{what}, sums of the codes, time", ours / best, "×", MOST_OF_PEER, least=False, beside=beside))
     assert ours < MOST_OF_PEER * best
     assert ROWS / coding > LEAST_ROWS
+
+
+def test_two_workers_against_one(tmp_path: Path, record: Callable[[Measured], None]) -> None:
+    for at in range(FILES):
+        table_of(ROWS, 10 + at).write_parquet(tmp_path / f"private-{at}.parquet")
+    coding, digests, took = coding_of(tmp_path, "private-*.parquet"), list[list[str]](), list[float]()
+    for workers in (1, 2):
+        with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+
+            def each(step: Step, calls: Sequence[tuple[Any, ...]], pool: ProcessPoolExecutor = pool) -> list[Any]:
+                return [done.result() for done in [pool.submit(step, coding, *call) for call in calls]]
+
+            list(pool.map(learn_encoding, [coding.plan] * 2 * workers))  # packages are loaded
+            started = perf_counter()
+            found = gather(coding, f"units/pass/{workers}", each=each)
+            took.append(perf_counter() - started)
+            digests.append([ref.digest for ref in found])
+    alone, together = took
+    assert digests[0] == digests[1]
+    print(f"\n{FILES * ROWS:,} private rows to codes ({MACHINE}): one worker {alone:.1f} s, two {together:.1f} s")
+    beside = f"one {alone:.1f} s, two {together:.1f} s; bytes equal"
+    what = f"{FILES * ROWS:,} private rows to codes, two worker processes against one"
+    record(Measured(what, alone / together, "×", FASTER, least=True, beside=beside))
+    assert alone > 1.3 * together
