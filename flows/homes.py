@@ -30,6 +30,7 @@ from concord.flows.run import Admitted, Balance, Counted, PrivateFiles, PublicSt
 from concord.flows.season import Periods, check_periods
 from concord.flows.stages import encode
 from concord.flows.tally import code, gather, tally
+from concord.tasks.asking.tally import columns_asked
 from concord.tasks.asks.joint import check_public
 from concord.tasks.asks.season_share import SeasonShareAsk, answer_release, follow_release
 from concord.tasks.asks.share import (
@@ -53,6 +54,7 @@ from concord.tasks.asks.tallies import TalliesAsk
 from concord.tasks.data.codes import deepens
 from concord.tasks.data.exchange import Exchange
 from concord.tasks.data.sources import not_local, with_snapshots
+from concord.tasks.data.units import private_table
 from concord.tasks.door.admit import claim, opening_of, planned_domain, reserve_session
 from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.publish.certify import certify_answers
@@ -140,9 +142,8 @@ class Contribution:
         say_of_cap(run, domain)
         opening = opening_of(run.plan, ask, encoding, stores.vault)
         stores.ledger.check_opening(opening, domain, further=run.new_session)
-        place = self.plan.path("private")
-        if "://" not in place and "*" not in place and not Path(place).exists():
-            raise WrongInput(f"--private must be a table that is there, got {place}")
+        if "private" not in not_local(self.plan):  # refuses here, before anything is spent
+            private_table(self.plan, arriving=ask.stream != "").check(columns_asked(self.plan, encoding))
         share = domain.filter.share(domain.filter.charge(opening.whole))
         err.print(
             f"{'agree':>8} plan {plan_digest(self.plan)[:12]}, as {self.name}: {ask.queries} "

@@ -141,8 +141,7 @@ def take(
     new = {place: own for place, own in contents.items() if place not in taken}
     table = table_of(plan, vault, Period(files=new))
     unit = plan.data.unit
-    if new:
-        table.frames({**columns, **({unit: "data.unit"} if unit else {})})  # checks the headers, and reads no row
+    table.check(columns)
     types = _types(table, unit) if unit else ()
     if plan.test is not None and (other := sorted({*types} - {TEXT})):
         raise WrongInput(

@@ -98,6 +98,11 @@ class PrivateTable:
         """The number of pieces that can be read by themselves, in all files."""
         return sum(file.pieces for file in self.files)
 
+    def check(self, columns: Mapping[str, str]) -> None:
+        """Raise WrongInput as `frames` of those columns and the units; there may be no file, and no row is read."""
+        if self.files:
+            self.frames({**columns, **({self.unit: "data.unit"} if self.unit else {})})
+
     def frames(
         self, columns: Mapping[str, str], once: Collection[str] = (), share: Share = WHOLE
     ) -> Iterator[pl.DataFrame]:

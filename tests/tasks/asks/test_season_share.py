@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from concord.artifacts.errors import ConcordError, NotVerified
+from concord.artifacts.errors import ConcordError, NotVerified, WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.schemas import Ref
@@ -23,6 +23,7 @@ from concord.tasks.mechanisms.contributions import IntegerModel
 from concord.tasks.verify.reckoning import reckon
 from concord.tasks.verify.verify import verify
 from tests.support.hostile import DOMAIN, narrower, other_codes, stopped, the_label_itself
+from tests.support.people import people
 from tests.support.several import Weekly, plainly
 
 SEASON = 4
@@ -164,6 +165,14 @@ def test_an_older_vault_under_a_newer_ledger_is_named(world: Watched) -> None:
     period.unlink()
     with pytest.raises(NotVerified, match="the vault lacks periods"):
         world.ask(world.number(1))
+
+
+def test_a_table_without_its_labels_costs_nothing(world: Watched) -> None:
+    (folder := world.folder / "data" / "weekly-north").mkdir()
+    people(40, 1).drop("outcome").write_parquet(folder / "1.parquet")
+    with pytest.raises(WrongInput, match="must hold the column 'outcome'"):
+        world.contribute("north")
+    assert Ledger.of(world.home("north")).sessions(DOMAIN) == ()
 
 
 def hostile(world: Watched, seed: int, steps: int) -> None:
