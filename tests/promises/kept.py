@@ -27,6 +27,7 @@ KINDS = (
     "units",
     "sums",
     "arrived",
+    "aside",
     "tested",
 )
 """Folders of the vault that hold what was made of private rows."""

@@ -7,13 +7,15 @@ Both are functions of a module, since other processes call them by name.
 
 import io
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
+from concord.artifacts.parts import TEST as TESTED
+from concord.artifacts.parts import Division
 from concord.artifacts.schemas import Ref
 from concord.tasks.asking.answers import canonical
 from concord.tasks.asking.questions import Question
@@ -37,9 +39,21 @@ from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.mechanisms.published import PublishedAlgorithm
 from concord.tasks.mechanisms.queries import LaplaceRelease, OptimalRelease
 from concord.tasks.mechanisms.stable import StableVoting
-from tests.support.at_door import CLASSES, NOISY, ROWS, STABLE, TEACHERS, VECTOR, counts_of, make_case, opened
+from tests.support.at_door import (
+    CLASSES,
+    NOISY,
+    ROWS,
+    STABLE,
+    TEACHERS,
+    VECTOR,
+    counts_of,
+    make_case,
+    opened,
+    opened_as,
+    opening_of,
+)
 from tests.support.seasons import Season
-from tests.support.sharing import Shares
+from tests.support.sharing import Shares, SharesOfSeason
 from tests.support.tallied import Rounds
 
 VOTES: dict[str, Mechanism] = {
@@ -111,6 +125,14 @@ def ask_season(home: Path, other: bool = False) -> None:
     Season.in_home(home).all(other=other)
 
 
+def open_season_of_home(home: Path) -> None:
+    SharesOfSeason.in_home(home)
+
+
+def ask_season_of_home(home: Path, other: bool = False) -> None:
+    SharesOfSeason.in_home(home).all(other=other)
+
+
 def open_share(home: Path) -> None:
     Shares.in_home(home)
 
@@ -143,6 +165,18 @@ def open_counted(home: Path, name: str) -> None:
     door = Stores.of(home)
     opened(door, SINGLE[name].asked)
     _counted(door, "counts/d/counted", SINGLE[name].exact)
+
+
+def open_after_season(home: Path, name: str) -> None:
+    """The units of a release are tested: the ledger knows the season d-0 that it is of, and who is in which part."""
+    door, division = Stores.of(home), Division(commitment="by a key", share=0.5, naming="by name")
+    season = Season.ask
+    learned = replace(opening_of(season), epsilon=season.epsilon, delta=season.delta, rounds=season.rounds)
+    opened_as("d-0", door, learned)
+    door.ledger.divide("d", division)
+    asked = replace(opening_of(SINGLE[name].asked), part=TESTED, division=division.commitment)
+    opened_as("d-1", door, asked)
+    open_counted(home, name)
 
 
 def _counted(door: Stores, path: str, counts: bytes) -> Ref:
@@ -180,15 +214,18 @@ SINGLE = {
     "students": Single(STUDENTS, bytes(8 * 400), np.arange(400).tobytes()),
     "counts": Single(COUNTS, bytes(8 * 3), np.arange(3).tobytes()),
     "test": Single(TEST, bytes(8 * 4), np.arange(4).tobytes()),
+    "test of a stream": Single(TEST.of_release("d-stream", 0), bytes(8 * 4), np.arange(4).tobytes()),
 }
+OPEN = {"test of a stream": open_after_season}
 KINDS = (
     *(Kind(name, partial(open_votes, name=name), partial(ask_votes, name=name), VOTES[name].keyed) for name in VOTES),
     Kind("tallies", open_rounds, ask_rounds),
     Kind("stream", open_season, ask_season),
     Kind("share", open_share, ask_share),
+    Kind("share of a season", open_season_of_home, ask_season_of_home),
     *(
         Kind(name, partial(open_question, name=name), partial(ask_question, name=name), named=True)
         for name in QUESTIONS
     ),
-    *(Kind(name, partial(open_counted, name=name), partial(ask_once, name=name)) for name in SINGLE),
+    *(Kind(name, partial(OPEN.get(name, open_counted), name=name), partial(ask_once, name=name)) for name in SINGLE),
 )

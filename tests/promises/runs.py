@@ -108,13 +108,19 @@ def arriving(tables: Tables) -> Tables:
     return {**tallied(tables), "stream": {"season": 3, "clock": "0 0 1 1 *"}}
 
 
+def arriving_and_tested(tables: Tables) -> Tables:
+    """The same, with half of the units set aside."""
+    return {**arriving(tables), "test": {"share": 0.5}}
+
+
 def refreshed(plan: Plan, home: Path) -> object:
     return start_asking(refresh, plan, home)
 
 
 def sharing(plan: Plan, home: Path) -> object:
-    """One of two homes answers all questions; whoever leads has a home beside it, and is asked for no more."""
-    leading, table = home.parent / "lead", Path(plan.path("public"))
+    """One of two homes answers all questions, of a season the one that is due; whoever leads has a home beside it, and
+    is asked for no more."""
+    leading, table = home.with_name(f"lead-{home.name}"), Path(plan.path("public"))
     keys = [SigningKey.of(Vault(folder / "vault")).public.raw.hex() for folder in (home, leading)]
     homes = HomesPlan(
         names=("north", "south"),
@@ -125,9 +131,9 @@ def sharing(plan: Plan, home: Path) -> object:
         tick=0,
     )
     plan = plan.model_copy(update={"homes": homes})
-    asked = {"exchange": str(home.parent / f"exchange-{plan_digest(plan)[:8]}")}
+    asked = {"exchange": str(home.with_name(f"exchange-{plan_digest(plan)[:8]}"))}
     done: dict[str, Any] = {"answered": None}
-    while done["answered"] is None or done["answered"] + 1 < done["rounds"]:
+    while done["answered"] is None or (plan.stream is None and done["answered"] + 1 < done["rounds"]):
         if done["answered"] is not None or not Path(asked["exchange"]).exists():
             run_once(lead, leading, plan, leading, **asked, without=["south"])
         done = run_once(contribute, home, plan, home, **asked, name="north", agreed=True)
@@ -308,6 +314,15 @@ RUNS = (
         made=("sums of sums/", "labels of units/"),
         more=parts_of_sums,
     ),
+    Run(
+        "share of a season",
+        "stream",
+        arriving,
+        ask=sharing,
+        works=("concord.tasks.data.arrivals.hashed", "concord.tasks.asking.tally.tally"),
+        made=("sums of sums/",),
+        more=parts_of_sums,
+    ),
     Run("question", "optimal_release", ask=question("optimal", None), **ASKED),
     Run("question by noise", "laplace_release", ask=question("laplace", None), **ASKED),
     Run("questions", "stable", ask=question("optimal", 3), **ASKED),
@@ -343,6 +358,15 @@ RUNS = (
         more=counted,
     ),
     Run("test", "private_test", trying, works=(ASIDE, PREDICTS.format("student_test")), more=counted),
+    Run(
+        "test of a stream",
+        "private_test",
+        arriving_and_tested,
+        ask=refreshed,
+        works=(ASIDE, "concord.tasks.asks.student_test.format_of_student"),
+        made=("units of tested/",),
+        more=counted,
+    ),
     Run("relabelled", "noisy_votes", relabelling, (("relabel__share", 0.4),), works=RELABELS),
     Run("labels", "noisy_votes", of_labels, more=labels_of_table, labels=True),
     Run(

@@ -87,11 +87,16 @@ def labels_by(mechanism: Mechanism) -> VotesAsk:
 
 def opened(door: Stores, asked: Ask[Any] | Mechanism) -> Session:
     """The session d-1 of the domain d, opened now or before."""
+    return opened_as("d-1", door, opening_of(asked))
+
+
+def opened_as(name: str, door: Stores, opening: Opening) -> Session:
+    """A session of that name in the domain d, opened now or before."""
     door.ledger.name_domain("d", unit="one row", neighbours="add or remove one unit", epsilon=20.0, delta=1e-3)
-    if door.ledger.sessions("d"):
-        return door.ledger.session("d-1")
-    door.vault.secret("sessions/d-1")
-    return door.ledger.open_session(replace(opening_of(asked), commitment=commitment(door.vault, "d-1")))
+    if any(known.id == name for known in door.ledger.sessions("d")):
+        return door.ledger.session(name)
+    door.vault.secret(f"sessions/{name}")
+    return door.ledger.open_session(replace(opening, id=name, commitment=commitment(door.vault, name)))
 
 
 def opening_of(asked: Ask[Any] | Mechanism) -> Opening:

@@ -1,10 +1,10 @@
 """A small season for tests of the door: three releases over the codes of a few made-up rows, some in each period."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
@@ -29,20 +29,22 @@ PERIODS = [slice(0, 80), slice(80, 80), slice(80, 200)]
 
 @dataclass
 class Season:
-    """The session in a home."""
+    """The session in a home, opened for `ask`."""
 
     door: Stores
 
+    ask: ClassVar[SeasonAsk] = SeasonAsk(STREAM, "digest of codes", (), "d-stream")
+
     @classmethod
-    def in_home(cls, home: Path) -> "Season":
+    def in_home(cls, home: Path) -> Self:
         """The session in a home, opened now if it is not open yet."""
         door = Stores.of(home)
         if not door.ledger.domain("d"):
             cap = {"epsilon": DOMAIN.filter.epsilon, "delta": DOMAIN.filter.delta}
             door.ledger.name_domain("d", unit=DOMAIN.unit, neighbours=DOMAIN.neighbours, **cap)
             door.vault.secret(f"sessions/{NAME}")
-            asked = SeasonAsk(STREAM, "digest of codes", (), "d-stream")
-            opening = replace(of_rounds(commitment(door.vault, NAME)), mechanism=asked.settings(), whole=asked.cost)
+            asked, opening = cls.ask, of_rounds(commitment(door.vault, NAME))
+            opening = replace(opening, purpose=asked.purpose, mechanism=asked.settings(), whole=asked.cost)
             opening = replace(opening, queries=asked.queries, rounds=asked.rounds, stream=asked.stream)
             door.ledger.open_session(opening)
         return cls(door)
@@ -68,9 +70,14 @@ class Season:
     ) -> dict[str, Any]:
         """A release, as it was published."""
         periods = self.counted(number + 1) if counted is None else counted
-        ref = release_period(self.door, self.session, STREAM, questions, periods, again, lambda _: {})
+        ref = release_period(self.door, self.session, STREAM, questions, periods, again, self.follow)
         released: dict[str, Any] = json.loads(self.door.released.read(ref))
         return released
+
+    @property
+    def follow(self) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+        """What else a release's file says."""
+        return lambda _: {}
 
     def all(self, *, other: bool = False) -> list[dict[str, Any]]:
         """All releases in turn."""
