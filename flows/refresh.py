@@ -53,28 +53,33 @@ class ByStream(BySeason):
     """Private rows are asked in the period in which they arrive; a student learns from the totals of all so far.
 
     `public` are the rows that the stream's codes were learned from, or will be; those of now may be others.
+
+    left   the sessions so far, if another stream is asked for than theirs
     """
+
+    left: Sequence[str] = ()
 
     @classmethod
     def of(cls, run: RunContext) -> tuple[Self, PublicRows]:
         """The way to go on with the plan's stream, by the codes it began with, and the public rows of now; if there is
         none yet, or another is asked for with other public rows, the way to begin one with these."""
         own, ledger, vault, domain = run.files("public"), run.stores.ledger, run.stores.vault, run.plan.privacy.domain
-        known = {each.identity: each.stream for each in ledger.sessions(domain) if each.stream}
-        ways = dict[tuple[str, ...], Self]()
-        for stream in dict.fromkeys(known.values()):
+        known, ways = ledger.sessions(domain), list[tuple[tuple[str, ...], Self]]()
+        for stream in dict.fromkeys(each.stream for each in reversed(known) if each.stream):  # the newest first
             begun = beginning_of(vault, domain, stream)
             if begun is None or begun.read != _reading(run):
                 continue
             going_on = cls(run, PublicRows(encoding=begun.encoding, batches=begun.source.batches), begun.codes)
             asked = going_on.ask(planned_domain(run.stores, run.plan))
-            if opening_of(run.plan, asked, begun.encoding, vault).identity in known:
-                ways[begun.source.digests] = going_on  # the newest of those that began with these rows
-        newest = None if run.new_session else next(reversed(ways.values()), None)
-        way = ways.get(own.digests, newest)
+            if opening_of(run.plan, asked, begun.encoding, vault).identity in {each.identity for each in known}:
+                ways.append((begun.source.digests, going_on))
+        with_these = (each for rows, each in (ways[:1] if run.new_session else ways) if rows == own.digests)
+        way = next(with_these, None if run.new_session or not ways else ways[0][1])
         if way is None:
             public = encode(run, run.plan, own)
-            return cls(run, public), public
+            way = cls(run, public)
+            way.left = [each.id for each in known] if ways else ()
+            return way, public
         (rows,) = put(run, [own], way.public.encoding, run.plan.labeling.batch, "data.public")
         return way, PublicRows(encoding=way.public.encoding, batches=rows.batches)
 
@@ -91,6 +96,7 @@ class ByStream(BySeason):
         identity = opening.identity
         run.wait_for(f"{identity}-refresh")  # no other opens a season of this stream meanwhile
         known = [each for each in run.stores.ledger.sessions(domain.name) if each.identity == identity]
+        known = [each for each in known if each.id not in self.left]
         if any(each.division != opening.division for each in known):
             raise NotVerified(
                 "the key by which units are set aside is not the one that the stream began with: put back the newer "

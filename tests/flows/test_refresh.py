@@ -225,7 +225,18 @@ def test_public_rows_may_be_others_at_every_refresh(data: Path, home: Path) -> N
     another = start_refresh(plan, home, new_session=True)  # by codes of their own
     assert (another.session != found.session, another.asked) == (True, 1)
     assert Ledger.of(home).total("people").renyi > charged.renyi
+    write_tables(data)  # the public rows of the first
+    third = start_refresh(plan, home, new_session=True)
+    assert (third.asked, Ledger.of(home).session(third.session).stream in streams_of(home)[:2]) == (1, False)
+    assert start_refresh(plan, home, new_session=True).session == third.session
+    publish_rows(data, 300, 98)
+    assert start_refresh(plan, home).session != another.session  # the newest of all streams goes on
     assert [check for check in verify(home) if not check.ok] == []
+
+
+def streams_of(home: Path) -> list[str]:
+    """The streams of a home, in the order in which they began."""
+    return [*dict.fromkeys(each.stream for each in Ledger.of(home).sessions("people"))]
 
 
 def week_of(data: Path, plan: Plan, home: Path, week: int, rows: int) -> tuple[Any, Summary]:
