@@ -250,6 +250,11 @@ RELABELLED = (
 """The caveat of a session whose rows were relabelled."""
 
 
+UNTESTED = (
+    "No private test says how often the student of the last release is right: the units set aside as they arrived with "
+    "it were asked about no student, and will not be."
+)
+"""The caveat of a stream that sets units aside, if the test of its last release was ended before it was drawn."""
 PRECHECKED = (
     "Before anything is spent, whoever runs Concord is shown, rounded, what share of the private rows names no "
     "declared class, no unit or no known word. Changing the plan because of such a share is looking at private rows to "

@@ -250,7 +250,8 @@ def pass_test_of_release(
         close(stores, known.id, give_back=False)  # they have paid for it
         return _passed_over(way, passed, "is another than the one that the units of its release were to test")
     if known is not None and known.ended:
-        return passed
+        ended = f"is not tested: session {known.id} was closed before it was drawn, as by an erasure"
+        return passed if known.asked else _passed_over(way, passed, ended)
     if not all(map(stores.vault.has, aside)):
         return _passed_over(way, passed, "is not tested: the rows set aside are gone, as after an erasure")
     plan, domain, encoding = run.plan, admitted.balance.domain, admitted.stream.encoding

@@ -138,7 +138,8 @@ def check_ensemble(vault: Vault, session: Session | None, private_digests: Seque
     if session is not None and ensemble(vault, session.id, private_digests) != session.ensemble:
         raise NotVerified(
             f"the private data of session {session.id} changed while [data] version stayed {session.data_version!r}; "
-            "give the new data a new version and ask for --new-session"
+            "give the new data a new version and ask for --new-session, or end the session by `concord close "
+            f"{session.id}`"
         )
 
 

@@ -40,8 +40,8 @@ def session_key(vault: Vault, session: str) -> bytes:
     """The session's secret key. Raises NotVerified if it is gone: a new key would redraw for rows already answered."""
     if not vault.has_secret(f"sessions/{session}"):
         raise NotVerified(
-            f"the key of session {session} is not in the vault, so nothing more can be drawn: put it back, or ask for "
-            "--new-session, which costs again"
+            f"the key of session {session} is not in the vault, so nothing more can be drawn: put it back, or end the "
+            f"session by `concord close {session}`; one more of its kind, by --new-session, costs again"
         )
     return vault.secret(f"sessions/{session}")
 

@@ -21,6 +21,7 @@ from concord.artifacts.guarantee import (
     LOST_WITNESS,
     PRECHECKED,
     RELABELLED,
+    UNTESTED,
     UNWITNESSED,
     WITNESSED,
     DomainCharge,
@@ -32,6 +33,7 @@ from concord.artifacts.guarantee import (
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.measures import warnings_of
+from concord.artifacts.parts import LEARNING
 from concord.artifacts.records import SessionRecord, promised
 from concord.artifacts.schemas import Budget, Ref
 from concord.artifacts.sessions import NEIGHBOURS, Session
@@ -115,6 +117,13 @@ def _warnings(certificate: Certificate, released: Released) -> tuple[str, ...]:
     return warnings_of(student.public_test, certificate.tested, learned, student.named, asked=asked)
 
 
+def _is_untested(session: Session, ledger: Reading) -> bool:
+    """Whether a stream sets units aside, and those of its last release tested no student."""
+    tested = (test.mechanism.get("release") for test in followers([session], ledger) if test.asked)
+    aside = ledger.stream_of(session.id) and ledger.part_of(session.id) == LEARNING
+    return bool(aside) and session.asked - 1 not in tested
+
+
 def domain_charge(domain: Domain, ledger: Reading) -> DomainCharge:
     """The charges of a domain for each of its sessions, by `ledger`."""
     sessions, counted = ledger.sessions(domain.name), ledger.counted(domain.name)
@@ -134,8 +143,9 @@ def caveats(
     faulty = (faulty_caveat(oldest(sessions), sorted(known)),) if known else ()
     labels = (LABELS_ALONE,) if domain.neighbours == NEIGHBOURS["labels"] else ()
     relabelled = (RELABELLED,) if any(session.relabelled for session in sessions) else ()
+    untested = (UNTESTED,) if any(_is_untested(session, ledger) for session in sessions) else ()
     others = ledger.linked(domain.name)
     links = (linked_caveat(domain, others),) if others else ()
     lost = (LOST_WITNESS,) if ledger.lost_its_witness else ()
     witness = WITNESSED if ledger.witnessed else UNWITNESSED
-    return (*faulty, *labels, *relabelled, *links, *CAVEATS, PRECHECKED, *lost, witness)
+    return (*faulty, *labels, *relabelled, *untested, *links, *CAVEATS, PRECHECKED, *lost, witness)

@@ -10,6 +10,7 @@ from mlflow import MlflowClient
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.guarantee import UNTESTED
 from concord.artifacts.home.vault import Vault, derive
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, parse_plan
@@ -22,7 +23,7 @@ from concord.tasks.asking.tally import total_of
 from concord.tasks.asks.counted import count_aside
 from concord.tasks.data.encode import read_frame
 from concord.tasks.data.parts import of_part
-from concord.tasks.door.erase import erase
+from concord.tasks.door.erase import close, erase
 from concord.tasks.door.stores import Stores
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
@@ -54,6 +55,10 @@ def parts_of(plan: Plan, home: Path, week: int) -> tuple[set[str], set[str]]:
     found = (of_part(plan, key, part)(persons, owners) for part in ("learning", "test"))
     learning, test = (set(persons.filter(mine)["person"]) for mine in found)
     return learning, test
+
+
+def certificate_of(found: Summary) -> Certificate:
+    return Certificate.model_validate_json(Path(found.certificate).read_bytes())
 
 
 def faults(home: Path, summary: Summary) -> list[Any]:
@@ -98,7 +103,7 @@ def test_each_student_is_tested_on_the_units_of_its_period_and_each_pays_once(
     assert second.test is not None
     assert abs(second.test["rows"] - counted[1]) < 60
     assert second.test["accuracy"]["value"] > 0.8
-    certificate = Certificate.model_validate_json(Path(third.certificate).read_bytes())
+    certificate = certificate_of(third)
     assert [*certificate.by_release] == [1, 2, 3]
     assert "releases-caption" in Path(third.report).read_text()
     recorded = MlflowClient(f"sqlite:///{home}/mlflow.db").get_metric_history(third.run_id, "accuracy_by_release")
@@ -157,12 +162,14 @@ def test_a_test_that_is_killed_is_finished_by_the_next_refresh_and_drawn_once(
 
 
 @pytest.mark.slow
-def test_units_are_tested_with_the_student_of_their_release_or_never(data: Path, home: Path) -> None:
+def test_units_are_tested_with_the_student_of_their_release_or_never(
+    data: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another student would ask them again; so they are passed over, and so are those whose rows were erased."""
     given = tables(data) | {"test": {"share": 0.3}, "student": {"estimator": "sklearn.linear_model.LogisticRegression"}}
     plan = parse_plan(given)
     arrive(data, 1)
-    with pytest.MonkeyPatch.context() as patch:
+    with monkeypatch.context() as patch:
         patch.setattr(*STEPS["before its draw is on record"])
         with pytest.raises(KeyboardInterrupt):
             start_refresh(plan, home)
@@ -172,16 +179,31 @@ def test_units_are_tested_with_the_student_of_their_release_or_never(data: Path,
     assert not [path for path in (home / "vault" / "aside").rglob("*") if path.is_file()]
     for week, step in ((2, "before it is counted"), (3, "before its draw is on record")):
         arrive(data, week)
-        with pytest.MonkeyPatch.context() as patch:
+        with monkeypatch.context() as patch:
             patch.setattr(*STEPS[step])
             with pytest.raises(KeyboardInterrupt):
                 start_refresh(plan, home)
         assert erase(Stores.of(home), "people", min(people(1500, 12)["person"]))
-        assert start_refresh(plan, home).test is None
+        last = start_refresh(plan, home)
+        assert last.test is None
     assert {each.status for each in made_in(home)} == {"closed"}  # an open one would stop all later tests
     assert not any(Vault(home / "vault").has_secret(f"sessions/{each.id}") for each in made_in(home))
+    assert UNTESTED in certificate_of(last).caveats
     found = start_refresh(plan, home)
     assert found.test is not None
+    assert UNTESTED not in certificate_of(found).caveats
+    assert faults(home, found) == []
+    with monkeypatch.context() as patch:
+        patch.setattr(*STEPS["before its draw is on record"])
+        with pytest.raises(KeyboardInterrupt):
+            start_refresh(plan, home)
+    (stopped,) = (each.id for each in made_in(home) if each.status == "open")
+    (home / "vault" / "secrets" / "sessions" / stopped).unlink()
+    with pytest.raises(NotVerified, match=f"end the session by `concord close {stopped}`"):
+        start_refresh(plan, home)
+    close(Stores.of(home), stopped, give_back=False)
+    found = start_refresh(plan, home)
+    assert UNTESTED in certificate_of(found).caveats
     assert faults(home, found) == []
     with pytest.raises(WrongInput, match="tests each student once, on the units of its period"):
         start_test(found.session, home, epsilon=None, again=False)
