@@ -137,16 +137,16 @@ def test_groups_that_leave_out_a_combination_of_words_are_found() -> None:
         follow(test, settings, released, 1)
 
 
-def test_figures_without_a_positive_count_are_within_their_intervals() -> None:
+def test_figures_without_a_positive_count_are_the_middle_of_what_is_possible() -> None:
     _, settings, released = made(5.0, {})
     released["matrix"] = [[100, 3], [-2, -1]]
     test = recorded(settings, released)
     assert isinstance(test, TestRecord)
     follow(test, settings, released, 1)
-    for recall, mean in ((7.0, test.balanced_accuracy.value), (test.classes[1].recall.value, 0.0)):
+    for recall, mean in ((0.4, test.balanced_accuracy.value), (test.classes[1].recall.value, 0.7)):
         said = test.model_dump(mode="json")
         said["classes"][1]["recall"]["value"], said["balanced_accuracy"]["value"] = recall, mean
-        with pytest.raises(NotVerified, match="must be certified"):
+        with pytest.raises(NotVerified, match="but it was certified as"):
             follow(TestRecord.model_validate_json(json.dumps(said)), settings, released, 1)
 
 
@@ -211,6 +211,10 @@ def test_a_number_tested_as_classes_or_without_all_its_counts_is_found() -> None
     follow(nothing, settings, empty, 1)
     assert isinstance(nothing, NumberTested)
     assert (nothing.rows, nothing.rmse.low, nothing.rmse.high, nothing.constant_rmse.high) == (0, 0, 50, 50)
+    said = nothing.model_dump(mode="json")
+    said["rmse"]["value"] -= 1
+    with pytest.raises(NotVerified, match="the RMSE is"):
+        follow(NumberTested.model_validate_json(json.dumps(said)), settings, empty, 1)
 
 
 @pytest.mark.parametrize("length", [1e-6, 1e9])
