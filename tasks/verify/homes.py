@@ -5,12 +5,13 @@ It reads the signed files by itself, and shares no line with what writes them, e
 Assumes      the session's settings are those on record, with the keys that the homes agreed on; a reader compares those
              with the keys that the homes name elsewhere
 Guarantees   found and named: a question or share with a wrong signature, of another run, plan, number or home; a share
-             that answers another question than the rest; a round that asked other cells than the signed question does,
-             or more than was paid for; codes that are not those on record, and that no round announced; settings or a
-             guarantee that say otherwise than what the homes answered who they are, whether people may be in several,
-             what a unit is, and what all pay; a home whose own ledger breaks its rule, did not charge what it claims,
-             or whose claim its settings do not prove; sums or noise other than those of all shares; no warning of a
-             home that took no part, or whose share differs
+             that answers another question than the rest; a question that names other shares than those that were added
+             before; a round that asked other cells than the signed question does, or more than was paid for; codes that
+             are not those on record, and that no round announced; settings or a guarantee that say otherwise than what
+             the homes answered who they are, whether people may be in several, what a unit is, and what all pay; a home
+             whose own ledger breaks its rule, did not charge what it claims, or whose claim its settings do not prove;
+             sums or noise other than those of all shares; no warning of a home that took no part, or whose share
+             differs
 Not covered  whether a home's rows are true; that no home keeps charges back from its excerpt: it verifies its own
              ledger at home. That the student was decoded from these sums. Of a season, whose share differs from the
              rest is the lead's word. Checked by tests/flows/test_several_homes.py and test_season_of_homes.py
@@ -50,12 +51,13 @@ def joint_rounds(settings: Said, rounds: Sequence[bytes], unit: tuple[str, str],
     if "season" in settings:
         return _releases(settings, rounds, unit, warnings)
     keys, before, last = dict(zip(settings["names"], settings["keys"], strict=True)), "", dict[str, Said]()
-    digests, earlier, codes = dict[str, str](), dict[str, Any](), None
+    digests, earlier, codes = list[dict[str, str]](), dict[str, Any](), None
     for number, text in enumerate(rounds):
         released = json.loads(text)
         homes, question = released["homes"], released["homes"]["question"].encode()
         asked = _question(number, question, settings, before)
         _asked(number, [released["question"]], asked)
+        equal(f"the shares named in question {number}", asked["shares"], digests)
         codes = (earlier.get("next") or {}).get("codes") or codes or asked["codes"]
         equal(f"the codes of question {number}", asked["codes"], codes)
         of_one = {**released, "scale": settings["rounds"][number]["scale"]}
@@ -63,12 +65,12 @@ def joint_rounds(settings: Said, rounds: Sequence[bytes], unit: tuple[str, str],
             raise NotVerified(fault)
         shares = _shares(number, homes, keys)
         for name, share in shares.items():
-            follows = {"question_before": before, "share_before": digests.get(name, "")}
+            follows = {"question_before": before, "share_before": digests[-1].get(name, "") if digests else ""}
             check_share(number, name, share, settings, unit, {"question": sha256(question), **follows})
         _added(number, released, list(shares.values()))
         _warned(f"Round {number}", [name for name in keys if name not in shares], homes["differ"], warnings)
         before, last, earlier = sha256(question), {**last, **shares}, released
-        digests = {name: sha256(share.encode()) for name, share in homes["shares"].items()}
+        digests.append({name: sha256(share.encode()) for name, share in homes["shares"].items()})
     for name, share in last.items():
         check_charge(name, share, settings)
     return f"{len(rounds)} rounds are the sums of signed shares of {', '.join(last)}, each charged by its own ledger"
@@ -85,6 +87,8 @@ def _releases(settings: Said, rounds: Sequence[bytes], unit: tuple[str, str], wa
         of = asked["fields"], asked["codes"], released["questions"], released["format"], released["session"]
         equal(f"the question or session of release {number}", of, first := first or of)
         _asked(number, released["questions"], asked)
+        named = [{name: own for name, (own, _) in last.items()}] if number else []
+        equal(f"the shares named in question {number}", asked["shares"], named)
         shares = _shares(number, homes, keys)
         for name, share in shares.items():
             own, given = last.get(name, ("", {"release": -1}))

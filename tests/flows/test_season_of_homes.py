@@ -16,6 +16,7 @@ from concord.flows import lead as flows_lead
 from concord.flows.lead import status
 from concord.flows.learn import learn
 from concord.flows.refresh import refresh
+from concord.tasks.asks.share import Letter
 from concord.tasks.verify.homes import joint_rounds
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
@@ -83,10 +84,10 @@ def test_a_home_that_missed_a_release_is_whole_in_the_next_that_it_answers(tmp_p
     assert ("asks everybody again" in mechanism["releases"], "alone" in mechanism["releases"]) == (True, False)
     assert "the sum of the shares of several homes" in mechanism["releases"]
     assert len(certificate["student"]["history"]) == 3
-    tampered(mechanism["settings"], found, (of["unit"], of["neighbours"]))
+    tampered(several, mechanism["settings"], found, (of["unit"], of["neighbours"]))
 
 
-def tampered(settings: dict[str, Any], found: list[dict[str, Any]], unit: tuple[str, str]) -> None:
+def tampered(several: Weekly, settings: dict[str, Any], found: list[dict[str, Any]], unit: tuple[str, str]) -> None:
     """What is published of a season, changed in every way that the second path must find."""
 
     def said(change: Callable[[list[dict[str, Any]]], object], **terms: Any) -> str:
@@ -111,7 +112,14 @@ def tampered(settings: dict[str, Any], found: list[dict[str, Any]], unit: tuple[
         for each in copy:
             each["totals"][0].append(each["totals"][1].pop(0))
 
+    def without_west(copy: list[dict[str, Any]]) -> None:
+        asked, _ = several.asked(2)
+        named = ({name: own for name, own in asked.shares[0].items() if name != "west"},)
+        letter = Letter.signed(asked.model_copy(update={"shares": named}), several.key("lead"))
+        copy[2]["homes"]["question"] = letter.data.decode()
+
     joint_rounds(settings, [json.dumps(each).encode() for each in found], unit, ())
+    assert "the shares named in question 2" in said(without_west)
     assert "not the sum of its shares" in said(added)
     assert "not the sum of its shares" in said(lambda copy: copy[2]["homes"]["shares"].pop("west"))
     assert "of the share of west of round 2" in said(older)
