@@ -69,11 +69,9 @@ def arrive(
 
     before   files of the names of all units of the stream up to the period before
     """
-    vault, domain = place.vault, plan.privacy.domain
-    left_out, placed = Erased.of(vault, domain, erased), table.of(plan, "private")
-    folder, key = f"{domain}/{stream}/{place.key[:16]}", arrivals_key(vault, stream)
-    arriving = Arriving(table_of(placed, vault, period), key, before, f"arrived/{folder}")
-    parted = place.secret(domain, "split")
+    placed, folder, arriving = _arriving(place, plan, table, period, stream, before)
+    vault, domain, key = place.vault, plan.privacy.domain, arriving.key
+    left_out, parted = Erased.of(vault, domain, erased), place.secret(domain, "split")
     coding = Coding(placed, encoding, codes, vault, key, left_out, given=arriving.table, parted=parted)
     blocks = gather(coding, f"units/{folder}", arriving)
     return [*blocks, *arriving.names]
@@ -94,13 +92,20 @@ def keep_aside(
 
     before   files of the names of those up to the period before
     """
-    vault, domain = place.vault, plan.privacy.domain
-    left_out, placed = Erased.of(vault, domain, erased), table.of(plan, "private")
-    folder, key = f"{domain}/{stream}/{place.key[:16]}", arrivals_key(vault, stream)
-    arriving = Arriving(table_of(placed, vault, period), key, before, f"arrived/{folder}")
-    secret = place.secret(domain, "split")
-    rows = set_arrived_aside(placed, encoding, arriving, vault, f"aside/{folder}", secret, left_out)
+    placed, folder, arriving = _arriving(place, plan, table, period, stream, before)
+    left_out = Erased.of(place.vault, plan.privacy.domain, erased)
+    secret = place.secret(plan.privacy.domain, "split")
+    rows = set_arrived_aside(placed, encoding, arriving, place.vault, f"aside/{folder}", secret, left_out)
     return [*arriving.names, *rows]
+
+
+def _arriving(
+    place: Place, plan: Plan, table: Files, period: Period, stream: str, before: Sequence[Ref]
+) -> tuple[Plan, str, Arriving]:
+    """The plan with the period's table, the folder of what is made of it, and its units that are not in `before`."""
+    placed, folder = table.of(plan, "private"), f"{plan.privacy.domain}/{stream}/{place.key[:16]}"
+    key, of_period = arrivals_key(place.vault, stream), table_of(placed, place.vault, period)
+    return placed, folder, Arriving(of_period, key, before, f"arrived/{folder}")
 
 
 @dataclass
