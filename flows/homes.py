@@ -30,6 +30,7 @@ from concord.flows.run import Admitted, Balance, Counted, PrivateFiles, PublicSt
 from concord.flows.season import Periods, check_periods
 from concord.flows.stages import encode
 from concord.flows.tally import code, gather, tally
+from concord.tasks.advice.tallies import planned_sizes
 from concord.tasks.asking.tally import columns_asked
 from concord.tasks.asks.joint import check_public
 from concord.tasks.asks.season_share import SeasonShareAsk, answer_release, follow_release
@@ -168,7 +169,8 @@ class Contribution:
             return "declared"
         check_public(run.plan, homes_of(self.plan))
         public = encode(run, run.plan, run.files("public"))
-        if code(run, run.plan, public.encoding, public.batches) != asked.codes:
+        sizes = planned_sizes(run.plan, public.encoding)
+        if code(run, public.encoding, public.batches, sizes) != asked.codes:
             raise NotVerified("the codes of the question are not those of the public table that the plan names")
         return "recomputed"
 

@@ -23,10 +23,10 @@ from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
 from concord.flows.stage import Disclosure, mapped, on_workers, pass_door, stage
 from concord.flows.stages import UNITS, published, with_groups
 from concord.flows.steps import Learning
-from concord.tasks.advice.tallies import asks_pairs, check_columns, planned_codes, planned_tallies
+from concord.tasks.advice.tallies import asks_pairs, check_columns, planned_sizes, planned_tallies
 from concord.tasks.asking import tally as asking_tally
 from concord.tasks.asks.tallies import TalliesAsk, release_round, sums_digest
-from concord.tasks.data.codes import Codes, deepens
+from concord.tasks.data.codes import Codes, deepens, learn_codes
 from concord.tasks.data.encode import PublicBatch, read_frame
 from concord.tasks.data.units import Erased
 from concord.tasks.door.admit import check_ensemble
@@ -47,10 +47,10 @@ from concord.tasks.student.infer import (
 from concord.tasks.student.study import Student
 
 
-@stage("code", reads=("privacy.epsilon",))
-def code(place: Place, plan: Plan, encoding: Encoding, batches: Sequence[PublicBatch]) -> Codes:
-    """Learn the codes of rows from the staged public rows."""
-    return planned_codes(plan, encoding, (read_frame(batch.ref, place.vault) for batch in batches))
+@stage("code")
+def code(place: Place, encoding: Encoding, batches: Sequence[PublicBatch], sizes: Mapping[str, int]) -> Codes:
+    """Learn the codes of rows from the staged public rows; `sizes` as `planned_sizes` gives them."""
+    return learn_codes((read_frame(batch.ref, place.vault) for batch in batches), encoding.columns, **sizes)
 
 
 @stage("code")
@@ -180,7 +180,9 @@ class BySums(Learning[TalliesAsk]):
     def ask(self, domain: Domain, session: Session | None = None) -> TalliesAsk:  # noqa: ARG002, since all order alike
         """Rounds of sums about codes that are learned from the plan's own public rows."""
         run, public = self.run, self.public
-        self.codes = codes = self.codes or code(run, run.plan, public.encoding, public.batches)
+        self.codes = codes = self.codes or code(
+            run, public.encoding, public.batches, planned_sizes(run.plan, public.encoding)
+        )
         rows, begun = sum(batch.rows for batch in public.batches), None
         if session is not None:
             begun = [each["what"] for each in session.mechanism["rounds"]].count("labels")

@@ -26,10 +26,10 @@ from concord.artifacts.schemas import Encoding
 from concord.artifacts.sections import MECHANISMS, TALLIES
 from concord.tasks.advice.compare import Option, Stream, best_mechanism, recommend
 from concord.tasks.advice.expect import RATIOS, AtEpsilon, Premises, at_other_epsilons, premises_of
-from concord.tasks.advice.tallies import check_columns, planned_codes, tallies_option
+from concord.tasks.advice.tallies import check_columns, planned_sizes, tallies_option
 from concord.tasks.advice.worth import enough, fields_of
 from concord.tasks.data.cells import cast_rows, systematic_sample
-from concord.tasks.data.codes import Codes, coarse_bins
+from concord.tasks.data.codes import Codes, learn_codes
 from concord.tasks.data.encode import labelled_rows, learn_encoding
 from concord.tasks.data.tables import open_public
 
@@ -68,7 +68,7 @@ class PublicFacts:
         return cls(
             rows=sum(frame.height for frame in frames),
             encoding=encoding,
-            codes=_once_by_bins(lambda asked: planned_codes(asked, encoding, frames)),
+            codes=_once_by_sizes(encoding, frames),
             order=order or freeze(lifetime.filter, lifetime.epsilon, lifetime.delta).order,
             sample=systematic_sample(iter(frames), REHEARSED),
             shares=shares,
@@ -81,15 +81,16 @@ class PublicFacts:
         ).stream
 
 
-def _once_by_bins(learn: Callable[[Plan], Codes]) -> Callable[[Plan], Codes]:
-    """The codes of a plan, learned once for each number of bins, which is all they depend on here."""
-    learned: dict[int, Codes] = {}
+def _once_by_sizes(encoding: Encoding, frames: Sequence[pl.DataFrame]) -> Callable[[Plan], Codes]:
+    """The codes of a plan, learned once for each choice of bins and cells, which is all they depend on here."""
+    learned: dict[tuple[int, ...], Codes] = {}
 
     def codes(plan: Plan) -> Codes:
-        bins = coarse_bins(plan.privacy.epsilon)
-        if bins not in learned:
-            learned[bins] = learn(plan)
-        return learned[bins]
+        sizes = planned_sizes(plan, encoding)
+        key = tuple(sizes.values())
+        if key not in learned:
+            learned[key] = learn_codes(frames, encoding.columns, **sizes)
+        return learned[key]
 
     return codes
 

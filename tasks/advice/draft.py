@@ -173,7 +173,11 @@ def draft(wishes: Wishes, ensemble: EnsembleAdvice | None, folder: Path) -> str:
         raise WrongInput(f"--public must hold a column to learn from, but none of its {len(kinds)} can be one: {why}")
     features = {name: f"{kind}{remarks.get(name, '') and '; '}{remarks.get(name, '')}" for name, kind in kinds.items()}
     features |= {name: UNREAD for name in table.names if name not in (*kinds, wishes.label, wishes.unit)}
-    asked = (_tallies(wishes),) if ensemble is None else (_teachers(wishes, ensemble), _door(ensemble))
+    asked = (
+        (_tallies(wishes, lists="list" in kinds.values()),)
+        if ensemble is None
+        else (_teachers(wishes, ensemble), _door(ensemble))
+    )
     sections = (_data(wishes, features, folder), _privacy(wishes), *asked, _about(wishes))
     command = "run" if wishes.season is None else "refresh"
     written = SCHEMA_LINE + PLAN_HEAD.format(command=command) + "\n".join(sections)
@@ -270,7 +274,14 @@ season = {season} # releases that are paid for when the stream begins; then a ne
 """
 
 
-def _tallies(wishes: Wishes) -> str:
+LINEAR = 'learner = "linear" # the model that the sums are decoded to; or the estimator of any {other}'
+TREES = """\
+estimator = "sklearn.ensemble.ExtraTreesRegressor" # learns the inferred labels; or any other {other}
+params = {{ min_samples_leaf = 2 }}"""
+"""The student of rows with a list, which the decoded model does not read."""
+
+
+def _tallies(wishes: Wishes, *, lists: bool) -> str:
     other = "classifier that takes weights" if wishes.bounds is None else "regressor"
     whole, stream = ("", "") if wishes.season is None else (" of a whole season", STREAM.format(season=wishes.season))
     return f"""\
@@ -279,7 +290,7 @@ mechanism = "tallies" # nobody votes: exact noisy sums over the private rows are
 rows = {wishes.rows} # private units{whole}, as stated: a public rule takes one round or three by it
 {stream}
 [student]
-learner = "linear" # the model that the sums are decoded to; or the estimator of any {other}
+{(TREES if lists else LINEAR).format(other=other)}
 """
 
 

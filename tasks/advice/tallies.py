@@ -8,23 +8,26 @@ Not covered  what several columns say together: additive codes do not express it
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
+from functools import partial
 
 import polars as pl
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding
+from concord.artifacts.schemas import Encoding, Passed
 from concord.artifacts.sections import TALLIES
 from concord.tasks.advice.compare import Option
 from concord.tasks.advice.worth import (
     BINS,
+    cells_that_are_heard,
     learning_units,
     lost,
     rounds_of,
     rounds_of_spaces,
     worth_of_tallies,
 )
-from concord.tasks.data.codes import Codes, coarse_bins, deepens, learn_codes
+from concord.tasks.data.codes import CODED, VECTOR_CELLS, Codes, coarse_bins, deepens, learn_codes
 from concord.tasks.data.vectors import VectorField
 from concord.tasks.mechanisms.stream import Stream, bits_for
 from concord.tasks.mechanisms.tallies import PAIRED, Tallies, planned_rounds
@@ -42,9 +45,19 @@ def check_columns(plan: Plan, encoding: Encoding) -> None:
         raise WrongInput("labeling.mechanism = 'tallies' needs a feature of data.public that holds a value")
 
 
+def planned_sizes(plan: Plan, encoding: Encoding) -> dict[str, int]:
+    """What `learn_codes` is asked for by a plan: bins of a number, and the most cells of a vector."""
+    columns, cells = [column for column in encoding.columns if isinstance(column, CODED)], VECTOR_CELLS
+    if plan.labeling.rows is not None and any(isinstance(column, Passed) for column in columns):
+        with suppress(WrongInput):  # a budget that is too small is refused where rounds are planned
+            once = read_at_end(_of_rounds(plan, len(columns), VECTOR_CELLS))
+            cells = min(cells, cells_that_are_heard(once, plan.labeling.rows))
+    return {"coarse": coarse_bins(plan.privacy.epsilon), "cells": cells}
+
+
 def planned_codes(plan: Plan, encoding: Encoding, frames: Iterable[pl.DataFrame]) -> Codes:
     """The codes of a plan, from the cast rows of its public table."""
-    return learn_codes(frames, encoding.columns, coarse=coarse_bins(plan.privacy.epsilon))
+    return learn_codes(frames, encoding.columns, **planned_sizes(plan, encoding))
 
 
 def planned_tallies(plan: Plan, codes: Codes, rows: int, begun: int | None = None) -> Tallies:
@@ -52,32 +65,40 @@ def planned_tallies(plan: Plan, codes: Codes, rows: int, begun: int | None = Non
 
     begun   rounds of labels of a session that goes on, since another version may advise otherwise
     """
-    classes, fields, secret = len(plan.data.classes), len(codes.coarse), plan.privacy.secret
-    if plan.stream is not None:
-        return _planned_stream(plan, codes, plan.stream.season)
-    spaces = deepens(codes)
-
-    def made(rounds: int) -> Tallies:
-        return Tallies.calibrate(
-            epsilon=plan.privacy.epsilon,
-            delta=plan.privacy.delta,
-            classes=classes,
-            rounds=planned_rounds(
-                classes=classes,
-                fields=fields,
-                codes=codes.size,
-                rounds=rounds,
-                secret=secret,
-                spaces=spaces,
-                pairs=asks_pairs(plan, codes),
-            ),
-            secret=secret,
-            many=plan.data.unit is not None,
-        )
-
-    once = made(1)
+    made = partial(
+        _of_rounds, plan, len(codes.coarse), codes.size, spaces=deepens(codes), pairs=asks_pairs(plan, codes)
+    )
+    once = made()
+    if isinstance(once, Stream):
+        return once
     rounds = begun or _rounds(plan, codes, rows, once)
-    return once if rounds == 1 else made(rounds)
+    return once if rounds == 1 else made(rounds=rounds)
+
+
+def _of_rounds(
+    plan: Plan, fields: int, codes: int, *, rounds: int = 1, spaces: bool = False, pairs: bool = False
+) -> Tallies:
+    """The tallies of a plan with so many fields, codes and rounds of labels; of a stream, with a single one."""
+    classes, secret, many = len(plan.data.classes), plan.privacy.secret, plan.data.unit is not None
+    epsilon, delta = plan.privacy.epsilon, plan.privacy.delta
+    planned = planned_rounds(
+        classes=classes, fields=fields, codes=codes, rounds=rounds, secret=secret, spaces=spaces, pairs=pairs
+    )
+    if plan.stream is None:
+        return Tallies.calibrate(
+            epsilon=epsilon, delta=delta, classes=classes, rounds=planned, secret=secret, many=many
+        )
+    units, season = plan.labeling.rows, plan.stream.season
+    assert units is not None
+    return Stream.of_season(
+        epsilon=epsilon,
+        delta=delta,
+        classes=classes,
+        rounds=planned,
+        season=season,
+        many=many,
+        bits=bits_for(units, season),
+    )
 
 
 def asks_pairs(plan: Plan, codes: Codes) -> bool:
@@ -91,20 +112,6 @@ def asks_pairs(plan: Plan, codes: Codes) -> bool:
 def read_at_end(mechanism: Tallies) -> Tallies:
     """As it is decoded in the end: of a stream, plain tallies with the noise of its last running totals."""
     return mechanism.as_read(mechanism.season) if isinstance(mechanism, Stream) else mechanism
-
-
-def _planned_stream(plan: Plan, codes: Codes, season: int) -> Stream:
-    classes, units = len(plan.data.classes), plan.labeling.rows
-    assert units is not None
-    return Stream.of_season(
-        epsilon=plan.privacy.epsilon,
-        delta=plan.privacy.delta,
-        classes=classes,
-        rounds=planned_rounds(classes=classes, fields=len(codes.coarse), codes=codes.size, rounds=1),
-        season=season,
-        many=plan.data.unit is not None,
-        bits=bits_for(units, season),
-    )
 
 
 def _rounds(plan: Plan, codes: Codes, rows: int, once: Tallies) -> int:

@@ -42,6 +42,8 @@ LIST_FIELDS = 32
 TYPICAL_AGREEMENT = 0.9
 """Mean share of the winning class if nothing is known of rows and columns, close to that of linear teachers on tables
 and digits."""
+LOUD = 5
+"""Units that share a cell, over the standard deviation of the noise in its sums."""
 LABELS_A_CLASS, LABELS_A_FIELD = 10, 5
 """Least number of labels for a student, per class and per field."""
 
@@ -93,15 +95,24 @@ def rounds_of(fields_asked: int, rho: float, public: int, guess: float) -> int:
     return 1 if fields_asked / (8 * rho) > 0.3 * one_round_error(guess, public) else 3
 
 
+def cells_that_are_heard(once: Tallies, guess: float) -> int:
+    """The most cells of a vector, by public facts: each holds LOUD times as many units as the noise of a single round.
+
+    Measured at ε = 1 on rows that are one vector each (tests/benchmarks/TRIED.md, "Several columns as one list"): 600
+    cells of 2,810 private rows lose 5 points.
+    """
+    return max(2, int(guess / (LOUD * once.rounds[-1].scale / once.steps)))
+
+
 def rounds_of_spaces(once: Tallies, cells: int, guess: float) -> int:
-    """Number of rounds to plan for pictures, by public facts: two if the noise of a single one is below a fifth of the
-    units that share a cell, because labels are then good enough to learn a space from.
+    """Number of rounds to plan for pictures, by public facts: two if more cells than those would be heard, because
+    labels are then good enough to learn a space from.
 
     Measured on MNIST with simulated noise, on private images set aside for it, one run each: at ε = 0.1, where the
     noise is 0.18 of them, 97.9 to 98.0 % with two rounds and 97.8 % with one. Smaller ε were not tried; totals of codes
     were not asked.
     """
-    return 2 if once.rounds[-1].scale / once.steps < guess / cells / 5 else 1
+    return 2 if cells <= cells_that_are_heard(once, guess) else 1
 
 
 def worth_of_tallies(mechanism: Tallies, sizes: Sequence[int], *, units: float, public: int) -> float:

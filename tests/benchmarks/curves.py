@@ -18,9 +18,8 @@ from unittest import mock
 import numpy as np
 
 from concord.tasks.advice.tallies import planned_tallies
-from concord.tasks.data.codes import learn_codes
 from concord.tasks.student.decode import Decoded, scores
-from tests.benchmarks.ours import Coded, Parts, coded, learn, plan_of
+from tests.benchmarks.ours import Coded, coded, learn, plan_of
 from tests.benchmarks.tables import cases
 
 
@@ -57,14 +56,6 @@ TRIED: dict[str, Tried] = {
 }
 
 
-def recoded(data: Coded, epsilon: float, given: Mapping[str, Any]) -> Coded:
-    """The case by other codes of its public rows."""
-    bins: dict[str, Any] = {"coarse": min(data.codes) if epsilon < 1 else max(data.codes), **given}
-    codes = learn_codes([data.public], data.encoding.columns, **bins)
-    places = Parts(*(codes.of(rows) for rows in (data.private, data.public, data.test)))
-    return replace(data, codes=dict.fromkeys(data.codes, codes), places=dict.fromkeys(data.codes, places))
-
-
 def accuracy(data: Coded, epsilon: float, tried: Tried) -> float:
     """Of one run on the test rows, in percent."""
     codes, places = data.at(epsilon)
@@ -78,7 +69,7 @@ def measured(data: Coded, epsilon: float, tried: Tried, runs: int) -> tuple[floa
     with ExitStack() as changed:
         for name, value in tried.constants.items():
             changed.enter_context(mock.patch(name, value))
-        now = recoded(data, epsilon, tried.codes)
+        now = replace(data, sizes=tried.codes, learned={})
         found = [accuracy(now, epsilon, tried) for _ in range(runs)]
     return float(np.mean(found)), float(np.std(found, ddof=1)) / math.sqrt(runs)
 

@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
+from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import LogisticRegression, RidgeCV
 
 from concord.artifacts.errors import WrongInput
@@ -22,14 +23,15 @@ from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Encoding, Passed, Scaled
 from concord.artifacts.sections import TALLIES
 from concord.tasks.advice.choose import PublicFacts, decided
-from concord.tasks.advice.tallies import asks_pairs, planned_tallies
+from concord.tasks.advice.tallies import asks_pairs, planned_sizes, planned_tallies
 from concord.tasks.asking.teachers import PROPOSED, add_votes, aligned_copy, fitted_teacher
 from concord.tasks.data.cells import LABEL, cast_rows
-from concord.tasks.data.codes import Codes, NumberField, coarse_bins, deepens, learn_codes
+from concord.tasks.data.codes import Codes, NumberField, deepens, learn_codes
 from concord.tasks.data.concord_pictures import Pictures
 from concord.tasks.data.encode import Matrix, encode, learn_columns
 from concord.tasks.data.guard import silenced
 from concord.tasks.data.tables import open_public
+from concord.tasks.data.vectors import VectorField
 from concord.tasks.mechanisms import noise
 from concord.tasks.mechanisms.contributions import tally
 from concord.tasks.mechanisms.distance import RandomSource
@@ -45,7 +47,6 @@ Floats = NDArray[np.float64]
 ROWS_A_TEACHER, FEWEST, MOST = 65, 20, 1500
 CUTOFF = 200
 """Refusals that stable voting may spend, as deployments/plans/kdd99.toml has it."""
-PICTURES = "concord.tasks.data.concord_pictures.Pictures"
 RIDGE = "sklearn.linear_model.Ridge"
 ALPHAS = (1.0, 10.0, 100.0, 1_000.0, 10_000.0)
 ORDER = 5.75
@@ -63,19 +64,23 @@ class Parts:
 
 @dataclass(frozen=True)
 class Coded:
-    """A case as numbers, by what was learned from its public rows: codes for each ε's bins, the encoded matrix, and
-    labels. Only `open_labels` looks at the labels of public rows."""
+    """A case as numbers, by what was learned from its public rows: the encoded matrix and labels, and codes for each ε.
+    Only `open_labels` looks at the labels of public rows.
+
+    sizes     bins and cells other than the plan's
+    learned   codes by bins and cells, and those of all rows
+    """
 
     case: Case
     encoding: Encoding
-    codes: Mapping[int, Codes]
-    places: Mapping[int, Parts]
     encoded: Parts
     labels: Parts
     public: pl.DataFrame
     private: pl.DataFrame
     test: pl.DataFrame
     votes: dict[int, Ints] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    learned: dict[tuple[int, ...], tuple[Codes, Parts]] = field(default_factory=dict)
 
     @property
     def classes(self) -> int:
@@ -84,8 +89,12 @@ class Coded:
 
     def at(self, epsilon: float) -> tuple[Codes, Parts]:
         """The codes that tallies would take at that ε, and those of all rows."""
-        bins = coarse_bins(epsilon)
-        return self.codes[bins], self.places[bins]
+        sizes = {**planned_sizes(plan_of(self, epsilon), self.encoding), **self.sizes}
+        key = tuple(sizes.values())
+        if key not in self.learned:
+            made = learn_codes([self.public], self.encoding.columns, **sizes)
+            self.learned[key] = made, Parts(*(made.of(part) for part in (self.private, self.public, self.test)))
+        return self.learned[key]
 
 
 def coded(case: Case) -> Coded:
@@ -95,12 +104,9 @@ def coded(case: Case) -> Coded:
         table = open_public(f"{folder}/public.parquet")
         encoding = Encoding(columns=learn_columns(table, table.names), label=case.label, classes=case.classes)
     rows = [cast_rows(part, encoding) for part in (case.private, case.known, case.test)]
-    codes = {bins: learn_codes([rows[1]], encoding.columns, coarse=bins) for bins in {coarse_bins(0.1), coarse_bins(4)}}
     return Coded(
         case,
         encoding,
-        codes,
-        {bins: Parts(*(made.of(part) for part in rows)) for bins, made in codes.items()},
         Parts(*(encode(part, encoding) for part in rows)),
         Parts(*(part[LABEL].to_numpy().astype(np.int64) for part in rows)),
         public=rows[1],
@@ -151,7 +157,7 @@ def said(probabilities: Floats) -> Said:
 
 def plan_of(data: Coded, epsilon: float, mechanism: str = TALLIES) -> Plan:
     """The plan whose tables these are, which states the number of private rows; for "auto", teachers may vote too."""
-    case, pictures = data.case, any(isinstance(column, Passed) for column in data.encoding.columns)
+    case = data.case
     said: dict[str, Any] = {
         "data": {"private": "private.parquet", "public": "public.parquet", "label": case.label},
         "privacy": {"domain": "rows", "epsilon": epsilon, "delta": case.delta},
@@ -162,8 +168,8 @@ def plan_of(data: Coded, epsilon: float, mechanism: str = TALLIES) -> Plan:
     if mechanism != TALLIES:
         said["teachers"] = {"count": teachers_for(data), **PROPOSED.model_dump()}
         said["labeling"]["cutoff"] = CUTOFF
-    if pictures or mechanism != TALLIES:
-        said["student"] = {"estimator": PICTURES if pictures else RIDGE}
+    if mechanism != TALLIES or any(isinstance(column, Passed) for column in data.encoding.columns):
+        said["student"] = {"estimator": RIDGE}
     return parse_plan(said)
 
 
@@ -185,19 +191,22 @@ def learn(data: Coded, epsilon: float, mechanism: Tallies) -> RoundFile:
 
 
 def tallies(data: Coded, epsilon: float, seed: int) -> Said:
-    """The linear student; of pictures, one that learns their gradients."""
+    """The linear student; of lists, one that learns the inferred labels."""
     codes, places = data.at(epsilon)
     last = learn(data, epsilon, planned_tallies(plan_of(data, epsilon), codes, len(places.public)))
     decoded = Decoded.from_record(last["decoded"])
-    if deepens(codes):
-        return pictured(data, scores(decoded, last["codes"].of(data.public)), seed)
+    if any(isinstance(field, VectorField) for field in codes.fields):
+        rows = places.public if last["codes"] is codes else last["codes"].of(data.public)
+        return taught(data, codes, scores(decoded, rows), seed)
     rows = last["codes"].paired(places.test)
     return Said(scores(decoded, rows), odds_scores(decoded, rows))
 
 
-def pictured(data: Coded, targets: Floats, seed: int) -> Said:
-    """What a student says that learned those scores (rows, classes) of public pictures."""
-    student = ScoreClassifier(Pictures(random_state=seed), list(data.case.classes)).fit(data.encoded.public, targets)
+def taught(data: Coded, codes: Codes, targets: Floats, seed: int) -> Said:
+    """What a student says that learned those scores (rows, classes) of public rows: of pictures, networks of their
+    gradients, else trees."""
+    own = Pictures(random_state=seed) if deepens(codes) else ExtraTreesRegressor(min_samples_leaf=2, random_state=seed)
+    student = ScoreClassifier(own, list(data.case.classes)).fit(data.encoded.public, targets)
     return said(student.predict_proba(data.encoded.test))
 
 

@@ -32,6 +32,8 @@ SHIFTS = {
 PUBLIC, TEST = 10_000, 20_000
 """Rows of a synthetic family besides the private ones."""
 FEW = (500, 2_000, 8_000)
+ONE_UNIT = ("penbased", "satimage", "optdigits")
+"""Tables whose features are numbers of one unit, such as penbased-vector, where they are one list."""
 SMALLER = ("adult", *packaged.TABLES)
 """Tables of which FEW private rows are a case of their own, such as adult-500; the other rows are the same."""
 
@@ -76,6 +78,7 @@ def cases(folder: Path) -> dict[str, Callable[[], Case]]:
         **{f"xor-{columns}": partial(xor, columns) for columns in (2, 3)},
     }
     found |= {name: partial(_packaged, name) for name in packaged.TABLES}
+    found |= {f"{name}-vector": partial(_vector, found[name]) for name in ONE_UNIT}
     return found | {f"{name}-{rows}": partial(_few, found[name], rows) for name in SMALLER for rows in FEW}
 
 
@@ -113,6 +116,14 @@ def _mnist(folder: Path) -> Case:
 def _packaged(name: str) -> Case:
     private, known, test = packaged.parted(name)
     return Case(private, known, test, packaged.LABEL, tuple(sorted(private[packaged.LABEL].unique())))
+
+
+def _vector(whole: Callable[[], Case]) -> Case:
+    """The case with all features as one list."""
+    case = whole()
+    listed = pl.concat_arr(pl.exclude(case.label).cast(pl.Float32)).alias("numbers")
+    parts = {name: getattr(case, name).select(listed, case.label) for name in ("private", "known", "test")}
+    return replace(case, **parts)
 
 
 def _few(whole: Callable[[], Case], rows: int) -> Case:

@@ -7,7 +7,7 @@ from scipy.sparse import csr_matrix
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from concord.tasks.data.codes import CodeMatrix, Codes, deepens
-from tests.benchmarks.ours import Coded, Said, logistic, pictured, said
+from tests.benchmarks.ours import Coded, Said, logistic, said, taught
 
 
 def largest(data: Coded, epsilon: float, seed: int) -> Said:  # noqa: ARG001
@@ -31,9 +31,9 @@ def boosted(data: Coded, epsilon: float, seed: int) -> Said:  # noqa: ARG001
 def open_labels(data: Coded, epsilon: float, seed: int) -> Said:
     """Logistic regression on the true labels of the public rows: what it is worth to have them labelled. Of pictures,
     the student that tallies have."""
-    if deepens(data.at(epsilon)[0]):
-        return pictured(data, np.eye(data.classes)[data.labels.public], seed)
     codes, places = data.at(epsilon)
+    if deepens(codes):
+        return taught(data, codes, np.eye(data.classes)[data.labels.public], seed)
     return logistic(hot(places.public, codes), data.labels.public, hot(places.test, codes), data.classes)
 
 

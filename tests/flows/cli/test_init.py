@@ -19,6 +19,8 @@ from concord.artifacts.sections import StreamPlan
 from concord.flows.cli.init import _count
 from concord.tasks.advice.draft import usual_delta
 from concord.tasks.advice.keys import PLAN_SCHEMA_FILE
+from concord.tasks.advice.tallies import check_columns
+from concord.tasks.data.encode import learn_encoding
 from tests.support.console import concord as without_home
 from tests.support.console import heard
 
@@ -131,6 +133,17 @@ def test_a_number_as_label_has_bounds_in_place_of_classes() -> None:
     assert (status, "--no-tallies has no meaning with --bounds" in error) == (2, True)
     status, _, error = without_home("init", *tables("csv"), *STATED, *BY_ROW, "--bounds", "3", "1")
     assert (status, "data: bounds must be two numbers" in error) == (2, True)
+
+
+def test_lists_are_learned_by_a_student_that_reads_them(folder: Path) -> None:
+    for name in ("private", "public", "test"):
+        rows = pl.read_parquet(folder / f"{name}.parquet").with_columns(bands=pl.concat_arr(pl.lit(1.0), pl.lit(2.0)))
+        rows.write_parquet(folder / f"{name}.parquet")
+    text = described(*tables("parquet"), *STATED, *BY_ROW, "--test", "test.parquet", "--tallies")
+    (folder / "plan.toml").write_text(text, encoding="utf-8")
+    plan = load_plan(folder / "plan.toml")
+    assert (plan.student.learner, plan.student.params) == ("fitted", {"min_samples_leaf": 2})
+    check_columns(plan, learn_encoding(plan))
 
 
 def test_a_season_stands_there_and_what_its_releases_will_be_worth_is_said(folder: Path) -> None:

@@ -9,11 +9,11 @@ import pytest
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.schemas import Passed
+from concord.artifacts.schemas import Encoding, Passed
 from concord.tasks.advice.choose import PublicFacts, decided, weigh_tallies
-from concord.tasks.advice.tallies import planned_tallies, tallies_option
+from concord.tasks.advice.tallies import planned_codes, planned_sizes, planned_tallies, tallies_option
 from concord.tasks.advice.worth import enough
-from concord.tasks.data.codes import learn_codes
+from concord.tasks.data.codes import VECTOR_CELLS, learn_codes
 from concord.tasks.mechanisms.mechanism import calibrate
 from tests.support.people import tables_of_plan, write_tables
 
@@ -93,6 +93,28 @@ def test_pictures_are_asked_twice_or_as_often_as_their_session_was_begun(folder:
 
     assert asked(None) == asked(2) == ["codes", "labels", "labels"]
     assert asked(1) == ["codes", "labels"]
+
+
+def test_lists_have_fewer_cells_if_units_are_few_and_one_round_then(folder: Path) -> None:
+    column = Passed(name="image", element="uint8", size=196)
+    encoding = Encoding(columns=(column,), label="outcome", classes=("no", "yes"))
+
+    def cells(rows: int | None, **changes: Any) -> int:
+        tables = {**tables_of_plan(folder), "labeling": {"mechanism": "auto"} | ({"rows": rows} if rows else {})}
+        tables["privacy"] = {**tables["privacy"], "epsilon": 1.0, **changes}
+        return planned_sizes(parse_plan(tables), encoding)["cells"]
+
+    few = cells(1000)
+    assert cells(None) == cells(10**6) == VECTOR_CELLS
+    assert 2 < cells(1000, epsilon=0.1) < few < cells(2000) < VECTOR_CELLS
+    levels = np.random.default_rng(0).integers(0, 256, (few + 50, 196))
+    pictures = pl.DataFrame({"image": pl.Series(levels, dtype=pl.Array(pl.UInt8, 196))})
+    tables = {**tables_of_plan(folder), "labeling": {"mechanism": "tallies", "rows": 1000}}
+    tables["privacy"] = {**tables["privacy"], "epsilon": 1.0}
+    plan = parse_plan({name: section for name, section in tables.items() if name != "teachers"})
+    codes = planned_codes(plan, encoding, [pictures])
+    assert codes.size == few + 1  # and one for rows without a list
+    assert [each.what for each in planned_tallies(plan, codes, len(pictures)).rounds] == ["codes", "labels"]
 
 
 def test_what_was_weighed_is_what_runs(folder: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from concord.artifacts.sections import MECHANISMS
 from concord.tasks.advice.compare import Stream, best_mechanism
 from concord.tasks.advice.worth import (
+    cells_that_are_heard,
     enough,
     rounds_of,
     rounds_of_spaces,
@@ -161,6 +162,16 @@ def test_pictures_are_asked_twice_if_their_labels_are_good_enough_to_learn_a_spa
 
     assert [rounds(epsilon) for epsilon in (0.03, 0.1, 0.5, 1.0)] == [1, 2, 2, 2]
     assert [rounds(0.1, guess) for guess in (10_000, 100_000)] == [1, 2]
+
+
+def test_cells_are_as_many_as_are_heard_over_the_noise_of_one_round() -> None:
+    asked = planned_rounds(classes=10, fields=1, codes=301, rounds=1)
+    once = Tallies.calibrate(epsilon=1, delta=1e-5, classes=10, rounds=asked)
+    cells = cells_that_are_heard(once, 2810)
+    noise = once.rounds[-1].scale / once.steps
+    assert 5 * noise * cells <= 2810 < 5 * noise * (cells + 1)
+    assert (rounds_of_spaces(once, cells, 2810), rounds_of_spaces(once, cells + 1, 2810)) == (2, 1)
+    assert cells_that_are_heard(once, 3) == 2
 
 
 def test_enough_is_what_a_student_needs_by_classes_and_by_columns() -> None:
