@@ -291,9 +291,8 @@ def _check_encoding(asked: Asked, plan: Plan) -> None:
             raise NotVerified(f"the codes of {field.name!r} are of no such column")
         if isinstance(field, NumberField) and list(field.cuts) != sorted({*field.cuts}):
             raise NotVerified(f"the cuts of {field.name!r} must rise")
-        if isinstance(field, VectorField) and (
-            not isinstance(column, Passed) or (column.size, column.element) != (field.length, field.element)
-        ):
+        stored = (column.size, column.element) if isinstance(column, Passed) else None
+        if isinstance(field, VectorField) and stored != (field.length, field.element):
             raise NotVerified(f"the vectors of {field.name!r} are of another length or type than their column")
 
 
