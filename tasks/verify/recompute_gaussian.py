@@ -291,16 +291,21 @@ def _coefficients(settings: PublicSettings) -> list[int]:
     return found
 
 
+def _weights(settings: PublicSettings, releases: int) -> Any:
+    """The coefficients of 1/((1 − x)·q(x)): how often a release, from the last on, counts in the totals of so many."""
+    q, inverse = _coefficients(settings)[:releases], list[float]()
+    for k in range(len(q)):  # of 1/q(x), by long division
+        inverse.append(((k == 0) - sum(q[j] * inverse[k - j] for j in range(1, k + 1))) / q[0])
+    return np.cumsum(inverse)
+
+
 def totals_off(settings: PublicSettings, sums: Any, totals: Any) -> float:
     """By how many steps, beyond what rounding explains, running totals are off the last release of a question.
 
     sums    (releases, numbers) of all releases so far, in order
     totals  (numbers,) that the last of them says
     """
-    q, inverse = _coefficients(settings)[: len(sums)], list[float]()
-    for k in range(len(q)):  # of 1/q(x), by long division
-        inverse.append(((k == 0) - sum(q[j] * inverse[k - j] for j in range(1, k + 1))) / q[0])
-    weights, released = np.cumsum(inverse)[::-1], np.asarray(sums, np.float64)
+    weights, released = _weights(settings, len(sums))[::-1], np.asarray(sums, np.float64)
     most = 1 + TALLIES_ROUNDING * float(np.abs(weights[:, None] * released).sum(axis=0).max(initial=0.0))
     return float(np.abs(weights @ released - np.asarray(totals, np.float64)).max(initial=0.0)) - most
 
@@ -308,18 +313,14 @@ def totals_off(settings: PublicSettings, sums: Any, totals: Any) -> float:
 def release_fault(settings: PublicSettings, number: int, found: Mapping[str, Any], shares: Sequence[Any]) -> str:
     """What is wrong with a release that adds the running totals of several homes; empty if nothing is.
 
-    It must ask what the season paid for and of no model. The noise of totals after k releases is the root of Σ b_j² for
-    j < k, with b the coefficients of 1/((1 − x)·q(x)), in each home.
+    It must ask what the season paid for and of no model. In each home, noise has the variance Σ `_weights`².
     """
     if fault := _asked_fault(settings, number, found, "totals"):
         return fault
     added = [sum(column) for column in zip(*(share["sums"] for share in shares), strict=True)]
     if not shares or added != list(chain(*found["totals"])):
         return f"the totals of release {number} are not the sum of its shares"
-    q, inverse = _coefficients(settings), list[float]()
-    for k in range(number + 1):  # of 1/q(x), by long division
-        inverse.append(((k == 0) - sum(q[j] * inverse[k - j] for j in range(1, k + 1))) / q[0])
-    squares = np.cumsum(np.cumsum(inverse) ** 2)
+    squares = np.cumsum(_weights(settings, number + 1) ** 2)
     if not math.isclose(found["spread"] ** 2, sum(squares[share["release"]] for share in shares), rel_tol=1e-9):
         return f"release {number} states other noise than its shares have"
     return ""
@@ -349,8 +350,7 @@ def season_fault(settings: PublicSettings, found: Sequence[Mapping[str, Any]]) -
         for number, release in enumerate(found):
             if fault := _asked_fault(settings, number, release, "sums"):
                 return fault
-            asked, first = release["questions"], found[0]["questions"]
-            if asked != first:
+            if release["questions"] != found[0]["questions"]:
                 return f"release {number} does not continue the season"
             sizes += [[len(numbers) for numbers in release[what]] for what in ("sums", "totals")]
             for question, totals in enumerate(release["totals"]):
@@ -394,9 +394,8 @@ def round_fault(
         once = len({*asked["fields"]}) == len(asked["fields"]) == len(ordered)
         if not once or min(asked["fields"], default=0) < 0 or not len(sums) == size <= paid["cells"]:
             return f"round {number} has another size than was paid for"
-        if not 0 <= asked["least"] <= asked["steps"] <= MOST_STEPS or moved_norm(grid, own) > moved_norm(
-            settings, paid
-        ):
+        steady = 0 <= asked["least"] <= asked["steps"] <= MOST_STEPS
+        if not steady or moved_norm(grid, own) > moved_norm(settings, paid):
             return f"a unit moves round {number} further than was paid for"
     except (KeyError, IndexError, TypeError, ValueError):
         return f"round {number} is not what tallies release"
@@ -419,9 +418,8 @@ def _by_rounding(settings: PublicSettings, epsilon: float) -> float:
     if min(scale for _, _, scale in rounds) <= 2 * LATTICE_SCALE:
         return 1.0
     above = sum((cells * (1 + theta(LATTICE_SCALE)).ln() for _, cells, _ in rounds), Decimal(0))
-    below = sum(
-        (cells * ((1 + theta(scale)) / (1 - theta(LATTICE_SCALE))).ln() for _, cells, scale in rounds), Decimal(0)
-    )
+    coarse = 1 - theta(LATTICE_SCALE)
+    below = sum((cells * ((1 + theta(scale)) / coarse).ln() for _, cells, scale in rounds), Decimal(0))
     mu = sum((square / (scale**2 - LATTICE_SCALE**2) for square, _, scale in rounds), Decimal(0)).sqrt()
     beyond = expected_beyond(float(mu), float(Decimal(epsilon) - above - below))
     return min(1.0, float(above.exp()) * beyond * (1 + TALLIES_ROUNDING))
