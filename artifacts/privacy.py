@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
-from functools import reduce
+from functools import lru_cache, reduce
 
 UP = 1 + 1e-9
 """Head-room for double arithmetic on the way to a claim; every claimed ε is multiplied by it."""
@@ -52,6 +52,7 @@ def optimal_composition(pure: Iterable[tuple[float, int]], delta: float) -> floa
     return min(whole, _of_others(parts, delta - FFT_ERROR))
 
 
+@lru_cache(maxsize=1024)  # a search for the mechanism that suits asks for the same ones many times
 def _of_equals(epsilon: float, times: int, delta: float) -> float:
     low, high = 0.0, epsilon * times
     for _ in range(BISECTIONS):

@@ -32,7 +32,7 @@ from concord.tasks.advice.expect import (
     premises_of,
     read_agreement,
 )
-from concord.tasks.advice.rehearse import expect_tallies
+from concord.tasks.advice.rehearse import expect_tallies, span
 from concord.tasks.advice.tallies import check_columns
 from concord.tasks.advice.worth import fields_of
 from concord.tasks.data.sources import with_public_snapshots
@@ -264,8 +264,9 @@ def _show_tallies(found: dict[str, Any], other: list[dict[str, Any]]) -> None:
     out.print(table)
     out.print(f"The domain is charged ρ = {found['rho']:.4g}, all of it when the session is opened.")
     table = _table("rehearsed on public rows with made-up labels", "signal", "right", "possible", "largest class")
-    for each in found["rehearsed"]:
-        table.add_row(each["signal"], *(_share(each[name]) for name in ("right", "possible", "largest")))
+    for signal in dict.fromkeys(each["signal"] for each in found["rehearsed"]):
+        draws = [each for each in found["rehearsed"] if each["signal"] == signal]
+        table.add_row(signal, *(span(each[name] for each in draws) for name in ("right", "possible", "largest")))
     out.print(table)
     if found["releases"]:
         show_releases(found["releases"])

@@ -4,7 +4,8 @@
 
 Labels are made up by additive models of the public codes, of three strengths of signal, and so are numbers. The rounds,
 their questions and the decoder are the code that runs. How good the best possible student would be is known, since the
-labels are made up.
+labels are made up. They are drawn several times, with noise of their own, since luck decides at a small ε; shares of
+the classes that are not known are the same in one draw and uneven in the next.
 
 A rehearsal of a wide table, or of many classes, would take minutes. So it is of as many columns as MOST_WORK allows,
 chosen by the digest of their names, with that share of the units and public rows, and the noise that a plan of these
@@ -19,21 +20,29 @@ Not covered  labels that no additive model of the columns describes; columns tha
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import product
 
 import numpy as np
-from scipy.special import softmax
-from sklearn.cluster import KMeans
-from sklearn.decomposition import PCA
 
 from concord.artifacts.plan import Plan
 from concord.tasks.advice.choose import PublicFacts
+from concord.tasks.advice.made_up import (
+    SIGNALS,
+    apart,
+    at_random,
+    clear,
+    leading_directions,
+    own_shares,
+    shares_of,
+    with_shares,
+)
 from concord.tasks.advice.tallies import planned_tallies, read_at_end, tallies_option
 from concord.tasks.advice.worth import learning_units
-from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, deepens
+from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, deepens
 from concord.tasks.mechanisms.contributions import RoundQuestion, columns, tally
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.stream import Stream
@@ -42,25 +51,16 @@ from concord.tasks.student.crossed import sampled
 from concord.tasks.student.decode import Decoded, scores
 from concord.tasks.student.infer import RoundFile, RoundPlanner
 
-SIGNALS = {"weak": 1.0, "typical": 3.0, "strong": 30.0}
-"""Standard deviation of a row's logit, by strength of signal. A strong one follows the directions in which public rows
-differ most, and if there are more than two classes their clusters, as labels do that are nearly certain; others follow
-weights at random."""
 PRIVATE_ROWS = 20_000
 """Most made-up private rows. More of them are stood in for by as many with that much less noise."""
 MOST_WORK = 4e9
 """Most of C·(P + d)³ for P sums and d weights of each of C columns of a model: seconds of decoding."""
-FADING, ROUGH = 1 / 4, 1 / 10
-"""Neighbouring intervals of a number are alike: the share of its intervals over which likeness fades, and the part of
-a weight's variance that is an interval's own."""
-DIRECTIONS = 5
-"""Choices of the directions that a strong signal follows, each either way."""
-LEAST_SPREAD = 1e-3
-"""Least spread of rows along a direction, as a share of the widest: single precision tells them apart."""
 EXPLAINED = {"weak": 0.1, "typical": 0.5, "strong": 0.9}
 """Share of a number's variance that its row explains, by strength of signal."""
 SPREAD_OF_NUMBERS = 0.15
 """Standard deviation of a made-up number, as a share of what lies between its bounds."""
+DRAWS = 3
+"""Draws of labels and noise, if their decoding is no more than MOST_WORK; otherwise as many as are, at least one."""
 RELEASES = (1, 4, 13, 26)
 """Releases of a season that a plan for a stream is told of, besides the last."""
 BEATS = 0.01
@@ -70,8 +70,8 @@ of a number's variance that it must explain."""
 
 @dataclass(frozen=True, kw_only=True)
 class Rehearsed:
-    """Shares of rows with the right label, for made-up labels of this strength of signal; or shares of a number's
-    variance that are explained (R²).
+    """Shares of rows with the right label, for one draw of made-up labels of this strength of signal; or shares of a
+    number's variance that are explained (R²).
 
     right     by the student
     possible  by the best possible student
@@ -82,11 +82,6 @@ class Rehearsed:
     right: float
     possible: float
     largest: float | None
-
-    @property
-    def learned(self) -> bool:
-        """Whether the student is clearly better than the largest class, or than the mean."""
-        return self.right > (self.largest or 0.0) + BEATS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,8 +115,8 @@ class TalliesAhead:
     rho        the domain's charge, in zero-concentrated DP
     seen       units that must share a code for its sum to exceed the noise by twice its standard deviation
     worth      as in Option
-    rehearsed  what was learned from made-up labels, by strength of signal; `feasible` if something was from any. Of a
-               stream, after the last release of a season
+    rehearsed  what was learned from made-up labels, draw by draw, by strength of signal; `feasible` if something was
+               from any. Of a stream, after the last release of a season
     releases   of a stream: earlier ones, and the last
     """
 
@@ -168,7 +163,7 @@ def expect_tallies(plan: Plan, public: PublicFacts) -> TalliesAhead:
         lost=option.lost,
         rehearsed=rehearsed,
         releases=tuple(_releases(plan, planned, codes, coded, public)) if isinstance(planned, Stream) else (),
-        feasible=any(each.learned for each in rehearsed),
+        feasible=learned(rehearsed),
         reason=f"{in_words(rehearsed)}; a code stands out of the noise if about {seen:,.0f} units share it",
     )
 
@@ -179,7 +174,7 @@ def _releases(
     units, at_once = learning_units(plan) or 0.0, planned_tallies(plan.model_copy(update={"stream": None}), codes, 1, 1)
     for release in sorted({*(at for at in RELEASES if at < planned.season), planned.season}):
         (typical,) = rehearse(
-            plan, planned, codes, coded, public.rows, public.shares, signals=("typical",), released=release
+            plan, planned, codes, coded, public.rows, public.shares, signals=("typical",), draws=1, released=release
         )
         noise = planned.as_read(release).rounds[-1].scale / at_once.rounds[-1].scale
         share = release / planned.season
@@ -195,13 +190,15 @@ def rehearse(
     shares: Sequence[float] | None = None,
     *,
     signals: Sequence[str] = tuple(SIGNALS),
+    draws: int = DRAWS,
     released: int | None = None,
 ) -> tuple[Rehearsed, ...]:
-    """Rehearse tallies for these strengths of signal.
+    """Rehearse tallies for these strengths of signal, one after the other, several draws of each.
 
     rows     codes (m, F) of some public rows, thousands at most
     public   number of public rows
-    shares   of the classes; equal ones if they are not known
+    shares   of the classes; if they are not known equal and uneven ones, or those of clusters
+    draws    most draws
     released  of a stream: releases after which its running totals are read; default: all of a season
     """
     units = learning_units(plan)
@@ -213,19 +210,23 @@ def rehearse(
         begun = sum(each.what == "labels" for each in mechanism.rounds)
         mechanism, units = planned_tallies(plan, codes, public, begun), max(1.0, units * part)
         public = math.ceil(public * part)
-    known = np.full(classes, 1 / classes) if shares is None else np.asarray(shares, np.float64)
     if isinstance(mechanism, Stream):
         season = mechanism.season
         mechanism, units = mechanism.as_read(released or season), max(1.0, units * (released or season) / season)
-    found = []
-    for signal in signals:
-        strength = SIGNALS[signal]
-        rng = np.random.default_rng(1)
-        along = _apart(codes, rows, classes, rng) if signal == "strong" else [_at_random(codes, rows, classes, rng)]
+    found, leading = [], leading_directions(codes, rows, classes)
+    draws = max(1, min(draws, int(MOST_WORK // work(mechanism, codes, range(len(codes.coarse))))))
+    for signal, draw in product(signals, range(draws)):
+        strength, rng = SIGNALS[signal], np.random.default_rng(1 + draw)
+        known = shares_of(classes, draw) if shares is None else np.asarray(shares, np.float64)
+        along = [at_random(codes, rows, classes, rng)]
+        if signal == "strong":
+            along = apart(leading, along[0] / 10, known)
+            if shares is None and classes > 2:  # clusters that were made equal would be cut
+                known = own_shares(strength * along[0])
         if plan.data.bounds is not None:
             found.append(_of_number(signal, mechanism, codes, rows, public, along[0], units, rng))
             continue
-        truth = _clear([_with_shares(strength * each, known) for each in along])
+        truth = clear(with_shares(strength * each, known) for each in along)
         private = _drawn(rows, units, rng)
         below = rng.random((len(private), 1)) > truth[private].cumsum(axis=1)
         labels: Ints = np.minimum(below.sum(axis=1), truth.shape[1] - 1)
@@ -303,75 +304,6 @@ def _of_columns(codes: Codes, rows: CodeMatrix, kept: Sequence[int]) -> tuple[Co
     return Codes(fields=tuple(fields), coarse=coarse, fine=fine), np.asfortranarray(np.column_stack(found))
 
 
-def _at_random(codes: Codes, rows: CodeMatrix, classes: int, rng: np.random.Generator) -> Floats:
-    """Logits (m, C) of deviation 1: sums of random weights of a row's codes, a few fields weighing most."""
-    logits = columns(classes, "labels")
-    total = np.zeros((len(rows), logits))
-    for at, amount in zip(codes.fine, rng.exponential(size=len(codes.fine)), strict=True):
-        part = _weights(codes.fields[at], logits, rng)[rows[:, at] - codes.fields[at].start]
-        total += amount * (part - part.mean(axis=0))
-    return _logits(total)
-
-
-def _apart(codes: Codes, rows: CodeMatrix, classes: int, rng: np.random.Generator) -> list[Floats]:
-    """Logits as of `_at_random`, a tenth of them that and the rest how rows, as codes, lie apart: of two classes the
-    directions in which they differ most, of more the clusters whose centre is nearest."""
-    spans = [(at, codes.span(at)) for at in codes.fine]
-    cells = np.hstack([rows[:, [at]] == np.arange(span.start, span.stop) for at, span in spans]).astype(np.float32)
-    most = min(DIRECTIONS if classes == 2 else 2 * classes, *cells.shape)
-    leading = PCA(most, svd_solver="randomized", random_state=0).fit_transform(cells)
-    own = _at_random(codes, rows, classes, rng) / 10
-    if classes > 2:
-        centres = KMeans(min(classes, len(rows)), random_state=0).fit(leading).cluster_centers_
-        near = leading @ centres.T - (centres**2).sum(axis=1) / 2
-        own[:, : len(centres)] += near / max(near.std(axis=0).mean(), LEAST_SPREAD)
-        return [own]
-    return [_logits(own[:, 1:] + sign * each[:, None]) for each, sign in product(_directions(leading), (1, -1))]
-
-
-def _directions(leading: Floats) -> Floats:
-    """Places of rows along each principal direction (k, m), of deviation 1: several, since rows in two clumps cannot be
-    of every share along one that tells the clumps apart."""
-    spread = leading.std(axis=0)
-    real = spread > LEAST_SPREAD * max(spread[0], LEAST_SPREAD)  # beyond them is the rounding of this machine
-    leading = leading[:, real] / spread[real]
-    signed: Floats = leading.T * np.where((leading**3).sum(axis=0) < 0, -1, 1)[:, None]  # the way is by chance as well
-    return signed
-
-
-def _clear(tried: Sequence[Floats]) -> Floats:
-    """The first probabilities (m, C) if their likeliest classes are right on as many rows as lie halfway from the
-    largest class to all; otherwise those that are right on most."""
-    possible = [float(truth.max(axis=1).mean()) for truth in tried]
-    halfway = (1 + float(tried[0].mean(axis=0).max())) / 2
-    return tried[0 if possible[0] >= halfway else int(np.argmax(possible))]
-
-
-def _logits(total: Floats) -> Floats:
-    scaled = total / np.maximum(total.std(axis=0), 1e-9)
-    return np.column_stack([np.zeros(len(scaled)), scaled]) if scaled.shape[1] == 1 else scaled
-
-
-def _weights(field: CodedField, logits: int, rng: np.random.Generator) -> Floats:
-    """Weights (codes, logits) of a field's codes: smooth ones of a number, independent ones of words and cells."""
-    own = rng.normal(size=(field.size, logits))
-    if not isinstance(field, NumberField):
-        return own
-    apart = np.abs(np.subtract.outer(np.arange(field.size), np.arange(field.size)))
-    alike = (1 - ROUGH) * np.exp(-apart / (FADING * field.size)) + ROUGH * np.eye(field.size)
-    smooth: Floats = np.linalg.cholesky(alike) @ own
-    return smooth
-
-
-def _with_shares(logits: Floats, shares: Floats) -> Floats:
-    """Probabilities of these logits, shifted by class until their means are the shares, nearly."""
-    shift = np.log(shares)
-    for _ in range(50):
-        shift += np.log(shares) - np.log(softmax(logits + shift, axis=1).mean(axis=0))
-    found: Floats = softmax(logits + shift, axis=1)
-    return found
-
-
 def _learned(
     mechanism: Tallies,
     codes: Codes,
@@ -419,28 +351,35 @@ def played(
     return Decoded.from_record(released[-1]["decoded"])
 
 
-def made_up(codes: Codes, rows: CodeMatrix, shares: Sequence[float], rng: np.random.Generator) -> Floats:
-    """Probabilities (m, C) of made-up labels with those shares of the classes, of a typical strength of signal."""
-    return _with_shares(SIGNALS["typical"] * _at_random(codes, rows, len(shares), rng), np.asarray(shares, np.float64))
-
-
 def _known_units(mechanism: Tallies, drawn: int) -> int | None:
     """The number of private rows, if only labels are secret."""
     return drawn if mechanism.secret == "labels" else None
 
 
+def learned(rehearsed: Sequence[Rehearsed]) -> bool:
+    """Whether the student is clearly better than the largest class, or than the mean, in the mean over draws of a
+    signal."""
+    beyond = defaultdict[str, list[float]](list)
+    for each in rehearsed:
+        beyond[each.signal].append(each.right - (each.largest or 0.0))
+    return any(float(np.mean(draws)) > BEATS for draws in beyond.values())
+
+
+def span(values: Iterable[float | None]) -> str:
+    """The least and the greatest of shares, as percentages; one if they are the same, and a dash if there are none."""
+    words = [f"{value:.0%}" for value in sorted(value for value in values if value is not None)] or ["–"]
+    return words[0] if words[0] == words[-1] else f"{words[0]} to {words[-1]}"
+
+
 def in_words(rehearsed: Sequence[Rehearsed]) -> str:
     """The range of results, beside the best possible ones and the largest class."""
-    right, possible = (
-        f"{min(values):.0%} to {max(values):.0%}"
-        for values in ([each.right for each in rehearsed], [each.possible for each in rehearsed])
-    )
-    largest = max(each.largest or 0.0 for each in rehearsed)
+    right, possible = (span(getattr(each, name) for each in rehearsed) for name in ("right", "possible"))
+    largest = span(each.largest for each in rehearsed)
     found = f"rehearsed on public rows with made-up labels, the student is right on {right} of them"
-    beside = f"{found}, of {possible} that is possible and {largest:.0%} of the largest class"
+    beside = f"{found}, of {possible} that is possible and {largest} of the largest class"
     if rehearsed[0].largest is None:
         found = f"rehearsed on public rows with made-up numbers, the student explains {right} of their variance (R²)"
         beside = f"{found}, of {possible} that is possible"
-    if any(each.learned for each in rehearsed):
+    if learned(rehearsed):
         return beside
     return f"{beside}: it learns nothing, because ε is too small or the private units are too few"

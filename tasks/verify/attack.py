@@ -26,7 +26,8 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.guarantee import Guarantee
 from concord.artifacts.plan import Plan
 from concord.tasks.advice.choose import PublicFacts
-from concord.tasks.advice.rehearse import made_up, played, within_work
+from concord.tasks.advice.made_up import made_up
+from concord.tasks.advice.rehearse import played, within_work
 from concord.tasks.advice.tallies import planned_tallies, read_at_end
 from concord.tasks.advice.worth import learning_units
 from concord.tasks.asking.teachers import add_votes, aligned_copy, fitted_teacher

@@ -3,13 +3,17 @@
     python -m tests.benchmarks.advised FOLDER [--cases …]
 
 FOLDER holds the data sets, as for `make data`; results.jsonl has what was measured. For each table and ε, once with the
-class shares of the test table and once with none: the range from a weak to a strong signal, and tallies' accuracy.
+class shares of the test table and once with none, ADVISED gets the range from a weak to a strong signal. Then
+`tests/benchmarks/page.py` counts what is right.
 """
 
 import argparse
+import json
+import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,22 +23,29 @@ from tests.benchmarks.accuracy import read
 from tests.benchmarks.ours import ORDER, Coded, coded, plan_of
 from tests.benchmarks.tables import cases
 
+ADVISED = Path(__file__).parent / "advised.jsonl"
 NEAR = 3.0
 """Points beyond the stated range that count as within it."""
 BEATEN = 5.0
 """Points above the largest class at which "nothing can work" would be wrong."""
+FARTHEST = 8
+"""Cells that the page names: those farthest from what was measured."""
+SIZES = ("500", "2000", "8000")
+"""Private rows that end a case's name; the others have all of their table's."""
+
+Lines = Sequence[Mapping[str, Any]]
 
 
-def measured() -> dict[str, dict[float, float]]:
+def measured(lines: Lines) -> dict[str, dict[float, float]]:
     """The mean accuracy of tallies in percent, by case and ε."""
-    found = defaultdict[tuple[str, float], list[float]](list)
-    for each in read():
+    found = defaultdict[str, dict[float, list[float]]](lambda: defaultdict(list))
+    for each in lines:
         if each["method"] == "tallies" and "accuracy" in each:
-            found[each["case"], each["epsilon"]].append(each["accuracy"])
-    by_case = defaultdict[str, dict[float, float]](dict)
-    for (case, epsilon), runs in found.items():
-        by_case[case][epsilon] = float(np.mean(runs))
-    return by_case
+            found[each["case"]][each["epsilon"]].append(each["accuracy"])
+    return {
+        case: {epsilon: float(np.mean(runs)) for epsilon, runs in by_epsilon.items()}
+        for case, by_epsilon in found.items()
+    }
 
 
 def advised(data: Coded, epsilon: float, shares: tuple[float, ...] | None) -> TalliesAhead:
@@ -50,33 +61,74 @@ def advised(data: Coded, epsilon: float, shares: tuple[float, ...] | None) -> Ta
     return expect_tallies(plan_of(data, epsilon), facts)
 
 
-def compared(data: Coded, truth: dict[float, float]) -> Iterator[tuple[str, bool]]:
-    """A line for each ε and kind of shares, and whether the advice was right."""
+def stated(case: str, data: Coded, epsilons: Iterable[float]) -> Iterator[dict[str, Any]]:
+    """What the plans of this case would say: a line for each ε, with the shares of the classes and without."""
     of_test = np.bincount(data.labels.test, minlength=data.classes) / len(data.labels.test)
-    largest = 100 * of_test.max()
-    for epsilon, accuracy in sorted(truth.items()):
-        for said, shares in (("shares known", tuple(of_test.tolist())), ("shares unknown", None)):
+    for epsilon in epsilons:
+        for shares in (tuple(of_test.tolist()), None):
+            began = time.process_time()
             found = advised(data, epsilon, shares)
-            low, *_, high = sorted(100 * each.right for each in found.rehearsed)
-            within = low - NEAR <= accuracy <= high + NEAR
-            right = within and (found.feasible or accuracy <= largest + BEATEN)
-            words = f"ε = {epsilon:g}, {said}: {low:.1f} to {high:.1f}, measured {accuracy:.1f}, largest {largest:.1f}"
-            yield f"{words}{'' if right else ' WRONG'}", right
+            low, *_, high = sorted(round(100 * each.right, 2) for each in found.rehearsed)
+            largest, seconds = round(100 * float(of_test.max()), 2), round(time.process_time() - began, 1)
+            cell = {"case": case, "epsilon": epsilon, "shares": shares is not None, "low": low, "high": high}
+            yield {**cell, "feasible": found.feasible, "largest": largest, "seconds": seconds}
+
+
+def off(line: Mapping[str, Any], accuracy: float) -> float:
+    """Points between the stated range and what was measured: 0 within it, above 0 if more was."""
+    return float(max(accuracy - line["high"], 0.0) + min(accuracy - line["low"], 0.0))
+
+
+def right(line: Mapping[str, Any], accuracy: float) -> bool:
+    """Whether the range holds what was measured, nearly, and nobody who would have learned was sent away."""
+    return abs(off(line, accuracy)) <= NEAR and (line["feasible"] or accuracy <= line["largest"] + BEATEN)
+
+
+def record(lines: Lines, results: Lines) -> Iterator[str]:
+    """The page's section: how many cells are right, by ε and number of private rows, and the farthest ones."""
+    truth = measured(results)
+    cells = [(line, truth[line["case"]][line["epsilon"]]) for line in lines]
+    rights = [right(*cell) for cell in cells]
+    away = sum(not line["feasible"] and accuracy > line["largest"] + BEATEN for line, accuracy in cells)
+    yield f"Right in {sum(rights)} of {len(rights)} cells; a run that learned was said to learn nothing in {away}.\n"
+    epsilons = sorted({line["epsilon"] for line in lines})
+    yield "| private rows | " + " | ".join(f"ε = {epsilon:g}" for epsilon in epsilons) + " |"
+    yield "|---" * (1 + len(epsilons)) + "|"
+    for size in (*SIZES, "all"):
+        of_size = [
+            (line["epsilon"], each) for (line, _), each in zip(cells, rights, strict=True) if _size(line) == size
+        ]
+        by_epsilon = [[each for at, each in of_size if at == epsilon] for epsilon in epsilons]
+        shown = [f"{sum(each)} of {len(each)}" if each else "" for each in by_epsilon]
+        yield "| " + " | ".join([size, *shown]) + " |"
+    yield f"\nThe {FARTHEST} farthest from what was measured:\n"
+    yield "| | ε | shares of the classes | stated | measured |\n|---|---|---|---|---|"
+    for line, accuracy in sorted(cells, key=lambda each: -abs(off(*each)))[:FARTHEST]:
+        known = "known" if line["shares"] else "unknown"
+        spread = f"{line['low']:.1f} to {line['high']:.1f}"
+        yield f"| {line['case']} | {line['epsilon']:g} | {known} | {spread} | {accuracy:.1f} |"
+
+
+def _size(line: Mapping[str, Any]) -> str:
+    end = line["case"].rpartition("-")[2]
+    return end if end in SIZES else "all"
 
 
 def main() -> None:
-    """Compare the cases that the command line asks for, all by default but pictures and a million rows."""
+    """State what the command line asks for, all cases by default but pictures and a million rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    truth = measured()
+    truth = measured(read())
     parser.add_argument("folder", type=Path)
     parser.add_argument("--cases", nargs="+", default=sorted(set(truth) - {"mnist", "agnostic-1m"}))
     asked = parser.parse_args()
-    rights = list[bool]()
     for case in asked.cases:
-        for line, right in compared(coded(cases(asked.folder)[case]()), truth[case]):
-            print(f"{case}, {line}", flush=True)
-            rights.append(right)
-    print(f"right in {sum(rights)} of {len(rights)} cells")
+        made = [line for line in read(ADVISED) if line["case"] != case]
+        for line in stated(case, coded(cases(asked.folder)[case]()), sorted(truth[case])):
+            accuracy = truth[case][line["epsilon"]]
+            print(*line.values(), round(accuracy, 1), "" if right(line, accuracy) else "WRONG", flush=True)
+            made.append(line)
+        made.sort(key=lambda each: (each["case"], each["epsilon"], each["shares"]))
+        ADVISED.write_text("".join(f"{json.dumps(line)}\n" for line in made))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from tests.benchmarks.accuracy import EPSILONS, METHODS, RESULTS, read
+from tests.benchmarks.advised import ADVISED, record
 from tests.benchmarks.ours import OURS
 from tests.benchmarks.without_privacy import OPEN
 
@@ -26,6 +27,7 @@ FIGURE, SMALL = RESULTS.parent / "accuracy.svg", RESULTS.parent / "small.svg"
 SIZES = {"{}-500": 500, "{}-2000": 2_000, "{}-8000": 8_000, "{}": 32_561}
 """Private rows by case, of Adult."""
 START, END = "<!-- measured by make bench-accuracy -->", "<!-- end of what was measured -->"
+OF_ADVICE = "<!-- stated by tests.benchmarks.advised -->", "<!-- end of what was stated -->"
 NAMES = {
     "dp_ebm": "DP-EBM (interpret)",
     "dp_logistic": "DP logistic regression (diffprivlib)",
@@ -100,13 +102,16 @@ def table(
 
 
 def page(lines: Lines) -> Iterator[str]:
-    """Aims, `auto` in hindsight, and all cases and measures: those of ε = 1 alone together, the others one by one."""
+    """Aims, `auto` in hindsight, and all cases and measures: those of which tallies alone were measured beyond ε = 1
+    together, the others one by one."""
     yield "\n".join(["### Aims\n", *aims(lines), ""])
     yield "\n".join(["### `auto` in hindsight\n", *compared(lines)])
     cases = dict.fromkeys(line["case"] for line in lines)
-    once = [case for case in cases if {line["epsilon"] for line in lines if line["case"] == case} <= {1.0, None}]
+    peers = [line for line in lines if line["method"] != "tallies"]
+    once = [case for case in cases if {line["epsilon"] for line in peers if line["case"] == case} <= {1.0, None}]
     yield "### Other tables, and fewer private rows, at ε = 1\n\nAccuracy, in percent:\n"
-    yield "\n".join([*at_one(lines, once, "accuracy"), "", "<details><summary>Other measures</summary>", ""])
+    yield "\n".join([*at_one(lines, once, "accuracy"), "", "`tallies` at every ε:\n", *by_epsilon(lines, once), ""])
+    yield "<details><summary>Other measures</summary>\n"
     for measure in OTHERS:
         yield "\n".join([f"{_in_unit(measure)}:\n", *at_one(lines, once, measure), ""])
     yield "</details>\n"
@@ -130,6 +135,16 @@ def at_one(lines: Lines, cases: Iterable[str], measure: str) -> Iterator[str]:
     yield "|---" * (1 + len(asked)) + "|"
     for case, cells in rows.items():
         yield "| " + " | ".join([case, *(cells[at] for at in asked)]) + " |"
+
+
+def by_epsilon(lines: Lines, cases: Iterable[str]) -> Iterator[str]:
+    """A row a case, a column an ε: the accuracy of tallies."""
+    asked = sorted({line["epsilon"] for line in lines if line["method"] == "tallies"})
+    yield "| | " + " | ".join(f"ε = {epsilon:g}" for epsilon in asked) + " |"
+    yield "|---" * (1 + len(asked)) + "|"
+    for case in cases:
+        cells = [cell(of(lines, case, "tallies", epsilon), "accuracy") for epsilon in asked]
+        yield "| " + " | ".join([case, *cells]) + " |"
 
 
 def _in_unit(measure: str) -> str:
@@ -232,10 +247,10 @@ def _reached(lines: Lines, case: str, measure: str, epsilon: float, aim: float |
     return f"{cell(found, measure)} ({runs}; {aim:.1f})"
 
 
-def between(text: str, measured: str) -> str:
+def between(text: str, measured: str, start: str = START, end: str = END) -> str:
     """A page with what was measured between its marks."""
-    before, _, after = text.partition(START)
-    return f"{before}{START}\n{measured}\n{END}{after.partition(END)[2]}"
+    before, _, after = text.partition(start)
+    return f"{before}{start}\n{measured}\n{end}{after.partition(end)[2]}"
 
 
 def renewed(text: str, rows: Sequence[str]) -> str:
@@ -249,8 +264,9 @@ def renewed(text: str, rows: Sequence[str]) -> str:
 def pages(lines: Lines) -> dict[Path, str]:
     """The pages as they should read."""
     short = list(table(lines, "adult", "accuracy", SHORT, HEADING))
+    advice = between(PAGE.read_text(encoding="utf-8"), "\n".join(record(read(ADVISED), lines)), *OF_ADVICE)
     return {
-        PAGE: between(PAGE.read_text(encoding="utf-8"), "\n" + "\n".join(page(lines))),
+        PAGE: between(advice, "\n" + "\n".join(page(lines))),
         README: renewed(README.read_text(encoding="utf-8"), short),
     }
 

@@ -11,7 +11,8 @@ from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import OneHot, Passed, Scaled
 from concord.artifacts.sections import StreamPlan
 from concord.tasks.advice.choose import PublicFacts
-from concord.tasks.advice.rehearse import MOST_WORK, SIGNALS, Rehearsed, expect_tallies, in_words, rehearse
+from concord.tasks.advice.made_up import SIGNALS
+from concord.tasks.advice.rehearse import DRAWS, MOST_WORK, Rehearsed, expect_tallies, in_words, rehearse
 from concord.tasks.advice.tallies import planned_tallies
 from concord.tasks.data.codes import CodeMatrix, Codes, learn_codes
 from concord.tasks.student import infer
@@ -44,7 +45,7 @@ def test_a_rehearsal_repeats_and_reads_no_private_table(folder: Path) -> None:
     plan = asked(folder)
     assert not Path(plan.path("private")).exists()
     first = rehearsed(plan)
-    assert [each.signal for each in first] == [*SIGNALS]
+    assert [each.signal for each in first] == [signal for signal in SIGNALS for _ in range(DRAWS)]
     assert first == rehearsed(plan)
 
 
@@ -78,7 +79,7 @@ def test_releases_of_a_stream_are_rehearsed_with_their_own_noise_and_units(folde
     assert [round(each.noise, 2) for each in found.releases] == [1.52, 1.86, 2.09, 2.21, 2.32]
     assert [each.units for each in found.releases] == pytest.approx([100, 400, 1300, 2600, 5200])
     assert found.releases[0].rehearsed.right < found.releases[-1].rehearsed.right
-    assert found.releases[-1].rehearsed == found.rehearsed[list(SIGNALS).index("typical")]
+    assert found.releases[-1].rehearsed == next(each for each in found.rehearsed if each.signal == "typical")
 
 
 def test_shares_of_classes_are_those_of_the_public_test_table(folder: Path) -> None:
@@ -88,7 +89,8 @@ def test_shares_of_classes_are_those_of_the_public_test_table(folder: Path) -> N
     assert rehearsed(plan)[0].largest == pytest.approx(max(public.shares), abs=1e-3)
     silent = asked(folder, test=None)
     assert PublicFacts.of(silent).shares is None
-    assert rehearsed(silent)[0].largest == pytest.approx(0.5, abs=1e-3)
+    weak = [each.largest for each in rehearsed(silent)][:DRAWS]
+    assert weak == pytest.approx([0.5, 0.75, 0.5], abs=1e-3)
 
 
 def test_what_learns_nothing_is_said_to(folder: Path) -> None:
@@ -96,6 +98,7 @@ def test_what_learns_nothing_is_said_to(folder: Path) -> None:
     hopeless = expect_tallies(asked(folder, epsilon=0.001, rows=60), public)
     assert not hopeless.feasible
     assert "it learns nothing, because ε is too small or the private units are too few" in hopeless.reason
+    assert np.ptp([each.right for each in hopeless.rehearsed]) > 0.05  # by luck alone
     assert expect_tallies(asked(folder, rows=30_000), public).feasible
 
 
@@ -113,7 +116,7 @@ def test_pictures_are_rehearsed_by_their_first_round(folder: Path) -> None:
     codes = learn_codes([pictures], [Passed(name="image", element="uint8", size=196)], coarse=8)
     plan = asked(folder, rows=10**6)
     mechanism = planned_tallies(plan, codes, pictures.height)
-    assert len(rehearse(plan, mechanism, codes, codes.of(pictures), 40)) == len(SIGNALS)
+    assert {each.signal for each in rehearse(plan, mechanism, codes, codes.of(pictures), 40)} == set(SIGNALS)
 
 
 @pytest.mark.parametrize(("columns", "classes", "bins", "kept"), [(14, 2, 32, 14), (16, 26, 32, 10), (300, 2, 4, 105)])
@@ -160,6 +163,16 @@ def test_a_strong_signal_tells_classes_of_rows_in_clumps(folder: Path) -> None:
     strong = rehearse(plan, planned_tallies(plan, codes, 2000), codes, codes.of(rows), 2000, (0.8, 0.2))[-1]
     assert strong.signal == "strong"
     assert strong.right > (strong.largest or 0.0) + 0.08
+
+
+def test_the_largest_clump_of_rows_is_of_the_class_of_largest_share(folder: Path) -> None:
+    """Otherwise nobody could tell the classes, though clumps have just their shares."""
+    clump = np.random.default_rng(0).choice(["a", "b", "c"], 2000, p=[0.1, 0.7, 0.2])
+    rows = pl.DataFrame({f"c{at}": clump for at in range(3)})
+    codes = learn_codes([rows], [OneHot(name=name, vocabulary=(), missing=False) for name in rows.columns], coarse=8)
+    plan = asked(folder, rows=5000, classes=["x", "y", "z"])
+    strong = rehearse(plan, planned_tallies(plan, codes, 2000), codes, codes.of(rows), 2000, (0.2, 0.1, 0.7))[-1]
+    assert strong.right > 0.95
 
 
 def test_labels_alone_may_be_secret(folder: Path) -> None:

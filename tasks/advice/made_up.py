@@ -1,0 +1,137 @@
+"""Made up: probabilities of labels of public rows, for a rehearsal.
+
+Labels follow additive models of the codes. Of a strong signal they follow how public rows lie apart, as labels do that
+are nearly certain.
+
+Assumes      rows and codes are public
+Guarantees   nothing private is read; the same for the same generator
+Not covered  labels that no additive model of the columns describes. Checked by tests/tasks/advice/test_rehearse.py
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+import numpy as np
+from scipy.special import softmax
+from sklearn.cluster import KMeans
+from sklearn.decomposition import PCA
+
+from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField
+from concord.tasks.mechanisms.contributions import columns
+from concord.tasks.mechanisms.distance import Floats
+
+SIGNALS = {"weak": 1.0, "typical": 3.0, "strong": 30.0}
+"""Standard deviation of a row's logit, by strength of signal. A strong one follows the directions in which public rows
+differ most, and if there are more than two classes their clusters, as labels do that are nearly certain; others follow
+weights at random."""
+FADING, ROUGH = 1 / 4, 1 / 10
+"""Neighbouring intervals of a number are alike: the share of its intervals over which likeness fades, and the part of
+a weight's variance that is an interval's own."""
+DIRECTIONS = 5
+"""Choices of the directions that a strong signal follows, each either way."""
+CLOSE = 1e-4
+"""Error of made-up shares of the classes, in logarithms, that counts as none."""
+LEAST_SPREAD = 1e-3
+"""Least spread of rows along a direction, as a share of the widest: single precision tells them apart."""
+RARER = 3.0
+"""By how much each class is rarer than the one before, in every other draw, if their shares are not known."""
+
+
+def made_up(codes: Codes, rows: CodeMatrix, shares: Sequence[float], rng: np.random.Generator) -> Floats:
+    """Probabilities (m, C) of made-up labels with those shares of the classes, of a typical strength of signal."""
+    return with_shares(SIGNALS["typical"] * at_random(codes, rows, len(shares), rng), np.asarray(shares, np.float64))
+
+
+def at_random(codes: Codes, rows: CodeMatrix, classes: int, rng: np.random.Generator) -> Floats:
+    """Logits (m, C) of deviation 1: sums of random weights of a row's codes, a few fields weighing most."""
+    logits = columns(classes, "labels")
+    total = np.zeros((len(rows), logits))
+    for at, amount in zip(codes.fine, rng.exponential(size=len(codes.fine)), strict=True):
+        part = _weights(codes.fields[at], logits, rng)[rows[:, at] - codes.fields[at].start]
+        total += amount * (part - part.mean(axis=0))
+    return _logits(total)
+
+
+def shares_of(classes: int, draw: int) -> Floats:
+    """Made-up shares of the classes: equal ones, or in every other draw uneven ones."""
+    found: Floats = RARER ** -(draw % 2 * np.arange(classes, dtype=np.float64))
+    return found / np.sum(found)
+
+
+def own_shares(logits: Floats) -> Floats:
+    """The shares that the classes of these logits have by themselves, none of them 0."""
+    found: Floats = softmax(logits, axis=1).mean(axis=0) + 1 / len(logits)
+    return found / np.sum(found)
+
+
+def leading_directions(codes: Codes, rows: CodeMatrix, classes: int) -> Floats:
+    """Places of rows (m, k), as codes, along the directions in which they differ most."""
+    spans = [(at, codes.span(at)) for at in codes.fine]
+    cells = np.hstack([rows[:, [at]] == np.arange(span.start, span.stop) for at, span in spans]).astype(np.float32)
+    most = min(DIRECTIONS if classes == 2 else 2 * classes, *cells.shape)
+    found: Floats = PCA(most, svd_solver="randomized", random_state=0).fit_transform(cells)
+    return found
+
+
+def apart(leading: Floats, own: Floats, shares: Floats) -> list[Floats]:
+    """Logits (m, C): `own` ones, and many times as much how rows lie apart: of two classes the directions in which they
+    differ most, of more the clusters whose centre is nearest, the largest one of the class of largest share."""
+    classes = len(shares)
+    if classes > 2:
+        clusters = KMeans(min(classes, len(leading)), random_state=0).fit(leading)
+        centres = clusters.cluster_centers_[np.argsort(-np.bincount(clusters.labels_), kind="stable")]
+        near = leading @ centres.T - (centres**2).sum(axis=1) / 2
+        own[:, np.argsort(-shares, kind="stable")[: len(centres)]] += near / max(near.std(axis=0).mean(), LEAST_SPREAD)
+        return [own]
+    return [_logits(own[:, 1:] + sign * each[:, None]) for each, sign in product(_directions(leading), (1, -1))]
+
+
+def _directions(leading: Floats) -> Floats:
+    """Places of rows along each principal direction (k, m), of deviation 1: several, since rows in two clumps cannot be
+    of every share along one that tells the clumps apart."""
+    spread = leading.std(axis=0)
+    real = spread > LEAST_SPREAD * max(spread[0], LEAST_SPREAD)  # beyond them is the rounding of this machine
+    leading = leading[:, real] / spread[real]
+    signed: Floats = leading.T * np.where((leading**3).sum(axis=0) < 0, -1, 1)[:, None]  # the way is by chance as well
+    return signed
+
+
+def clear(tried: Iterator[Floats]) -> Floats:
+    """The first probabilities (m, C) if their likeliest classes are right on as many rows as lie halfway from the
+    largest class to all; otherwise those that are right on most."""
+    first = next(tried)
+    if _possible(first) >= (1 + float(first.mean(axis=0).max())) / 2:
+        return first
+    return max([first, *tried], key=_possible)
+
+
+def _possible(truth: Floats) -> float:
+    return float(truth.max(axis=1).mean())
+
+
+def _logits(total: Floats) -> Floats:
+    scaled = total / np.maximum(total.std(axis=0), 1e-9)
+    return np.column_stack([np.zeros(len(scaled)), scaled]) if scaled.shape[1] == 1 else scaled
+
+
+def _weights(field: CodedField, logits: int, rng: np.random.Generator) -> Floats:
+    """Weights (codes, logits) of a field's codes: smooth ones of a number, independent ones of words and cells."""
+    own = rng.normal(size=(field.size, logits))
+    if not isinstance(field, NumberField):
+        return own
+    apart = np.abs(np.subtract.outer(np.arange(field.size), np.arange(field.size)))
+    alike = (1 - ROUGH) * np.exp(-apart / (FADING * field.size)) + ROUGH * np.eye(field.size)
+    smooth: Floats = np.linalg.cholesky(alike) @ own
+    return smooth
+
+
+def with_shares(logits: Floats, shares: Floats) -> Floats:
+    """Probabilities of these logits, shifted by class until their means are the shares, nearly."""
+    shift = np.log(shares)
+    for _ in range(50):
+        found: Floats = softmax(logits + shift, axis=1)
+        missed = np.log(shares) - np.log(found.mean(axis=0))
+        if np.abs(missed).max() < CLOSE:
+            break
+        shift += missed
+    return found
