@@ -350,7 +350,8 @@ def season_fault(settings: PublicSettings, found: Sequence[Mapping[str, Any]]) -
         for number, release in enumerate(found):
             if fault := _asked_fault(settings, number, release, "sums"):
                 return fault
-            if release["questions"] != found[0]["questions"]:
+            asked, first = release["questions"], found[0]["questions"]
+            if asked != first:
                 return f"release {number} does not continue the season"
             sizes += [[len(numbers) for numbers in release[what]] for what in ("sums", "totals")]
             for question, totals in enumerate(release["totals"]):
