@@ -12,13 +12,16 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField
+from concord.tasks.data.vectors import VectorField
 from concord.tasks.mechanisms.contributions import columns
 from concord.tasks.mechanisms.distance import Floats
+from concord.tasks.student.prior import correlations
 
 SIGNALS = {"weak": 1.0, "typical": 3.0, "strong": 30.0}
 """Standard deviation of a row's logit, by strength of signal. A strong one follows the directions in which public rows
@@ -66,11 +69,19 @@ def own_shares(logits: Floats) -> Floats:
 
 def leading_directions(codes: Codes, rows: CodeMatrix, classes: int) -> Floats:
     """Places of rows (m, k), as codes, along the directions in which they differ most."""
-    spans = [(at, codes.span(at)) for at in codes.fine]
-    cells = np.hstack([rows[:, [at]] == np.arange(span.start, span.stop) for at, span in spans]).astype(np.float32)
+    cells = np.hstack([_places(codes.fields[at], rows[:, at]) for at in codes.fine])
     most = min(DIRECTIONS if classes == 2 else 2 * classes, *cells.shape)
     found: Floats = PCA(most, svd_solver="randomized", random_state=0).fit_transform(cells)
     return found
+
+
+def _places(field: CodedField, own: CodeMatrix) -> NDArray[np.float32]:
+    """Places (m, k) of rows by their codes (m,) in one field: 1 at the code; of a vector the centre of its cell."""
+    codes = own.astype(np.int64) - field.start
+    if not isinstance(field, VectorField):
+        return (codes[:, None] == np.arange(field.size)).astype(np.float32)
+    centres = field.points - field.points.mean(axis=0)
+    return np.asarray(np.vstack([centres, np.zeros(centres.shape[1])])[codes], np.float32)
 
 
 def apart(leading: Floats, own: Floats, shares: Floats) -> list[Floats]:
@@ -115,12 +126,15 @@ def _logits(total: Floats) -> Floats:
 
 
 def _weights(field: CodedField, logits: int, rng: np.random.Generator) -> Floats:
-    """Weights (codes, logits) of a field's codes: smooth ones of a number, independent ones of words and cells."""
-    own = rng.normal(size=(field.size, logits))
-    if not isinstance(field, NumberField):
+    """Weights (codes, logits) of a field's codes: smooth ones of a number and of cells, independent ones of words."""
+    own: Floats = rng.normal(size=(field.size, logits))
+    if isinstance(field, NumberField):
+        apart = np.abs(np.subtract.outer(np.arange(field.size), np.arange(field.size)))
+        alike = (1 - ROUGH) * np.exp(-apart / (FADING * field.size)) + ROUGH * np.eye(field.size)
+    elif isinstance(field, VectorField):
+        alike = correlations(field)
+    else:
         return own
-    apart = np.abs(np.subtract.outer(np.arange(field.size), np.arange(field.size)))
-    alike = (1 - ROUGH) * np.exp(-apart / (FADING * field.size)) + ROUGH * np.eye(field.size)
     smooth: Floats = np.linalg.cholesky(alike) @ own
     return smooth
 

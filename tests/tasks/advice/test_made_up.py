@@ -1,0 +1,35 @@
+"""Made-up labels of lists follow how the lists lie apart."""
+
+import numpy as np
+import polars as pl
+
+from concord.artifacts.schemas import Passed
+from concord.tasks.advice.made_up import apart, at_random, leading_directions
+from concord.tasks.data.codes import learn_codes
+from concord.tasks.data.vectors import VectorField
+
+GROUPS, ROWS, CELLS = 3, 600, 60
+
+
+def test_lists_near_each_other_have_the_same_strong_label_and_like_typical_ones() -> None:
+    draw = np.random.default_rng(1)
+    group = draw.integers(GROUPS, size=ROWS)
+    lists = np.eye(GROUPS, 8)[group] * 8 + draw.normal(size=(ROWS, 8))
+    frame = pl.DataFrame({"list": pl.Series(lists, dtype=pl.Array(pl.Float32, 8))})
+    codes = learn_codes([frame], [Passed(name="list", element="float32", size=8)], coarse=8, cells=CELLS)
+    rows = codes.of(frame)
+    assert len(np.unique(rows)) > 10 * GROUPS  # most cells are parts of a group
+
+    (field,) = codes.fields
+    assert isinstance(field, VectorField)
+    random, points = at_random(codes, rows, GROUPS, draw), field.points
+    away = ((points[:, None] - points) ** 2).sum(axis=2) + np.diag(np.full(len(points), np.inf))
+    by_cell = np.array([random[rows[:, 0] == cell].mean(axis=0) for cell in range(len(points))])
+    apart_from_nearest = ((by_cell - by_cell[away.argmin(axis=1)]) ** 2).mean()
+    assert apart_from_nearest < 0.75 * 2 * by_cell.var(axis=0).mean()  # of independent cells it is all of it, about
+    # assert apart < 0.5 * 2 * by_cell.var(axis=0).mean()  # of independent cells it is the whole, on average
+
+    (strong,) = apart(leading_directions(codes, rows, GROUPS), 0.01 * random, np.full(GROUPS, 1 / GROUPS))
+    named = strong.argmax(axis=1)
+    assert all(len(np.unique(named[group == each])) == 1 for each in range(GROUPS))
+    assert len(np.unique(named)) == GROUPS
