@@ -79,7 +79,7 @@ def _places(field: CodedField, own: CodeMatrix) -> NDArray[np.float32]:
     """Places (m, k) of rows by their codes (m,) in one field: 1 at the code; of a vector the centre of its cell."""
     codes = own.astype(np.int64) - field.start
     if not isinstance(field, VectorField):
-        return (codes[:, None] == np.arange(field.size)).astype(np.float32)
+        return np.asarray(codes[:, None] == np.arange(field.size), np.float32)
     centres = field.points - field.points.mean(axis=0)
     return np.asarray(np.vstack([centres, np.zeros(centres.shape[1])])[codes], np.float32)
 
