@@ -63,13 +63,14 @@ def _identity(vault: Vault, plan: Plan, encoding: Encoding, depends: Mapping[str
 
 
 def find_session(door: Stores, asked: Opening, *, new_session: bool) -> Session | None:
-    """The latest session with the identity of `asked`, or None. With `new_session`, only one that has no row yet and
-    can still draw.
+    """The latest session with the identity of `asked`, or None; of its own stream alone, since another asked other
+    units. With `new_session`, only one that has no row yet and can still draw.
 
     Raises BudgetRefused if that session was forgotten and `new_session` is false, NotVerified if nothing more can be
     drawn in it.
     """
-    same = [session for session in door.ledger.sessions(asked.domain) if session.identity == asked.identity]
+    wanted, known = (asked.identity, asked.stream), door.ledger.sessions(asked.domain)
+    same = [session for session in known if (session.identity, session.stream) == wanted]
     if not same:
         return None
     last = same[-1]

@@ -221,6 +221,12 @@ def test_public_rows_may_be_others_at_every_refresh(data: Path, home: Path) -> N
     publish_rows(data, 300, 99, without="size")
     with pytest.raises(WrongInput, match=r"data\.public must .*'size'"):
         start_refresh(plan, home)
+    publish_rows(data, weeks[0], 98)
+    arrive(data, 4)
+    with pytest.MonkeyPatch.context() as patch:  # the stream's next season is open, and has asked nobody
+        patch.setattr(*STEPS["before the count is on record"], killed)
+        with pytest.raises(KeyboardInterrupt):
+            start_refresh(plan, home)
     publish_rows(data, 300, 99)
     another = start_refresh(plan, home, new_session=True)  # by codes of their own
     assert (another.session != found.session, another.asked) == (True, 1)
@@ -229,7 +235,7 @@ def test_public_rows_may_be_others_at_every_refresh(data: Path, home: Path) -> N
     third = start_refresh(plan, home, new_session=True)
     assert (third.asked, Ledger.of(home).session(third.session).stream in streams_of(home)[:2]) == (1, False)
     assert start_refresh(plan, home, new_session=True).session == third.session
-    publish_rows(data, 300, 98)
+    publish_rows(data, 300, 97)
     assert start_refresh(plan, home).session != another.session  # the newest of all streams goes on
     assert [check for check in verify(home) if not check.ok] == []
 

@@ -13,6 +13,7 @@ from concord.tasks.door.erase import close
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.confident import ConfidentGNMax
 from tests.support.at_door import opening_of
+from tests.support.seasons import Season
 
 TODAY = ConfidentGNMax.calibrate(epsilon=2.0, delta=1e-5, queries=100, classes=2, teachers=150)
 EARLIER = replace(TODAY, scale=1.08 * TODAY.scale, test_scale=1.08 * TODAY.test_scale)
@@ -59,3 +60,12 @@ def test_a_session_that_was_closed_before_its_first_row_is_not_gone_on_with(tmp_
     door, session = opened_with(tmp_path / "home", TODAY)
     close(door, session.id, give_back=True)
     assert find_session(door, asked(TODAY), new_session=True) is None
+
+
+def test_another_stream_is_not_asked_in_the_session_of_one_before(tmp_path: Path) -> None:
+    """It knows nobody whom that one asked, and would ask them again within one charge."""
+    season = Season.in_home(tmp_path / "home")
+    own = replace(opening_of(season.ask), identity=season.session.identity)
+    for again in (False, True):
+        assert find_session(season.door, own, new_session=again) == season.session
+        assert find_session(season.door, replace(own, stream="d-another"), new_session=again) is None
