@@ -23,8 +23,8 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import sha256
-from itertools import product
 
 import numpy as np
 
@@ -53,14 +53,17 @@ from concord.tasks.student.infer import RoundFile, RoundPlanner
 
 PRIVATE_ROWS = 20_000
 """Most made-up private rows. More of them are stood in for by as many with that much less noise."""
-MOST_WORK = 4e9
-"""Most of C·(P + d)³ for P sums and d weights of each of C columns of a model: seconds of decoding."""
+MOST_WORK = {"weak": 2e9, "typical": 2e9, "strong": 1.2e10}
+"""Most of C·(P + d)³ for P sums and d weights of each of C columns of a model: seconds of decoding. A strong signal has
+most of it, since clusters are told by many columns together."""
 EXPLAINED = {"weak": 0.1, "typical": 0.5, "strong": 0.9}
 """Share of a number's variance that its row explains, by strength of signal."""
 SPREAD_OF_NUMBERS = 0.15
 """Standard deviation of a made-up number, as a share of what lies between its bounds."""
 DRAWS = 3
-"""Draws of labels and noise, if their decoding is no more than MOST_WORK; otherwise as many as are, at least one."""
+"""Draws of labels and noise, if their decoding is no more than ALL_DRAWS; otherwise as many as are, at least one."""
+ALL_DRAWS = 4e9
+"""Most work of all draws of a signal, unless a single one has more."""
 RELEASES = (1, 4, 13, 26)
 """Releases of a season that a plan for a stream is told of, besides the last."""
 BEATS = 0.01
@@ -82,6 +85,72 @@ class Rehearsed:
     right: float
     possible: float
     largest: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """What a signal is rehearsed by: codes and rows (m, F) of its columns, private units and the number of public rows
+    that go with so many columns, and the mechanism of a plan of these columns alone, as it is read at its end."""
+
+    mechanism: Tallies
+    codes: Codes
+    rows: CodeMatrix
+    units: float
+    public: int
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        mechanism: Tallies,
+        codes: Codes,
+        rows: CodeMatrix,
+        *,
+        public: int,
+        most: float,
+        released: int | None,
+    ) -> "Stage":
+        """All columns, or as many as have no more work than `most`; the others as for `rehearse`."""
+        units, width = learning_units(plan), len(codes.coarse)
+        assert units is not None  # a plan for tallies states its rows
+        codes, rows = within_work(mechanism, codes, rows, most)
+        if len(codes.coarse) < width:
+            part = len(codes.coarse) / width
+            begun = sum(each.what == "labels" for each in mechanism.rounds)
+            mechanism, units = planned_tallies(plan, codes, public, begun), max(1.0, units * part)
+            public = math.ceil(public * part)
+        if isinstance(mechanism, Stream):
+            season = mechanism.season
+            mechanism, units = mechanism.as_read(released or season), max(1.0, units * (released or season) / season)
+        return cls(mechanism=mechanism, codes=codes, rows=rows, units=units, public=public)
+
+    @cached_property
+    def leading(self) -> Floats:
+        """Places of rows along the directions in which they differ most."""
+        return leading_directions(
+            self.codes, self.rows, self.mechanism.classes or 2
+        )  # a number lies between two bounds
+
+    @property
+    def draws(self) -> int:
+        """How many are no more work than ALL_DRAWS."""
+        return max(1, min(DRAWS, int(ALL_DRAWS // work(self.mechanism, self.codes, range(len(self.codes.coarse))))))
+
+    def private(self, rng: np.random.Generator) -> Ints:
+        """Rows that stand in for private ones."""
+        return rng.integers(0, len(self.rows), round(min(self.units, PRIVATE_ROWS)))
+
+    def learned(self, private: Ints, labels: Ints, rng: np.random.Generator) -> Floats:
+        """The scores (m, C) that the student gives the rows, after tallies of those that are `private`, with labels."""
+        drawn = len(private)
+        asked = [replace(each, scale=each.scale * drawn / self.units) for each in self.mechanism.rounds]
+
+        def noisy(number: int, question: RoundQuestion) -> Ints:
+            noise = np.rint(rng.normal(scale=asked[number].scale, size=question.size)).astype(np.int64)
+            return tally(question, self.rows[private], labels) + noise
+
+        mechanism, public = replace(self.mechanism, rounds=tuple(asked)), sampled(self.rows, self.codes, self.public)
+        return scores(played(mechanism, self.codes, public, drawn, noisy), self.rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,71 +270,53 @@ def rehearse(
     draws    most draws
     released  of a stream: releases after which its running totals are read; default: all of a season
     """
-    units = learning_units(plan)
-    assert units is not None  # a plan for tallies states its rows
-    classes, width = len(plan.data.classes) or 2, len(codes.coarse)  # a number lies between two bounds
-    codes, rows = within_work(mechanism, codes, rows)
-    if len(codes.coarse) < width:
-        part = len(codes.coarse) / width
-        begun = sum(each.what == "labels" for each in mechanism.rounds)
-        mechanism, units = planned_tallies(plan, codes, public, begun), max(1.0, units * part)
-        public = math.ceil(public * part)
-    if isinstance(mechanism, Stream):
-        season = mechanism.season
-        mechanism, units = mechanism.as_read(released or season), max(1.0, units * (released or season) / season)
-    found, leading = [], leading_directions(codes, rows, classes)
-    draws = max(1, min(draws, int(MOST_WORK // work(mechanism, codes, range(len(codes.coarse))))))
-    for signal, draw in product(signals, range(draws)):
-        strength, rng = SIGNALS[signal], np.random.default_rng(1 + draw)
-        known = shares_of(classes, draw) if shares is None else np.asarray(shares, np.float64)
-        along = [at_random(codes, rows, classes, rng)]
-        if signal == "strong":
-            along = apart(leading, along[0] / 10, known)
-            if shares is None and classes > 2:  # clusters that were made equal would be cut
-                known = own_shares(strength * along[0])
-        if plan.data.bounds is not None:
-            found.append(_of_number(signal, mechanism, codes, rows, public, along[0], units, rng))
-            continue
-        truth = clear(with_shares(strength * each, known) for each in along)
-        private = _drawn(rows, units, rng)
-        below = rng.random((len(private), 1)) > truth[private].cumsum(axis=1)
-        labels: Ints = np.minimum(below.sum(axis=1), truth.shape[1] - 1)
-        given = _learned(mechanism, codes, rows, public, private, labels, units, rng).argmax(axis=1)
-        found.append(
-            Rehearsed(
-                signal=signal,
-                right=float(truth[np.arange(len(rows)), given].mean()),
-                possible=float(truth.max(axis=1).mean()),
-                largest=float(truth.mean(axis=0).max()),
-            )
-        )
+    found, classes = [], len(plan.data.classes)
+    for signal in signals:
+        stage = Stage.of(plan, mechanism, codes, rows, public=public, most=MOST_WORK[signal], released=released)
+        for draw in range(min(draws, stage.draws)):
+            rng = np.random.default_rng(1 + draw)
+            if plan.data.bounds is not None:
+                found.append(_of_number(signal, stage, rng))
+                continue
+            assumed = shares_of(classes, draw) if shares is None else np.asarray(shares, np.float64)
+            found.append(_of_classes(signal, stage, rng, assumed, known=shares is not None))
     return tuple(found)
 
 
-def _of_number(
-    signal: str,
-    mechanism: Tallies,
-    codes: Codes,
-    rows: CodeMatrix,
-    public: int,
-    logits: Floats,
-    units: float,
-    rng: np.random.Generator,
-) -> Rehearsed:
-    """Rehearse made-up numbers that follow from these logits (m, 2), with noise."""
+def _of_classes(signal: str, stage: Stage, rng: np.random.Generator, shares: Floats, known: bool) -> Rehearsed:
+    """Rehearse made-up classes of these shares, unless they are not known and clusters have their own."""
+    codes, rows, strength = stage.codes, stage.rows, SIGNALS[signal]
+    along = [at_random(codes, rows, len(shares), rng)]
+    if signal == "strong":
+        along = apart(stage.leading, along[0] / 10, shares)
+        if not known and len(shares) > 2:  # clusters that were made equal would be cut
+            shares = own_shares(strength * along[0])
+    truth = clear(with_shares(strength * each, shares) for each in along)
+    private = stage.private(rng)
+    below = rng.random((len(private), 1)) > truth[private].cumsum(axis=1)
+    labels: Ints = np.minimum(below.sum(axis=1), truth.shape[1] - 1)
+    given = stage.learned(private, labels, rng).argmax(axis=1)
+    return Rehearsed(
+        signal=signal,
+        right=float(truth[np.arange(len(rows)), given].mean()),
+        possible=float(truth.max(axis=1).mean()),
+        largest=float(truth.mean(axis=0).max()),
+    )
+
+
+def _of_number(signal: str, stage: Stage, rng: np.random.Generator) -> Rehearsed:
+    """Rehearse made-up numbers, with noise."""
+    codes, rows = stage.codes, stage.rows
+    logits = at_random(codes, rows, 2, rng)
+    if signal == "strong":
+        logits = apart(stage.leading, logits / 10, np.full(2, 1 / 2))[0]
     explained, line = EXPLAINED[signal], logits[:, 1] - logits[:, 1].mean()
     truth = 1 / 2 + SPREAD_OF_NUMBERS * math.sqrt(explained) * line
-    private = _drawn(rows, units, rng)
+    private = stage.private(rng)
     noisy = truth[private] + SPREAD_OF_NUMBERS * math.sqrt(1 - explained) * rng.normal(size=len(private))
-    labels: Ints = np.rint(mechanism.steps * np.clip(noisy, 0, 1)).astype(np.int64)
-    given = _learned(mechanism, codes, rows, public, private, labels, units, rng)[:, 1]
-    missed = float(np.mean((given - truth) ** 2)) / SPREAD_OF_NUMBERS**2
+    labels: Ints = np.rint(stage.mechanism.steps * np.clip(noisy, 0, 1)).astype(np.int64)
+    missed = float(np.mean((stage.learned(private, labels, rng)[:, 1] - truth) ** 2)) / SPREAD_OF_NUMBERS**2
     return Rehearsed(signal=signal, right=explained - missed, possible=explained, largest=None)
-
-
-def _drawn(rows: CodeMatrix, units: float, rng: np.random.Generator) -> Ints:
-    """Rows that stand in for private ones."""
-    return rng.integers(0, len(rows), round(min(units, PRIVATE_ROWS)))
 
 
 def work(mechanism: Tallies, codes: Codes, kept: Sequence[int]) -> int:
@@ -277,9 +328,7 @@ def work(mechanism: Tallies, codes: Codes, kept: Sequence[int]) -> int:
     return columns(mechanism.classes, "labels") * (sums + sum(fine)) ** 3
 
 
-def within_work(
-    mechanism: Tallies, codes: Codes, rows: CodeMatrix, most: float = MOST_WORK
-) -> tuple[Codes, CodeMatrix]:
+def within_work(mechanism: Tallies, codes: Codes, rows: CodeMatrix, most: float) -> tuple[Codes, CodeMatrix]:
     """Codes and rows of the columns that are rehearsed: all of them, or the first ones by the digest of their names."""
     order = sorted(range(len(codes.coarse)), key=lambda at: sha256(codes.fields[codes.fine[at]].name.encode()).digest())
     kept = order[:1]
@@ -302,32 +351,6 @@ def _of_columns(codes: Codes, rows: CodeMatrix, kept: Sequence[int]) -> tuple[Co
         start += field.size
     coarse, fine = (tuple(places[pair[side]] for pair in views) for side in (0, 1))
     return Codes(fields=tuple(fields), coarse=coarse, fine=fine), np.asfortranarray(np.column_stack(found))
-
-
-def _learned(
-    mechanism: Tallies,
-    codes: Codes,
-    rows: CodeMatrix,
-    public: int,
-    private: Ints,
-    labels: Ints,
-    units: float,
-    rng: np.random.Generator,
-) -> Floats:
-    """The scores (m, C) that the student gives the rows, after tallies of those that are `private`, with labels.
-
-    public   most rows that it is decoded on
-    """
-    drawn = len(private)
-    asked = [replace(each, scale=each.scale * drawn / units) for each in mechanism.rounds]
-
-    def noisy(number: int, question: RoundQuestion) -> Ints:
-        noise = np.rint(rng.normal(scale=asked[number].scale, size=question.size)).astype(np.int64)
-        return tally(question, rows[private], labels) + noise
-
-    return scores(
-        played(replace(mechanism, rounds=tuple(asked)), codes, sampled(rows, codes, public), drawn, noisy), rows
-    )
 
 
 def played(

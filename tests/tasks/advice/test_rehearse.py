@@ -119,7 +119,7 @@ def test_pictures_are_rehearsed_by_their_first_round(folder: Path) -> None:
     assert {each.signal for each in rehearse(plan, mechanism, codes, codes.of(pictures), 40)} == set(SIGNALS)
 
 
-@pytest.mark.parametrize(("columns", "classes", "bins", "kept"), [(14, 2, 32, 14), (16, 26, 32, 10), (300, 2, 4, 105)])
+@pytest.mark.parametrize(("columns", "classes", "bins", "kept"), [(14, 2, 32, 14), (16, 26, 32, 15), (300, 2, 4, 152)])
 def test_a_rehearsal_is_of_as_many_columns_as_its_work_allows(
     folder: Path, columns: int, classes: int, bins: int, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,7 +147,7 @@ def test_a_rehearsal_is_of_as_many_columns_as_its_work_allows(
     fields, public, work = max(given, key=lambda each: each[2])
     assert fields == kept
     assert public == np.ceil(400 * kept / columns)
-    assert work <= MOST_WORK
+    assert work <= MOST_WORK["strong"]
 
 
 def test_a_strong_signal_tells_classes_of_rows_in_clumps(folder: Path) -> None:
