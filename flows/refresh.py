@@ -110,13 +110,13 @@ class ByStream(BySeason):
         private = PrivateFiles.of(run, admitted.stream.sources)
         precheck_tables(run, private, self.public.encoding, admitted.session)
         session = admitted.session
+        periods = Periods(run, self.public.encoding, self._codes, self.questions, self.ended, self._beginning(run))
         if session is not None and answered:
             passed = self.replay(session, admitted)
         else:
-            periods = Periods(run, self.public.encoding, self._codes, self.questions, self.ended, self._beginning(run))
             session, counted = periods.counted(admitted, private, now)
             passed = self._pass(session, admitted, counted, periods.again(session, counted, private))
-            periods.tidy(passed.session, counted)
+        periods.tidy(session, [*periods_counted(run.stores.vault, session)])
         student = self.fit(run, admitted, passed, passed.session.id)
         passed = self._tested(admitted, private, passed, student)
         summary = publish(run, admitted, passed, student, codes=self._codes)
@@ -167,6 +167,8 @@ class ByStream(BySeason):
         if run.plan.test is None:
             return passed
         *_, last = periods_counted(vault, session)
+        if last.erased != len(run.erased):  # also if an older copy of the vault was put back
+            vault.destroy(f"aside/{session.domain}/{session.stream}")
         passed = pass_test_of_release(run, self, admitted, private, passed, student, last.aside)
         vault.destroy(f"aside/{session.domain}/{session.stream}")
         return passed

@@ -156,20 +156,23 @@ class Periods:
         return session, counted
 
     def again(self, session: Session, counted: Sequence[PeriodCounts], private: PrivateFiles) -> list[tuple[Ref, ...]]:
-        """The sums of these periods without units that were erased since; none if the ones on record are there."""
-        run, vault = self.run, self.run.stores.vault
-        known = counted_again(vault, session)
-        sums = [*known, *(each.sums for each in counted[len(known) :])]
-        if all(vault.has(ref) for of_period in sums for ref in of_period):
+        """The sums of these periods without units that were erased since; none if the ones on record are there, and
+        hold none of those units, as they do if an older copy of the vault was put back."""
+        run, vault, erased = self.run, self.run.stores.vault, len(self.run.erased)
+        known = counted_again(vault, session, erased)
+        others = counted[len(known) :]
+        sums = [*known, *(each.sums for each in others)]
+        there = all(vault.has(ref) for of_period in sums for ref in of_period)
+        if there and all(each.erased == erased for each in others):
             return sums if known else []
         if not run.erased:
             return []  # which stops
         err.print(f"{'erased':>8} the season is counted again without the units that were")
         sums, before = [], _names_of(self._past())
         for number, each in enumerate(counted):
-            made = self._count(session, each.period, before, private, f"again-{len(run.erased)}-{number:05d}")
+            made = self._count(session, each.period, before, private, f"again-{erased}-{number:05d}")
             sums, before = [*sums, made.sums], made.names
-        keep_again(vault, session, sums)
+        keep_again(vault, session, erased, sums)
         return sums
 
     def tidy(self, session: Session, counted: Sequence[PeriodCounts]) -> None:
@@ -212,7 +215,7 @@ class Periods:
             blocks = tally(run, found[:BLOCKS], question.record()) if found else []
             path = f"sums/{session.domain}/{session.id}/{name}-{at}.npy"
             sums.append(keep_total(blocks, question, vault, path))
-        return PeriodCounts(period=period, sums=tuple(sums), names=names)
+        return PeriodCounts(period=period, sums=tuple(sums), names=names, erased=len(run.erased))
 
     def _with_aside(
         self, session: Session, counted: PeriodCounts, before: Sequence[Ref], private: PrivateFiles

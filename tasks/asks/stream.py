@@ -108,6 +108,7 @@ class PeriodCounts(BaseModel):
     names   files of the names of all units up to this period that learn
     others  the same, of units that are set aside
     aside   files of a row of each new one of those, for the test of this period's student
+    erased  how many names were erased by then, whose units are in none of it
     """
 
     model_config = ConfigDict(frozen=True)
@@ -117,6 +118,7 @@ class PeriodCounts(BaseModel):
     names: tuple[Ref, ...] = ()
     others: tuple[Ref, ...] = ()
     aside: tuple[Ref, ...] = ()
+    erased: int = 0
 
 
 def periods_counted(vault: Vault, session: Session) -> Iterator[PeriodCounts]:
@@ -134,23 +136,23 @@ def keep_counted(vault: Vault, session: Session, number: int, counted: PeriodCou
     return PeriodCounts.model_validate_json(vault.read(kept))
 
 
-def keep_again(vault: Vault, session: Session, sums: Sequence[Sequence[Ref]]) -> None:
-    """Record the sums of all periods of a season so far, counted again without the units erased by now."""
-    with vault.create(_path_again(session)) as sink:
+def keep_again(vault: Vault, session: Session, erased: int, sums: Sequence[Sequence[Ref]]) -> None:
+    """Record the sums of all periods of a season so far, counted again without the units of that many erased names."""
+    with vault.create(_path_again(session, erased)) as sink:
         sink.write(_SUMS.dump_json(sums))
 
 
-def counted_again(vault: Vault, session: Session) -> list[tuple[Ref, ...]]:
-    """What `keep_again` recorded last, if anything."""
-    found = vault.take(_path_again(session))
+def counted_again(vault: Vault, session: Session, erased: int) -> list[tuple[Ref, ...]]:
+    """What `keep_again` recorded for that many erased names, if anything."""
+    found = vault.take(_path_again(session, erased))
     return [] if found is None else [tuple(each) for each in _SUMS.validate_json(found[1])]
 
 
 _SUMS = TypeAdapter(Sequence[Sequence[Ref]])
 
 
-def _path_again(session: Session) -> str:
-    return f"sums/{session.domain}/{session.id}/again.json"  # `erase` removes it with them
+def _path_again(session: Session, erased: int) -> str:
+    return f"sums/{session.domain}/{session.id}/again-{erased}.json"  # `erase` removes it with them
 
 
 def _path(session: Session, number: int) -> str:

@@ -1,5 +1,6 @@
 """The private test of a stream: units set aside as they arrive, each tested once, with the student of its release."""
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -163,7 +164,7 @@ def test_a_test_that_is_killed_is_finished_by_the_next_refresh_and_drawn_once(
 
 @pytest.mark.slow
 def test_units_are_tested_with_the_student_of_their_release_or_never(
-    data: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+    data: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another student would ask them again; so they are passed over, and so are those whose rows were erased."""
     given = tables(data) | {"test": {"share": 0.3}, "student": {"estimator": "sklearn.linear_model.LogisticRegression"}}
@@ -183,7 +184,9 @@ def test_units_are_tested_with_the_student_of_their_release_or_never(
             patch.setattr(*STEPS[step])
             with pytest.raises(KeyboardInterrupt):
                 start_refresh(plan, home)
+        shutil.copytree(home / "vault" / "aside", older := tmp_path / f"aside before {week}")
         assert erase(Stores.of(home), "people", min(people(1500, 12)["person"]))
+        shutil.copytree(older, home / "vault" / "aside", dirs_exist_ok=True)  # as a backup would
         last = start_refresh(plan, home)
         assert last.test is None
     assert {each.status for each in made_in(home)} == {"closed"}  # an open one would stop all later tests
