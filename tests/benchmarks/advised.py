@@ -89,8 +89,12 @@ def record(lines: Lines, results: Lines) -> Iterator[str]:
     truth = measured(results)
     cells = [(line, truth[line["case"]][line["epsilon"]]) for line in lines]
     rights = [right(*cell) for cell in cells]
-    away = sum(not line["feasible"] and accuracy > line["largest"] + BEATEN for line, accuracy in cells)
-    yield f"Right in {sum(rights)} of {len(rights)} cells; a run that learned was said to learn nothing in {away}.\n"
+    away = [
+        f"{line['case']} at ε = {line['epsilon']:g}"
+        for line, accuracy in cells
+        if not line["feasible"] and accuracy > line["largest"] + BEATEN
+    ]
+    yield f"Right in {sum(rights)} of {len(rights)} cells. Said to learn nothing, and did: {', '.join(away) or 'none'}.\n"
     epsilons = sorted({line["epsilon"] for line in lines})
     yield "| private rows | " + " | ".join(f"ε = {epsilon:g}" for epsilon in epsilons) + " |"
     yield "|---" * (1 + len(epsilons)) + "|"
