@@ -7,6 +7,7 @@ Not covered  what several columns say together: additive codes do not express it
              tests/flows/cli/test_plan_command.py
 """
 
+import math
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
@@ -51,7 +52,7 @@ def planned_sizes(plan: Plan, encoding: Encoding) -> dict[str, int]:
     if plan.labeling.rows is not None and any(isinstance(column, Passed) for column in columns):
         with suppress(WrongInput):  # a budget that is too small is refused where rounds are planned
             once = read_at_end(_of_rounds(plan, len(columns), VECTOR_CELLS))
-            cells = min(cells, cells_that_are_heard(once, plan.labeling.rows))
+            cells = min(cells, cells_that_are_heard(once, plan.labeling.rows / math.sqrt(_holders(plan))))
     return {"coarse": coarse_bins(plan.privacy.epsilon), "cells": cells}
 
 
@@ -123,11 +124,15 @@ def _rounds(plan: Plan, codes: Codes, rows: int, once: Tallies) -> int:
     if plan.data.bounds is not None:
         return 1  # measured on 30,000 and 3,000 made-up rows: a second one taught nothing more of a number
     if deepens(codes):
-        return rounds_of_spaces(once, codes.size, units)
+        return rounds_of_spaces(once, codes.size, units / math.sqrt(_holders(plan)))
     if all(isinstance(field, VectorField) for field in codes.fields):
         return 1  # it measures all cells: a model of cells adds nothing
-    homes = 1 if plan.homes is None else len(plan.homes.names)  # each adds its own noise
-    return rounds_of(len(codes.coarse), once.rho / homes, rows, units)
+    return rounds_of(len(codes.coarse), once.rho / _holders(plan), rows, units)
+
+
+def _holders(plan: Plan) -> int:
+    """How many add noise of their own to a sum."""
+    return 1 if plan.homes is None else len(plan.homes.names)
 
 
 def tallies_option(plan: Plan, codes: Codes, rows: int) -> Option:
