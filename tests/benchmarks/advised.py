@@ -94,7 +94,8 @@ def record(lines: Lines, results: Lines) -> Iterator[str]:
         for line, accuracy in cells
         if not line["feasible"] and accuracy > line["largest"] + BEATEN
     ]
-    yield f"Right in {sum(rights)} of {len(rights)} cells. Said to learn nothing, and did: {', '.join(away) or 'none'}.\n"
+    learned = ", ".join(away) or "none"
+    yield f"Right in {sum(rights)} of {len(rights)} cells. Learned, though said to learn nothing: {learned}.\n"
     epsilons = sorted({line["epsilon"] for line in lines})
     yield "| private rows | " + " | ".join(f"ε = {epsilon:g}" for epsilon in epsilons) + " |"
     yield "|---" * (1 + len(epsilons)) + "|"
