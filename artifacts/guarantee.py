@@ -251,10 +251,10 @@ RELABELLED = (
 
 
 UNTESTED = (
-    "No private test says how often the student of the last release is right: the units set aside as they arrived with "
-    "it were asked about no student, and will not be."
+    "No private test says how often the student of the last release is right: nothing was published of the units that "
+    "were set aside as they arrived with it, and nothing will be."
 )
-"""The caveat of a stream that sets units aside, if the test of its last release was ended before it was drawn."""
+"""The caveat of a stream that sets units aside, if the test of its last release was ended before it was published."""
 PRECHECKED = (
     "Before anything is spent, whoever runs Concord is shown, rounded, what share of the private rows names no "
     "declared class, no unit or no known word. Changing the plan because of such a share is looking at private rows to "
