@@ -127,9 +127,8 @@ class Stage:
     @cached_property
     def leading(self) -> Floats:
         """Places of rows along the directions in which they differ most."""
-        return leading_directions(
-            self.codes, self.rows, self.mechanism.classes or 2
-        )  # a number lies between two bounds
+        classes = self.mechanism.classes or 2  # a number lies between two bounds
+        return leading_directions(self.codes, self.rows, classes)
 
     @property
     def draws(self) -> int:
