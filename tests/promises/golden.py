@@ -24,6 +24,8 @@ from tests.support.people import people, tables_of_plan, write_tables
 FILE = Path(__file__).with_name("golden.json")
 FOLDERS = ("shards", "units", "relabelled", "votes", "counts", "tested")
 """Folders of the vault that are compared; sums lie beside the units they are of."""
+WRITTEN_BY = "1.0.0"
+"""The version that wrote the digests on file: entries of the ledger name it."""
 TREE = "sklearn.tree.DecisionTreeClassifier"
 """A learner whose models do not depend on the machine's floating point."""
 PLANS: dict[str, dict[str, dict[str, Any]]] = {
@@ -66,6 +68,7 @@ def fixed(patch: pytest.MonkeyPatch) -> None:
     """Keys that follow from their names, sessions that are counted, and noise from a generator with a seed."""
     numbers = itertools.count(1)
     patch.setattr(Vault, "_make_secret", _make_secret)
+    patch.setattr("concord.tasks.door.admit.__version__", WRITTEN_BY)
     patch.setattr(secrets, "token_hex", _counted(secrets.token_hex, numbers))
     for drawn in ("laplace", "gaussian"):
         patch.setattr(noise, drawn, lambda scale, size: np.arange(size) % 7 - 3 + round(scale))
