@@ -105,6 +105,7 @@ app = typer.Typer(
     cls=WithExamples,
     epilog="Example: concord run deployments/plans/demo.toml, then concord verify and concord ui.",
     no_args_is_help=True,
+    rich_markup_mode="markdown",  # Rich's own markup leaves out words in brackets, such as [stream]
     pretty_exceptions_enable=False,
 )
 HomeOption = Annotated[Path, typer.Option("--home", envvar="CONCORD_HOME", help="Where everything is kept.")]

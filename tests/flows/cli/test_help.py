@@ -41,6 +41,17 @@ def test_help_ends_with_examples_that_parse(name: str, monkeypatch: pytest.Monke
         COMMANDS[name].make_context(name, arguments)
 
 
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_help_shows_every_word_of_its_texts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, words in brackets were taken for markup and left out: "a plan with a [stream]"."""
+    monkeypatch.setenv("COLUMNS", "400")
+    printed = without_home(name, "--help")[1]
+    shown = " ".join(printed.split())
+    parameters = [parameter.help for parameter in COMMANDS[name].params if getattr(parameter, "help", None)]
+    for text in (*COMMANDS[name].help.split("\n\n"), *parameters, *EXAMPLES[name]):
+        assert " ".join(text.replace("`", "").split()) in shown  # backticks mark code, in Markdown
+
+
 def test_help_fits_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     for name in COMMANDS:
