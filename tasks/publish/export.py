@@ -105,18 +105,21 @@ def _example(part: Pipeline, at: int) -> str:
 
 def _typical(part: Pipeline, kind: str, at: int) -> Any:
     """A cell of a column of that kind: a plain value, as tasks.student.fitted has checked."""
-    if "code" in part.named_steps:
-        known = part["code"].cuts or part["code"].words
-        return (kind == "boolean" or known[len(known) // 2]) if known else None
     if isinstance(part[-1], HashingVectorizer):
         return "a few words"
-    if kind == "categorical":
-        return next(iter(part[1].categories_[0].tolist()), None)
-    middle = float(part["fill"].statistics_[at])
-    if "log" in part.named_steps:
-        middle = math.copysign(math.expm1(abs(middle)), middle)
+    if "code" in part.named_steps:
+        known = part["code"].cuts or part["code"].words
+        middle = known[len(known) // 2] if known else None
+    elif kind == "categorical":
+        middle = next(iter(part[1].categories_[0].tolist()), None)
+    else:
+        middle = float(part["fill"].statistics_[at])
+        if "log" in part.named_steps:
+            middle = math.copysign(math.expm1(abs(middle)), middle)
+    if kind == "categorical" or middle is None:
+        return middle
     if kind == "boolean":
-        return middle == 1
+        return bool(middle > 0)
     return (date(1970, 1, 1) + timedelta(days=middle)).isoformat() if kind == "date" else float(f"{middle:.6g}")
 
 

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,19 @@ def test_it_verifies_but_for_what_is_not_in_it(exported: Path) -> None:
     assert failing.keys() == {"files", "released labels", "signature"}
     assert all("is missing" in detail for detail in failing.values())
     assert "the other 9 files are as the key" in failing["signature"]
+
+
+def test_its_example_has_a_cell_of_each_column_s_own_type() -> None:
+    row = {name: eval(value) for name, value in example_row(published_student(ENCODING, None)).items()}
+    assert date.fromisoformat(row["date"])
+    assert {name: type(row[name]) for name in ("plain", "log", "truth", "word", "text")} == {
+        "plain": float,
+        "log": float,
+        "truth": bool,
+        "word": str,
+        "text": str,
+    }
+    assert {name: len(row[name]) for name in ("bytes", "wave")} == {"bytes": 2, "wave": 2}
 
 
 def test_its_example_of_six_lines_runs_with_scikit_learn_alone(small: World, exported: Path) -> None:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from concord.tasks.data.encode import learn_columns
 from concord.tasks.data.tables import open_public
 from concord.tasks.mechanisms.tallies import FINER
 from concord.tasks.publish.explain import scorecard
+from concord.tasks.publish.export import example_row
 from concord.tasks.publish.predict import at_point
 from concord.tasks.student import concord_published, concord_student, concord_tallied
 from concord.tasks.student.decode import Decoded, odds_scores, scores
@@ -69,6 +71,14 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Encoding, Cod
     for at in set(codes.coarse) - set(codes.fine):
         decoded.weights[codes.fields[at].start : codes.fields[at].start + codes.fields[at].size] = 0
     return encoding, codes, decoded
+
+
+def test_an_exported_example_has_a_cell_of_each_column_s_own_type(world: tuple[Encoding, Codes, Decoded]) -> None:
+    """Before, a day was the number 20051.0, which the example's reader had to know to be days since 1970."""
+    encoding, codes, decoded = world
+    row = {name: eval(value) for name, value in example_row(linear_student(decoded, encoding, codes)).items()}
+    assert date.fromisoformat(row.pop("day")).year in range(2010, 2030)
+    assert {name: type(cell) for name, cell in row.items()} == {"size": float, "shade": str, "member": bool}
 
 
 def test_odd_cells_have_the_codes_of_private_ones(world: tuple[Encoding, Codes, Decoded]) -> None:
