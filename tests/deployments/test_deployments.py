@@ -23,6 +23,7 @@ from prefect.server.schemas.schedules import CronSchedule
 from prefect.utilities.schema_tools.validation import validate
 
 from concord.artifacts.plan import load_plan
+from concord.artifacts.sections import MECHANISMS
 from tests.deployments.services import COMPOSE, ROOT
 from tests.support import postgresql
 
@@ -154,6 +155,7 @@ def test_the_deployed_plan_is_there_and_opens_nothing_further() -> None:
     plan = load_plan(ROOT / parameters["plan"])
     assert parameters["new_session"] is False
     assert {DEPLOYMENTS[name]["parameters"]["session"] for name in JOBS[1:3]} == {plan.privacy.domain}
+    assert plan.labeling.mechanism in MECHANISMS  # tallies cannot be extended
     assert load_plan(ROOT / DEPLOYMENTS["refresh"]["parameters"]["plan"]).stream is not None
 
 
@@ -252,8 +254,13 @@ def test_the_image_takes_all_that_it_runs() -> None:
     code = [path for name in PACKAGES for path in (ROOT / name).rglob("*.py")]
     beside = [path for pattern in ("*.j2", "*.toml") for name in PACKAGES for path in (ROOT / name).rglob(pattern)]
     links = (ROOT / ".package/concord").glob("[!_]*")
-    told = ("deployments/entrypoint.sh", "deployments/prefect.yaml", "deployments/plans/demo.toml", "pyproject.toml")
-    needed = {str(path.relative_to(ROOT)) for path in (*code, *beside, *links)} | {*told, "constraints.txt"}
+    told = {"deployments/entrypoint.sh", "deployments/prefect.yaml", "constraints.txt", "pyproject.toml"}
+    told.add(DEPLOYMENTS["learn"]["parameters"]["plan"])
+    needed = {str(path.relative_to(ROOT)) for path in (*code, *beside, *links)} | {
+        *told,
+        "constraints.txt",
+        "pyproject.toml",
+    }
     assert needed <= set(exclude_paths(str(ROOT), IGNORED))
 
 
