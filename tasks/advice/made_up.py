@@ -68,11 +68,14 @@ def own_shares(logits: Floats) -> Floats:
 
 
 def leading_directions(codes: Codes, rows: CodeMatrix, classes: int) -> Floats:
-    """Places of rows (m, k), as codes, along the directions in which they differ most."""
+    """Places of rows (m, k), as codes, along the directions in which they differ most; all 0 if none differ."""
+    distinct, first, each = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    if len(distinct) == 1:
+        return np.zeros((len(rows), 1))
     cells = np.hstack([_places(codes.fields[at], rows[:, at]) for at in codes.fine])
     most = min(DIRECTIONS if classes == 2 else 2 * classes, *cells.shape)
     found: Floats = PCA(most, svd_solver="randomized", random_state=0).fit_transform(cells)
-    return found
+    return np.asarray(found[first][each])  # rounded alike in rows that are alike
 
 
 def _places(field: CodedField, own: CodeMatrix) -> NDArray[np.float32]:
@@ -86,15 +89,17 @@ def _places(field: CodedField, own: CodeMatrix) -> NDArray[np.float32]:
 
 def apart(leading: Floats, own: Floats, shares: Floats) -> list[Floats]:
     """Logits (m, C): `own` ones, and many times as much how rows lie apart: of two classes the directions in which they
-    differ most, of more the clusters whose centre is nearest, the largest one of the class of largest share."""
+    differ most, of more the clusters whose centre is nearest, the largest one of the class of largest share. Of rows
+    that are all alike the `own` ones alone."""
     classes = len(shares)
     if classes > 2:
-        clusters = KMeans(min(classes, len(leading)), random_state=0).fit(leading)
+        clusters = KMeans(min(classes, len(np.unique(leading, axis=0))), random_state=0).fit(leading)
         centres = clusters.cluster_centers_[np.argsort(-np.bincount(clusters.labels_), kind="stable")]
         near = leading @ centres.T - (centres**2).sum(axis=1) / 2
         own[:, np.argsort(-shares, kind="stable")[: len(centres)]] += near / max(near.std(axis=0).mean(), LEAST_SPREAD)
         return [own]
-    return [_logits(own[:, 1:] + sign * each[:, None]) for each, sign in product(_directions(leading), (1, -1))]
+    ways = product(_directions(leading), (1, -1))
+    return [_logits(own[:, 1:] + sign * each[:, None]) for each, sign in ways] or [own]
 
 
 def _directions(leading: Floats) -> Floats:

@@ -145,14 +145,28 @@ def public_features(plan: Plan) -> tuple[PublicTable, tuple[str, ...]]:
 def learn_encoding(plan: Plan) -> Encoding:
     """The encoding of the plan's public table. Raises WrongInput if the table does not fit the plan."""
     table, features = public_features(plan)
+    columns = learn_columns(table, features, plan.data.categories or (), plan.data.text or ())
+    if not any(map(_differs, columns)):
+        rule = "data.public must hold a feature in which its rows differ: nothing can be learned from any other"
+        raise WrongInput(f"{rule}, but {quoted(features)} have one value each, or none, in {plan.data.public}")
     return Encoding(
-        columns=learn_columns(table, features, plan.data.categories or (), plan.data.text or ()),
+        columns=columns,
         label=plan.data.label,
         classes=plan.data.classes,
         bounds=plan.data.bounds,
         unit=plan.data.unit,
         format=plan.data.format,
     )
+
+
+def _differs(column: Column) -> bool:
+    """Whether public rows may differ in a column; of text and lists the encoding does not say."""
+    match column:
+        case Scaled():
+            return column.missing or column.low < column.high
+        case OneHot():
+            return column.missing or len(column.vocabulary) > 1
+    return not isinstance(column, Empty)
 
 
 def stage_public(

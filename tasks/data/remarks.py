@@ -149,7 +149,7 @@ def _is_one_value(cells: pl.Series) -> bool:
     """Whether all cells are equal; missing cells are equal to each other."""
     if cells.dtype == pl.String:
         cells = cells.set(cells.str.strip_chars().is_in(NULL_WORDS), None)
-    return len(cells) > 1 and cells.n_unique() == 1
+    return cells.n_unique() == 1
 
 
 @dataclass(frozen=True)

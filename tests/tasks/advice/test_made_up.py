@@ -2,9 +2,10 @@
 
 import numpy as np
 import polars as pl
+import pytest
 
 from concord.artifacts.schemas import Passed
-from concord.tasks.advice.made_up import apart, at_random, leading_directions
+from concord.tasks.advice.made_up import apart, at_random, clear, leading_directions, with_shares
 from concord.tasks.data.codes import learn_codes
 from concord.tasks.data.vectors import VectorField
 
@@ -33,3 +34,18 @@ def test_lists_near_each_other_have_the_same_strong_label_and_like_typical_ones(
     named = strong.argmax(axis=1)
     assert all(len(np.unique(named[group == each])) == 1 for each in range(GROUPS))
     assert len(np.unique(named)) == GROUPS
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+@pytest.mark.parametrize("distinct", [1, 2])
+def test_rows_that_are_alike_have_made_up_labels_too(classes: int, distinct: int) -> None:
+    """As all have if a table holds one list, many times over: labels follow no direction then, and no cluster."""
+    lists = np.repeat(np.eye(2, 8)[:distinct], 20, axis=0)
+    frame = pl.DataFrame({"list": pl.Series(lists, dtype=pl.Array(pl.Float32, 8))})
+    codes = learn_codes([frame], [Passed(name="list", element="float32", size=8)], coarse=8, cells=CELLS)
+    rows, shares = codes.of(frame), np.full(classes, 1 / classes)
+    own = at_random(codes, rows, classes, np.random.default_rng(1)) / 10
+    tried = apart(leading_directions(codes, rows, classes), own, shares)
+    truth = clear(with_shares(logits, shares) for logits in tried)
+    assert np.allclose(truth.sum(axis=1), 1)
+    assert len(np.unique(truth.argmax(axis=1))) == distinct

@@ -248,7 +248,7 @@ def test_batches_are_even_and_hold_the_stream_in_order(tmp_path: Path) -> None:
 
 
 def test_features_are_the_plan_s_or_all_but_label_and_unit(tmp_path: Path) -> None:
-    pl.DataFrame({"a": [1], "b": [2], "y": [0], "u": [3]}).write_parquet(tmp_path / "public.parquet")
+    pl.DataFrame({"a": [1, 2], "b": [2, 3], "y": [0, 0], "u": [3, 3]}).write_parquet(tmp_path / "public.parquet")
     assert learn_encoding(plan(tmp_path, unit="u")).features == ("a", "b")
     assert learn_encoding(plan(tmp_path, features=["b"])).features == ("b",)
     with pytest.raises(WrongInput, match=r"data\.public must hold the column 'c'"):
@@ -296,3 +296,26 @@ def test_pictures_are_held_twice_at_most_while_they_are_digested() -> None:
         assert tracemalloc.get_traced_memory()[1] < 2.5 * size * count
     finally:
         tracemalloc.stop()
+
+
+CONSTANT: dict[str, pl.Series] = {
+    "numbers": pl.Series([1.5] * 3),
+    "words": pl.Series(["x"] * 3),
+    "truth values": pl.Series([True] * 3),
+    "dates": pl.Series([DAY] * 3),
+    "none": pl.Series([None] * 3, dtype=pl.Float64),
+    "one row": pl.Series([7]),
+}
+
+
+@pytest.mark.parametrize("cells", CONSTANT.values(), ids=[*CONSTANT])
+def test_a_table_whose_rows_are_all_alike_is_refused_and_one_in_which_some_cell_differs_is_not(
+    cells: pl.Series, tmp_path: Path
+) -> None:
+    """Its numbers would be the same for all private rows as well, whatever is in them."""
+    pl.DataFrame({"a": cells, "b": cells}).write_parquet(tmp_path / "public.parquet")
+    with pytest.raises(WrongInput, match=r"data\.public must hold a feature in which its rows differ.*'a', 'b'"):
+        learn_encoding(plan(tmp_path))
+    other = pl.Series([1.0, 2.0]) if cells.null_count() else cells.extend_constant(None, 1)
+    pl.DataFrame({"a": other, "b": [other[0]] * len(other)}).write_parquet(tmp_path / "public.parquet")
+    assert learn_encoding(plan(tmp_path)).features == ("a", "b")

@@ -152,6 +152,15 @@ def test_a_table_without_a_column_to_learn_from_is_refused_with_each_reason(fold
     assert (status, f"none of its 2 can be one: 'size' ({ONE_VALUE}), 'remark' ({DATES})" in error) == (2, True), error
 
 
+def test_a_public_table_of_one_row_is_refused(folder: Path) -> None:
+    for form in ("csv", "parquet"):
+        row = pl.DataFrame({"age": [41], "ward": ["surgery"]})
+        row.write_csv(folder / "public.csv") if form == "csv" else row.write_parquet(folder / "public.parquet")
+        stated = ("--domain", "ward", "--rows", "9000", "--classes", "no,yes", "--label", "outcome", "--unit", "row")
+        status, _, error = without_home("init", "--private", "private.csv", "--public", f"public.{form}", *stated)
+        assert (status, f"none of its 2 can be one: 'age' ({ONE_VALUE})" in error) == (2, True), error
+
+
 def test_init_names_columns_that_it_cannot_read(folder: Path) -> None:
     frame = pl.read_csv(folder / "public.csv").with_columns(parts=pl.struct("age", "size"), bits=pl.lit(b"1"))
     frame.write_parquet(folder / "public.parquet")
