@@ -64,7 +64,7 @@ def _found(run: RunContext, domain: Domain, ask: Asking, opening: Opening, publi
     Its stream is the plan's own rows, then those it was extended with.
     """
     run.wait_for(opening.identity)
-    session = find_session(run.stores, opening, new_session=run.new_session)
+    session, ask = find_session(run.stores, run.plan, ask, public.encoding, new_session=run.new_session)
     sources = [run.own(public.batches)]
     if session is not None:
         session = run.lock_session(session.id)

@@ -56,7 +56,7 @@ from concord.tasks.data.codes import deepens
 from concord.tasks.data.exchange import Exchange
 from concord.tasks.data.sources import not_local, with_snapshots
 from concord.tasks.data.units import private_table
-from concord.tasks.door.admit import claim, opening_of, planned_domain, reserve_session
+from concord.tasks.door.admit import claim, on_record, opening_of, planned_domain, reserve_session
 from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.publish.certify import certify_answers
 
@@ -131,8 +131,10 @@ class Contribution:
             if isinstance(ask, SeasonShareAsk):
                 ask = replace(ask, seasons_of=f"{domain.name}-{secrets.token_hex(4)}-stream")
             session = self._opened(domain, ask, agreed)
-        elif canonical_json(session.mechanism) != canonical_json(ask.settings()):
+        elif canonical_json(session.mechanism) != canonical_json(ask.as_recorded(session.mechanism).settings()):
             raise NotVerified(f"the question changes the codes, rounds or rows that the run {asked.run} began with")
+        else:
+            ask = on_record(stores, session, ask)
         bind(stores.ledger, domain.name, asked, self.letter.digest)
         answered = self._released if isinstance(ask, SeasonShareAsk) else self._answered
         return self._posted(session, answered(session, ask, balance, codes), balance, now=True)

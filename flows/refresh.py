@@ -43,7 +43,7 @@ from concord.tasks.asks.stream import (
     release_period,
 )
 from concord.tasks.asks.tallies import TalliesAsk
-from concord.tasks.door.admit import opening_of, planned_domain
+from concord.tasks.door.admit import opening_of, planned_domain, sessions_for
 from concord.tasks.student.infer import read_sample
 from concord.tasks.student.seasons import follow_totals
 from concord.tasks.student.study import Student
@@ -71,7 +71,7 @@ class ByStream(BySeason):
                 continue
             going_on = cls(run, PublicRows(encoding=begun.encoding, batches=begun.source.batches), begun.codes)
             asked = going_on.ask(planned_domain(run.stores, run.plan))
-            if opening_of(run.plan, asked, begun.encoding, vault).identity in {each.identity for each in known}:
+            if sessions_for(run.stores, run.plan, asked, begun.encoding):
                 ways.append((begun.source.digests, going_on))
         with_these = (each for rows, each in (ways[:1] if run.new_session else ways) if rows == own.digests)
         way = next(with_these, None if run.new_session or not ways else ways[0][1])
@@ -93,10 +93,9 @@ class ByStream(BySeason):
         domain = planned_domain(run.stores, run.plan)
         asked = self.ask(domain)
         opening, now = opening_of(run.plan, asked, self.public.encoding, run.stores.vault), datetime.now(UTC)
-        identity = opening.identity
-        run.wait_for(f"{identity}-refresh")  # no other opens a season of this stream meanwhile
-        known = [each for each in run.stores.ledger.sessions(domain.name) if each.identity == identity]
-        known = [each for each in known if each.id not in self.left]
+        run.wait_for(f"{opening.identity}-refresh")  # no other opens a season of this stream meanwhile
+        same = sessions_for(run.stores, run.plan, asked, self.public.encoding)
+        known = [each for each in same if each.id not in self.left]
         if any(each.division != opening.division for each in known):
             raise NotVerified(
                 "the key by which units are set aside is not the one that the stream began with: put back the newer "

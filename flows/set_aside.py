@@ -112,8 +112,8 @@ def _pass_choice(way: AnyLearning, admitted: Admitted[Any], private: PrivateFile
     note_earlier(stores, session, passed.released)
     counts = stages.count_aside(run, plan, private.table, encoding, files, estimators, read, run.erased)
     choice = StudentChoiceAsk.of(plan, mechanism, session.id, files, clean=is_clean(plan, session, stores.vault))
-    before, asked = choices(run, session), opening_of(plan, choice, encoding, stores.vault)
-    if before and find_session(stores, asked, new_session=False) is None:
+    before, (known, _) = choices(run, session), find_session(stores, plan, choice, encoding, new_session=False)
+    if before and known is None:
         raise BudgetRefused(
             f"session {before[-1].id} was opened to choose among students that came out otherwise: another choice "
             "costs again, with what is learned from, so ask for it with --new-session; or name one in [student]"
@@ -138,7 +138,7 @@ def _pass_aside(
     Returns `passed` with the time of the release: no published time may be earlier. Raises BudgetRefused.
     """
     stores, plan, encoding = run.stores, run.plan, admitted.stream.encoding
-    known = find_session(stores, opening_of(plan, ask, encoding, stores.vault), new_session=again)
+    known, ask = find_session(stores, plan, ask, encoding, new_session=again)
     found = replace(admitted, ask=ask, session=None if known is None else run.lock_session(known.id))
     opened = begin(run, found, private, Counted((counts.digest,), (counts,)), further=True)
     check_ensemble(stores.vault, opened, (counts.digest,))

@@ -30,7 +30,7 @@ from concord.tasks.advice.choose import PublicFacts, decided, expected_at
 from concord.tasks.advice.tallies import planned_codes
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import grouping, labelled_rows, read_frame
-from concord.tasks.door.admit import check_same_mechanism, planned_domain
+from concord.tasks.door.admit import on_record, planned_domain
 from concord.tasks.door.checkpoint import Checkpoint
 from concord.tasks.door.stores import Stores
 from concord.tasks.publish import certify as publish_certify
@@ -92,8 +92,7 @@ class Learning(ABC, Generic[Asking]):
         Raises NotVerified if it would not go on as it began or rows are gone, WrongInput if its tables no longer fit.
         """
         run, domain = self.run, self.run.stores.ledger.domain_of(session)
-        ask = self.ask(domain, session)
-        check_same_mechanism(run.stores.vault, session, ask.settings())
+        ask = on_record(run.stores, session, self.ask(domain, session))
         self.rehearse()
         column_types(run.plan.path("public"), checkpoint.encoding)  # checked now: MLflow needs them after the spend
         stream = PublicStream.of(run, session, checkpoint.encoding, checkpoint.sources)

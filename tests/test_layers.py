@@ -33,7 +33,7 @@ ROOMS: dict[str, set[str]] = {
     | {"scipy", "sklearn", "threadpoolctl"},
     "tasks/advice": {"concord.tasks.data", "concord.tasks.asking", "concord.tasks.mechanisms", "concord.tasks.advice"}
     | {"concord.tasks.student", "scipy", "sklearn", *TYPES, *ROWS},
-    "tasks/door": {"concord.tasks.door", *DOOR_WORK, *TYPES, *ROWS},
+    "tasks/door": {"concord.tasks.door", "concord.tasks.verify.recompute", *DOOR_WORK, *TYPES, *ROWS},
     "tasks/asks": {"concord.tasks.asks", "concord.tasks.door", *DOOR_WORK, *TYPES, *ROWS},
     "tasks/student": {"concord.tasks.student", "concord.tasks.data", "concord.tasks.mechanisms", *TYPES, *ROWS}
     | {"pandas", "sklearn", "skops", "scipy", "threadpoolctl"},

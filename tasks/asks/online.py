@@ -35,7 +35,7 @@ from concord.tasks.asks.votes import LabelStream, VotesAsk
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.encode import PublicBatch, encode, frame_bytes, read_frame
 from concord.tasks.data.guard import private_stage, silenced
-from concord.tasks.door.admit import check_same_mechanism
+from concord.tasks.door.admit import on_record
 from concord.tasks.door.asked import online_path, online_rows, online_votes, recounted
 from concord.tasks.door.checkpoint import check_key, check_open
 from concord.tasks.door.door import open_door
@@ -73,7 +73,7 @@ class Online:
             raise WrongInput(f"session {session} has no teachers to ask: its student answers any row")
         own, order = self._recipe.sources[0].batches, door.ledger.domain_of(self.state).filter.order
         ask = VotesAsk.of(self._recipe.plan, self._recipe.encoding, own, order, door.vault, self.state)
-        check_same_mechanism(door.vault, self.state, ask.settings())
+        ask = on_record(door, self.state, ask)
         self._ensembles = list(ensembles(self._recipe.teachers, door.vault))
         self._waiting, self._turn = deque[Waiting](), threading.Lock()
         self._known = KnownRows(door, session)

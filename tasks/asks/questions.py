@@ -64,7 +64,7 @@ class QuestionsAsk(StreamAsk[SingleRelease | StableVoting]):
         if form not in FORMS:
             raise WrongInput(f"form must be one of {', '.join(FORMS)}, got {form!r}")
         if cutoff is None:
-            return cls(FORMS[form](epsilon=spend, delta=delta), question.name, plan.teachers.count)
+            return cls(FORMS[form].calibrate(epsilon=spend, delta=delta), question.name, plan.teachers.count)
         if form != "optimal":
             raise WrongInput(f"form is of a question by itself: with cutoff={cutoff}, leave out form={form!r}")
         if cutoff < 1 or not 0 < spend < float("inf"):

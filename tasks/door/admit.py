@@ -1,13 +1,15 @@
 """Find the session that a plan continues, or open a new one; both happen before anything private is read.
 
 A plan continues the session of its domain that has its identity: the digest of all public settings on which teachers
-and door depend. A further session is never opened implicitly.
+and door depend. A further session is never opened implicitly. Calibration is done in floating point, whose last bits
+depend on the processor, so a session goes on with the numbers on record, once the second implementation has proved
+their cost. Checked by tests/promises/test_other_processor.py
 """
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from concord import __version__
 from concord.artifacts.domains import Domain
@@ -23,6 +25,9 @@ from concord.tasks.data.units import names_held
 from concord.tasks.door.ask import Ask
 from concord.tasks.door.checkpoint import check_given_back, commitment, session_key
 from concord.tasks.door.stores import Stores
+from concord.tasks.verify.recompute import SLACK, charge, least_delta
+
+Asking = TypeVar("Asking", bound=Ask[Any])
 
 
 def opening_of(plan: Plan, ask: Ask[Any], encoding: Encoding, vault: Vault) -> Opening:
@@ -62,27 +67,36 @@ def _identity(vault: Vault, plan: Plan, encoding: Encoding, depends: Mapping[str
     return vault.digest("identity", canonical_json({"data": data, "encoding": encoding.digest, **depends}))
 
 
-def find_session(door: Stores, asked: Opening, *, new_session: bool) -> Session | None:
-    """The latest session with the identity of `asked`, or None; of its own stream alone, since another asked other
-    units. With `new_session`, only one that has no row yet and can still draw.
+def sessions_for(door: Stores, plan: Plan, ask: Ask[Any], encoding: Encoding) -> list[Session]:
+    """The sessions in which a plan asked that, whatever their stream, oldest first."""
+
+    def identity(session: Session) -> str:
+        return _identity(door.vault, plan, encoding, ask.as_recorded(session.mechanism).depends(plan))
+
+    return [each for each in door.ledger.sessions(plan.privacy.domain) if identity(each) == each.identity]
+
+
+def find_session(
+    door: Stores, plan: Plan, ask: Asking, encoding: Encoding, *, new_session: bool
+) -> tuple[Session | None, Asking]:
+    """The latest session in which a plan asked that, or None, and the ask as the session has it on record; of its own
+    stream alone, since another asked other units. With `new_session`, only one that has no row yet and can still draw.
 
     Raises BudgetRefused if that session was forgotten and `new_session` is false, NotVerified if nothing more can be
     drawn in it.
     """
-    wanted, known = (asked.identity, asked.stream), door.ledger.sessions(asked.domain)
-    same = [session for session in known if (session.identity, session.stream) == wanted]
+    same = [session for session in sessions_for(door, plan, ask, encoding) if session.stream == ask.stream]
     if not same:
-        return None
+        return None, ask
     last = same[-1]
-    if new_session and (last.batches or last.ended or not _is_same(last, asked.mechanism)):
-        return None
-    if last.id in door.ledger.forgotten(asked.domain):
+    if new_session and (last.batches or last.ended or not _is_same(last, ask.as_recorded(last.mechanism).settings())):
+        return None, ask
+    if last.id in door.ledger.forgotten(plan.privacy.domain):
         raise BudgetRefused(
             f"session {last.id} was forgotten, so nothing more can be drawn in it: another one, which costs again, "
             "must be asked for with --new-session"
         )
-    check_same_mechanism(door.vault, last, asked.mechanism)
-    return last
+    return last, on_record(door, last, ask)
 
 
 def claim(door: Stores, plan: Plan, files: Iterable[str]) -> None:
@@ -174,13 +188,35 @@ def _is_same(session: Session, settings: Mapping[str, Any]) -> bool:
     return canonical_json(settings) == canonical_json(session.mechanism)
 
 
-def check_same_mechanism(vault: Vault, session: Session, settings: Mapping[str, Any]) -> None:
-    """Raise NotVerified if the session's key is gone, or if the session was opened with other settings."""
-    session_key(vault, session.id)
-    if not _is_same(session, settings):
+def on_record(door: Stores, session: Session, ask: Asking) -> Asking:
+    """The ask of a session that goes on, with the numbers that it was opened with.
+
+    Raises NotVerified if the session's key is gone, if the session was opened for something else, or if the numbers on
+    record do not prove what was claimed and charged.
+    """
+    session_key(door.vault, session.id)
+    if _is_same(session, ask.settings()):
+        return ask
+    recorded = ask.as_recorded(session.mechanism)
+    if not _is_same(session, recorded.settings()):
         raise NotVerified(
             f"version {session.version} of concord opened session {session.id} with another table or scale "
             f"for {session.mechanism.get('name')!r} than version {__version__} would take, so nothing more can be "
             "drawn in it: what it released stays valid; --new-session opens another, which costs again, and "
             f"`concord close {session.id}` ends it"
+        )
+    _check_cost(door, session)
+    return recorded
+
+
+def _check_cost(door: Stores, session: Session) -> None:
+    """Raise NotVerified unless the settings on record prove the session's claim, at no more than its reservation."""
+    rule, reserved = door.ledger.domain_of(session).filter, session.reserved
+    nats, delta = charge(session.mechanism, rule.order)
+    paid = float(reserved.renyi if rule.by_refusals else "inf"), float(reserved.delta)
+    proved = least_delta(session.mechanism, session.epsilon)
+    if not (proved <= session.delta * SLACK and nats <= paid[0] * SLACK and delta <= paid[1] * SLACK):
+        raise NotVerified(
+            f"the settings on record of session {session.id} do not prove its guarantee at its charge, so nothing more "
+            f"is drawn in it: put back the newer copy of the ledger, or end it by `concord close {session.id}`"
         )

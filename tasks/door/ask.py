@@ -4,23 +4,35 @@ An ask is public and frozen: a mechanism, and other public facts. There is one f
 (`tasks.door.admit`) and the door (`tasks.door.door`) know none of them by name.
 """
 
+import json
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from concord.artifacts.parts import LEARNING
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
+from concord.artifacts.schemas import canonical_json
 from concord.tasks.mechanisms.distance import Ints, RandomSource
+
+ROUNDING = 1e-9
+"""Relative difference up to which two floats are one setting: processors differ in the last bits."""
 
 
 class Priced(Protocol):
-    """A mechanism's settings and their cost."""
+    """A mechanism's settings and their cost.
 
+    calibrated   names of settings that calibration computes in floating point, and rounds to whole numbers
+    """
+
+    @property
+    def calibrated(self) -> Collection[str]: ...
     @property
     def cost(self) -> Cost: ...
     def settings(self) -> dict[str, Any]: ...
+    def from_settings(self, settings: dict[str, Any], /) -> Self: ...
 
 
 class PaysAsItGoes(Priced, Protocol):
@@ -110,9 +122,31 @@ class Ask(ABC, Generic[Answering]):
         """Public settings as JSON: they are on record, and certified."""
         return self.mechanism.settings()
 
+    def as_recorded(self, settings: Mapping[str, Any]) -> Self:
+        """The ask with the calibrated numbers of a session's settings on record; itself if the settings differ by more
+        than calibration on another processor would explain."""
+        own = json.loads(canonical_json(self.settings()))
+        if own == settings or not _agree(own, settings, self.mechanism.calibrated):
+            return self
+        recorded = {name: settings[name] for name in self.mechanism.settings()}
+        return replace(self, mechanism=self.mechanism.from_settings(recorded))
+
     @abstractmethod
     def depends(self, plan: Plan) -> dict[str, Any]:
         """Settings that identify its session besides data and encoding, as JSON."""
+
+
+def _agree(own: Any, recorded: Any, calibrated: Collection[str]) -> bool:
+    """Whether settings are equal but for `calibrated` ones and the rounding of floats."""
+    match own, recorded:
+        case dict(), dict():
+            same = own.keys() == recorded.keys()
+            return same and all(_agree(own[k], recorded[k], calibrated) for k in own.keys() - calibrated)
+        case list(), list():
+            return len(own) == len(recorded) and all(map(lambda a, b: _agree(a, b, calibrated), own, recorded))
+        case float(), float() | int():
+            return math.isclose(own, recorded, rel_tol=ROUNDING)
+    return bool(own == recorded)
 
 
 @dataclass(frozen=True)

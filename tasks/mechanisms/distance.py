@@ -27,6 +27,7 @@ Source: F_α(p, q) is derived in stable.py. Near 1 everything is built from the 
 Checked by tests/privacy/test_stable.py, against 60-digit arithmetic.
 """
 
+import base64
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -127,6 +128,16 @@ def renyi(order: Any, p: Any, q: Any, not_q: Any, gap: Any) -> Any:
 def both_ways(order: Any, p: Any, q: Any, not_p: Any, not_q: Any, gap: Any) -> Any:
     """The larger of F_α(p, q) and F_α(q, p), for gap = p − q."""
     return np.maximum(renyi(order, p, q, not_q, gap), renyi(order, q, p, not_p, -gap))
+
+
+def table_text(table: Table) -> str:
+    """A table in settings: base64 of little-endian 64-bit integers."""
+    return base64.b64encode(table.astype("<u8").tobytes()).decode("ascii")
+
+
+def table_of(text: str) -> Table:
+    """The table of `table_text`."""
+    return np.frombuffer(base64.b64decode(text), "<u8").astype(np.uint64)
 
 
 def probabilities(table: Table) -> tuple[Floats, Floats]:

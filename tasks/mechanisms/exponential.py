@@ -127,6 +127,7 @@ class ByErrors:
     a unit is secret."""
 
     name: ClassVar[str]
+    calibrated: ClassVar[tuple[str, ...]] = ()
 
     epsilon: float
     secret: Literal["rows", "labels"]

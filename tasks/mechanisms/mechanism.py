@@ -21,7 +21,7 @@ tests/tasks/mechanisms/test_outcome.py.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, fields
 from importlib import import_module
 from typing import Any, ClassVar, Protocol, Self, cast
@@ -46,8 +46,16 @@ class Mechanism(Protocol):
     def proof(self) -> str:
         """Where its guarantee is proved, as printed in the certificate: a file of this project, and the literature."""
 
+    @property
+    def calibrated(self) -> Collection[str]:
+        """Names of its settings that calibration computes in floating point and rounds to whole numbers: another
+        processor may compute another table."""
+
     def settings(self) -> dict[str, Any]:
         """Its public settings as JSON, enough to rebuild and certify it: calibration inputs and their results."""
+
+    def from_settings(self, settings: dict[str, Any], /) -> Self:
+        """The mechanism that `settings` was taken from."""
 
     # How it runs ------------------------------------------------------------------------------------------------------
 
@@ -128,6 +136,7 @@ class FieldSettings:
     """Base of a mechanism whose fields are its settings: how to record them, and how to rebuild it from them."""
 
     name: ClassVar[str]
+    calibrated: ClassVar[Collection[str]] = ()
 
     @classmethod
     def from_settings(cls, settings: dict[str, Any]) -> Self:

@@ -44,14 +44,12 @@ answers more often at any distance; entries are whole numbers over 2^64, rounded
 Checked by tests/privacy/test_single.py, in rational arithmetic.
 """
 
-import base64
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,7 +67,10 @@ from concord.tasks.mechanisms.distance import (
     Table,
     distance_to_instability,
     plurality,
+    table_of,
+    table_text,
 )
+from concord.tasks.mechanisms.mechanism import FieldSettings
 from concord.tasks.mechanisms.odds import SPLIT_SHARE, Attack, at_distance, label_weights, split_attack
 
 LONGEST_TABLE = 50_000
@@ -77,8 +78,8 @@ LONGEST_TABLE = 50_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class LaplaceRelease:
-    """Algorithm 1. Public settings only: epsilon and the δ it was asked for."""
+class LaplaceRelease(FieldSettings):
+    """Algorithm 1. Public settings only: the ε and δ asked for, and scale and threshold Γ of the noise in votes."""
 
     name: ClassVar[str] = "laplace_release"
     counts: ClassVar[bool] = False
@@ -91,29 +92,19 @@ class LaplaceRelease:
 
     epsilon: float
     delta: float
+    scale: float
+    threshold: float
 
-    def __post_init__(self) -> None:
-        _check(self.epsilon, self.delta)
-
-    @property
-    def scale(self) -> float:
-        """Scale of the noise, in votes; rounded up."""
-        return 1 / self.epsilon * UP
-
-    @property
-    def threshold(self) -> float:
-        """Γ = ln(1/δ)/ε, in votes."""
-        return math.log(1 / self.delta) / self.epsilon
+    @classmethod
+    def calibrate(cls, *, epsilon: float, delta: float) -> Self:
+        """Noise of scale 1/ε, rounded up, and Γ = ln(1/δ)/ε. Raises WrongInput."""
+        _check(epsilon, delta)
+        return cls(epsilon=epsilon, delta=delta, scale=1 / epsilon * UP, threshold=math.log(1 / delta) / epsilon)
 
     @property
     def cost(self) -> Cost:
         """(ε, δ) of one question, δ being the exact tail of the noise beyond Γ; rounded up."""
         return Cost.approximate(self.epsilon, self._tail(math.floor(self.threshold) + 1) * UP)
-
-    def settings(self) -> dict[str, Any]:
-        """As JSON: the requested ε and δ, and the noise scale and threshold that run."""
-        asked = {"name": self.name, "epsilon": self.epsilon, "delta": self.delta}
-        return {**asked, "scale": self.scale, "threshold": self.threshold}
 
     def answer(self, votes: Ints, noise: Ints) -> Ints:
         """Labels (rows,), REFUSED if refused, of votes (rows, classes) given noise (rows,) of `scale`."""
@@ -134,9 +125,12 @@ class LaplaceRelease:
         return ratio**least / (1 + ratio) if least > 0 else 1 - ratio ** (1 - least) / (1 + ratio)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class OptimalRelease:
-    """The optimal form. Public settings only; `refusal` follows from them."""
+    """The optimal form. Public settings only.
+
+    refusal   (L + 1,) uint64, probability × 2^64 by distance; its last entry, 0, repeats
+    """
 
     name: ClassVar[str] = "optimal_release"
     counts: ClassVar[bool] = False
@@ -147,28 +141,34 @@ class OptimalRelease:
         "tasks/mechanisms/queries.py: A_stab in its optimal form "
         "(Desfontaines, Voss, Gipson & Mandayam 2022, Theorem 1)"
     )
+    calibrated: ClassVar[Collection[str]] = ("refusal",)
 
     epsilon: float
     delta: float
+    refusal: Table
 
-    def __post_init__(self) -> None:
-        _check(self.epsilon, self.delta)
-        if 2 / self.epsilon * math.log1p(math.expm1(self.epsilon) / (2 * self.delta)) > LONGEST_TABLE:
+    @classmethod
+    def calibrate(cls, *, epsilon: float, delta: float) -> Self:
+        """The table that answers most within (epsilon, delta). Raises WrongInput."""
+        _check(epsilon, delta)
+        if 2 / epsilon * math.log1p(math.expm1(epsilon) / (2 * delta)) > LONGEST_TABLE:
             raise WrongInput(
-                f"the optimal release would refuse beyond distance {LONGEST_TABLE} at epsilon = {self.epsilon:g} and "
-                f"delta = {self.delta:g}"
+                f"the optimal release would refuse beyond distance {LONGEST_TABLE} at epsilon = {epsilon:g} and "
+                f"delta = {delta:g}"
             )
-
-    @cached_property
-    def refusal(self) -> Table:
-        """Refusal probability × 2^64 by distance, (L + 1,); its last entry, 0, repeats."""
-        grows, slip = _lower_exponential(self.epsilon), math.floor(Fraction(self.delta) * WHOLE)
+        grows, slip = _lower_exponential(epsilon), math.floor(Fraction(delta) * WHOLE)
         answered = [slip]
         while answered[-1] < WHOLE:
             rise = math.floor(answered[-1] * grows) + slip
             fall = WHOLE - math.ceil(max(0, WHOLE - answered[-1] - slip) / grows)
             answered.append(min(rise, fall))
-        return np.array([WHOLE - count for count in answered], np.uint64)
+        table = np.array([WHOLE - count for count in answered], np.uint64)
+        return cls(epsilon=epsilon, delta=delta, refusal=table)
+
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any]) -> Self:
+        """The mechanism that `settings` was taken from."""
+        return cls(epsilon=settings["epsilon"], delta=settings["delta"], refusal=table_of(settings["refusal"]))
 
     @property
     def cost(self) -> Cost:
@@ -177,8 +177,7 @@ class OptimalRelease:
 
     def settings(self) -> dict[str, Any]:
         """As JSON. `refusal` is the table that runs, base64 of little-endian 64-bit integers."""
-        table = base64.b64encode(self.refusal.astype("<u8").tobytes()).decode("ascii")
-        return {"name": self.name, "epsilon": self.epsilon, "delta": self.delta, "refusal": table}
+        return {"name": self.name, "epsilon": self.epsilon, "delta": self.delta, "refusal": table_text(self.refusal)}
 
     def answer(self, votes: Ints, draws: Draws) -> Ints:
         """Labels (rows,) of votes (rows, classes) given draws (rows,); REFUSED if a draw is below the table's entry."""

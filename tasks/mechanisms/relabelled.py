@@ -31,7 +31,7 @@ Checked by tests/privacy/test_relabelled.py: the exact law of everything on ever
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, Self
 
@@ -40,7 +40,7 @@ from concord.artifacts.privacy import UP, Cost
 from concord.tasks.mechanisms.distance import Answers, Floats, Ints, RandomSource
 from concord.tasks.mechanisms.exponential import ExponentialMechanism
 from concord.tasks.mechanisms.hypotheses.dichotomies import Hypotheses
-from concord.tasks.mechanisms.mechanism import Mechanism
+from concord.tasks.mechanisms.mechanism import Mechanism, from_settings
 from concord.tasks.mechanisms.odds import Attack, Odds
 
 Form = Literal["tight", "published", "none"]
@@ -164,6 +164,22 @@ class Relabelled:
         epsilon, delta = self.relabelling.whole(self.inner.cost.epsilon(delta), delta)
         claim = max(epsilon, self.epsilon), max(delta, self.delta)
         return replace(Cost.approximate(*claim), claims=(claim,))
+
+    @property
+    def calibrated(self) -> Collection[str]:
+        """As the inner mechanism."""
+        return self.inner.calibrated
+
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any]) -> Self:
+        """The mechanism that `settings` was taken from."""
+        relabel = settings["relabel"]
+        return cls(
+            inner=from_settings(settings),
+            relabelling=Relabelling.from_settings(relabel),
+            epsilon=relabel["epsilon"],
+            delta=relabel["delta"],
+        )
 
     def settings(self) -> dict[str, Any]:
         """The inner mechanism's settings, and under `relabel` those of the relabelling and the whole's budget."""

@@ -35,7 +35,7 @@ tests/privacy/test_published.py.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, ClassVar, Self
@@ -77,6 +77,7 @@ class NoisyThreshold(FieldSettings):
     counts: ClassVar[bool] = False
     per_refusal: ClassVar[None] = None
     answers: ClassVar[None] = None
+    calibrated: ClassVar[Collection[str]] = ("threshold", "threshold_scale", "query_scale", "teachers")
 
     if TYPE_CHECKING:  # a field of `published` and none of `sparse_vector`
 

@@ -23,8 +23,8 @@ may not be the best. What is claimed of it is recomputed from its integers.
 Checked by tests/privacy/test_stable.py and, against the best adaptive adversary, tests/privacy/test_stable_game.py.
 """
 
-import base64
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, ClassVar, Self
@@ -49,6 +49,8 @@ from concord.tasks.mechanisms.distance import (
     plurality,
     probabilities,
     steepest,
+    table_of,
+    table_text,
 )
 from concord.tasks.mechanisms.odds import (
     SPLIT_SHARE,
@@ -90,6 +92,7 @@ class StableVoting:
     queries: ClassVar[None] = None
     answers: ClassVar[None] = None
     needs: ClassVar[str] = "a cutoff; rows may go on without end"
+    calibrated: ClassVar[Collection[str]] = ("order", "refusal")
     proof: ClassVar[str] = (
         "tasks/mechanisms/stable.py: stable voting, a supermartingale over refusals; kin to optimal partition "
         "selection (Desfontaines, Voss, Gipson & Mandayam 2022) and target charging (Cohen & Lyu 2023)"
@@ -121,15 +124,12 @@ class StableVoting:
     @classmethod
     def from_settings(cls, settings: dict[str, Any]) -> Self:
         """The mechanism that `settings` was taken from."""
-        table = np.frombuffer(base64.b64decode(settings["refusal"]), "<u8").astype(np.uint64)
-        fields = {key: settings[key] for key in SCALAR_FIELDS}
-        return cls(**fields, refusal=table)
+        return cls(**{key: settings[key] for key in SCALAR_FIELDS}, refusal=table_of(settings["refusal"]))
 
     def settings(self) -> dict[str, Any]:
         """JSON. `refusal` is the table, base64 of little-endian 64-bit integers: enough to recompute κ and π."""
-        table = base64.b64encode(self.refusal.astype("<u8").tobytes()).decode("ascii")
         fields = {key: getattr(self, key) for key in SCALAR_FIELDS}
-        return {"name": self.name, **fields, "refusal": table}
+        return {"name": self.name, **fields, "refusal": table_text(self.refusal)}
 
     @cached_property
     def per_refusal(self) -> Cost:

@@ -88,6 +88,7 @@ class Tallies:
     """
 
     name: ClassVar[str] = "tallies"
+    calibrated: ClassVar[tuple[str, ...]] = ()
     cutoff: ClassVar[None] = None
     per_refusal: ClassVar[None] = None
     proof: ClassVar[str] = (

@@ -2,15 +2,14 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
-from functools import cached_property
 
 import numpy as np
 import pytest
 
 from concord.artifacts.errors import WrongInput
-from concord.tasks.mechanisms.distance import REFUSED, WHOLE, Answers, Ints, RandomSource, Table
+from concord.tasks.mechanisms.distance import REFUSED, WHOLE, Answers, Ints, RandomSource
 from concord.tasks.mechanisms.odds import Attack
 from concord.tasks.mechanisms.queries import LaplaceRelease, OptimalRelease, SingleRelease, ask
 from concord.tasks.verify.audit import audit_mechanism
@@ -43,7 +42,7 @@ def delta_reached(law: Sequence[Decimal], epsilon: float, *, jump: int = 1, diff
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 def test_the_laplace_form_spends_what_it_says_and_theorem_2_4_allows(epsilon: float, delta: float) -> None:
-    release = LaplaceRelease(epsilon=epsilon, delta=delta)
+    release = LaplaceRelease.calibrate(epsilon=epsilon, delta=delta)
     with localcontext(prec=50):
         reached = delta_reached(laplace_law(release), epsilon)
         assert reached <= Decimal(release.cost.delta) <= reached * (1 + Decimal("3e-9"))
@@ -64,7 +63,7 @@ def test_the_laplace_form_spends_what_it_says_and_theorem_2_4_allows(epsilon: fl
 def test_planted_bugs_in_the_laplace_form_are_caught(
     law: dict[str, int], neighbours: dict[str, int], epsilon: float, delta: float
 ) -> None:
-    release = LaplaceRelease(epsilon=epsilon, delta=delta)
+    release = LaplaceRelease.calibrate(epsilon=epsilon, delta=delta)
     with localcontext(prec=50):
         assert delta_reached(laplace_law(release, **law), epsilon, **neighbours) > Decimal(release.cost.delta)
 
@@ -72,14 +71,14 @@ def test_planted_bugs_in_the_laplace_form_are_caught(
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 @pytest.mark.parametrize("beta", [0.3, 1e-2, 1e-5])
 def test_stable_rows_are_answered_as_theorem_2_5_says(epsilon: float, delta: float, beta: float) -> None:
-    release = LaplaceRelease(epsilon=epsilon, delta=delta)
+    release = LaplaceRelease.calibrate(epsilon=epsilon, delta=delta)
     stable = math.ceil(release.threshold + math.log(1 / beta) / epsilon)
     with localcontext(prec=50):
         assert laplace_law(release)[stable] >= 1 - Decimal(beta)
 
 
 def test_the_laplace_form_answers_above_its_threshold_only() -> None:
-    release = LaplaceRelease(epsilon=1.0, delta=math.exp(-3.5))
+    release = LaplaceRelease.calibrate(epsilon=1.0, delta=math.exp(-3.5))
     distances = [d for d in range(6) for _ in range(-6, 7)]
     noise = np.array([*range(-6, 7)] * 6)
     expected = [0 if d + y > 3.5 else REFUSED for d, y in zip(distances, noise.tolist(), strict=True)]
@@ -97,7 +96,7 @@ def is_private(table: Sequence[int], epsilon: float, delta: float) -> bool:
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 def test_the_optimal_form_is_private_and_no_entry_may_fall(epsilon: float, delta: float) -> None:
-    table = [int(entry) for entry in OptimalRelease(epsilon=epsilon, delta=delta).refusal]
+    table = [int(entry) for entry in OptimalRelease.calibrate(epsilon=epsilon, delta=delta).refusal]
     with localcontext(prec=50):
         assert is_private(table, epsilon, delta)
         assert table == sorted(table, reverse=True)
@@ -110,7 +109,7 @@ def test_the_optimal_form_is_private_and_no_entry_may_fall(epsilon: float, delta
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 def test_planted_bugs_in_the_optimal_form_are_caught(epsilon: float, delta: float) -> None:
-    table = [int(entry) for entry in OptimalRelease(epsilon=epsilon, delta=delta).refusal]
+    table = [int(entry) for entry in OptimalRelease.calibrate(epsilon=epsilon, delta=delta).refusal]
     with localcontext(prec=50):
         assert not is_private(table[1:], epsilon, delta)  # shifted by one
         assert not is_private([table[0], *table[2:]], epsilon, delta)  # a step left out
@@ -121,16 +120,16 @@ def test_planted_bugs_in_the_optimal_form_are_caught(epsilon: float, delta: floa
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 def test_the_optimal_form_never_answers_less_than_the_laplace_form(epsilon: float, delta: float) -> None:
-    table = OptimalRelease(epsilon=epsilon, delta=delta).refusal
+    table = OptimalRelease.calibrate(epsilon=epsilon, delta=delta).refusal
     with localcontext(prec=50):
         optimal = answering([int(entry) for entry in table])
-        laplace = laplace_law(LaplaceRelease(epsilon=epsilon, delta=delta))
+        laplace = laplace_law(LaplaceRelease.calibrate(epsilon=epsilon, delta=delta))
         pairs = zip([*optimal, *[Decimal(1)] * len(laplace)], laplace, strict=False)
         assert all(ours >= theirs * (1 - Decimal("1e-12")) for ours, theirs in pairs)
 
 
 def test_the_optimal_form_refuses_below_its_entry() -> None:
-    release = OptimalRelease(epsilon=1.0, delta=0.01)
+    release = OptimalRelease.calibrate(epsilon=1.0, delta=0.01)
     last = len(release.refusal) - 1
     assert release.refusal[last] == 0
     for distance in range(last + 3):
@@ -146,12 +145,12 @@ def test_the_optimal_form_refuses_below_its_entry() -> None:
 def test_wrong_settings_are_refused(epsilon: float, delta: float) -> None:
     for form in (LaplaceRelease, OptimalRelease):
         with pytest.raises(WrongInput, match="single release"):
-            form(epsilon=epsilon, delta=delta)
+            form.calibrate(epsilon=epsilon, delta=delta)
 
 
 def test_a_table_no_ensemble_could_use_is_refused() -> None:
     with pytest.raises(WrongInput, match="beyond distance"):
-        OptimalRelease(epsilon=1e-6, delta=1e-9)
+        OptimalRelease.calibrate(epsilon=1e-6, delta=1e-9)
 
 
 @dataclass(frozen=True)
@@ -179,43 +178,21 @@ def proved(form: SingleRelease) -> float:
     return report.epsilon_lower_bound
 
 
-class Thinner(LaplaceRelease):
-    """Its noise has a sixth of the scale that it charges."""
-
-    @property
-    def scale(self) -> float:
-        return super().scale / 6
-
-
-class Escaping(LaplaceRelease):
-    """Its threshold is below 0, so that an answer is told that is not ahead."""
-
-    @property
-    def threshold(self) -> float:
-        return -1.0
-
-
-class Skipping(OptimalRelease):
-    """Its probability of an answer grows by two steps if one vote moved."""
-
-    @cached_property
-    def refusal(self) -> Table:
-        return super().refusal[::2].copy()
-
-
-class Shifted(OptimalRelease):
-    """Its table begins at the distance at which half of the questions are answered."""
-
-    @cached_property
-    def refusal(self) -> Table:
-        return super().refusal[7:].copy()
+LAPLACE = LaplaceRelease.calibrate(epsilon=2.0, delta=1e-6)
+OPTIMAL = OptimalRelease.calibrate(epsilon=2.0, delta=1e-6)
+PLANTED: dict[str, SingleRelease] = {
+    "noise of a sixth of the scale": replace(LAPLACE, scale=LAPLACE.scale / 6),
+    "a threshold below 0, so that an answer is released that is not ahead": replace(LAPLACE, threshold=-1.0),
+    "probabilities that grow by two steps for one vote": replace(OPTIMAL, refusal=OPTIMAL.refusal[::2].copy()),
+    "a table from where half of the questions are answered": replace(OPTIMAL, refusal=OPTIMAL.refusal[7:].copy()),
+}
 
 
 @pytest.mark.parametrize("form", [LaplaceRelease, OptimalRelease])
 def test_an_attack_on_a_question_proves_most_of_what_it_spends_and_no_more(form: type[SingleRelease]) -> None:
-    assert 1 < proved(form(epsilon=2.0, delta=1e-6)) <= 2
+    assert 1 < proved(form.calibrate(epsilon=2.0, delta=1e-6)) <= 2
 
 
-@pytest.mark.parametrize("planted", [Thinner, Escaping, Skipping, Shifted])
-def test_an_attack_finds_planted_bugs(planted: type[SingleRelease]) -> None:
-    assert proved(planted(epsilon=2.0, delta=1e-6)) > 2
+@pytest.mark.parametrize("planted", PLANTED)
+def test_an_attack_finds_planted_bugs(planted: str) -> None:
+    assert proved(PLANTED[planted]) > 2

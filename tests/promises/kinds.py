@@ -65,8 +65,8 @@ VOTES: dict[str, Mechanism] = {
     "laplace_votes": LaplaceVotes.calibrate(epsilon=2.0, delta=1e-5, queries=3 * ROWS, classes=2),
 }
 QUESTIONS = {
-    "question": QuestionsAsk(OptimalRelease(epsilon=2.0, delta=1e-5), "which shade", TEACHERS),
-    "question by noise": QuestionsAsk(LaplaceRelease(epsilon=2.0, delta=1e-5), "which shade", TEACHERS),
+    "question": QuestionsAsk(OptimalRelease.calibrate(epsilon=2.0, delta=1e-5), "which shade", TEACHERS),
+    "question by noise": QuestionsAsk(LaplaceRelease.calibrate(epsilon=2.0, delta=1e-5), "which shade", TEACHERS),
     "questions": QuestionsAsk(StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=5), None, TEACHERS),
 }
 NAMED = {"session": "d-0", "student": "", "students": [], "candidates": [], "share": 0.5, "clean": True}

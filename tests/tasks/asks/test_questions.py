@@ -28,8 +28,8 @@ from concord.tasks.mechanisms.stable import StableVoting
 from tests.support.at_door import TEACHERS, opened
 from tests.support.people import changed, tables_of_plan
 
-OPTIMAL = QuestionsAsk(OptimalRelease(epsilon=2.0, delta=1e-9), "q", TEACHERS)  # with probability δ, a tie is answered
-LAPLACE = QuestionsAsk(LaplaceRelease(epsilon=2.0, delta=1e-9), "q", TEACHERS)
+OPTIMAL = QuestionsAsk(OptimalRelease.calibrate(epsilon=2.0, delta=1e-9), "q", TEACHERS)  # a tie: answered w.p. δ
+LAPLACE = QuestionsAsk(LaplaceRelease.calibrate(epsilon=2.0, delta=1e-9), "q", TEACHERS)
 STREAM = QuestionsAsk(StableVoting.calibrate(epsilon=4.0, delta=1e-9, cutoff=3), None, TEACHERS)
 """It refuses what is agreed on as below with probability 2e-12; with half of that ε it would with 2e-6."""
 AGREED = [*["dark"] * 500, *["light"] * 90, *[None] * 10]

@@ -2,17 +2,20 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.sessions import Opening, Session
-from concord.tasks.door.admit import find_session
+from concord.artifacts.schemas import Encoding
+from concord.artifacts.sessions import Session
+from concord.tasks.door import admit
+from concord.tasks.door.ask import Ask
 from concord.tasks.door.checkpoint import commitment
 from concord.tasks.door.erase import close
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.confident import ConfidentGNMax
-from tests.support.at_door import opening_of
+from tests.support.at_door import PLAN, labels_by, opening_of
 from tests.support.seasons import Season
 
 TODAY = ConfidentGNMax.calibrate(epsilon=2.0, delta=1e-5, queries=100, classes=2, teachers=150)
@@ -30,14 +33,22 @@ def opened_with(home: Path, mechanism: ConfidentGNMax, version: str = "0.9.0") -
     return door, door.ledger.open_session(opening)
 
 
-def asked(mechanism: ConfidentGNMax) -> Opening:
-    return opening_of(mechanism)
+@pytest.fixture(autouse=True)
+def one_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All sessions are of one plan."""
+    monkeypatch.setattr(
+        admit, "_identity", lambda *of: "settings" if "tallies" in of[-1] else opening_of(TODAY).identity
+    )
+
+
+def found(door: Stores, ask: Ask[Any], *, new_session: bool) -> Session | None:
+    return admit.find_session(door, PLAN, ask, Encoding(columns=(), label="", classes=()), new_session=new_session)[0]
 
 
 def test_a_session_of_an_earlier_accounting_says_what_to_do(tmp_path: Path) -> None:
     door, session = opened_with(tmp_path / "home", EARLIER)
     with pytest.raises(NotVerified) as refused:
-        find_session(door, asked(TODAY), new_session=False)
+        found(door, labels_by(TODAY), new_session=False)
     assert str(refused.value).startswith("version 0.9.0 of concord opened session d-1 with another table or scale")
     assert "--new-session opens another, which costs again" in str(refused.value)
     assert f"`concord close {session.id}` ends it" in str(refused.value)
@@ -46,26 +57,25 @@ def test_a_session_of_an_earlier_accounting_says_what_to_do(tmp_path: Path) -> N
 def test_what_the_sentence_says_to_do_can_be_done(tmp_path: Path) -> None:
     """Even where nothing was asked in it yet, when a further session would otherwise be the same one."""
     door, _ = opened_with(tmp_path / "home", EARLIER)
-    assert find_session(door, asked(TODAY), new_session=True) is None
+    assert found(door, labels_by(TODAY), new_session=True) is None
 
 
 def test_a_session_of_the_same_mechanism_goes_on_whichever_version_opened_it(tmp_path: Path) -> None:
     door, session = opened_with(tmp_path / "home", TODAY)
-    assert find_session(door, asked(TODAY), new_session=False) == session
-    assert find_session(door, asked(TODAY), new_session=True) == session
+    assert found(door, labels_by(TODAY), new_session=False) == session
+    assert found(door, labels_by(TODAY), new_session=True) == session
 
 
 def test_a_session_that_was_closed_before_its_first_row_is_not_gone_on_with(tmp_path: Path) -> None:
     """What returned of it is there to be reserved again: a further session is asked for, and is another one."""
     door, session = opened_with(tmp_path / "home", TODAY)
     close(door, session.id, give_back=True)
-    assert find_session(door, asked(TODAY), new_session=True) is None
+    assert found(door, labels_by(TODAY), new_session=True) is None
 
 
 def test_another_stream_is_not_asked_in_the_session_of_one_before(tmp_path: Path) -> None:
     """It knows nobody whom that one asked, and would ask them again within one charge."""
     season = Season.in_home(tmp_path / "home")
-    own = replace(opening_of(season.ask), identity=season.session.identity)
     for again in (False, True):
-        assert find_session(season.door, own, new_session=again) == season.session
-        assert find_session(season.door, replace(own, stream="d-another"), new_session=again) is None
+        assert found(season.door, season.ask, new_session=again) == season.session
+        assert found(season.door, replace(season.ask, seasons_of="d-another"), new_session=again) is None

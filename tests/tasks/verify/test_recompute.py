@@ -237,7 +237,7 @@ def test_a_dearer_choice_and_a_quieter_estimate_are_rejected() -> None:
 
 
 RELEASES = [
-    form(epsilon=epsilon, delta=delta)
+    form.calibrate(epsilon=epsilon, delta=delta)
     for form in FORMS.values()
     for epsilon, delta in ((0.1, 1e-6), (1.0, 1e-5), (8.0, 0.1))
 ]
@@ -257,7 +257,7 @@ def test_one_question_costs_what_it_claims(release: SingleRelease) -> None:
 
 def test_a_question_that_answers_more_is_rejected() -> None:
     """A table one entry short, a threshold one lower, less noise."""
-    optimal, laplace = (form(epsilon=1.0, delta=1e-5) for form in FORMS.values())
+    optimal, laplace = (form.calibrate(epsilon=1.0, delta=1e-5) for form in FORMS.values())
     table = base64.b64decode(optimal.settings()["refusal"])
     sooner = {**optimal.settings(), "refusal": base64.b64encode(table[8:]).decode()}
     skipped = {**optimal.settings(), "refusal": base64.b64encode(table[:8] + table[16:]).decode()}

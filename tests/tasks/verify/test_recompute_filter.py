@@ -54,8 +54,8 @@ MECHANISMS: dict[str, Callable[[], Any]] = {
     "private_test": lambda: PrivateTest.calibrate(**BUDGET, classes=2, secret="labels"),
     "universal": lambda: Universal(epsilon=0.4, secret="rows"),
     "error_estimate": lambda: ErrorEstimate.calibrate(epsilon=0.3, shards=20),
-    "optimal_release": lambda: OptimalRelease(epsilon=0.3, delta=1e-4),
-    "laplace_release": lambda: LaplaceRelease(epsilon=0.3, delta=1e-4),
+    "optimal_release": lambda: OptimalRelease.calibrate(epsilon=0.3, delta=1e-4),
+    "laplace_release": lambda: LaplaceRelease.calibrate(epsilon=0.3, delta=1e-4),
     "relabelled": lambda: calibrate_relabelled(
         SUBSET, epsilon=1.0, delta=1e-6, make=lambda e, d: StableVoting.calibrate(epsilon=e, delta=d, cutoff=4)
     ),

@@ -1,0 +1,142 @@
+"""A session goes on, and nothing is spent again, on a processor whose exp and log differ in their last bits.
+
+Calibration computes scales, thresholds and refusal tables in floating point. Here the functions that libraries and
+processors compute differently are replaced by ones that are off by one unit in the last place, in every module of ours.
+"""
+
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.special
+
+from concord.artifacts.errors import EnvironmentFailed, NotVerified
+from concord.artifacts.ledger.ledger import Ledger
+from concord.tasks.door.admit import on_record
+from concord.tasks.mechanisms.stable import StableVoting
+from tests.promises.runs import RUNS, Run
+from tests.support.at_door import STABLE, labels_by, make_case
+from tests.support.homes import charged
+from tests.support.people import tables_of_plan, write_tables
+
+ALWAYS = {"stable", "tallies"}
+"""Kinds of releases that are tried at each run of the tests."""
+MATH = ("exp", "expm1", "log", "log1p", "log2", "log10", "erf", "erfc", "lgamma", "pow")
+NUMPY = ("exp", "expm1", "log", "log1p", "log2", "log10", "power", "logaddexp")
+SPECIAL = ("ndtr", "ndtri", "log_ndtr", "erf", "erfc", "erfcx", "gammaln", "logsumexp", "betaincinv", "xlogy")
+
+
+class Altered:
+    """A module with some functions that are off by one unit in the last place."""
+
+    def __init__(self, module: ModuleType, names: tuple[str, ...]) -> None:
+        self._module = module
+        self._altered = {name: off_by_one_unit(getattr(module, name)) for name in names}
+
+    def __getattr__(self, name: str) -> Any:
+        return self._altered[name] if name in self._altered else getattr(self._module, name)
+
+
+def off_by_one_unit(function: Callable[..., Any]) -> Callable[..., Any]:
+    def altered(*args: Any, **given: Any) -> Any:
+        found = np.nextafter(function(*args, **given), np.inf)
+        return found if isinstance(found, np.ndarray) else float(found)
+
+    return altered
+
+
+@contextmanager
+def another_processor() -> Iterator[None]:
+    """Within the block, modules of Concord compute with the altered functions, and nothing calibrated is remembered."""
+    instead = {math: Altered(math, MATH), np: Altered(np, NUMPY), scipy.special: Altered(scipy.special, SPECIAL)}
+    functions = {getattr(scipy.special, name): getattr(instead[scipy.special], name) for name in SPECIAL}
+    ours = [module for name, module in [*sys.modules.items()] if name.startswith("concord.")]
+    _forget(ours)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ours:
+            for name, value in [*vars(module).items()]:
+                if isinstance(value, ModuleType) and value in instead:
+                    patch.setattr(module, name, instead[value])
+                elif callable(value) and _is_key(value, functions):
+                    patch.setattr(module, name, functions[value])
+        yield
+    _forget(ours)
+
+
+def _is_key(value: Any, functions: dict[Any, Any]) -> bool:
+    return any(value is each for each in functions)
+
+
+def _forget(modules: list[ModuleType]) -> None:
+    for module in modules:
+        for value in [*vars(module).values()]:
+            if callable(getattr(value, "cache_clear", None)):
+                value.cache_clear()
+
+
+def fails_before_the_first_draw(run: Run, plan: Any, home: Path) -> None:
+    """Leave a session open and charged, of which nothing was asked."""
+
+    def stopped(*_: Any, **__: Any) -> Any:
+        raise OSError("the machine was switched off")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Ledger, "begin_batch", stopped)
+        with pytest.raises(EnvironmentFailed, match="nothing of the data is shown"):
+            run.ask(plan, home)
+
+
+def opened(home: Path) -> list[str]:
+    ledger = Ledger.of(home)
+    sessions = [session for domain in ledger.domains() for session in ledger.sessions(domain.name)]
+    drawn_by = [session.mechanism["name"] for session in sessions]
+    assert len(drawn_by) == len(set(drawn_by)), "a session was opened twice"
+    return [session.id for session in sessions]
+
+
+def test_calibration_there_gives_another_table() -> None:
+    """Else the tests below would show nothing."""
+    with another_processor():
+        there = StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=30)
+    assert there.settings() != STABLE.settings()
+    assert StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=30).settings() == STABLE.settings()
+
+
+@pytest.mark.parametrize(
+    "run", [pytest.param(run, marks=[] if run.name in ALWAYS else pytest.mark.slow, id=run.name) for run in RUNS]
+)
+def test_a_session_goes_on_there_and_back_here_within_its_charge(home: Path, tmp_path: Path, run: Run) -> None:
+    write_tables(tmp_path / "data")
+    plan = run.plan(tables_of_plan(tmp_path / "data"))
+    fails_before_the_first_draw(run, plan, home)
+    (first, *_), before = opened(home), charged(home)
+    with another_processor():
+        run.ask(plan, home)
+    whole, after = opened(home), charged(home)
+    assert whole[0] == first
+    assert after >= before
+    run.ask(plan, home)
+    assert (opened(home), charged(home)) == (whole, after)
+
+
+def test_numbers_on_record_that_do_not_prove_the_claim_are_not_believed(tmp_path: Path) -> None:
+    """A table that falls twice as fast as its claim allows."""
+    sooner = replace(STABLE, refusal=STABLE.refusal[::2].copy())
+    case = make_case(tmp_path / "home", sooner)
+    with pytest.raises(NotVerified, match="do not prove its guarantee at its charge"):
+        on_record(case.door, case.session, labels_by(STABLE))
+
+
+def test_numbers_on_record_that_prove_it_are_taken(tmp_path: Path) -> None:
+    case = make_case(tmp_path / "home", STABLE)
+    with another_processor():
+        there = labels_by(StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=30))
+    assert there.settings() != STABLE.settings()
+    assert on_record(case.door, case.session, there).settings() == STABLE.settings()
