@@ -9,7 +9,13 @@ from pydantic import BaseModel
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import BudgetRefused
-from concord.artifacts.guarantee import NO_LATER_ROWS, later_rows_in_words, lifetime_in_words, unasked_in_words
+from concord.artifacts.guarantee import (
+    NO_LATER_ROWS,
+    later_rows_in_words,
+    lifetime_in_words,
+    season_in_words,
+    unasked_in_words,
+)
 from concord.artifacts.measures import (
     AnyPublicTest,
     AnyTested,
@@ -67,6 +73,7 @@ class Summary(BaseModel):
     not_asked    public rows that the session was given and does not pay for
     inferred     public rows whose labels follow from tallies, at no charge
     later_rows   a sentence on whether the session can be extended
+    season       of a stream, a sentence on how far its season is; else empty
     conversion   the part of that ε that a domain pays once, with its first session, to convert Rényi charges to ε
     lifetime     shares of the domain's budget: charged by this run, charged in all; and how many more like it fit
     """
@@ -86,6 +93,7 @@ class Summary(BaseModel):
     not_asked: int = 0
     inferred: int = 0
     later_rows: str = ""
+    season: str = ""
     student: dict[str, Any]
     choice: dict[str, Any] | None = None
     test: dict[str, Any] | None = None
@@ -110,6 +118,7 @@ def in_words(summary: Summary) -> str:
     """A run in one line."""
     rows = f"{summary.asked_now} rows asked now, {summary.answered} of {summary.asked} answered in all"
     rows += f", {summary.not_asked} not asked" * (summary.not_asked > 0)
+    rows += f"; {summary.season}" * (summary.season != "")
     return f"session {summary.session}: {rows}; spent now: {spent_in_words(summary.lifetime)}"
 
 
@@ -209,9 +218,23 @@ def extension_in_words(session: Session) -> str:
     return later_rows_in_words(**ends, asked=session.asked, refused=session.refused, ended=session.ended)
 
 
+def season_of(session: Session) -> str:
+    """A sentence on how far the session's season is; empty if it has none."""
+    season = session.mechanism.get("season")
+    return (
+        ""
+        if season is None
+        else season_in_words(session.asked, season, goes_on=bool(session.stream), ended=session.ended)
+    )
+
+
 def briefly(settings: Mapping[str, Any]) -> dict[str, Any]:
     """A mechanism's settings without its table of refusals, which is in the certificate."""
     return {name: value for name, value in settings.items() if name != "refusal"}
+
+
+SCHEDULED = "scheduled-"
+"""Begins the names of the flows for deployments."""
 
 
 def shown(summary: Summary) -> Summary:
@@ -224,7 +247,9 @@ def shown(summary: Summary) -> Summary:
     from prefect.runtime import flow_run
 
     with get_client(sync_client=True) as client:
-        client.update_flow_run(UUID(flow_run.id), name=f"{flow_run.flow_name} {summary.session}")
+        client.update_flow_run(
+            UUID(flow_run.id), name=f"{flow_run.flow_name.removeprefix(SCHEDULED)} {summary.session}"
+        )
     create_markdown_artifact(outcome_in_markdown(summary), key="outcome", description=f"Session {summary.session}")
     create_table_artifact(stage_rows(summary), key="stages", description=f"Stages of session {summary.session}")
     return summary
@@ -237,6 +262,7 @@ def outcome_in_markdown(summary: Summary) -> str:
         "guarantee": f"ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g}",
         "for": f"{guarantee['unit']} ({guarantee['neighbours']})",
         "mechanism": f"{summary.mechanism['name']}, {summary.teachers:,} teachers",
+        **({"season": summary.season} if summary.season else {}),
         "rows asked": f"{summary.asked:,}, of which {summary.asked_now:,} now",
         "rows answered": f"{summary.answered:,}",
         "rows refused": f"{summary.refused:,}",

@@ -7,6 +7,7 @@ Each run ends in a state whose name says how it went:
     Waiting         (Completed) some of several homes have not answered yet; the message names them
     BudgetRefused   (Failed) the session's refusals or the domain's budget are used up, or a further session was not
                     asked for; WrongInput, NotVerified and EnvironmentFailed likewise (artifacts.errors)
+Everything that a run does is on its own page: it is named for its session, and has the tasks and the artifacts.
 After a crash, the next run goes on where this one was. A server checks parameters before anything runs, and names the
 key that it refuses. Checked by tests/deployments/test_scheduled.py and tests/flows/test_extend.py.
 """
@@ -25,7 +26,7 @@ from concord.artifacts.learners import StudentPlan
 from concord.artifacts.plan import Plan, load_homes_plan, load_plan
 from concord.artifacts.settings import Settings
 from concord.flows.environment import prepare
-from concord.flows.outcome import Summary, check_all_asked, in_words
+from concord.flows.outcome import SCHEDULED, Summary, check_all_asked, in_words
 
 
 class ByKey:
@@ -48,7 +49,13 @@ def _told_apart(schema: dict[str, Any]) -> dict[str, Any]:
     return {**rest, "if": {"type": plainer["type"]}, "then": plainer, "else": section}
 
 
-@flow(name="scheduled-learn")
+def _of_plan() -> str:
+    """The name of a run until its session is known."""
+    plan = flow_run.parameters["plan"]
+    return f"{flow_run.flow_name.removeprefix(SCHEDULED)} {plan.privacy.domain if isinstance(plan, Plan) else plan}"
+
+
+@flow(name="scheduled-learn", flow_run_name=_of_plan)
 def scheduled_learn(
     plan: Annotated[Plan | Path, ByKey()], home: Path | None = None, new_session: bool = False
 ) -> State[Any]:
@@ -68,7 +75,7 @@ def scheduled_learn(
     return _ended(work, home)
 
 
-@flow(name="scheduled-refresh")
+@flow(name="scheduled-refresh", flow_run_name=_of_plan)
 def scheduled_refresh(plan: Annotated[Plan | Path, ByKey()], home: Path | None = None) -> State[Any]:
     """Publish one more release of the plan's stream, whatever arrived since the last.
 
@@ -86,7 +93,7 @@ def scheduled_refresh(plan: Annotated[Plan | Path, ByKey()], home: Path | None =
     return _ended(work, home, asks=False)
 
 
-@flow(name="scheduled-extend")
+@flow(name="scheduled-extend", flow_run_name="extend {session}")
 def scheduled_extend(session: str, public: str, home: Path | None = None) -> State[Any]:
     """Answer the public rows that a session was not given before, and train its student on all of them.
 
@@ -105,7 +112,7 @@ def scheduled_extend(session: str, public: str, home: Path | None = None) -> Sta
     return _ended(work, home)
 
 
-@flow(name="scheduled-study")
+@flow(name="scheduled-study", flow_run_name="study {session}")
 def scheduled_study(
     session: str, student: Annotated[StudentPlan | None, ByKey()] = None, home: Path | None = None
 ) -> State[Any]:
@@ -122,7 +129,7 @@ def scheduled_study(
     return _ended(work, home, asks=False)
 
 
-@flow(name="scheduled-lead")
+@flow(name="scheduled-lead", flow_run_name=_of_plan)
 def scheduled_lead(plan: Path, exchange: str, without: tuple[str, ...] = (), home: Path | None = None) -> State[Any]:
     """Ask several homes the next question, or publish what follows from their shares; it waits for nobody.
 
@@ -143,7 +150,7 @@ def scheduled_lead(plan: Path, exchange: str, without: tuple[str, ...] = (), hom
     return _in_home(work, home)
 
 
-@flow(name="scheduled-contribute")
+@flow(name="scheduled-contribute", flow_run_name=_of_plan)
 def scheduled_contribute(
     plan: Path, exchange: str, private: str, name: str, agreed: bool = False, home: Path | None = None
 ) -> State[Any]:
@@ -173,8 +180,11 @@ def _ended(work: Callable[[Path], Summary], home: Path | None, *, asks: bool = T
 
 def _in_home(work: Callable[[Path], State[Any]], home: Path | None) -> State[Any]:
     """Do `work` in a home folder. Returns the state of its run. MLflow is imported inside, after its settings exist."""
+    from concord.flows.serving import as_one_run
+
     try:
-        return work(prepare(home or Settings.now().home))
+        with as_one_run():
+            return work(prepare(home or Settings.now().home))
     except ConcordError as error:
         return Failed(name=type(error).__name__, message=str(error))
 

@@ -7,15 +7,19 @@ Checked by tests/flows/test_cluster.py
 import importlib
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from prefect.context import FlowRunContext
 from prefect.events.worker import EventsWorker
 from prefect.flows import Flow
 from prefect.logging.handlers import APILogWorker
+from prefect.results import get_result_store
 from prefect.settings import (
     PREFECT_API_AUTH_STRING,
     PREFECT_API_URL,
@@ -92,8 +96,35 @@ def run_once(flow: Flow[..., FlowResult], home: Path, *values: Any, **named: Any
     return result
 
 
-def ready(flow: Flow[..., FlowResult], home: Path, teachers: TeachersPlan | None = None) -> Flow[..., FlowResult]:
-    """The flow with its task runner and its cache in the home folder, once its servers answer."""
+def ready(flow: Flow[..., FlowResult], home: Path, teachers: TeachersPlan | None = None) -> Callable[..., FlowResult]:
+    """The flow with its task runner and its cache in the home folder, once its servers answer.
+
+    Within `as_one_run` it is a part of the run that is active.
+    """
     servers_awake()
     runner = task_runner(teachers, home) if teachers else None
-    return flow.with_options(task_runner=runner, result_storage=SealedResults(home=home), persist_result=False)
+    made = flow.with_options(task_runner=runner, result_storage=SealedResults(home=home), persist_result=False)
+    return partial(_in_active_run, made) if _one_run.get() else made
+
+
+_one_run: ContextVar[bool] = ContextVar("one_run", default=False)
+
+
+@contextmanager
+def as_one_run() -> Iterator[None]:
+    """Within the block, flows are parts of the run that is active: its page has their tasks, name and artifacts. Runs
+    of their own would stay "Running" in Prefect if the process were killed, since nobody watches those."""
+    before = _one_run.set(True)
+    try:
+        yield
+    finally:
+        _one_run.reset(before)
+
+
+def _in_active_run(flow: Flow[..., FlowResult], *values: Any, **named: Any) -> FlowResult:
+    active = FlowRunContext.get()
+    assert active is not None
+    kept = get_result_store().update_for_flow(flow, _sync=True)  # type: ignore[call-arg]  # as Prefect's engine does
+    own = {"result_store": kept, "persist_result": False}
+    with flow.task_runner.duplicate() as runner, active.model_copy(update={"task_runner": runner, **own}):
+        return flow.fn(*values, **named)

@@ -13,6 +13,7 @@ read only those fields of its `plan` that are listed in `reads`.
 """
 
 import inspect
+import logging
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -27,6 +28,7 @@ from prefect.client.schemas.objects import State
 from prefect.futures import as_completed
 from prefect.tasks import Task
 
+from concord.artifacts.errors import ConcordError
 from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.schemas import Ref
@@ -43,6 +45,20 @@ Each = TypeVar("Each", bound=Hashable)
 Returned = TypeVar("Returned")
 Begun = Callable[[], tuple[Any, bool]]
 """A task that was begun: waits for the result, and returns it with whether it is from the cache."""
+
+
+class OneSentence(logging.Filter):
+    """Logs an error that is no fault of this program by its sentence. Prefect adds a traceback to any."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, ConcordError):
+            record.msg, record.args, record.exc_info = str(error), (), None
+        return True
+
+
+for _runs in ("prefect.flow_runs", "prefect.task_runs"):  # here, because workers import this module too
+    logging.getLogger(_runs).addFilter(OneSentence())
 
 
 class InRun(Protocol):

@@ -23,7 +23,7 @@ from concord.artifacts.sessions import Session
 from concord.flows.cache import Place
 from concord.flows.console import err
 from concord.flows.mirror import mirrored
-from concord.flows.outcome import Summary, briefly, extension_in_words, measures_of, merge_reports
+from concord.flows.outcome import Summary, briefly, extension_in_words, measures_of, merge_reports, season_of
 from concord.flows.run import Admitted, Asking, Balance, Counted, PrivateFiles, PublicStream, RunContext, ready_mlflow
 from concord.flows.stage import Disclosure, stage
 from concord.tasks.advice.choose import PublicFacts, decided, expected_at
@@ -181,6 +181,7 @@ def publish(
         asked_now=passed.asked_now,
         not_asked=admitted.stream.rows - labelled.asked if before else certificate.counts.not_asked,
         later_rows=extension_in_words(session),
+        season=season_of(session),
         inferred=admitted.stream.rows if codes else 0,
         student=measures_of(certificate)
         | {"model_uri": tracked.model_uri, "champion": tracked.champion}

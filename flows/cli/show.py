@@ -35,6 +35,7 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
         "guarantee": f"ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g} for {guarantee['unit']}",
         "mechanism": f"{summary.mechanism['name']}, {summary.teachers or 'no'} teachers",
         "rows": f"{summary.asked:,} public rows asked, {summary.answered:,} labelled, {summary.refused:,} refused",
+        **({"season": summary.season} if summary.season else {}),
         "later rows": summary.later_rows,
         "student": "published; the plan names no public test rows",
         "spent now": spent_in_words(summary.lifetime),

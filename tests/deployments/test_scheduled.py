@@ -1,14 +1,19 @@
 """Runs that nobody watches: each ends in a state that says how it went, and none opens a session unasked."""
 
+import logging
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from prefect.client.schemas.objects import State, StateType
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, FlowRunFilter
+from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.flows import Flow
 from prefect.utilities.schema_tools.validation import ValidationError, validate
 
+from concord.artifacts.errors import BudgetRefused
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.flows import scheduled
@@ -42,6 +47,49 @@ def test_what_arrived_is_answered_and_the_next_run_finds_nothing_new(session: st
     assert (kind, name) == (StateType.COMPLETED, "NothingNew")
     assert "0 rows asked now" in result
     assert state_of(home, session) == state
+
+
+def runs_since(moment: datetime) -> list[FlowRun]:
+    """The flow runs that began after a moment."""
+    after = FlowRunFilter.model_validate({"start_time": {"after_": moment.isoformat()}})
+    with get_client(sync_client=True) as client:
+        return list(client.read_flow_runs(flow_run_filter=after))
+
+
+@pytest.mark.slow
+def test_all_that_a_deployment_s_run_does_is_on_its_own_page(session: str, home: Path, arriving: Path) -> None:
+    """Before, its tasks and artifacts were those of a run inside it, which also stayed "Running" if it was killed; its
+    own page had none, and a name such as impetuous-quail."""
+    began = datetime.now(UTC)
+    ended(scheduled.scheduled_extend, session="people", public=str(arriving), home=home)
+    (run,) = runs_since(began)
+    assert run.name == f"extend {session}"
+    with get_client(sync_client=True) as client:
+        found = client.read_artifacts(
+            artifact_filter=ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[run.id]))
+        )
+        tasks = client.read_task_runs(flow_run_filter=FlowRunFilter.model_validate({"id": {"any_": [run.id]}}))
+    assert {item.key for item in found} >= {"outcome", "stages"}
+    assert {"poll", "release", "study", "certify"} <= {task.name.split("-")[0] for task in tasks}
+
+
+def test_a_run_that_ends_early_is_named_for_what_it_was_to_do(home: Path, tmp_path: Path) -> None:
+    began = datetime.now(UTC)
+    ended(scheduled.scheduled_learn, plan=tmp_path / "plan.toml", home=home)
+    ended(scheduled.scheduled_extend, session="nobody", public="nowhere", home=home)
+    assert {run.name for run in runs_since(began)} == {f"learn {tmp_path / 'plan.toml'}", "extend nobody"}
+
+
+@pytest.mark.parametrize("runs", ["flow_runs", "task_runs"])
+@pytest.mark.parametrize("error", [BudgetRefused("the cutoff is reached"), ValueError("a fault")])
+def test_an_error_that_is_expected_is_logged_as_one_sentence(runs: str, error: Exception) -> None:
+    """Before, Prefect's page had a traceback of thirty lines of each; of a fault it still has."""
+    logger = logging.getLogger(f"prefect.{runs}")
+    words, raised = "Encountered exception during execution: %r", (type(error), error, None)
+    record = logger.makeRecord(logger.name, logging.ERROR, "engine", 1, words, (error,), raised)
+    logger.filter(record)
+    expected = logging.Formatter("%(message)s").format(record) == "the cutoff is reached"
+    assert (expected, record.exc_info is None) == ((True, True) if isinstance(error, BudgetRefused) else (False, False))
 
 
 @pytest.mark.slow
