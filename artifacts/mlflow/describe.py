@@ -37,6 +37,12 @@ LONGEST_CLASS_NAME = 200
 LONGEST_PARAMETER = 250
 """The most characters of a parameter: longer values, such as a table of refusals, are in the certificate only."""
 
+DIGESTS = "digests"
+"""The tag with the digests of a run's files, by name, as JSON: a tag for each of them would hide the description."""
+
+TALLIED = "concord_tallied."
+"""Begins the names of our own students of tallies, which have figures in place of settings."""
+
 TEST_TABLE = "public_test"
 """The parameter with the digest of a public test's table."""
 WARNED = "warned"
@@ -119,6 +125,7 @@ def published_stages(certificate: Certificate) -> dict[str, Stage]:
     mechanism = {name: value for name, value in leading.mechanism.settings.items() if name != "relabel"}
     asked = {f"rows_{name}": float(count) for name, count in leading.counts.model_dump().items()}
     own = {"epsilon": leading.guarantee.epsilon, "delta": leading.guarantee.delta}
+    settings, measured = ({}, student.params) if student.estimator.startswith(TALLIED) else (student.params, {})
     together = {"epsilon_together": whole.epsilon, "delta_together": whole.delta}
     return {
         "release": Stage(
@@ -131,11 +138,11 @@ def published_stages(certificate: Certificate) -> dict[str, Stage]:
         ),
         **_aside("choose", certificate.choice),
         "study": Stage(
-            _settings(student.params, "student.")
+            _settings(settings, "student.")
             | _settings({"student": student.estimator})
             | ({} if student.refused is None else _settings({"refused": student.refused}))
             | ({} if student.public_test is None else {TEST_TABLE: student.public_test.table}),
-            _on_public_rows(student.accuracy, student.public_test),
+            measured | _on_public_rows(student.accuracy, student.public_test),
             "The student, learned from released labels and public rows alone.",
             tuple(datasets_of(certificate)),
         ),
@@ -262,6 +269,23 @@ def dataset(digest: str, context: str = "training") -> dict[str, str]:
 def listing(digests: Mapping[str, str]) -> str:
     """One digest over many files' digests, by path."""
     return sha256(json.dumps(dict(digests), sort_keys=True).encode())
+
+
+def logged_digests(tags: Mapping[str, str]) -> dict[str, str]:
+    """The digests of a run's files, by name, from its tags."""
+    each = {name.removeprefix("digest."): tag for name, tag in tags.items() if name.startswith("digest.")}
+    each.pop("student", None)  # a tag like those of the guarantee; the others are of 1.0.0
+    try:
+        return each | {str(name): str(digest) for name, digest in json.loads(tags.get(DIGESTS, "{}")).items()}
+    except (ValueError, AttributeError, RecursionError):  # not what was written: then no file was logged
+        return each
+
+
+def run_name(certificate: Certificate) -> str:
+    """The name of a session's run. The number of a stream's release comes first, since MLflow cuts long names."""
+    settings, releases = certificate.leading.mechanism.settings, certificate.counts.asked
+    number = f"release {releases} of {settings['season']}, " if "season" in settings else ""
+    return f"{number}{certificate.session}"
 
 
 def tags(certificate: Certificate) -> dict[str, str]:

@@ -7,14 +7,16 @@ Guarantees   the folder holds the very file that the certificate digests; it loa
 
 Tracking
 Assumes      all that is handed in is released or public: `Publication` has no other fields
-Guarantees   a run begins at the door or later and spans no private work; times given to MLflow are full hours, so that
-             with a public schedule they do not tell how long private work took; nothing is logged automatically; no tag
+Guarantees   a run begins at the door or later and spans no private work; times given to MLflow are full seconds, each
+             the first that is not before the moment; nothing is logged automatically; no tag
              describes this machine; the logged model holds the very file that the certificate digests
-Not covered  who may open the tracking store; the times that MLflow itself records for experiments and models, which
-             show when they were written. Both are checked by tests/artifacts/mlflow/test_tracking.py
+Not covered  who may open the tracking store; with a public schedule, the times of runs, and those that MLflow itself
+             records for experiments and models, tell how long private work took. Both are checked by
+             tests/artifacts/mlflow/test_tracking.py
 """
 
 import importlib
+import json
 import math
 import warnings
 from collections.abc import Iterator, Mapping
@@ -36,7 +38,6 @@ from mlflow.entities import (
     Metric,
     Param,
     Run,
-    RunTag,
 )
 from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
@@ -44,6 +45,7 @@ from mlflow.exceptions import MlflowException
 from concord.artifacts.certificate import AuditReport, Certificate
 from concord.artifacts.home.released import sha256
 from concord.artifacts.mlflow.describe import (
+    DIGESTS,
     MODEL_FILE,
     NOTE,
     TEST_ROWS,
@@ -54,8 +56,10 @@ from concord.artifacts.mlflow.describe import (
     dataset,
     guarantee_text,
     listing,
+    logged_digests,
     mlflow_signature,
     published_stages,
+    run_name,
     tags,
     takes_alias,
     whole,
@@ -107,8 +111,6 @@ def save(folder: Path, described: "Model", publication: Publication) -> None:
 
 MOST_AT_ONCE = 1000
 """The most metrics that MLflow takes in one request."""
-HOUR = 3600
-"""Seconds: all moments that MLflow is given are multiples of it."""
 AUDITS = "concord audits"
 """The experiment of audits: no domain can have its name, which holds a space."""
 
@@ -129,7 +131,7 @@ class Tracking(Records):
                 self._client.set_experiment_tag(experiment, name, shown)
             described = {**tags(certificate), NOTE: guarantee_text(certificate)}
             begun = self._after_its_runs(certificate.session, publication.started)
-            with self._run(experiment, certificate.session, begun, described) as run:
+            with self._run(experiment, run_name(certificate), begun, described) as run:
                 self._log(run.info.run_id, publication)
                 model_id = self._log_model(run, publication)
                 self._log_stages(run, model_id, publication)
@@ -142,8 +144,12 @@ class Tracking(Records):
             self._experiment(domain)  # restores a deleted experiment with its runs
             for run in self._runs(session, 1):
                 version = self._version(run.info.run_id)
-                logged = {name: run.data.tags.get(f"digest.{name}") for name in digests}
-                if logged == digests and version is not None and self._is_whole(run, version):
+                logged = logged_digests(run.data.tags)
+                if (
+                    {name: logged.get(name) for name in digests} == digests
+                    and version is not None
+                    and self._is_whole(run, version)
+                ):
                     uri = f"models:/{version.name}/{version.version}"
                     return Tracked(run.info.run_id, uri, self._is_champion(uri))
         return None
@@ -202,9 +208,8 @@ class Tracking(Records):
         logged = self._client.search_logged_models(experiment, f"source_run_id = '{run_id}'")
         if version is None or not logged or self._here(run.info.artifact_uri) != run.info.artifact_uri:
             return False
-        named = {name.removeprefix("digest.") for name in run.data.tags if name.startswith("digest.")}
         files, model = self._names(run.info.artifact_uri), self._names(logged[0].artifact_location)
-        return named - {"student"} <= files and MODEL_FILE in model
+        return logged_digests(run.data.tags).keys() <= files and MODEL_FILE in model
 
     def _version(self, run_id: str) -> ModelVersion | None:
         return next(iter(self._client.search_model_versions(f"run_id = '{run_id}'")), None)
@@ -237,10 +242,10 @@ class Tracking(Records):
         now = _now()
         self._log_settings(run_id, whole(publication.certificate))
         points = [Metric(name, value, now, at) for name, line in publication.series.items() for at, value in line]
-        digests = [RunTag(f"digest.{file.name}", sha256(file.read_bytes())) for file in publication.files]
+        digests = json.dumps({file.name: sha256(file.read_bytes()) for file in publication.files}, sort_keys=True)
         for first in range(0, len(points), MOST_AT_ONCE):
             self._client.log_batch(run_id, metrics=points[first : first + MOST_AT_ONCE])
-        self._client.log_batch(run_id, tags=digests)
+        self._client.set_tag(run_id, DIGESTS, digests)
         self._client.log_inputs(run_id, [_dataset(name, digest) for name, digest in publication.datasets.items()])
         for file in publication.files:
             self._client.log_artifact(run_id, str(file))
@@ -318,5 +323,5 @@ def _now() -> int:
 
 
 def _milliseconds(moment: datetime) -> int:
-    """The first full hour at or after that moment, in MLflow's milliseconds."""
-    return math.ceil(moment.timestamp() / HOUR) * HOUR * 1000
+    """The first full second at or after that moment, in MLflow's milliseconds. It is past once a run is written."""
+    return math.ceil(moment.timestamp()) * 1000

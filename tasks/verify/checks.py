@@ -31,7 +31,17 @@ from concord.artifacts.errors import ConcordError, NotVerified
 from concord.artifacts.home.released import Released, labels_path
 from concord.artifacts.ledger.held import AGAIN, Held, named
 from concord.artifacts.ledger.reading import Reading
-from concord.artifacts.mlflow.describe import MODEL_FILE, NOTE, SERIES, Recorded, guarantee_text, listing, tags, whole
+from concord.artifacts.mlflow.describe import (
+    MODEL_FILE,
+    NOTE,
+    SERIES,
+    Recorded,
+    guarantee_text,
+    listing,
+    logged_digests,
+    tags,
+    whole,
+)
 from concord.artifacts.sessions import Session
 from concord.artifacts.vulnerabilities import Vulnerability
 from concord.tasks.verify.recompute import SLACK, least_delta
@@ -250,8 +260,7 @@ def holds_answers(released: Released, path: str) -> bool:
 def run_files(subject: CheckedSession) -> str:
     """Certificate, report and figures: MLflow's copies, and the released files, are as they were logged."""
     run = _run(subject)
-    logged = {name.removeprefix("digest."): tag for name, tag in run.tags.items() if name.startswith("digest.")}
-    logged.pop("student", None)  # a tag like those of the guarantee: see `run_figures`
+    logged = logged_digests(run.tags)
     for name, digest in logged.items():
         if run.files.get(name) != digest:
             raise NotVerified(f"MLflow's file {name} is not what was logged")

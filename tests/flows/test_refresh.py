@@ -13,13 +13,14 @@ import pytest
 from mlflow import MlflowClient
 
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from concord.artifacts.guarantee import season_in_words
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.write import Tracking
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Ref
 from concord.flows import refresh, season, steps
-from concord.flows.outcome import Summary
+from concord.flows.outcome import Summary, in_words, outcome_in_markdown
 from concord.flows.start import start, start_asking, start_test
 from concord.tasks.asking.tally import total_of
 from concord.tasks.asks.stream import PeriodCounts, counted_again, periods_counted
@@ -80,6 +81,13 @@ def units_read(released: dict[str, Any]) -> float:
     return float(released["totals"][1][-1] / released["questions"][1]["count"])
 
 
+def test_the_end_of_a_season_is_told() -> None:
+    last = "release 4 of 4: the season has ended, and "
+    assert season_in_words(4, 4, goes_on=True).startswith(f"{last}the next release begins another")
+    assert season_in_words(4, 4, goes_on=False) == f"{last}no release follows"
+    assert season_in_words(2, 4, goes_on=False, ended=True).startswith("release 2 of 4: the season has ended")
+
+
 def test_releases_follow_one_another_and_everybody_is_charged_once(data: Path, plan: Plan, home: Path) -> None:
     arrive(data, 1)
     first = start_refresh(plan, home)
@@ -100,6 +108,12 @@ def test_releases_follow_one_another_and_everybody_is_charged_once(data: Path, p
     recorded = MlflowClient(f"sqlite:///{home}/mlflow.db").get_metric_history(third.run_id, "accuracy_by_release")
     assert [point.value for point in recorded] == so_far
     assert len(Tracking.of(home).runs(first.session)) == 3  # none of them twice
+    client = MlflowClient(f"sqlite:///{home}/mlflow.db")
+    names = [client.get_run(summary.run_id).info.run_name for summary in (first, third)]
+    assert names == [f"release {number} of 4, {first.session}" for number in (1, 3)]  # told apart where they are cut
+    assert (first.season, third.season) == ("release 1 of 4", "release 3 of 4")
+    assert "release 3 of 4" in in_words(third)
+    assert "| season | release 3 of 4 |" in outcome_in_markdown(third)
     found = published(home, third)
     exact = [pl.read_parquet(data / "arriving" / f"{week}.parquet")["person"].n_unique() for week in (1, 2)]
     noise = [each["scales"][1] * each["spread"] / each["questions"][1]["count"] for each in found]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from mlflow import MlflowClient
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
@@ -143,6 +144,9 @@ def test_a_run_publishes_labels_and_a_student_and_again_spends_nothing(tmp_path:
     assert [report.name for report in summary.stages] == STAGES
     assert summary.student["accuracy"] > 0.85
     assert summary.student["prior_odds_balanced_accuracy"] > 0.8
+    logged = MlflowClient(f"sqlite:///{home}/mlflow.db").get_run(summary.run_id).data
+    assert {name for name in logged.params if name.startswith("student.")} == set()  # it has no settings
+    assert logged.metrics["prior_odds_accuracy"] == summary.student["prior_odds_accuracy"]
     assert (summary.teachers, summary.asked, summary.answered, summary.inferred) == (0, 4, 4, 300)
     session = Ledger.of(home).session(summary.session)
     assert (session.status, session.settled, session.epsilon) == ("spent", session.reserved, 4.0)

@@ -22,7 +22,19 @@ from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.home.released import sha256
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.measures import PublicTest
-from concord.artifacts.mlflow.describe import MODEL_FILE, SERIES, Recorded, Tracked, figures, published_stages, whole
+from concord.artifacts.mlflow import write
+from concord.artifacts.mlflow.describe import (
+    DIGESTS,
+    MODEL_FILE,
+    SERIES,
+    Recorded,
+    Tracked,
+    figures,
+    logged_digests,
+    published_stages,
+    tags,
+    whole,
+)
 from concord.artifacts.mlflow.read import Records
 from concord.artifacts.plan import parse_plan
 from concord.artifacts.schemas import Encoding
@@ -37,7 +49,7 @@ from tests.support.tracked import EVIDENCE, tracked
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 DOOR = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-SAID = datetime(2026, 1, 2, 4, tzinfo=UTC).timestamp() * 1000
+SAID = DOOR.timestamp() * 1000
 """When MLflow is told that was."""
 
 
@@ -214,9 +226,8 @@ for program in sys.argv[1:]:
 """Runs programs one after another, and says what stopped one."""
 
 
-def test_moments_are_full_hours_so_that_a_public_schedule_and_the_door_do_not_tell_how_long_private_work_took(
-    published: Published,
-) -> None:
+def test_moments_are_full_seconds_not_before_the_door_and_not_in_the_future(published: Published) -> None:
+    """Before, they were the next full hour, so that MLflow's pages said of a new run "created 0 seconds ago"."""
     runs = published.client.search_runs(
         [experiment.experiment_id for experiment in published.client.search_experiments()]
     )
@@ -227,8 +238,16 @@ def test_moments_are_full_hours_so_that_a_public_schedule_and_the_door_do_not_te
         for point in published.client.get_metric_history(run.info.run_id, name)
     ]
     moments = [*points, *(run.info.start_time for run in runs), *(run.info.end_time for run in runs)]
-    assert {moment % 3_600_000 for moment in moments} == {0}
+    assert {moment % 1000 for moment in moments} == {0}
     assert min(moments) >= DOOR.timestamp() * 1000
+    assert max(moments) <= datetime.now(UTC).timestamp() * 1000
+
+
+@pytest.mark.parametrize("microsecond", [0, 1, 999_999])
+def test_a_moment_is_the_first_full_second_that_is_not_before_it(microsecond: int) -> None:
+    moment = DOOR.replace(microsecond=microsecond)
+    shown = datetime.fromtimestamp(write._milliseconds(moment) / 1000, UTC)
+    assert 0 <= (shown - moment).total_seconds() < 1
 
 
 def test_the_run_begins_at_the_door_and_is_finished(published: Published) -> None:
@@ -267,7 +286,17 @@ def test_the_files_are_the_released_ones(published: Published) -> None:
     }
     for name, digest in published.recorded.files.items():
         assert digest == sha256((published.world.released.root / SESSION / name).read_bytes())
-        assert published.recorded.tags[f"digest.{name}"] == digest
+    assert logged_digests(published.recorded.tags) == published.recorded.files
+
+
+def test_digests_of_files_are_one_tag_so_that_the_description_can_be_seen(published: Published) -> None:
+    shown = {name for name in published.recorded.tags if not name.startswith("mlflow.")}
+    assert shown == {*tags(published.certificate), DIGESTS}
+
+
+def test_digests_of_a_run_of_the_first_version_are_found() -> None:
+    assert logged_digests({"digest.student": "a", "digest.report.html": "b", "domain": "d"}) == {"report.html": "b"}
+    assert logged_digests({DIGESTS: "no json"}) == logged_digests({DIGESTS: "[1]"}) == {}
 
 
 def test_the_champion_is_the_certified_student(published: Published) -> None:

@@ -13,7 +13,7 @@ from mlflow.tracking import MlflowClient
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.mlflow.describe import MODEL_FILE, NOTE, SERIES, Recorded, tags, whole
+from concord.artifacts.mlflow.describe import DIGESTS, MODEL_FILE, NOTE, SERIES, Recorded, tags, whole
 from concord.artifacts.mlflow.read import Records
 from concord.artifacts.settings import sqlite_address
 from concord.tasks.mechanisms.stable import StableVoting
@@ -63,7 +63,7 @@ def relied_on(run: Recorded) -> dict[str, set[str]]:
     certificate = Certificate.model_validate_json(run.certificate)
     stage, guarantee = whole(certificate), set(tags(certificate))
     return {
-        "tags": guarantee | {NOTE} | {f"digest.{name}" for name in run.files},
+        "tags": guarantee | {NOTE, DIGESTS},
         "params": set(stage.params),
         "metrics": set(stage.metrics),
         "files": set(run.files),
@@ -89,7 +89,7 @@ def test_what_was_published_is_found_whole(subject: CheckedSession) -> None:
     assert subject.run is not None
     relied = relied_on(subject.run)
     assert found(subject) == []
-    assert {"epsilon", "delta", "digest.certificate.json", "digest.student"} <= relied["tags"]
+    assert {"epsilon", "delta", DIGESTS, "digest.student"} <= relied["tags"]
     assert MODEL_FILE in relied["model_files"]
     assert {"epsilon", "delta", "domain_epsilon_spent", "rows_answered"} <= relied["metrics"]
 
@@ -102,7 +102,7 @@ def test_every_change_of_what_is_relied_on_is_found_and_named(subject: CheckedSe
         values: dict[str, Any] = getattr(run, field)
         for name in names:
             folder = name == "digest.model" or (field == "model_files" and name != MODEL_FILE)
-            word = "folder" if folder else name.removeprefix("digest.")
+            word = "folder" if folder else "never logged" if name == DIGESTS else name.removeprefix("digest.")
             gone = {key: value for key, value in values.items() if key != name}
             for planted in (gone, {**values, name: other(values[name])}):
                 wrong = found(replace(subject, run=with_field(run, field, planted)))
