@@ -417,6 +417,11 @@ RULES = {
     "float_parsing": "must be a number",
 }
 """Rules in TOML's terms, for pydantic's in Python's."""
+REMOVED = {
+    "data.format.quote": 'a CSV cell is quoted by " alone; write a table with other quotes, or none, as Parquet',
+    "data.format.quoted_line_breaks": "a line of a CSV file is a row; write cells with line breaks as Parquet",
+}
+"""Keys that earlier versions knew, and what to do instead."""
 BRANCHES = ("constrained-float", A_PATH, A_SOURCE)
 """Pydantic's names for the types of a field, which are not keys of the plan."""
 
@@ -424,6 +429,8 @@ BRANCHES = ("constrained-float", A_PATH, A_SOURCE)
 def _sentence(error: Any) -> str:
     steps = [step for step in error["loc"] if step not in BRANCHES]
     field = ".".join(map(str, steps)) or "plan"
+    if error["type"] == "extra_forbidden" and field in REMOVED:
+        return f"{field} is no longer a key of the plan: {REMOVED[field]}"
     if error["type"] == "extra_forbidden":
         return f"{field} is not a key of the plan{near(str(steps[-1]), _known(tuple(steps[:-1])))}"
     if error["type"] == "missing":

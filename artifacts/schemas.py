@@ -9,7 +9,7 @@ import json
 import re
 from typing import Annotated, Any, Literal, Protocol, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator, model_validator
 
 
 class Ref(BaseModel):
@@ -69,20 +69,13 @@ class TextFormat(Frozen):
     """Before the fraction of a number."""
     thousands: Literal["", ".", ",", " ", "'"] = ""
     """Between groups of three digits; none by default."""
-    quote: Literal['"', "'", ""] = '"'
-    """Around a cell that holds a separator; none if it is empty."""
     encoding: Literal["utf-8", "latin-1", "iso-8859-15", "cp1250", "cp1251", "cp1252"] = "utf-8"
     """One in which a wrong byte stays within its line: UTF-8, or one byte a character."""
-    quoted_line_breaks: bool = False
-    """Whether public cells within quotes hold line breaks. The private table cannot be CSV then: a quote that one row
-    leaves open would take the next row into it."""
 
     @model_validator(mode="after")
     def signs_differ(self) -> Self:
         if self.decimal == self.thousands:
             raise ValueError(f"decimal and thousands must be two signs, got {self.decimal!r} for both")
-        if self.quoted_line_breaks and not self.quote:
-            raise ValueError("quoted_line_breaks needs a quote, got none")
         return self
 
     @property
@@ -214,6 +207,26 @@ class Encoding(Frozen):
     bounds: Annotated[Bounds | None, Field(exclude_if=lambda bounds: bounds is None)] = None
     unit: str | None = None
     format: TextFormat = COMMAS
+
+    @field_serializer("format")
+    def as_open_sessions_digest_it(self, form: TextFormat) -> dict[str, Any]:
+        """With the keys that 1.0.0 had besides: `digest`, to which open sessions are bound, is of these bytes."""
+        keys = form.model_dump()
+        return {
+            **{key: keys.pop(key) for key in ("separator", "decimal", "thousands")},
+            "quote": '"',
+            "encoding": keys.pop("encoding"),
+            "quoted_line_breaks": False,
+            **keys,
+        }
+
+    @field_validator("format", mode="before")
+    @classmethod
+    def without_keys_of_before(cls, given: Any) -> Any:
+        former = {"quote": '"', "quoted_line_breaks": False}
+        return (
+            {key: sign for key, sign in given.items() if former.get(key) != sign} if isinstance(given, dict) else given
+        )
 
     @property
     def features(self) -> tuple[str, ...]:

@@ -4,9 +4,9 @@ a public table are written, for a plan to declare.
 Lines. The first line has the names of the columns and is public, as is its ending. If that is a lone carriage return,
 every line break of the file ends a line, as in old programs' files; if not, only a line feed does, and a lone carriage
 return is a blank within its cell. A line longer than LONGEST_LINE is cut there, also the first one. Blanks around cells
-are ignored, within quotes and outside. Bytes that are no character are escaped. Separator and quote are those that the
-plan declares (TextFormat) and depend on nothing in a file; a quote ends with its line. Line breaks within quotes are
-read only in public files, if declared: in a private file, a quote that one row leaves open would swallow the next row.
+are ignored, within quotes and outside. Bytes that are no character are escaped. The separator is the one that the plan
+declares (TextFormat) and depends on nothing in a file. A quote (") ends with its line: otherwise one that a private row
+leaves open would swallow the next row. Tables whose cells hold line breaks are written as Parquet.
 Checked by tests/tasks/data/test_csv_files.py and tests/privacy/test_text_alone.py.
 
 Formats. Only `concord init`, `predict` and `verify --table` detect one, in tables that are not private: a format
@@ -19,10 +19,10 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice, product
-from typing import Any, TextIO, get_args
+from typing import TextIO, get_args
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.schemas import COMMAS, EXPONENT, NULL_WORDS, AnyPath, TextFormat
@@ -48,10 +48,8 @@ def csv_names(path: AnyPath, form: TextFormat = COMMAS) -> list[str]:
 
 
 def read_rows(path: AnyPath, form: TextFormat = COMMAS, *, strict: bool = False) -> Iterator[list[str]]:
-    """The cells of every line after the first that is not blank, one row per line. Only if `strict`, for a public file,
-    may cells hold line breaks, and only then does it raise UnicodeDecodeError or csv.Error."""
-    if strict and form.quoted_line_breaks:
-        return islice(_records(path, form), 1, None)
+    """The cells of every line after the first that is not blank, one row per line. Raises UnicodeDecodeError only if
+    `strict`, for a public file."""
     return (split_line(line, form) for line in read_lines(path, form, strict=strict))
 
 
@@ -69,21 +67,13 @@ def split_line(line: str, form: TextFormat = COMMAS) -> list[str]:
     """The cells of one line. No content can fail or affect another line; an unreadable line has no cells."""
     csv.field_size_limit(LONGEST_LINE)  # the limit is global, and a library may have changed it
     try:
-        return next(csv.reader([line.rstrip("\r\n").replace("\r", " ")], **_dialect(form)), [])
+        return next(_reader([line.rstrip("\r\n").replace("\r", " ")], form.separator), [])
     except csv.Error:
         return []
 
 
-def _dialect(form: TextFormat) -> dict[str, Any]:
-    quoting = {"quotechar": form.quote} if form.quote else {"quoting": csv.QUOTE_NONE}
-    return {"delimiter": form.separator, "skipinitialspace": True, **quoting}
-
-
-def _records(path: AnyPath, form: TextFormat) -> Iterator[list[str]]:
-    """The rows of a public file, with its first one, allowing line breaks within quotes."""
-    csv.field_size_limit(LONGEST_LINE)
-    with _opened(path, form, newline="", errors="strict") as file:
-        yield from (row for row in csv.reader(file, strict=True, **_dialect(form)) if any(row) or len(row) > 1)
+def _reader(lines: Iterable[str], separator: str) -> Iterator[list[str]]:
+    return csv.reader(lines, delimiter=separator, skipinitialspace=True)
 
 
 def declare_to_find(name: str, path: AnyPath, form: TextFormat) -> str:
@@ -127,9 +117,7 @@ def words_of(form: TextFormat) -> str:
         "separator": f"cells between {names[form.separator]}",
         "decimal": "decimal commas",
         "thousands": f"digits in groups, with {form.thousands!r} between",
-        "quote": f"cells within {form.quote}" if form.quote else "no quotes",
         "encoding": form.encoding,
-        "quoted_line_breaks": "line breaks within quotes",
     }
     return ", ".join(words for name, words in in_words.items() if getattr(form, name) != usual[name])
 
@@ -163,9 +151,8 @@ def _decodes(decoder: codecs.IncrementalDecoder, part: bytes) -> bool:
 
 
 def _of_text(text: str, encoding: str) -> TextFormat:
-    quote = "'" if '"' not in text and re.search(r"(?m)(?:^|[,;\t|])'[^'\n]*'(?=[,;\t|]|\r?$)", text) else '"'
-    separator = max(SEPARATORS, key=lambda sign: (_share_even(_rows(text, sign, quote)), -SEPARATORS.index(sign)))
-    rows = _rows(text, separator, quote)
+    separator = max(SEPARATORS, key=lambda sign: (_share_even(_rows(text, sign)), -SEPARATORS.index(sign)))
+    rows = _rows(text, separator)
     columns = [[cell.strip() for cell in column] for column in zip(*_even(rows[1:], len(rows[0])), strict=True)]
     decimal, thousands = _numbers([[cell for cell in column if cell not in NULL_WORDS] for column in columns])
     return TextFormat.model_validate(
@@ -173,18 +160,15 @@ def _of_text(text: str, encoding: str) -> TextFormat:
             "separator": separator,
             "decimal": decimal,
             "thousands": thousands,
-            "quote": quote,
             "encoding": encoding,
-            "quoted_line_breaks": any("\n" in cell or "\r" in cell for row in rows for cell in row),
         }
     )
 
 
-def _rows(text: str, separator: str, quote: str) -> list[list[str]]:
-    """The first rows, with line breaks within quotes, and without the last row if the sample cuts it."""
+def _rows(text: str, separator: str) -> list[list[str]]:
+    """The first rows, without the last one if the sample cuts it."""
     csv.field_size_limit(SAMPLE_TEXT)
-    dialect: dict[str, Any] = {"delimiter": separator, "quotechar": quote, "skipinitialspace": True}
-    rows = list(islice(filter(None, csv.reader(io.StringIO(text, newline=""), **dialect)), SAMPLE_ROWS + 1))
+    rows = list(islice(filter(None, _reader(io.StringIO(text, newline=""), separator)), SAMPLE_ROWS + 1))
     return rows[:-1] if len(text) == SAMPLE_TEXT and len(rows) > 1 else rows or [[]]
 
 

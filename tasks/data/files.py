@@ -1,15 +1,11 @@
 """Files of rows: Parquet, Arrow IPC or CSV, as a file, a folder or a glob; objects of a store; files of a snapshot.
 
-A line of a CSV file is a row; line breaks within quotes are read in public files alone, if the plan declares them.
-Private and public files are cut into cells by the same declared rules (tasks.data.csv_files), so that a cell is the
-same category on both sides.
-
-Partitions. In a folder, each part NAME=VALUE of a file's path below it is a column of words, the same in all rows of
-the file, even if the file has a column of that name. It follows from that path alone, never from other files. Paths of
-private files then hold values, so no error shows them.
+A line of a CSV file is a row. Private and public files are cut into cells by the same declared rules
+(tasks.data.csv_files), so that a cell is the same category on both sides. All columns are in the files: a folder whose
+paths name some (NAME=VALUE) is refused.
 
 Queries. The result of a database query is read like a CSV file of the default format, by its words.
-Checked by tests/tasks/data/test_tables.py and tests/tasks/data/test_partitions.py.
+Checked by tests/tasks/data/test_tables.py.
 """
 
 import glob
@@ -19,7 +15,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import polars as pl
 import pyarrow as pa
@@ -30,7 +25,6 @@ from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
 from concord.artifacts.schemas import COMMAS, TextFormat
 from concord.tasks.data.cells import clean_text
 from concord.tasks.data.csv_files import csv_names, declare_to_find, find_format, read_rows
-from concord.tasks.data.identifiers import ESCAPED
 from concord.tasks.data.places import Format, Partition, Remote, StoredFile, StoredTable, objects, reachable
 from concord.tasks.data.stored_columns import (
     SizedColumns,
@@ -60,7 +54,7 @@ SizedFrame = tuple[int, pl.DataFrame]
 class TableFile:
     """One file of a table.
 
-    partition   columns named in its path, with the cell that all of its rows have there
+    partition   columns of a Delta table's log, with the cell that all rows of the file have there
     called      its name in messages; by default its path
     """
 
@@ -193,9 +187,9 @@ class TableFile:
 
     def _broken(self, cells: Sequence[str]) -> str:
         """Advice for a row with too few cells."""
-        if len(cells) > len(self.names) or self.form.quoted_line_breaks:
+        if len(cells) > len(self.names):
             return ""
-        return "; if cells within quotes hold line breaks, declare data.format.quoted_line_breaks = true"
+        return "; a line is a row: write a table whose cells hold line breaks as Parquet"
 
     def what_to_try(self, name: str) -> str:
         """The end of a message about a missing column: the columns there are, and a format that would find it.
@@ -261,7 +255,11 @@ def find_files(path: str, field: str, form: TextFormat = COMMAS, *, arriving: bo
     if not found and not (arriving and isinstance(place, Path) and (place.is_dir() or glob.has_magic(path))):
         state = "is empty" if isinstance(place, Path) and place.is_dir() else "does not exist"
         raise WrongInput(f"{field} must be a file, a folder of files or a glob that matches some, but {path} {state}")
-    files = [_file(file, number, str(place), field, form) for number, file in enumerate(found, start=1)]
+    below = [str(file).removeprefix(str(place)) for file in found if str(file).startswith(str(place))]
+    if any("=" in path.rpartition("/")[0] for path in below):
+        rule = f"{field} must hold all of its columns in its files, but paths in {path} name some, as NAME=VALUE"
+        raise WrongInput(f"{rule}: write them into the files as well, as one Parquet file or several")
+    files = [TableFile(file, _format(file, field), field, form) for file in found]
     if len({file.format for file in files}) > 1:
         raise WrongInput(f"{field} must hold files of one format, got several in {path}")
     return tuple(files)
@@ -283,50 +281,32 @@ def _local(place: Path) -> list[Path]:
     return sorted(match for match in matches if match.is_file() or match.is_dir())  # a pipe may never end
 
 
-def _file(path: Path | Remote, number: int, root: str, field: str, form: TextFormat) -> TableFile:
-    partition = partition_of(str(path), root)
-    called = f"file {number} of {root}" if partition and field == PRIVATE else ""
-    return TableFile(path, _format(path, field, called or str(path)), field, form, partition, called)
-
-
 def _cells(name: str, column: pa.Array | pa.ChunkedArray, stored: pa.DataType) -> pl.Series:
     if isinstance(column, pa.ChunkedArray):
         return words_as_enum(name, [words_and_places(part) for part in column.chunks])
     return read_column(name, column, stored)
 
 
-HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
-"""Value in a path for a null cell."""
-
-
-def partition_of(path: str, root: str) -> Partition:
-    """The columns and cells of the parts NAME=VALUE of a file's path below `root`, percent signs decoded."""
-    below = path.removeprefix(root).split("/")[:-1] if path.startswith(root) else []
-    pairs = (part.partition("=") for part in below)
-    cells = {unquote(name, errors=ESCAPED).strip(): value for name, sign, value in pairs if sign and name.strip()}
-    return tuple((name, None if cell == HIVE_NULL else unquote(cell, errors=ESCAPED)) for name, cell in cells.items())
-
-
-def _format(path: Path | Remote, field: str, shown: str) -> Format:
-    start = _beginning(path, field, shown)
+def _format(path: Path | Remote, field: str) -> Format:
+    start = _beginning(path, field)
     if start.startswith(b"PAR1"):
         return "parquet"
     if start == b"ARROW1":
         return "ipc"
     if path.suffix.lower() == ".csv":
         return "csv"
-    raise WrongInput(f"{field} must be Parquet, Arrow IPC or CSV (named .csv), got {shown}")
+    raise WrongInput(f"{field} must be Parquet, Arrow IPC or CSV (named .csv), got {path}")
 
 
-def _beginning(path: Path | Remote, field: str, shown: str) -> bytes:
+def _beginning(path: Path | Remote, field: str) -> bytes:
     if isinstance(path, Remote):
-        with reachable(shown, field), path.open("rb") as file:
+        with reachable(str(path), field), path.open("rb") as file:
             return bytes(file.read(6))
     try:
         with path.open("rb") as file:
             return file.read(6)
     except OSError as failed:
-        raise EnvironmentFailed(f"{field}: {shown} cannot be opened: {failed.strerror}") from None
+        raise EnvironmentFailed(f"{field}: {path} cannot be opened: {failed.strerror}") from None
 
 
 def _declare(wrong: BaseException) -> str:

@@ -36,7 +36,7 @@ from concord.artifacts.home.vault import Vault, derive, hashed, keyed_digest
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import COMMAS, NULL_WORDS, TextFormat
 from concord.tasks.data.cells import canonical_id
-from concord.tasks.data.files import PRIVATE, TableFile, find_files, partition_of
+from concord.tasks.data.files import PRIVATE, TableFile, find_files
 from concord.tasks.data.tables import odd_types, read_as_one
 
 UNIT = "concord.unit"
@@ -156,12 +156,8 @@ def open_private(
     path: str, form: TextFormat = COMMAS, unit: str | None = None, *, arriving: bool = False
 ) -> PrivateTable:
     """The private table at a file, folder or glob, whose CSV files have that format. Raises WrongInput if nothing is
-    there, unless files are `arriving`, or if the format allows line breaks within cells of CSV files."""
-    files = find_files(path, PRIVATE, form, arriving=arriving)
-    if form.quoted_line_breaks and files and files[0].format == "csv":
-        rule = f"{PRIVATE} must be Parquet or Arrow IPC if data.format.quoted_line_breaks = true, got CSV"
-        raise WrongInput(f"{rule}, in which a quote that one row leaves open would take the next: write it as Parquet")
-    return PrivateTable(files, unit)
+    there, unless files are `arriving`."""
+    return PrivateTable(find_files(path, PRIVATE, form, arriving=arriving), unit)
 
 
 def private_table(plan: Plan, *, arriving: bool = False) -> PrivateTable:
@@ -176,15 +172,10 @@ def private_table(plan: Plan, *, arriving: bool = False) -> PrivateTable:
     if plan.privacy.secret == "labels" and table.files[0].format == "csv":
         rule = f"{PRIVATE} must be Parquet or Arrow IPC if privacy.secret = 'labels', got CSV"
         raise WrongInput(f"{rule}, in which a label can break its line and move other rows: write it as Parquet")
-    if plan.privacy.secret == "labels" and any(plan.data.label in _named_by_path(file) for file in table.files):
+    if plan.privacy.secret == "labels" and any(f"/{plan.data.label}=" in str(file.path) for file in table.files):
         rule = f"{PRIVATE} must hold the label within its files if privacy.secret = 'labels', got it in their paths"
-        raise WrongInput(f"{rule}, which lets a label move other rows: write the table without that partition")
+        raise WrongInput(f"{rule}, which lets a label move other rows: write the rows into one file")
     return table
-
-
-def _named_by_path(file: TableFile) -> set[str]:
-    """Columns named in a file's path, also if they are not read from it because of a glob."""
-    return {name for name, _ in (*file.partition, *partition_of(str(file.path), ""))}
 
 
 def _check_headers(files: Sequence[TableFile], columns: Mapping[str, str]) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import polars as pl
 import pytest
-from polars.testing import assert_frame_equal
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import parse_plan
@@ -16,7 +15,7 @@ from concord.tasks.data.csv_files import find_format, words_of
 from concord.tasks.data.encode import encode, labelled_rows, learn_encoding
 from concord.tasks.data.files import format_of
 from concord.tasks.data.tables import open_public
-from concord.tasks.data.units import open_private, private_table
+from concord.tasks.data.units import open_private
 from tests.support.raw import exact
 
 ROWS = [
@@ -43,7 +42,7 @@ def number(value: float | None, form: TextFormat) -> str:
 
 def write(path: Path, form: TextFormat, rows: list[tuple[Any, ...]] = ROWS) -> str:
     with path.open("w", encoding=form.encoding, newline="") as file:
-        writer = csv.writer(file, delimiter=form.separator, quotechar=form.quote or None)
+        writer = csv.writer(file, delimiter=form.separator, quotechar='"')
         writer.writerow(COLUMNS)
         for city, size, count, day, verdict in rows:
             writer.writerow((city, number(size, form), number(count, form), day, verdict))
@@ -96,8 +95,6 @@ def parse_plan_of(form: TextFormat) -> TextFormat:
 
 
 FOUND = {
-    "quotes": (b"a;b\n'x;y';1\n'z';2\n", TextFormat(separator=";", quote="'")),
-    "line breaks": (b'a,b\n"x\ny",1\nz,2\n', TextFormat(quoted_line_breaks=True)),
     "Latin-1": ("a,b\nKöln,1\n".encode("latin-1"), TextFormat(encoding="latin-1")),
     "one column": (b"a\n1\n2\n", COMMAS),
     "nothing": (b"", COMMAS),
@@ -121,18 +118,12 @@ def test_utf_16_was_taken_for_a_table_without_the_label(tmp_path: Path) -> None:
         format_of(str(tmp_path / "t.csv"))
 
 
-def test_line_breaks_within_quotes_are_read_in_public_files_if_declared(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_bytes(b'a,b\r\n"x\ny",1\r\n\r\n"z ""q""",2\r\n')
-    form = TextFormat(quoted_line_breaks=True)
-    (frame,) = open_public(str(tmp_path / "t.csv"), form=form).frames(["a", "b"])
-    assert_frame_equal(frame, pl.DataFrame({"a": ["x\ny", 'z "q"'], "b": ["1", "2"]}))
-    with pytest.raises(WrongInput, match=r"expected 2 columns, got 1.*declare data.format.quoted_line_breaks = true"):
+def test_a_cell_with_a_line_break_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(b'a,b\r\n"x\ny",1\r\n')
+    with pytest.raises(
+        WrongInput, match=r"expected 2 columns, got 1.*write a table whose cells hold line breaks as Par"
+    ):
         list(open_public(str(tmp_path / "t.csv")).frames(["a"]))
-    (tmp_path / "t.csv").write_bytes(b'a,b\n"x,1\nz,2\n')
-    with pytest.raises(WrongInput, match="cannot be read as csv: unexpected end of data"):
-        list(open_public(str(tmp_path / "t.csv"), form=form).frames(["a"]))
-    with pytest.raises(WrongInput, match="must be Parquet or Arrow IPC"):
-        private_table(plan_of(tmp_path, form, "t.csv", "t.csv"))
 
 
 def test_a_public_column_that_is_missing_shows_those_that_were_read_and_what_to_try(tmp_path: Path) -> None:
@@ -169,7 +160,8 @@ def test_of_a_private_table_no_name_of_a_column_is_shown(tmp_path: Path) -> None
 REFUSED = {
     "a class that is read otherwise": ({"decimal": ","}, ["1,5", "2,5"], r"'1\.5', not '1,5'"),
     "one sign for both": ({"decimal": ",", "thousands": ","}, ["a", "b"], "two signs"),
-    "line breaks without quotes": ({"quote": "", "quoted_line_breaks": True}, ["a", "b"], "needs a quote"),
+    "a key that is gone": ({"quote": "'"}, ["a", "b"], r"data\.format\.quote is no longer a key.*write a table with"),
+    "another, as it was": ({"quoted_line_breaks": False}, ["a", "b"], r"is no longer a key.*line breaks as Parquet"),
     "a long separator": ({"separator": "::"}, ["a", "b"], r"data\.format\.separator must be ',', ';'"),
     "a slip of the pen": ({"seperator": ";"}, ["a", "b"], "did you mean 'separator'"),
 }
@@ -188,3 +180,13 @@ def test_an_encoding_s_digest_follows_the_format() -> None:
     other = plain.model_copy(update={"format": TextFormat(separator=";")})
     assert other.digest != plain.digest
     assert Encoding.model_validate_json(other.model_dump_json()) == other
+
+
+def test_an_encoding_is_the_bytes_that_1_0_0_wrote_and_reads_them() -> None:
+    """Open sessions are bound to their digest, which held two keys that are gone."""
+    keys = '"separator":";","decimal":".","thousands":"","quote":"\\"","encoding":"utf-8","quoted_line_breaks":false'
+    text = Encoding(columns=(), label="l", classes=("a",), format=TextFormat(separator=";")).model_dump_json()
+    assert text.endswith(f'"format":{{{keys}}}}}')
+    assert Encoding.model_validate_json(text).model_dump_json() == text
+    with pytest.raises(ValueError, match="quote"):  # it would be read otherwise
+        Encoding.model_validate_json(text.replace('"quote":"\\""', '"quote":"\'"'))
