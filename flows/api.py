@@ -135,7 +135,7 @@ def run(
     if not isinstance(plan, str | Path | dict | Plan):
         from concord.tasks.advice.draft import settings_for
 
-        plan, private = settings_for(**_known(settings, settings_for)), plan
+        plan, private = settings_for(**_known(settings, settings_for, public)), plan
     elif settings:
         raise WrongInput(f"{', '.join(settings)} must be given in the plan, and beside a frame alone")
     frames = {"private": private, "public": public, "test": test}
@@ -146,12 +146,19 @@ def run(
     return Run(start(_with_frames(loaded, given, folder), folder, new_session=new_session), folder)
 
 
-def _known(settings: dict[str, Any], takes: Callable[..., Any]) -> dict[str, Any]:
-    """The settings. Raises WrongInput if `takes` does not take them."""
-    try:
-        signature(takes).bind(**settings)
-    except TypeError as wrong:
-        raise WrongInput(f"a frame must be given with label, classes or bounds, domain and rows: {wrong}") from None
+def _known(settings: dict[str, Any], takes: Callable[..., Any], public: Any) -> dict[str, Any]:
+    """The settings beside a private frame. Raises WrongInput, naming all that `takes` needs or does not take."""
+    parameters = signature(takes).parameters
+    needed = [name for name, parameter in parameters.items() if parameter.default is parameter.empty]
+    missing = [name for name in needed if name not in settings]
+    missing += ["classes or bounds"] * settings.keys().isdisjoint({"classes", "bounds"})
+    missing += ["public"] * (public is None)
+    unknown = [name for name in settings if name not in parameters]
+    wrong = [f"{', '.join(names)} {what}" for names, what in ((missing, "missing"), (unknown, "not known")) if names]
+    if wrong:
+        raise WrongInput(
+            f"a frame must be given with {', '.join(needed)}, classes or bounds, public: {'; '.join(wrong)}"
+        )
     return settings
 
 

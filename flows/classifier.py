@@ -47,7 +47,8 @@ CONTRARY_OF_NUMBERS = {
 """As CONTRARY, of the regressor."""
 COSTS = (
     "each fit of a clone is a session of its own and is charged: cross-validation and grids cost once for each fold "
-    "and candidate. To measure a student, use public labelled rows, or [test] of a plan"
+    "and candidate. It needs new_session=True, and public rows by params={'public': rows}. To measure a student, use "
+    "public labelled rows, or [test] of a plan"
 )
 
 
@@ -98,7 +99,10 @@ class _Learner(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is unt
         rows, labels = self._rows(X, reset=True), column_or_1d(y, warn=True)
         check_consistent_length(rows, labels)
         if public is None:
-            raise WrongInput("fit must be given public=: rows like X that may be published, without labels")
+            raise WrongInput(
+                "fit must be given public=: rows like X that may be published, without labels; cross_val_score "
+                "passes them on by params={'public': rows}"
+            )
         settings = self._settings()
         target = self._target(labels, settings)
         if target.name in rows.columns:

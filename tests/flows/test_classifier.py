@@ -19,6 +19,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.flows.classifier import CONTRARY, CONTRARY_OF_NUMBERS, ConcordClassifier, ConcordRegressor
 from concord.tasks.advice.draft import settings_for
 from tests.support.people import CLASSES, people
+from tests.test_readme import README
 
 SKIPPED = {"check_array_api_input", "check_pipeline_consistency"}
 """For one there must be another package; the other is for learners that draw no noise."""
@@ -153,8 +154,45 @@ def test_copying_it_warns_that_each_fit_costs(monkeypatch: pytest.MonkeyPatch) -
     assert len(scores) == 2
 
 
+def test_cross_validation_runs_as_its_messages_and_the_readme_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, no page and no message named the argument that it needs."""
+    asked = list[dict[str, Any]]()
+
+    def unprotected(*values: Any, **named: Any) -> Unprotected:
+        asked.append(named)
+        return Unprotected(*values, **named)
+
+    monkeypatch.setattr(concord, "run", unprotected)
+    named = {"X": np.random.default_rng(1).normal(size=(40, 2)), "y": ["no", "yes"] * 20, "rows": np.zeros((3, 2))}
+    call = 'cross_val_score(model, X, y, params={"public": rows})'
+    assert call in README.replace("\n", " ")
+    assert "new_session=True" in README
+    model = ConcordClassifier(classes=CLASSES, rows=100, new_session=True)
+    with pytest.warns(UserWarning, match=r"new_session=True, and public rows by params=\{'public': rows\}"):
+        scores = eval(call, {"cross_val_score": cross_val_score, "model": model, **named})
+    assert len(scores) == len(asked) == 5
+    assert all(len(fit["public"]) == 3 and fit["new_session"] for fit in asked)
+    with pytest.raises(WrongInput, match=r"params=\{'public': rows\}"):
+        model.fit(named["X"], named["y"])
+
+
+def test_all_that_a_frame_lacks_is_named_at_once() -> None:
+    frame = people(10, 1)
+    given: dict[str, Any] = {"label": "outcome", "classes": CLASSES, "domain": "people", "rows": 10, "public": frame}
+    for name, value in given.items():
+        lacking = "classes or bounds" if name == "classes" else name
+        rest = {key: each for key, each in given.items() if key != name}
+        with pytest.raises(WrongInput, match=rf": {lacking} missing$"):
+            concord.run(frame, **rest)
+        with pytest.raises(WrongInput) as refused:
+            concord.run(frame, **({} if name == "public" else {name: value}), wrong=1)
+        assert str(refused.value).endswith("; wrong not known")
+        others = {"classes or bounds" if key == "classes" else key for key in rest}
+        assert set(str(refused.value).partition(": ")[2].partition(" missing")[0].split(", ")) >= others - {"public"}
+
+
 def test_a_frame_without_what_is_known_in_public_is_one_sentence() -> None:
-    with pytest.raises(WrongInput, match="must be given with label, classes or bounds, domain and rows"):
+    with pytest.raises(WrongInput, match="must be given with label, domain, rows, classes or bounds, public: "):
         concord.run(people(10, 1), label="outcome")
     with pytest.raises(WrongInput, match="label must be given in the plan"):
         concord.run("plan.toml", label="outcome")
