@@ -409,7 +409,7 @@ def predict(
     """
     import polars
 
-    from concord.tasks.data.sources import frame_table
+    from concord.tasks.data.frames import frame_table
     from concord.tasks.publish.predict import at_point, predictions
 
     student = at_point(load_student(subject, home=home), point, threshold)

@@ -7,6 +7,9 @@ It is `concord.run` of a plan made of its parameters, by the same door, ledger a
 is answered from the ledger. One on other data of the domain needs another `version`, and is refused unless
 `new_session`. `X` and `y` are private; a mistake is said without a value of theirs.
 
+Guarantees   what a label or a cell becomes does not depend on those beside it: X has a type, and each label of y is
+             read by itself (tasks.data.frames). What is refused is refused by the type of its container
+
 Not covered  what scikit-learn asks and privacy forbids: CONTRARY says what and why. Checked by
              tests/flows/test_classifier.py, by scikit-learn's own checks among others
 """
@@ -15,22 +18,24 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 import concord
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan, read_tables
 from concord.tasks.advice.draft import settings_for
-from concord.tasks.data.databases import word_of
-from concord.tasks.data.sources import frame_table
+from concord.tasks.data.cells import canonical_id, cast_numbers, class_names, text
+from concord.tasks.data.frames import column_of, frame_table, word_of
 
 LABEL = "label"
 """The label column of a plan that names none."""
@@ -38,13 +43,16 @@ CONTRARY = {
     "check_classifiers_regression_target": "private labels never stop a fit: one that is no class counts as the first",
     "check_supervised_y_no_nan": "as above",
     "check_dtype_object": "whether every cell of an array of objects is a number is private: such an array is refused",
+    "check_classifiers_train": "as above: it also fits rows that are lists, for which NumPy would choose a type",
 }
 """scikit-learn's checks of the classifier that fail, because privacy forbids what they ask."""
 CONTRARY_OF_NUMBERS = {
     "check_supervised_y_no_nan": "private labels never stop a fit: one that is no number counts as the middle",
     "check_dtype_object": CONTRARY["check_dtype_object"],
+    "check_regressors_train": CONTRARY["check_classifiers_train"],
 }
 """As CONTRARY, of the regressor."""
+COLUMN = "A column-vector y was passed when a 1d array was expected: it is taken as one column"
 COSTS = (
     "each fit of a clone is a session of its own and is charged: cross-validation and grids cost once for each fold "
     "and candidate. It needs new_session=True, and public rows by params={'public': rows}. To measure a student, use "
@@ -82,34 +90,35 @@ class _Learner(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is unt
         """The classes or the bounds of a plan made of parameters; empty if they are missing."""
 
     @abstractmethod
-    def _target(self, labels: NDArray[Any], settings: dict[str, Any]) -> pl.Series:
-        """Private labels as a column. It cannot fail by their values."""
+    def _target(self, y: Any, settings: dict[str, Any]) -> pl.Series:
+        """Private labels as a column, each by itself. It cannot fail by their values."""
 
     def fit(self, X: Any, y: Any, *, public: Any = None) -> Self:
         """Learn from private rows X and labels y, and publish.
 
         X        a frame (polars, pandas, Arrow) or an array (rows, columns) of numbers; of a `unit`, with its column
+        y        an array, a series or a list: one that is no class, or no number, counts as the pre-check says
         public   rows like X, which are public: asked about, and published with labels
         Raises a ConcordError, such as BudgetRefused if the domain does not cover it.
         """
         if y is None:
             raise ValueError("fit requires y to be passed, but the target y is None: it has the private labels")
-        if np.asarray(y).dtype.kind == "c":
-            raise ValueError("Complex data not supported: y must hold classes or numbers")
-        rows, labels = self._rows(X, reset=True), column_or_1d(y, warn=True)
-        check_consistent_length(rows, labels)
+        rows = self._rows(X, reset=True)
         if public is None:
             raise WrongInput(
                 "fit must be given public=: rows like X that may be published, without labels; cross_val_score "
                 "passes them on by params={'public': rows}"
             )
         settings = self._settings()
-        target = self._target(labels, settings)
-        if target.name in rows.columns:
-            raise WrongInput(f"X must not have a column {target.name!r}, which the plan calls y: give it another name")
+        target, label = self._target(y, settings), settings["data"]["label"]
+        check_consistent_length(rows, target)
+        if getattr(y, "ndim", 1) == 2:
+            warnings.warn(COLUMN, DataConversionWarning, stacklevel=2)
+        if label in rows.column_names:
+            raise WrongInput(f"X must not have a column {label!r}, which the plan calls y: give it another name")
         self.run_ = concord.run(
             settings,
-            private=rows.with_columns(target),
+            private=rows.append_column(label, target.to_arrow()),
             public=self._rows(public),
             home=self.home,
             new_session=self.new_session,
@@ -137,18 +146,24 @@ class _Learner(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is unt
             version=self.version,
         )
 
-    def _rows(self, X: Any, *, reset: bool = False) -> pl.DataFrame:
-        """Rows as a frame. Their names and number of columns are those of `fit`, unless `reset`."""
+    def _rows(self, X: Any, *, reset: bool = False) -> pa.Table:
+        """Rows as a table. Their names and number of columns are those of `fit`, unless `reset`: then they are private,
+        and NumPy must not choose a type for a list of them."""
         if hasattr(X, "__arrow_c_stream__") or hasattr(X, "iloc"):
-            frame = pl.DataFrame(pl.from_arrow(frame_table(X, "X")))
+            table = frame_table(X, "X")
             if reset:
-                self.feature_names_in_ = np.array(frame.columns, dtype=object)
-                self.n_features_in_ = frame.width
-            return frame
+                self.feature_names_in_ = np.array(table.column_names, dtype=object)
+                self.n_features_in_ = table.num_columns
+            return table
+        if reset and not (hasattr(X, "__array__") or hasattr(X, "toarray")):
+            kind = type(X).__name__
+            raise WrongInput(f"X must be a frame or an array of numbers, which say the type of a column, got a {kind}")
         if not hasattr(X, "toarray"):
             _check_array(np.asarray(X))
-        numbers = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=False)
-        return pl.DataFrame(numbers, schema=[f"x{at}" for at in range(numbers.shape[1])]).fill_nan(None)
+        with np.errstate(all="ignore"):
+            numbers = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=False)
+        names = [f"x{at}" for at in range(numbers.shape[1])]
+        return pl.DataFrame(numbers, schema=names).fill_nan(None).to_arrow()
 
     def __sklearn_clone__(self) -> Any:
         warnings.warn(COSTS, UserWarning, stacklevel=3)
@@ -209,11 +224,17 @@ class ConcordClassifier(ClassifierMixin, _Learner):  # type: ignore[misc]  # sci
     def _known(self) -> dict[str, Any]:
         return {} if self.classes is None else {"classes": self.classes}
 
-    def _target(self, labels: NDArray[Any], settings: dict[str, Any]) -> pl.Series:
+    def _target(self, y: Any, settings: dict[str, Any]) -> pl.Series:
         classes = self._declared(settings)
         self.classes_ = np.unique(np.asarray(classes))
-        words = {name: str(name) for name in classes}
-        return pl.Series(settings["data"]["label"], [_word(each, words) for each in labels.tolist()], pl.String)
+        labels = column_of(y, "y")
+        known = pl.col("c").replace_strict(_names_of(classes), default=None, return_dtype=pl.String())
+        words = (
+            labels.alias("c")
+            .to_frame()
+            .with_columns(canonical_id("c", labels.dtype).alias("c"), text("c", labels.dtype).alias("word"))
+        )
+        return words.select(pl.coalesce(known, "word")).to_series()
 
     def _declared(self, settings: dict[str, Any]) -> list[Any]:
         declared = settings["data"].get("classes") if self.classes is None else self.classes
@@ -253,13 +274,10 @@ class ConcordRegressor(RegressorMixin, _Learner):  # type: ignore[misc]  # sciki
     def _known(self) -> dict[str, Any]:
         return {} if self.bounds is None else {"bounds": self.bounds}
 
-    def _target(self, labels: NDArray[Any], settings: dict[str, Any]) -> pl.Series:
+    def _target(self, y: Any, settings: dict[str, Any]) -> pl.Series:
         if settings["data"].get("bounds") is None:
             raise WrongInput("data.bounds must be given in the plan: a regressor learns no classes")
-        name, numbers = settings["data"]["label"], labels.dtype.kind in "biuf"
-        if numbers:
-            return pl.Series(name, labels.astype(np.float64), pl.Float64)
-        return pl.Series(name, [word_of(each) for each in labels.tolist()], pl.String)
+        return pl.Series(cast_numbers(column_of(y, "y", _number_word), np.inf)).fill_nan(None)
 
 
 def _check_array(X: NDArray[Any]) -> None:
@@ -272,9 +290,18 @@ def _check_array(X: NDArray[Any]) -> None:
         raise WrongInput(f"X must be an array of numbers, or a frame, got an array of dtype {X.dtype}")
 
 
-def _word(label: Any, words: Mapping[Any, str]) -> str | None:
-    """A label as the plan's word for it, or as it reads. It cannot fail."""
-    try:
-        return words[label]
-    except Exception:  # it is none of them, or an object that cannot be looked up
-        return word_of(label)
+def _names_of(classes: Sequence[Any]) -> dict[str, str]:
+    """What the plan calls the class of a label, by the label's canonical text. Truth values are also 1 and 0."""
+    names = [str(name) for name in classes]
+    texts = class_names(tuple(word_of(name) or str(name) for name in classes))
+    alike = {"true": "1", "1": "true", "false": "0", "0": "false"}
+    also = {alike[one]: name for one, name in zip(texts, names, strict=True) if one in alike}
+    return also | dict(zip(texts, names, strict=True))
+
+
+def _number_word(label: Any) -> str | None:
+    """An object as the word of a number, if it is one, or as it reads. It cannot fail."""
+    plain = label.item() if isinstance(label, np.generic) else label
+    if isinstance(plain, bool | float):
+        return float.__repr__(float(plain))
+    return word_of(label)

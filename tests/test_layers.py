@@ -54,11 +54,12 @@ ROOMS: dict[str, set[str]] = {
 ALONE = {
     "flows/hosted.py": {"uvicorn"},
     "flows/api.py": {"polars"},
-    "flows/classifier.py": {"numpy", "polars", "sklearn"},
+    "flows/classifier.py": {"numpy", "polars", "pyarrow", "sklearn"},
     "flows/cluster.py": {"dask", "distributed"},
     "tasks/asking/answers.py": {"cloudpickle"},
     "tasks/asking/questions.py": {"cloudpickle"},
     "tasks/data/databases.py": {"sqlalchemy"},
+    "tasks/data/frames.py": {"pandas"},
     "tasks/data/sources.py": {"deltalake"},
     "tasks/publish/disclosures.py": {"sklearn", "yaml"},
     "tasks/publish/explain.py": {"sklearn"},

@@ -11,12 +11,9 @@ Not covered  a query that fails on a value, such as 1/x: a private value then en
              and tests/deployments/test_query_postgresql.py
 """
 
-import math
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, date, datetime
-from decimal import Decimal
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -27,8 +24,8 @@ from sqlalchemy.pool import NullPool
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
 from concord.artifacts.settings import check_answers, required, sqlite_file
-from concord.tasks.data.cells import WHOLE
 from concord.tasks.data.files import PRIVATE
+from concord.tasks.data.frames import word_of
 from concord.tasks.data.identifiers import ESCAPED
 
 ROWS = 1 << 12
@@ -36,8 +33,6 @@ ROWS = 1 << 12
 ZONED, BYTES = 1184, 17
 """PostgreSQL's numbers of the types `timestamp with time zone` and `bytea`."""
 UTF8 = "UTF8"
-LONGEST_INTEGER = 4096
-"""Most bits of an integer; Python writes none of more than 4,300 digits."""
 CONNECT_SECONDS = 10
 """Seconds until a connection attempt fails."""
 SYNTAX = "42"
@@ -74,44 +69,6 @@ def rows_of_query(query: str, variable: str, field: str) -> Iterator[tuple[list[
         else:
             return
     raise EnvironmentFailed(f"{place} failed while the query was read ({kind}); nothing of the data is shown")
-
-
-def word_of(cell: Any) -> str | None:
-    """A cell as a word, or None. A whole number gives the same word as integer and as decimal.
-
-    Conversions are those of Python's own types: a derived type could convert itself otherwise, or fail.
-    """
-    if cell is None:
-        return None
-    if isinstance(cell, str):
-        return str.encode(cell, errors=ESCAPED).decode()  # half a character is no text
-    if isinstance(cell, bytes | bytearray | memoryview):
-        return bytes(cell).decode(errors=ESCAPED)
-    if isinstance(cell, bool):
-        return "true" if cell else "false"
-    if isinstance(cell, float):
-        return (
-            None
-            if not math.isfinite(cell)
-            else str(int(cell))
-            if abs(cell) < WHOLE and cell == int(cell)
-            else float.__repr__(cell)
-        )
-    if isinstance(cell, datetime):
-        return _moment(cell)
-    if isinstance(cell, int):
-        return int.__repr__(cell) if cell.bit_length() <= LONGEST_INTEGER else None
-    if isinstance(cell, date):
-        return date.isoformat(cell)
-    return Decimal.__str__(cell) if isinstance(cell, Decimal) else None
-
-
-def _moment(cell: datetime) -> str | None:
-    """A moment, in UTC if it has a zone; None if that is beyond the calendar."""
-    try:
-        return (cell if cell.tzinfo is None else cell.astimezone(UTC).replace(tzinfo=None)).isoformat(sep=" ")
-    except (ValueError, OverflowError):
-        return None
 
 
 @contextmanager

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -35,9 +34,10 @@ from concord.artifacts.home.whole import locked
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import canonical_json
 from concord.artifacts.sources import TableSource
-from concord.tasks.data.databases import rows_of_query, word_of
+from concord.tasks.data.databases import rows_of_query
 from concord.tasks.data.encode import public_features
 from concord.tasks.data.files import find_files
+from concord.tasks.data.frames import frame_table, word_of
 from concord.tasks.data.guard import private_stage
 from concord.tasks.data.places import Placed, Remote, reachable
 from concord.tasks.data.snapshots import Sealing, Snapshot, SnapshotTable, apart, find_snapshot, write_snapshot
@@ -49,8 +49,6 @@ ORDER_PARTS = 64
 """Parts over which rows of a query are spread to be sorted; one part is in memory at a time."""
 BATCH = 1 << 16
 BYTES = 1 << 20
-PANDAS_WORDS = ("object", "category", "str", "string")
-"""Types of pandas whose cells may be any Python object, or text of any characters."""
 READABLE = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
 """Features of Delta tables that do not change how their files are read."""
 TABLE_FIELDS = ("private", "public", "test")
@@ -260,42 +258,3 @@ class _Digest:
 
     def flush(self) -> None:
         pass
-
-
-def frame_table(frame: Any, field: str) -> pa.Table:
-    """A frame as an Arrow table: any object with Arrow's C stream interface (polars, pandas, Arrow, DuckDB).
-
-    pandas' columns of Python objects and categories become words cell by cell, so that no cell decides the type of its
-    column. Raises WrongInput, without a value, if it is not a frame.
-    """
-    try:
-        if hasattr(frame, "iloc"):
-            columns = [frame.iloc[:, place] for place in range(len(frame.columns))]
-            return pa.table([_of_pandas(column) for column in columns], [str(name) for name in frame.columns])
-        if not (isinstance(frame, pl.DataFrame) and pl.Object in frame.dtypes):
-            table = pa.RecordBatchReader.from_stream(frame).read_all()
-            columns = [_undictionaried(column) for column in table.columns]
-            return pa.table(columns, table.column_names).combine_chunks()
-        kind = "Python objects"
-    except Exception as failed:
-        kind = type(failed).__name__
-    raise WrongInput(
-        f"{field} must be a frame of polars or pandas, or an Arrow table, whose columns Arrow knows ({kind})"
-    )
-
-
-def _of_pandas(column: Any) -> pa.Array:
-    if str(column.dtype) not in PANDAS_WORDS:
-        stored = pa.array(column, from_pandas=True)
-        return _undictionaried(stored) if isinstance(stored, pa.ChunkedArray) else stored
-    cells = (None if gone else cell for cell, gone in zip(column, column.isna(), strict=True))
-    plain = (cell.item() if isinstance(cell, np.generic) else cell for cell in cells)
-    return pa.array(map(word_of, plain), pa.large_string())
-
-
-def _undictionaried(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Words in place of their numbers: a file cannot hold two dictionaries of one column."""
-    if not pa.types.is_dictionary(column.type):
-        return column
-    kind = pa.large_string() if pa.types.is_string_view(column.type.value_type) else column.type.value_type
-    return pa.chunked_array([chunk.dictionary.cast(kind).take(chunk.indices) for chunk in column.chunks], kind)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -28,18 +29,19 @@ SKIPPED = {"check_array_api_input", "check_pipeline_consistency"}
 class Unprotected:
     """In place of a run: what is learned without noise, in a moment."""
 
-    def __init__(self, settings: dict[str, Any], private: pl.DataFrame, **_: Any) -> None:
+    def __init__(self, settings: dict[str, Any], private: pa.Table, **_: Any) -> None:
+        private = pl.DataFrame(private)
         classes, label = settings["data"]["classes"], settings["data"]["label"]
         words = [word if word in classes else classes[0] for word in private[label]]
         learner = LogisticRegression(max_iter=1000) if len({*words}) > 1 else DummyClassifier()
         self.learned = learner.fit(private.drop(label).fill_null(0).to_numpy(), words)
         self.student, self.classes_ = self, self.learned.classes_
 
-    def predict(self, rows: pl.DataFrame) -> Any:
-        return self.learned.predict(rows.fill_null(0).to_numpy())
+    def predict(self, rows: pa.Table) -> Any:
+        return self.learned.predict(pl.DataFrame(rows).fill_null(0).to_numpy())
 
-    def predict_proba(self, rows: pl.DataFrame) -> Any:
-        return self.learned.predict_proba(rows.fill_null(0).to_numpy())
+    def predict_proba(self, rows: pa.Table) -> Any:
+        return self.learned.predict_proba(pl.DataFrame(rows).fill_null(0).to_numpy())
 
 
 class Told(ConcordClassifier):
@@ -60,7 +62,8 @@ class Told(ConcordClassifier):
 class UnprotectedNumber(Unprotected):
     """As Unprotected, of numbers."""
 
-    def __init__(self, settings: dict[str, Any], private: pl.DataFrame, **_: Any) -> None:
+    def __init__(self, settings: dict[str, Any], private: pa.Table, **_: Any) -> None:
+        private = pl.DataFrame(private)
         label, (low, high) = settings["data"]["label"], settings["data"]["bounds"]
         numbers = private[label].cast(pl.Float64, strict=False).fill_nan(None).fill_null((low + high) / 2)
         rows = private.drop(label).fill_null(0).to_numpy()
@@ -98,14 +101,15 @@ def test_scikit_learns_checks_pass_but_for_those_that_privacy_forbids(monkeypatc
 
 
 STATUSES = ("passed", "failed", "skipped")
+ONE = np.ones((1, 1))
 
 
 def test_what_a_fit_needs_is_said_without_a_private_value() -> None:
     model = ConcordClassifier(classes=CLASSES, rows=100)
     with pytest.raises(WrongInput, match="must be given public=: rows like X"):
-        model.fit([[1.0]], ["no"])
+        model.fit(ONE, ["no"])
     with pytest.raises(WrongInput, match="classes, or bounds, and rows must be given"):
-        ConcordClassifier().fit([[1.0]], ["no"], public=[[1.0]])
+        ConcordClassifier().fit(ONE, ["no"], public=[[1.0]])
     with pytest.raises(WrongInput, match="an array of numbers, or a frame, got an array of dtype") as failed:
         model.fit(np.array([["secret"]], dtype=object), ["no"], public=[[1.0]])
     assert "secret" not in str(failed.value)
@@ -113,14 +117,16 @@ def test_what_a_fit_needs_is_said_without_a_private_value() -> None:
         (np.array([777.5, 888.5]), ["no", "yes"]),
         (np.array([[777.5 + 1j], [2]]), ["no", "yes"]),
         (np.zeros((2, 1)), np.array([777.5 + 1j, 1])),
+        ([[777.5], [2]], ["no", "yes"]),
+        (np.zeros((2, 1)), {777.5: "no"}),
     ):
-        with pytest.raises(ValueError, match=r"Reshape|Complex") as wrong:
+        with pytest.raises((ValueError, WrongInput), match=r"Reshape|Complex|must be") as wrong:
             model.fit(X, y, public=[[1.0]])
         assert "777" not in str(wrong.value)
     with pytest.raises(WrongInput, match="must not have a column 'label'"):
         model.fit(pl.DataFrame({"label": [1.0]}), ["no"], public=pl.DataFrame({"label": [1.0]}))
     with pytest.raises(WrongInput, match="classifier learns no number"):
-        ConcordClassifier({"data": {"label": "cost", "bounds": [0, 1]}}).fit([[1.0]], [0.5], public=[[1.0]])
+        ConcordClassifier({"data": {"label": "cost", "bounds": [0, 1]}}).fit(ONE, [0.5], public=[[1.0]])
 
 
 def test_a_label_of_any_kind_is_a_word_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +134,7 @@ def test_a_label_of_any_kind_is_a_word_or_none(monkeypatch: pytest.MonkeyPatch) 
     labels = np.empty(7, dtype=object)
     labels[:] = ["no", 1.0, ["no"], {}, "\ud800", None, object()]
     run: Any = ConcordClassifier(classes=["no", 1], rows=100).fit(np.zeros((7, 1)), labels, public=[[1.0]]).run_
-    assert run.private["label"].to_list() == ["no", "1", None, None, "\\ud800", None, None]
+    assert run.private["label"].to_pylist() == ["no", "1", None, None, "\\ud800", None, None]
 
 
 def test_a_number_of_any_kind_is_one_or_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,13 +143,13 @@ def test_a_number_of_any_kind_is_one_or_a_word(monkeypatch: pytest.MonkeyPatch) 
     labels[:] = [1, 2.5, "x", None, ["3"]]
     model = ConcordRegressor(bounds=[0, 9], rows=100)
     run: Any = model.fit(np.zeros((5, 1)), labels, public=[[1.0]]).run_
-    assert run.private["label"].to_list() == ["1", "2.5", "x", None, None]
+    assert run.private["label"].to_pylist() == [1.0, 2.5, None, None, None]
     run = model.fit(np.zeros((2, 1)), [1, 99], public=[[1.0]]).run_
-    assert run.private["label"].to_list() == [1.0, 99.0]
+    assert run.private["label"].to_pylist() == [1.0, 99.0]
     with pytest.raises(WrongInput, match="regressor learns no classes"):
-        ConcordRegressor({"data": {"label": "cost", "classes": ["a", "b"]}}).fit([[1.0]], [0.5], public=[[1.0]])
+        ConcordRegressor({"data": {"label": "cost", "classes": ["a", "b"]}}).fit(ONE, [0.5], public=[[1.0]])
     with pytest.raises(WrongInput, match="bounds, and rows must be given"):
-        ConcordRegressor().fit([[1.0]], [0.5], public=[[1.0]])
+        ConcordRegressor().fit(ONE, [0.5], public=[[1.0]])
 
 
 def test_copying_it_warns_that_each_fit_costs(monkeypatch: pytest.MonkeyPatch) -> None:

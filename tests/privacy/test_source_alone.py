@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from concord.artifacts.home.vault import Vault
-from concord.tasks.data import sources
+from concord.tasks.data import frames
 from concord.tasks.data.sources import keep_frame
 from tests.privacy.test_row_alone import through_the_rules
 from tests.support.raw import NUMBERS, WORDS
@@ -89,16 +89,16 @@ def test_every_odd_cell_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 @contextmanager
 def types_that_are_guessed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The planted fault: a column of numbers stays one, as a reader that looks at all cells would have it."""
-    honest = sources._of_pandas
+    honest = frames._of_pandas
 
-    def guessed(column: Any) -> Any:
+    def guessed(column: Any, word: Any = None) -> Any:
         try:
             return pa.array([None if cell is None else float(cell) for cell in column])
         except (TypeError, ValueError):
-            return honest(column)
+            return honest(column, word)
 
     with monkeypatch.context() as patch:
-        patch.setattr(sources, "_of_pandas", guessed)
+        patch.setattr(frames, "_of_pandas", guessed)
         yield
 
 

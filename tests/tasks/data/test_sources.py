@@ -15,8 +15,9 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import parse_plan
 from concord.tasks.data import snapshots, sources
 from concord.tasks.data.files import PRIVATE, find_files
+from concord.tasks.data.frames import frame_table
 from concord.tasks.data.snapshots import reading_of
-from concord.tasks.data.sources import frame_table, keep_frame, with_snapshots
+from concord.tasks.data.sources import keep_frame, with_snapshots
 from tests.support.sources import PASSWORD, VARIABLE, asked_of, database, file_of, plan_over, read, ward
 
 

@@ -1,0 +1,186 @@
+"""Frames and columns of Python: containers whose cells have a type keep it, any other is read cell by cell as words.
+
+No type is inferred: NumPy, pandas and Arrow choose one for a list of objects by all of its cells, so that one cell
+would decide what every other becomes. A type is that of the container, or there is none.
+
+Assumes      the type of a container is public, as that of a file's column is: what made it may have looked at all cells
+Guarantees   a cell of a container becomes the same, to the bit, whatever cells are beside it, and none can make it fail
+Not covered  what NumPy or pandas inferred before: an array of doubles in which one missing cell made all ids doubles
+             Checked by tests/privacy/test_source_alone.py, and for every container by tests/promises/test_containers.py
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from concord.artifacts.errors import WrongInput
+from concord.tasks.data.cells import WHOLE, kind_of
+from concord.tasks.data.identifiers import ESCAPED
+from concord.tasks.data.stored_columns import polars_type, read_column, words_and_places
+
+LONGEST_INTEGER = 4096
+"""Most bits of an integer; Python writes none of more than 4,300 digits."""
+TYPED, WORDED = "biuf", "OSUM"
+"""Kinds of NumPy's types whose arrays Arrow takes as they are, and of those that are read cell by cell: text may be of
+any characters, and moments may be beyond Arrow's."""
+LONGEST_NUMBER = 8
+"""Bytes of the longest number that Arrow takes."""
+PANDAS_WORDS = ("object", "str", "string")
+"""Types of pandas whose cells may be any Python object, or text of any characters."""
+
+
+def frame_table(frame: Any, field: str) -> pa.Table:
+    """A frame as an Arrow table: any object with Arrow's C stream interface (polars, pandas, Arrow, DuckDB).
+
+    pandas' columns of Python objects and categories become words cell by cell, so that no cell decides the type of its
+    column. Raises WrongInput, without a value, if it is not a frame.
+    """
+    try:
+        if hasattr(frame, "iloc"):
+            columns = [_of_pandas(frame.iloc[:, place]) for place in range(len(frame.columns))]
+            return pa.table(columns, [str(name) for name in frame.columns])
+        if not (isinstance(frame, pl.DataFrame) and pl.Object in frame.dtypes):
+            table = pa.RecordBatchReader.from_stream(frame).read_all()
+            columns = [_undictionaried(column) for column in table.columns]
+            return pa.table(columns, table.column_names).combine_chunks()
+        kind = "Python objects"
+    except Exception as failed:
+        kind = type(failed).__name__
+    raise WrongInput(
+        f"{field} must be a frame of polars or pandas, or an Arrow table, whose columns Arrow knows ({kind})"
+    )
+
+
+def column_of(given: Any, field: str, word: Callable[[Any], str | None] | None = None) -> pl.Series:
+    """One column of private cells, from an array, a series, a frame of one column or a list.
+
+    word   how an object becomes a word; by default as `word_of` has it
+    Typed cells keep their type, and objects become words one by one. Raises WrongInput by the container alone.
+    """
+    arrow = hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__")
+    objects = isinstance(given, pl.Series) and given.dtype == pl.Object
+    if hasattr(given, "iloc") or type(given).__module__.startswith("pandas."):
+        column = _of_pandas(_one_of_pandas(given, field), word)
+    elif arrow and not objects:
+        column = _one_of_arrow(given, field)
+    elif hasattr(given, "__array__") and not objects:
+        column = _of_array(np.asanyarray(given), field, word)
+    elif isinstance(given, list | tuple | range) or objects:
+        column = _worded(given, word)
+    else:
+        raise _no_column(field, type(given).__name__)
+    kind = polars_type(column.type)
+    if kind != pl.Binary and kind_of(kind) in (None, "list"):
+        raise _no_column(field, f"a column of {column.type}")
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    return pl.concat([pl.Series("", [], kind), *(read_column("", chunk, column.type) for chunk in chunks)])
+
+
+def word_of(cell: Any) -> str | None:
+    """A cell as a word, or None. A whole number gives the same word as integer and as decimal.
+
+    Conversions are those of Python's own types: a derived type could convert itself otherwise, or fail.
+    """
+    if isinstance(cell, np.generic):
+        cell = str(cell) if isinstance(cell, np.datetime64) else cell.item()  # nanoseconds have no type of Python
+    if cell is None:
+        return None
+    if isinstance(cell, str):
+        return str.encode(cell, errors=ESCAPED).decode()  # half a character is no text
+    if isinstance(cell, bytes | bytearray | memoryview):
+        return bytes(cell).decode(errors=ESCAPED)
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    if isinstance(cell, float):
+        return (
+            None
+            if not math.isfinite(cell)
+            else str(int(cell))
+            if abs(cell) < WHOLE and cell == int(cell)
+            else float.__repr__(cell)
+        )
+    if isinstance(cell, datetime):
+        return _moment(cell)
+    if isinstance(cell, int):
+        return int.__repr__(cell) if cell.bit_length() <= LONGEST_INTEGER else None
+    if isinstance(cell, date):
+        return date.isoformat(cell)
+    return Decimal.__str__(cell) if isinstance(cell, Decimal) else None
+
+
+def _moment(cell: datetime) -> str | None:
+    """A moment, in UTC if it has a zone; None if that is beyond the calendar."""
+    try:
+        return (cell if cell.tzinfo is None else cell.astimezone(UTC).replace(tzinfo=None)).isoformat(sep=" ")
+    except (ValueError, OverflowError):
+        return None
+
+
+def _of_pandas(column: Any, word: Callable[[Any], str | None] | None = None) -> pa.Array | pa.ChunkedArray:
+    """A column of pandas: typed cells as they are, categories by their words, and objects word by word."""
+    if str(column.dtype) == "category":  # its own cells would be doubles if integers had a missing one among them
+        codes = column.cat.codes.to_numpy()
+        return _worded(column.cat.categories, word).take(pa.array(codes, mask=codes < 0))
+    typed = isinstance(column.dtype, np.dtype) and column.dtype.kind != "O"
+    known = typed or column.dtype.kind == "M" or hasattr(column.array, "__arrow_array__")
+    if known and str(column.dtype) not in PANDAS_WORDS:
+        stored = pa.array(column, from_pandas=True)
+        return _undictionaried(stored) if isinstance(stored, pa.ChunkedArray) else stored
+    return _worded((None if gone else cell for cell, gone in zip(column, column.isna(), strict=True)), word)
+
+
+def _of_array(cells: Any, field: str, word: Callable[[Any], str | None] | None) -> pa.Array:
+    if cells.ndim == 2 and cells.shape[1] == 1:
+        cells = cells[:, 0]
+    if cells.ndim != 1 or cells.dtype.kind not in TYPED + WORDED:
+        raise _no_column(field, f"an array of {cells.ndim} dimensions and dtype {cells.dtype}")
+    if cells.dtype.kind in WORDED or not cells.dtype.isnative or cells.dtype.itemsize > LONGEST_NUMBER:
+        return _worded(cells, word)
+    return pa.array(cells)
+
+
+def _one_of_pandas(given: Any, field: str) -> Any:
+    """A series, of which pandas' own arrays and a frame of one column make one of the same type."""
+    import pandas
+
+    if not hasattr(given, "iloc"):
+        return pandas.Series(given, dtype=given.dtype)
+    if given.ndim == 2 and given.shape[1] != 1:
+        raise _no_column(field, f"a frame of {given.shape[1]} columns")
+    return given.iloc[:, 0] if given.ndim == 2 else given
+
+
+def _one_of_arrow(given: Any, field: str) -> pa.Array | pa.ChunkedArray:
+    if hasattr(given, "columns") or hasattr(given, "column_names"):
+        table = frame_table(given, field)
+        if table.num_columns != 1:
+            raise _no_column(field, f"a frame of {table.num_columns} columns")
+        return table.column(0)
+    return _undictionaried(
+        pa.chunked_array(given) if hasattr(given, "__arrow_c_stream__") else pa.chunked_array([pa.array(given)])
+    )
+
+
+def _no_column(field: str, got: str) -> WrongInput:
+    kinds = "text, numbers, truth values or dates"
+    return WrongInput(f"{field} must be one column of {kinds} (an array, a series or a list), got {got}")
+
+
+def _worded(cells: Iterable[Any], word: Callable[[Any], str | None] | None = None) -> pa.Array:
+    return pa.array(map(word or word_of, cells), pa.large_string())
+
+
+def _undictionaried(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Words in place of their numbers: a file cannot hold two dictionaries of one column. A number that leads nowhere
+    is a missing cell."""
+    if not pa.types.is_dictionary(column.type):
+        return column
+    parts = [words_and_places(chunk) for chunk in column.chunks]
+    kind = parts[0][0].type if parts else column.type.value_type
+    return pa.chunked_array([words.take(pa.array(places, mask=places < 0)) for words, places in parts], kind)

@@ -1,0 +1,329 @@
+"""One private cell changes no other: in every container, through every door of Python.
+
+A column of labels, or of cells, is read with a plain cell and with an odd one in the same place. All other labels and
+cells, through every rule by which they are used, are compared bit for bit, and so is how the reading ends.
+"""
+
+import math
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from datetime import date, datetime
+from decimal import Decimal
+from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import concord
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.schemas import Encoding
+from concord.flows import classifier
+from concord.flows.classifier import ConcordClassifier, ConcordRegressor
+from concord.tasks.data import frames
+from concord.tasks.data.cells import LABEL, cast_rows
+from concord.tasks.data.sources import keep_frame, with_snapshots
+from concord.tasks.data.units import open_private
+from tests.privacy.test_row_alone import through_the_rules
+from tests.support.raw import CELLS, TYPES, column, exact
+from tests.support.sources import plan_over
+
+pandas = pytest.importorskip("pandas")
+
+ODD: tuple[Any, ...] = (
+    *(None, math.nan, math.inf, -0.0, 0.5, 2, 2**70, 10**5000, True, 1j, "?", "", "NA", "\ud800", b"\xff", [1], {}),
+    *(
+        object(),
+        np.array([1, 2]),
+        np.float32(0.1),
+        np.datetime64("2020-01-01T00:00:00.000000001"),
+        np.datetime64("NaT"),
+    ),
+    *(pandas.NA, pandas.NaT, pandas.Timestamp("2020-01-01", tz="Europe/Paris"), Decimal("NaN"), Decimal("1e400")),
+    *(date(1, 1, 1), datetime.max),
+)
+CLASSES: dict[str, tuple[Any, Any]] = {
+    "words": ("no", "yes"),
+    "truth values": (False, True),
+    "integers": (0, 1),
+    "integers that no double holds": (2**53 + 1, 2**53 + 3),
+    "numbers": (0.5, 1.5),
+    "days": (date(2020, 1, 1), date(2020, 1, 2)),
+}
+Make = Callable[[Sequence[Any]], Any]
+
+ARROW: dict[str, pa.DataType] = {
+    "words": pa.string(),
+    "truth values": pa.bool_(),
+    "integers": pa.int8(),
+    "integers that no double holds": pa.int64(),
+    "numbers": pa.float64(),
+    "days": pa.date32(),
+}
+PANDAS = {
+    "words": "string",
+    "truth values": "boolean",
+    "integers": "Int8",
+    "integers that no double holds": "Int64",
+    "numbers": "Float64",
+    "days": "datetime64[s]",
+}
+NUMPY = {
+    "words": "U9",
+    "truth values": "bool",
+    "integers": "int16",
+    "integers that no double holds": "int64",
+    "numbers": "float64",
+    "days": "datetime64[D]",
+}
+
+
+def objects(cells: Sequence[Any]) -> Any:
+    return np.fromiter(cells, dtype=object, count=len(cells))
+
+
+def chunks(cells: Sequence[Any], kind: pa.DataType) -> pa.ChunkedArray:
+    return pa.chunked_array([pa.array(part, kind).dictionary_encode() for part in (cells[:3], cells[3:])])
+
+
+def coded(cells: Sequence[Any], classes: tuple[Any, Any], kind: str) -> Any:
+    codes = [classes.index(cell) if type(cell) is type(classes[0]) and cell in classes else -1 for cell in cells]
+    return pandas.Series(pandas.Categorical.from_codes(codes, categories=np.array(classes, dtype=kind)))
+
+
+OBJECTS: dict[str, Make] = {
+    "list": list,
+    "tuple": tuple,
+    "NumPy's objects": objects,
+    "pandas' objects": lambda cells: pandas.Series(objects(cells)),
+    "an index of pandas": lambda cells: pandas.Index(objects(cells), dtype=object),
+    "polars' objects": lambda cells: pl.Series(list(cells), dtype=pl.Object),
+}
+"""Containers of any object."""
+TYPED: dict[str, Callable[[str], Make]] = {
+    "NumPy": lambda kind: lambda cells: np.array(list(cells), dtype=NUMPY[kind]),
+    "NumPy, a column": lambda kind: lambda cells: np.array([[cell] for cell in cells], dtype=NUMPY[kind]),
+    "NumPy, masked": lambda kind: (
+        lambda cells: np.ma.MaskedArray(np.array(list(cells), dtype=NUMPY[kind]), mask=[False] * 9)
+    ),
+    "NumPy's bytes in another order": lambda kind: (
+        lambda cells: np.array(list(cells), NUMPY[kind]).astype(np.dtype(NUMPY[kind]).newbyteorder())
+    ),
+    "pandas": lambda kind: lambda cells: pandas.Series(list(cells), dtype=PANDAS[kind]),
+    "an array of pandas": lambda kind: lambda cells: pandas.array(list(cells), dtype=PANDAS[kind]),
+    "pandas, of Arrow": lambda kind: lambda cells: pandas.Series(list(cells), dtype=pandas.ArrowDtype(ARROW[kind])),
+    "categories": lambda kind: lambda cells: pandas.Series(list(cells), dtype=PANDAS[kind]).astype("category"),
+    "categories of NumPy": lambda kind: lambda cells: coded(cells, CLASSES[kind], NUMPY[kind]),
+    "polars": lambda kind: lambda cells: pl.Series(pa.array(cells, ARROW[kind])),
+    "Arrow": lambda kind: lambda cells: pa.array(cells, ARROW[kind]),
+    "Arrow, with a dictionary": lambda kind: lambda cells: chunks(cells, ARROW[kind]),
+}
+"""Containers whose cells have a type."""
+NOT_HELD = (TypeError, ValueError, OverflowError, AttributeError, pa.ArrowException, pl.exceptions.PolarsError)
+CONTAINERS = {(name, kind): make for (name, make), kind in product(OBJECTS.items(), CLASSES)} | {
+    (name, kind): make(kind) for (name, make), kind in product(TYPED.items(), CLASSES)
+}
+QUICK = ("truth values", "integers that no double holds")
+"""Kinds of labels that NumPy and pandas mix up, which are tested on every change."""
+PLACE = 4
+
+
+def cases(*quick: str, among: Iterable[str]) -> list[Any]:
+    """Every container of those kinds of labels; kinds that are not quick are slow."""
+    slow: Any = pytest.mark.slow
+    return [
+        pytest.param(name, kind, marks=() if kind in quick else slow) for name, kind in CONTAINERS if kind in {*among}
+    ]
+
+
+def alternating(kind: str, odd: Any = ...) -> list[Any]:
+    """Nine labels, of the one class and the other in turn, the middle one odd."""
+    cells = [CLASSES[kind][row % 2] for row in range(9)]
+    return cells if odd is ... else [*cells[:PLACE], odd, *cells[PLACE + 1 :]]
+
+
+def held(make: Make, kind: str) -> list[Any]:
+    """The container with a plain cell, and with every odd one that it can hold."""
+    found = [make(alternating(kind))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of libraries, about odd cells
+        for odd in ODD:
+            with suppress(*NOT_HELD):
+                found.append(make(alternating(kind, odd)))
+    return found
+
+
+def rows_of(table: Any, folder: Path) -> pl.DataFrame:
+    """What the private reader makes of a frame that was given to concord.run."""
+    vault = Vault(folder / "vault")
+    plan = plan_over(keep_frame(table, vault, "private", "ward"), folder)
+    private = open_private(with_snapshots(plan, vault).path("private"))
+    return pl.concat(private.frames(dict.fromkeys(private.names, "data.features")))
+
+
+def others(bits: list[Any]) -> list[Any]:
+    return [*bits[:PLACE], *bits[PLACE + 1 :]]
+
+
+def label_bits(rows: Any, kind: str) -> list[Any]:
+    encoding = Encoding(columns=(), label="label", classes=tuple(str(name) for name in CLASSES[kind]))
+    return others(exact(cast_rows(pl.DataFrame(rows), encoding)[LABEL]))
+
+
+def number_bits(rows: Any) -> list[Any]:
+    encoding = Encoding(columns=(), label="label", classes=(), bounds=(-(2.0**54), 2.0**54))
+    return others(exact(cast_rows(pl.DataFrame(rows), encoding)[LABEL]))
+
+
+RIGHT = others([np.uint16(row % 2).tobytes() for row in range(9)])
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> list[pa.Table]:
+    """The private tables that classifier and regressor give to concord.run."""
+    tables: list[pa.Table] = []
+
+    def run(_: Any, private: pa.Table, **__: Any) -> Any:
+        tables.append(private)
+        return SimpleNamespace(student=None)
+
+    monkeypatch.setattr(concord, "run", run)
+    return tables
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.DataConversionWarning")
+@pytest.mark.parametrize(("name", "kind"), cases("words", *QUICK, among=CLASSES))
+def test_one_label_changes_no_other_of_a_classifier(given: list[pa.Table], name: str, kind: str) -> None:
+    for labels in held(CONTAINERS[name, kind], kind):
+        ConcordClassifier(classes=list(CLASSES[kind]), rows=9).fit(np.zeros((9, 1)), labels, public=[[1.0]])
+        assert label_bits(given.pop(), kind) == RIGHT, labels
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.DataConversionWarning")
+@pytest.mark.parametrize(("name", "kind"), cases(*QUICK, among=("truth values", "integers", "numbers", *QUICK)))
+def test_one_label_changes_no_other_of_a_regressor(given: list[pa.Table], name: str, kind: str) -> None:
+    right = others([np.float64(float(CLASSES[kind][row % 2])).tobytes() for row in range(9)])
+    for labels in held(CONTAINERS[name, kind], kind):
+        ConcordRegressor(bounds=[-(2.0**54), 2.0**54], rows=9).fit(np.zeros((9, 1)), labels, public=[[1.0]])
+        assert number_bits(given.pop()) == right, labels
+
+
+FRAMES: dict[str, Callable[[Any], Any]] = {
+    "pandas": lambda column: pandas.DataFrame({"c": column, "label": column}),
+    "polars": lambda column: pl.DataFrame([column.alias("c"), column.alias("label")]),
+    "Arrow": lambda column: pa.table({"c": column, "label": column}),
+}
+DOORS: dict[str, Callable[[Any, list[pa.Table]], Any]] = {
+    "concord.run": lambda frame, _: frame,
+    "classifier": lambda frame, given: (
+        ConcordClassifier(classes=["a", "b"], rows=9, plan={"data": {"label": "y"}}).fit(frame, range(9), public=frame)
+        and given.pop()
+    ),
+}
+
+
+IN_FRAMES = [
+    each
+    for each in CONTAINERS
+    if each[0] in ("pandas' objects", "pandas", "pandas, of Arrow", "categories of NumPy", "polars", "Arrow")
+    if each[1] in ("words", "truth values", "integers that no double holds")
+]
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(("name", "kind"), IN_FRAMES)
+def test_one_cell_changes_no_other_of_a_frame(
+    tmp_path: Path, given: list[pa.Table], name: str, kind: str, door: str
+) -> None:
+    of, first = FRAMES.get(name, FRAMES["pandas"]), None
+    for cells in held(CONTAINERS[name, kind], kind):
+        rows = rows_of(DOORS[door](of(cells), given), tmp_path)
+        found = {rule: others(bits) for rule, bits in through_the_rules(rows["c"]).rules.items()}
+        first = found if first is None else first
+        assert found == first, cells
+        assert label_bits(rows, kind) == RIGHT, cells
+
+
+@pytest.mark.parametrize(
+    ("stored", "every"),
+    [(stored, False) for stored in TYPES[::5]]
+    + [pytest.param(stored, True, marks=pytest.mark.slow) for stored in TYPES],
+    ids=str,
+)
+def test_no_bits_of_an_arrow_cell_change_another_or_how_it_ends(
+    tmp_path: Path, given: list[pa.Table], stored: pa.DataType, every: bool
+) -> None:
+    def ended(bits: Any) -> tuple[Any, Any]:
+        cells = column(stored, [b"a"] * PLACE + [bits] + [b"b"] * PLACE)
+        try:
+            ConcordClassifier(classes=["a", "b"], rows=9).fit(np.zeros((9, 1)), cells, public=[[1.0]])
+            labels: Any = others(given.pop()["label"].to_pylist())
+        except WrongInput as refused:
+            labels = str(refused)
+        try:
+            table = rows_of(pa.table({"c": cells}), tmp_path)
+            return labels, {rule: others(found) for rule, found in through_the_rules(table["c"]).rules.items()}
+        except WrongInput as refused:
+            return labels, str(refused)
+
+    plain = ended(b"a")
+    for bits in CELLS[:: 1 if every else 15]:
+        assert ended(bits) == plain, bits
+
+
+MATRICES: dict[str, Callable[[Any], Any]] = {
+    "float64": lambda odd: np.array([[0.1], [odd], [2.0]]),
+    "float32": lambda odd: np.array([[0.1], [odd], [2.0]], dtype=np.float32),
+    "longdouble": lambda odd: np.array([[np.longdouble("0.1")], [odd], [2.0]], dtype=np.longdouble),
+    "big-endian": lambda odd: np.array([[0.1], [odd], [2.0]], dtype=">f8"),
+    "in Fortran's order": lambda odd: np.array([[0.1], [odd], [2.0]], order="F"),
+}
+REFUSED: dict[str, Callable[[Any], Any]] = {
+    "list": lambda odd: [[0.1], [odd], [2.0]],
+    "tuples": lambda odd: ((0.1,), (odd,), (2.0,)),
+    "objects": lambda odd: objects([0.1, odd, 2.0]).reshape(3, 1),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", MATRICES)
+def test_one_number_changes_no_other_of_an_array(given: list[pa.Table], name: str) -> None:
+    plain: Any = None
+    for odd in (1.0, math.nan, math.inf, -0.0, 5e-324, 1e300 if name != "float32" else 1e30, np.longdouble("1e4000")):
+        with np.errstate(all="ignore"):
+            X = MATRICES[name](odd)
+        ConcordClassifier(classes=["a", "b"], rows=3).fit(X, ["a", "b", "a"], public=[[1.0]])
+        cells = exact(pl.DataFrame(given.pop())["x0"])
+        plain = cells if plain is None else plain
+        assert [cells[0], cells[2]] == [plain[0], plain[2]]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_has_no_type_is_refused_by_its_container_and_no_cell_is_printed(name: str) -> None:
+    said = set()
+    for odd in (1.0, *ODD, "SECRET", 777.5):
+        with pytest.raises(WrongInput, match="X must be") as refused:
+            ConcordClassifier(classes=["a", "b"], rows=3).fit(REFUSED[name](odd), ["a", "b", "a"], public=[[1.0]])
+        said.add(str(refused.value))
+    assert len(said) == 1
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_labels_read_by_numpy_as_before_are_caught(given: list[pa.Table], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted fault: one type for all labels, which NumPy chooses."""
+
+    def guessed(labels: Any, *_: Any) -> pl.Series:
+        return pl.Series([frames.word_of(each) for each in np.asarray(labels).tolist()], dtype=pl.String)
+
+    monkeypatch.setattr(classifier, "column_of", guessed)
+    monkeypatch.setattr(classifier, "_names_of", lambda classes: {frames.word_of(name): str(name) for name in classes})
+    for kind, odd in (("truth values", math.nan), ("integers that no double holds", math.nan)):
+        labels = alternating(kind, odd)
+        ConcordClassifier(classes=list(CLASSES[kind]), rows=9).fit(np.zeros((9, 1)), labels, public=[[1.0]])
+        assert label_bits(given.pop(), kind) != RIGHT, kind
