@@ -17,8 +17,10 @@ Not covered  whether codes were learned from the public table, for a home withou
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from operator import itemgetter
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import Field
@@ -29,7 +31,7 @@ from concord.artifacts.home.signing import QUESTION_TYPE, SHARE_TYPE, PublicKey,
 from concord.artifacts.ledger.excerpt import Excerpt, hiding
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding, Frozen, Passed, Ref, canonical_json
+from concord.artifacts.schemas import Encoding, Frozen, Passed, Ref, Scaled, canonical_json
 from concord.artifacts.sections import LONGEST_OF_HOMES, HexDigest, HomesPlan, Name
 from concord.artifacts.sessions import Session
 from concord.tasks.asks.tallies import TalliesAsk, release_round
@@ -42,6 +44,8 @@ from concord.tasks.mechanisms.homes import Share
 from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.mechanisms.tallies import STEPS, Tallies
 
+MOST_VIEWS = 2
+"""Most fields of a column: a number has a coarse one and a fine one."""
 MOST_FIELDS = 1 << 20
 """Most codes of a row: as many weights of 2^40 add up to less than 2^63."""
 LARGEST_SUM = 1 << 56
@@ -284,6 +288,14 @@ def _check_encoding(asked: Asked, plan: Plan) -> None:
         raise NotVerified("the question has other features than the plan")
     if not 1 <= codes.width <= MOST_FIELDS:
         raise NotVerified("the question has no codes, or too many")
+    most, views = max(Counter(field.name for field in codes.fields).items(), key=itemgetter(1))
+    if views > MOST_VIEWS:
+        raise NotVerified(
+            f"the question must have at most {MOST_VIEWS} fields of a column, and has {views} of {most!r}"
+        )
+    for part in (*encoding.columns, *codes.fields):
+        if isinstance(part, Scaled | VectorField) and part.low > part.high:
+            raise NotVerified(f"the low end of {part.name!r} must not be above its high end")
     for field in codes.fields:
         column = columns.get(field.name)
         kind = "list" if isinstance(field, VectorField) else field.kind

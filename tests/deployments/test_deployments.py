@@ -110,7 +110,9 @@ def test_the_pool_of_kubernetes_is_prefect_s_with_a_home_a_secret_s_name_and_a_u
     user = int(re.search(r"--uid (\d+)", DOCKERFILE)[1])  # type: ignore[index]
     once = "OnRootMismatch"  # else each mount gives the group all files, and the vault refuses what others may read
     identity = {"runAsNonRoot": True, "runAsUser": user, "fsGroup": user, "fsGroupChangePolicy": once}
-    assert pod.pop("securityContext") == identity
+    assert pod.pop("securityContext") == {**identity, "seccompProfile": {"type": "RuntimeDefault"}}
+    restricted = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    assert container.pop("securityContext") == restricted  # as the Pod Security Standard "restricted" asks
     assert ours == TEMPLATES["prefect-kubernetes"]["kubernetes"]["default_base_job_configuration"]
     for name in DEPLOYMENTS:
         variables = DEPLOYMENTS[name]["work_pool"].get("job_variables", {}).get("env", {"CONCORD_HOME": "/srv/home"})

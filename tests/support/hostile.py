@@ -94,6 +94,21 @@ def overlapping(asked: Asked) -> dict[str, Any]:
     return {"codes": asked.codes.model_copy(update={"fields": fields})}
 
 
+def one_column_again_and_again(asked: Asked) -> dict[str, Any]:
+    """Fields by which the home would need memory without end."""
+    first = asked.codes.fields[0]
+    more = tuple(first.model_copy(update={"start": asked.codes.size + at * first.size}) for at in range(1000))
+    return {"codes": asked.codes.model_copy(update={"fields": (*asked.codes.fields, *more)})}
+
+
+def turned_range(asked: Asked) -> dict[str, Any]:
+    """A column whose low end is above its high end."""
+    first, *rest = asked.encoding.columns
+    assert isinstance(first, Scaled)
+    turned = first.model_copy(update={"low": first.high + 1})
+    return {"encoding": asked.encoding.model_copy(update={"columns": (turned, *rest)})}
+
+
 def foreign_codes(asked: Asked) -> dict[str, Any]:
     first, *rest = asked.codes.fields
     fields = (first.model_copy(update={"name": "person"}), *rest)
@@ -131,6 +146,8 @@ ATTACKS: dict[str, tuple[Callable[[Asked], dict[str, Any]], str]] = {
     "more numbers than were paid for": (twice_all_fields, "none that its round paid for"),
     "other codes": (other_codes, "not those of the public table"),
     "codes that do not rise": (falling_cuts, "must rise"),
+    "fields of one column again and again": (one_column_again_and_again, "at most 2 fields of a column"),
+    "a range whose low end is above its high end": (turned_range, "must not be above its high end"),
     "codes of a column that is no feature": (foreign_codes, "of no such column"),
     "the label as a feature": (the_label_itself, "other features"),
     "classes in another order": (other_classes, "another label, classes"),

@@ -10,10 +10,13 @@ import pytest
 from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.home.signing import Envelope
 from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.schemas import Passed
 from concord.flows import homes as flows_homes
 from concord.flows.lead import status
-from concord.tasks.asks.share import Answered, Letter, bound, check_asked
+from concord.tasks.asks.share import Answered, Letter, _check_encoding, bound, check_asked
+from concord.tasks.data.codes import Codes
 from concord.tasks.data.exchange import Exchange
+from concord.tasks.data.vectors import VectorField
 from concord.tasks.door.erase import close, forget
 from concord.tasks.door.stores import Stores
 from tests.support.hostile import ATTACKS, DOMAIN, Watched, other_codes, overlapping, stopped
@@ -267,3 +270,13 @@ def test_a_home_that_is_not_bound_would_be_found(world: Watched, monkeypatch: py
             world.contribute("north")
     world.hostile(fields=asked.fields[::-1])
     assert world.contribute("north")["answered_now"]
+
+
+def test_a_range_of_lists_whose_low_end_is_above_its_high_end_is_refused_too(world: Watched) -> None:
+    asked, passed = world.asked(1)[0], Passed(name="size", element="float32", size=2)
+    values = {"view": "values", "element": "float32", "length": 2, "centres": "AAAAAA=="}
+    turned = VectorField.model_validate({"name": "size", "start": 0, "low": 2.0, "high": 1.0, **values})
+    columns = asked.encoding.model_copy(update={"columns": (passed,)})
+    codes = Codes(fields=(turned,), coarse=(0,), fine=(0,))
+    with pytest.raises(NotVerified, match="the low end of 'size' must not be above its high end"):
+        _check_encoding(asked.model_copy(update={"encoding": columns, "codes": codes}), world.plan)
