@@ -271,9 +271,19 @@ UNTESTED = (
 PRECHECKED = (
     "Before anything is spent, whoever runs Concord is shown, rounded, what share of the private rows names no "
     "declared class, no unit or no known word. Changing the plan because of such a share is looking at private rows to "
-    "choose a setting, and leaks what ε does not count. The program itself decides nothing by it."
+    "choose a setting, and leaks what ε does not count. "
 )
-"""The caveat of every session: what its operator did after the pre-check is not on record."""
+"""The caveat of every session: what its operator did after the pre-check is not on record. How it ends depends on the
+version that writes the certificate."""
+DECIDES_NOTHING = "The program itself decides nothing by it."
+"""How it ended before `FIRST_STOP`."""
+FIRST_STOP = "1.1.0"
+DECIDES_IF_ASKED = (
+    "The program decides nothing by it, unless the plan has data.most_unknown_labels: then nothing is opened if more "
+    "labels than that name no declared class. One row may tip that, so that there is a certificate at all may tell of "
+    "it, and ε does not count it either."
+)
+"""How it ends since then."""
 
 
 def faulty_caveat(version: str, faults: Iterable[str]) -> str:

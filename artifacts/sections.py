@@ -39,6 +39,7 @@ HexDigest = Annotated[str, AfterValidator(_of_64_digits)]
 Epsilon = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False), in_units("ε")]
 Delta = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False), in_units("probability")]
 Share = Annotated[float, Field(gt=0, lt=1), in_units("share of units")]
+LabelShare = Annotated[float, Field(gt=0, lt=1), in_units("share of labels")]
 Text = BeforeValidator(lambda day: str(day) if type(day) is date else day)
 IN_THE_CALENDAR = AfterValidator(lambda day: date.fromisoformat(day).isoformat())
 Day = Annotated[str, Text, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$"), IN_THE_CALENDAR]
@@ -95,6 +96,10 @@ class DataPlan(Section):
     bounds: Bounds | None = None
     """In place of classes, if the label is a number: the least and the largest it may be, as is known in public. A
     private label beyond them counts as the nearer one, and without a number as their middle."""
+    most_unknown_labels: Annotated[LabelShare | None, Field(exclude_if=lambda share: share is None)] = None
+    """If a larger share of the private labels is no declared class, or no number within bounds, and nobody is asked at
+    a terminal, nothing is opened or charged. By default it goes on. A stop depends on private rows, and ε does not
+    count what it tells: see tests/privacy/README.md, "The pre-check"."""
     test: Annotated[PlanTable | None, OPERATOR] = None
     """Public labelled rows, on which the student is measured. Nothing learns from them."""
     groups: Names | None = None

@@ -2,8 +2,8 @@
 
 Before anything is spent, the operator sees what share of the private rows a plan does not recognise (the pre-check). It
 appears on the console only, which is the operator's: never in Prefect, MLflow, a certificate or a file. The program
-goes on whatever the shares are: only the operator, at a terminal, may stop it (tests/privacy/README.md, "The
-pre-check"). Checked by tests/flows/test_precheck_tables.py.
+goes on whatever the shares are: only the operator, at a terminal, may stop it, or a plan that says so in advance
+(tests/privacy/README.md, "The pre-check"). Checked by tests/flows/test_precheck_tables.py.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ from concord.artifacts.errors import ConcordError, NotKept, WrongInput
 from concord.artifacts.guarantee import NO_LATER_ROWS, later_rows_in_words
 from concord.artifacts.schemas import Bounds, Encoding, PublicRows, Ref
 from concord.artifacts.sessions import Opening, Session
-from concord.flows.console import confirmed, err
+from concord.flows.console import confirmed, err, may_ask
 from concord.flows.run import Admitted, Asking, Balance, Counted, PrivateFiles, PublicStream, RunContext
 from concord.flows.stage import Disclosure, pass_door
 from concord.tasks.data.remarks import Unmatched, unmatched
@@ -37,6 +37,7 @@ WORTH_ASKING = {"label": 0.005, "unit": 0.005, "feature": 0.5}
 LEAST_SAID = 0.005
 """The share of unrecognised cells from which a feature is listed; at most `MOST_SAID` features are."""
 MOST_SAID = 5
+GOES_ON = "and spends; data.most_unknown_labels in the plan can stop it"
 
 
 def admit(run: RunContext, domain: Domain, asks: Sequence[Ask[Any]], public: PublicRows) -> list[Admitted[Any]]:
@@ -147,7 +148,8 @@ def answer_once(
 def precheck_tables(run: RunContext, private: PrivateFiles, encoding: Encoding, session: Session | None) -> None:
     """Print what share of the private rows has no known class, unit or word; at a terminal, ask whether to go on.
 
-    Prints nothing if an open session is continued. Raises WrongInput if the operator stops: nothing was spent.
+    Prints nothing if an open session is continued. Raises WrongInput if the operator stops, or where nobody is asked,
+    if the plan does by `data.most_unknown_labels`: nothing was spent.
     """
     if session is not None:
         return
@@ -159,7 +161,16 @@ def precheck_tables(run: RunContext, private: PrivateFiles, encoding: Encoding, 
         return
     for line in (*shares_in_words(found, encoding.bounds), *left_out(encoding)):
         err.print(f"{'check':>8} {line}", soft_wrap=True, markup=False)
-    if is_worth_asking(found) and not confirmed("go on, and spend"):
+    most = run.plan.data.most_unknown_labels
+    if not may_ask() and most is not None and found.label > most:
+        raise WrongInput(
+            f"stopped before anything was spent: more labels of data.private than data.most_unknown_labels = {most:g} "
+            "are none that the plan declares; correct data.label, data.classes or bounds from documentation, or leave "
+            "that key out to go on"
+        )
+    if is_worth_asking(found) and not may_ask():
+        err.print(f"{'check':>8} nobody is asked here: it goes on, {GOES_ON}", soft_wrap=True, markup=False)
+    elif is_worth_asking(found) and not confirmed("go on, and spend"):
         raise WrongInput(
             "stopped as you asked, before anything was spent: data.classes or bounds, data.unit and data.features must "
             "say what the private table holds; to change the plan because of these shares leaks what ε does not count"

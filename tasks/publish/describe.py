@@ -17,6 +17,9 @@ from concord.artifacts.domains import Domain
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.guarantee import (
     CAVEATS,
+    DECIDES_IF_ASKED,
+    DECIDES_NOTHING,
+    FIRST_STOP,
     LABELS_ALONE,
     LOST_WITNESS,
     PRECHECKED,
@@ -148,4 +151,5 @@ def caveats(
     links = (linked_caveat(domain, others),) if others else ()
     lost = (LOST_WITNESS,) if ledger.lost_its_witness else ()
     witness = WITNESSED if ledger.witnessed else UNWITNESSED
-    return (*faulty, *labels, *relabelled, *untested, *links, *CAVEATS, PRECHECKED, *lost, witness)
+    prechecked = PRECHECKED + (DECIDES_NOTHING if older(by, FIRST_STOP) else DECIDES_IF_ASKED)
+    return (*faulty, *labels, *relabelled, *untested, *links, *CAVEATS, prechecked, *lost, witness)

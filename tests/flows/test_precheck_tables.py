@@ -1,15 +1,20 @@
 """The operator hears what a plan does not recognise, rounded; may stop at a terminal; and nobody else is asked."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import polars as pl
 import pytest
 
+import concord
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
+from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.schemas import Empty, Encoding
 from concord.flows import admit, console
 from concord.flows.admit import is_worth_asking, precheck_tables, rounded, shares_in_words
 from concord.tasks.data.remarks import Unmatched
+from tests.support.people import changed, people, tables_of_plan, write_tables
 
 WRONG = Unmatched(1.0, 0.0, {"shade": 0.126})
 ENCODING = Encoding(columns=(Empty(name="day"),), label="label", classes=("no", "yes"))
@@ -58,16 +63,29 @@ class Terminal:
         self.lines.append(line)
 
 
-def run_it(patch: pytest.MonkeyPatch, found: Unmatched, answer: str, *, wanted: bool, tty: bool = True) -> Terminal:
+def asked_by(most: float | None = None) -> Any:
+    """A run of a plan that goes on, or stops itself beyond that share of labels."""
+    plan = SimpleNamespace(data=SimpleNamespace(most_unknown_labels=most))
+    return SimpleNamespace(plan=plan, stages=SimpleNamespace(in_replay=False))
+
+
+def run_it(
+    patch: pytest.MonkeyPatch,
+    found: Unmatched,
+    answer: str,
+    *,
+    wanted: bool,
+    tty: bool = True,
+    most: float | None = None,
+) -> Terminal:
     terminal = Terminal(answer)
     patch.setattr(console, "err", terminal)
     patch.setattr(admit, "err", terminal)
     patch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: tty))
     patch.setattr(admit, "unmatched", lambda *_: found)
     private: Any = SimpleNamespace(table=SimpleNamespace(of=lambda *_: None))
-    run: Any = SimpleNamespace(plan=None, stages=SimpleNamespace(in_replay=False))
     with console.asking(wanted):
-        precheck_tables(run, private, ENCODING, None)
+        precheck_tables(asked_by(most), private, ENCODING, None)
     return terminal
 
 
@@ -83,8 +101,9 @@ def test_it_goes_on_if_the_operator_says_so_or_nobody_can_be_asked(monkeypatch: 
     for wanted, tty in ((False, True), (True, False)):  # --yes or a schedule; no terminal
         silent = run_it(monkeypatch, WRONG, "n", wanted=wanted, tty=tty)
         assert silent.asked == []
-        assert len(silent.lines) == 3
+        assert len(silent.lines) == 4
         assert "'day' is left out: its public cells are empty, or dates in words" in silent.lines[2]
+        assert "nobody is asked here: it goes on, and spends" in silent.lines[3]
     assert run_it(monkeypatch, RIGHT, "n", wanted=True).asked == []
 
 
@@ -94,12 +113,41 @@ def test_a_check_that_fails_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(admit, "unmatched", fails)
     private: Any = SimpleNamespace(table=SimpleNamespace(of=lambda *_: None))
-    precheck_tables(SimpleNamespace(plan=None, stages=SimpleNamespace(in_replay=False)), private, None, None)  # type: ignore[arg-type]
+    precheck_tables(asked_by(), private, ENCODING, None)
 
 
 def test_a_session_that_goes_on_is_not_looked_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admit, "unmatched", lambda *_: pytest.fail("read"))
-    run: Any = SimpleNamespace(plan=None, stages=SimpleNamespace(in_replay=False))
     private: Any = SimpleNamespace()
     session: Any = object()
-    precheck_tables(run, private, private, session)
+    precheck_tables(asked_by(), private, private, session)
+
+
+def test_a_plan_may_say_that_it_stops_where_nobody_is_asked_and_no_share_is_in_the_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    some = Unmatched(0.21, 1.0, {"shade": 1.0})
+    for wanted, tty in ((False, True), (True, False)):
+        with pytest.raises(WrongInput, match=r"data\.most_unknown_labels = 0\.2 are none") as stopped:
+            run_it(monkeypatch, some, "y", wanted=wanted, tty=tty, most=0.2)
+        assert "21" not in str(stopped.value)
+        run_it(monkeypatch, some, "y", wanted=wanted, tty=tty, most=0.21)
+        run_it(monkeypatch, some, "y", wanted=wanted, tty=tty)
+    assert len(run_it(monkeypatch, some, "y", wanted=True, most=0.2).asked) == 1  # at a terminal, the operator decides
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("given", ["files", "frame"])
+def test_it_stops_before_anything_is_charged_and_is_shown_from_python_before_that(
+    tmp_path: Path, home: Path, given: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = people(6000, 1).with_columns(pl.col("outcome").replace("yes", "YES"))
+    plan = changed(tables_of_plan(write_tables(tmp_path, rows)), data__most_unknown_labels=0.2)
+    with pytest.raises(WrongInput, match="stopped before anything was spent"):
+        concord.run(plan, private=rows if given == "frame" else None, home=home)
+    assert "of the private rows have a label that data.classes lacks" in capsys.readouterr().err
+    assert Ledger.of(home).domain("people") is None or not Ledger.of(home).sessions("people")
+    right = people(6000, 1).with_columns(" " + pl.col("outcome") + "\t")
+    done = concord.run(plan, private=right, home=home)  # blanks around a label do not count
+    assert any("data.most_unknown_labels" in caveat for caveat in done.certificate.caveats)
+    assert concord.verify(done.session, home=home)["ok"]

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from concord.artifacts.plan import parse_plan
-from concord.tasks.data.encode import learn_encoding
+from concord.tasks.data.encode import labelled_rows, learn_encoding
 from concord.tasks.data.remarks import Unmatched, unmatched
 from tests.support.people import changed, tables_of_plan, write_tables
 
@@ -57,3 +57,23 @@ def test_numbers_beyond_their_bounds_are_seen_and_those_at_them_are_not(tmp_path
 def test_a_table_without_rows_has_no_share(tmp_path: Path) -> None:
     empty = found(tmp_path, {name: pl.Series([], dtype=pl.String) for name in ROWS}, "parquet")
     assert (empty.label, empty.unit, set(empty.features.values())) == (0.0, 0.0, {0.0})
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize("classes", [["no", "yes"], [" no", "yes\t"]])
+def test_blanks_around_labels_and_classes_do_not_count_and_case_does(
+    tmp_path: Path, suffix: str, classes: list[str]
+) -> None:
+    tables = tables_of_plan(write_tables(tmp_path))
+    tables["data"]["classes"] = classes
+    spelled = pl.DataFrame(
+        ROWS | {"size": [1.5, 2.0, 3.0, 4.0], "visits": [1, 2, 3, 4], "outcome": [" yes", "yes \t", "\u00a0no", "no"]}
+    )
+    for name, rows in (("private", spelled), ("loud", spelled.with_columns(pl.col("outcome").str.to_uppercase()))):
+        file = tmp_path / f"{name}.{suffix}"
+        rows.write_csv(file) if suffix == "csv" else rows.write_parquet(file)
+    plan = changed(tables, data__private=f"private.{suffix}")
+    encoding = learn_encoding(plan)
+    assert unmatched(plan, encoding).label == 0.0
+    assert labelled_rows(str(tmp_path / f"private.{suffix}"), encoding)[1].tolist() == [1, 1, 0, 0]
+    assert unmatched(changed(tables, data__private=f"loud.{suffix}"), encoding).label == 1.0
