@@ -99,7 +99,7 @@ class Run:
     def labels(self) -> polars.DataFrame:
         """The released labels of all public rows, with columns as in `artifacts.home.released.labels_schema`.
 
-        For tallies, the inferred labels, as in `tasks.student.infer.inferred_schema`.
+        For tallies, the inferred labels, as in `artifacts.home.released.inferred_schema`.
         Raises WrongInput if there are no labels, as for a universal student without votes.
         """
         import polars

@@ -45,6 +45,30 @@ def labels_schema(classes: int, guarantee: dict[str, str]) -> pa.Schema:
     return pa.schema(fields, metadata=guarantee)
 
 
+def inferred_schema(classes: int, guarantee: dict[str, str]) -> pa.Schema:
+    """Schema of labels inferred from tallies: one row per public row, with the guarantee in the metadata.
+
+    row       its index in the stream of public rows
+    label     the class of highest probability; if there are no classes, the expected number
+    outcome   inferred
+    scores    the probability of each class, if there are classes
+    balanced  the class whose odds rise most over its share of the public rows, likewise: it keeps rare classes
+    session   the session's id
+    """
+    of_classes = [
+        pa.field("scores", pa.list_(pa.float32(), classes), nullable=False),
+        pa.field("balanced", pa.string(), nullable=False),
+    ]
+    fields = [
+        pa.field("row", pa.uint64(), nullable=False),
+        pa.field("label", pa.string() if classes else pa.float64(), nullable=False),
+        pa.field("outcome", pa.string(), nullable=False),
+        *(of_classes if classes else ()),
+        pa.field("session", pa.string(), nullable=False),
+    ]
+    return pa.schema(fields, metadata=guarantee)
+
+
 class Released:
     """The published files of one home folder.
 

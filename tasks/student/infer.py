@@ -33,6 +33,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.metrics import recall_score
 from sklearn.pipeline import Pipeline, make_pipeline
 
+from concord.artifacts.home.released import inferred_schema
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.measures import AnyPublicTest
 from concord.artifacts.schemas import Encoding, OneHot, Ref
@@ -182,30 +183,6 @@ def coded_batches(batches: Sequence[PublicBatch], codes: Codes, vault: Vault) ->
 def public_rows(batches: Sequence[PublicBatch], vault: Vault) -> pl.DataFrame:
     """Staged public rows."""
     return pl.concat(read_frame(batch.ref, vault) for batch in batches)
-
-
-def inferred_schema(classes: int, guarantee: dict[str, str]) -> pa.Schema:
-    """Schema of labels inferred from tallies: one row per public row, with the guarantee in the metadata.
-
-    row       its index in the stream of public rows
-    label     the class of highest probability; if there are no classes, the expected number
-    outcome   inferred
-    scores    the probability of each class, if there are classes
-    balanced  the class whose odds rise most over its share of the public rows, likewise: it keeps rare classes
-    session   the session's id
-    """
-    of_classes = [
-        pa.field("scores", pa.list_(pa.float32(), classes), nullable=False),
-        pa.field("balanced", pa.string(), nullable=False),
-    ]
-    fields = [
-        pa.field("row", pa.uint64(), nullable=False),
-        pa.field("label", pa.string() if classes else pa.float64(), nullable=False),
-        pa.field("outcome", pa.string(), nullable=False),
-        *(of_classes if classes else ()),
-        pa.field("session", pa.string(), nullable=False),
-    ]
-    return pa.schema(fields, metadata=guarantee)
 
 
 def inferred(

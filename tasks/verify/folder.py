@@ -13,6 +13,7 @@ Not covered  JSON may take 36 times its bytes while it is parsed
 """
 
 import hashlib
+import mmap
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ import pyarrow as pa
 
 from concord.artifacts.certificate import CERTIFICATE_FILE, Certificate
 from concord.artifacts.errors import NotVerified, WrongInput
-from concord.artifacts.home.released import labels_schema, sha256
+from concord.artifacts.home.released import inferred_schema, labels_schema, sha256
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sections import LONGEST_CLASS
 
@@ -39,12 +40,14 @@ WIDEST_SCORES = 2**10
 """More classes than a plan may declare."""
 LARGEST_BATCH = 10_000_000
 """Rows that a plan may let pass the door at once, which are a file of labels."""
-LONGEST_ROW = 2**10 + 4 * LONGEST_CLASS
-"""Bytes of a row of labels without its scores: its number, class (four bytes a character), outcome and session."""
+LONGEST_ROW = 2**10 + 8 * LONGEST_CLASS
+"""Bytes of a row of labels without its scores: its number, classes (four bytes a character), outcome and session."""
 SCORE = 9
 """Bytes of a score, and of whether it is there, for each class."""
 MOST_PACKED = 255
 """Most bytes that LZ4 packs into one."""
+ROW_NUMBER = 8
+"""Bytes of a row's number, which every row of labels has."""
 FIFTH_VERSION, RECORD_BATCH = 4, 3
 """Version and type of an Arrow message, as numbers."""
 
@@ -104,14 +107,22 @@ class PublishedSession:
                 yield ref, batch
                 rows -= batch.num_rows
 
-    def _content(self, path: str, most: int, at_once: int) -> Iterator[bytes]:
+    def inferred(self, ref: Ref) -> Iterator[pa.RecordBatch]:
+        """The batches of a file of inferred labels, as `batches` has them; the file itself is never in memory whole."""
+        self.check(ref)
+        with self._place(ref.path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            yield from unpacked(data, ref.path, MOST_PACKED * len(data) // ROW_NUMBER, inferred_schema)
+
+    def _place(self, path: str) -> Path:
         session, _, inside = path.partition("/")
-        own = session == self.certificate.session
-        file = (self.folder if own else self.folder.parent / session) / inside
         if {"", ".", ".."} & {*path.split("/")}:  # as an absolute path has, or one that goes on as one
             raise NotVerified(f"the file {path} is named, which lies outside what is published")
+        return (self.folder if session == self.certificate.session else self.folder.parent / session) / inside
+
+    def _content(self, path: str, most: int, at_once: int) -> Iterator[bytes]:
+        file, own = self._place(path), path == f"{self.certificate.session}/{CERTIFICATE_FILE}"
         try:
-            yield from (self.text,) if own and inside == CERTIFICATE_FILE else _pieces(file, path, most, at_once)
+            yield from (self.text,) if own else _pieces(file, path, most, at_once)
         except PermissionError:
             raise NotVerified(f"the published file {path} cannot be read: this user may not") from None
         except (OSError, ValueError):
@@ -147,17 +158,20 @@ def _bytes_of(rows: int, classes: int) -> int:
     return (rows + 1) * (LONGEST_ROW + classes * SCORE)
 
 
-def unpacked(data: bytes, path: str, rows: int) -> Iterator[pa.RecordBatch]:
-    """The batches of a file of labels with at most `rows` rows. Raises NotVerified, before any is unpacked, if they
-    would take more memory than that many rows do, or than LZ4 packs into the file."""
-    file = pa.ipc.open_file(pa.BufferReader(data))
-    scores = file.schema.field("scores").type
+def unpacked(
+    data: bytes | mmap.mmap, path: str, rows: int, schema: Callable[[int, dict[str, str]], pa.Schema] = labels_schema
+) -> Iterator[pa.RecordBatch]:
+    """The batches of a file of labels with at most `rows` rows, of that schema for some number of classes. Raises
+    NotVerified, before any is unpacked, if they would take more memory than that many rows do, or than LZ4 packs into
+    the file."""
+    file = pa.ipc.open_file(pa.py_buffer(data))
+    scores = file.schema.field("scores").type if "scores" in file.schema.names else pa.list_(pa.null(), 0)
     classes = scores.list_size if isinstance(scores, pa.FixedSizeListType) else WIDEST_SCORES
-    if classes >= WIDEST_SCORES or not file.schema.equals(labels_schema(classes, {})):
+    if classes >= WIDEST_SCORES or not file.schema.equals(schema(classes, {})):
         raise NotVerified(f"the published file {path} holds other columns than those of labels")
     sizes = [*_sizes(memoryview(data))]
     held, asked = sum(length for length, _ in sizes), sum(size for _, size in sizes)
-    if held > (most := min(rows, LARGEST_BATCH)):
+    if held > (most := rows if schema is inferred_schema else min(rows, LARGEST_BATCH)):
         raise NotVerified(f"the published file {path} holds {held:,} rows, where the certificate leaves {most:,}")
     if asked > min(_bytes_of(held, classes), MOST_PACKED * len(data)):
         raise NotVerified(

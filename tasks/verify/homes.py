@@ -28,7 +28,8 @@ from concord.artifacts.home.signing import QUESTION_TYPE, SHARE_TYPE, PublicKey,
 from concord.artifacts.ledger.excerpt import Excerpt
 from concord.tasks.verify.checks import equal, proved
 from concord.tasks.verify.reckoning import check_counts, reckon
-from concord.tasks.verify.recompute_gaussian import release_fault, round_fault, steps
+from concord.tasks.verify.recompute_gaussian import steps
+from concord.tasks.verify.rounds import release_fault, round_fault
 
 Said = Mapping[str, Any]
 """The content of a signed file, JSON."""
@@ -51,7 +52,7 @@ def joint_rounds(settings: Said, rounds: Sequence[bytes], unit: tuple[str, str],
     if "season" in settings:
         return _releases(settings, rounds, unit, warnings)
     keys, before, last = dict(zip(settings["names"], settings["keys"], strict=True)), "", dict[str, Said]()
-    digests, earlier, codes = list[dict[str, str]](), dict[str, Any](), None
+    digests, earlier, codes, counts = list[dict[str, str]](), dict[str, Any](), None, dict[str, list[float]]()
     for number, text in enumerate(rounds):
         released = json.loads(text)
         homes, question = released["homes"], released["homes"]["question"].encode()
@@ -67,7 +68,9 @@ def joint_rounds(settings: Said, rounds: Sequence[bytes], unit: tuple[str, str],
         for name, share in shares.items():
             follows = {"question_before": before, "share_before": digests[-1].get(name, "") if digests else ""}
             check_share(number, name, share, settings, unit, {"question": sha256(question), **follows})
-        _added(number, released, list(shares.values()))
+        for name, share in shares.items():
+            counts.setdefault(name, []).extend(_counts(released["question"], share["sums"]))
+        _added(number, released, shares, counts)
         _warned(f"Round {number}", [name for name in keys if name not in shares], homes["differ"], warnings)
         before, last, earlier = sha256(question), {**last, **shares}, released
         digests.append({name: sha256(share.encode()) for name, share in homes["shares"].items()})
@@ -159,13 +162,26 @@ def _equal(at: int, what: str, found: Said, **due: object) -> None:
         equal(f"the {name} of the {what} of round {at}", found[name], value)
 
 
-def _added(number: int, released: Said, shares: Sequence[Said]) -> None:
-    """Check that a round's sums are those of its shares, and its noise the root of their number times that of one."""
-    sums = [sum(column) for column in zip(*(share["sums"] for share in shares), strict=True)]
-    if not shares or sums != released["sums"]:
+def _counts(question: Said, sums: Sequence[int]) -> list[float]:
+    """The number of units by a share, if its round counted them."""
+    if question["what"] == "codes":
+        cells = sum(stop - start for start, stop in question["spans"])
+        return [sum(sums[:cells]) / question["steps"] / len(question["fields"])]
+    return [sums[-1] / question["count"]] if question["count"] else []
+
+
+def _added(number: int, released: Said, shares: Mapping[str, Said], counts: Mapping[str, Sequence[float]]) -> None:
+    """Check that a round's sums are those of its shares, its noise the root of their number times that of one, and its
+    part of all units that of the homes which answered, by all `counts` so far."""
+    own = [*shares.values()]
+    if not own or [sum(column) for column in zip(*(share["sums"] for share in own), strict=True)] != released["sums"]:
         raise NotVerified(f"the sums of round {number} are not the sum of its shares")
-    if not math.isclose(released["scale"], shares[0]["scale"] * len(shares) ** 0.5) or not 0 < released["part"] <= 1:
-        raise NotVerified(f"round {number} states another noise, or more units, than its shares have")
+    units = {name: max(1.0, math.fsum(each) / len(each)) if each else 1.0 for name, each in counts.items()}
+    part = math.fsum(units[name] for name in shares) / math.fsum(units.values())
+    if not math.isclose(released["scale"], own[0]["scale"] * len(own) ** 0.5) or not math.isclose(
+        released["part"], part
+    ):
+        raise NotVerified(f"round {number} states another noise, or another part of all units, than its shares have")
 
 
 def _warned(at: str, absent: Sequence[str], differ: Sequence[str], warnings: Sequence[str] | None) -> None:

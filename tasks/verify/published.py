@@ -14,14 +14,12 @@ Not covered  what nobody can tell without the ledger (`LEFT`, which a check list
              test_verify_excerpt.py
 """
 
-import json
 import math
 import os
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from concord import __version__
 from concord.artifacts.attestation import ATTESTATION_FILE, KEY_FILE
@@ -31,31 +29,27 @@ from concord.artifacts.guarantee import CAVEATS, UNPROMISED, Guarantee
 from concord.artifacts.home.released import sha256
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt
 from concord.artifacts.ledger.held import named
-from concord.artifacts.measures import AnyTested, TestRecord, UnitsTested, warnings_of
-from concord.artifacts.records import AnswerRecord, ChoiceRecord, SessionRecord, promised
-from concord.artifacts.schemas import Budget, Ref
+from concord.artifacts.measures import warnings_of
+from concord.artifacts.records import SessionRecord, promised
+from concord.artifacts.schemas import Budget
 from concord.artifacts.sessions import NEIGHBOURS
 from concord.artifacts.vulnerabilities import faults_of, is_version, older
-from concord.tasks.verify import tested
 from concord.tasks.verify.checks import Check, checked, equal, known_faults, proved
 from concord.tasks.verify.folder import PublishedSession, certificate_file
-from concord.tasks.verify.homes import joint_rounds
 from concord.tasks.verify.measured import public_test
 from concord.tasks.verify.reckoning import check_counts
-from concord.tasks.verify.recompute import SLACK, releases
-from concord.tasks.verify.recompute_gaussian import round_fault, season_fault, steps
+from concord.tasks.verify.recompute import SLACK
+from concord.tasks.verify.released import released_as_certified, student_as_released
 from concord.tasks.verify.signed import checks_beside, kept_excerpt, signer, statement_of
 
 SIGNED_WITH = (ATTESTATION_FILE, EXCERPT_FILE, KEY_FILE)
 """Files whose presence shows that a folder was published."""
-LARGEST_ANSWER = 2**24
-"""Bytes of the file of an answer, of which a certificate may name any number."""
 LEFT = (
     "that these settings ran and no others, that the ledger holds no charge which its excerpt leaves out, what came "
     "after, whether people of this domain are in one that is not linked to it, and what is the publisher's word alone: "
-    "[about], features, parameters of the student, what was expected and how many sessions looked at tested units "
-    "before. `concord verify --kept FOLDER` in the home folder says what the ledger knows of it, and "
-    "`concord verify LATER --kept FOLDER` if a later certificate denies it"
+    "[about], features, parameters of the student, what was expected, how many sessions looked at tested units before, "
+    "and what report and figures show: they repeat the certificate. `concord verify --kept FOLDER` in the home folder "
+    "says what the ledger knows of it, and `concord verify LATER --kept FOLDER` if a later certificate denies it"
 )
 
 
@@ -83,11 +77,12 @@ def verify_published(
         "guarantee": lambda: _proved(certificate),
         "budget": lambda: _within_cap(certificate),
         "files": lambda: _files(at),
-        "released labels": lambda: "; ".join(_counts(record, at) for record in certificate.sessions),
+        "released labels": lambda: "; ".join(released_as_certified(record, at) for record in certificate.sessions),
     }
     if certificate.learned is not None:
         checks["public test"] = lambda: public_test(certificate, at.named, test, None)
         checks["what it says"] = lambda: _consistent(certificate)
+        checks["student"] = lambda: student_as_released(certificate, at)
     checks |= checks_beside(at, key)
     if kept is not None:
         checks["kept certificate"] = lambda: _not_denied(at, kept)
@@ -253,116 +248,3 @@ def _files(at: PublishedSession) -> str:
     for ref in at.certificate.files:
         at.check(ref)
     return f"{len(at.certificate.files)} files are as the certificate digests them"
-
-
-def _counts(record: SessionRecord, at: PublishedSession) -> str:
-    """Check that a session released as many labels or answers as are counted, and no more than its settings pay for."""
-    counts, settings = record.counts, record.mechanism.settings
-    what = releases(settings, record.purpose)
-    most_asked = settings.get("queries", 1 if what == "answers" and settings.get("cutoff") is None else None)
-    for name, most in (("asked", most_asked), ("refused", settings.get("cutoff"))):
-        if most is not None and getattr(counts, name) > most:
-            raise NotVerified(f"{getattr(counts, name)} were {name}, but the settings pay for {most}")
-    _named_once(record.files)
-    equal("the number asked", counts.answered + counts.refused, counts.asked)
-    if what == "answers":
-        return _answers(record, at)
-    equal("what is said of released files", record.outcomes, ())
-    if what != "labels":
-        equal("the number of teachers", record.teachers, 0)
-        equal("the number of rows not asked", counts.not_asked, 0)
-        if "lead" in settings:
-            files = [at.named(file) for file in record.files if file.path.endswith(".json")]
-            equal("the number of rounds", len(files), counts.asked)
-            whole = at.certificate.guarantee
-            return joint_rounds(settings, files, (whole.unit, whole.neighbours), at.certificate.warnings)
-        if what == "rounds":
-            return _totals(record, at) if "season" in settings else _rounds(record, at)
-        return "nothing was asked row by row"
-    if not record.teachers:
-        raise NotVerified(f"{record.mechanism.name} answers by votes, and no teacher is said to have voted")
-    found, labels = Counter[str](), set[str]()
-    for ref, batch in at.batches(record.files, counts.asked + counts.not_asked):
-        found.update({kind["values"]: kind["counts"] for kind in batch["outcome"].value_counts().to_pylist()})
-        labels.update(batch["label"].drop_null().unique().to_pylist())
-        for session in batch["session"].unique().to_pylist():
-            equal(f"the session of the labels in {ref.path}", session, record.session)
-    if len(labels) > (classes := settings.get("classes", len(labels))):
-        raise NotVerified(f"{len(labels)} classes were released, but the settings pay for votes on {classes}")
-    for name, claimed in (("answered", counts.answered), ("refused", counts.refused), ("not asked", counts.not_asked)):
-        equal(f"the number of rows {name}", found[name], claimed)
-    return f"{counts.answered} answers and {counts.refused} refusals are as counted"
-
-
-def _totals(record: SessionRecord, at: PublishedSession) -> str:
-    """Check that a season released no more than it pays for, to questions that stayed the same and follow no model, and
-    that its running totals follow from what was released; not that the student was decoded from them."""
-    settings = record.mechanism.settings
-    if record.counts.asked > steps(settings):
-        raise NotVerified(f"{record.counts.asked} releases were made, but the settings pay for {steps(settings)}")
-    files = [file for file in record.files if file.path.endswith(".json")]
-    equal("the number of releases", len(files), record.counts.asked)
-    found = [json.loads(at.named(file, LARGEST_ANSWER)) for file in files]
-    if fault := season_fault(settings, found):
-        raise NotVerified(fault)
-    return f"the running totals follow from {len(found)} releases"
-
-
-def _rounds(record: SessionRecord, at: PublishedSession) -> str:
-    """Check that each round asked no more than it paid for, and what the one before announced."""
-    files = [file for file in record.files if file.path.endswith(".json")]
-    equal("the number of rounds", len(files), record.counts.asked)
-    before = None
-    for number, file in enumerate(files):
-        found = json.loads(at.named(file))
-        if fault := round_fault(record.mechanism.settings, number, found, before):
-            raise NotVerified(fault)
-        before = found
-    return f"{len(files)} rounds asked no more than they paid for"
-
-
-def _named_once(files: Sequence[Ref]) -> None:
-    """Raise NotVerified if a file is named again, by which reading them would never end."""
-    for path, times in Counter(file.path for file in files).items():
-        if times > 1:
-            raise NotVerified(f"the published file {path} is named {times:,} times")
-
-
-def _answers(record: SessionRecord, at: PublishedSession) -> str:
-    """Check that each released answer is the recorded one, that the figures of a private test follow from it, and that
-    there are as many as are counted."""
-    counts = record.counts
-    equal("the number of answers that are certified", len(record.outcomes), len(record.files))
-    for file, outcome in zip(record.files, record.outcomes, strict=True):
-        released = json.loads(at.named(file, LARGEST_ANSWER))
-        recorded = _repeated(outcome)
-        equal(f"the answer in {file.path}", {name: released.get(name) for name in recorded}, recorded)
-        if isinstance(outcome, UnitsTested):
-            settings, leading = record.mechanism.settings, at.certificate.mechanism.settings
-            equal("the bounds of a tested number", settings.get("bounds"), leading.get("bounds"))
-            tested.follow(outcome, settings, released, _compared(at.certificate, record))
-    refused = sum(getattr(outcome, "outcome", "") == "refused" for outcome in record.outcomes)
-    equal("the number of answers", (counts.asked, counts.refused, counts.not_asked), (len(record.files), refused, 0))
-    return f"{counts.answered} answers and {refused} refusals are as counted"
-
-
-def _compared(certificate: Certificate, test: SessionRecord) -> int:
-    """The candidates that were compared on the units of a test before it; 1 without a choice."""
-    before = certificate.sessions[: certificate.sessions.index(test)]
-    return max(
-        1, sum(len(each.mechanism.settings.get("candidates", ())) for each in before if each.about == test.about)
-    )
-
-
-def _repeated(outcome: AnswerRecord | ChoiceRecord | AnyTested) -> dict[str, Any]:
-    """What a certificate repeats of the released file, by its names there."""
-    said = outcome.model_dump(mode="json")
-    match outcome:
-        case AnswerRecord():
-            return said
-        case ChoiceRecord():
-            return {"chosen": said["chosen"]}
-        case TestRecord():
-            counts = {} if outcome.matrix is None else {"matrix": said["matrix"]}
-            return {"classes": [item.name for item in outcome.classes], **counts}
-    return {}

@@ -36,11 +36,10 @@ Of several homes, `rounds` are those of each, and a person may move every round 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
-from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -259,7 +258,7 @@ def tallied_moves(settings: PublicSettings, step: int | None = None) -> list[Mov
     """By how much neighbours move all steps together, or one of them alone: rounds, or releases of a season."""
     asked, weights = settings["rounds"], [1]
     if settings["name"] == "stream":
-        squares = [part**2 for part in _coefficients(settings)]
+        squares = [part**2 for part in coefficients(settings)]
         weights = squares if step is None else [squares[step]]
     elif step is not None:
         asked = [asked[step]]
@@ -279,7 +278,7 @@ def steps(settings: PublicSettings) -> int:
     return int(settings["season"]) if settings["name"] == "stream" else len(settings["rounds"])
 
 
-def _coefficients(settings: PublicSettings) -> list[int]:
+def coefficients(settings: PublicSettings) -> list[int]:
     """q_k by c_k = c_{k−1}·(2k − 1)/2k, c_0 = 1, in fractions; halves are rounded up. Raises NotVerified for a matrix
     that is not the square root."""
     if settings["matrix"] != "square root":
@@ -289,118 +288,6 @@ def _coefficients(settings: PublicSettings) -> list[int]:
         found.append(math.floor(exact * 2 ** int(settings["bits"]) + Fraction(1, 2)))
         exact *= Fraction(2 * k - 1, 2 * k)
     return found
-
-
-def _weights(settings: PublicSettings, releases: int) -> Any:
-    """The coefficients of 1/((1 − x)·q(x)): how often a release, from the last on, counts in the totals of so many."""
-    q, inverse = _coefficients(settings)[:releases], list[float]()
-    for k in range(len(q)):  # of 1/q(x), by long division
-        inverse.append(((k == 0) - sum(q[j] * inverse[k - j] for j in range(1, k + 1))) / q[0])
-    return np.cumsum(inverse)
-
-
-def totals_off(settings: PublicSettings, sums: Any, totals: Any) -> float:
-    """By how many steps, beyond what rounding explains, running totals are off the last release of a question.
-
-    sums    (releases, numbers) of all releases so far, in order
-    totals  (numbers,) that the last of them says
-    """
-    weights, released = _weights(settings, len(sums))[::-1], np.asarray(sums, np.float64)
-    most = 1 + TALLIES_ROUNDING * float(np.abs(weights[:, None] * released).sum(axis=0).max(initial=0.0))
-    return float(np.abs(weights @ released - np.asarray(totals, np.float64)).max(initial=0.0)) - most
-
-
-def release_fault(settings: PublicSettings, number: int, found: Mapping[str, Any], shares: Sequence[Any]) -> str:
-    """What is wrong with a release that adds the running totals of several homes; empty if nothing is.
-
-    It must ask what the season paid for and of no model. In each home, noise has the variance Σ `_weights`².
-    """
-    if fault := _asked_fault(settings, number, found, "totals"):
-        return fault
-    added = [sum(column) for column in zip(*(share["sums"] for share in shares), strict=True)]
-    if not shares or added != list(chain(*found["totals"])):
-        return f"the totals of release {number} are not the sum of its shares"
-    squares = np.cumsum(_weights(settings, number + 1) ** 2)
-    if not math.isclose(found["spread"] ** 2, sum(squares[share["release"]] for share in shares), rel_tol=1e-9):
-        return f"release {number} states other noise than its shares have"
-    return ""
-
-
-def _asked_fault(settings: PublicSettings, number: int, found: Mapping[str, Any], what: str) -> str:
-    """What is wrong with what a release asked, as of rounds, one for each question; `what` names their numbers."""
-    if (found["release"], found["season"]) != (number, settings["season"]):
-        return f"release {number} does not continue the season"
-    asked = zip(found["questions"], found[what], found["scales"], settings["rounds"], strict=True)
-    for at, (question, numbers, scale, paid) in enumerate(asked):
-        if fault := round_fault(settings, at, {"round": at, "question": question, "sums": numbers, "scale": scale}):
-            return f"release {number}: {fault}"
-        whole = len(question["fields"]) != paid["fields"] or question["steps"] == settings["steps"]
-        if question["model"] is not None or question["least"] != paid["least"] or not whole:
-            return f"release {number} asks another question than was paid for"
-    return ""
-
-
-def season_fault(settings: PublicSettings, found: Sequence[Mapping[str, Any]]) -> str:
-    """What is wrong with the releases of a season so far, in order; empty if nothing is.
-
-    They must ask what the season paid for, all the same and of no model, and their totals follow from their sums.
-    """
-    try:
-        sizes = [[len(sums) for sums in found[0]["sums"]] if found else []]
-        for number, release in enumerate(found):
-            if fault := _asked_fault(settings, number, release, "sums"):
-                return fault
-            asked, first = release["questions"], found[0]["questions"]
-            if asked != first:
-                return f"release {number} does not continue the season"
-            sizes += [[len(numbers) for numbers in release[what]] for what in ("sums", "totals")]
-            for question, totals in enumerate(release["totals"]):
-                sums = [each["sums"][question] for each in found[: number + 1]]
-                if not totals_off(settings, sums, totals) <= 0:  # nor if it is no number
-                    return f"the running totals of release {number} do not follow from what was released"
-        if any(size != sizes[0] for size in sizes[1:]):
-            return "a release has another size than was paid for"
-    except (KeyError, IndexError, TypeError, ValueError):
-        return "a release is not what a season releases"
-    return ""
-
-
-def round_fault(
-    settings: PublicSettings, number: int, found: Mapping[str, Any], before: Mapping[str, Any] | None = None
-) -> str:
-    """What is wrong with what a released round asked; empty if nothing is.
-
-    before   the round before, which may have announced the question
-    On whatever grid, it must move no further by a unit, and have no more numbers, than its round paid for.
-    """
-    try:
-        paid, asked, sums = settings["rounds"][number], found["question"], found["sums"]
-        ordered, announced = sorted(asked["spans"]), (before or {}).get("next") or {}
-        whole = [asked["steps"], asked["least"], *asked["fields"], *chain(*ordered), *sums]
-        if any(type(each) is not int for each in whole):
-            return f"round {number} holds something else than whole numbers"
-        if any(announced.get(name, asked[name]) != asked[name] for name in ("fields", "model")):
-            return f"round {number} asks another question than the round before announced"
-        grid = {**settings, "steps": asked["steps"]}
-        own = {**paid, "least": asked["least"], "fields": len(asked["fields"]), "cells": len(sums)}
-        same = [(each["what"], each["count"]) for each in (asked, paid)]
-        if found["round"] != number or asked["classes"] != settings["classes"] or same[0] != same[1]:
-            return f"round {number} asks another question than was paid for"
-        if found["scale"] != paid["scale"]:
-            return f"round {number} states other noise than was paid for"
-        columns = 1 if asked["what"] == "codes" or asked["classes"] <= 2 else asked["classes"]
-        size = sum(stop - start for start, stop in asked["spans"]) * columns + (asked["count"] > 0)
-        if any(not 0 <= start < stop for start, stop in ordered) or any(a[1] > b[0] for a, b in pairwise(ordered)):
-            return f"round {number} asks for a cell twice, or for none"
-        once = len({*asked["fields"]}) == len(asked["fields"]) == len(ordered)
-        if not once or min(asked["fields"], default=0) < 0 or not len(sums) == size <= paid["cells"]:
-            return f"round {number} has another size than was paid for"
-        steady = 0 <= asked["least"] <= asked["steps"] <= MOST_STEPS
-        if not steady or moved_norm(grid, own) > moved_norm(settings, paid):
-            return f"a unit moves round {number} further than was paid for"
-    except (KeyError, IndexError, TypeError, ValueError):
-        return f"round {number} is not what tallies release"
-    return ""
 
 
 def _rho(settings: PublicSettings) -> Decimal:

@@ -13,14 +13,23 @@ Not covered  an excerpt made up as a whole, with all other files, by the holder 
              test_verify_excerpt.py
 """
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from concord import __version__
-from concord.artifacts.attestation import ATTESTATION_FILE, KEY_FILE, LedgerHead, PrivacyClaim, Statement
-from concord.artifacts.certificate import CERTIFICATE_FILE, OPENED, SCHEMA_FILE, Certificate
+from concord.artifacts.attestation import (
+    ATTESTATION_FILE,
+    ATTESTATION_SCHEMA_FILE,
+    KEY_FILE,
+    LedgerHead,
+    PrivacyClaim,
+    Statement,
+    attestation_schema,
+)
+from concord.artifacts.certificate import CERTIFICATE_FILE, OPENED, SCHEMA_FILE, Certificate, schema
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.guarantee import LOST_WITNESS, UNWITNESSED, WITNESSED
@@ -90,6 +99,7 @@ def signature(at: PublishedSession, trusted: str | None) -> str:
     equal("the claim that was signed", statement.predicate, claim)
     if certificate.learned is not None and (path := f"{certificate.session}/{MODEL_SIGNATURE_FILE}") in signed:
         _model(certificate.student.file, read(path), read(f"{certificate.session}/{MODEL_KEY_FILE}"))
+    _as_written(certificate, read, key)
     found = f"{len(signed) - len(missing)} files are as the key {key.fingerprint} signed them"
     if missing:
         more = f" (and {len(missing) - 1} more)" if missing[1:] else ""
@@ -103,6 +113,17 @@ def _model(file: Ref, bundle: bytes, key: bytes) -> None:
         check_model(bundle, key, Path(file.path).name, file.digest)
     except NotVerified as wrong:
         raise NotVerified(f"{MODEL_SIGNATURE_FILE}: {wrong}") from None
+
+
+def _as_written(certificate: Certificate, read: Read, key: PublicKey) -> None:
+    """Check that the key and, if this version wrote them, the schemas have the bytes that Concord writes."""
+    due = {KEY_FILE: key.pem}
+    if certificate.versions.get("concord") == __version__:
+        schemas = {SCHEMA_FILE: schema(), ATTESTATION_SCHEMA_FILE: attestation_schema()}
+        due |= {name: json.dumps(content, indent=2).encode() for name, content in schemas.items()}
+    for name, text in due.items():
+        if read(f"{certificate.session}/{name}") != text:
+            raise NotVerified(f"{name} holds other bytes than Concord writes")
 
 
 def kept_excerpt(certificate: Certificate, read: Read, trusted: str | None) -> Excerpt:

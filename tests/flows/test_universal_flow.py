@@ -20,6 +20,7 @@ from concord.flows.start import start, start_extension
 from concord.tasks.data.encode import Matrix, encode
 from concord.tasks.door.erase import forget
 from concord.tasks.door.stores import Stores
+from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
 from tests.support.people import people, tables_of_plan, write_tables
 
@@ -49,7 +50,8 @@ def hypothesis(home: Path, session: str) -> dict[str, Any]:
 
 
 def all_verifies(home: Path) -> bool:
-    return all(check.ok for check in verify(home))
+    published = home / "released" / Ledger.of(home).sessions("people")[-1].id
+    return all(check.ok for check in (*verify(home), *verify_published(published)))
 
 
 @pytest.mark.slow

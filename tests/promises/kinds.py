@@ -69,14 +69,17 @@ QUESTIONS = {
     "question by noise": QuestionsAsk(LaplaceRelease.calibrate(epsilon=2.0, delta=1e-5), "which shade", TEACHERS),
     "questions": QuestionsAsk(StableVoting.calibrate(epsilon=2.0, delta=1e-5, cutoff=5), None, TEACHERS),
 }
-NAMED = {"session": "d-0", "student": "", "students": [], "candidates": [], "share": 0.5, "clean": True}
+NAMED = {"session": "d-0", "share": 0.5, "clean": True}
+NAMED_ONES = {"candidates": [{"C": at} for at in range(400)], "students": [f"student {at}" for at in range(400)]}
 CANDIDATES = hypothesis_class("thresholds", columns=[0]).dichotomies(np.arange(400.0).reshape(-1, 1))
 HYPOTHESIS = HypothesisAsk(Universal(epsilon=2.0, secret="rows"), {}, CANDIDATES, CLASSES, ())
 ESTIMATE = EstimateAsk(ErrorEstimate.calibrate(epsilon=2.0, shards=4), {"share": 0.3})
-STUDENTS = StudentChoiceAsk(StudentChoice(epsilon=2.0, secret="rows"), NAMED)
+STUDENTS = StudentChoiceAsk(StudentChoice(epsilon=2.0, secret="rows"), {**NAMED, **NAMED_ONES})
 GROUPS = Groups(("shade",), (("dark", "light"),), ((0,), (1,)))
-COUNTS = CountsAsk(GroupCounts.calibrate(epsilon=2.0), {}, GROUPS)
-TEST = StudentTestAsk(PrivateTest.calibrate(epsilon=2.0, delta=1e-5, classes=2, secret="rows"), NAMED, CLASSES)
+COUNTED = {"by": list(GROUPS.columns), "groups": len(GROUPS.cells), "digest": GROUPS.digest}
+COUNTS = CountsAsk(GroupCounts.calibrate(epsilon=2.0), COUNTED, GROUPS)
+TESTING = {**NAMED, "student": "digest"}
+TEST = StudentTestAsk(PrivateTest.calibrate(epsilon=2.0, delta=1e-5, classes=2, secret="rows"), TESTING, CLASSES)
 
 
 class Ask(Protocol):
@@ -213,8 +216,10 @@ SINGLE = {
     "estimate": Single(ESTIMATE, bytes(64), np.arange(8).tobytes()),
     "students": Single(STUDENTS, bytes(8 * 400), np.arange(400).tobytes()),
     "counts": Single(COUNTS, bytes(8 * 3), np.arange(3).tobytes()),
-    "test": Single(TEST, bytes(8 * 4), np.arange(4).tobytes()),
-    "test of a stream": Single(TEST.of_release("d-stream", 0), bytes(8 * 4), np.arange(4).tobytes()),
+    "test": Single(TEST, np.full(4, 500).tobytes(), (500 + np.arange(4)).tobytes()),
+    "test of a stream": Single(
+        TEST.of_release("d-stream", 0), np.full(4, 500).tobytes(), (500 + np.arange(4)).tobytes()
+    ),
 }
 OPEN = {"test of a stream": open_after_season}
 KINDS = (

@@ -115,7 +115,7 @@ def opening_of(asked: Ask[Any] | Mechanism) -> Opening:
         delta=1e-5,
         cutoff=ask.cutoff,
         queries=ask.queries,
-        teachers=TEACHERS,
+        teachers=ask.teachers,
         version=__version__,
         stream=ask.stream,
         whole=ask.cost,

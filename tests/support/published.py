@@ -1,9 +1,10 @@
 """A small published world for tests: public rows, their encoding, and labels as the door would have released them."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,12 @@ class World:
     def rows(self) -> pl.DataFrame:
         return pl.read_parquet(self.plan.path("public"))
 
-    def write(self, labels: NDArray[np.int64], counts: NDArray[np.int64] | None = None) -> list[Ref]:
+    def write(
+        self,
+        labels: NDArray[np.int64],
+        counts: NDArray[np.int64] | None = None,
+        guarantee: Mapping[str, str] = MappingProxyType({"epsilon": "1"}),
+    ) -> list[Ref]:
         """Write released files of labels (asked,) over all rows, one per batch; negative is refused."""
         return [
             self.released.write_labels(
@@ -59,7 +65,7 @@ class World:
                 None if counts is None else counts[batch.first : batch.first + batch.rows],
                 rows=batch.rows,
                 classes=CLASSES,
-                guarantee={"epsilon": "1"},
+                guarantee=guarantee,
             )
             for index, batch in enumerate(self.batches)
         ]
@@ -99,8 +105,8 @@ def session(
     """Record the world's rows in a ledger as the door would, with those answers. Returns the released files."""
     ledger = Ledger.of(world.home)
     ledger.name_domain("people", unit="one row", neighbours="add or remove one unit", epsilon=4.0, delta=4e-5)
-    ledger.open_session(opening(mechanism))
-    refs = world.write(labels, counts)
+    ledger.open_session(opened := opening(mechanism))
+    refs = world.write(labels, counts, claim_of(opened))
     for index, batch in enumerate(world.batches):
         if ledger.session(SESSION).exhausted:
             break
@@ -119,6 +125,13 @@ def session(
         figures = {"asked": len(part), "answered": len(part) - refused, "refused": refused}
         ledger.commit_batch(SESSION, index, **figures, released=refs[index])
     return refs
+
+
+def claim_of(opened: Opening) -> dict[str, str]:
+    """The metadata of a table of labels of that session, in a domain of single rows."""
+    said = {"session": opened.id, "epsilon": repr(opened.epsilon), "delta": repr(opened.delta)}
+    unit = {"unit": "one row", "neighbours": "add or remove one unit"}
+    return {**said, **unit, "mechanism": str(opened.mechanism["name"])}
 
 
 def opening(mechanism: Mechanism, name: str = SESSION) -> Opening:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.tasks.asking.tally import sums_bytes
@@ -16,7 +18,7 @@ from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.contributions import RoundQuestion, tally
 from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.mechanisms.tallies import planned_rounds
-from tests.support.tallied import DOMAIN, LABELS, NAME, ROWS, SPANS
+from tests.support.tallied import DOMAIN, LABELS, NAME, ROWS, SPANS, decoded
 from tests.support.tallied import opening as of_rounds
 
 STREAM = Stream.of_season(
@@ -77,7 +79,7 @@ class Season:
     @property
     def follow(self) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
         """What else a release's file says."""
-        return lambda _: {}
+        return lambda release: {"decoded": decoded(np.array(release["totals"][-1])).record()}
 
     def all(self, *, other: bool = False) -> list[dict[str, Any]]:
         """All releases in turn."""

@@ -16,9 +16,10 @@ from concord.tasks.asking.tally import sums_bytes
 from concord.tasks.asks.tallies import TalliesAsk, release_round
 from concord.tasks.door.checkpoint import commitment
 from concord.tasks.door.stores import Stores
-from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion, tally
+from concord.tasks.mechanisms.contributions import STEPS_A_NAT, IntegerModel, RoundQuestion, tally
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
+from concord.tasks.student.decode import Decoded, next_model
 
 SPANS = ((0, 3), (3, 5))
 TALLIES = Tallies.calibrate(
@@ -34,10 +35,20 @@ DOMAIN = Domain.frozen("d", unit="one row", neighbours="add or remove one unit",
 NAME = "d-1"
 
 
+def decoded(sums: Ints, number: int = 0) -> Decoded:
+    """A model that depends on the noisy sums, in the form of a decoded one."""
+    weights, one = np.sign(sums[:5]).reshape(-1, 1) * (number + 1) / STEPS_A_NAT, np.ones(1)
+    shapes = {"intercept": 0 * one, "prior": one / 4, "importance": np.ones(2), "spread": np.ones((3, 1)), "kappa": one}
+    return Decoded(weights=weights, units=200.0, moved=0.0, **shapes)
+
+
 def follow(number: int, sums: Ints) -> dict[str, Any]:
-    """The next round's question: a model that depends on the noisy sums."""
-    weights = np.sign(sums[:5]).reshape(-1, 1) * (number + 1)
-    return {"next": {"model": IntegerModel(weights.astype(np.int64), np.zeros(1, np.int64)).record()}}
+    """A model that depends on the noisy sums, and the next round's question, which subtracts it."""
+    if number < len(TALLIES.rounds) and TALLIES.rounds[number].what == "codes":
+        return {"decoded": None, "next": None}
+    model = decoded(sums, number)
+    following = {"fields": [0, 1], "model": next_model(model).record()}
+    return {"decoded": model.record(), "next": following if number + 1 < len(TALLIES.rounds) else None}
 
 
 def question(number: int, following: dict[str, Any] | None) -> RoundQuestion:

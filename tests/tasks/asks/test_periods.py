@@ -11,7 +11,7 @@ from concord.artifacts.errors import BudgetRefused, NotVerified
 from concord.tasks.asks.stream import keep_counted, periods_counted
 from concord.tasks.data.arrivals import Period
 from concord.tasks.mechanisms.contributions import tally
-from concord.tasks.verify.recompute_gaussian import season_fault
+from concord.tasks.verify.rounds import season_fault
 from tests.support.seasons import PERIODS, QUESTIONS, STREAM, Season
 from tests.support.tallied import LABELS, ROWS
 

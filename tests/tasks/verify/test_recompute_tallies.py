@@ -13,7 +13,8 @@ from concord.tasks.mechanisms.noise import moved_delta
 from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.mechanisms.tallies import Round, Tallies, planned_rounds
 from concord.tasks.verify.recompute import charge, charge_of_refusal, least_delta
-from concord.tasks.verify.recompute_gaussian import _squares, moved_norm, round_fault, totals_off
+from concord.tasks.verify.recompute_gaussian import _squares, moved_norm
+from concord.tasks.verify.rounds import round_fault, totals_off
 
 DELTA = 1e-5
 Secret = Literal["rows", "labels"]

@@ -45,6 +45,13 @@ def test_another_signer_fails_if_a_key_is_named_and_is_told_apart_if_not(folder:
     assert ours not in str(checks)
 
 
+@pytest.mark.parametrize("name", ["certificate.schema.json", "attestation.schema.json"])
+def test_a_schema_that_concord_does_not_write_is_found_whoever_signs_it(folder: Path, name: str) -> None:
+    (folder / name).write_text("{}")
+    sign_again(folder)
+    assert faults(folder) == {"signature": f"{name} holds other bytes than Concord writes"}
+
+
 @pytest.mark.parametrize("endless", ["pipe", "device"])
 def test_a_certificate_that_never_ends_is_not_read(folder: Path, endless: str) -> None:
     (folder / "certificate.json").unlink()

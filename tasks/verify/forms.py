@@ -1,0 +1,459 @@
+"""The one form of each kind of released JSON file: its known fields and no others, in the bytes that Concord writes.
+
+    bytes ─ parsed by the form of the kind ─ written again ─ the same bytes? ─ fields that the certificate fixes
+
+A form is a frozen model. `fixed` are the values that follow from the certificate's record of the session; they are
+compared. What else a form holds was drawn, or follows from what was drawn, and is checked where that is known:
+tasks.verify.released, tested and homes.
+
+Assumes      the record was compared with its own settings and with the ledger's excerpt
+Guarantees   found and named: a file that has other bytes, another name, a key more or less than its kind; another
+             session, claim, format, mechanism, setting, question or answer than the certificate's
+Not covered  what was drawn. Checked by tests/tasks/verify/test_every_field.py, which edits each field of each kind
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, ValidationError
+
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.measures import TestRecord
+from concord.artifacts.records import AnswerRecord, ChoiceRecord, Outcome, SessionRecord
+from concord.artifacts.schemas import Frozen, canonical_json
+from concord.tasks.data.codes import Codes
+from concord.tasks.verify.checks import equal
+
+Whole = tuple[int, ...]
+Numbers = tuple[float, ...]
+Table = tuple[Numbers, ...]
+
+
+class Form(Frozen):
+    """A released file.
+
+    name      of the file in the session's folder, by the number of the step that released it
+    indented  whether it is written for people to read, or compact
+    """
+
+    session: str
+    epsilon: float
+    delta: float
+
+    name: ClassVar[str]
+    indented: ClassVar[bool] = False
+
+    @classmethod
+    def read(cls, text: bytes, path: str) -> Self:
+        """The content of the file at `path`. Raises NotVerified unless these are the bytes that Concord writes."""
+        try:
+            found = cls.model_validate_json(text)
+        except ValidationError as wrong:
+            fault = wrong.errors()[0]
+            where = ".".join(map(str, fault["loc"])) or "it"
+            raise NotVerified(f"{path} is not what such a session releases: {where}: {fault['msg']}") from None
+        if found.text != text:
+            raise NotVerified(f"{path} holds other bytes than Concord writes for what it says")
+        return found
+
+    @property
+    def text(self) -> bytes:
+        """The bytes that Concord writes."""
+        content = self.content
+        return (json.dumps(content, indent=2, sort_keys=True) if self.indented else canonical_json(content)).encode()
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The fields that the file has, as JSON."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+    def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:  # noqa: ARG002, for the others
+        """The values that the record of its session gives to fields of file `number`."""
+        return {}
+
+    def check(self, record: SessionRecord, number: int, path: str) -> None:
+        """Raise NotVerified unless the file's name and all fixed fields are those of the record."""
+        equal("the name of a released file", path, f"{record.session}/{self.name.format(number)}")
+        claim = {"session": record.session, **record.guarantee.model_dump(include={"epsilon", "delta"})}
+        for field, value in {**claim, **self.fixed(record, number)}.items():
+            equal(f"the {field} in {path}", getattr(self, field), value)
+
+
+class QuestionForm(Frozen):
+    """What a round asked: the fields of a `RoundQuestion`."""
+
+    classes: int
+    steps: int
+    what: Literal["labels", "codes"]
+    least: int
+    count: int
+    fields: Whole
+    spans: tuple[tuple[int, int], ...]
+    model: "ModelForm | None"
+
+
+class ModelForm(Frozen):
+    """A model of expected labels, in whole steps."""
+
+    columns: int
+    weights: str
+
+
+class DecodedForm(Frozen):
+    """A decoded model: see `tasks.student.decode.Decoded`."""
+
+    weights: Table
+    intercept: Numbers
+    units: int | float
+    prior: Numbers
+    importance: Numbers
+    spread: Table
+    kappa: Numbers
+    moved: float
+
+
+class NextForm(Frozen):
+    """What the next round asks; `codes` if it asks by others."""
+
+    fields: Whole
+    model: ModelForm | None
+    codes: Codes | None = None
+
+
+class LearnedForm(Form):
+    """A file of sums, with the model that was decoded from them, if they ask for labels."""
+
+    decoded: DecodedForm | None
+
+    @property
+    def asked(self) -> tuple[QuestionForm, ...]:
+        """What it answers."""
+        raise NotImplementedError
+
+    @property
+    def following(self) -> NextForm | None:
+        """What is asked next, if that depends on it."""
+        return None
+
+
+class RoundForm(LearnedForm):
+    """A round of tallies."""
+
+    format: Literal["concord round 1"]
+    round: int
+    scale: float
+    question: QuestionForm
+    sums: Whole
+    next: NextForm | None
+
+    name = "rounds/round-{:05d}.json"
+
+    @property
+    def asked(self) -> tuple[QuestionForm, ...]:
+        """Its question."""
+        return (self.question,)
+
+    @property
+    def following(self) -> NextForm | None:
+        """The next question."""
+        return self.next
+
+    def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:
+        """Its number and its noise."""
+        return {"round": number, "scale": record.mechanism.settings["rounds"][number]["scale"]}
+
+
+class LettersForm(Frozen):
+    """The signed question of a round, the signed shares by home, and the homes whose share differs."""
+
+    question: str
+    shares: dict[str, str]
+    differ: tuple[str, ...]
+
+
+class JointRoundForm(RoundForm):
+    """A round of several homes, whose noise follows from how many answered."""
+
+    homes: LettersForm
+    part: float
+
+    def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:  # noqa: ARG002, as the others
+        """Its number."""
+        return {"round": number}
+
+
+def _repeated(record: SessionRecord, number: int) -> dict[str, object]:
+    """What the certificate repeats of an answer."""
+    outcome = record.outcomes[number]
+    assert isinstance(outcome, AnswerRecord)
+    return dict(outcome)
+
+
+class ShareForm(Form):
+    """A home's share of a round, as its own certificate has it."""
+
+    format: Literal["concord round 1"]
+    round: int
+    scale: float
+    asked: QuestionForm
+    sums: Whole
+    question: str
+    code: str
+    outcome: Outcome
+    answer: str
+
+    name = RoundForm.name
+
+    def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:
+        """Its number, its noise, and the certified answer."""
+        scale = record.mechanism.settings["rounds"][number]["scale"]
+        return {"round": number, "scale": scale, **_repeated(record, number)}
+
+
+class TotalsForm(Form):
+    """A release of a season: of running totals, and how wide their noise is."""
+
+    format: Literal["concord release 1"]
+    release: int
+    season: int
+    scales: Numbers
+    questions: tuple[QuestionForm, ...]
+    totals: tuple[Whole, ...]
+    spread: float
+
+    name = RoundForm.name
+
+    def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:
+        """Its number, the season's length, and the noise."""
+        settings = record.mechanism.settings
+        scales = tuple(each["scale"] for each in settings["rounds"])
+        return {"release": number, "season": settings["season"], "scales": scales}
+
+
+class LearnedTotalsForm(TotalsForm, LearnedForm):
+    """A release of a season, with the model that was decoded from it."""
+
+    decoded: DecodedForm
+
+    @property
+    def asked(self) -> tuple[QuestionForm, ...]:
+        """Its questions."""
+        return self.questions
+
+
+class ReleaseForm(LearnedTotalsForm):
+    """A release of a stream."""
+
+    sums: tuple[Whole, ...]
+
+
+class JointReleaseForm(LearnedTotalsForm):
+    """A release of several homes."""
+
+    homes: LettersForm
+
+
+class ShareOfReleaseForm(TotalsForm):
+    """A home's share of a release, as its own certificate has it."""
+
+    sums: tuple[Whole, ...]
+    question: str
+    code: str
+    outcome: Outcome
+    answer: str
+
+    def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:
+        """As of any release; and the certified answer."""
+        return {**super().fixed(record, number), **_repeated(record, number)}
+
+
+class AnswerForm(Form):
+    """The answer to a question."""
+
+    format: Literal["concord answer 1"]
+    mechanism: str
+    question: str
+    code: str
+    shards: int
+    outcome: Outcome
+    answer: Any
+
+    name = "answers/answer-{:05d}.json"
+    indented = True
+
+    def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:
+        """The mechanism, the shards, the question if the session has one alone, and the certified answer."""
+        asked = record.mechanism.settings.get("question", self.question)
+        repeated = {**_repeated(record, number), "mechanism": record.mechanism.name, "shards": record.teachers}
+        equal(f"the question in answer {number}", self.question, asked)
+        equal(f"whether answer {number} is none", self.answer is None, self.outcome != "answered")
+        return repeated
+
+
+class GroupsForm(Frozen):
+    """Noisy counts by group, and of all others together."""
+
+    groups: tuple[tuple[str, ...], ...]
+    counts: Whole
+    others: int
+
+
+class CountsForm(Form):
+    """Counts of groups."""
+
+    format: Literal["concord counts 1"]
+    question: str
+    code: str
+    outcome: Literal["answered"]
+    answer: GroupsForm
+
+    name = "counts.json"
+    indented = True
+
+    def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:
+        """The question and its groups, by the settings and by the certified answer."""
+        settings, said = record.mechanism.settings, _repeated(record, number)
+        equal("the certified counts", said.pop("answer"), self.answer.model_dump(mode="json"))
+        sizes = {len(self.answer.groups), len(self.answer.counts), settings["groups"]}
+        equal("the number of groups", sizes, {settings["groups"]})
+        return {**said, "question": f"units by {', '.join(settings['by'])}", "code": settings["digest"]}
+
+
+class ChoiceForm(Form):
+    """A choice among students."""
+
+    format: Literal["concord student choice 1"]
+    settings: dict[str, Any]
+    chosen: int
+
+    name = "choice.json"
+    indented = True
+
+    def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:
+        """Its settings, and the certified choice, which is one of the candidates."""
+        outcome, settings = record.outcomes[number], record.mechanism.settings
+        assert isinstance(outcome, ChoiceRecord)
+        equal("whether a candidate was chosen", 0 <= self.chosen < len(settings["candidates"]), True)
+        return {"settings": settings, "chosen": outcome.chosen}
+
+
+class BoxForm(Frozen):
+    """A box in some columns, with a label inside; None is an open end."""
+
+    kind: Literal["box"]
+    columns: Whole
+    low: tuple[float | None, ...]
+    high: tuple[float | None, ...]
+    inside: Literal[0, 1]
+
+
+class PlaneForm(Frozen):
+    """The columns of a half-plane, and the lattice it lies in."""
+
+    columns: Whole
+    grid: Table | None
+    origin: Numbers
+    top: Numbers
+
+
+class HalfPlaneForm(Frozen):
+    """A half-plane of two columns, with a label inside."""
+
+    kind: Literal["halfplane"]
+    plane: PlaneForm
+    through: Whole
+    direction: Whole
+    inside: Literal[0, 1]
+
+
+class HypothesisForm(Form):
+    """A chosen hypothesis, and the classes that its labels 0 and 1 stand for."""
+
+    format: Literal["concord hypothesis 1"]
+    classes: tuple[str, str]
+    hypothesis: Annotated[BoxForm | HalfPlaneForm, Field(discriminator="kind")]
+
+    name = "hypothesis.json"
+    indented = True
+
+    def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:  # noqa: ARG002, it is alone
+        """Nothing; a box has two ends in each of its columns."""
+        if isinstance(self.hypothesis, BoxForm):
+            ends = {len(self.hypothesis.columns), len(self.hypothesis.low), len(self.hypothesis.high)}
+            equal("the number of ends in each column of a box", ends, {len({*self.hypothesis.columns}) or 1})
+        return {}
+
+
+class NumberTestForm(Form):
+    """A private test of a number: noisy counts by the student's errors, and by those of a constant."""
+
+    format: Literal["concord private test 1"]
+    settings: dict[str, Any]
+    errors: Whole
+    constant_errors: Whole
+
+    name = "test.json"
+    indented = True
+
+    def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:  # noqa: ARG002, it is alone
+        """Its settings."""
+        return {"settings": record.mechanism.settings}
+
+
+class GroupForm(Frozen):
+    """Noisy counts of a group, and of how sure the student is of it; `words` None of no group."""
+
+    words: tuple[str | None, ...] | None
+    matrix: tuple[Whole, ...]
+    sure: tuple[Whole, ...]
+
+
+class ConfusionForm(Form):
+    """A private test of a classifier: noisy counts by true and predicted class, by group if there are any."""
+
+    format: Literal["concord private test 1"]
+    settings: dict[str, Any]
+    classes: tuple[str, ...]
+    right: int
+    wrong: int
+    matrix: tuple[Whole, ...]
+    groups: tuple[GroupForm, ...] = ()
+
+    name = "test.json"
+    indented = True
+
+    def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:
+        """Its settings, and the certified classes and counts, if these are listed."""
+        outcome = record.outcomes[number]
+        assert isinstance(outcome, TestRecord)
+        listed = {} if outcome.matrix is None else {"matrix": outcome.matrix}
+        classes = tuple(item.name for item in outcome.classes)
+        return {"settings": record.mechanism.settings, "classes": classes, **listed}
+
+
+def form_of(settings: Mapping[str, Any]) -> type[Form]:
+    """The form of the files that a session of these settings releases, besides tables."""
+    if "rounds" in settings:
+        of = "share" if "share" in settings else "lead" if "lead" in settings else ""
+        return ROUNDS["season" in settings, of]
+    if "pair_scale" in settings:  # which a private test alone has
+        return ConfusionForm if settings["classes"] else NumberTestForm
+    return FORMS.get(str(settings.get("name")), AnswerForm)
+
+
+ROUNDS: dict[tuple[bool, str], type[Form]] = {
+    (False, ""): RoundForm,
+    (False, "share"): ShareForm,
+    (False, "lead"): JointRoundForm,
+    (True, ""): ReleaseForm,
+    (True, "share"): ShareOfReleaseForm,
+    (True, "lead"): JointReleaseForm,
+}
+"""Forms of rounds: whether they are a season's, and whether a home answers them or leads."""
+FORMS: dict[str, type[Form]] = {
+    "universal": HypothesisForm,
+    "group_counts": CountsForm,
+    "student_choice": ChoiceForm,
+}
+"""Forms of single answers; any other is to a question."""

@@ -1,0 +1,368 @@
+"""Verify the released files of a session: each is what its kind releases, and says what the certificate says of it.
+
+    votes    tables of labels                                 counted
+    rounds   sums ─ paid for? ─ the model decoded from them ─ the next question ─ … ─ inferred labels
+    answers  repeated by the certificate
+
+Assumes      the record of the session was compared with its own settings and with the ledger's excerpt
+Guarantees   found and named: a file that no such session releases, in any of its fields (tasks.verify.forms); a round
+             or release that asked what was not paid for, or states other noise; a question that does not follow from
+             the model before it; running totals that do not follow from what was released; an answer other than the
+             certified one; tables of labels with other rows, classes, outcomes or claims, or in other numbers
+Not covered  that a model was decoded from these sums: it follows from public rows as well, which are not published
+             Checked by tests/tasks/verify/test_every_field.py and test_verify_published.py
+"""
+
+import base64
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.home.released import sha256
+from concord.artifacts.measures import UnitsTested
+from concord.artifacts.records import SessionRecord
+from concord.artifacts.schemas import Ref, canonical_json
+from concord.tasks.data.codes import Codes
+from concord.tasks.verify import tested
+from concord.tasks.verify.checks import equal
+from concord.tasks.verify.folder import LARGEST_PARSED, PublishedSession
+from concord.tasks.verify.forms import (
+    DecodedForm,
+    Form,
+    HypothesisForm,
+    LearnedForm,
+    ModelForm,
+    NextForm,
+    QuestionForm,
+    RoundForm,
+    ShareForm,
+    ShareOfReleaseForm,
+    TotalsForm,
+    form_of,
+)
+from concord.tasks.verify.homes import joint_rounds
+from concord.tasks.verify.recompute import releases
+from concord.tasks.verify.recompute_gaussian import steps
+from concord.tasks.verify.rounds import round_fault, season_fault
+
+LARGEST_ANSWER = 2**24
+"""Bytes of the file of an answer, of which a certificate may name any number."""
+STEPS_A_NAT = 256
+"""Whole steps of a model in a nat of its logit."""
+FARTHEST_WEIGHT = 2**40
+ROUNDED = 1e-5
+"""By how much probabilities may miss 1, as they are stored in single precision."""
+LEAST = 1e-9
+"""How near to 0 and 1 the share of a class is taken to be."""
+SURELY = 1e-3
+"""By how much log-odds may differ, of probabilities in single precision."""
+OURS = ("concord_tallied", "concord_student")
+"""Modules of students that are what was released; any other was fitted to released labels."""
+NOT_DECODED = "that this was decoded from the released sums is not checked, since it takes the public rows as well"
+
+
+def released_as_certified(record: SessionRecord, at: PublishedSession) -> str:
+    """Check that a session released as many labels or answers as are counted, no more than its settings pay for, and in
+    files that say so. Raises NotVerified."""
+    counts, settings = record.counts, record.mechanism.settings
+    what = releases(settings, record.purpose)
+    most_asked = settings.get("queries", 1 if what == "answers" and settings.get("cutoff") is None else None)
+    for name, most in (("asked", most_asked), ("refused", settings.get("cutoff"))):
+        if most is not None and getattr(counts, name) > most:
+            raise NotVerified(f"{getattr(counts, name)} were {name}, but the settings pay for {most}")
+    for path, times in Counter(file.path for file in record.files).items():
+        if times > 1:  # reading them would never end
+            raise NotVerified(f"the published file {path} is named {times:,} times")
+    equal("the number asked", counts.answered + counts.refused, counts.asked)
+    if what == "labels":
+        equal("what is said of released files", record.outcomes, ())
+        return _votes(record, at)
+    equal("the number of rows not asked", counts.not_asked, 0)
+    if what == "answers":
+        return _answers(record, at)
+    equal("what is said of released files", record.outcomes, ())
+    equal("the number of teachers", record.teachers, 0)
+    inferred = [file for file in record.files if file.path == f"{record.session}/labels.arrow"]
+    files = [*_forms(record, [file for file in record.files if file not in inferred], at)]
+    equal("the number of files released", len(files), counts.asked)
+    learned = [each for each in files if isinstance(each, LearnedForm)]
+    for table in inferred:
+        _inferred(record, table, learned[-1].decoded, at)
+    if what == "hypothesis":
+        return "one hypothesis was released"
+    if "lead" in settings:
+        whole, texts = at.certificate.guarantee, [each.text for each in files]
+        said = joint_rounds(settings, texts, (whole.unit, whole.neighbours), at.certificate.warnings)
+    else:
+        said = _totals(record, files) if "season" in settings else _rounds(record, files)
+    _models(settings, learned)
+    return f"{said}; {NOT_DECODED}"
+
+
+def _forms(record: SessionRecord, files: Sequence[Ref], at: PublishedSession) -> Iterator[Form]:
+    """The content of JSON files, each compared with the record in all that follows from it."""
+    settings = record.mechanism.settings
+    form = form_of(settings)
+    most = LARGEST_ANSWER if form.indented or "season" in settings else LARGEST_PARSED
+    for number, file in enumerate(files):
+        found = form.read(at.named(file, most), file.path)
+        found.check(record, number, file.path)
+        yield found
+
+
+def _answers(record: SessionRecord, at: PublishedSession) -> str:
+    """Check that the figures of a private test follow from its counts, that shares were paid for, and that there are as
+    many answers as are counted."""
+    counts, settings = record.counts, record.mechanism.settings
+    equal("the number of answers that are certified", len(record.outcomes), len(record.files))
+    files = [*_forms(record, record.files, at)]
+    for outcome, form in zip(record.outcomes, files, strict=True):
+        if isinstance(outcome, UnitsTested):
+            leading = at.certificate.mechanism.settings
+            equal("the bounds of a tested number", settings.get("bounds"), leading.get("bounds"))
+            tested.follow(outcome, settings, form.content, _compared(at, record))
+    if "season" in settings:
+        _totals(record, files)
+    for number, form in enumerate(files):
+        if isinstance(form, ShareForm | ShareOfReleaseForm):
+            _share(settings, number, form)
+    refused = sum(getattr(outcome, "outcome", "") == "refused" for outcome in record.outcomes)
+    equal("the number of answers", (counts.asked, counts.refused), (len(record.files), refused))
+    return f"{counts.answered} answers and {counts.refused} refusals are as counted"
+
+
+def _compared(at: PublishedSession, test: SessionRecord) -> int:
+    """The candidates that were compared on the units of a test before it; 1 without a choice."""
+    sessions = at.certificate.sessions
+    before = (each for each in sessions[: sessions.index(test)] if each.about == test.about)
+    return max(1, sum(len(each.mechanism.settings.get("candidates", ())) for each in before))
+
+
+def _share(settings: Mapping[str, Any], number: int, share: ShareForm | ShareOfReleaseForm) -> None:
+    """Check that a home's share asked what was paid for, and says which sums it is of."""
+    what, run = "release" if isinstance(share, TotalsForm) else "round", settings["share"]["run"]
+    equal(f"the question of share {number}", share.question, f"{what} {number} of the run {run}")
+    equal(f"the answer of share {number}", share.answer, sha256(canonical_json(share.content["sums"]).encode()))
+    if isinstance(share, TotalsForm):
+        asked = sha256(canonical_json(share.content["questions"]).encode())
+        equal(f"the code of share {number}", (share.code, settings["share"]["questions"]), (asked, asked))
+        return
+    if fault := round_fault(settings, number, {**share.content, "question": share.content["asked"]}):
+        raise NotVerified(fault)
+    if (model := share.asked.model) is not None:
+        equal(f"the columns of the model in share {number}", model.columns, _columns(settings))
+        if len(_weights(model)) <= max(stop for _, stop in share.asked.spans):
+            raise NotVerified(f"the model in share {number} has no weight for some of the codes that were asked about")
+
+
+def _rounds(record: SessionRecord, files: Sequence[Form]) -> str:
+    """Check that each round asked no more than it paid for, and what the one before announced."""
+    before = None
+    for number, form in enumerate(files):
+        found = form.content
+        if fault := round_fault(record.mechanism.settings, number, found, before):
+            raise NotVerified(fault)
+        before = found
+    return f"{len(files)} rounds asked no more than they paid for"
+
+
+def _totals(record: SessionRecord, files: Sequence[Form]) -> str:
+    """Check that a season released no more than it pays for, to questions that stayed the same and follow no model, and
+    that its running totals follow from what was released."""
+    settings = record.mechanism.settings
+    if record.counts.asked > steps(settings):
+        raise NotVerified(f"{record.counts.asked} releases were made, but the settings pay for {steps(settings)}")
+    if fault := season_fault(settings, [form.content for form in files]):
+        raise NotVerified(fault)
+    return f"the running totals follow from {len(files)} releases"
+
+
+def _models(settings: Mapping[str, Any], files: Sequence[LearnedForm]) -> None:
+    """Check that the models and questions in files of rounds or releases fit one another. Raises NotVerified."""
+    first = dict[int, tuple[int, int]]()
+    codes, spans, before = None, first, None
+    for number, form in enumerate(files):
+        for question in form.asked:
+            _laid_out(number, question, codes, spans)
+        model, following, round_by_round = form.decoded, form.following, isinstance(form, RoundForm)
+        of_labels = not round_by_round or any(each["what"] == "labels" for each in settings["rounds"][: number + 1])
+        follows = round_by_round and of_labels and number + 1 < len(settings["rounds"])
+        equal(f"whether there is a model after round {number}", model is not None, of_labels)
+        equal(f"whether a question follows round {number}", following is not None, follows)
+        if following is not None and codes is not None and codes.pairs:  # what single columns say was decoded before
+            equal(f"the model of round {number}", model, before)
+        elif model is not None:
+            _fits(number, model, settings, spans)
+        if following is not None and model is not None:
+            _announced(number, following, model)
+            codes, spans = following.codes, first if following.codes is None else {}
+        before = model
+
+
+def _laid_out(number: int, question: QuestionForm, codes: Codes | None, spans: dict[int, tuple[int, int]]) -> None:
+    """Check that the fields asked have the codes that they had before, or those that were announced, and in order."""
+    for field, span in zip(question.fields, question.spans, strict=True):
+        due = spans.setdefault(field, span)
+        if codes is not None:
+            due = (codes.span(field).start, codes.span(field).stop)
+        equal(f"the codes of field {field} in round {number}", span, due)
+    for (field, (_, stop)), (following, (start, _)) in pairwise([(-1, (0, 0)), *sorted(spans.items())]):
+        if start - stop < following - field - 1 or (following == field + 1 and start != stop):
+            raise NotVerified(f"the codes of field {following} in round {number} do not follow those of the one before")
+
+
+def _fits(number: int, model: DecodedForm, settings: Mapping[str, Any], spans: Mapping[int, tuple[int, int]]) -> None:
+    """Check that a decoded model is one of the codes and classes that were asked about."""
+    columns, last = _columns(settings), max(spans)
+    widths = {len(row) for row in (*model.weights, *model.spread, model.intercept, model.prior, model.kappa)}
+    fields, codes = len(model.importance) - last - 1, len(model.weights) - spans[last][1]  # that were not asked
+    if widths != {columns} or not 0 <= fields <= codes or (codes and not fields) or len(model.spread) < 2:
+        raise NotVerified(f"the model of round {number} is none of the codes and classes that were asked about")
+    if model.units < 0 or not 0 <= model.moved <= 1 or not all(0 <= share <= 1 for share in model.prior):
+        raise NotVerified(f"the model of round {number} states shares or numbers of units that there cannot be")
+
+
+def _announced(number: int, following: NextForm, model: DecodedForm) -> None:
+    """Check that the model by which the next round asks, if any, is the decoded one in whole steps."""
+    if following.model is None:
+        return
+    own = np.rint(STEPS_A_NAT * np.array([model.intercept, *model.weights])).clip(-FARTHEST_WEIGHT, FARTHEST_WEIGHT)
+    asked = _weights(following.model)
+    if not np.array_equal(asked[: len(own)], own) or np.any(asked[len(own) :]):
+        raise NotVerified(f"the question after round {number} does not follow from its model")
+
+
+def _columns(settings: Mapping[str, Any]) -> int:
+    """Columns of a model: one for two classes or a number, otherwise one for each class."""
+    return int(settings["classes"]) if settings["classes"] > 2 else 1
+
+
+def _weights(model: ModelForm) -> Any:
+    """The whole steps of a model: the intercept and a row for each code, (codes + 1, columns)."""
+    return np.frombuffer(base64.b64decode(model.weights, validate=True), "<i8").reshape(-1, model.columns)
+
+
+def _claim(record: SessionRecord, at: PublishedSession) -> dict[bytes, bytes]:
+    """The metadata of a table of labels."""
+    whole = at.certificate.guarantee
+    said = {
+        "session": record.session,
+        "epsilon": repr(record.guarantee.epsilon),
+        "delta": repr(record.guarantee.delta),
+        "unit": whole.unit,
+        "neighbours": whole.neighbours,
+        "mechanism": record.mechanism.name,
+    }
+    return {name.encode(): text.encode() for name, text in said.items()}
+
+
+class LabelTable:
+    """The tables of labels of a session, row by row: what each must say, and the class of each place in scores."""
+
+    def __init__(self, record: SessionRecord, at: PublishedSession) -> None:
+        self.session, self.claim = record.session, _claim(record, at)
+        self.rows, self.classes = 0, dict[int, str]()
+
+    def check(self, path: str, batch: pa.RecordBatch) -> None:
+        """Raise NotVerified unless the next rows are this session's, with its claim."""
+        equal(f"the claim in {path}", batch.schema.metadata or {}, self.claim)
+        for session in batch["session"].unique().to_pylist():
+            equal(f"the session of the labels in {path}", session, self.session)
+        due = pa.array(np.arange(self.rows, self.rows + batch.num_rows, dtype=np.uint64))
+        if not batch["row"].equals(due):
+            raise NotVerified(f"the rows in {path} are not numbered from {self.rows} on")
+        self.rows += batch.num_rows
+
+    def scored(self, path: str, labels: pa.Array, scores: Any, gap: float = 0) -> None:
+        """Raise NotVerified unless the label is the class of largest score (rows, classes), where one is larger than
+        all others by more than a gap, and a class always has the same place."""
+        ranked = np.sort(scores, axis=1)
+        surely = np.flatnonzero(ranked[:, -1] - ranked[:, -2] > gap)
+        places = scores.argmax(axis=1)[surely].tolist()
+        for place, name in {*zip(places, labels.take(pa.array(surely)).to_pylist(), strict=True)}:
+            equal(f"the class of largest score in {path}", name, self.classes.setdefault(place, name))
+        equal(f"the number of classes in {path}", len({*self.classes.values()}), len(self.classes))
+
+
+def _votes(record: SessionRecord, at: PublishedSession) -> str:
+    """Check the labels of rows that teachers voted on."""
+    counts, settings = record.counts, record.mechanism.settings
+    if not record.teachers:
+        raise NotVerified(f"{record.mechanism.name} answers by votes, and no teacher is said to have voted")
+    for number, ref in enumerate(record.files):
+        equal("the name of a table of labels", ref.path, f"{record.session}/labels/batch-{number:05d}.arrow")
+    found, labels, table = Counter[str](), set[str](), LabelTable(record, at)
+    for ref, batch in at.batches(record.files, counts.asked + counts.not_asked):
+        table.check(ref.path, batch)
+        found.update({kind["values"]: kind["counts"] for kind in batch["outcome"].value_counts().to_pylist()})
+        labels.update(batch["label"].drop_null().unique().to_pylist())
+        answered, scored = pc.equal(batch["outcome"], "answered"), batch["scores"].is_valid()
+        equal(f"which rows of {ref.path} have a label", batch["label"].is_valid().equals(answered), True)
+        if pc.any(scored).as_py():
+            equal(f"which rows of {ref.path} have scores", scored.equals(answered), True)
+            votes = batch["scores"].drop_null()
+            table.scored(ref.path, batch["label"].drop_null(), votes.flatten().to_numpy().reshape(len(votes), -1))
+    if len(labels) > (classes := settings.get("classes", len(labels))):
+        raise NotVerified(f"{len(labels)} classes were released, but the settings pay for votes on {classes}")
+    for name, claimed in (("answered", counts.answered), ("refused", counts.refused), ("not asked", counts.not_asked)):
+        equal(f"the number of rows {name}", found[name], claimed)
+    return f"{counts.answered} answers and {counts.refused} refusals are as counted"
+
+
+def _inferred(record: SessionRecord, ref: Ref, model: DecodedForm | None, at: PublishedSession) -> None:
+    """Check the labels that were inferred from the last round or release."""
+    settings, table = record.mechanism.settings, LabelTable(record, at)
+    for batch in at.inferred(ref):
+        table.check(ref.path, batch)
+        equal(f"the outcomes in {ref.path}", batch["outcome"].unique().to_pylist(), ["inferred"])
+        if not settings["classes"]:
+            (low, high), labels = settings["bounds"], np.asarray(batch["label"])
+            if not np.all(np.abs(labels - (low + high) / 2) <= (high - low) * (1 / 2 + ROUNDED)):
+                raise NotVerified(f"labels in {ref.path} are not between {low:g} and {high:g}")
+            continue
+        odds = batch["scores"].flatten().to_numpy().astype(np.float64).reshape(batch.num_rows, -1)
+        if odds.shape[1] != settings["classes"] or not np.all(np.abs(odds.sum(axis=1) - 1) < ROUNDED) or odds.min() < 0:
+            raise NotVerified(f"the scores in {ref.path} are no probabilities of {settings['classes']} classes")
+        table.scored(ref.path, batch["label"], odds)
+        if model is not None:
+            table.scored(ref.path, batch["balanced"], _risen(odds, model), gap=SURELY)
+
+
+def _risen(odds: Any, model: DecodedForm) -> Any:
+    """By how much the log-odds of each class rise over those of its share of the public rows, (rows, classes)."""
+    prior, logs = np.array(model.prior).clip(LEAST, 1 - LEAST), np.log(np.maximum(odds, np.finfo(np.float32).tiny))
+    if len(prior) > 1:
+        return logs - np.log(prior / (1 - prior))
+    return np.column_stack([np.zeros(len(odds)), logs[:, 1] - logs[:, 0] - np.log(prior / (1 - prior))])
+
+
+def student_as_released(certificate: Certificate, at: PublishedSession) -> str:
+    """Check that a student which is a released model, or a released hypothesis, is that one to the bit. Raises
+    NotVerified."""
+    module, _, made = certificate.student.estimator.rpartition(".")
+    if module not in OURS:
+        return "it was fitted to released labels; fitting it again is not checked here"
+    from concord.tasks.student.model import load  # imports all of scikit-learn
+
+    record = certificate.leading
+    *_, last = _forms(record, [file for file in record.files if file.path.endswith(".json")], at)
+    student = load(at.named(certificate.student.file))["student"]
+    if isinstance(last, HypothesisForm):
+        said = json.loads(student.hypothesis), (*student.classes,)
+        equal("the hypothesis of the student", said, (last.content["hypothesis"], last.classes))
+        return "it is the released hypothesis"
+    assert isinstance(last, LearnedForm)
+    for name in ("weights", "intercept", *(("prior",) if made == "Tallied" else ())):
+        if not np.array_equal(np.asarray(getattr(student, name)), np.array(getattr(last.decoded, name))):
+            raise NotVerified(f"the {name} of the student are not those of the last released model")
+    if made == "TalliedNumber":
+        equal("the bounds of the student", [student.low, student.high], [*record.mechanism.settings["bounds"]])
+    return f"it has the weights of the last released model; {NOT_DECODED}"
