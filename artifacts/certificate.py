@@ -17,12 +17,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from concord import __version__
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.guarantee import CAVEATS, UNWITNESSED, DomainCharge, Guarantee
-from concord.artifacts.measures import AnyPublicTest, AnyTested, Interval, TestRecord
+from concord.artifacts.measures import AnyPublicTest, AnyTested, Estimate, TestRecord
 from concord.artifacts.records import Counts, MechanismRecord, SessionRecord
 from concord.artifacts.schemas import Budget, CertificatePart, Ref
 from concord.artifacts.sections import AboutPlan
 
-CERTIFICATE_FORMAT: Final = "concord certificate 1"
+FIRST_FORMAT: Final = "concord certificate 1"
+"""Of version 1.0.0: figures on public rows are numbers without an interval."""
+CERTIFICATE_FORMAT: Final = "concord certificate 2"
 CERTIFICATE_FILE: Final = "certificate.json"
 SCHEMA_FILE: Final = "certificate.schema.json"
 """Where the certificate and its schema lie, in the session's folder."""
@@ -72,7 +74,7 @@ class RelabellingRecord(CertificatePart):
 class StudentRecord(CertificatePart):
     """The published student: what it is, its file, and its share of right answers on public test rows.
 
-    accuracy      None as well if it predicts a number
+    accuracy      that of the public test; None as well if it predicts a number
     refused       what refused rows taught it; None for one that no label taught
     public_test   what stands beside that share, or the measures of a number: None if there are no such rows
     named         the classes that it names on the public rows; None if that was not looked at, as if there is a test
@@ -83,10 +85,10 @@ class StudentRecord(CertificatePart):
     params: dict[str, Any]
     refused: str | None
     file: Ref
-    accuracy: float | None
+    accuracy: Estimate | None
     public_test: AnyPublicTest | None = None
     named: tuple[str, ...] | None = None
-    history: tuple[float, ...] = ()
+    history: tuple[Estimate, ...] = ()
 
 
 class Noise(CertificatePart):
@@ -142,7 +144,7 @@ class Certificate(CertificatePart):
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
 
     schema_file: Annotated[Literal["certificate.schema.json"], Field(alias="$schema")] = SCHEMA_FILE
-    format: Literal["concord certificate 1"] = CERTIFICATE_FORMAT
+    format: Literal["concord certificate 1", "concord certificate 2"] = CERTIFICATE_FORMAT
     data_version: str
     about: AboutPlan = AboutPlan()
     guarantee: Guarantee
@@ -217,7 +219,7 @@ class Certificate(CertificatePart):
         return None if self.test is None else self.test.tested
 
     @property
-    def by_release(self) -> dict[int, Interval]:
+    def by_release(self) -> dict[int, Estimate]:
         """Of a stream: the accuracy of the student of each release, from 1, on private units that arrived with it."""
         tests = ((record.mechanism.settings.get("release"), record.tested) for record in self.sessions)
         return {

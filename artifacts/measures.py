@@ -7,13 +7,67 @@ the published files need only these types.
 Checked by tests/tasks/student/test_evaluate.py
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, FiniteFloat, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from concord.artifacts.schemas import CertificatePart
+
+LEVEL = 0.95
+"""Coverage probability of each interval, by itself."""
+ROUNDED = 1e-9
+"""By how much an end of an interval may pass the figure in it, since doubles are rounded."""
+
+
+End = Literal["value", "low", "high"]
+
+
+class Estimate(CertificatePart, allow_inf_nan=True):
+    """A figure measured on a sample, and the interval that covers, at LEVEL, what it would be on all rows or units like
+    those: the luck of the sample is counted, and noise.
+
+    Certificates of the first format state figures on public rows without an interval, as numbers alone. Such a figure
+    has no ends: it may be anything.
+    """
+
+    value: FiniteFloat
+    low: float = -math.inf
+    high: float = math.inf
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_number(cls, given: Any) -> Any:
+        return {"value": given} if isinstance(given, float | int) else given
+
+    @model_validator(mode="after")
+    def _within(self) -> Self:
+        if not self.low - ROUNDED <= self.value <= self.high + ROUNDED:
+            raise ValueError(f"{self.value} must be within its interval, {self.low} to {self.high}")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _as_number(self, dump: SerializerFunctionWrapHandler) -> dict[End, float] | float:
+        found: dict[End, float] = dump(self)
+        return found if self.is_covered else self.value
+
+    @property
+    def is_covered(self) -> bool:
+        """Whether its interval is known."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+    def shown(self, form: str) -> str:
+        """The figure and its interval, each in that format, such as `.1%`."""
+        ends = f"{self.low:{form}} to {self.high:{form}}" if self.is_covered else "no interval on record"
+        return f"{self.value:{form}} ({ends})"
+
+    @property
+    def in_words(self) -> str:
+        """A share in percent, and its interval."""
+        return self.shown(".1%")
+
 
 ConfusionMatrix = tuple[tuple[int, ...], ...]
 """Rows by their class, and in each by the class that the student names: in the order of `classes`."""
@@ -33,10 +87,10 @@ class ClassMeasured(CertificatePart):
     name: str
     rows: int
     predicted: int
-    recall: float | None
-    precision: float | None
-    auc: float | None = None
-    average_precision: float | None = None
+    recall: Estimate | None
+    precision: Estimate | None
+    auc: Estimate | None = None
+    average_precision: Estimate | None = None
 
 
 class Surety(CertificatePart):
@@ -44,7 +98,7 @@ class Surety(CertificatePart):
 
     rows: int
     sure: float
-    right: float
+    right: Estimate
 
 
 LEAST_OF_GROUP = 30
@@ -64,21 +118,21 @@ class GroupMeasured(CertificatePart):
     column: str
     group: str | None
     rows: int
-    accuracy: float | None = None
-    recalls: tuple[float | None, ...] = ()
+    accuracy: Estimate | None = None
+    recalls: tuple[Estimate | None, ...] = ()
     sure: float | None = None
-    rmse: float | None = None
+    rmse: Estimate | None = None
 
     @property
     def in_words(self) -> str:
         """The group and how right the student is there."""
         name = f"{self.column} {'without a value' if self.group is None else repr(self.group)}"
         if self.rmse is not None:
-            return f"{name}: RMSE {self.rmse:.4g} on {self.rows:,} rows"
+            return f"{name}: RMSE {self.rmse.shown('.4g')} on {self.rows:,} rows"
         if self.accuracy is None:
             return f"{name}: {self.rows:,} rows, too few to say"
         sure = "" if self.sure is None else f", where it says it is sure by {self.sure:.1%}"
-        return f"{name}: {self.accuracy:.1%} right on {self.rows:,} rows{sure}"
+        return f"{name}: {self.accuracy.in_words} right on {self.rows:,} rows{sure}"
 
 
 class PublicTest(CertificatePart):
@@ -95,8 +149,8 @@ class PublicTest(CertificatePart):
     table: str
     label: str
     rows: int
-    accuracy: float
-    balanced_accuracy: float
+    accuracy: Estimate
+    balanced_accuracy: Estimate
     majority: float
     classes: tuple[ClassMeasured, ...]
     matrix: ConfusionMatrix | None
@@ -109,18 +163,35 @@ class PublicTest(CertificatePart):
         return max(self.classes, key=lambda item: item.rows).name
 
     @property
-    def auc(self) -> float | None:
-        """The mean of the classes' AUC."""
+    def auc(self) -> Estimate | None:
+        """The mean of the classes' AUC. A standard error of a mean is at most the mean of theirs, however they depend
+        on one another, and so is the mean of the ends an interval."""
         areas = [item.auc for item in self.classes if item.auc is not None]
-        return fmean(areas) if areas else None
+        means = {end: fmean(getattr(area, end) for area in areas) for end in ("value", "low", "high") if areas}
+        return Estimate(**means) if areas else None
 
     @property
-    def calibration_error(self) -> float | None:
+    def calibration_error(self) -> Estimate | None:
         """The mean gap between how sure it is and how often it is right then, over the bins (expected calibration
-        error); None without probabilities."""
+        error); None without probabilities.
+
+        The gaps of b bins with n₁ … n_b of n rows are off by Σ √nᵢ / 2n together on average, at most, and one row
+        changes that by 1/n: it is more than √(ln 20 / 2n) larger at most 5 % of the time (McDiarmid 1989).
+        """
         if self.calibration is None:
             return None
-        return sum(each.rows * abs(each.sure - each.right) for each in self.calibration) / self.rows
+        gap = math.fsum(each.rows * abs(each.sure - each.right.value) for each in self.calibration) / self.rows
+        off = math.fsum(math.sqrt(each.rows) for each in self.calibration) / (2 * self.rows)
+        off += math.sqrt(-math.log(1 - LEVEL) / (2 * self.rows))
+        return Estimate(value=gap, low=max(0.0, gap - off), high=min(1.0, gap + off))
+
+    @property
+    def in_words(self) -> str:
+        """The figures of all rows, in a part of a sentence."""
+        return (
+            f"accuracy {self.accuracy.in_words} on {self.rows:,} public test rows, with 95% intervals; majority-class "
+            f"baseline {self.majority:.1%}; balanced accuracy {self.balanced_accuracy.in_words}{ranking_in_words(self)}"
+        )
 
     @property
     def rarest(self) -> ClassMeasured:
@@ -139,9 +210,11 @@ def ranking_in_words(test: PublicTest) -> str:
     if test.auc is None or rare.average_precision is None:
         return ""
     share = rare.rows / test.rows
-    found = f"{rare.average_precision:.3f} ({share:.3f} if it looked at nothing)"
+    found = f"{rare.average_precision.shown('.3f')}, {share:.3f} if it looked at nothing"
     more = f"; average precision of the rarest class, {rare.name!r}, {found}" if share < RARE else ""
-    return f"; AUC {test.auc:.3f}{more}"
+    gap = test.calibration_error
+    sure = "" if gap is None else f"; expected calibration error {gap.in_words}"
+    return f"; AUC {test.auc.shown('.3f')}{more}{sure}"
 
 
 class NumberTest(CertificatePart):
@@ -158,40 +231,29 @@ class NumberTest(CertificatePart):
     table: str
     label: str
     rows: int
-    rmse: float
+    rmse: Estimate
     mean_rmse: float
-    r2: float
+    r2: Estimate
     groups: tuple[GroupMeasured, ...] = ()
-
-
-AnyPublicTest = PublicTest | NumberTest
-
-
-def number_in_words(rows: int, rmse: float, mean_rmse: float, r2: float) -> str:
-    """A test of a number in one line."""
-    return f"RMSE {rmse:.4g} on {rows:,} public test rows ({mean_rmse:.4g} if it always named their mean), R² {r2:.3f}"
-
-
-class Interval(CertificatePart):
-    """A share, or an error, and the interval that covers it at the level of the test, by itself: sampling and noise are
-    counted."""
-
-    value: float
-    low: float
-    high: float
 
     @property
     def in_words(self) -> str:
-        """The share in percent, and its interval."""
-        return f"{self.value:.1%} ({self.low:.1%} to {self.high:.1%})"
+        """The figures of all rows, in a part of a sentence."""
+        return (
+            f"RMSE {self.rmse.shown('.4g')} on {self.rows:,} public test rows, with 95% intervals; always predicting "
+            f"their mean {self.mean_rmse:.4g}; R² {self.r2.shown('.3f')}"
+        )
+
+
+AnyPublicTest = PublicTest | NumberTest
 
 
 class ClassTested(CertificatePart):
     """Of one class: the share of its units that the student finds, and of those it finds, the share that are of it."""
 
     name: str
-    recall: Interval
-    precision: Interval
+    recall: Estimate
+    precision: Estimate
 
 
 class LevelTested(CertificatePart):
@@ -199,7 +261,7 @@ class LevelTested(CertificatePart):
     None if too few are counted to say."""
 
     least: float
-    right: Interval | None
+    right: Estimate | None
 
 
 class GroupTested(CertificatePart):
@@ -215,8 +277,8 @@ class GroupTested(CertificatePart):
     column: str | None
     group: str | None
     rows: int
-    accuracy: Interval | None
-    recalls: tuple[Interval | None, ...]
+    accuracy: Estimate | None
+    recalls: tuple[Estimate | None, ...]
     calibrated: tuple[LevelTested, ...]
 
     @property
@@ -264,9 +326,9 @@ class NumberTested(UnitsTested):
     constant_rmse  the error of naming that for every unit
     """
 
-    rmse: Interval
+    rmse: Estimate
     constant: float
-    constant_rmse: Interval
+    constant_rmse: Estimate
 
     groups: ClassVar[tuple[()]] = ()
 
@@ -287,8 +349,8 @@ class TestRecord(UnitsTested):
 
     __test__ = False  # no test of pytest's
 
-    accuracy: Interval
-    balanced_accuracy: Interval
+    accuracy: Estimate
+    balanced_accuracy: Estimate
     majority: float | None = None
     classes: tuple[ClassTested, ...]
     matrix: ConfusionMatrix | None = None
@@ -337,7 +399,9 @@ def _of_student(
         return (*_of_number(public), *_of_private(private, set()))
     if public is None and private is None:
         return tuple(f"{words}, and {UNTESTED}" for words in _of_one_class(released, named))
-    found = set[str]() if public is None else {item.name for item in public.classes if item.recall}
+    found = (
+        set[str]() if public is None else {item.name for item in public.classes if item.recall and item.recall.value}
+    )
     return (*_of_public(public), *_of_private(private, found))
 
 
@@ -356,28 +420,28 @@ def _of_one_class(released: Sequence[str] | None, named: Sequence[str] | None) -
 def _of_public(test: PublicTest | None) -> Iterator[str]:
     if test is None:
         return
-    if test.accuracy <= test.majority:
+    if test.accuracy.value <= test.majority:
         yield (
             f"the student is no better than naming the class {test.largest!r} for every row: it is right on "
-            f"{test.accuracy:.1%} of the public test rows, and {test.majority:.1%} of them are of that class"
+            f"{test.accuracy.in_words} of the public test rows, and {test.majority:.1%} of them are of that class"
         )
-    if blind := [item for item in test.classes if item.recall == 0]:
+    if blind := [item for item in test.classes if item.recall and item.recall.value == 0]:
         names = _listed([item.name for item in blind])
         yield f"the student is blind to {names}: of the public test rows of such a class it finds none"
-        if ranked := [item for item in blind if item.auc is not None and item.auc >= TELLS_APART]:
-            name, area = ranked[0].name, ranked[0].auc
+        if ranked := [(item.name, item.auc) for item in blind if item.auc and item.auc.value >= TELLS_APART]:
+            name, area = ranked[0]
             yield (
                 f"the student would find rows of the class {name!r} at a lower threshold: it gives them a higher "
-                f"probability than others {area:.0%} of the time (AUC), where one that looks at nothing has 50%; see "
-                "`concord predict --threshold`"
+                f"probability than others {area.in_words} of the time (AUC), where one that looks at nothing has 50%; "
+                "see `concord predict --threshold`"
             )
 
 
 def _of_number(test: NumberTest) -> Iterator[str]:
-    if test.rmse >= test.mean_rmse:
+    if test.rmse.value >= test.mean_rmse:
         yield (
-            f"the student is no better than naming the mean for every row: its RMSE is {test.rmse:.4g} on the public "
-            f"test rows, and {test.mean_rmse:.4g} of their mean"
+            "the student is no better than naming the mean for every row: its RMSE is "
+            f"{test.rmse.shown('.4g')} on the public test rows, and {test.mean_rmse:.4g} of their mean"
         )
 
 

@@ -46,13 +46,13 @@ class Run:
 
     def _repr_html_(self) -> str:
         """How a notebook shows it: what was promised, how right the student is, and what that cost."""
-        from concord.flows.outcome import public_in_words, spent_in_words
+        from concord.flows.outcome import spent_in_words
 
         guarantee, tested = self.summary.guarantee, self.summary.student.get("public_test")
         details = {
             "session": self.session,
             "guarantee": f"ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g} for {guarantee['unit']}",
-            "student": "no public test rows" if tested is None else public_in_words(tested),
+            "student": "no public test rows" if tested is None else tested["in_words"],
             "spent now": spent_in_words(self.summary.lifetime),
             **{f"warning {at}": text for at, text in enumerate(self.summary.warnings, start=1)},
             "report": self.summary.report,

@@ -1,6 +1,6 @@
 """The outcome of a run: its stages, the summary that `concord run --json` prints, and its page in Prefect's UI."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 from uuid import UUID
@@ -19,12 +19,10 @@ from concord.artifacts.guarantee import (
 from concord.artifacts.measures import (
     AnyPublicTest,
     AnyTested,
+    Estimate,
     NumberTest,
     NumberTested,
-    PublicTest,
-    number_in_words,
     number_tested_in_words,
-    ranking_in_words,
 )
 from concord.artifacts.sessions import Session
 from concord.flows.console import on_page
@@ -135,11 +133,15 @@ def spent_in_words(lifetime: Mapping[str, Any]) -> str:
 
 def measures_of(certificate: Certificate) -> dict[str, Any]:
     """The measures of a student, for a summary."""
-    public, private = certificate.student.public_test, certificate.tested
+    public, private, accuracy = certificate.student.public_test, certificate.tested, certificate.student.accuracy
     return {
-        "accuracy": certificate.student.accuracy,
+        "accuracy": None if accuracy is None else accuracy.value,
         **({} if public is None else {"public_test": _of_public(public)}),
-        **({} if public is None or not public.groups else {"groups": [each.model_dump() for each in public.groups]}),
+        **(
+            {}
+            if public is None or not public.groups
+            else {"groups": [each.model_dump(mode="json") for each in public.groups]}
+        ),
         **({} if private is None else {"private_test": _of_private(private)}),
     }
 
@@ -147,38 +149,45 @@ def measures_of(certificate: Certificate) -> dict[str, Any]:
 def _of_private(test: AnyTested) -> dict[str, Any]:
     if isinstance(test, NumberTested):
         return test.model_dump(include={"rows", "rmse", "constant", "constant_rmse"})
-    return _of_classes(test.model_dump(mode="json"))
+    said = test.model_dump(mode="json")
+    shares = {kind: {item["name"]: item[kind] for item in said["classes"]} for kind in ("recall", "precision")}
+    return {name: said[name] for name in OF_ALL} | shares
+
+
+OF_ALL = ("rows", "accuracy", "balanced_accuracy", "majority", "matrix")
+"""Figures of a test of classes that are of none of them."""
+OF_CLASS = ("recall", "precision", "average_precision")
 
 
 def _of_public(test: AnyPublicTest) -> dict[str, Any]:
+    """Figures as numbers, and beside them their intervals by the same names."""
     if isinstance(test, NumberTest):
-        return test.model_dump(exclude={"table", "label", "groups"})
-    return _of_classes(test.model_dump(mode="json")) | _ranking(test)
+        found: dict[str, Any] = {name: getattr(test, name) for name in ("rows", "rmse", "mean_rmse", "r2")}
+    else:
+        found = {name: getattr(test, name) for name in (*OF_ALL, "auc", "calibration_error")}
+        found |= {kind: {item.name: getattr(item, kind) for item in test.classes} for kind in OF_CLASS}
+        if test.auc is None:
+            found = {name: part for name, part in found.items() if name not in ("auc", "average_precision")}
+    return {
+        **{name: _each(part, lambda of: of.value) for name, part in found.items() if part is not None},
+        "intervals": {name: _each(part, _ends) for name, part in found.items() if _is_estimated(part)},
+        "in_words": test.in_words,
+    }
 
 
-def _of_classes(test: dict[str, Any]) -> dict[str, Any]:
-    """Measures with recall and precision by class."""
-    shares = {name: {item["name"]: item[name] for item in test["classes"]} for name in ("recall", "precision")}
-    kept = ("rows", "accuracy", "balanced_accuracy", "majority", "matrix")
-    return {name: test[name] for name in kept} | shares
+def _is_estimated(part: Any) -> bool:
+    return isinstance(part, Estimate | dict)
 
 
-def _ranking(test: PublicTest) -> dict[str, Any]:
-    """How well a student's probabilities rank rows; nothing if it gives none."""
-    if test.auc is None:
-        return {}
-    by_class = {item.name: item.average_precision for item in test.classes}
-    return {"auc": test.auc, "average_precision": by_class, "ranking": ranking_in_words(test)}
+def _ends(of: Estimate) -> list[float] | None:
+    return [of.low, of.high] if of.is_covered else None
 
 
-def public_in_words(test: Mapping[str, Any]) -> str:
-    """A public test in one line."""
-    if "rmse" in test:
-        return number_in_words(**test)
-    return (
-        f"{test['accuracy']:.1%} right on {test['rows']:,} public test rows ({test['majority']:.1%} if it always named "
-        f"the largest class); balanced accuracy {test['balanced_accuracy']:.1%}{test.get('ranking', '')}"
-    )
+def _each(part: Any, of: Callable[[Estimate], Any]) -> Any:
+    """A figure, or those of each class, with `of` of each estimate in its place."""
+    if isinstance(part, dict):
+        return {name: _each(each, of) for name, each in part.items()}
+    return of(part) if isinstance(part, Estimate) else part
 
 
 def chosen_in_words(choice: Mapping[str, Any]) -> str:
@@ -267,7 +276,7 @@ def outcome_in_markdown(summary: Summary) -> str:
         "rows answered": f"{summary.answered:,}",
         "rows refused": f"{summary.refused:,}",
         "rows not asked": f"{summary.not_asked:,}",
-        "student": "no public test rows" if public is None else public_in_words(public),
+        "student": "no public test rows" if public is None else public["in_words"],
         "private choice": "none" if summary.choice is None else chosen_in_words(summary.choice),
         "private test": "none" if summary.test is None else tested_in_words(summary.test),
         "model": f"`{summary.student['model_uri']}`",

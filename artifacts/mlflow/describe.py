@@ -20,11 +20,10 @@ from concord.artifacts.measures import (
     AnyTested,
     ClassMeasured,
     ClassTested,
+    Estimate,
     NumberTest,
     NumberTested,
     PublicTest,
-    number_in_words,
-    ranking_in_words,
 )
 from concord.artifacts.records import ChoiceRecord, SessionRecord
 
@@ -159,19 +158,32 @@ def published_stages(certificate: Certificate) -> dict[str, Stage]:
     }
 
 
-def _on_public_rows(accuracy: float | None, test: AnyPublicTest | None) -> dict[str, float]:
+def _on_public_rows(accuracy: Estimate | None, test: AnyPublicTest | None) -> dict[str, float]:
     """Metrics on public test rows; per class only if there are few classes."""
     if isinstance(test, NumberTest):
-        return {"rmse": test.rmse, "mean_rmse": test.mean_rmse, "r2": test.r2, "rows_tested": test.rows}
-    found = {} if accuracy is None else {"accuracy": accuracy}
-    if test is not None:
-        found |= {"balanced_accuracy": test.balanced_accuracy, "majority": test.majority, "rows_tested": test.rows}
-        further = {"auc": test.auc, "calibration_error": test.calibration_error}
-        found |= {name: value for name, value in further.items() if value is not None}
-        for name, item in _by_class(test.classes).items():
-            shares = {what: getattr(item, what) for what in ("recall", "precision", "auc", "average_precision")}
-            found |= {f"{what}.{name}": share for what, share in shares.items() if share is not None}
-    return found
+        figures = {("rmse", ""): test.rmse, ("r2", ""): test.r2}
+        return {**_with_ends(figures), "mean_rmse": test.mean_rmse, "rows_tested": test.rows}
+    measured: dict[tuple[str, str], Estimate | None] = {("accuracy", ""): accuracy}
+    if test is None:
+        return _with_ends(measured)
+    measured |= {(what, ""): getattr(test, what) for what in ("balanced_accuracy", "auc", "calibration_error")}
+    for name, item in _by_class(test.classes).items():
+        measured |= {(what, f".{name}"): getattr(item, what) for what in OF_CLASS}
+    return {**_with_ends(measured), "majority": test.majority, "rows_tested": test.rows}
+
+
+OF_CLASS = ("recall", "precision", "auc", "average_precision")
+
+
+def _with_ends(measured: Mapping[tuple[str, str], Estimate | None], prefix: str = "") -> dict[str, float]:
+    """Each figure that is known, and the ends of its interval, as metrics by its name and what comes after it."""
+    return {
+        f"{prefix}{what}{end}{of}": value
+        for (what, of), figure in measured.items()
+        if figure is not None
+        for end, value in (("", figure.value), ("_low", figure.low), ("_high", figure.high))
+        if math.isfinite(value)
+    }
 
 
 def _by_class(classes: Sequence[AnyClass]) -> dict[str, AnyClass]:
@@ -210,18 +222,17 @@ def _chosen(choice: ChoiceRecord, epsilon: float) -> Stage:
 def _tested(test: AnyTested, bounds: Sequence[float] | None, epsilon: float) -> Stage:
     """Metrics of a private test, each with the ends of its interval; per class only if there are few classes."""
     if isinstance(test, NumberTested):
-        measured = {("rmse", ""): test.rmse, ("constant_rmse", ""): test.constant_rmse}
+        measured: dict[tuple[str, str], Estimate | None] = {
+            ("rmse", ""): test.rmse,
+            ("constant_rmse", ""): test.constant_rmse,
+        }
         points: dict[str, float | None] = {"constant": test.constant}
     else:
         measured = {("accuracy", ""): test.accuracy, ("balanced_accuracy", ""): test.balanced_accuracy}
         points = {"majority": test.majority}
         for name, item in _by_class(test.classes).items():
             measured |= {("recall", f".{name}"): item.recall, ("precision", f".{name}"): item.precision}
-    ends = {
-        f"test_{what}{end}{of}": value
-        for (what, of), share in measured.items()
-        for end, value in (("", share.value), ("_low", share.low), ("_high", share.high))
-    }
+    ends = _with_ends(measured, "test_")
     ends |= {f"test_{name}": value for name, value in points.items() if value is not None}
     said = {"share": test.share, "clean": test.clean, "level": test.level, "among": test.among}
     return Stage(
@@ -328,14 +339,8 @@ def _measured_in_words(test: AnyPublicTest | None) -> str:
     """A public test as a sentence and a table of Markdown."""
     if test is None:
         return ""
-    if isinstance(test, NumberTest):
-        return f"{number_in_words(test.rows, test.rmse, test.mean_rmse, test.r2)}. "
-    sentence = (
-        f"The student is right on {test.accuracy:.1%} of {test.rows:,} public test rows; naming the largest class for "
-        f"each would be right on {test.majority:.1%}. Balanced accuracy: {test.balanced_accuracy:.1%}"
-        f"{ranking_in_words(test)}. "
-    )
-    if test.matrix is None or len(test.classes) > LISTED_CLASSES:
+    sentence = f"Evaluated: {test.in_words}. "
+    if isinstance(test, NumberTest) or test.matrix is None or len(test.classes) > LISTED_CLASSES:
         return sentence
     names = [f"`{in_one_line(item.name).replace('|', '/').replace('`', '´')}`" for item in test.classes]
     head = f"| of class | recall | precision | {' | '.join(f'said {name}' for name in names)} |"
@@ -346,8 +351,8 @@ def _measured_in_words(test: AnyPublicTest | None) -> str:
     return "\n".join([f"{sentence}\n", head, "|---" * (3 + len(names)) + "|", *lines, "\n"])
 
 
-def _share(share: float | None) -> str:
-    return "–" if share is None else f"{share:.1%}"
+def _share(share: Estimate | None) -> str:
+    return "–" if share is None else share.in_words
 
 
 @dataclass(frozen=True)
@@ -394,9 +399,9 @@ def takes_alias(certificate: Certificate, now: Champion | None) -> bool:
     public, test, private = certificate.student.public_test, certificate.test, certificate.tested
     same = public is not None and now.params.get(TEST_TABLE) == public.table
     if same and isinstance(public, NumberTest) and "rmse" in now.metrics:
-        return public.rmse < now.metrics["rmse"]
+        return public.rmse.value < now.metrics["rmse"]
     if same and isinstance(public, PublicTest) and "balanced_accuracy" in now.metrics:
-        return public.balanced_accuracy > now.metrics["balanced_accuracy"]
+        return public.balanced_accuracy.value > now.metrics["balanced_accuracy"]
     measured = {"test_rmse", "test_balanced_accuracy"} & now.metrics.keys()
     tried = bool(measured) and now.params.get("test.clean") != str(False)
     if test is not None and private is not None and private.clean and tried:

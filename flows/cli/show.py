@@ -1,5 +1,6 @@
 """Console output: a run's outcome, the budget, and an erasure with what it cannot undo."""
 
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from concord.artifacts.domains import AnyFilter, Domain
 from concord.artifacts.errors import in_one_line
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.reading import Reading
+from concord.artifacts.measures import Estimate
 from concord.artifacts.privacy import Charge
 from concord.artifacts.sessions import Session
 from concord.flows.console import NARROW, out, say
@@ -24,7 +26,7 @@ OUTCOMES = ("asked", "answered", "refused")
 
 def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
     """Print the outcome of a run, and where to look next; if `quiet`, only the path of its certificate."""
-    from concord.flows.outcome import chosen_in_words, public_in_words, spent_in_words, tested_in_words
+    from concord.flows.outcome import chosen_in_words, spent_in_words, tested_in_words
 
     if quiet:
         say(summary.certificate)
@@ -48,7 +50,7 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
     elif not summary.teachers:
         lines["rows"] = "none asked: the student was chosen by its errors on the private rows"
     if "public_test" in student:
-        lines["student"] = public_in_words(student["public_test"])
+        lines["student"] = student["public_test"]["in_words"]
     if "prior_odds_accuracy" in student:
         right, balanced = (f"{student[f'prior_odds_{name}accuracy']:.1%}" for name in ("", "balanced_"))
         lines["prior odds"] = (
@@ -79,15 +81,19 @@ def show_classes(test: dict[str, Any] | None, where: str) -> None:
     for heading in ("class", "recall", "precision", *(f"named {name}" for name in names)):
         table.add_column(heading, overflow="fold")
     for at, (name, own) in enumerate(zip(names, test["recall"], strict=True)):
-        shares = (_share(test[kind][own]) for kind in ("recall", "precision"))
+        shares = (_share(test, kind, own) for kind in ("recall", "precision"))
         table.add_row(name, *shares, *(f"{count:,}" for count in test["matrix"][at]))
     out.print(table)
 
 
-def _share(share: float | dict[str, float] | None) -> str:
-    if isinstance(share, dict):
-        return f"{share['value']:.1%} ({share['low']:.0%} to {share['high']:.0%})"
-    return "–" if share is None else f"{share:.1%}"
+def _share(test: dict[str, Any], kind: str, of: str) -> str:
+    """A share of one class and its interval; of a public test, that stands by itself."""
+    if (share := test[kind][of]) is None:
+        return "–"
+    if "intervals" in test:
+        low, high = test["intervals"][kind][of] or (-inf, inf)
+        share = {"value": share, "low": low, "high": high}
+    return Estimate(**share).in_words
 
 
 def budget_of(home: Path) -> dict[str, Any]:

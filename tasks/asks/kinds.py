@@ -20,8 +20,8 @@ from concord.artifacts.measures import (
     AnyTested,
     ClassTested,
     ConfusionMatrix,
+    Estimate,
     GroupTested,
-    Interval,
     LevelTested,
     NumberTested,
     TestRecord,
@@ -93,12 +93,12 @@ def tested(session: Session, released: Released, ledger: Record) -> AnyTested:
     return TestRecord(
         **said,
         rows=found.rows,
-        accuracy=_interval(found.accuracy),
-        balanced_accuracy=_interval(found.balanced_accuracy),
+        accuracy=_estimate(found.accuracy),
+        balanced_accuracy=_estimate(found.balanced_accuracy),
         majority=_majority(matrix),
         matrix=tuple(map(tuple, matrix)) if len(matrix) <= MOST_COUNTS_LISTED else None,
         classes=tuple(
-            ClassTested(name=name, recall=_interval(recall), precision=_interval(precision))
+            ClassTested(name=name, recall=_estimate(recall), precision=_estimate(precision))
             for name, recall, precision in classes
         ),
         groups=tuple(_by_group(mechanism, noisy, level)),
@@ -110,9 +110,9 @@ def _number_tested(
 ) -> NumberTested:
     low, high = settings["bounds"]
 
-    def error(counts: Sequence[int], scale: float) -> Interval:
+    def error(counts: Sequence[int], scale: float) -> Estimate:
         shares = asdict(measured_error(counts, scale, level))
-        return Interval(**{end: (high - low) * share for end, share in shares.items()})
+        return Estimate(**{end: (high - low) * share for end, share in shares.items()})
 
     return NumberTested(
         **said,
@@ -154,8 +154,8 @@ def _by_group(mechanism: PrivateTest, noisy: Noisy, level: float) -> Iterator[Gr
         )
 
 
-def _maybe(found: Measured | None) -> Interval | None:
-    return None if found is None else _interval(found)
+def _maybe(found: Measured | None) -> Estimate | None:
+    return None if found is None else _estimate(found)
 
 
 def of_homes(session: Session, rounds: Sequence[Released]) -> tuple[str, ...]:
@@ -195,8 +195,8 @@ def _majority(matrix: ConfusionMatrix) -> float | None:
     return max(of_class) / sum(of_class) if any(of_class) else None
 
 
-def _interval(found: Measured) -> Interval:
-    return Interval(**asdict(found))
+def _estimate(found: Measured) -> Estimate:
+    return Estimate(**asdict(found))
 
 
 @dataclass(frozen=True)

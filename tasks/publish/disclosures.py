@@ -25,12 +25,9 @@ from concord.artifacts.measures import (
     AnyTested,
     GroupMeasured,
     GroupTested,
-    NumberTest,
     NumberTested,
     PublicTest,
-    number_in_words,
     number_tested_in_words,
-    ranking_in_words,
 )
 from concord.artifacts.sessions import NEIGHBOURS
 
@@ -157,8 +154,11 @@ def test_in_words(test: AnyTested) -> str:
     if isinstance(test, NumberTested):
         right = f"{number_tested_in_words(test.model_dump())}, at level {test.level:g}"
     else:
-        of = test.accuracy
-        right = f"{of.value:.1%} right ({of.low:.1%} to {of.high:.1%} at level {test.level:g})"
+        recalls = (f"{item.name} {item.recall.in_words}" for item in test.classes[:MOST_FOUND])
+        right = (
+            f"accuracy {test.accuracy.in_words}, balanced accuracy {test.balanced_accuracy.in_words}, recall of "
+            f"{', '.join(recalls)}, at level {test.level:g}"
+        )
     unclean = "" if test.clean else ", but it learned from some of them, so the interval says nothing"
     units = f"about {test.rows:,} private units that were set aside"
     return f"Private test, by noisy counts of {units}: {right}{unclean}"
@@ -166,16 +166,10 @@ def test_in_words(test: AnyTested) -> str:
 
 def measured_in_words(test: AnyPublicTest | None) -> str | None:
     """The result of a public test, in a part of a sentence."""
-    if test is None:
-        return None
-    if isinstance(test, NumberTest):
-        return number_in_words(test.rows, test.rmse, test.mean_rmse, test.r2)
-    finds = (f"{item.name} {item.recall:.1%}" for item in test.classes[:MOST_FOUND] if item.recall is not None)
-    return (
-        f"{test.accuracy:.1%} right on {test.rows:,} public test rows ({test.majority:.1%} if it always named the "
-        f"largest class); balanced accuracy {test.balanced_accuracy:.1%}{ranking_in_words(test)}; found of each class: "
-        f"{', '.join(finds)}"
-    )
+    if not isinstance(test, PublicTest):
+        return None if test is None else test.in_words
+    recalls = (f"{item.name} {item.recall.in_words}" for item in test.classes[:MOST_FOUND] if item.recall is not None)
+    return f"{test.in_words}; recall of each class: {', '.join(recalls)}"
 
 
 def lacking(certificate: Certificate, kind: str) -> list[str]:
@@ -259,16 +253,13 @@ def _nist(certificate: Certificate) -> Iterator[str]:
     )
     yield f"## Algorithm and its correctness\n\n{mechanism_in_words(certificate)}\n"
     yield f"## Composition\n\n{COMPOSITION.format(of_lifetime(certificate))}\n"
-    right = measured_in_words(test) if isinstance(test, NumberTest) else "No public rows tested it"
-    if isinstance(test, PublicTest):
-        right = f"{test.accuracy:.1%} of {test.rows:,} public test rows are right"
-    yield f"## Utility\n\n{right}.\n"
+    yield f"## Utility\n\n{'No public rows tested it' if test is None else test.in_words}.\n"
     if certificate.tested:
         yield f"{test_in_words(certificate.tested)}.\n"
     yield from (f"- {warning}\n" for warning in certificate.warnings if LINKED not in warning)
     yield "## Bias\n"
     yield from (
-        f"- of class {item.name}, {item.recall:.1%} are found\n"
+        f"- of class {item.name}, {item.recall.in_words} are found\n"
         for item in (test.classes if isinstance(test, PublicTest) else ())
         if item.recall is not None
     )

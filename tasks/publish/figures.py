@@ -20,7 +20,7 @@ from concord.artifacts.certificate import Expected
 from concord.artifacts.errors import in_one_line
 from concord.artifacts.guarantee import DomainCharge, Guarantee, shared
 from concord.artifacts.home.released import Integers
-from concord.artifacts.measures import Interval, Surety
+from concord.artifacts.measures import Estimate, Surety
 from concord.artifacts.parts import EVERY, PARTS
 from concord.artifacts.privacy import Cost
 from concord.artifacts.records import Counts
@@ -134,17 +134,17 @@ def expected_figure(expected: Sequence[Expected], epsilon: float) -> str:
     return _svg(figure)
 
 
-def releases_figure(history: Sequence[float], tests: Mapping[int, Interval]) -> str:
-    """Accuracy on the public test after each release of a season; or else on the private units of each, by its number,
-    with the intervals."""
+def releases_figure(history: Sequence[Estimate], tests: Mapping[int, Estimate]) -> str:
+    """The accuracy of the student of each release, on the same public test rows or else on private units of each, by
+    its number; with intervals."""
     from matplotlib.ticker import MaxNLocator, PercentFormatter
 
     figure, axes = _axes("release", "right on public test rows" if history else "right on units of its own")
-    shown = dict(enumerate(history, start=1)) or {number: test.value for number, test in tests.items()}
-    axes.plot(list(shown), list(shown.values()), color=BLUE, linewidth=2, marker="o", markersize=4)
-    if not history:
-        low, high = zip(*((test.low, test.high) for test in tests.values()), strict=True)
-        axes.vlines(list(tests), low, high, color=BLUE, linewidth=1)
+    shown = dict(enumerate(history, start=1)) or tests
+    axes.plot(list(shown), [of.value for of in shown.values()], color=BLUE, linewidth=2, marker="o", markersize=4)
+    covered = {at: of for at, of in shown.items() if of.is_covered}
+    low, high = ([getattr(of, end) for of in covered.values()] for end in ("low", "high"))
+    axes.vlines(list(covered), low, high, color=BLUE, linewidth=1)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     return _svg(figure)
@@ -175,11 +175,14 @@ def budget_figure(domain: DomainCharge) -> str:
 def reliability_figure(calibration: Sequence[Surety]) -> str:
     """How often the student is right, by how sure it says it is; each point's area grows with its rows."""
     figure, axes = _axes("says it is sure by", "is right on", height=3.2)
-    sure, right = ([getattr(each, name) for each in calibration] for name in ("sure", "right"))
+    sure, right = [each.sure for each in calibration], [each.right.value for each in calibration]
     rows = np.array([each.rows for each in calibration])
     low = min(*sure, *right, 1.0)
     axes.plot([low, 1], [low, 1], color=GREY, linestyle="--", label="knows itself")
     axes.plot(sure, right, color=BLUE, linewidth=2, label="this student")
+    covered = [each for each in calibration if each.right.is_covered]
+    least, most = ([getattr(each.right, end) for each in covered] for end in ("low", "high"))
+    axes.vlines([each.sure for each in covered], least, most, color=BLUE, linewidth=1)
     axes.scatter(sure, right, s=20 + 180 * rows / rows.max(), color=BLUE, alpha=0.5)
     _legend(axes, loc="lower right")
     return _svg(figure)

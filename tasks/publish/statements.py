@@ -24,7 +24,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 from concord import __version__
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import WrongInput, in_json
-from concord.artifacts.measures import NumberTest
+from concord.artifacts.measures import Estimate, NumberTest
 from concord.artifacts.mlflow.describe import dataset
 from concord.artifacts.published import Published
 from concord.tasks.publish.disclosures import ABOUT, NOT_STATED, description, lacking, model_card, nist, registry
@@ -79,7 +79,7 @@ def cyclonedx(certificate: Certificate) -> str:
         }
         for file in certificate.leading.files
     ]
-    measured = [{"type": kind, "value": f"{value:.6g}"} for kind, value in _figures(certificate)]
+    measured = [_metric(kind, figure) for kind, figure in _figures(certificate)]
     model = {
         "type": "machine-learning-model",
         "bom-ref": record.file.digest,
@@ -118,6 +118,12 @@ def cyclonedx(certificate: Certificate) -> str:
         "components": [model, *labels],
     }
     return _json(bom)
+
+
+def _metric(kind: str, figure: Estimate) -> dict[str, Any]:
+    interval = {"lowerBound": f"{figure.low:.6g}", "upperBound": f"{figure.high:.6g}"}
+    more = {"confidenceInterval": interval} if figure.is_covered else {}
+    return {"type": kind, "value": f"{figure.value:.6g}", **more}
 
 
 def labels_dataset(certificate: Certificate) -> str:
@@ -167,15 +173,12 @@ def _version(digest: str) -> dict[str, Any]:
     return {"version": facet}
 
 
-def _figures(certificate: Certificate) -> Iterator[tuple[str, float]]:
+def _figures(certificate: Certificate) -> Iterator[tuple[str, Estimate]]:
     """Measures on public test rows, by the field's standard names."""
     test = certificate.student.public_test
     if isinstance(test, NumberTest):
-        yield "RMSE", test.rmse
-        yield "R²", test.r2
+        yield from (("RMSE", test.rmse), ("R²", test.r2))
     elif test is not None:
-        yield "accuracy", test.accuracy
-        yield "balanced accuracy", test.balanced_accuracy
-        yield "share of the largest class", test.majority
+        yield from (("accuracy", test.accuracy), ("balanced accuracy", test.balanced_accuracy))
         if test.auc is not None:
             yield "AUC", test.auc

@@ -93,9 +93,8 @@ def track(
 
 def _by_release(certificate: Certificate) -> MetricPoints:
     """Of a stream, the accuracy of each release's student on public test rows, or else on private units of its own."""
-    if history := certificate.student.history:
-        return list(enumerate(history, start=1))
-    return [(number, test.value) for number, test in certificate.by_release.items()]
+    found = dict(enumerate(certificate.student.history, start=1)) or certificate.by_release
+    return [(number, accuracy.value) for number, accuracy in found.items()]
 
 
 def session_of(certified: Certified) -> str:

@@ -5,12 +5,13 @@ Guarantees   post-processing: nothing here reads a private row, and the same row
 Not covered  how similar the test table is to future rows
              Checked by tests/tasks/student/test_evaluate.py
 
-`artifacts.measures` defines the figures. `concord verify` computes them again, independently (tasks.verify). The path
-of a test table is kept below HOME/tests, by the digest of the table: a hint for verification, which trusts the digest
-alone.
+`artifacts.measures` defines the figures, and tasks.student.intervals their intervals. `concord verify` computes them
+again by these functions, from the published student and the table. The path of a test table is kept below HOME/tests,
+by the digest of the table: a hint for verification, which trusts the digest alone.
 """
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +20,13 @@ from numpy.typing import NDArray
 
 from concord.artifacts.home.released import sha256_of_all
 from concord.artifacts.home.whole import write_whole
-from concord.artifacts.measures import AnyPublicTest, ClassMeasured, NumberTest, PublicTest, Surety
+from concord.artifacts.measures import AnyPublicTest, ClassMeasured, Estimate, NumberTest, PublicTest, Surety
 from concord.artifacts.schemas import Encoding
 from concord.tasks.data.encode import encode, labelled_rows
 from concord.tasks.data.snapshots import SCHEME, SnapshotTable
 from concord.tasks.data.tables import find_files
+from concord.tasks.mechanisms.distance import Ints
+from concord.tasks.student.intervals import auc, average_precision, explained, mean_of_shares, root_mean_square, share
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
@@ -52,55 +55,56 @@ def tested(model: Any, X: Any, truth: NDArray[Any], encoding: Encoding, path: st
 
 def measured(model: Any, X: Any, truth: NDArray[np.int64], encoding: Encoding, path: str) -> PublicTest:
     """Measures of a fitted model on its matrix X of the rows at `path`, whose class indices are `truth` (rows,)."""
-    from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_fscore_support  # heavy
-
     classes, names = list(encoding.classes), np.array(encoding.classes)[truth]
-    answers = model.predict(X)
-    odds = _probabilities(model, X, classes)
-    matrix = confusion_matrix(names, answers, labels=classes)
-    precision, recall, _, of_class = precision_recall_fscore_support(
-        names, answers, labels=classes, zero_division=np.nan
-    )
+    answers, odds = model.predict(X), probabilities(model, X, classes)
+    matrix = np.zeros((len(classes), len(classes)), dtype=np.int64)
+    np.add.at(matrix, (truth, np.array([classes.index(str(answer)) for answer in answers])), 1)
+    found = shares(classes, np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0))
+    ranked = (ranking(truth == at, odds[:, at]) if odds is not None else {} for at in range(len(classes)))
+    of_class = zip(found.pop("classes"), ranked, strict=True)
     return PublicTest(
         table=digest_of_table(path),
         label=encoding.label,
-        rows=len(truth),
-        accuracy=float(accuracy_score(names, answers)),
-        balanced_accuracy=float(np.nanmean(recall)),
-        majority=float(of_class.max() / len(truth)),
-        classes=tuple(
-            ClassMeasured(
-                name=name,
-                rows=int(of),
-                predicted=int(named),
-                recall=_share(found),
-                precision=_share(right),
-                **({} if odds is None else _ranking(names == name, odds[:, at])),
-            )
-            for at, (name, of, named, found, right) in enumerate(
-                zip(classes, of_class, matrix.sum(axis=0), recall, precision, strict=True)
-            )
-        ),
-        matrix=tuple(tuple(row) for row in matrix.tolist()) if len(classes) <= MOST_LISTED else None,
+        matrix=tuple(map(tuple, matrix.tolist())) if len(classes) <= MOST_LISTED else None,
+        classes=tuple(item.model_copy(update=further) for item, further in of_class),
         calibration=None if odds is None else _calibration(odds, answers == names),
+        **found,
     )
+
+
+def shares(classes: Sequence[str], hits: Ints, rows: Ints, predicted: Ints) -> dict[str, Any]:
+    """The fields of a `PublicTest` that follow from counts (classes,): rows of each class that the student finds, all
+    rows of it, and rows that are predicted to be of it."""
+    recalls = [share(right, of) if of else None for right, of in zip(hits.tolist(), rows.tolist(), strict=True)]
+    precisions = [share(right, of) if of else None for right, of in zip(hits.tolist(), predicted.tolist(), strict=True)]
+    counted = zip(classes, rows.tolist(), predicted.tolist(), recalls, precisions, strict=True)
+    return {
+        "rows": int(rows.sum()),
+        "accuracy": share(int(hits.sum()), int(rows.sum())),
+        "balanced_accuracy": mean_of_shares([recall for recall in recalls if recall is not None]),
+        "majority": float(rows.max() / rows.sum()),
+        "classes": tuple(
+            ClassMeasured(name=name, rows=of, predicted=named, recall=recall, precision=precision)
+            for name, of, named, recall, precision in counted
+        ),
+    }
 
 
 def number_measured(truth: NDArray[Any], answers: NDArray[Any], label: str, table: str) -> NumberTest:
     """Measures of predicted numbers (rows,) against the true ones."""
     mean = truth.mean().clip(truth.min(), truth.max())  # of equal numbers, rounding may give another
-    error, spread = float(np.mean((truth - answers) ** 2)), float(np.mean((truth - mean) ** 2))
-    r2 = 1 - error / spread if spread else 0.0
+    errors, deviations = truth - answers, truth - mean
     return NumberTest(
-        table=table, label=label, rows=len(truth), rmse=math.sqrt(error), mean_rmse=math.sqrt(spread), r2=r2
+        table=table,
+        label=label,
+        rows=len(truth),
+        rmse=root_mean_square(errors),
+        mean_rmse=math.sqrt(float(np.mean(deviations**2))),
+        r2=explained(errors, deviations),
     )
 
 
-def _share(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
-
-
-def _probabilities(model: Any, X: Any, classes: list[str]) -> NDArray[np.float64] | None:
+def probabilities(model: Any, X: Any, classes: Sequence[str]) -> NDArray[np.float64] | None:
     """Probabilities (rows, classes), 0 of a class that the model does not know; None if it gives none."""
     if not hasattr(model, "predict_proba"):
         return None
@@ -109,27 +113,25 @@ def _probabilities(model: Any, X: Any, classes: list[str]) -> NDArray[np.float64
     return found
 
 
-def _ranking(own: NDArray[np.bool_], odds: NDArray[np.float64]) -> dict[str, float]:
+def ranking(own: NDArray[np.bool_], odds: NDArray[np.float64]) -> dict[str, Estimate]:
     """AUC and average precision of one class, whose rows are `own` and whose probabilities are `odds` (rows,)."""
-    from sklearn.metrics import average_precision_score, roc_auc_score  # heavy
+    from sklearn.metrics import average_precision_score  # heavy
 
     if own.all() or not own.any():
         return {}
-    found = {"auc": roc_auc_score(own, odds), "average_precision": average_precision_score(own, odds)}
-    return {name: round(float(value), PROBABILITY_DIGITS) for name, value in found.items()}
+    precision = round(float(average_precision_score(own, odds)), PROBABILITY_DIGITS)
+    return {"auc": auc(odds, own), "average_precision": average_precision(precision, int(own.sum()))}
 
 
 def _calibration(odds: NDArray[np.float64], right: NDArray[np.bool_]) -> tuple[Surety, ...]:
     sure = odds.max(axis=1)
     at = np.clip((sure * CONFIDENCE_BINS).astype(np.int64), 0, CONFIDENCE_BINS - 1)
-    rows = np.bincount(at, minlength=CONFIDENCE_BINS)
-    means = (np.bincount(at, weights, CONFIDENCE_BINS) / np.maximum(rows, 1) for weights in (sure, right))
+    rows, hits = np.bincount(at, minlength=CONFIDENCE_BINS), np.bincount(at[right], minlength=CONFIDENCE_BINS)
+    means = np.bincount(at, sure, CONFIDENCE_BINS) / np.maximum(rows, 1)
     return tuple(
-        Surety(
-            rows=int(many), sure=round(float(mean), PROBABILITY_DIGITS), right=round(float(share), PROBABILITY_DIGITS)
-        )
-        for many, mean, share in zip(rows, *means, strict=True)
-        if many
+        Surety(rows=of, sure=round(mean, PROBABILITY_DIGITS), right=share(found, of))
+        for of, mean, found in zip(rows.tolist(), means.tolist(), hits.tolist(), strict=True)
+        if of
     )
 
 

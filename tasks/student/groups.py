@@ -7,7 +7,6 @@ Not covered  how similar the test table is to future rows, and groups that no co
              tests/tasks/student/test_groups.py; tasks.verify.measured computes the figures again
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +14,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from concord.artifacts.measures import LEAST_OF_GROUP, GroupMeasured
+from concord.artifacts.measures import LEAST_OF_GROUP, Estimate, GroupMeasured
 from concord.artifacts.schemas import Encoding
 from concord.tasks.data.encode import grouping, labelled_rows
 from concord.tasks.data.tables import open_public
+from concord.tasks.student.intervals import root_mean_square, share
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
@@ -58,21 +58,20 @@ def measured_group(
     if rows < LEAST_OF_GROUP:
         return GroupMeasured(column=column, group=word, rows=rows)
     if not classes:
-        rmse = math.sqrt(float(np.mean((right[own] - said[own]) ** 2)))
-        return GroupMeasured(column=column, group=word, rows=rows, rmse=rmse)
+        return GroupMeasured(column=column, group=word, rows=rows, rmse=root_mean_square(right[own] - said[own]))
     hits = right[own] == said[own]
     return GroupMeasured(
         column=column,
         group=word,
         rows=rows,
-        accuracy=float(hits.mean()),
+        accuracy=share(int(hits.sum()), rows),
         recalls=tuple(_recalls(right[own], hits, classes)),
         sure=None if sure is None else round(float(sure[own].mean()), DIGITS),
     )
 
 
-def _recalls(right: NDArray[Any], hits: NDArray[np.bool_], classes: Sequence[str]) -> Iterator[float | None]:
+def _recalls(right: NDArray[Any], hits: NDArray[np.bool_], classes: Sequence[str]) -> Iterator[Estimate | None]:
     """Of each class, the share that is found; None if the group has fewer than LEAST_OF_GROUP rows of it."""
     for name in classes:
         of = right == name
-        yield float(hits[of].mean()) if of.sum() >= LEAST_OF_GROUP else None
+        yield share(int(hits[of].sum()), int(of.sum())) if of.sum() >= LEAST_OF_GROUP else None

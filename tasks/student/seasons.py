@@ -17,12 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from concord.artifacts.measures import Estimate
 from concord.artifacts.schemas import Encoding
 from concord.tasks.data.codes import CodeMatrix, Codes
 from concord.tasks.data.encode import labelled_rows
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.student.decode import Decoded, NoisyRound, decode, estimated_units, scores
 from concord.tasks.student.infer import RoundFile
+from concord.tasks.student.intervals import share
 
 LABEL_VARIANCE = 0.125
 """p(1 − p) of a typical row, in votes²."""
@@ -42,12 +44,12 @@ def decoded_of(releases: Sequence[RoundFile], rows: CodeMatrix, codes: Codes) ->
     return decode(joined([read(each) for each in releases]), rows, codes)
 
 
-def history(releases: Iterable[RoundFile], codes: Codes, path: str, encoding: Encoding) -> tuple[float, ...]:
+def history(releases: Iterable[RoundFile], codes: Codes, path: str, encoding: Encoding) -> tuple[Estimate, ...]:
     """The accuracy of the model decoded at each release, on the public labelled rows at `path`."""
     rows, truth = labelled_rows(path, encoding)
     coded = codes.of(rows)
     found = (scores(Decoded.from_record(each["decoded"]), coded).argmax(axis=1) for each in releases)
-    return tuple(float(np.mean(named == truth)) for named in found)
+    return tuple(share(int(np.sum(named == truth)), len(truth)) for named in found)
 
 
 def read(release: RoundFile) -> list[NoisyRound]:

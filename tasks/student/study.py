@@ -24,7 +24,7 @@ from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import StudentPlan
-from concord.artifacts.measures import AnyPublicTest
+from concord.artifacts.measures import AnyPublicTest, Estimate
 from concord.artifacts.schemas import Encoding, Ref
 from concord.tasks.data.encode import Matrix, PublicBatch, encode, read_frame
 from concord.tasks.student.concord_student import Chosen, ScoreClassifier
@@ -53,10 +53,10 @@ class Student(BaseModel):
     test: AnyPublicTest | None
     named: tuple[str, ...] | None = None
     figures: dict[str, float] = {}
-    history: tuple[float, ...] = ()
+    history: tuple[Estimate, ...] = ()
 
     @property
-    def accuracy(self) -> float | None:
+    def accuracy(self) -> Estimate | None:
         """The share of public test rows that it is right on."""
         return getattr(self.test, "accuracy", None)
 

@@ -9,7 +9,8 @@ Assumes      the ledger's chain holds; released labels are read as the certifica
 Guarantees   found and named: a field that never agreed with the ledger at such a moment; an answer of any kind that it
              names and the ledger never committed; a label file that is left out before others that are covered; counts
              that differ from those of its files
-Not covered  the version that wrote it: only the one that opened the session is compared. Caveats about faults that were
+Not covered  the version that wrote it: only the one that opened the session is compared. The words of warnings that
+             another version wrote; its signature covers them. Caveats about faults that were
              not known to the version that wrote it. Checked by tests/tasks/verify/test_verify_certificate.py
 """
 
@@ -17,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from concord import __version__
 from concord.artifacts.certificate import CERTIFICATE_FILE, OPENED, Certificate, Stated
 from concord.artifacts.errors import ConcordError, NotVerified, WrongInput
 from concord.artifacts.home.released import Released
@@ -96,7 +98,7 @@ class Claim:
         certificate = Certificate.read(released.read(self.ref), self.ref.path)
         run = (certificate.leading, *certificate.other_sessions)
         due = describe({each.session: each.files for each in run}, self.stated, moment, released, self.by)
-        found, expected = _parts(certificate), _parts(due)
+        found, expected = _parts(certificate, self.by), _parts(due, self.by)
         wrong = [name for name in {**found, **expected} if found.get(name) != expected.get(name)]
         alike = [*found, *expected].index(wrong[0]) if wrong else len(found)
         if alike >= self.alike:
@@ -208,9 +210,11 @@ def _open_in(moment: Reading) -> Iterator[str]:
         yield from (domain.name for session in moment.sessions(domain.name) if session.status == "open")
 
 
-def _parts(certificate: Certificate) -> dict[str, object]:
-    """The fields of each session's record and of the certificate, by name; of the versions, the one that opened it."""
-    fields = {name: part for name, part in certificate if name not in ("sessions", "versions")}
+def _parts(certificate: Certificate, by: str) -> dict[str, object]:
+    """The fields of each session's record and of the certificate, by name; of the versions, the one that opened it. The
+    format and the words of warnings are those of the version `by` that wrote it, and compared only with its own."""
+    left_out = {"sessions", "versions"} if by == __version__ else {"sessions", "versions", "format", "warnings"}
+    fields = {name: part for name, part in certificate if name not in left_out}
     records = {f"{name} of session {record.session}": part for record in certificate.sessions for name, part in record}
     names = tuple(record.session for record in certificate.sessions)
     return {"sessions": names, **records, **fields, "versions": certificate.versions.get(OPENED)}

@@ -1,46 +1,49 @@
-"""Verify measures: a certificate's shares on public test rows must follow from its counts, and these from the student.
+"""Verify measures: a certificate's figures on public test rows must follow from its counts, and these from the student.
 
-    certificate ─ counts ─ shares          always
-    student + test table ─ counts          if the table is available: at its path, or at that of `concord verify --test`
+    certificate ─ counts ─ shares and intervals       always
+    student + test table ─ counts, areas and errors   if the table is there: at its path, or at that of `--test`
 
-Independent of `tasks.student.evaluate`: the published pipeline reads raw rows, and shares are plain quotients.
+Figures are made again by the functions that made them (tasks.student.evaluate), from the published student and the
+raw rows.
 
 Assumes      the certificate's student is the file that it digests, which is checked before
-Guarantees   found and named: a share that does not follow from the counts; counts that the student does not give, or an
-             error of numbers; if the table is there, an AUC, an average precision or an expected calibration error
-             that its probabilities do not give, but for RANKED
-Not covered  up to TIED_SHARE of the rows, since rounding on another machine may break a tie otherwise; or of the error
-             if the mean is named. The student's confidence, bin by bin. CSV whose plan declared another format than is
-             detected: a certificate does not record it. Checked by tests/tasks/verify/test_verify_measured.py
+Guarantees   found and named: a share or an interval that does not follow from the counts, or an interval that is
+             missing though the certificate's format has them; counts that the student does not give; groups that leave
+             out rows or give another figure together. If the table is there: an area, a calibration error or an error
+             of numbers, or its interval, that the student does not give, but for RANKED; a group of other words
+Not covered  up to TIED_SHARE of the rows, or one, since rounding on another machine may break a tie otherwise. CSV
+             whose plan declared another format than is detected: a certificate does not record it. Checked by
+             tests/tasks/verify/test_verify_measured.py and tests/tasks/student/test_groups.py
 """
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from concord.artifacts.certificate import Certificate
+from concord.artifacts.certificate import FIRST_FORMAT, Certificate
 from concord.artifacts.errors import ConcordError, NotVerified
-from concord.artifacts.measures import AnyPublicTest, NumberTest, PublicTest
-from concord.artifacts.schemas import Ref
+from concord.artifacts.measures import LEAST_OF_GROUP, AnyPublicTest, Estimate, GroupMeasured, NumberTest, PublicTest
+from concord.artifacts.schemas import CertificatePart, Encoding, Ref
 from concord.tasks.data.cells import cast_numbers, class_index, group_word
 from concord.tasks.data.files import format_of
 from concord.tasks.data.tables import open_public
-from concord.tasks.mechanisms.distance import Floats, Ints
-from concord.tasks.student.evaluate import digest_of_table, remembered
-from concord.tasks.verify import grouped
+from concord.tasks.student.evaluate import digest_of_table, measured, number_measured, remembered, shares
+from concord.tasks.student.groups import measured_group
+from concord.tasks.student.intervals import share
 from concord.tasks.verify.checks import equal
 
-ROUNDED = 1e-5
-"""By how much a mean of shares may differ that are rounded."""
+ROUNDED = 1e-6
+"""By how much a figure may differ that follows from the same counts: libraries of another version round otherwise."""
 TIED_SHARE = 1 / 1000
 """Share of the rows that another machine may predict differently."""
 RANKED = 1 / 100
-"""By how much AUC and average precision may differ there: a few rows of a rare class may change places."""
+"""By how much a figure and its ends may differ there: a few rows of a rare class may change places."""
 
 
 def public_test(certificate: Certificate, read: Callable[[Ref], bytes], named: str | None, home: Path | None) -> str:
@@ -52,13 +55,16 @@ def public_test(certificate: Certificate, read: Callable[[Ref], bytes], named: s
     test = certificate.student.public_test
     if test is None:
         return "the certificate has none"
+    if certificate.format != FIRST_FORMAT and not all(each.is_covered for each in _estimates(test)):
+        raise NotVerified("a figure of the public test has no interval, as certificates of this format have")
     if isinstance(test, NumberTest):
         follows = "its R² follows from its errors"
-        _close("R²", 1 - (test.rmse / test.mean_rmse) ** 2 if test.mean_rmse else 0.0, test.r2)
+        _near("R²", 1 - (test.rmse.value / test.mean_rmse) ** 2 if test.mean_rmse else 0.0, test.r2.value)
     else:
-        follows = "its shares follow from its counts"
+        follows = "its shares and intervals follow from its counts"
         _shares_follow(test)
-    grouped.follow(test)
+    for column, groups in groupby(test.groups, key=lambda group: group.column):
+        _groups_follow(test, column, [*groups])
     table = _table(test, named, home)
     if table is None:
         return f"{follows}; the test table is not at hand: name it with --test to count again"
@@ -66,74 +72,130 @@ def public_test(certificate: Certificate, read: Callable[[Ref], bytes], named: s
 
     student = load(read(certificate.student.file))
     rows, truth = _rows(certificate.features, test, table)
-    words = _words(test, table)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a column that is mostly unread was so when the student was measured
-        if isinstance(test, NumberTest):
-            said = np.asarray(student.predict(rows), np.float64)
-            _errs(test, truth, said)
-            grouped.check(test, words, truth.tolist(), said.tolist(), ())
-            return f"{follows}, and those are the student's on the {test.rows:,} rows of the table"
-        _answers(test, _counted(student, rows, truth, test))
-        _ranks(student, rows, truth, test)
-        right = [test.classes[at].name for at in truth]
-        sure = student.predict_proba(rows).max(axis=1).tolist() if hasattr(student, "predict_proba") else ()
-        grouped.check(test, words, right, student.predict(rows).tolist(), sure)
+        _check_student(test, student, rows, truth, table)
     return f"{follows}, and those from the student and the {test.rows:,} rows of the table"
 
 
+def _estimates(part: Any) -> Iterator[Estimate]:
+    """All estimates in a part of a certificate."""
+    if isinstance(part, Estimate):
+        yield part
+    elif isinstance(part, CertificatePart | tuple):
+        for each in part if isinstance(part, tuple) else dict(part).values():
+            yield from _estimates(each)
+
+
 def _shares_follow(test: PublicTest) -> None:
-    rows = [item.rows for item in test.classes]
-    recalls = [item.recall for item in test.classes if item.recall is not None]
-    equal("the rows of all classes in the public test", sum(rows), test.rows)
-    _close("the share of the largest class", max(rows) / test.rows, test.majority)
-    _close("the balanced accuracy", sum(recalls) / len(recalls), test.balanced_accuracy)
+    """Raise NotVerified unless shares and their intervals follow from the counts of the test."""
+    names, rows, predicted = zip(*((item.name, item.rows, item.predicted) for item in test.classes), strict=True)
+    hits = np.array([item.recall.value * item.rows if item.recall else 0.0 for item in test.classes]).round()
     if test.matrix is not None:
         matrix = np.array(test.matrix)
-        equal("the rows of each class in the public test", matrix.sum(axis=1).tolist(), rows)
-        predicted = [item.predicted for item in test.classes]
-        equal("the rows predicted to be of each class", matrix.sum(axis=0).tolist(), predicted)
-        _shares_of(test, matrix)
-
+        hits = np.diag(matrix)
+        equal("the rows of each class in the public test", matrix.sum(axis=1).tolist(), [*rows])
+        equal("the rows predicted to be of each class", matrix.sum(axis=0).tolist(), [*predicted])
+    if not sum(rows) or (hits < 0).any() or (hits > np.minimum(rows, predicted)).any():
+        raise NotVerified("the rows of the public test that are right are not among those there are")
+    found = shares(names, hits, np.array(rows), np.array(predicted))
+    equal("the rows of all classes in the public test", found["rows"], test.rows)
+    _near("the share of the largest class", found["majority"], test.majority)
+    _alike("the accuracy", found["accuracy"], test.accuracy)
+    _alike("the balanced accuracy", found["balanced_accuracy"], test.balanced_accuracy)
+    for due, item in zip(found["classes"], test.classes, strict=True):
+        for what in ("recall", "precision"):
+            _alike(f"the {what} of {item.name!r}", getattr(due, what), getattr(item, what))
     if test.calibration is not None:
         equal("the rows by how sure the student is", sum(each.rows for each in test.calibration), test.rows)
-        right = math.fsum(each.rows * each.right for each in test.calibration)
-        if abs(right / test.rows - test.accuracy) > ROUNDED:
-            raise NotVerified(f"rows by how sure the student is are right on {right / test.rows:.6g}, not as certified")
+        right = [round(each.rows * each.right.value) for each in test.calibration]
+        equal("the rows that are right by how sure the student is", sum(right), int(hits.sum()))
+        for each, of in zip(test.calibration, right, strict=True):
+            _alike(f"how often it is right where it is sure by {each.sure:.1%}", share(of, each.rows), each.right)
 
 
-def _shares_of(test: PublicTest, matrix: Ints) -> None:
-    _close("the accuracy", np.trace(matrix) / test.rows, test.accuracy)
-    for at, item in enumerate(test.classes):
-        for what, share, of in (("recall", item.recall, matrix[at]), ("precision", item.precision, matrix[:, at])):
-            if (share is None) != (of.sum() == 0):
-                raise NotVerified(f"the {what} of {item.name!r} was certified as {share}, of {of.sum()} rows")
-            if share is not None:
-                _close(f"the {what} of {item.name!r}", matrix[at, at] / of.sum(), share)
-
-
-def _answers(test: PublicTest, matrix: Ints) -> None:
-    """Raise NotVerified if the matrix differs from the test's, or the number of right ones if the test lists none."""
-    if test.matrix is None:
-        other = abs(int(np.trace(matrix)) - round(test.accuracy * test.rows))
+def _groups_follow(test: AnyPublicTest, column: str, groups: Sequence[GroupMeasured]) -> None:
+    """Raise NotVerified if the groups of a column are not all rows, or give another figure together."""
+    equal(f"the rows of all groups by {column!r}", sum(each.rows for each in groups), test.rows)
+    if any(each.rows < LEAST_OF_GROUP for each in groups):
+        return
+    if isinstance(test, NumberTest):
+        whole = test.rmse.value**2 * test.rows
+        together = math.fsum(each.rows * each.rmse.value**2 for each in groups if each.rmse)
     else:
-        other = int(np.abs(matrix - np.array(test.matrix)).sum()) // 2
+        whole = test.accuracy.value * test.rows
+        together = math.fsum(each.rows * each.accuracy.value for each in groups if each.accuracy)
+    if not math.isclose(together, whole, rel_tol=ROUNDED, abs_tol=ROUNDED):
+        raise NotVerified(f"the figures of the groups by {column!r} do not make those of all rows")
+
+
+def _check_student(test: AnyPublicTest, student: Any, rows: pl.DataFrame, truth: Any, path: str) -> None:
+    """Raise NotVerified if the student does not give these figures on these rows."""
+    names = () if isinstance(test, NumberTest) else tuple(item.name for item in test.classes)
+    said, right = student.predict(rows), np.array(names)[truth] if names else truth
+    sure = student.predict_proba(rows).max(axis=1) if hasattr(student, "predict_proba") else None
+    if isinstance(test, NumberTest):
+        found = number_measured(truth, np.asarray(said, np.float64), test.label, test.table)
+        equal("the rows of the public test", found.rows, test.rows)
+        _near("the RMSE of the mean", found.mean_rmse, test.mean_rmse, ROUNDED * found.mean_rmse)
+        _alike("the RMSE", found.rmse, test.rmse, TIED_SHARE * test.mean_rmse)
+        _alike("R²", found.r2, test.r2, RANKED)
+    else:
+        encoding = Encoding(columns=(), label=test.label, classes=names)
+        _check_answers(test, measured(student, rows, truth, encoding, path))
+    for column, words in _words(test, path).items():
+        of_words = [each.group for each in test.groups if each.column == column]
+        equal(f"the groups by {column!r}", sorted(map(str, of_words)), sorted(map(str, words.unique().to_list())))
+        for each in (each for each in test.groups if each.column == column):
+            own = np.asarray(words.eq_missing(each.group))
+            _check_group(each, measured_group(column, each.group, own, right, said, sure, names), test)
+
+
+def _check_answers(test: PublicTest, found: PublicTest) -> None:
+    """Raise NotVerified if answers or probabilities differ from those that were certified."""
+    other = abs(found.accuracy.value - test.accuracy.value) * test.rows
+    if test.matrix is not None and found.matrix is not None:
+        other = np.abs(np.array(found.matrix) - np.array(test.matrix)).sum() / 2
     if other > TIED_SHARE * test.rows:
-        raise NotVerified(f"the student answers {other} of {test.rows} public test rows otherwise than was certified")
+        raise NotVerified(
+            f"the student answers {other:.0f} of {test.rows} public test rows otherwise than was certified"
+        )
+    if test.calibration is not None:
+        _alike("the expected calibration error", found.calibration_error, test.calibration_error, RANKED)
+    for due, item in zip(found.classes, test.classes, strict=True):
+        for what in ("auc", "average_precision"):
+            if getattr(item, what) is not None:
+                _alike(f"the {what} of {item.name!r}", getattr(due, what), getattr(item, what), RANKED)
 
 
-def _errs(test: NumberTest, truth: Floats, predicted: Floats) -> None:
-    """Raise NotVerified if the errors differ from the test's."""
-    mean = min(max(math.fsum(truth) / len(truth), truth.min()), truth.max())
-    rmse, spread = (math.sqrt(math.fsum(gaps**2) / len(truth)) for gaps in (truth - predicted, truth - mean))
-    equal("the rows of the public test", len(truth), test.rows)
-    _close("the RMSE of the mean", spread, test.mean_rmse)
-    if not math.isclose(rmse, test.rmse, rel_tol=1e-9, abs_tol=TIED_SHARE * test.mean_rmse):
-        raise NotVerified(f"the student's RMSE is {rmse:.6g}, but it was certified as {test.rmse:.6g}")
+def _check_group(group: GroupMeasured, found: GroupMeasured, test: AnyPublicTest) -> None:
+    """Raise NotVerified if the student gives other figures of a group. One row of it, or of a class in it, may break a
+    tie otherwise."""
+    name = f"{group.column} = {group.group!r}"
+    equal(f"the rows of {name}", found.rows, group.rows)
+    if isinstance(test, NumberTest):
+        return _alike(f"the RMSE of {name}", found.rmse, group.rmse, TIED_SHARE * test.mean_rmse)
+    _alike(f"the accuracy of {name}", found.accuracy, group.accuracy, 1.5 / max(1, group.rows))
+    equal(f"the number of recalls of {name}", len(found.recalls), len(group.recalls))
+    for item, due, recall in zip(test.classes, found.recalls, group.recalls, strict=False):
+        _alike(f"the recall of {item.name!r} of {name}", due, recall, 1.5 / LEAST_OF_GROUP)
+    if (found.sure is None) != (group.sure is None) or abs((found.sure or 0.0) - (group.sure or 0.0)) > RANKED:
+        raise NotVerified(f"how sure the student is of {name} is {found.sure}, but it was certified as {group.sure}")
+    return None
 
 
-def _close(what: str, found: float, recorded: float) -> None:
-    if not math.isclose(found, recorded, rel_tol=1e-9, abs_tol=1e-12):
+def _alike(what: str, found: Estimate | None, recorded: Estimate | None, apart: float = ROUNDED) -> None:
+    """Raise NotVerified unless a figure and its interval, if it has one, are the recorded ones."""
+    if found is None or recorded is None:
+        return equal(what, found, recorded)
+    ends = ("value", "low", "high") if recorded.is_covered else ("value",)
+    if any(abs(getattr(found, end) - getattr(recorded, end)) > apart for end in ends):
+        raise NotVerified(f"{what} is {found.shown('.6g')}, but it was certified as {recorded.shown('.6g')}")
+    return None
+
+
+def _near(what: str, found: float, recorded: float, apart: float = ROUNDED) -> None:
+    if not abs(found - recorded) <= apart:
         raise NotVerified(f"{what} is {found:.6g}, but it was certified as {recorded:.6g}")
 
 
@@ -167,55 +229,3 @@ def _words(test: AnyPublicTest, path: str) -> dict[str, pl.Series]:
     frames = open_public(path, "--test", format_of(path, field="--test")).frames(columns)
     words = pl.concat(frame.select(group_word(name, frame.schema[name]) for name in columns) for frame in frames)
     return {name: words[name] for name in columns}
-
-
-def _counted(student: Any, rows: pl.DataFrame, truth: Ints, test: PublicTest) -> Ints:
-    """The student's answers, (classes, classes)."""
-    index = {item.name: at for at, item in enumerate(test.classes)}
-    predicted = np.array([index[name] for name in student.predict(rows)])
-    matrix = np.zeros((len(index), len(index)), dtype=np.int64)
-    np.add.at(matrix, (truth, predicted), 1)
-    return matrix
-
-
-def _ranks(student: Any, rows: pl.DataFrame, truth: Ints, test: PublicTest) -> None:
-    """Raise NotVerified if the calibration error, or a class's AUC or average precision, is not that of the student's
-    probabilities."""
-    certified = test.calibration_error
-    if certified is None and test.auc is None:
-        return
-    odds, known = student.predict_proba(rows), list(student.classes_)
-    gap = _calibration_error(odds, truth, [item.name for item in test.classes], known)
-    if certified is not None and abs(gap - certified) > RANKED:
-        raise NotVerified(f"the expected calibration error is {gap:.4f}, but it was certified as {certified:.4f}")
-    for at, item in ((at, item) for at, item in enumerate(test.classes) if item.auc is not None):
-        scores = odds[:, known.index(item.name)] if item.name in known else np.zeros(len(truth))
-        for what, found in _areas(scores, truth == at).items():
-            if abs(found - (getattr(item, what) or 0.0)) > RANKED:
-                raise NotVerified(f"the {what} of {item.name!r} is {found:.4f}, not {getattr(item, what)} as certified")
-
-
-def _calibration_error(odds: Any, truth: Ints, names: Sequence[str], known: Sequence[str]) -> float:
-    """The mean gap between how sure the student is and how often it is right then, over tenths of sureness."""
-    sure, said = odds.max(axis=1), np.array([names.index(str(known[at])) for at in odds.argmax(axis=1)])
-    tenth = np.minimum(np.floor(10 * sure), 9)
-    gaps = (
-        abs(math.fsum(sure[tenth == each]) - np.count_nonzero((said == truth)[tenth == each])) for each in range(10)
-    )
-    return math.fsum(gaps) / len(truth)
-
-
-def _areas(scores: Any, own: Any) -> dict[str, float]:
-    """AUC, by the sum of ranks of a class's `own` rows (Mann & Whitney), and average precision, from the highest
-    probability down: equal ones are found together."""
-    from scipy.stats import rankdata  # heavy, and needed only if the table is at hand
-
-    ranks, positives = rankdata(scores), int(own.sum())
-    pairs = positives * (len(own) - positives)
-    _, group = np.unique(-scores, return_inverse=True)
-    hits = np.bincount(group, own)
-    precision = np.cumsum(hits) / np.cumsum(np.bincount(group))
-    return {
-        "auc": float(ranks[own].sum() - positives * (positives + 1) / 2) / pairs,
-        "average_precision": float((hits * precision).sum()) / positives,
-    }

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.measures import LEAST_OF_GROUP, AnyTested, GroupTested, Interval, NumberTested, TestRecord
+from concord.artifacts.measures import LEAST_OF_GROUP, AnyTested, Estimate, GroupTested, NumberTested, TestRecord
 
 ROUNDED = 1e-9
 """By how much a share may differ, since doubles are rounded."""
@@ -86,7 +86,7 @@ def _number(test: NumberTested, settings: Mapping[str, Any], released: Mapping[s
         ("the RMSE of the constant", test.constant_rmse, "constant_errors", "scale"),
     ):
         found = _error(np.array(released[counts], dtype=np.int64), float(settings[scale]), misses)
-        _covers(what, Interval(**{end: value / (high - low) for end, value in error.model_dump().items()}), found)
+        _covers(what, Estimate(**{end: value / (high - low) for end, value in error.model_dump().items()}), found)
 
 
 def _error(counts: NDArray[np.int64], scale: float, misses: float) -> tuple[float, float, float]:
@@ -141,7 +141,7 @@ def _shapes(group: GroupTested) -> tuple[int, list[float]]:
     return len(group.recalls), [level.least for level in group.calibrated]
 
 
-def _shown(what: str, share: Interval | None, right: Sum, wrong: Sum, scale: float, misses: float) -> None:
+def _shown(what: str, share: Estimate | None, right: Sum, wrong: Sum, scale: float, misses: float) -> None:
     """Raise NotVerified if a share is given of too few units, or not given of enough, or is another."""
     beyond = right[0] + wrong[0] - float(ndtri(1 - misses / 2)) * scale * math.sqrt(right[1] + wrong[1])
     if (share is None) != (beyond < LEAST_OF_GROUP) and abs(beyond - LEAST_OF_GROUP) > 1:
@@ -150,7 +150,7 @@ def _shown(what: str, share: Interval | None, right: Sum, wrong: Sum, scale: flo
         _share(what, share, right, wrong, scale, misses)
 
 
-def _share(what: str, share: Interval, right: Sum, wrong: Sum, scale: float, misses: float) -> None:
+def _share(what: str, share: Estimate, right: Sum, wrong: Sum, scale: float, misses: float) -> None:
     _covers(what, share, _interval(right, wrong, scale, misses))
 
 
@@ -165,7 +165,7 @@ def _interval(right: Sum, wrong: Sum, scale: float, misses: float) -> tuple[floa
     return (max(0, hits) / all_of if all_of else 1 / 2), low, high
 
 
-def _covers(what: str, share: Interval, found: tuple[float, float, float]) -> None:
+def _covers(what: str, share: Estimate, found: tuple[float, float, float]) -> None:
     (value, low, high), stated = found, f"{share.value:.6g} ({share.low:.6g} to {share.high:.6g})"
     if not math.isclose(share.value, value, rel_tol=ROUNDED, abs_tol=ROUNDED):
         raise NotVerified(f"{what} is {value:.6g}, but it was certified as {stated}")

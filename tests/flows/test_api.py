@@ -49,7 +49,7 @@ def test_the_lines_of_the_documentation_run(home: Path, capsys: pytest.CaptureFi
 
 
 def test_a_result_shows_itself_in_a_notebook(tmp_path: Path) -> None:
-    tested = {"rows": 300, "accuracy": 0.91, "majority": 0.5, "balanced_accuracy": 0.9}
+    tested = {"rows": 300, "accuracy": 0.91, "in_words": "accuracy 91.0% (87.2% to 94.0%) on 300 public test rows"}
     summary: Any = SimpleNamespace(
         session="people-1",
         guarantee={"epsilon": 1.0, "delta": 1e-5, "unit": "all rows of one <b>person</b>"},
@@ -61,7 +61,7 @@ def test_a_result_shows_itself_in_a_notebook(tmp_path: Path) -> None:
     shown = Run(summary, tmp_path)._repr_html_()
     for said in (
         "ε = 1, δ = 1e-05 for all rows of one &lt;b&gt;person",
-        "91.0% right on 300",
+        "accuracy 91.0% (87.2% to 94.0%) on 300",
         "8 more like it fit",
         "blind",
     ):

@@ -32,7 +32,7 @@ def tells(page: dict[str, Any], summary: Summary) -> bool:
             summary.student["model_uri"],
             f"concord verify {summary.session}",
             f"]({Path(summary.report).as_uri()})",
-            f"{summary.student['public_test']['accuracy']:.1%} right",
+            f"accuracy {summary.student['public_test']['accuracy']:.1%} (",
             spent_in_words(summary.lifetime),
         )
     )

@@ -13,7 +13,7 @@ import concord as library
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.measures import NumberTest
+from concord.artifacts.measures import Estimate, NumberTest
 from concord.artifacts.mlflow.read import Records
 from concord.artifacts.plan import Plan, parse_plan
 from concord.flows import outcome
@@ -144,21 +144,22 @@ def check_measures(home: Path, session: str, table: str) -> None:
     assert "this model of a number" in report
     assert certificate.mechanism.settings["bounds"] == [0, 50]
     assert "the bounds that the plan declares, 0.0 and 50.0" in report
-    assert f"{test.rmse:.4g}" in report
+    assert test.rmse.shown(".4g") in report
 
-    def found(**changed: float) -> str:
+    def found(**changed: object) -> str:
         student = certificate.student.model_copy(update={"public_test": test.model_copy(update=changed)})
         other = certificate.model_copy(update={"learned": student})
         return public_test(other, lambda ref: (home / "released" / ref.path).read_bytes(), table, home)
 
-    assert "and those are the student's" in found()
-    better = test.rmse * 0.99
+    assert "those from the student and the" in found()
+    better = Estimate(**{end: getattr(test.rmse, end) * 0.99 for end in ("value", "low", "high")})
     with pytest.raises(NotVerified, match="R²"):
         found(rmse=better)
-    with pytest.raises(NotVerified, match="the student's RMSE is"):
-        found(rmse=better, r2=1 - (better / test.mean_rmse) ** 2)
+    with pytest.raises(NotVerified, match="the RMSE is"):
+        found(rmse=better, r2=test.r2.model_copy(update={"value": 1 - (better.value / test.mean_rmse) ** 2}))
+    of_half = test.r2.model_copy(update={"value": 1 - (test.rmse.value / test.mean_rmse / 2) ** 2})
     with pytest.raises(NotVerified, match="the RMSE of the mean"):
-        found(mean_rmse=test.mean_rmse * 2, r2=1 - (test.rmse / test.mean_rmse / 2) ** 2)
+        found(mean_rmse=test.mean_rmse * 2, r2=of_half)
     check_bounds(certificate.mechanism.settings)
 
 

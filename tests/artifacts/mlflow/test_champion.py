@@ -9,7 +9,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from concord.artifacts.certificate import Certificate, StudentRecord
-from concord.artifacts.measures import ClassMeasured, Interval, NumberTested, PublicTest, TestRecord, warnings_of
+from concord.artifacts.measures import ClassMeasured, Estimate, NumberTested, PublicTest, TestRecord, warnings_of
 from concord.artifacts.mlflow import write
 from concord.artifacts.mlflow.describe import Champion, takes_alias
 from concord.artifacts.mlflow.read import Records
@@ -17,6 +17,7 @@ from concord.artifacts.records import MechanismRecord, SessionRecord
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sections import AboutPlan
 from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.student.intervals import share
 from tests.support.published import SESSION, world
 from tests.support.tracked import tracked
 
@@ -24,13 +25,13 @@ STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 
 
 def student(balanced: float | None, *, warned: bool = False, table: str = "t") -> Certificate:
-    classes = (ClassMeasured(name="a", rows=1, predicted=1, recall=1.0, precision=1.0),)
+    classes = (ClassMeasured(name="a", rows=1, predicted=1, recall=share(1, 1), precision=share(1, 1)),)
     test = PublicTest(
         table=table,
         label="class",
         rows=10,
-        accuracy=0.9,
-        balanced_accuracy=balanced or 0,
+        accuracy=share(9, 10),
+        balanced_accuracy=share((balanced or 0) * 10, 10),
         majority=0.5,
         classes=classes,
         matrix=None,
@@ -41,7 +42,7 @@ def student(balanced: float | None, *, warned: bool = False, table: str = "t") -
         params={},
         refused=None,
         file=Ref(path="s", digest="new"),
-        accuracy=0.9,
+        accuracy=share(9, 10),
         public_test=None if balanced is None else test,
     )
     warnings = ("it is blind",) if warned else ()
@@ -78,8 +79,8 @@ def test_who_is_champion(candidate: Certificate, champion: Champion | None, take
 
 
 def record_of(balanced: float, *, clean: bool) -> TestRecord:
-    share = Interval(value=balanced, low=balanced - 0.01, high=balanced + 0.01)
-    return TestRecord.model_construct(clean=clean, accuracy=share, balanced_accuracy=share, majority=0.5, classes=())
+    around = Estimate(value=balanced, low=balanced - 0.01, high=balanced + 0.01)
+    return TestRecord.model_construct(clean=clean, accuracy=around, balanced_accuracy=around, majority=0.5, classes=())
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_a_private_test_that_is_not_clean_is_warned_of() -> None:
 
 
 def number_tested(rmse: float) -> NumberTested:
-    own, other = (Interval(value=value, low=value - 1, high=value + 1) for value in (rmse, 9.0))
+    own, other = (Estimate(value=value, low=value - 1, high=value + 1) for value in (rmse, 9.0))
     return NumberTested.model_construct(clean=True, rmse=own, constant=23.4, constant_rmse=other)
 
 

@@ -21,7 +21,7 @@ from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.home.released import sha256
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.measures import PublicTest
+from concord.artifacts.measures import Estimate, PublicTest
 from concord.artifacts.mlflow import write
 from concord.artifacts.mlflow.describe import (
     DIGESTS,
@@ -115,12 +115,14 @@ def test_the_share_of_the_lifetime_that_is_charged_is_the_ledger_s(published: Pu
 def test_a_class_s_metrics_bear_its_name(published: Published, classes: tuple[str, ...], metrics: list[str]) -> None:
     test = published.certificate.student.public_test
     assert isinstance(test, PublicTest)
-    named = [test.classes[0].model_copy(update={"name": name, "recall": 0.5, "precision": None}) for name in classes]
+    half = Estimate(value=0.5, low=0.25, high=0.75)
+    named = [test.classes[0].model_copy(update={"name": name, "recall": half, "precision": None}) for name in classes]
     student = published.certificate.student.model_copy(
         update={"public_test": test.model_copy(update={"classes": tuple(named)})}
     )
     found = figures(published.certificate.model_copy(update={"learned": student}))
     assert [name for name in found if name.startswith("recall.")] == metrics
+    assert [found[name] for name in found if name.startswith("recall_low.")] == [0.25] * len(metrics)
     for name in found:
         _validate_metric_name(name)  # type: ignore[no-untyped-call]  # MLflow takes it
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from concord.artifacts.guarantee import Guarantee
-from concord.artifacts.measures import Interval, PublicTest, TestRecord, warnings_of
+from concord.artifacts.measures import Estimate, PublicTest, TestRecord, warnings_of
 from concord.tasks.publish.dossier import _of_counts, dossier, render
+from concord.tasks.student.intervals import mean_of_shares, share
 from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.published import verify_published
 from tests.support.console import heard
@@ -89,7 +90,9 @@ def test_an_honest_set_is_what_it_says_and_every_figure_follows_from_it(folder: 
         assert check["means"], check  # each is in plain words
         assert check["means"] in page
     answers = json.dumps(found["parts"], ensure_ascii=False)
-    assert f"{certificate.student.accuracy:.1%} right on 300 public test rows" in answers
+    assert certificate.student.public_test is not None
+    assert certificate.student.public_test.in_words in answers
+    assert f"accuracy {certificate.student.public_test.accuracy.in_words} on 300 public test rows" in answers
     assert certificate.student.file.digest in answers
     assert "Over its lifetime the domain people may spend ε = 4" in answers
 
@@ -128,8 +131,8 @@ def unclean(values: dict[str, Any]) -> None:
         earlier=0,
         level=0.95,
         rows=90,
-        accuracy=Interval(value=0.9, low=0.8, high=1.0),
-        balanced_accuracy=Interval(value=0.9, low=0.8, high=1.0),
+        accuracy=Estimate(value=0.9, low=0.8, high=1.0),
+        balanced_accuracy=Estimate(value=0.9, low=0.8, high=1.0),
         classes=(),
     )
     values["warnings"] = [*warnings_of(None, test)]
@@ -139,6 +142,10 @@ def beyond_its_cap(values: dict[str, Any]) -> None:
     values["domain"]["charges"][0]["share"] = 1.5
 
 
+def exact(hits: int, rows: int) -> Any:
+    return share(hits, rows).model_dump()
+
+
 def constant(values: dict[str, Any]) -> None:
     """The student names the larger class for every row."""
     test = values["student"]["public_test"]
@@ -146,10 +153,12 @@ def constant(values: dict[str, Any]) -> None:
     largest, of = max(range(2), key=rows.__getitem__), max(rows)
     test["matrix"] = [[count if at == largest else 0 for at in range(2)] for count in rows]
     for at, item in enumerate(test["classes"]):
-        item.update(predicted=300 if at == largest else 0, recall=float(at == largest), auc=0.5)
-        item["precision"] = of / 300 if at == largest else None
-    test.update(accuracy=of / 300, balanced_accuracy=0.5, majority=of / 300, calibration=None)
-    values["student"]["accuracy"] = of / 300
+        item.update(predicted=300 if at == largest else 0, recall=exact(rows[at] if at == largest else 0, rows[at]))
+        item["precision"] = exact(of, 300) if at == largest else None
+    both = [share(rows[at] if at == largest else 0, rows[at]) for at in range(2)]
+    test.update(accuracy=exact(of, 300), balanced_accuracy=mean_of_shares(both).model_dump(), majority=of / 300)
+    test["calibration"] = None
+    values["student"]["accuracy"] = exact(of, 300)
     values["warnings"] = [*warnings_of(PublicTest.model_validate(test), None)]
 
 

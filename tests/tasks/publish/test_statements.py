@@ -15,7 +15,7 @@ from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, R
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.measures import Interval, TestRecord
+from concord.artifacts.measures import Estimate, TestRecord
 from concord.tasks.asks.kinds import KINDS
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.disclosures import ABOUT, description, model_card, nist, registry
@@ -150,7 +150,7 @@ def test_a_choice_is_not_said_to_be_answers_to_public_rows(certificate: Certific
 
 
 def test_a_private_test_is_told_where_accuracy_is(folder: Path, certificate: Certificate) -> None:
-    share = Interval(value=0.875, low=0.8, high=0.9)
+    share = Estimate(value=0.875, low=0.8, high=0.9)
     tested = TestRecord(
         share=0.1,
         clean=False,
@@ -168,7 +168,7 @@ def test_a_private_test_is_told_where_accuracy_is(folder: Path, certificate: Cer
     card = "\n".join(model_card(whole, load((folder / "student.skops").read_bytes())))
     for text in (nist(whole), card):
         assert "about 4,321 private units" in text
-        assert "87.5% right (80.0% to 90.0% at level 0.95), but it learned from some of them" in text
+        assert "accuracy 87.5% (80.0% to 90.0%), balanced accuracy 87.5% (80.0% to 90.0%)" in text
 
 
 def test_names_of_columns_and_classes_stay_in_their_line(certificate: Certificate, folder: Path) -> None:

@@ -8,9 +8,10 @@ import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 
-from concord.artifacts.measures import PublicTest, ranking_in_words, warnings_of
+from concord.artifacts.measures import PublicTest, warnings_of
 from concord.artifacts.schemas import Encoding
 from concord.tasks.student.evaluate import digest_of_table, keep_table_path, measured, number_measured, remembered
+from concord.tasks.student.intervals import mean_of_shares, share
 
 
 class Says:
@@ -33,30 +34,31 @@ def said_of(path: Path, truth: str, said: str, classes: str = "abc") -> PublicTe
 
 def test_every_measure_by_hand(tmp_path: Path) -> None:
     test = said_of(tmp_path, "aaaaaabbcc", "aaaabbbaac")
-    assert (test.rows, test.accuracy, test.majority, test.largest) == (10, 0.6, 0.6, "a")
+    assert (test.rows, test.accuracy, test.majority, test.largest) == (10, share(6, 10), 0.6, "a")
     assert test.matrix == ((4, 2, 0), (1, 1, 0), (1, 0, 1))
     assert [item.rows for item in test.classes] == [6, 2, 2]
     assert [item.predicted for item in test.classes] == [6, 3, 1]
-    assert [item.recall for item in test.classes] == [pytest.approx(4 / 6), 0.5, 0.5]
-    assert [item.precision for item in test.classes] == [pytest.approx(4 / 6), pytest.approx(1 / 3), 1.0]
-    assert test.balanced_accuracy == pytest.approx((4 / 6 + 0.5 + 0.5) / 3)
+    assert [item.recall for item in test.classes] == [share(4, 6), share(1, 2), share(1, 2)]
+    assert [item.precision for item in test.classes] == [share(4, 6), share(1, 3), share(1, 1)]
+    assert test.balanced_accuracy == mean_of_shares([share(4, 6), share(1, 2), share(1, 2)])
+    assert test.balanced_accuracy.value == pytest.approx((4 / 6 + 0.5 + 0.5) / 3)
     assert test.calibration is None
 
 
 def test_a_class_without_rows_or_without_answers_has_no_share_and_counts_for_nothing(tmp_path: Path) -> None:
     test = said_of(tmp_path, "aab", "aaa")
-    assert [item.recall for item in test.classes] == [1.0, 0.0, None]
-    assert [item.precision for item in test.classes] == [pytest.approx(2 / 3), None, None]
-    assert test.balanced_accuracy == 0.5
+    assert [item.recall for item in test.classes] == [share(2, 2), share(0, 1), None]
+    assert [item.precision for item in test.classes] == [share(2, 3), None, None]
+    assert test.balanced_accuracy.value == 0.5
 
 
 def test_a_constant_student_of_a_rare_class_is_warned_of(tmp_path: Path) -> None:
     """It was published as champion: 97.9% right, and not a word."""
     blind = said_of(tmp_path, "a" * 979 + "b" * 21, "a" * 1000, "ab")
-    assert blind.accuracy == 0.979
+    assert blind.accuracy.value == 0.979
     no_better, never = warnings_of(blind, None)
     assert "no better than naming the class 'a' for every row" in no_better
-    assert "97.9% of the public test rows" in no_better
+    assert "97.9% (96.8% to 98.7%) of the public test rows" in no_better
     assert "blind to the class 'b'" in never
 
 
@@ -75,7 +77,7 @@ def test_how_sure_it_is_stands_beside_how_often_it_is_right(tmp_path: Path) -> N
     truth = np.array([0] * 6 + [1] * 2)
     test = measured(prior, np.zeros((8, 1)), truth, encoding, str(tmp_path / "test.parquet"))
     assert test.calibration is not None
-    assert [(each.rows, each.sure, each.right) for each in test.calibration] == [(8, 0.75, 0.75)]
+    assert [(each.rows, each.sure, each.right) for each in test.calibration] == [(8, 0.75, share(6, 8))]
 
 
 @pytest.fixture
@@ -94,18 +96,25 @@ def rare(tmp_path: Path) -> PublicTest:
 def test_a_rare_outcome_that_the_student_never_names_is_no_failure(rare: PublicTest) -> None:
     """Its accuracy was that of naming the other class for every row, and nothing showed that it ranks rows."""
     yes, no = rare.classes
-    assert (yes.rows, yes.predicted, yes.recall, rare.rarest) == (130, 0, 0.0, yes)
-    assert yes.auc == no.auc == rare.auc == pytest.approx(0.77, abs=0.03)
+    assert (yes.rows, yes.predicted, yes.recall, rare.rarest) == (130, 0, share(0, 130), yes)
+    assert yes.auc is not None
+    assert no.auc is not None
+    assert rare.auc is not None
+    assert (yes.auc.value, yes.auc.low) == pytest.approx((no.auc.value, no.auc.low))
+    assert (rare.auc.value, rare.auc.low) == pytest.approx((yes.auc.value, yes.auc.low))
+    assert yes.auc.low < 0.77 < yes.auc.high < yes.auc.low + 0.1
     assert yes.average_precision is not None
-    assert 3 * 0.026 < yes.average_precision < 0.3
-    shown = ranking_in_words(rare)
-    assert f"AUC {yes.auc:.3f}" in shown
-    assert f"the rarest class, 'yes', {yes.average_precision:.3f} (0.026 if it looked at nothing)" in shown
+    assert 3 * 0.026 < yes.average_precision.value < 0.3
+    shown = rare.in_words
+    assert f"AUC {yes.auc.shown('.3f')}" in shown
+    assert f"the rarest class, 'yes', {yes.average_precision.shown('.3f')}, 0.026 if it looked at nothing" in shown
+    assert "expected calibration error" in shown
+    assert shown.count("%)") == 3  # accuracy, balanced accuracy and calibration
     no_better, blind, found = warnings_of(rare, None)
     assert "no better than naming the class 'no'" in no_better
     assert "blind to the class 'yes'" in blind
     assert "would find rows of the class 'yes' at a lower threshold: it gives them a higher probability" in found
-    assert f"{yes.auc:.0%} of the time" in found
+    assert f"{yes.auc.in_words} of the time" in found
 
 
 def test_a_student_that_looks_at_nothing_is_not_said_to_rank(tmp_path: Path) -> None:
@@ -114,9 +123,10 @@ def test_a_student_that_looks_at_nothing_is_not_said_to_rank(tmp_path: Path) -> 
     prior = DummyClassifier(strategy="prior").fit(np.zeros((4, 1)), list("aaab"))  # which never saw a "c"
     truth = np.array([0, 0, 0, 1])
     test = measured(prior, np.zeros((4, 1)), truth, encoding, str(tmp_path / "test.parquet"))
-    assert [(each.auc, each.average_precision) for each in test.classes] == [(0.5, 0.75), (0.5, 0.25), (None, None)]
+    areas = [(each.auc and each.auc.value, each.average_precision) for each in test.classes]
+    assert areas == [(0.5, share(0.75 * 3, 3)), (0.5, share(0.25, 1)), (None, None)]
     assert not any("threshold" in warning for warning in warnings_of(test, None))
-    assert ranking_in_words(said_of(tmp_path, "ab", "ab")) == ""  # it gives no probabilities
+    assert "AUC" not in said_of(tmp_path, "ab", "ab").in_words  # it gives no probabilities
 
 
 def test_a_table_is_found_again_by_what_it_holds(tmp_path: Path) -> None:
@@ -132,8 +142,9 @@ def test_a_table_is_found_again_by_what_it_holds(tmp_path: Path) -> None:
 
 def test_measures_of_a_number_by_hand_and_of_equal_numbers() -> None:
     test = number_measured(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 4.0]), "cost", "")
-    assert (test.rmse**2, test.mean_rmse**2, test.r2) == pytest.approx((1 / 3, 2 / 3, 0.5))
+    assert (test.rmse.value**2, test.mean_rmse**2, test.r2.value) == pytest.approx((1 / 3, 2 / 3, 0.5))
+    assert "RMSE 0.5774 (0.2594 to 1.285) on 3 public test rows" in test.in_words
     equal = np.full(7, 1e6 + 0.1)
     assert equal.mean() != equal[0]
     same = number_measured(equal, equal + 1, "cost", "")
-    assert (same.rmse, same.mean_rmse, same.r2) == (1, 0, 0)
+    assert (same.rmse.value, same.mean_rmse, same.r2.value) == (1, 0, 0)

@@ -11,14 +11,15 @@ import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from concord.artifacts.errors import NotVerified, WrongInput
-from concord.artifacts.measures import AnyPublicTest, PublicTest
+from concord.artifacts.measures import AnyPublicTest, Estimate, PublicTest
 from concord.artifacts.plan import parse_plan
 from concord.artifacts.schemas import Encoding, Scaled
 from concord.tasks.data.encode import grouping
 from concord.tasks.student.evaluate import evaluate
 from concord.tasks.student.groups import by_group
+from concord.tasks.student.intervals import share
 from concord.tasks.student.model import published_student
-from concord.tasks.verify import grouped
+from concord.tasks.verify.measured import _check_student, _groups_follow
 from tests.support.people import tables_of_plan
 
 SIZE = Scaled(kind="numeric", name="size", mean=0, scale=1, fill=0, low=-3, high=3, missing=False)
@@ -59,22 +60,29 @@ def test_a_group_s_figures_are_those_of_its_rows(tmp_path: Path) -> None:
         *(("sex", "a"), ("sex", "b"), ("region", None), ("region", "north"), ("region", "south")),
     ]
     a, b, none, north, south = found.groups
-    assert (a.accuracy, a.recalls) == (1.0, (1.0, 1.0))
+    of_a = frame.filter(pl.col("sex") == "a")["kind"]
+    assert a.accuracy == share(a.rows, a.rows)
+    assert a.recalls == tuple(share(of, of) for of in (of_a.to_list().count(name) for name in ("no", "yes")))
     b_rows = frame.filter(pl.col("sex") == "b")
-    assert b.accuracy == pytest.approx(((b_rows["size"] > 0) == (b_rows["kind"] == "yes")).mean())
+    hits = (b_rows["size"] > 0).to_numpy() == (b_rows["kind"] == "yes").to_numpy()
+    assert b.accuracy == share(int(hits.sum()), b.rows)
+    assert f"sex 'b': {b.accuracy.in_words} right on" in b.in_words
     assert a.sure == pytest.approx(b.sure, abs=0.1)  # it is as sure of both, and wrong of half of one
     assert (none.rows, none.accuracy, none.recalls, none.sure) == (5, None, (), None)
     assert none.in_words == "region without a value: 5 rows, too few to say"
     assert (north.rows + south.rows, a.rows + b.rows) == (395, 400)
-    grouped.follow(found)
+    for column, groups in (("sex", [a, b]), ("region", [none, north, south])):
+        _groups_follow(found, column, groups)
 
 
 def test_a_number_s_groups_have_errors(tmp_path: Path) -> None:
     found = measured(table(tmp_path), NUMBERS, ("sex",))
     a, b = found.groups
-    assert a.rmse == pytest.approx(0, abs=0.01)
-    assert b.rmse == pytest.approx(1, abs=0.01)
-    grouped.follow(found)
+    assert a.rmse is not None
+    assert b.rmse is not None
+    assert (a.rmse.value, b.rmse.value) == pytest.approx((0, 1), abs=0.01)
+    assert a.rmse.low <= a.rmse.value < b.rmse.low <= b.rmse.value <= b.rmse.high
+    _groups_follow(found, "sex", [a, b])
 
 
 def test_columns_that_make_no_groups_are_refused_before_anything_is_spent(tmp_path: Path) -> None:
@@ -91,6 +99,13 @@ def test_columns_that_make_no_groups_are_refused_before_anything_is_spent(tmp_pa
         parse_plan({**tables, "data": {**tables["data"], "test": "test.parquet", "groups": ["sex", "region", "sex"]}})
 
 
+def narrower(figure: Estimate | None) -> Estimate:
+    """The figure with the interval of four times as many rows, or so."""
+    assert figure is not None
+    low, high = ((figure.value + end) / 2 for end in (figure.low, figure.high))
+    return Estimate(value=figure.value, low=low, high=high)
+
+
 def changed(found: PublicTest, at: int, **values: Any) -> PublicTest:
     groups = list(found.groups)
     groups[at] = groups[at].model_copy(update=values)
@@ -100,11 +115,12 @@ def changed(found: PublicTest, at: int, **values: Any) -> PublicTest:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        (lambda found: changed(found, 1, accuracy=0.9), "the accuracy of sex = 'b'"),
-        (lambda found: changed(found, 0, recalls=(0.5, 1.0)), "the recall of 'no' of sex = 'a'"),
-        (lambda found: changed(found, 0, recalls=(None, 1.0)), "the recall of 'no' of sex = 'a'"),
+        (lambda found: changed(found, 1, accuracy=share(9, 10)), "the accuracy of sex = 'b'"),
+        (lambda found: changed(found, 1, accuracy=narrower(found.groups[1].accuracy)), "the accuracy of sex = 'b'"),
+        (lambda found: changed(found, 0, recalls=(share(1, 2), share(1, 1))), "the recall of 'no' of sex = 'a'"),
+        (lambda found: changed(found, 0, recalls=(None, share(1, 1))), "the recall of 'no' of sex = 'a'"),
         (lambda found: changed(found, 0, sure=0.5), "how sure the student is of sex = 'a'"),
-        (lambda found: changed(found, 2, accuracy=1.0), "of too few rows"),
+        (lambda found: changed(found, 2, accuracy=share(5, 5)), "the accuracy of region = None"),
         (lambda found: changed(found, 0, rows=1), "the rows of sex = 'a'"),
         (lambda found: found.model_copy(update={"groups": found.groups[1:]}), "the groups by 'sex'"),
     ],
@@ -115,19 +131,18 @@ def test_a_figure_that_is_not_the_student_s_is_found(
     path = table(tmp_path)
     found, rows = measured(path, NAMED, ("sex", "region")), pl.read_parquet(path)
     assert isinstance(found, PublicTest)
-    words = {name: rows[name] for name in ("sex", "region")}
-    said, sure = student().predict(rows), student().predict_proba(rows).max(axis=1)
-    grouped.check(found, words, rows["kind"].to_list(), said.tolist(), sure.tolist())
+    raw, truth = rows.select("size"), (rows["kind"] == "yes").to_numpy().astype(np.int64)
+    _check_student(found, student(), raw, truth, path)
     with pytest.raises(NotVerified, match=named):
-        grouped.check(change(found), words, rows["kind"].to_list(), said.tolist(), sure.tolist())
+        _check_student(change(found), student(), raw, truth, path)
 
 
 def test_groups_that_do_not_make_the_whole_are_found_without_the_table(tmp_path: Path) -> None:
     found = measured(table(tmp_path), NAMED, ("sex",))
     assert isinstance(found, PublicTest)
-    for change in ({"rows": 1}, {"accuracy": 0.5}):
+    for change in ({"rows": 1}, {"accuracy": share(1, 2)}):
         with pytest.raises(NotVerified, match="'sex'"):
-            grouped.follow(changed(found, 0, **change))
+            _groups_follow(found, "sex", changed(found, 0, **change).groups)
 
 
 def test_a_stage_is_run_again_for_other_groups() -> None:

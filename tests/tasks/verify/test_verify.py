@@ -175,7 +175,7 @@ def test_a_trigger_or_view_in_the_ledger_fails(honest: tuple[World, Tracked], ki
         (b'"teachers": 100', b'"teachers": 900', "the certificate's teachers"),
         (b'"refused": 20', b'"refused": 10', "the certificate's counts"),
         (b'"cutoff": 20', b'"cutoff": 10', "the certificate's mechanism"),
-        (b"concord certificate 1", b"concord certificate 9", "is not a certificate"),
+        (b"concord certificate 2", b"concord certificate 9", "is not a certificate"),
     ],
 )
 def test_a_certificate_that_says_other_than_the_ledger_is_found(

@@ -1,7 +1,11 @@
 """The measures of a certificate are checked against one another, and made again from student and table."""
 
-from collections.abc import Callable
+import json
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +17,8 @@ from concord.artifacts.errors import NotVerified
 from concord.artifacts.measures import PublicTest
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.student.evaluate import digest_of_table, keep_table_path, number_measured
-from concord.tasks.verify.measured import _errs, public_test
+from concord.tasks.student.intervals import mean_of_shares, share
+from concord.tasks.verify.measured import _check_student, public_test
 from tests.support.published import SESSION, World, certified, world
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
@@ -65,33 +70,43 @@ def test_a_test_table_is_read_as_it_is_written(small: World, tmp_path: Path) -> 
     assert "those from the student and the 300 rows" in found(small, written_so, table)
 
 
+def exact(hits: int, rows: int) -> dict[str, float]:
+    return share(hits, rows).model_dump()
+
+
 def moved(test: dict[str, Any]) -> None:
     """Counts, and all that follows from them, as a student that is never wrong would have them."""
     rows = [item["rows"] for item in test["classes"]]
-    test |= {"matrix": [[rows[0], 0], [0, rows[1]]], "accuracy": 1.0, "balanced_accuracy": 1.0, "calibration": None}
+    test |= {"matrix": [[rows[0], 0], [0, rows[1]]], "accuracy": exact(sum(rows), sum(rows)), "calibration": None}
+    test["balanced_accuracy"] = mean_of_shares([share(of, of) for of in rows]).model_dump()
     for item, of in zip(test["classes"], rows, strict=True):
-        item |= {"predicted": of, "recall": 1.0, "precision": 1.0}
+        item |= {"predicted": of, "recall": exact(of, of), "precision": exact(of, of)}
 
 
 def unsure(test: dict[str, Any]) -> None:
     """An AUC that nobody measured, with no word of how sure the student is."""
     test["calibration"] = None
-    test["classes"][1]["auc"] = 1.0 - test["classes"][1]["auc"] / 2
+    test["classes"][1]["auc"] = exact(1, 2)
 
 
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        (lambda test: test.update(accuracy=0.999), "the accuracy is"),
+        (lambda test: test.update(accuracy=exact(999, 1000)), "the accuracy is"),
         (lambda test: test.update(majority=0.1), "the share of the largest class"),
-        (lambda test: test.update(balanced_accuracy=0.999), "the balanced accuracy"),
-        (lambda test: test["classes"][0].update(precision=0.5), "the precision of 'no'"),
+        (lambda test: test.update(balanced_accuracy=exact(299, 300)), "the balanced accuracy"),
+        (lambda test: test["classes"][0].update(precision=exact(1, 2)), "the precision of 'no'"),
         (lambda test: test["classes"][0].update(precision=None), "the precision of 'no'"),
-        (lambda test: test["classes"][1].update(auc=0.5), "the auc of 'yes' is 0.9"),
-        (lambda test: test["classes"][0].update(average_precision=0.5), "the average_precision of 'no' is"),
+        (lambda test: test["classes"][1].update(auc=exact(1, 2)), "the auc of 'yes' is 0.9"),
+        (lambda test: test["classes"][0].update(average_precision=exact(1, 2)), "the average_precision of 'no' is"),
         (lambda test: test["calibration"][0].update(rows=1), "the rows by how sure the student is"),
-        (lambda test: test["calibration"][-1].update(right=0.5), "rows by how sure the student is are right on"),
+        (lambda test: test["calibration"][-1].update(right=exact(1, 2)), "rows that are right by how sure"),
         (lambda test: test["calibration"][-1].update(sure=0.5), "the expected calibration error is"),
+        (
+            lambda test: test.update(matrix=(test["matrix"][0][::-1], test["matrix"][1])),
+            "the rows predicted to be of each class",
+        ),
+        (lambda test: test.update(matrix=[[-1, 301], [0, 0]]), "the rows of each class"),
         (unsure, "the auc of 'yes' is 0.9"),
         (moved, "public test rows otherwise than was certified"),
     ],
@@ -103,11 +118,39 @@ def test_a_measure_that_is_not_the_students_is_found(
         found(small, change)
 
 
+def estimates(part: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The places of all estimates in a part of JSON."""
+    if isinstance(part, dict) and {"value", "low", "high"} == part.keys():
+        yield place
+    elif isinstance(part, dict | list | tuple):
+        for at, each in part.items() if isinstance(part, dict) else enumerate(part):
+            yield from estimates(each, (*place, at))
+
+
+def changed(test: Any, place: tuple[Any, ...], ends: dict[str, float]) -> None:
+    for step in place:
+        test = test[step]
+    test |= ends
+
+
+def test_every_interval_that_is_narrower_wider_or_missing_is_found(small: World) -> None:
+    test = json.loads(read(small).model_dump_json())["student"]["public_test"]
+    places = [*estimates(test)]
+    assert len(places) == 2 + 2 * 4 + len(test["calibration"])
+    bare = {"low": -math.inf, "high": math.inf}
+    for place in places:
+        for ends in ({"low": 0.0}, {"low": -1.0, "high": 1.0}, bare):
+            with pytest.raises(NotVerified, match="no interval" if ends is bare else "was certified as"):
+                found(small, partial(changed, place=place, ends=ends))
+
+
 def test_errors_of_equal_numbers_are_found_again() -> None:
     """Rounding gave their mean another value, and their spread one that no other machine would have."""
     truth = np.full(7, 1e6 + 0.1)
-    predicted = truth + np.linspace(0, 1, 7)
-    test = number_measured(truth, predicted, "cost", "")
-    _errs(test, truth, predicted)
-    with pytest.raises(NotVerified, match="RMSE is"):
-        _errs(test, truth, predicted * 2)
+    rows, off = pl.DataFrame({"at": np.linspace(0, 1, 7)}), 1.0
+    student = SimpleNamespace(predict=lambda rows: truth + off * rows["at"].to_numpy())
+    test = number_measured(truth, student.predict(rows), "cost", "")
+    _check_student(test, student, rows, truth, "")
+    off = 2.0
+    with pytest.raises(NotVerified, match="the RMSE is"):
+        _check_student(test, student, rows, truth, "")

@@ -1,0 +1,101 @@
+"""Intervals: what a figure measured on a sample of rows says of all rows like them, at LEVEL.
+
+    a share            Clopper & Pearson (1934): exact, whatever the share is
+    a mean of shares   of independent samples, one a class: the distances to their ends, added as squares (Zou & Donner
+                       2008, "MOVER")
+    AUC                as a share of so many rows as would vary as much, by the variance of DeLong, DeLong &
+                       Clarke-Pearson (1988); the share of an effective sample is that of Korn & Graubard (1998)
+    average precision  as a share of the rows of its class (Boyd, Eng & Page 2013, "binomial")
+    an error of        the delta method on squared errors: RMSE on the scale of logarithms, and R² as a ratio of means
+    numbers
+
+Assumes      rows are drawn independently, from what future rows are like, and were not used to choose the student
+Guarantees   a share is covered with probability LEVEL or more; a mean of two shares with .92 or more in all cases that
+             were tried, and LEVEL or more on average; the others come near LEVEL as rows grow: an AUC of .99, or of
+             four rows of a class, with .9. Each interval holds by itself, lies within what the figure may be, and holds
+             the figure. Nothing is drawn
+Not covered  a figure chosen as the best of several. Checked by tests/tasks/student/test_intervals.py: exact coverage
+             of shares and their means, and simulated coverage of the others
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaincinv, ndtri, stdtrit
+from scipy.stats import rankdata
+
+from concord.artifacts.measures import LEVEL, Estimate
+
+Floats = NDArray[np.float64]
+REACH = float(ndtri((1 + LEVEL) / 2))
+"""Standard deviations on either side of a normal mean that make LEVEL."""
+
+
+def share(hits: float, rows: float) -> Estimate:
+    """The share hits / rows. Counts need not be whole: those of an effective sample are not. Raises ValueError unless
+    0 <= hits <= rows and rows > 0."""
+    if not 0 <= hits <= rows or not rows:
+        raise ValueError(f"a share needs 0 <= hits <= rows and rows > 0, got {hits} of {rows}")
+    misses, tail = rows - hits, (1 - LEVEL) / 2
+    low = float(betaincinv(hits, misses + 1, tail)) if hits else 0.0
+    high = float(betaincinv(hits + 1, misses, 1 - tail)) if misses else 1.0
+    return Estimate(value=hits / rows, low=low, high=high)
+
+
+def mean_of_shares(shares: Sequence[Estimate]) -> Estimate:
+    """The mean of shares that were measured on independent samples."""
+    value = math.fsum(each.value for each in shares) / len(shares)
+    down = math.hypot(*(each.value - each.low for each in shares)) / len(shares)
+    up = math.hypot(*(each.high - each.value for each in shares)) / len(shares)
+    return Estimate(value=value, low=max(0.0, value - down), high=min(1.0, value + up))
+
+
+def auc(scores: Floats, own: NDArray[np.bool_]) -> Estimate:
+    """How often a row of the class, `own` (rows,), has a higher score (rows,) than another row; equal ones count half.
+    Raises ValueError unless there are rows of both kinds.
+
+    A variance that is seen on few rows is often too small, so it counts as t's quantile is beyond the normal one, at
+    Welch's degrees of freedom. Pairs without a common row are independent, and there are as many as the rarer kind has
+    rows: no AUC varies more than a share of so many, and it counts so if no variance is seen.
+    """
+    many, others = int(own.sum()), int((~own).sum())
+    if not many or not others:
+        raise ValueError("an AUC needs rows of the class and others")
+    ranks = rankdata(scores)
+    above = (ranks[own] - rankdata(scores[own])) / others  # for each row, the share of the other kind that it is beyond
+    below = 1 - (ranks[~own] - rankdata(scores[~own])) / many
+    value = min(1.0, max(0.0, float(above.mean())))
+    seen = [(float(each.var(ddof=1)) / len(each), len(each) - 1) for each in (above, below) if len(each) > 1]
+    variance, sample = math.fsum(part for part, _ in seen), float(min(many, others))
+    if variance and sample > 1:
+        freedom = variance**2 / math.fsum(part**2 / of for part, of in seen)
+        variance *= (float(stdtrit(freedom, (1 + LEVEL) / 2)) / REACH) ** 2
+        sample = max(sample, value * (1 - value) / variance)
+    return share(value * sample, sample)
+
+
+def average_precision(value: float, rows: int) -> Estimate:
+    """An average precision of a class with so many rows. The interval of the same share of these rows is its own."""
+    return share(value * rows, rows)
+
+
+def root_mean_square(errors: Floats) -> Estimate:
+    """The root of the mean of squares of errors (rows,)."""
+    squares = errors**2
+    mean = float(squares.mean())
+    if not mean:
+        return Estimate(value=0.0, low=0.0, high=0.0)
+    apart = math.exp(REACH * float(squares.std()) / math.sqrt(len(squares)) / mean / 2)
+    return Estimate(value=math.sqrt(mean), low=math.sqrt(mean) / apart, high=math.sqrt(mean) * apart)
+
+
+def explained(errors: Floats, deviations: Floats) -> Estimate:
+    """R²: the share of squared deviations (rows,) from a mean that errors (rows,) do without; 0 if none deviates."""
+    spread = float(np.mean(deviations**2))
+    if not spread:
+        return Estimate(value=0.0, low=0.0, high=0.0)
+    ratio = float(np.mean(errors**2)) / spread
+    apart = REACH * float(np.std(errors**2 - ratio * deviations**2)) / spread / math.sqrt(len(errors))
+    return Estimate(value=1 - ratio, low=1 - ratio - apart, high=min(1.0, 1 - ratio + apart))
