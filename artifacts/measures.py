@@ -135,6 +135,14 @@ class GroupMeasured(CertificatePart):
         return f"{name}: {self.accuracy.in_words} right on {self.rows:,} rows{sure}"
 
 
+class OddsMeasured(CertificatePart):
+    """A student of tallies on public test rows at its other operating point, prior odds, which finds more of a rare
+    class."""
+
+    accuracy: Estimate
+    balanced_accuracy: Estimate
+
+
 class PublicTest(CertificatePart):
     """The student on public labelled rows.
 
@@ -144,6 +152,7 @@ class PublicTest(CertificatePart):
     matrix              None if there are too many classes to list
     calibration         by how sure it is, from the least; None if it gives no probabilities
     groups              by the words of columns that the plan declares
+    prior_odds          None of a student without that point
     """
 
     table: str
@@ -156,6 +165,7 @@ class PublicTest(CertificatePart):
     matrix: ConfusionMatrix | None
     calibration: tuple[Surety, ...] | None
     groups: tuple[GroupMeasured, ...] = ()
+    prior_odds: Annotated[OddsMeasured | None, Field(exclude_if=lambda odds: odds is None)] = None
 
     @property
     def largest(self) -> str:

@@ -166,6 +166,8 @@ def _of_public(test: AnyPublicTest) -> dict[str, Any]:
     else:
         found = {name: getattr(test, name) for name in (*OF_ALL, "auc", "calibration_error")}
         found |= {kind: {item.name: getattr(item, kind) for item in test.classes} for kind in OF_CLASS}
+        if test.prior_odds is not None:
+            found["prior_odds"] = dict(test.prior_odds)
         if test.auc is None:
             found = {name: part for name, part in found.items() if name not in ("auc", "average_precision")}
     return {

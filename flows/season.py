@@ -280,7 +280,8 @@ class BySeason(BySums):
     def fit(self, run: RunContext, admitted: Admitted[TalliesAsk], passed: Disclosure, where: str) -> Student:
         """As of tallies; and what the models of earlier releases were right on, if that is what was measured."""
         student, (*releases, _) = super().fit(run, admitted, passed, where), passed.released
-        if run.test is None or not student.figures:  # which a student that is fitted to labels has not
+        odds = getattr(student.test, "prior_odds", None)
+        if run.test is None or odds is None:  # which a student that is fitted to labels has not
             return student
         files = (json.loads(run.stores.released.read(ref)) for ref in releases)
         found = history(files, self._codes, run.test.path, admitted.stream.encoding)

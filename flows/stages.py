@@ -145,7 +145,7 @@ def count(
     return asks_hypothesis.count_errors(placed, encoding, candidates, vault, folder, secret, left_out)
 
 
-@stage("study", version=3)
+@stage("study", version=4)
 def study_chosen(
     place: Place, session: str, encoding: Encoding, batches: Sequence[PublicBatch], chosen: Ref, test: Files | None
 ) -> Student:
@@ -155,7 +155,7 @@ def study_chosen(
     )
 
 
-@stage("study", version=4, reads=("student", "teachers.count"))
+@stage("study", version=5, reads=("student", "teachers.count"))
 def study(
     place: Place,
     session: str,

@@ -183,9 +183,7 @@ def publish(
         later_rows=extension_in_words(session),
         season=season_of(session),
         inferred=admitted.stream.rows if codes else 0,
-        student=measures_of(certificate)
-        | {"model_uri": tracked.model_uri, "champion": tracked.champion}
-        | student.figures,
+        student=measures_of(certificate) | {"model_uri": tracked.model_uri, "champion": tracked.champion},
         choice=None if certificate.choice is None else certificate.choice.shown(),
         test=None if certificate.test is None else certificate.test.shown(),
         warnings=list(certificate.warnings),

@@ -133,23 +133,20 @@ def infer(
     return place.released.hold_back(f"{session}/labels.arrow", inferred(decoded, rows, encoding, session, claim))
 
 
-@stage("study", version=3)
+@stage("study", version=4)
 def study_linear(
     place: Place, session: str, last: Ref, encoding: Encoding, codes: Codes, test: Files | None
 ) -> Student:
     """Publish the decoded model as the student, measured on public test rows at both operating points."""
     decoded = Decoded.from_record(json.loads(place.released.read(last))["decoded"])
     student = linear_student(decoded, encoding, codes)
-    found, figures = (
-        (None, dict[str, float]()) if test is None else measured_at_both(student, codes, test.path, encoding)
-    )
-    if found is not None and test is not None:
-        found = with_groups(place, student, found, encoding, test)
-    made = student_study.publish_student(student, session, found, place.released)
-    return made.model_copy(update={"figures": figures})
+    found = None
+    if test is not None:
+        found = with_groups(place, student, measured_at_both(student, codes, test.path, encoding), encoding, test)
+    return student_study.publish_student(student, session, found, place.released)
 
 
-@stage("study", version=4, reads=("student",))
+@stage("study", version=5, reads=("student",))
 def study_inferred(
     place: Place,
     session: str,

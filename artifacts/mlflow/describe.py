@@ -167,6 +167,8 @@ def _on_public_rows(accuracy: Estimate | None, test: AnyPublicTest | None) -> di
     if test is None:
         return _with_ends(measured)
     measured |= {(what, ""): getattr(test, what) for what in ("balanced_accuracy", "auc", "calibration_error")}
+    if test.prior_odds is not None:
+        measured |= {(f"prior_odds_{what}", ""): figure for what, figure in test.prior_odds}
     for name, item in _by_class(test.classes).items():
         measured |= {(what, f".{name}"): getattr(item, what) for what in OF_CLASS}
     return {**_with_ends(measured), "majority": test.majority, "rows_tested": test.rows}

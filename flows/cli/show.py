@@ -51,11 +51,9 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
         lines["rows"] = "none asked: the student was chosen by its errors on the private rows"
     if "public_test" in student:
         lines["student"] = student["public_test"]["in_words"]
-    if "prior_odds_accuracy" in student:
-        right, balanced = (f"{student[f'prior_odds_{name}accuracy']:.1%}" for name in ("", "balanced_"))
-        lines["prior odds"] = (
-            f"{right} right, balanced accuracy {balanced}, by another threshold, which finds more of a rare class"
-        )
+    if "prior_odds" in (test := student.get("public_test", {})):
+        both = (f"{name.replace('_', ' ')} {_share(test, 'prior_odds', name)}" for name in test["prior_odds"])
+        lines["prior odds"] = f"{', '.join(both)}, by another threshold, which finds more of a rare class"
     if summary.test is not None:
         lines["private test"] = tested_in_words(summary.test)
     if summary.choice is not None:

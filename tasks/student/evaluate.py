@@ -20,12 +20,21 @@ from numpy.typing import NDArray
 
 from concord.artifacts.home.released import sha256_of_all
 from concord.artifacts.home.whole import write_whole
-from concord.artifacts.measures import AnyPublicTest, ClassMeasured, Estimate, NumberTest, PublicTest, Surety
+from concord.artifacts.measures import (
+    AnyPublicTest,
+    ClassMeasured,
+    Estimate,
+    NumberTest,
+    OddsMeasured,
+    PublicTest,
+    Surety,
+)
 from concord.artifacts.schemas import Encoding
 from concord.tasks.data.encode import encode, labelled_rows
 from concord.tasks.data.snapshots import SCHEME, SnapshotTable
 from concord.tasks.data.tables import find_files
 from concord.tasks.mechanisms.distance import Ints
+from concord.tasks.student.concord_tallied import Tallied
 from concord.tasks.student.intervals import auc, average_precision, explained, mean_of_shares, root_mean_square, share
 
 if TYPE_CHECKING:
@@ -57,8 +66,7 @@ def measured(model: Any, X: Any, truth: NDArray[np.int64], encoding: Encoding, p
     """Measures of a fitted model on its matrix X of the rows at `path`, whose class indices are `truth` (rows,)."""
     classes, names = list(encoding.classes), np.array(encoding.classes)[truth]
     answers, odds = model.predict(X), probabilities(model, X, classes)
-    matrix = np.zeros((len(classes), len(classes)), dtype=np.int64)
-    np.add.at(matrix, (truth, np.array([classes.index(str(answer)) for answer in answers])), 1)
+    matrix = _counted(truth, answers, classes)
     found = shares(classes, np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0))
     ranked = (ranking(truth == at, odds[:, at]) if odds is not None else {} for at in range(len(classes)))
     of_class = zip(found.pop("classes"), ranked, strict=True)
@@ -70,6 +78,21 @@ def measured(model: Any, X: Any, truth: NDArray[np.int64], encoding: Encoding, p
         calibration=None if odds is None else _calibration(odds, answers == names),
         **found,
     )
+
+
+def at_prior_odds(model: Tallied, X: Any, truth: Ints, classes: Sequence[str]) -> OddsMeasured:
+    """Measures of a student of tallies on its matrix X of rows of these classes (rows,), at prior odds."""
+    given: dict[str, Any] = model.get_params() | {"point": "prior odds"}
+    matrix = _counted(truth, Tallied(**given).fit().predict(X), classes)
+    found = shares(classes, np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0))
+    return OddsMeasured(accuracy=found["accuracy"], balanced_accuracy=found["balanced_accuracy"])
+
+
+def _counted(truth: Ints, answers: NDArray[Any], classes: Sequence[str]) -> Ints:
+    """Rows by their class and in each by the answer (classes, classes)."""
+    matrix = np.zeros((len(classes), len(classes)), dtype=np.int64)
+    np.add.at(matrix, (truth, np.array([classes.index(str(answer)) for answer in answers])), 1)
+    return matrix
 
 
 def shares(classes: Sequence[str], hits: Ints, rows: Ints, predicted: Ints) -> dict[str, Any]:

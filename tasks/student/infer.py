@@ -30,12 +30,11 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer
-from sklearn.metrics import recall_score
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from concord.artifacts.home.released import inferred_schema
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.measures import AnyPublicTest
+from concord.artifacts.measures import AnyPublicTest, PublicTest
 from concord.artifacts.schemas import Encoding, OneHot, Ref
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, WordField, deepened
 from concord.tasks.data.encode import PublicBatch, labelled_rows, read_frame
@@ -44,7 +43,7 @@ from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import FINER, GROUPS, Tallies
 from concord.tasks.student.concord_published import Published
 from concord.tasks.student.concord_student import Cells
-from concord.tasks.student.concord_tallied import POINTS, Code, Pairs, Tallied, TalliedNumber
+from concord.tasks.student.concord_tallied import Code, Pairs, Tallied, TalliedNumber
 from concord.tasks.student.crossed import sampled_of
 from concord.tasks.student.decode import (
     Decoded,
@@ -56,7 +55,7 @@ from concord.tasks.student.decode import (
     scores,
     unlike_fields,
 )
-from concord.tasks.student.evaluate import measured, tested
+from concord.tasks.student.evaluate import at_prior_odds, tested
 from concord.tasks.student.joint import KAPPAS
 from concord.tasks.student.model import named
 from concord.tasks.student.pairs import outstanding, say_little, with_pairs
@@ -262,24 +261,15 @@ def _code(field: CodedField, known: Mapping[str, Sequence[str]]) -> Code:
     return Code(field.start, words=list(field.words), others=others)
 
 
-def measured_at_both(
-    student: Pipeline, codes: Codes, path: str, encoding: Encoding
-) -> tuple[AnyPublicTest, dict[str, float]]:
-    """Measures of the student on the public labelled rows at `path`, and its accuracies at both operating points, if
-    its label is a class.
+def measured_at_both(student: Pipeline, codes: Codes, path: str, encoding: Encoding) -> AnyPublicTest:
+    """Measures of the student on the public labelled rows at `path`, at both operating points if its label is a class.
 
     Raises WrongInput if the table does not fit.
     """
     rows, truth = labelled_rows(path, encoding)
     X = codes.of(rows)[:, list(codes.weighed)]
-    if encoding.bounds is not None:
-        return tested(student["student"], X, truth, encoding, path), {}
-    names, found = np.array(encoding.classes)[truth], dict[str, float]()
-    for point in POINTS:
-        given: dict[str, Any] = student["student"].get_params() | {"point": point}
-        predicted = Tallied(**given).fit().predict(X)
-        prefix = "" if point == "default" else "prior_odds_"
-        found[f"{prefix}accuracy"] = float(np.mean(predicted == names))
-        recall = recall_score(names, predicted, labels=encoding.classes, average=None, zero_division=np.nan)
-        found[f"{prefix}balanced_accuracy"] = float(np.nanmean(recall))  # of the classes that there are rows of
-    return measured(student["student"], X, truth, encoding, path), found
+    found = tested(student["student"], X, truth, encoding, path)
+    if not isinstance(found, PublicTest):
+        return found
+    odds = at_prior_odds(student["student"], X, truth, encoding.classes)
+    return found.model_copy(update={"prior_odds": odds})

@@ -43,7 +43,6 @@ class Student(BaseModel):
     """A published student: its file, and its measures on public test rows, if there are any.
 
     named     the classes that it predicts on the public rows; None if that is not known
-    figures   further measures on test rows, by name
     history   its accuracy on them after each release of a season
     """
 
@@ -52,7 +51,6 @@ class Student(BaseModel):
     ref: Ref
     test: AnyPublicTest | None
     named: tuple[str, ...] | None = None
-    figures: dict[str, float] = {}
     history: tuple[Estimate, ...] = ()
 
     @property

@@ -33,7 +33,7 @@ from concord.artifacts.schemas import CertificatePart, Encoding, Ref
 from concord.tasks.data.cells import cast_numbers, class_index, group_word
 from concord.tasks.data.files import format_of
 from concord.tasks.data.tables import open_public
-from concord.tasks.student.evaluate import digest_of_table, measured, number_measured, remembered, shares
+from concord.tasks.student.evaluate import at_prior_odds, digest_of_table, measured, number_measured, remembered, shares
 from concord.tasks.student.groups import measured_group
 from concord.tasks.student.intervals import share
 from concord.tasks.verify.checks import equal
@@ -143,6 +143,11 @@ def _check_student(test: AnyPublicTest, student: Any, rows: pl.DataFrame, truth:
     else:
         encoding = Encoding(columns=(), label=test.label, classes=names)
         _check_answers(test, measured(student, rows, truth, encoding, path))
+        if test.prior_odds is not None:
+            equal("the other operating point", "point" in student["student"].get_params(), True)
+            odds = at_prior_odds(student["student"], student[:-1].transform(rows), truth, names)
+            for what, figure in test.prior_odds:
+                _alike(f"the {what.replace('_', ' ')} at prior odds", getattr(odds, what), figure, RANKED)
     for column, words in _words(test, path).items():
         of_words = [each.group for each in test.groups if each.column == column]
         equal(f"the groups by {column!r}", sorted(map(str, of_words)), sorted(map(str, words.unique().to_list())))

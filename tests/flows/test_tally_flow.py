@@ -143,10 +143,10 @@ def test_a_run_publishes_labels_and_a_student_and_again_spends_nothing(tmp_path:
     summary = start(plan, home)
     assert [report.name for report in summary.stages] == STAGES
     assert summary.student["accuracy"] > 0.85
-    assert summary.student["prior_odds_balanced_accuracy"] > 0.8
+    assert summary.student["public_test"]["prior_odds"]["balanced_accuracy"] > 0.8
     logged = MlflowClient(f"sqlite:///{home}/mlflow.db").get_run(summary.run_id).data
     assert {name for name in logged.params if name.startswith("student.")} == set()  # it has no settings
-    assert logged.metrics["prior_odds_accuracy"] == summary.student["prior_odds_accuracy"]
+    assert logged.metrics["prior_odds_accuracy"] == summary.student["public_test"]["prior_odds"]["accuracy"]
     assert (summary.teachers, summary.asked, summary.answered, summary.inferred) == (0, 4, 4, 300)
     session = Ledger.of(home).session(summary.session)
     assert (session.status, session.settled, session.epsilon) == ("spent", session.reserved, 4.0)
@@ -234,7 +234,7 @@ def test_adult_at_epsilon_1(home: Path) -> None:
         pytest.skip("needs the tables that `make data` writes")
     summary = start(load_plan(path), home)
     assert summary.student["accuracy"] > 0.86
-    assert summary.student["prior_odds_balanced_accuracy"] > 0.82
+    assert summary.student["public_test"]["prior_odds"]["balanced_accuracy"] > 0.82
     (leading,) = json.loads(Path(summary.certificate).read_bytes())["sessions"]
     (last,) = [file for file in leading["files"] if "00003" in file["path"]]
     assert last["path"].endswith("rounds/round-00003.json")

@@ -90,7 +90,7 @@ def test_an_honest_set_is_what_it_says_and_every_figure_follows_from_it(folder: 
         assert check["means"], check  # each is in plain words
         assert check["means"] in page
     answers = json.dumps(found["parts"], ensure_ascii=False)
-    assert certificate.student.public_test is not None
+    assert isinstance(certificate.student.public_test, PublicTest)
     assert certificate.student.public_test.in_words in answers
     assert f"accuracy {certificate.student.public_test.accuracy.in_words} on 300 public test rows" in answers
     assert certificate.student.file.digest in answers
