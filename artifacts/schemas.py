@@ -9,7 +9,7 @@ import json
 import re
 from typing import Annotated, Any, Literal, Protocol, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_serializer, field_validator, model_validator
 
 
 class Ref(BaseModel):
@@ -58,6 +58,9 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+Word = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+
 class TextFormat(Frozen):
     """How the CSV files of a plan are written, one for all of them. It is declared, and no file decides it."""
 
@@ -71,6 +74,9 @@ class TextFormat(Frozen):
     """Between groups of three digits; none by default."""
     encoding: Literal["utf-8", "latin-1", "iso-8859-15", "cp1250", "cp1251", "cp1252"] = "utf-8"
     """One in which a wrong byte stays within its line: UTF-8, or one byte a character."""
+    missing: Annotated[tuple[Word, ...], Field(exclude_if=lambda words: not words)] = ()
+    """Words of a missing cell, such as n.b., besides the usual ones: none, ?, -, ., NA, N/A, NaN, NULL and the like. A
+    class may be any of them."""
 
     @model_validator(mode="after")
     def signs_differ(self) -> Self:
@@ -94,8 +100,12 @@ class TextFormat(Frozen):
 
 
 EXPONENT = "(?:[eE][+-]?[0-9]+)?"
-NULL_WORDS = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "NaT")
-"""Text of a missing cell in a text file. Columnar files have nulls of their own."""
+NULL_WORDS = (
+    *("", "?", "-", ".", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "null", "NULL", "None", "NaT", "\\N"),
+    *("NaN", "nan", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
+)
+"""Text of a missing cell in a text file, as R, SAS, Excel, pandas, MySQL and C write it. Columnar files have nulls of
+their own."""
 COMMAS = TextFormat()
 """The CSV format if none is declared."""
 

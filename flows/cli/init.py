@@ -7,12 +7,13 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import typer
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput, in_one_line, quoted
 from concord.artifacts.plan import RULES, parsed
+from concord.artifacts.schemas import Kind
 from concord.artifacts.sections import NAME_PATTERN, TALLIES, AboutPlan
 from concord.artifacts.sources import check_address
 from concord.flows.cli.plan import show_releases
@@ -23,6 +24,7 @@ from concord.tasks.advice.draft import (
     check_column,
     check_public,
     classes_of,
+    described,
     features_of,
     usual_delta,
 )
@@ -52,6 +54,7 @@ PROMPTS = {
     "lifetime_epsilon": "ε of all sessions on this data together",
     "lifetime_delta": "δ of all of them",
 }
+KINDS: tuple[str, ...] = get_args(Kind)
 ABOUT_PROMPTS = {name: f"{name.capitalize()}: {meant}; empty if it is not stated" for name, meant in ABOUT.items()}
 
 
@@ -72,6 +75,7 @@ def begin(given: Mapping[str, Any], path: Path, home: Path, *, tallies: bool | N
     return {
         "plan": str(path),
         "format": words_of(wishes.format),
+        "columns": described(wishes),
         "teachers": voting.teachers if voting else 0,
         "mechanism": voting.best.name if voting else TALLIES,
         "cutoff": voting.best.cutoff if voting else None,
@@ -115,6 +119,11 @@ def show_begun(found: Mapping[str, Any]) -> None:
     out.print(f"later rows {found['later_rows']}", markup=False, soft_wrap=True)
     if found["format"]:
         out.print(f"CSV files: {found['format']}, as found in a public one", markup=False)
+    if words := [name for name, taken_for in found["columns"].items() if taken_for == "categorical"]:
+        out.print(f"read as words: {', '.join(map(repr, words))}", markup=False, soft_wrap=True)
+    for name, taken_for in found["columns"].items():
+        if taken_for not in KINDS:
+            out.print(f"column {name!r}: {taken_for}", markup=False, soft_wrap=True)
     if found["releases"]:
         show_releases(found["releases"])
     command = "run" if found["releases"] is None else "refresh"

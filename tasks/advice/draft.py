@@ -36,6 +36,7 @@ from concord.tasks.data.remarks import (
     NUMBERS_DIFFER,
     ONE_VALUE,
     TOO_MANY,
+    WITH_COMMAS,
     check_target,
     remarks_on,
 )
@@ -141,7 +142,7 @@ def classes_of(path: str, label: str, form: TextFormat = COMMAS) -> tuple[str, .
 
 def features_of(table: PublicTable, besides: Sequence[str | None]) -> dict[str, Kind]:
     """The columns that can be features, with their kinds."""
-    named = [name for name in table.names if name not in (*besides, "") and not name.startswith(OURS)]
+    named = [name for name in table.columns if name not in (*besides, "") and not name.startswith(OURS)]
     names = [name for name in named if kind_of(table.type_of(name)) is not None]
     return table.kinds(names)
 
@@ -163,18 +164,9 @@ def draft(wishes: Wishes, ensemble: EnsembleAdvice | None, folder: Path) -> str:
 
     Raises WrongInput if it would not load.
     """
-    table = open_public(wishes.public, "--public", wishes.format)
-    kinds = features_of(table, (wishes.label, wishes.unit))
-    remarks = remarks_on(table, kinds) | dict.fromkeys(wishes.categories, "numbers that are words, by `categories`")
-    known = open_private(wishes.private, wishes.format).names
-    remarks |= {name: ABSENT for name in kinds if name not in known}
-    if remarks.keys() == kinds.keys() and {*remarks.values()} <= {*LEFT_OUT}:
-        why = ", ".join(f"{name!r} ({remarks[name]})" for name in [*kinds][:MOST_SHOWN])
-        raise WrongInput(f"--public must hold a column to learn from, but none of its {len(kinds)} can be one: {why}")
-    features = {name: f"{kind}{remarks.get(name, '') and '; '}{remarks.get(name, '')}" for name, kind in kinds.items()}
-    features |= {name: UNREAD for name in table.names if name not in (*kinds, wishes.label, wishes.unit)}
+    features = described(wishes)
     asked = (
-        (_tallies(wishes, lists="list" in kinds.values()),)
+        (_tallies(wishes, lists="list" in features.values()),)
         if ensemble is None
         else (_teachers(wishes, ensemble), _door(ensemble))
     )
@@ -185,11 +177,30 @@ def draft(wishes: Wishes, ensemble: EnsembleAdvice | None, folder: Path) -> str:
     return written
 
 
+def described(wishes: Wishes) -> dict[str, str]:
+    """What each column of the public table is taken for: its kind, and a remark if there is one.
+
+    Raises WrongInput if nothing can be learned from any.
+    """
+    table = open_public(wishes.public, "--public", wishes.format)
+    kinds = features_of(table, (wishes.label, wishes.unit))
+    remarks = remarks_on(table, kinds) | dict.fromkeys(wishes.categories, "numbers that are words, by `categories`")
+    known = open_private(wishes.private, wishes.format).names
+    remarks |= {name: ABSENT for name in kinds if name not in known}
+    if remarks.keys() == kinds.keys() and {*remarks.values()} <= {*LEFT_OUT}:
+        why = ", ".join(f"{name!r} ({remarks[name]})" for name in [*kinds][:MOST_SHOWN])
+        raise WrongInput(f"--public must hold a column to learn from, but none of its {len(kinds)} can be one: {why}")
+    features = {name: f"{kind}{remarks.get(name, '') and '; '}{remarks.get(name, '')}" for name, kind in kinds.items()}
+    unread = [name for name in table.names if name not in (*kinds, wishes.label, wishes.unit)]
+    return features | {name: UNREAD if name in table.columns else INDEX for name in unread}
+
+
 ABSENT = "not in the private table, left out"
 UNREAD = "without a name of its own, or neither numbers, words, dates, truth values nor lists of one length, left out"
+INDEX = "an index of pandas, left out"
 MOST_SHOWN = 5
 """Columns without use that an error shows."""
-LEFT_OUT = (FREE_TEXT, DATES, NUMBERS_DIFFER, TOO_MANY, ONE_VALUE, ALL_DIFFER, ABSENT, UNREAD)
+LEFT_OUT = (FREE_TEXT, DATES, NUMBERS_DIFFER, TOO_MANY, ONE_VALUE, ALL_DIFFER, WITH_COMMAS, ABSENT, UNREAD, INDEX)
 """Remarks on columns that cannot be features."""
 BY_GAUSSIAN = "# by this filter more sessions of noisy sums fit, and fewer of any other kind, than without it\n"
 """Remark on a filter that suits better."""

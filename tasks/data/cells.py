@@ -30,7 +30,7 @@ from concord.artifacts.schemas import (
     Scaled,
     TextFormat,
 )
-from concord.tasks.data.identifiers import decoded, names_as_text
+from concord.tasks.data.identifiers import composed, decoded, names_as_text
 
 OURS = "concord."
 """How the names of columns begin that are added to cast rows."""
@@ -184,9 +184,10 @@ def date(name: str, dtype: Type) -> pl.Expr:
 
 
 def text(name: str, dtype: Type) -> pl.Expr:
-    """String of any plain cell; a whole number reads the same whether it was stored as integer or as decimal."""
+    """String of any plain cell, its characters composed (NFC); a whole number reads the same whether it was stored as
+    integer or as decimal."""
     if _is_text(dtype):
-        return _words(name)
+        return _words(name).map_batches(_composed, return_dtype=pl.String(), is_elementwise=True)
     if dtype.is_float():
         value = pl.col(name)
         whole = pl.when(value == value.round()).then(value.cast(pl.Int64, strict=False)).cast(pl.String)
@@ -242,13 +243,17 @@ def word_index(name: str, vocabulary: tuple[str, ...]) -> pl.Expr:
     return _looked_up(pl.col(name), vocabulary, pl.Int32())
 
 
-def clean_text(frame: pl.DataFrame, form: TextFormat = COMMAS, names: Collection[str] = ()) -> pl.DataFrame:
+def clean_text(
+    frame: pl.DataFrame, form: TextFormat = COMMAS, names: Collection[str] = (), label: str | None = None
+) -> pl.DataFrame:
     """Cells of a text file: outer blanks cut off, words for nothing made null, and numbers written plainly.
 
     names   columns whose cells are names and no amounts: `1.234` stays as it is in every format
+    label   the column of labels, in which every word stays: `-` may be a class
     """
-    word = pl.all().str.strip_chars()
-    cells = frame.select(pl.when(~word.is_in(NULL_WORDS)).then(word))
+    missing = {name: [""] if name == label else [*NULL_WORDS, *form.missing] for name in frame.columns}
+    words = {name: pl.col(name).str.strip_chars() for name in frame.columns}
+    cells = frame.select(pl.when(~word.is_in(missing[name])).then(word).alias(name) for name, word in words.items())
     for pattern, sign, by in form.rules:
         for cell in (pl.col(name) for name in cells.columns if name not in names):
             plain = cell.str.replace_all(sign, by, literal=True)
@@ -350,6 +355,12 @@ def _written(name: str, dtype: Type) -> pl.Expr:
 def _within(moment: pl.Expr, day: int) -> pl.Expr:
     """Moments of the years 1 to 9999, others null; `day` is the length of a day in their unit."""
     return pl.when(moment.to_physical().is_between(day * DAYS[0], day * (DAYS[1] + 1), closed="left")).then(moment)
+
+
+def _composed(words: pl.Series) -> pl.Series:
+    odd = words.filter(words.str.contains(r"[^\x00-\x7F]")).unique()
+    changed = {word: plain for word in odd if (plain := composed(word)) != word}
+    return words.replace(changed) if changed else words
 
 
 def _words(name: str) -> pl.Expr:

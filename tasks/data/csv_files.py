@@ -16,13 +16,15 @@ into the plan. Checked by tests/tasks/data/test_formats.py.
 
 import codecs
 import csv
+import gzip
 import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice, product
-from typing import TextIO, get_args
+from typing import Any, TextIO, get_args
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.schemas import COMMAS, EXPONENT, NULL_WORDS, AnyPath, TextFormat
@@ -34,6 +36,10 @@ LONGEST_LINE = 1 << 20
 SAMPLE_TEXT = 1 << 20
 """Characters examined, except for the encoding, which all bytes must fit."""
 SAMPLE_ROWS = 1000
+MOST_ROWS = 1 << 18
+"""Rows among which SAMPLE_ROWS cells that are not missing are looked for in each column, to tell how numbers are
+written."""
+GZIP = b"\x1f\x8b"
 WINDOWS = re.compile(rb"[\x80-\x9f]")
 """Bytes that are letters and signs in cp1252, and control characters in Latin-1."""
 COMMA = rf"[+-]?(?:[0-9]+|[0-9]{{1,3}}(?:[.' ][0-9]{{3}})+)(?:,[0-9]+)?{EXPONENT}"
@@ -94,32 +100,46 @@ def _line(file: TextIO, ends: str) -> str:
     return line
 
 
-def _opened(path: AnyPath, form: TextFormat, newline: str, errors: str = ESCAPED) -> TextIO:
+@contextmanager
+def _opened(path: AnyPath, form: TextFormat, newline: str, errors: str = ESCAPED) -> Iterator[TextIO]:
     encoding = "utf-8-sig" if form.encoding == "utf-8" else form.encoding
-    file: TextIO = path.open(encoding=encoding, errors=errors, newline=newline)
-    return file
+    with _unpacked(path) as file, io.TextIOWrapper(file, encoding, errors, newline) as text:
+        yield text
+
+
+@contextmanager
+def _unpacked(path: AnyPath) -> Iterator[Any]:
+    """The bytes of a CSV file, unpacked if they are gzip's, as which no text begins."""
+    with path.open("rb") as file:
+        packed = file.read(len(GZIP)) == GZIP
+        file.seek(0)
+        yield gzip.GzipFile(fileobj=file) if packed else file
 
 
 def find_format(paths: Sequence[AnyPath]) -> TextFormat:
     """The format of the CSV files of a public table; the usual one if there are none."""
     if not paths:
         return COMMAS
-    encoding = _encoding(paths)
-    with paths[0].open(encoding="utf-8-sig" if encoding == "utf-8" else encoding, newline="", errors="replace") as file:
-        return _of_text(file.read(SAMPLE_TEXT), encoding)
+    form = TextFormat.model_validate({"encoding": _encoding(paths)})
+    with _opened(paths[0], form, newline="") as file:
+        text = file.read(SAMPLE_TEXT)
+    separator = max(SEPARATORS, key=lambda sign: (_share_even(_rows(text, sign)), -SEPARATORS.index(sign)))
+    form = form.model_copy(update={"separator": separator})
+    decimal, thousands = _numbers(_filled(paths[0], form))
+    return form.model_copy(update={"decimal": decimal, "thousands": thousands})
 
 
 def words_of(form: TextFormat) -> str:
     """The differences of a format from the default, in words."""
     names = {"\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas"}
-    usual = COMMAS.model_dump()
     in_words = {
         "separator": f"cells between {names[form.separator]}",
         "decimal": "decimal commas",
         "thousands": f"digits in groups, with {form.thousands!r} between",
         "encoding": form.encoding,
+        "missing": f"{', '.join(form.missing)} for a missing cell",
     }
-    return ", ".join(words for name, words in in_words.items() if getattr(form, name) != usual[name])
+    return ", ".join(words for name, words in in_words.items() if getattr(form, name) != getattr(COMMAS, name))
 
 
 def _encoding(paths: Sequence[AnyPath]) -> str:
@@ -131,7 +151,7 @@ def _encoding(paths: Sequence[AnyPath]) -> str:
     found = "utf-8"
     for path in paths:
         decoder = utf8()
-        with path.open("rb") as file:
+        with _unpacked(path) as file:
             for part in iter(lambda: file.read(SAMPLE_TEXT), b""):
                 if part.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
                     raise WrongInput("CSV must have one byte a character or be UTF-8, got UTF-16: save it as UTF-8")
@@ -150,19 +170,16 @@ def _decodes(decoder: codecs.IncrementalDecoder, part: bytes) -> bool:
     return True
 
 
-def _of_text(text: str, encoding: str) -> TextFormat:
-    separator = max(SEPARATORS, key=lambda sign: (_share_even(_rows(text, sign)), -SEPARATORS.index(sign)))
-    rows = _rows(text, separator)
-    columns = [[cell.strip() for cell in column] for column in zip(*_even(rows[1:], len(rows[0])), strict=True)]
-    decimal, thousands = _numbers([[cell for cell in column if cell not in NULL_WORDS] for column in columns])
-    return TextFormat.model_validate(
-        {
-            "separator": separator,
-            "decimal": decimal,
-            "thousands": thousands,
-            "encoding": encoding,
-        }
-    )
+def _filled(path: AnyPath, form: TextFormat) -> list[list[str]]:
+    """The first cells of each column that are not missing."""
+    columns: list[list[str]] = [[] for _ in csv_names(path, form)]
+    for row in islice(read_rows(path, form), MOST_ROWS):
+        for cells, cell in zip(columns, row, strict=False) if len(row) == len(columns) else ():
+            if len(cells) < SAMPLE_ROWS and (word := cell.strip()) not in NULL_WORDS:
+                cells.append(word)
+        if all(len(cells) == SAMPLE_ROWS for cells in columns):
+            break
+    return columns
 
 
 def _rows(text: str, separator: str) -> list[list[str]]:
@@ -183,19 +200,20 @@ def _even(rows: Sequence[Sequence[str]], width: int) -> list[Sequence[str]]:
 
 
 def _numbers(columns: Sequence[Sequence[str]]) -> tuple[str, str]:
-    """The decimal sign and the grouping sign; a decimal comma if more columns fit it alone than fit the point alone."""
-    with_comma = [cells for cells in columns if _all(COMMA, cells) and not _all(POINT, cells)]
-    with_point = [cells for cells in columns if _all(POINT, cells) and not _all(COMMA, cells)]
-    decimal, pattern = (",", COMMA) if len(with_comma) > len(with_point) else (".", POINT)
+    """The decimal sign and the grouping sign, by the columns most of whose cells are numbers: a decimal comma if more
+    columns fit it better than the point."""
+    shares = [(_share(COMMA, cells), _share(POINT, cells)) for cells in columns]
+    with_comma, with_point = (sum(share[side] > max(1 / 2, share[1 - side]) for share in shares) for side in (0, 1))
+    decimal, pattern, side = (",", COMMA, 0) if with_comma > with_point else (".", POINT, 1)
     signs = [
         found[1]
-        for cells in columns
-        if _all(pattern, cells)
+        for cells, share in zip(columns, shares, strict=True)
+        if share[side] > 1 / 2
         for cell in cells
-        if (found := re.match(GROUPED, cell)) and found[1] != decimal
+        if re.fullmatch(pattern, cell) and (found := re.match(GROUPED, cell)) and found[1] != decimal
     ]
     return decimal, max(sorted(set(signs)), key=signs.count) if signs else ""
 
 
-def _all(pattern: str, cells: Sequence[str]) -> bool:
-    return bool(cells) and all(re.fullmatch(pattern, cell) for cell in cells)
+def _share(pattern: str, cells: Sequence[str]) -> float:
+    return sum(re.fullmatch(pattern, cell) is not None for cell in cells) / max(1, len(cells))

@@ -127,7 +127,7 @@ def public_features(plan: Plan) -> tuple[PublicTable, tuple[str, ...]]:
     """The plan's public table, and its columns that are features. Raises WrongInput if it does not fit the plan."""
     table = open_public(plan.path("public"), form=plan.data.format)
     spoken_for = {plan.data.label, plan.data.unit}
-    features = plan.data.features or tuple(name for name in table.names if name not in spoken_for)
+    features = plan.data.features or tuple(name for name in table.columns if name not in spoken_for)
     if not features:
         raise WrongInput(f"data.public must hold at least one feature column, got {plan.data.public}")
     for key, listed_in in (("categories", plan.data.categories), ("text", plan.data.text)):
@@ -193,7 +193,8 @@ def labelled_rows(path: str, encoding: Encoding) -> tuple[pl.DataFrame, NDArray[
     """
     table = open_public(path, "data.test", encoding.format)
     table.check(encoding)
-    raw = pl.concat(table.frames((*encoding.features, encoding.label)), how="vertical_relaxed")
+    columns = (*encoding.features, encoding.label)
+    raw = pl.concat(table.frames(columns, label=encoding.label), how="vertical_relaxed")
     if encoding.bounds is not None:
         numbers = cast_numbers(raw[encoding.label])
         if len(odd := raw[encoding.label].filter(np.isnan(numbers))):

@@ -44,6 +44,10 @@ ROWS_IN_MEMORY = 1 << 16
 """Rows held in memory at a time."""
 FRAME_TEXT = 1 << 26
 """Characters of a CSV file held in memory at a time, at most."""
+TEXT_NAMES = (".csv", ".tsv", ".txt")
+"""Ends of names of CSV files, whatever their separator is."""
+ARROW_STREAM = b"\xff\xff\xff\xff"
+"""How an Arrow IPC stream begins, whose batches cannot be found but one after the other."""
 
 
 SizedFrame = tuple[int, pl.DataFrame]
@@ -128,22 +132,25 @@ class TableFile:
         names: Collection[str] = (),
         once: Collection[str] = (),
         pieces: Sequence[int] | None = None,
+        label: str | None = None,
     ) -> Iterator[pl.DataFrame]:
         """Frames of those `columns` that the file has; of a CSV file, all of them, absent ones null. Raises WrongInput.
 
         names   columns whose cells are never numbers (`clean_text`)
         once    columns of text that may come as an Enum, if the file stores each word once (tasks.data.stored_columns)
         pieces  numbers of the pieces to read; None for all
+        label   the column of labels (`clean_text`)
         """
         added = {name: cell for name, cell in self.partition if name in columns}
         own = [name for name in columns if name not in added]
         with self.readable():
             if self.format == "csv":
-                frames = self._text_frames(own, names)
+                frames = self._text_frames(own, names, label)
             else:
                 frames = self._stored_frames([name for name in own if name in self._stored], once, pieces)
+            plain = TextFormat(missing=self.form.missing)
             for height, frame in frames:
-                read = clean_text(frame, names=names) if self.format == "text" and frame.width else frame
+                read = clean_text(frame, plain, names, label) if self.format == "text" and frame.width else frame
                 cells = [pl.Series(name, [cell] * height, pl.String) for name, cell in added.items()]
                 yield pl.DataFrame([*read.get_columns(), *cells])
 
@@ -162,7 +169,7 @@ class TableFile:
             ]
             yield height, pl.DataFrame(cells)
 
-    def _text_frames(self, columns: Sequence[str], words: Collection[str]) -> Iterator[SizedFrame]:
+    def _text_frames(self, columns: Sequence[str], names: Collection[str], label: str | None) -> Iterator[SizedFrame]:
         """Cells of all lines by the position of their column. In a private file, a cell missing from a line is null and
         nothing fails; in a public one each line must have as many cells as the first."""
         places = [self._stored.index(name) if name in self._stored else len(self._stored) for name in columns]
@@ -175,7 +182,7 @@ class TableFile:
                 for name, place in zip(columns, places, strict=True)
             }
             frame = pl.DataFrame(cells, schema=dict.fromkeys(columns, pl.String))
-            yield len(split), clean_text(frame, self.form, words) if columns else frame
+            yield len(split), clean_text(frame, self.form, names, label) if columns else frame
 
     def _check_cells(self, split: Sequence[Sequence[str]]) -> None:
         for cells in split:
@@ -293,9 +300,13 @@ def _format(path: Path | Remote, field: str) -> Format:
         return "parquet"
     if start == b"ARROW1":
         return "ipc"
-    if path.suffix.lower() == ".csv":
+    if str(path).lower().removesuffix(".gz").endswith(TEXT_NAMES):
         return "csv"
-    raise WrongInput(f"{field} must be Parquet, Arrow IPC or CSV (named .csv), got {path}")
+    if start.startswith(ARROW_STREAM):
+        rule = f"{field} must be Parquet, Arrow IPC or CSV, but {path} is an Arrow stream"
+        raise WrongInput(f"{rule}: write it as a file, with pyarrow.ipc.new_file or polars' write_ipc")
+    named = "named .csv, .tsv or .txt, and .gz behind it if gzip packed it"
+    raise WrongInput(f"{field} must be Parquet, Arrow IPC or CSV ({named}), got {path}")
 
 
 def _beginning(path: Path | Remote, field: str) -> bytes:

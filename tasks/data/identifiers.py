@@ -91,7 +91,7 @@ def name_of(word: str, *, rounded: bool) -> str:
         return _number(_nearest(word, number) if rounded else number)
     if moment := MOMENT_NAME.fullmatch(word):
         return _moment(word, *moment.groups(default=""))
-    return TRUTHS.get(word) or _composed(word)
+    return TRUTHS.get(word) or composed(word)
 
 
 def decoded(cells: pl.Series) -> pl.Series:
@@ -121,7 +121,8 @@ def _number(number: re.Match[str]) -> str:
     return f"-{text}" if sign == "-" else text
 
 
-def _composed(word: str) -> str:
+def composed(word: str) -> str:
+    """Text in Unicode's composed form (NFC); as it is if that would take long."""
     runs = (len(list(run)) for marks, run in groupby(map(unicodedata.combining, word), bool) if marks)
     return word if max(runs, default=0) > MOST_MARKS else unicodedata.normalize("NFC", word)
 

@@ -28,7 +28,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import NULL_WORDS, Encoding, Kind
 from concord.tasks.data.cells import cast_numbers, cast_rows, class_index, is_padded, systematic_sample
-from concord.tasks.data.csv_files import POINT
+from concord.tasks.data.csv_files import COMMA, POINT
 from concord.tasks.data.encode import VOCABULARY
 from concord.tasks.data.guard import private_stage
 from concord.tasks.data.tables import PublicTable, are_dates
@@ -37,7 +37,11 @@ from concord.tasks.data.units import open_private, unit_names
 MAY_NAME_ROWS = "many whole numbers: take it out if they name rows, and name it as `unit` if they say whose a row is"
 MAY_BE_NAMES = "few whole numbers: list it in `categories` if they name things"
 FREE_TEXT = "free text, left out; list it in `text` if teachers are to vote by its words"
-MOSTLY_NUMBERS = "mostly numbers, but read as words: store numbers alone if it counts or measures, other cells empty"
+MOSTLY_NUMBERS = (
+    "mostly numbers, but read as words: if the others mean that nothing is known, leave those cells empty, or list the "
+    "words in `format.missing` if it is CSV"
+)
+WITH_COMMAS = 'numbers with decimal commas, left out: say `format = { decimal = "," }` of CSV, or store them as numbers'
 NUMBERS_DIFFER = f"left out: {MOSTLY_NUMBERS}"
 TOO_MANY = "most cells hold a rare word, left out: it would be missing; name it as `unit` if it says whose a row is"
 ALL_DIFFER = "nearly every cell is another word, left out: it teaches nothing"
@@ -94,10 +98,25 @@ def names_rows(cells: pl.Series) -> bool:
     return len(words) >= LEAST_WORDS and words.n_unique() > ALL_BUT * len(words)
 
 
+CODE = "^[A-Za-z]+[-.]?[0-9]|^[0-9]+[-.]?[A-Za-z]+$"
+"""A word of letters and digits, as codes are: V57, 3b."""
+
+
 def are_mostly_numbers(cells: pl.Series) -> bool:
-    """Whether more than half of the words are numbers, which a stray word makes words of."""
+    """Whether more than half of the words are numbers that measure something, which a stray word makes words of; not if
+    they are codes, such as wards, or diagnoses of which others are V57."""
     words = cells.cast(pl.String).drop_nulls()
-    return 2 * words.cast(pl.Float64, strict=False).count() > len(words)
+    numbers = words.cast(pl.Float64, strict=False)
+    others = words.filter(numbers.is_null())
+    of_codes = may_be_names(numbers) or 2 * int(others.str.contains(CODE).sum()) >= max(1, len(others))
+    return 2 * numbers.count() > len(words) and not of_codes
+
+
+def have_commas(cells: pl.Series) -> bool:
+    """Whether more than half of the words are numbers with a decimal comma, or with groups of digits."""
+    words = cells.cast(pl.String).drop_nulls()
+    commas = words.str.contains(f"^(?:{COMMA})$") & words.str.contains(",", literal=True)
+    return 2 * int(commas.sum()) > len(words)
 
 
 def are_differing_numbers(cells: pl.Series) -> bool:
@@ -138,6 +157,7 @@ def remarks_on(table: PublicTable, kinds: Mapping[str, Kind]) -> dict[str, str]:
             NUMBERS_DIFFER: are_differing_numbers,
             FREE_TEXT: is_free_text,
             DATES: are_dates,
+            WITH_COMMAS: have_commas,
         },
     }
     checks = {name: rules.get(kinds[name], {}) | {ONE_VALUE: _is_one_value} for name in plain}

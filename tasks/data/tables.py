@@ -4,6 +4,7 @@ the field, the value and the rule. In a private one, files may store ids in seve
 Checked by tests/tasks/data/test_tables.py and tests/tasks/data/test_identifiers.py.
 """
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -22,6 +23,8 @@ from concord.tasks.data.files import find_files as find_files
 TEXT_KINDS: tuple[Kind, ...] = ("boolean", "numeric", "date")
 """Kinds of a column of text besides categories; the first that fits every cell is taken."""
 
+PANDAS_INDEX = re.compile("__index_level_[0-9]+__")
+"""Names of columns in which pandas stores row numbers and other indices without a name."""
 _DAY, _MONTH, _YEAR = r"(?:0?[1-9]|[12][0-9]|3[01])", r"\p{L}{3,9}\.?", r"(?:[0-9]{4}|[0-9]{2})"
 DATES_IN_WORDS = (
     rf"{_DAY}[./-]{_DAY}[./-]{_YEAR}",
@@ -45,19 +48,27 @@ class PublicTable:
         """Column names in order, as the first file has them."""
         return self.files[0].names
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Its names without those that pandas gave to an index which had none."""
+        return tuple(name for name in self.names if not PANDAS_INDEX.fullmatch(name))
+
     def type_of(self, name: str) -> pl.DataType:
         """The type of a column, as the first file has it."""
         return self.files[0].type_of(name)
 
-    def frames(self, columns: Sequence[str], names: Collection[str] = ()) -> Iterator[pl.DataFrame]:
+    def frames(
+        self, columns: Sequence[str], names: Collection[str] = (), label: str | None = None
+    ) -> Iterator[pl.DataFrame]:
         """The columns of all rows in order. Raises WrongInput if there is no row at all, or a column is absent.
 
         names   columns whose cells are never numbers
+        label   the column of labels, in which every word stays
         """
         rows = 0
         self.must_hold(columns)
         for file in self.files:
-            for frame in file.frames(columns, names):
+            for frame in file.frames(columns, names, label=label):
                 rows += frame.height
                 yield frame
         if not rows:

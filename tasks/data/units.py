@@ -24,7 +24,7 @@ Hashes (`artifacts.home.vault.hashed`) have a purpose of their own each.
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import polars as pl
@@ -120,7 +120,8 @@ class PrivateTable:
                 rule = f"{PRIVATE} must hold the column {name!r} that {asked_by} names, but its columns lack it"
                 raise WrongInput(rule + self.files[0].what_to_try(name))
         names = [name for name, asked_by in columns.items() if asked_by == "data.unit"]
-        return _frames(self.files, tuple(columns), names, once, share)
+        label = next((name for name, asked_by in columns.items() if asked_by == "data.label"), None)
+        return _frames(self.files, tuple(columns), once, share, names=names, label=label)
 
     def owned(
         self, columns: Mapping[str, str], erased: Erased = NOBODY, once: Collection[str] = (), share: Share = WHOLE
@@ -203,7 +204,7 @@ def _check_headers(files: Sequence[TableFile], columns: Mapping[str, str]) -> No
 
 
 def _frames(
-    files: Sequence[TableFile], columns: Sequence[str], names: Sequence[str], once: Collection[str], share: Share
+    files: Sequence[TableFile], columns: Sequence[str], once: Collection[str], share: Share, **read_as: Any
 ) -> Iterator[pl.DataFrame]:
     number, of = share
     before = 0
@@ -212,7 +213,7 @@ def _frames(
         if of > 1:
             own = range((number - before) % of, file.pieces, of)
             before += file.pieces
-        for frame in file.frames(columns, names, once, own) if own is None or own else ():
+        for frame in file.frames(columns, once=once, pieces=own, **read_as) if own is None or own else ():
             if frame.is_empty():
                 continue  # columnar files may hold batches of no rows
             absent = [pl.lit(None).alias(name) for name in columns if name not in frame.columns]

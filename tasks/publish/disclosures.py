@@ -137,9 +137,12 @@ def model_card(published: Certificate, student: Pipeline) -> Iterator[str]:
 
 
 def columns_of(student: Pipeline) -> dict[str, tuple[Pipeline, list[str]]]:
-    """For each column, the first part of the pipeline that reads it, and all columns of that part."""
-    parts = [(part, names) for _, part, names in student["encode"].transformers_ if isinstance(part, Pipeline)]
-    return {name: (part, names) for part, names in reversed(parts) for name in names}
+    """For each column, in the order of a table's, the first part of the pipeline that reads it, and all columns of that
+    part."""
+    encode = student["encode"]
+    parts = [(part, names) for _, part, names in encode.transformers_ if isinstance(part, Pipeline)]
+    first = {name: (part, names) for part, names in reversed(parts) for name in names}
+    return {name: first[name] for name in encode.feature_names_in_ if name in first}
 
 
 def holds(part: Pipeline) -> str:

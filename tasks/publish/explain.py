@@ -127,7 +127,8 @@ def importance(student: Any, path: str, target: str | None) -> Importance:
     """
     table = open_public(path, "--rows", format_of(path, field="--rows"))
     label = target if target in table.names else None
-    rows = pl.concat(table.frames([*student.feature_names_in_, *([] if label is None else [label])])).head(MOST_ROWS)
+    columns = [*student.feature_names_in_, *([] if label is None else [label])]
+    rows = pl.concat(table.frames(columns, label=label)).head(MOST_ROWS)
     frame, numbers = rows.select([*student.feature_names_in_]).to_pandas(), not hasattr(student, "classes_")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a shuffled column is as unread as it was

@@ -22,7 +22,10 @@ from sklearn.utils.metaestimators import available_if
 NAME = "concord_published"
 LOOKED_AT = 1000
 """Rows that are looked at, evenly over a table, and fewer than twice as many."""
-EMPTY = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "NaT")
+EMPTY = (
+    *("", "?", "-", ".", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "null", "NULL", "None", "NaT", "\\N"),
+    *("NaN", "nan", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
+)
 """Text of a missing cell."""
 NOT_AGAIN = (
     "a published student is not fitted again: what it learned was released once, with its guarantee. To measure it, "

@@ -14,8 +14,10 @@ import json
 import math
 import re
 import sys
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -41,6 +43,8 @@ BLANKS = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2
     "\u2028\u2029\u202f\u205f\u3000"
 )
 """What Unicode calls white space; Python's own list is longer."""
+MOST_MARKS = 30
+"""Most combining marks in a row that are composed."""
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _GAP, _TWO = rf"[{BLANKS}]*+", r"([0-9]{1,2}+)"
 MOMENT = re.compile(
@@ -147,7 +151,7 @@ def words(cells: Any) -> NDArray[np.object_]:
 def word(cell: Any) -> str | None:
     """The text of one cell."""
     if isinstance(cell, str):
-        return cell.strip(BLANKS)
+        return composed(cell.strip(BLANKS))
     if isinstance(cell, bool | np.bool_):
         return "true" if cell else "false"
     if isinstance(cell, int | np.integer):
@@ -161,6 +165,14 @@ def word(cell: Any) -> str | None:
     if isinstance(cell, datetime.date):
         return cell.isoformat()
     return cell.hex() if isinstance(cell, bytes) else None
+
+
+def composed(text: str) -> str:
+    """Text in Unicode's composed form (NFC); as it is if that would take long, of many combining marks in a row."""
+    if text.isascii():
+        return text
+    runs = (len(list(run)) for marks, run in groupby(map(unicodedata.combining, text), bool) if marks)
+    return text if max(runs, default=0) > MOST_MARKS else unicodedata.normalize("NFC", text)
 
 
 READ: dict[str, Callable[[Any], NDArray[Any]]] = {

@@ -1,6 +1,7 @@
 """What a public column holds is said aloud: codes are words, numbers may be names, sentences are no vocabulary, and
 measured numbers no classes."""
 
+import json
 import re
 from datetime import date, timedelta
 from pathlib import Path
@@ -88,7 +89,11 @@ def test_what_is_said_of_columns(folder: Path) -> None:
         ([f"she came back {at}" for at in range(40)], FREE_TEXT),
         (["0011"] * 40, ONE_VALUE),
         ([*map(str, range(30)), "n.a."], NUMBERS_DIFFER),
-        ([str(at % 9) for at in range(30)] + ["unknown"], MOSTLY_NUMBERS),
+        ([str(at % 9 / 2) for at in range(30)] + ["unknown"], MOSTLY_NUMBERS),
+        ([str(at % 9) for at in range(30)] + ["unknown"], None),  # wards, say: as words they are right
+        ([str(250 + at % 40) for at in range(600)] + ["V57", "E11.9", "V58"] * 9, None),  # diagnoses
+        ([f"{at % 30}" for at in range(200)] + ["3b", "12A"] * 3, None),  # wards and their parts
+        ([str(at % 90 / 4) for at in range(300)] + ["<5", "n.d."] * 3, MOSTLY_NUMBERS),
         (["V57", "428", "V58", "E11"] * 9, None),
         ([f"P{at // 3}" for at in range(1200)], TOO_MANY),
         ([f"P{at % 100}" for at in range(1200)], None),
@@ -159,6 +164,26 @@ def test_a_public_table_of_one_row_is_refused(folder: Path) -> None:
         stated = ("--domain", "ward", "--rows", "9000", "--classes", "no,yes", "--label", "outcome", "--unit", "row")
         status, _, error = without_home("init", "--private", "private.csv", "--public", f"public.{form}", *stated)
         assert (status, f"none of its 2 can be one: 'age' ({ONE_VALUE})" in error) == (2, True), error
+
+
+def test_init_says_what_columns_are_taken_for(folder: Path) -> None:
+    """A comment in the plan said it, and nobody read it."""
+    table = pl.read_csv(folder / "public.csv", infer_schema=False).with_columns(parts=pl.lit("x"), way=pl.lit("a"))
+    table = table.with_columns(way=pl.when(pl.int_range(pl.len()) % 2 == 0).then(pl.lit("b")).otherwise("way"))
+    table.write_csv(folder / "public.csv")
+    private = pl.read_csv(folder / "private.csv", infer_schema=False).with_columns(parts=pl.lit("x"), way=pl.lit("a"))
+    private.write_csv(folder / "private.csv")
+    stated = ("--domain", "ward", "--rows", "9000", "--classes", "no,yes", "--label", "outcome", "--unit", "row")
+    given = ("init", "--private", "private.csv", "--public", "public.csv", *stated)
+    status, shown, error = without_home(*given)
+    assert status == 0, error
+    assert "read as words: 'town', 'way'" in shown
+    assert f"column 'parts': categorical; {ONE_VALUE}" in shown
+    assert f"column 'remark': categorical; {FREE_TEXT}" in shown
+    assert "column 'age'" not in shown
+    status, shown, error = without_home(*given, "--out", "other.toml", "--json")
+    assert status == 0, error
+    assert json.loads(shown)["columns"]["parts"] == f"categorical; {ONE_VALUE}"
 
 
 def test_init_names_columns_that_it_cannot_read(folder: Path) -> None:

@@ -1,0 +1,216 @@
+"""Missing cells, composed text, packed files: one rule for private, public and test rows, and for the student."""
+
+import gzip
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import NULL_WORDS, OneHot, TextFormat
+from concord.tasks.advice.draft import INDEX, UNREAD, classes_of
+from concord.tasks.data.cells import LABEL, cast_rows
+from concord.tasks.data.csv_files import find_format
+from concord.tasks.data.encode import labelled_rows, learn_encoding, public_features
+from concord.tasks.data.files import PRIVATE, find_files, format_of
+from concord.tasks.data.remarks import MOSTLY_NUMBERS, WITH_COMMAS, remarks_on
+from concord.tasks.data.sources import with_snapshots
+from concord.tasks.data.tables import open_public
+from concord.tasks.data.units import open_private
+from concord.tasks.student.concord_student import Cells
+from concord.tasks.student.concord_student import composed as composed_for_student
+from tests.support.console import concord as without_home
+from tests.support.raw import exact
+from tests.support.sources import asked_of, database, plan_over, ward
+
+WORDS = (*NULL_WORDS, "n.b.", "k. A.")
+FORM = TextFormat(missing=("n.b.", " k. A. "))
+FEATURES = {
+    "number": ("1.5", "2"),
+    "truth": ("true", "false"),
+    "day": ("2020-01-02", "2021-03-04"),
+    "town": ("Aix", "Ulm"),
+}
+KINDS = ("numeric", "boolean", "date", "categorical")
+
+
+def rows_with(word: str) -> list[dict[str, str]]:
+    """Two rows, and one whose features are all that word."""
+    known = [{name: cells[at] for name, cells in FEATURES.items()} for at in (0, 1)]
+    return [row | {"label": "no"} for row in (*known, dict.fromkeys(FEATURES, word))]
+
+
+def plan_of(folder: Path, word: str, source: Any = None) -> Plan:
+    """A plan whose tables all have such a row, in CSV; the private one may be another source."""
+    for name in ("private", "public", "test"):
+        pl.DataFrame(rows_with(word)).write_csv(folder / f"{name}.csv")
+    tables = {"test": "test.csv", "features": [*FEATURES], "format": FORM.model_dump()}
+    return plan_over(source or "private.csv", folder, **tables)
+
+
+def private_cells(plan: Plan, folder: Path) -> pl.DataFrame:
+    columns = dict.fromkeys(FEATURES, "data.features") | {"label": "data.label"}
+    there = with_snapshots(plan, Vault(folder / "vault"))
+    return pl.concat(open_private(there.path("private"), plan.data.format).frames(columns))
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_word_for_a_missing_cell_is_missing_in_every_table_and_for_the_student(
+    tmp_path: Path, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of(tmp_path, word)
+    encoding = learn_encoding(plan)
+    assert [column.kind for column in encoding.columns] == [*KINDS]
+    private = cast_rows(private_cells(plan, tmp_path), encoding).drop(LABEL)
+    test, _ = labelled_rows(plan.path("test"), encoding)
+    public = pl.concat(
+        cast_rows(frame, encoding) for frame in open_public(plan.path("public"), form=FORM).frames(encoding.features)
+    )
+    cells = [tuple(row.values()) for row in rows_with(word)]
+    asked = asked_of(monkeypatch, database(tmp_path / "ward.db", cells, [*FEATURES, "label"]))
+    queried = plan_of(tmp_path, word, asked)
+    stored = cast_rows(private_cells(queried, tmp_path), encoding).drop(LABEL)
+    for name in FEATURES:
+        assert exact(private[name]) == exact(test[name]) == exact(public[name])
+        assert sorted(map(repr, exact(stored[name]))) == sorted(map(repr, exact(private[name])))  # a query has no order
+        assert private[name].null_count() == 1
+    for column, kind in zip(encoding.columns, KINDS, strict=True):
+        read = Cells(kind).transform(pl.DataFrame({column.name: [word]}))[0, 0]
+        known = read in column.vocabulary if isinstance(column, OneHot) else not np.isnan(read)
+        assert not known
+
+
+@pytest.mark.parametrize("word", [word for word in WORDS if word])
+def test_a_class_may_be_a_word_for_a_missing_cell(tmp_path: Path, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`+` and `-` are classes in many a table: all rows counted as the first one."""
+    rows = [("1", "+"), ("2", word), ("3", "?"), ("4", word)]
+    pl.DataFrame(rows, schema=["c", "label"], orient="row").write_csv(tmp_path / "private.csv")
+    pl.DataFrame([rows[0], rows[1]], schema=["c", "label"], orient="row").write_csv(tmp_path / "public.csv")
+    more = {"classes": ["+", word], "test": "public.csv", "format": FORM.model_dump()}
+    asked = asked_of(monkeypatch, database(tmp_path / "ward.db", rows, ["c", "label"]))
+    expected = [0, 1, int(word == "?"), 1]
+    for source in ("private.csv", asked):
+        plan = plan_over(source, tmp_path, **more)
+        encoding, there = learn_encoding(plan), with_snapshots(plan, Vault(tmp_path / "vault"))
+        table = open_private(there.path("private"), plan.data.format)
+        read = pl.concat(table.frames({"c": "data.features", "label": "data.label"}))
+        assert cast_rows(read, encoding).sort("c")[LABEL].to_list() == expected
+    assert labelled_rows(plan.path("test"), encoding)[1].tolist() == [0, 1]
+
+
+COMPOSED = ("Orléans", "Ångström", "Ω", "한글", "plain", "ẛ̣", "a" + "\u0301" * 31)
+"""Words in composed form, one of them with more marks than are composed."""
+
+
+def test_text_is_compared_by_what_it_shows(tmp_path: Path) -> None:
+    """As ids are: Unicode writes an accent with its letter, or after it; macOS and Linux differ."""
+    for number, word in enumerate(COMPOSED):
+        forms = [word, unicodedata.normalize("NFD", word), f" {unicodedata.normalize('NFD', word)}\u00a0"]
+        table = pl.DataFrame({"town": [*forms * 3, "Ulm"], "label": "no"})
+        table.write_csv(tmp_path / f"{number}.csv")
+        table.write_parquet(tmp_path / f"{number}.parquet")
+        table.with_columns(pl.col("town").cast(pl.Categorical)).write_ipc(tmp_path / f"{number}.arrow")
+        for suffix in ("csv", "parquet", "arrow"):
+            plan = plan_over(f"{number}.{suffix}", tmp_path, public=f"{number}.{suffix}", features=["town"])
+            (column,) = learn_encoding(plan).columns
+            assert isinstance(column, OneHot)
+            marks = word == COMPOSED[-1]
+            plain = word if marks else unicodedata.normalize("NFC", word)
+            assert {*column.vocabulary} == {plain, "Ulm"}
+            frames = open_private(plan.path("private")).frames({"town": "data.features"}, ["town"])
+            assert pl.concat(cast_rows(frame, learn_encoding(plan)) for frame in frames)["town"].null_count() == 0
+            found = Cells("categorical").transform(table.select("town"))[:, 0].tolist()
+            assert found == [plain] * 9 + ["Ulm"]
+    assert composed_for_student("e\u0301") == "é"
+
+
+def test_a_file_is_the_same_whatever_its_name_and_packed_or_not(tmp_path: Path) -> None:
+    rows = ward(200)
+    found = []
+    for name in ("a.csv", "b.tsv", "c.txt", "d.CSV.gz", "e.tsv.gz", "f.txt.GZ"):
+        sign = "\t" if "tsv" in name else ","
+        content = rows.write_csv(separator=sign).encode("utf-8")
+        (tmp_path / name).write_bytes(gzip.compress(content) if name.lower().endswith("gz") else content)
+        form = format_of(str(tmp_path / name))
+        assert form.separator == sign
+        owned = open_private(str(tmp_path / name), form, "unit").owned({"c": "data.features", "label": "data.label"})
+        (frame, owner), *_ = owned
+        public = pl.concat(open_public(str(tmp_path / name), form=form).frames(["c", "label"]))
+        assert public.equals(frame.select("c", "label"))
+        found.append([*(exact(frame[column]) for column in ("c", "label")), owner.to_list()])
+    assert all(each == found[0] for each in found)
+
+
+def test_a_packed_file_that_is_damaged_is_one_sentence_without_a_cell(tmp_path: Path) -> None:
+    packed = gzip.compress(b"c,label\n" + b"CANARY,no\n" * 20_000)
+    for content in (packed[:-9], packed[:40] + b"CANARY" + packed[46:]):
+        (tmp_path / "t.csv.gz").write_bytes(content)
+        with pytest.raises(WrongInput, match=r"data\.private: .*t\.csv\.gz cannot be read as csv$"):
+            list(open_private(str(tmp_path / "t.csv.gz")).frames({"c": "data.features"}))
+
+
+@pytest.mark.parametrize("field", ["data.public", PRIVATE])
+def test_an_arrow_stream_is_named(tmp_path: Path, field: str) -> None:
+    table = ward(3).to_arrow()
+    with pa.ipc.new_stream(str(tmp_path / "t.arrow"), table.schema) as stream:
+        stream.write_table(table)
+    with pytest.raises(WrongInput, match=r"t\.arrow is an Arrow stream: write it as a file"):
+        find_files(str(tmp_path / "t.arrow"), field)
+
+
+GERMAN = TextFormat(separator=";", decimal=",")
+BESIDE = {
+    "dashes": ["1,5", "-", "2,25", "-", "3"],
+    "points": [".", "1,5", ".", "2,25", "."],
+    "their own word": ["1,5", "n.b.", "2,25", "3,75", "4"],
+    "thousands of empty cells": [""] * 6000 + ["1,5", "2,5"],
+}
+
+
+@pytest.mark.parametrize("what", BESIDE)
+def test_decimal_commas_are_found_beside_cells_that_are_missing(tmp_path: Path, what: str) -> None:
+    cells = BESIDE[what]
+    lines = [f"{'x' if at % 2 else 'y'};{cell}" for at, cell in enumerate(cells * 2)]
+    (tmp_path / "t.csv").write_text("name;value\n" + "\n".join(lines) + "\n")
+    assert find_format([tmp_path / "t.csv"]) == GERMAN
+    declared = GERMAN.model_copy(update={"missing": ("n.b.",)})
+    assert open_public(str(tmp_path / "t.csv"), form=declared).kinds(["value"]) == {"value": "numeric"}
+
+
+def test_words_that_are_numbers_with_commas_are_not_taken_for_names_of_rows(tmp_path: Path) -> None:
+    commas = [f"{at},{at % 10}" for at in range(1, 400)]
+    (tmp_path / "t.csv").write_text("a;b\n" + "".join(f"{cell};n.b.\n" for cell in commas))
+    table = open_public(str(tmp_path / "t.csv"), form=TextFormat(separator=";"))
+    assert remarks_on(table, table.kinds(["a"])) == {"a": WITH_COMMAS}
+    pl.DataFrame({"a": [str(at / 8) for at in range(9)] * 9 + ["n.b."]}).write_csv(tmp_path / "u.csv")
+    table = open_public(str(tmp_path / "u.csv"))
+    assert remarks_on(table, table.kinds(["a"])) == {"a": MOSTLY_NUMBERS}
+
+
+def test_an_index_of_pandas_is_no_feature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pandas")
+    frame = ward(40).drop("unit").to_pandas().iloc[[*range(0, 40, 3), 1]]
+    frame.to_parquet(tmp_path / "public.parquet")
+    frame.to_parquet(tmp_path / "private.parquet")
+    assert "__index_level_0__" in pl.read_parquet_schema(tmp_path / "public.parquet")
+    assert public_features(plan_over("private.parquet", tmp_path, public="public.parquet"))[1] == ("c",)
+    listed = plan_over("private.parquet", tmp_path, public="public.parquet", features=["c", "__index_level_0__"])
+    assert public_features(listed)[1] == ("c", "__index_level_0__")
+    monkeypatch.chdir(tmp_path)
+    tables = ("--private", "private.parquet", "--public", "public.parquet", "--label", "label", "--unit", "row")
+    status, _, error = without_home("init", *tables, "--classes", "no,yes", "--domain", "ward", "--rows", "9000")
+    assert status == 0, error
+    text = (tmp_path / "plan.toml").read_text()
+    assert f'# "__index_level_0__", # {INDEX}' in text
+    assert UNREAD not in text
+
+
+def test_of_unknown_labels_only_those_that_say_something_are_offered_as_classes(tmp_path: Path) -> None:
+    pl.DataFrame({"label": ["yes", "no", "NA", ".", ""]}).write_csv(tmp_path / "t.csv")
+    assert classes_of(str(tmp_path / "t.csv"), "label") == ("no", "yes")
