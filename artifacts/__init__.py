@@ -1,8 +1,8 @@
 """Types and stores: the values that stages exchange, and everything that is kept.
 
 Offers       the plan: `plan`, `sections` and `learners` (its sections), `sources` (the tables it names)
-             the guarantee: `privacy` (costs, composition), `gaussian`, `domains` (the filters), `parts` (divided
-             domains), `sessions`, `guarantee`
+             the guarantee: `privacy` (costs, composition), `domains` (the filter), `parts` (divided domains),
+             `sessions`, `guarantee`
              publications: `certificate`, `records` (of its sessions), `measures`, `attestation`,
              `model_signature`, `published` (what is handed on), `vulnerabilities` (known faults of released versions)
              general: `schemas`, `settings` (environment variables), `errors` (and how others' words are printed)

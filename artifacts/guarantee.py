@@ -6,11 +6,11 @@ over its life, as certificate and report show them, and the caveats in plain wor
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field
 
-from concord.artifacts.domains import Domain, FilterKind
+from concord.artifacts.domains import Domain
 from concord.artifacts.parts import EVERY, PARTS, Counted, by_part, largest, paid
 from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Budget, CertificatePart
@@ -105,9 +105,8 @@ class SessionCharge(Budget):
 class DomainCharge(CertificatePart):
     """What the domain may spend over its lifetime, what is charged to it, and what is left: by the ledger's rule.
 
-    filter    how charges add up, frozen when the domain was named (artifacts.domains); `spent` of a Gaussian one is
-              read at the cap's δ
-    order     the Rényi order at which they do, if it is one of Rényi
+    filter    how charges add up: by Rényi divergence (artifacts.domains)
+    order     the Rényi order at which they do, frozen when the domain was named
     charges   its sessions in order
     lost      share of the budget that restorations charged for sessions the ledger no longer knows
     parts     what each part of a divided domain's units is charged (artifacts.parts); `spent` is the most of any
@@ -115,8 +114,8 @@ class DomainCharge(CertificatePart):
 
     name: str
     sessions: int
-    filter: FilterKind = "renyi"
-    order: float | None
+    filter: Literal["renyi"] = "renyi"
+    order: float
     cap: Budget
     spent: Budget
     remaining: Budget
@@ -152,8 +151,7 @@ class DomainCharge(CertificatePart):
         return cls(
             name=domain.name,
             sessions=len(sessions),
-            filter=cap.kind,
-            order=cap.order if cap.kind == "renyi" else None,
+            order=cap.order,
             charges=tuple(SessionCharge.of(session, domain, of) for session, of in zip(sessions, counted, strict=True)),
             lost=cap.share(lost),
             parts={part: _budget(cap.spent(total)) for part, total in totals.items()} if divided else {},

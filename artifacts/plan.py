@@ -7,7 +7,8 @@ as the parameters of the Prefect flows.
 
 import math
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, get_args
@@ -402,6 +403,34 @@ def parsed(kind: type[Parsed], tables: dict[str, Any]) -> Parsed:
         raise WrongInput(_sentence(first)) from None
 
 
+def without_removed(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """A plan as an earlier version kept it, without the keys of REMOVED that were as by default."""
+    whole = deepcopy(dict(tables))
+    for section, name, default in _removed_in(whole):
+        if section.get(name) == default:
+            section.pop(name, None)
+    return whole
+
+
+def with_removed(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """A plan as earlier versions wrote it, and digested it: with the keys of REMOVED by default."""
+    whole = deepcopy(dict(tables))
+    for section, name, default in _removed_in(whole):
+        section[name] = default
+    return whole
+
+
+def _removed_in(tables: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str, Any]]:
+    """For each key of REMOVED whose section the tables have: that section, the key's name in it, and its default."""
+    for key, (default, _) in REMOVED.items():
+        *sections, name = key.split(".")
+        section: Any = tables
+        for step in sections:
+            section = section.get(step) if isinstance(section, dict) else None
+        if isinstance(section, dict):
+            yield section, name, default
+
+
 RULES = {
     "dict_type": "must be a table of keys",
     "model_type": "must be a section with keys of its own",
@@ -417,11 +446,18 @@ RULES = {
     "float_parsing": "must be a number",
 }
 """Rules in TOML's terms, for pydantic's in Python's."""
-REMOVED = {
-    "data.format.quote": 'a CSV cell is quoted by " alone; write a table with other quotes, or none, as Parquet',
-    "data.format.quoted_line_breaks": "a line of a CSV file is a row; write cells with line breaks as Parquet",
+REMOVED: dict[str, tuple[Any, str]] = {
+    "data.format.quote": ('"', 'a CSV cell is quoted by " alone; write a table with other quotes, or none, as Parquet'),
+    "data.format.quoted_line_breaks": (
+        False,
+        "a line of a CSV file is a row; write cells with line breaks as Parquet",
+    ),
+    "privacy.lifetime.filter": (
+        "renyi",
+        "charges add up by Rényi order; a domain that was named with 'gaussian' goes on with version 1.0.0",
+    ),
 }
-"""Keys that earlier versions knew, and what to do instead."""
+"""Keys that earlier versions knew: what each was by default, and what to do instead."""
 BRANCHES = ("constrained-float", A_PATH, A_SOURCE)
 """Pydantic's names for the types of a field, which are not keys of the plan."""
 
@@ -430,7 +466,7 @@ def _sentence(error: Any) -> str:
     steps = [step for step in error["loc"] if step not in BRANCHES]
     field = ".".join(map(str, steps)) or "plan"
     if error["type"] == "extra_forbidden" and field in REMOVED:
-        return f"{field} is no longer a key of the plan: {REMOVED[field]}"
+        return f"{field} is no longer a key of the plan: {REMOVED[field][1]}"
     if error["type"] == "extra_forbidden":
         return f"{field} is not a key of the plan{near(str(steps[-1]), _known(tuple(steps[:-1])))}"
     if error["type"] == "missing":

@@ -23,8 +23,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal, localcontext
-from fractions import Fraction
 from functools import lru_cache, reduce
+
+from pydantic import ConfigDict, computed_field
 
 UP = 1 + 1e-9
 """Head-room for double arithmetic on the way to a claim; every claimed ε is multiplied by it."""
@@ -107,46 +108,8 @@ ORDERS: tuple[float, ...] = (
 """Rényi orders every curve is stated on. Part of the meaning of stored costs: never changed, only replaced."""
 
 
-RENYI_QUANTUM = MU_QUANTUM = Decimal("1e-18")
+RENYI_QUANTUM = Decimal("1e-18")
 DELTA_QUANTUM = Decimal("1e-36")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pure:
-    """`times` answers of (ε, 0) each, plus δ once."""
-
-    epsilon: float
-    times: int = 1
-    delta: float = 0.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Range:
-    """One answer whose privacy losses lie within an interval of length ε."""
-
-    epsilon: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class MovedGaussians:
-    """Discrete Gaussians moved by whole numbers: exact Σμ², and the δ of taking them for continuous ones, by
-    tasks/mechanisms/noise.py."""
-
-    mu_squared: Fraction
-    delta: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class WholeClaim:
-    """A mechanism with no proof for its parts, at the (ε, δ) of the whole, which `cost` must be within."""
-
-    epsilon: float
-    delta: float
-    cost: "Cost"
-
-
-FilterPart = Pure | Range | MovedGaussians | WholeClaim
-"""The parts of a cost, for a filter that adds up μ² (artifacts.domains)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,14 +120,12 @@ class Cost:
     delta   additive δ, outside the curve
     pure    (ε, times) of pure-DP parts, when the whole cost but `delta` consists of such parts; else None
     claims  (ε, δ) pairs proved for exactly this cost by a sharper route; composition forgets them
-    parts   the parts it consists of, for a filter that adds up μ²; None if no proof allows a charge there
     """
 
     renyi: tuple[float, ...]
     delta: float = 0.0
     pure: tuple[tuple[float, int], ...] | None = None
     claims: tuple[tuple[float, float], ...] = ()
-    parts: "tuple[FilterPart, ...] | None" = None
 
     def __post_init__(self) -> None:
         if len(self.renyi) != len(ORDERS) or any(math.isnan(r) or r < 0 for r in self.renyi):
@@ -181,15 +142,14 @@ class Cost:
     def approximate(cls, epsilon: float, delta: float = 0.0, times: int = 1) -> "Cost":
         """`times` releases of (ε, 0) each, plus δ once: the curve of ε-randomised response, which dominates them."""
         curve = tuple(times * randomised_response(epsilon, order) for order in ORDERS)
-        parts = (Pure(epsilon=epsilon, times=times, delta=delta),)
-        return cls(renyi=curve, delta=delta, pure=((epsilon, times),), parts=parts)
+        return cls(renyi=curve, delta=delta, pure=((epsilon, times),))
 
     @classmethod
     def bounded_range(cls, epsilon: float) -> "Cost":
         """One ε-DP release whose privacy losses lie within an interval of length ε, such as one choice by the
         exponential mechanism. Never more than `approximate`, whose losses lie within one of length 2ε."""
         curve = tuple(bounded_range(epsilon, order) for order in ORDERS)
-        return cls(renyi=curve, pure=((epsilon, 1),), parts=(Range(epsilon=epsilon),))
+        return cls(renyi=curve, pure=((epsilon, 1),))
 
     def epsilon(self, delta: float) -> float:
         """The least ε this cost is known to satisfy at `delta`; +inf if none is. Rounded up.
@@ -211,14 +171,13 @@ def compose(costs: Iterable[Cost]) -> Cost:
     total = list(costs)
     if len(total) == 1:
         return total[0]
-    return reduce(_add, total, Cost(renyi=(0.0,) * len(ORDERS), pure=(), parts=()))
+    return reduce(_add, total, Cost(renyi=(0.0,) * len(ORDERS), pure=()))
 
 
 def _add(first: Cost, second: Cost) -> Cost:
     pure = None if first.pure is None or second.pure is None else first.pure + second.pure
     curve = tuple(a + b for a, b in zip(first.renyi, second.renyi, strict=True))
-    parts = None if first.parts is None or second.parts is None else first.parts + second.parts
-    return Cost(renyi=curve, delta=first.delta + second.delta, pure=pure, parts=parts)
+    return Cost(renyi=curve, delta=first.delta + second.delta, pure=pure)
 
 
 def randomised_response(epsilon: float, order: float) -> float:
@@ -273,16 +232,22 @@ def from_curve(renyi: Iterable[float], delta: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Charge:
-    """A charge in the ledger, in exact decimals. A domain's filter adds up one of the first two amounts.
+    """A charge in the ledger, in exact decimals.
 
-    renyi       Rényi nats at the domain's order
-    mu_squared  squares of Gaussian μ
-    delta       additive δ
+    renyi   Rényi nats at the domain's order
+    delta   additive δ
     """
 
+    __pydantic_config__ = ConfigDict(extra="ignore")  # `mu_squared` is read as it is written
+
     renyi: Decimal = Decimal(0)
-    mu_squared: Decimal = Decimal(0)
     delta: Decimal = Decimal(0)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def mu_squared(self) -> Decimal:
+        """Always 0: entries of the ledger have had it since a filter added it up."""
+        return Decimal(0)
 
     def __add__(self, other: "Charge") -> "Charge":
         return self._with(other, lambda own, more: own + more)
@@ -306,19 +271,14 @@ class Charge:
         return self._with(other, min)
 
     @property
-    def amounts(self) -> tuple[Decimal, Decimal, Decimal]:
-        """Rényi nats, μ² and additive δ."""
-        return self.renyi, self.mu_squared, self.delta
-
-    @property
-    def divergence(self) -> Decimal:
-        """The amount that is added up besides δ: Rényi nats or μ², never both in one domain."""
-        return self.renyi + self.mu_squared
+    def amounts(self) -> tuple[Decimal, Decimal]:
+        """Rényi nats and additive δ."""
+        return self.renyi, self.delta
 
     def _with(self, other: "Charge", make: Callable[[Decimal, Decimal], Decimal]) -> "Charge":
         with localcontext(prec=80):
-            renyi, mu_squared, delta = map(make, self.amounts, other.amounts)
-        return Charge(renyi=renyi, mu_squared=mu_squared, delta=delta)
+            renyi, delta = map(make, self.amounts, other.amounts)
+        return Charge(renyi=renyi, delta=delta)
 
 
 def rounded_up(amount: float, quantum: Decimal) -> Decimal:

@@ -198,9 +198,6 @@ class Lifetime(Section):
     """The ε of all sessions together."""
     delta: Delta
     """The δ of all sessions together."""
-    filter: Literal["renyi", "gaussian"] = "renyi"
-    """How charges add up, fixed like the cap: `renyi`, by which `stable` pays for the refusals that happen; or
-    `gaussian`, by which more sessions of noisy sums and counts fit (artifacts/README.md)."""
 
 
 class PrivacyPlan(Section):

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Protocol, Self
 
+from pydantic import computed_field
+
 from concord.artifacts.errors import BudgetRefused, NotVerified
 from concord.artifacts.privacy import Charge, Cost, compose
 from concord.artifacts.schemas import Ref
@@ -76,13 +78,11 @@ class Opening(Terms):
     """A session that is asked for: its terms, its cost at the end, and the cost of one refusal.
 
     `per_refusal` is None if unused refusals return nothing: for mechanisms charged whole, and sessions whose shards
-    were relabelled or subsampled. `rounds` has the cost of each row if every row is an answer of its own, at a cost
-    fixed beforehand; otherwise it is empty.
+    were relabelled or subsampled.
     """
 
     whole: Cost
     per_refusal: Cost | None
-    rounds: tuple[Cost, ...] = ()
 
     @classmethod
     def of_all(cls, openings: Sequence[Self]) -> Self:
@@ -93,10 +93,8 @@ class Opening(Terms):
 
 
 class Charging(Protocol):
-    """A domain's filter (artifacts.domains): the charge of a cost, and whether refusals or rounds may settle it."""
+    """A domain's filter (artifacts.domains): the charge of a cost."""
 
-    @property
-    def by_refusals(self) -> bool: ...
     def charge(self, cost: Cost) -> Charge: ...
 
 
@@ -155,7 +153,6 @@ class Session(Terms):
 
     reserved     the charge of all of it
     per_refusal  the charge of one refusal; None if unused refusals return nothing
-    rounds       the charge of each round, if every one is charged by itself
 
     status    open; spent (cutoff or last row reached); closed (ended by the operator)
     batches   number of batches begun; also the index of the next one
@@ -167,7 +164,6 @@ class Session(Terms):
 
     reserved: Charge
     per_refusal: Charge | None
-    rounds: tuple[Charge, ...] = ()
     status: Status = "open"
     batches: int = 0
     next_row: int = 0
@@ -180,14 +176,19 @@ class Session(Terms):
     @classmethod
     def charged(cls, opening: Opening, by: Charging) -> Self:
         """`opening` as charged by a domain's filter. Raises ValueError if it has no finite charge there."""
-        each = opening.per_refusal if by.by_refusals else None
+        each = opening.per_refusal
         terms = {term.name: getattr(opening, term.name) for term in fields(Terms)}
         return cls(
             **{**terms, "epsilon": float(opening.epsilon), "delta": float(opening.delta)},
             reserved=by.charge(opening.whole),
             per_refusal=None if each is None else by.charge(each),
-            rounds=() if by.by_refusals else tuple(map(by.charge, opening.rounds)),
         )
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def rounds(self) -> tuple[()]:
+        """Always empty: entries of the ledger have had it since rounds could be charged one by one."""
+        return ()
 
     @property
     def charge(self) -> Charge:
@@ -242,20 +243,15 @@ class Session(Terms):
         return replace(self, status=settlement.status, settled=settlement.charge)
 
     def owed(self, *, give_back: bool) -> Charge:
-        """The charge if the session ends now: by refusals or rounds if allowed and less, otherwise the reservation.
+        """The charge if the session ends now: by refusals if allowed and less, otherwise the reservation.
 
-        A pending batch may have been drawn, so each of its rows counts as refused, up to the cutoff, and as a paid
-        round: only rounds never begun return. The reservation and what happened are two bounds on one mechanism, each
-        of them whole: their parts are never mixed.
+        A pending batch may have been drawn, so each of its rows counts as refused, up to the cutoff. The reservation
+        and what happened are two bounds on one mechanism, each of them whole: their parts are never mixed.
         """
-        if not give_back:
+        if not give_back or self.per_refusal is None:
             return self.reserved
-        happened = self.reserved
-        if self.next_row < len(self.rounds):
-            happened = sum(self.rounds[: self.next_row], Charge())
-        elif self.per_refusal is not None:
-            refusals = self.refused + (0 if self.pending is None else self.pending.rows)
-            happened = self.per_refusal.times(refusals if self.cutoff is None else min(refusals, self.cutoff))
+        refusals = self.refused + (0 if self.pending is None else self.pending.rows)
+        happened = self.per_refusal.times(refusals if self.cutoff is None else min(refusals, self.cutoff))
         return happened if happened <= self.reserved else self.reserved
 
     @property

@@ -176,7 +176,7 @@ class Balance:
             "lifetime": {
                 "now": rule.share(added),
                 "used": rule.share(total),
-                "more": rule.more(total, added) if added.divergence > 0 else None,
+                "more": rule.more(total, added) if added.renyi > 0 else None,
             },
         }
 

@@ -65,7 +65,7 @@ ALONE = {
     "tasks/publish/explain.py": {"sklearn"},
     "tasks/publish/export.py": {"sklearn"},
     "tasks/student/onnx.py": {"skl2onnx"},
-    "tasks/mechanisms/noise.py": {"opendp", "cryptography", "concord.artifacts.gaussian"},
+    "tasks/mechanisms/noise.py": {"opendp", "cryptography"},
     "artifacts/home/signing.py": {"pydantic"},
     "artifacts/home/token.py": {"pkcs11"},
     "artifacts/model_signature.py": {"cryptography"},
@@ -137,7 +137,6 @@ APART = {
     "tasks/verify/reckoning.py": {"concord.artifacts.errors", "concord.tasks.verify"},
     "tasks/verify/holdings.py": {"concord.tasks.verify"},
     "tasks/verify/recompute.py": {"concord.artifacts.errors", "concord.tasks.verify"},
-    "tasks/verify/recompute_filter.py": {"concord.artifacts.errors", "concord.tasks.verify"},
     "tasks/verify/recompute_gaussian.py": {"concord.artifacts.errors"},
     "tasks/verify/recompute_questions.py": set[str](),
 }

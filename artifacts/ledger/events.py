@@ -2,9 +2,8 @@
 
 A record is a line of text sealed by the digest of the record before. Its body is canonical JSON, and must be exactly
 what this version would write for the same entry: an unknown key, another spelling of a number or a later version's
-entry is refused. A domain with the filter `gaussian` is named by an entry of its own kind, which versions that do not
-know it refuse. Besides the events of domains and sessions (artifacts.domains, artifacts.sessions), there are two kinds
-of entry. A remark is recorded for a domain and charges nothing:
+entry is refused. Besides the events of domains and sessions (artifacts.domains, artifacts.sessions), there are two
+kinds of entry. A remark is recorded for a domain and charges nothing:
 
     forgotten   a session's key, teachers and votes were destroyed; about: the session
     erased      a unit's rows, and what depended on them, were destroyed; about: a keyed digest of the unit's id
@@ -138,7 +137,6 @@ Event = Domain | NewCap | Division | Remark | Restoration | Watch | Session | Ba
 """Every type of event in the ledger."""
 
 EVENT_KINDS: dict[str, type[Event]] = {
-    "gaussian": Domain,
     "domain": Domain,
     "recap": NewCap,
     "divide": Division,
@@ -224,7 +222,7 @@ def _digest(seq: int, previous: str, *, at: str, domain: str, session: str, kind
 
 
 def _kind(event: Event) -> str:
-    return "gaussian" if isinstance(event, Domain) and event.filter.kind == "gaussian" else _KIND_OF[type(event)]
+    return _KIND_OF[type(event)]
 
 
 def _text(event: Event) -> str:

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from concord.artifacts.domains import Domain, FilterKind
+from concord.artifacts.domains import Domain
 from concord.artifacts.errors import NotKept, NotVerified
 from concord.artifacts.ledger.database import Entries, LedgerRows
 from concord.artifacts.ledger.events import Entry, LogRecord, Remark, RemarkKind, Total
@@ -67,18 +67,14 @@ class Ledger(Reading):
         held.check(ledger)
         return ledger
 
-    def name_domain(
-        self, name: str, kind: FilterKind = "renyi", /, *, unit: str, neighbours: str, epsilon: float, delta: float
-    ) -> Domain:
+    def name_domain(self, name: str, *, unit: str, neighbours: str, epsilon: float, delta: float) -> Domain:
         """The domain, frozen when it is first named. Raises WrongInput naming the field that differs from then."""
-        asked = Domain.frozen(name, kind, unit=unit, neighbours=neighbours, epsilon=epsilon, delta=delta)
+        asked = Domain.frozen(name, unit=unit, neighbours=neighbours, epsilon=epsilon, delta=delta)
         return self._write(lambda state: state.name(asked), lambda state: state.domain(name))
 
-    def plan_domain(
-        self, name: str, kind: FilterKind = "renyi", /, *, unit: str, neighbours: str, epsilon: float, delta: float
-    ) -> Domain:
+    def plan_domain(self, name: str, *, unit: str, neighbours: str, epsilon: float, delta: float) -> Domain:
         """The domain as `name_domain` would give it; writes nothing. Raises what `name_domain` would raise."""
-        asked = Domain.frozen(name, kind, unit=unit, neighbours=neighbours, epsilon=epsilon, delta=delta)
+        asked = Domain.frozen(name, unit=unit, neighbours=neighbours, epsilon=epsilon, delta=delta)
         self._consider(lambda state: state.name(asked))
         return self.domain(name) or asked
 

@@ -21,7 +21,6 @@ CAP = ("lifetime.epsilon", "lifetime.delta")
 KEPT = "a domain keeps it; for another one, name another domain in the plan, and `concord link` the two"
 TERMS_DIFFER = {
     **dict.fromkeys(("unit", "neighbours"), f"{KEPT}, though nothing is promised then over both of them together"),
-    "lifetime.filter": KEPT,
     **dict.fromkeys(CAP, "the plan that first named it set it so: write that, or let `concord domain` change it"),
 }
 """Hints for each field in which a plan's domain differs from the one on record."""
@@ -71,7 +70,6 @@ class LedgerState:
                 self._cap(domain)
             case NewCap() as recap:
                 known = self.domain(entry.domain)
-                _require(recap.filter.kind == known.filter.kind)
                 self._cap(replace(known, filter=recap.filter))
             case Division() as division:
                 _require(entry.session == "" and self.divide(entry.domain, division) == [entry])
@@ -214,7 +212,6 @@ class LedgerState:
         for field, frozen, given in (
             ("unit", known.unit, asked.unit),
             ("neighbours", known.neighbours, asked.neighbours),
-            ("lifetime.filter", known.filter.kind, asked.filter.kind),
             ("lifetime.epsilon", known.filter.epsilon, asked.filter.epsilon),
             ("lifetime.delta", known.filter.delta, asked.filter.delta),
         ):

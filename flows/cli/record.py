@@ -29,7 +29,7 @@ def domain_command(
     reason: Annotated[str, typer.Option(help="Why; kept on the record.")],
     home: HomeOption = HOME,
 ) -> None:
-    """Change a domain's lifetime cap, on the record. Its filter never changes."""
+    """Change a domain's lifetime cap, on the record. Its Rényi order never changes."""
     from concord.artifacts.ledger.ledger import Ledger
     from concord.flows.environment import reopen
 
@@ -37,7 +37,7 @@ def domain_command(
         raise WrongInput(f"the cap must have ε > 0 and 0 < δ < 1, got ε = {epsilon!r}, δ = {delta!r}")
     changed = Ledger.checked(reopen(home)).recap(name, epsilon, delta, reason)
     rule = changed.filter
-    say(f"domain {name}: cap is now ε = {rule.epsilon:g}, δ = {rule.delta:g}, by the filter {rule.kind}")
+    say(f"domain {name}: cap is now ε = {rule.epsilon:g}, δ = {rule.delta:g}")
 
 
 @app.command("link")

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from concord.artifacts.domains import AnyFilter, Domain
+from concord.artifacts.domains import Domain
 from concord.artifacts.errors import in_one_line
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.measures import Estimate
-from concord.artifacts.privacy import Charge
 from concord.artifacts.sessions import Session
 from concord.flows.console import NARROW, out, say
 
@@ -111,19 +110,11 @@ def _domain(ledger: Reading, domain: Domain) -> dict[str, Any]:
         "spent": _pair(spent),
         "conversion": cap.conversion if any(spent) else 0.0,
         "remaining": _pair((max(0.0, cap.epsilon - spent[0]), max(0.0, cap.delta - spent[1]))),
-        "filter": cap.kind,
-        **_added_up(cap, total),
+        "renyi": {"order": cap.order, "budget": str(cap.budget), "charged": str(total.renyi)},
         "lost": _pair(cap.spent(ledger.lost(domain.name))),  # charged by `concord restore` for sessions now unknown
         "parts": _parts(ledger, domain),
         "sessions": [_session(domain, session, ledger) for session in ledger.sessions(domain.name)],
     }
-
-
-def _added_up(cap: AnyFilter, total: Charge) -> dict[str, Any]:
-    """Budget and charge in the unit that the domain's filter adds up."""
-    if cap.kind == "renyi":
-        return {"renyi": {"order": cap.order, "budget": str(cap.budget), "charged": str(total.renyi)}}
-    return {"gaussian": {"mu_squared": str(cap.budget), "charged": str(total.mu_squared)}}
 
 
 def _parts(ledger: Reading, domain: Domain) -> dict[str, Any] | None:
@@ -167,10 +158,6 @@ def show_budget(figures: dict[str, Any]) -> None:
         title = f"{domain['name']}: ε = {spent['epsilon']:.3g} of {cap['epsilon']:g} spent, δ cap {cap['delta']:g}"
         once = f"of it ε = {domain['conversion']:.3g} once, to convert the Rényi charges of all its sessions into ε"
         captions = [once] if domain["conversion"] else []
-        if domain["filter"] == "gaussian":
-            captions.append(
-                "its filter is gaussian: charges add up as μ², and what is spent is read at the δ of the cap"
-            )
         if domain.get("parts"):
             each = (f"{part} part ε = {pair['epsilon']:.3g}" for part, pair in domain["parts"]["spent"].items())
             captions.append(f"units are divided for its whole life, and the larger part counts: {', '.join(each)}")

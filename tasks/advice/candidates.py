@@ -6,7 +6,7 @@ Computed from public figures alone: neither table is read.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from concord.artifacts.domains import freeze
+from concord.artifacts.domains import Filter
 from concord.artifacts.plan import Plan
 from concord.tasks.advice.expect import BETA, selection_rows
 from concord.tasks.mechanisms.exponential import StudentChoice
@@ -34,7 +34,7 @@ class UnitsNeeded:
 class ChoiceAhead:
     """What to expect of a choice among candidates.
 
-    nats    charge to the test part of the units, at the domain's Rényi order; with a Gaussian filter μ², and no order
+    nats    charge to the test part of the units, at the domain's Rényi order
     share   share of the units that is set aside
     aside   their number, if there are as many as the plan states; None if it states none
     reason  the gap that the choice can distinguish, in words
@@ -43,7 +43,7 @@ class ChoiceAhead:
     epsilon: float
     candidates: int
     nats: float
-    order: float | None
+    order: float
     share: float
     aside: float | None
     units: tuple[UnitsNeeded, ...]
@@ -56,7 +56,7 @@ def expect_candidates(plan: Plan) -> ChoiceAhead | None:
     if student.candidates is None or student.epsilon is None or plan.test is None:
         return None
     count, choice = len(student.candidates), StudentChoice(epsilon=student.epsilon, secret=plan.privacy.secret)
-    cap, rate, rows = freeze(lifetime.filter, lifetime.epsilon, lifetime.delta), choice.choice.rate, plan.labeling.rows
+    cap, rate, rows = Filter.freeze(lifetime.epsilon, lifetime.delta), choice.choice.rate, plan.labeling.rows
     units = [
         UnitsNeeded(
             gap=gap,
@@ -69,8 +69,8 @@ def expect_candidates(plan: Plan) -> ChoiceAhead | None:
     return ChoiceAhead(
         epsilon=student.epsilon,
         candidates=count,
-        nats=float(cap.charge(choice.cost).divergence),
-        order=cap.order if cap.kind == "renyi" else None,
+        nats=float(cap.charge(choice.cost).renyi),
+        order=cap.order,
         share=plan.test.share,
         aside=aside,
         units=tuple(units),

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from concord.artifacts.certificate import Expected
-from concord.artifacts.domains import freeze
+from concord.artifacts.domains import Filter
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.guarantee import NO_LATER_ROWS, later_rows_in_words
 from concord.artifacts.plan import Plan
@@ -69,7 +69,7 @@ class PublicFacts:
             rows=sum(frame.height for frame in frames),
             encoding=encoding,
             codes=_once_by_sizes(encoding, frames),
-            order=order or freeze(lifetime.filter, lifetime.epsilon, lifetime.delta).order,
+            order=order or Filter.freeze(lifetime.epsilon, lifetime.delta).order,
             sample=systematic_sample(iter(frames), REHEARSED),
             shares=shares,
         )

@@ -11,12 +11,12 @@ Not covered  sessions of the same version and charge are taken to be the plan's 
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from concord.artifacts.domains import FILTERS, Domain, FilterKind, freeze
+from concord.artifacts.domains import Domain
 from concord.artifacts.errors import BudgetRefused, NotCovered, WrongInput
 from concord.artifacts.guarantee import lifetime_in_words
 from concord.artifacts.home.whole import is_home
@@ -60,11 +60,9 @@ class Account:
         known = None if ledger is None else ledger.domain(name)
         if ledger is None or known is None:
             terms = {"unit": "", "neighbours": ""}
-            return cls(
-                domain=Domain.frozen(name, lifetime.filter, **terms, epsilon=lifetime.epsilon, delta=lifetime.delta)
-            )
+            return cls(domain=Domain.frozen(name, **terms, epsilon=lifetime.epsilon, delta=lifetime.delta))
         terms = {"unit": known.unit, "neighbours": known.neighbours}
-        ledger.plan_domain(name, lifetime.filter, **terms, epsilon=lifetime.epsilon, delta=lifetime.delta)
+        ledger.plan_domain(name, **terms, epsilon=lifetime.epsilon, delta=lifetime.delta)
         gone = {remark.about for remark in ledger.remarks(name) if remark.kind == "forgotten"}
         sessions = tuple(session for session in ledger.sessions(name) if session.id not in gone)
         return cls(domain=known, charged=ledger.totals(name)[LEARNING], sessions=sessions, named=True)
@@ -93,13 +91,6 @@ def _ledger(home: Path) -> Ledger | None:
     return Ledger.checked(home) if there else None
 
 
-def named_filter(name: str, home: Path) -> FilterKind | None:
-    """The filter of a domain in the home's ledger; None if the ledger does not have it."""
-    ledger = _ledger(home)
-    known = None if ledger is None else ledger.domain(name)
-    return None if known is None else known.filter.kind
-
-
 @dataclass(frozen=True, kw_only=True)
 class Covered:
     """The part of its domain's lifetime budget that a plan's session takes.
@@ -108,7 +99,6 @@ class Covered:
     used    share of the whole budget used by earlier sessions
     more    number of further sessions like it that fit
     own     whether it exists already: a run continues it and is charged nothing more
-    fit     by filter, the number of sessions like it that fit in a new domain; empty if the domain exists already
     reason  all of this in words
     """
 
@@ -116,7 +106,6 @@ class Covered:
     used: float
     more: int
     own: bool
-    fit: dict[FilterKind, int]
     reason: str
 
 
@@ -135,48 +124,15 @@ def check_cover(plan: Plan, public: PublicFacts | None, account: Account) -> Cov
         return None
     charge, own = account.charge(plan, costs)
     rule = account.domain.filter
-    fit = fit_by_filter(plan, public, account)
     if not own and not account.admits(charge):
-        refused = _refusal(plan, account, largest_epsilon(plan, public, account))
-        raise BudgetRefused("; ".join(filter(None, (refused, _suits(plan, fit)))))
+        raise BudgetRefused(_refusal(plan, account, largest_epsilon(plan, public, account)))
     after = account.charged if own else account.charged + charge
     share, used, more = rule.share(charge), rule.share(account.charged), rule.more(after, charge)
     words = lifetime_in_words(share, rule.share(after), more)
     lifetime, takes = plan.privacy.lifetime, f"the session takes {words}{GOES_ON if own else ''}"
     capped = account.domain.instead_of(lifetime.epsilon, lifetime.delta)
-    reason = "; ".join(filter(None, (takes, capped, _suits(plan, fit))))
-    return Covered(share=share, used=used, more=more, own=own, fit=fit, reason=reason)
-
-
-def fit_by_filter(plan: Plan, public: PublicFacts | None, account: Account) -> dict[FilterKind, int]:
-    """By filter, the number of sessions like the plan's that fit in a new domain; empty if the domain exists already.
-
-    Each is calibrated for that domain, as at the door.
-    """
-    if account.named:
-        return {}
-    cap, fit = account.domain.filter, dict[FilterKind, int]()
-    for kind in FILTERS:
-        other = replace(account, domain=replace(account.domain, filter=freeze(kind, cap.epsilon, cap.delta)))
-        with suppress(BudgetRefused, WrongInput):
-            charge, _ = other.charge(plan, costs_of(plan, public, other) or [])
-            fit[kind] = other.domain.filter.more(NOTHING, charge)
-    return fit
-
-
-def better_filter(plan: Plan, fit: dict[FilterKind, int]) -> tuple[FilterKind, int] | None:
-    """The filter with which more sessions like the plan's fit than with its own, and their number; None if none."""
-    own = fit.get(plan.privacy.lifetime.filter, 0)
-    return next(((kind, count) for kind, count in fit.items() if count > own), None)
-
-
-def _suits(plan: Plan, fit: dict[FilterKind, int]) -> str:
-    """A sentence that the other filter suits better, or an empty one."""
-    better, own = better_filter(plan, fit), fit.get(plan.privacy.lifetime.filter, 0)
-    if better is None:
-        return ""
-    kind, count = better
-    return f'with privacy.lifetime.filter = "{kind}" {count:,} like it fit in all, instead of {own:,}'
+    reason = "; ".join(filter(None, (takes, capped)))
+    return Covered(share=share, used=used, more=more, own=own, reason=reason)
 
 
 GOES_ON = "; such a session is there, and a run that goes on with it is charged nothing"
@@ -250,7 +206,7 @@ def _what_fits(plan: Plan, account: Account) -> str:
     public = None if plan.data.public is None else PublicFacts.of(plan, account.domain.filter.order)
     plan = _decided(plan, public)
     known = costs_of(plan, public, account)
-    return f"; {_fitting(largest_epsilon(plan, public, account), account)}" if known else ""
+    return f"; {_fitting(largest_epsilon(plan, public, account))}" if known else ""
 
 
 def _decided(plan: Plan, public: PublicFacts | None) -> Plan:
@@ -258,14 +214,11 @@ def _decided(plan: Plan, public: PublicFacts | None) -> Plan:
     return decided(plan, public)[0] if plan.undecided and public is not None else plan
 
 
-def _fitting(largest: float | None, account: Account) -> str:
-    return NONE_FITS[account.domain.filter.kind] if largest is None else f"the largest ε that fits is {largest:g}"
+def _fitting(largest: float | None) -> str:
+    return NONE_FITS if largest is None else f"the largest ε that fits is {largest:g}"
 
 
-NONE_FITS: dict[FilterKind, str] = {
-    "renyi": "no smaller ε fits either, for sessions may be charged half of its δ, and the rest is for conversion",
-    "gaussian": "no smaller ε fits either, for sessions may be charged a quarter of its δ beside their μ²",
-}
+NONE_FITS = "no smaller ε fits either, for sessions may be charged half of its δ, and the rest is for conversion"
 
 
 def _refusal(plan: Plan, account: Account, largest: float | None) -> str:
@@ -275,5 +228,5 @@ def _refusal(plan: Plan, account: Account, largest: float | None) -> str:
     raised = "`concord domain` raises the cap" if account.named else "a larger privacy.lifetime covers more"
     return (
         f"the lifetime budget of domain {privacy.domain!r}{of}{spent} does not cover a session of ε = "
-        f"{privacy.epsilon:g}, δ = {privacy.delta:g}: {_fitting(largest, account)}; {raised}"
+        f"{privacy.epsilon:g}, δ = {privacy.delta:g}: {_fitting(largest)}; {raised}"
     )

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from concord.artifacts.domains import FilterKind
 from concord.artifacts.errors import WrongInput, is_printable
 from concord.artifacts.plan import parse_plan
 from concord.artifacts.schemas import COMMAS, Kind, TextFormat
@@ -67,7 +66,6 @@ class Wishes:
     format: TextFormat = COMMAS
     categories: tuple[str, ...] = ()
     season: int | None = None
-    filter: FilterKind = "renyi"
     issuer: str | None = None
     contact: str | None = None
     use: str | None = None
@@ -202,8 +200,6 @@ MOST_SHOWN = 5
 """Columns without use that an error shows."""
 LEFT_OUT = (FREE_TEXT, DATES, NUMBERS_DIFFER, TOO_MANY, ONE_VALUE, ALL_DIFFER, WITH_COMMAS, ABSENT, UNREAD, INDEX)
 """Remarks on columns that cannot be features."""
-BY_GAUSSIAN = "# by this filter more sessions of noisy sums fit, and fewer of any other kind, than without it\n"
-"""Remark on a filter that suits better."""
 PLAN_HEAD = """\
 # A plan for Concord. Everything in it must be known in public: no figure, class or setting may be chosen by looking at
 # private rows. Paths are relative to this file. `concord plan` shows what to expect of it; `concord {command}` runs it.
@@ -256,14 +252,13 @@ def _format(form: TextFormat) -> str:
 
 
 def _privacy(wishes: Wishes) -> str:
-    rule = "" if wishes.filter == "renyi" else f", filter = {_toml(wishes.filter)}"
-    lifetime = f"{{ epsilon = {wishes.lifetime_epsilon!r}, delta = {wishes.lifetime_delta!r}{rule} }}"
+    lifetime = f"{{ epsilon = {wishes.lifetime_epsilon!r}, delta = {wishes.lifetime_delta!r} }}"
     return f"""\
 [privacy]
 domain = {_toml(wishes.domain)} # names this body of private data in the ledger, and is published
 epsilon = {wishes.epsilon!r} # what this session may spend: smaller protects more and teaches less
 delta = {wishes.delta!r} # well below one in the number of units
-{BY_GAUSSIAN if rule else ""}lifetime = {lifetime} # for all sessions on this data together; fixed when first run
+lifetime = {lifetime} # for all sessions on this data together; fixed when first run
 """
 
 

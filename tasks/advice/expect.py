@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from concord.artifacts.domains import freeze
+from concord.artifacts.domains import Filter
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.learners import RelabelPlan
 from concord.artifacts.plan import Plan
@@ -132,7 +132,7 @@ def premises_of(plan: Plan, rows: int | None = None) -> dict[str, Any]:
         "teachers": plan.teachers.count,
         **({} if rows is None or paid is None else {"queries": min(rows, paid), "room": max(0, paid - rows)}),
         "classes": len(plan.data.classes),
-        "order": freeze(lifetime.filter, lifetime.epsilon, lifetime.delta).order,
+        "order": Filter.freeze(lifetime.epsilon, lifetime.delta).order,
         "mechanism": None if labeling.mechanism == "auto" else labeling.mechanism,
         "cutoff": labeling.cutoff,
         "choice": plan.epsilon_beside_labels,

@@ -16,7 +16,7 @@ from concord.artifacts.guarantee import NO_LATER_ROWS
 from concord.artifacts.plan import Plan, parse_plan
 from concord.tasks.advice.choose import PublicFacts, later_rows, weigh_tallies
 from concord.tasks.advice.compare import Option, Stream, best_mechanism, plan_mechanism
-from concord.tasks.advice.cover import Account, better_filter, check_cover, fit_by_filter, named_filter
+from concord.tasks.advice.cover import Account, check_cover
 from concord.tasks.advice.draft import EnsembleAdvice, Wishes, draft, usual_room
 from concord.tasks.advice.rehearse import ReleaseAhead, expect_tallies
 from concord.tasks.advice.worth import fields_of
@@ -43,22 +43,14 @@ def suggest(wishes: Wishes, folder: Path, home: Path, *, tallies: bool | None = 
 
     home      home whose ledger, if there is one, has the domain's remaining budget
     tallies   True for tallies, False for votes; None for the one of more worth
-    A domain that the ledger does not have yet gets the filter with which more sessions like this one fit.
     Raises WrongInput if nothing fits the session's budget, BudgetRefused if the lifetime budget does not cover it.
     """
-    wishes = replace(wishes, filter=named_filter(wishes.domain, home) or wishes.filter)
     direct = draft(wishes, None, folder)
     plan = _parsed(direct, folder)
     account = Account.of(plan, home)
     public = PublicFacts.of(plan, account.domain.filter.order)
     suggested = _suggested(wishes, folder, direct, public, tallies)
     plan = _parsed(suggested.text, folder)
-    better = better_filter(plan, fit_by_filter(plan, public, account))
-    if better is not None:
-        wishes = replace(wishes, filter=better[0])
-        suggested = replace(suggested, text=draft(wishes, suggested.ensemble, folder))
-        plan = _parsed(suggested.text, folder)
-        account = Account.of(plan, home)
     check_cover(plan, public, account)
     return suggested
 

@@ -30,7 +30,7 @@ from concord.artifacts.home.released import sha256
 from concord.artifacts.home.signing import QUESTION_TYPE, SHARE_TYPE, PublicKey, SigningKey, payload_of
 from concord.artifacts.ledger.excerpt import Excerpt, hiding
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.plan import Plan
+from concord.artifacts.plan import Plan, with_removed
 from concord.artifacts.schemas import Encoding, Frozen, Passed, Ref, Scaled, canonical_json
 from concord.artifacts.sections import LONGEST_OF_HOMES, HexDigest, HomesPlan, Name
 from concord.artifacts.sessions import Session
@@ -169,7 +169,7 @@ class Letter:
 def plan_digest(plan: Plan) -> str:
     """SHA-256 of a plan of homes without the places of tables, which differ between homes."""
     said = plan.model_dump(mode="json", exclude={"folder": True, "data": {"private", "public", "test"}})
-    return hashlib.sha256(canonical_json(said).encode()).hexdigest()
+    return hashlib.sha256(canonical_json(with_removed(said)).encode()).hexdigest()
 
 
 def homes_of(plan: Plan) -> HomesPlan:

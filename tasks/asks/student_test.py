@@ -51,7 +51,6 @@ from concord.tasks.data.split import beside
 from concord.tasks.data.units import UNIT, keyed_bits, private_table
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.mechanisms.distance import Ints, RandomSource
-from concord.tasks.mechanisms.noise import ROUNDED
 from concord.tasks.mechanisms.private_test import OTHER, PLACES, SURE_FROM, Noisy, PrivateTest, placed
 
 LEVELS = tuple(str(at + 1) for at in range(len(SURE_FROM)))
@@ -175,20 +174,9 @@ def planned_test(
         delta=plan.privacy.delta,
         classes=len(plan.data.classes),
         secret=plan.privacy.secret,
-        most=_most(domain, learning),
+        most=(domain.filter.order, float(learning.renyi)),  # discrete Gaussians charged as much: nats are ρ times it
         **(groups or {}),
     )
-
-
-def _most(domain: Domain, learning: Charge) -> tuple[float, float]:
-    """Order and nats of discrete Gaussians that are charged as much as learning: nats are ρ times the order.
-
-    For μ², of moves v at scales σ: Σ ‖v‖²/(σ² − t²) ≤ 2ρ/(1 − 2ρt²), since 1/σ² is at most 2ρ. That is μ² at this ρ.
-    """
-    if domain.filter.kind == "renyi":
-        return domain.filter.order, float(learning.renyi)
-    square = float(learning.mu_squared)
-    return 1.0, square / (2 * (1 + ROUNDED**2 * square))
 
 
 def left_for_test(learning: Charge, epsilon: float, choices: Iterable[tuple[Charge, float]]) -> tuple[Charge, float]:
@@ -199,7 +187,7 @@ def left_for_test(learning: Charge, epsilon: float, choices: Iterable[tuple[Char
     left, each = learning, epsilon
     for charge, claimed in choices:
         left, each = left - charge, each - claimed
-    if left.divergence <= 0 or each <= 0:
+    if left.renyi <= 0 or each <= 0:
         raise BudgetRefused(
             "student.epsilon leaves the private test nothing: the choice is charged as much as learning is, or more; "
             "make it smaller"

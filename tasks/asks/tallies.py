@@ -8,11 +8,8 @@ Assumes      the ledger reserved all rounds when the session was opened; `sums` 
 Guarantees   a round is drawn for once, after it was begun, and its file has the same bytes however often this runs and
              wherever it was stopped; a question or sums other than those on record stop it, and so does a question that
              its round did not pay for
-Ends         with the last round: the session is charged whole. If it is closed before, a round that was begun is paid
-             for, drawn or not; rounds never begun are given back in a domain whose filter is `gaussian`
-             (artifacts.domains), and in no other
-Not covered  a ledger restored from an older copy that no witness knows, but for a round that was drawn and given
-             back: that is detected before anything else is opened. Checked by tests/promises/test_drawn_once.py,
+Ends         with the last round: the session is charged whole, also if it is closed before
+Not covered  a ledger restored from an older copy that no witness knows. Checked by tests/promises/test_drawn_once.py,
              tests/tasks/asks/test_rounds.py and tests/promises/test_crash.py
 """
 
@@ -24,7 +21,6 @@ from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import round_path
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
-from concord.artifacts.privacy import Cost, WholeClaim
 from concord.artifacts.schemas import Bounds, Ref, canonical_json
 from concord.artifacts.sessions import LABELS, Batch, Session
 from concord.tasks.asking.tally import sums_bytes, total_of
@@ -70,13 +66,6 @@ class TalliesAsk(Ask[Tallies]):
     def queries(self) -> int:
         """Number of steps: rounds, or releases of a season."""
         return self.mechanism.queries
-
-    @property
-    def rounds(self) -> tuple[Cost, ...]:
-        """Cost of each step; empty if the noise of one is so narrow that only the whole session has a proof."""
-        alone = self.mechanism.costs_by_step
-        whole = any(isinstance(part, WholeClaim) for cost in alone for part in cost.parts or ())
-        return () if whole else alone
 
     def settings(self) -> dict[str, Any]:
         """Those of the mechanism, the codes, and the bounds of a number, which decide what a step of its sums is."""

@@ -23,7 +23,7 @@ from concord.tasks.data.parts import division_of
 from concord.tasks.data.snapshots import reading_of
 from concord.tasks.data.units import names_held
 from concord.tasks.door.ask import Ask
-from concord.tasks.door.checkpoint import check_given_back, commitment, session_key
+from concord.tasks.door.checkpoint import commitment, session_key
 from concord.tasks.door.stores import Stores
 from concord.tasks.verify.recompute import SLACK, charge, least_delta
 
@@ -53,7 +53,6 @@ def opening_of(plan: Plan, ask: Ask[Any], encoding: Encoding, vault: Vault) -> O
         stream=ask.stream,
         whole=ask.cost,
         per_refusal=ask.per_refusal,
-        rounds=ask.rounds,
     )
 
 
@@ -137,7 +136,7 @@ def reserve_session(
 
 def _name(door: Stores, plan: Plan) -> None:
     """Record the plan's domain, if it is new, and the division of its units, if there is one."""
-    door.ledger.name_domain(plan.privacy.domain, plan.privacy.lifetime.filter, **terms_of(plan))
+    door.ledger.name_domain(plan.privacy.domain, **terms_of(plan))
     division = division_of(plan, door.vault)
     if division is not None:
         door.ledger.divide(plan.privacy.domain, division)
@@ -159,16 +158,11 @@ def check_ensemble(vault: Vault, session: Session | None, private_digests: Seque
 
 
 def planned_domain(door: Stores, plan: Plan) -> Domain:
-    """The plan's domain, whether or not the ledger has it yet. Raises WrongInput if plan and ledger differ, NotVerified
-    if what was charged back may still be drawn.
-    """
-    check_given_back(
-        door.vault, [item for domain in door.ledger.domains() for item in door.ledger.sessions(domain.name)]
-    )
+    """The plan's domain, whether or not the ledger has it yet. Raises WrongInput if plan and ledger differ."""
     division = division_of(plan, door.vault)
     if division is not None:
         door.ledger.check_division(plan.privacy.domain, division)
-    return door.ledger.plan_domain(plan.privacy.domain, plan.privacy.lifetime.filter, **terms_of(plan))
+    return door.ledger.plan_domain(plan.privacy.domain, **terms_of(plan))
 
 
 def terms_of(plan: Plan) -> dict[str, Any]:
@@ -213,7 +207,7 @@ def _check_cost(door: Stores, session: Session) -> None:
     """Raise NotVerified unless the settings on record prove the session's claim, at no more than its reservation."""
     rule, reserved = door.ledger.domain_of(session).filter, session.reserved
     nats, delta = charge(session.mechanism, rule.order)
-    paid = float(reserved.renyi if rule.by_refusals else "inf"), float(reserved.delta)
+    paid = float(reserved.renyi), float(reserved.delta)
     proved = least_delta(session.mechanism, session.epsilon)
     if not (proved <= session.delta * SLACK and nats <= paid[0] * SLACK and delta <= paid[1] * SLACK):
         raise NotVerified(

@@ -104,11 +104,6 @@ class Ask(ABC, Generic[Answering]):
         return None
 
     @property
-    def rounds(self) -> tuple[Cost, ...]:
-        """Cost of each step, if every step is an answer with settings fixed in advance; otherwise empty."""
-        return ()
-
-    @property
     def stream(self) -> str:
         """The stream of which its session is a season, or none."""
         return ""

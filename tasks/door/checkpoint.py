@@ -18,17 +18,17 @@ Not covered  a checkpoint replaced by an older one: certify then finds fewer lab
 
 import io
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from concord.artifacts.errors import BudgetRefused, NotVerified
 from concord.artifacts.guarantee import unasked_in_words
 from concord.artifacts.home.vault import Vault, derive, keyed_digest
-from concord.artifacts.plan import Plan
+from concord.artifacts.plan import Plan, without_removed
 from concord.artifacts.schemas import Encoding, PublicBatch, PublicRows, Ref
 from concord.artifacts.sessions import Draw, Session
 from concord.tasks.door.asked import online_rows, saying
@@ -143,6 +143,10 @@ class PublicSource(BaseModel):
     batches: tuple[PublicBatch, ...]
 
 
+def _as_kept(plan: Any) -> Any:
+    return without_removed(plan) if isinstance(plan, dict) else plan
+
+
 class Checkpoint(BaseModel):
     """State that a session needs to answer further rows.
 
@@ -155,7 +159,7 @@ class Checkpoint(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    plan: Plan
+    plan: Annotated[Plan, BeforeValidator(_as_kept)]
     encoding: Encoding
     teachers: tuple[Ref, ...]
     sources: tuple[PublicSource, ...]
@@ -219,21 +223,6 @@ def write_checkpoint(vault: Vault, session: str, recipe: Checkpoint) -> None:
     if last != recipe:
         with vault.create(_path(session)) as sink:
             sink.write(recipe.model_dump_json().encode())
-
-
-def knows_rounds(vault: Vault, session: Session) -> bool:
-    """Whether the ledger has all rounds of a session that this home drew; if not, another copy of it was in use."""
-    return not any((vault.root / f"sessions/{session.id}").glob(f"round-{session.next_row:05d}.*"))
-
-
-def check_given_back(vault: Vault, sessions: Iterable[Session]) -> None:
-    """Raise NotVerified if a round was drawn and its charge was given back."""
-    for session in sessions:
-        if session.settled not in (None, session.reserved) and not knows_rounds(vault, session):
-            raise NotVerified(
-                f"round {session.next_row} of session {session.id} was drawn, and the ledger has given it back: "
-                "another copy of the ledger was in use; put that in its place, or begin a new home and a new domain"
-            )
 
 
 def check_open(session: Session, waiting: int = 0) -> None:

@@ -38,9 +38,8 @@ from unicodedata import normalize
 
 import polars as pl
 
-from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.publication import HELD
-from concord.artifacts.home.released import round_path
 from concord.artifacts.home.vault import Vault, keyed_digest
 from concord.artifacts.home.whole import UNFINISHED
 from concord.artifacts.schemas import Ref, TextFormat
@@ -50,7 +49,7 @@ from concord.tasks.data.cells import clean_text
 from concord.tasks.data.identifiers import ESCAPED
 from concord.tasks.data.units import Erased, unit_names
 from concord.tasks.door.asked import votes_folder
-from concord.tasks.door.checkpoint import Checkpoint, knows_rounds, read_checkpoint
+from concord.tasks.door.checkpoint import Checkpoint, read_checkpoint
 from concord.tasks.door.locks import RUN, alone, no_run_in
 from concord.tasks.door.stores import Stores
 
@@ -59,29 +58,13 @@ def close(door: Stores, name: str, *, give_back: bool) -> Session:
     """End an open session by the ledger's rule; one that has ended stays as it is. Raises WrongInput if unknown.
 
     give_back   return unspent budget to the domain: of a mechanism that pays by refusal, what was reserved and not
-                spent; of rounds, those never begun, if the domain's filter is `gaussian`
-    Raises NotVerified if budget would return, but the vault holds a round that the ledger does not know.
+                spent
     """
     session = door.ledger.session(name)
     if session.status != "open":
         return session
     with alone(door.vault, name):
-        session = door.ledger.session(name)
-        if give_back and session.rounds and _drawn(door, session):
-            raise NotVerified(
-                f"round {session.next_row} of session {name} was drawn, and the ledger does not know of it: an older "
-                "copy of the ledger was put back; put the newer one in its place, or end the session by `concord close "
-                f"{name} --whole`"
-            )
         return door.ledger.settle(name, give_back=give_back)
-
-
-def _drawn(door: Stores, session: Session) -> bool:
-    """Whether a round of a session was drawn or released in this home that its ledger does not know."""
-    return (
-        not knows_rounds(door.vault, session)
-        or door.released.find(round_path(session.id, session.next_row)) is not None
-    )
 
 
 def forget(door: Stores, name: str) -> bool:

@@ -100,7 +100,7 @@ class ConfidentGNMax(FieldSettings):
     def cost(self) -> Cost:
         """Zero-concentrated with ρ; also claims (epsilon, delta) if the exact δ is within it."""
         rho = sum(count / (2 * scale**2) for count, scale in self.draws)
-        return gaussian_cost(self, rho, [(count, count, scale) for count, scale in self.draws])
+        return gaussian_cost(self, rho)
 
     @property
     def draws(self) -> tuple[tuple[int, float], ...]:

@@ -45,16 +45,12 @@ move are the same on both sides. Rounding x does not look at v, so rounded laws 
 Gaussians, μ = ‖v‖/s. Hence with m moved coordinates δ(ε) ≤ e^a·δ_μ(ε − a − b), a = m·ln(1 + θ_t) and
 b = m·ln((1 + θ_σ)/(1 − θ_t)). Of rounds asked one after another the ratios multiply along every path, so a and b add,
 and so does μ², whatever each v is chosen by (Dong, Roth & Su 2022). ∎
-What a filter adds up (artifacts.gaussian): on S = {P > γQ}, P(S) − γQ(S) is at most e^a·P̃(S) − γ·e^(−b)·Q̃(S), the
-rounded laws P̃ and Q̃; P̃(S) ≤ 1 and γQ̃(S) ≤ γ·e^b·Q(S) ≤ e^b. So H(γ) ≤ H_μ(γ) + (e^a − 1) + (e^b − 1): it costs μ and
-that as additive δ, below 1e-27 for a million coordinates, where adding up a and b would end at e^a·δ_μ(ε − a − b). ∎
 Checked by tests/privacy/test_accounting.py, against exact convolution and dp_accounting.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from functools import cache
 from typing import Any, Protocol, TypeVar
 
@@ -64,9 +60,9 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.gaussian import delta_above
-from concord.artifacts.privacy import UP, Cost, MovedGaussians, WholeClaim
+from concord.artifacts.privacy import UP, Cost
 from concord.tasks.mechanisms.distance import Draws, Ints
+from concord.tasks.mechanisms.gaussian import delta_above
 from concord.tasks.mechanisms.telling import tell
 
 DRAWS_AT_A_TIME = 65_536
@@ -242,12 +238,10 @@ def check_budget(*, epsilon: float, delta: float, queries: int, classes: int) ->
         raise WrongInput(f"queries must be at least 1 and classes at least 2, got {queries!r}, {classes!r}")
 
 
-def gaussian_cost(mechanism: Exact, rho: float, moves: Sequence[tuple[int, int, float]]) -> Cost:
-    """Zero-concentrated with ρ, with its part for a Gaussian filter (`with_moves`); also claims the mechanism's budget
-    if its sharper δ is within it."""
-    claim = mechanism.epsilon, mechanism.delta
+def gaussian_cost(mechanism: Exact, rho: float) -> Cost:
+    """Zero-concentrated with ρ; also claims the mechanism's budget if its sharper δ is within it."""
     proved = mechanism.delta_at(mechanism.epsilon) <= mechanism.delta
-    return with_moves(replace(Cost.gaussian(rho), claims=(claim,) if proved else ()), claim, moves)
+    return replace(Cost.gaussian(rho), claims=((mechanism.epsilon, mechanism.delta),) if proved else ())
 
 
 def gaussian_delta(epsilon: float, shifts: int, scale: float) -> float:
@@ -274,17 +268,6 @@ def moved_delta(epsilon: float, moves: Sequence[tuple[float, int, float]]) -> fl
     mu = math.sqrt(math.fsum(square / (scale**2 - ROUNDED**2) for square, _, scale in moves))
     above, below = _slack(moves)
     return min(1.0, math.exp(above) * _smooth(epsilon - above - below, mu) * UP)
-
-
-def with_moves(cost: Cost, claim: tuple[float, float], moves: Sequence[tuple[int, int, float]]) -> Cost:
-    """`cost` with its part for a Gaussian filter: μ² of these moves and δ of rounding, or, for a scale below
-    LEAST_ROUNDED, the whole claimed (ε, δ)."""
-    if min(scale for _, _, scale in moves) < LEAST_ROUNDED:
-        return replace(cost, parts=(WholeClaim(epsilon=claim[0], delta=claim[1], cost=cost),))
-    squares = (Fraction(square) / (Fraction(scale) ** 2 - Fraction(ROUNDED) ** 2) for square, _, scale in moves)
-    above, below = _slack(moves)
-    slack = (math.expm1(above) + math.expm1(below)) * UP
-    return replace(cost, parts=(MovedGaussians(mu_squared=sum(squares, Fraction(0)), delta=slack),))
 
 
 def _slack(moves: Sequence[tuple[float, int, float]]) -> tuple[float, float]:

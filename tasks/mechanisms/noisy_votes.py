@@ -156,7 +156,7 @@ class NoisyVotes(NoisyCounts):
     @property
     def cost(self) -> Cost:
         """Zero-concentrated with ρ; also claims (epsilon, delta) if the exact δ at `scale` is within it."""
-        return gaussian_cost(self, self._moved / (2 * self.scale**2), [(self._moved, self._moved, self.scale)])
+        return gaussian_cost(self, self._moved / (2 * self.scale**2))
 
     def delta_at(self, epsilon: float) -> float:
         """δ of all counts at that ε, exact except that it is rounded up."""

@@ -175,7 +175,7 @@ class PrivateTest(FieldSettings):
     @property
     def cost(self) -> Cost:
         """Zero-concentrated with ρ; also claims (epsilon, delta) if the exact δ is within it."""
-        return gaussian_cost(self, self.rho, [(count, count, scale) for count, scale in self.draws])
+        return gaussian_cost(self, self.rho)
 
     def delta_at(self, epsilon: float) -> float:
         """δ of the release at that ε, exact except that it is rounded up."""

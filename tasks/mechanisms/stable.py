@@ -25,14 +25,14 @@ Checked by tests/privacy/test_stable.py and, against the best adaptive adversary
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.privacy import ORDERS, UP, Cost, WholeClaim
+from concord.artifacts.privacy import ORDERS, UP, Cost
 from concord.tasks.mechanisms.distance import (
     REFUSED,
     WHOLE,
@@ -141,8 +141,7 @@ class StableVoting:
     def cost(self) -> Cost:
         """Cost at the cutoff, computed from the integers of the table that runs."""
         curve = tuple(self.cutoff * r for r in self.per_refusal.renyi)
-        cost = Cost(renyi=curve, delta=self.cutoff * self._slip_odds)
-        return replace(cost, parts=(WholeClaim(epsilon=self.epsilon, delta=self.delta, cost=cost),))
+        return Cost(renyi=curve, delta=self.cutoff * self._slip_odds)
 
     @property
     def _slip_odds(self) -> float:

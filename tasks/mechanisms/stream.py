@@ -38,10 +38,9 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.privacy import UP, Cost
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.distance import Ints, RandomSource
-from concord.tasks.mechanisms.noise import check_budget, exact_epsilon, with_moves
+from concord.tasks.mechanisms.noise import check_budget, exact_epsilon
 from concord.tasks.mechanisms.odds import SumsAttack
 from concord.tasks.mechanisms.tallies import STEPS, Round, Tallies
 
@@ -118,14 +117,6 @@ class Stream(Tallies):
         """As of tallies, over all releases, of a unit that arrives in the first."""
         weight = sum(q * q for q in self.coefficients)
         return [(square * weight, cells * self.season, scale) for square, cells, scale in super().moves]
-
-    @property
-    def costs_by_step(self) -> tuple[Cost, ...]:
-        """What each release adds to the cost of those before it, to the unit that arrived in the first."""
-        claim, once = (self.epsilon, self.delta), super().moves
-        moves = [[(square * q * q, cells, scale) for square, cells, scale in once] for q in self.coefficients]
-        rhos = [math.fsum(square / (2 * scale**2) for square, _, scale in each) * UP for each in moves]
-        return tuple(with_moves(Cost.gaussian(rho), claim, each) for rho, each in zip(rhos, moves, strict=True))
 
     def epsilon_if_ended(self, asked: int, refused: int) -> float:  # noqa: ARG002
         """ε at `delta` of the first `asked` releases at the same scales."""

@@ -167,12 +167,7 @@ class Tallies:
     @property
     def cost(self) -> Cost:
         """Zero-concentrated with ρ; also claims (epsilon, delta) if the sharper δ is within it."""
-        return gaussian_cost(self, self.rho, self.moves)
-
-    @property
-    def costs_by_step(self) -> tuple[Cost, ...]:
-        """Cost of each step alone, in order."""
-        return tuple(replace(self, rounds=(each,)).cost for each in self.rounds)
+        return gaussian_cost(self, self.rho)
 
     def delta_at(self, epsilon: float) -> float:
         """δ of all rounds at that ε; rounded up."""

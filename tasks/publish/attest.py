@@ -38,7 +38,7 @@ from concord.artifacts.model_signature import MODEL_KEY_FILE, MODEL_SIGNATURE_FI
 from concord.artifacts.schemas import Ref
 from concord.tasks.publish.describe import domain_charge
 
-CHARGING = ("domain", "gaussian", "recap", "divide", "open", "settle", "watch", "restore")
+CHARGING = ("domain", "recap", "divide", "open", "settle", "watch", "restore")
 """Kinds of entries that may change the charges of a domain."""
 
 

@@ -7,6 +7,5 @@ Its own      `checks` (of a session and of a home), `certificate`, `folder` (wha
              (its files, each in its `forms`; `rounds` and releases of sums), `signed` (the evidence beside a
              certificate), `measured` (the student on public test rows), `tested` (the student
              on private units), `homes` (shares of several homes); the ledger's rule a second time: `reckoning`,
-             `holdings`; a guarantee from its settings: `recompute`, `recompute_gaussian`, `recompute_questions`,
-             `recompute_filter`
+             `holdings`; a guarantee from its settings: `recompute`, `recompute_gaussian`, `recompute_questions`
 """

@@ -14,8 +14,6 @@ from fractions import Fraction
 from functools import reduce
 from typing import Any
 
-from concord.tasks.verify.recompute_filter import largest_mu_squared
-
 RecordBody = dict[str, Any]
 """The body of a record."""
 
@@ -29,8 +27,6 @@ TIE = Decimal("1e-8")
 BUDGET_DIGITS = 60
 NUMBER = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,400})?(E[-+]?[0-9]{1,3})?", re.IGNORECASE)
 """Numbers allowed as text: a stranger's 1e1000000000 has a billion digits."""
-LEAST_CHARGED = Fraction(1, 10**36)
-"""The last digit of additive δ: an answer of exactly the δ_A of a Gaussian filter is within it."""
 
 
 def exact(value: Any) -> Fraction:
@@ -42,56 +38,56 @@ def exact(value: Any) -> Fraction:
 
 @dataclass(frozen=True)
 class Amount:
-    """Rényi nats at a domain's order, additive δ, and μ². A filter covers either nats or μ², and none of the other."""
+    """Rényi nats at a domain's order, and additive δ."""
 
     nats: Fraction = Fraction(0)
     delta: Fraction = Fraction(0)
-    square: Fraction = Fraction(0)
 
     @classmethod
     def of(cls, body: RecordBody) -> "Amount":
-        """The amount in a record."""
-        return cls(exact(body["renyi"]), exact(body["delta"]), exact(body["mu_squared"]))
+        """The amount in a record. Raises ValueError if it is of a filter that adds up anything else."""
+        if exact(body["mu_squared"]):
+            raise ValueError("this version adds up no μ²")
+        return cls(exact(body["renyi"]), exact(body["delta"]))
 
     def __add__(self, other: "Amount") -> "Amount":
-        return Amount(self.nats + other.nats, self.delta + other.delta, self.square + other.square)
+        return Amount(self.nats + other.nats, self.delta + other.delta)
 
     def __le__(self, other: "Amount") -> bool:
-        return self.nats <= other.nats and self.delta <= other.delta and self.square <= other.square
+        return self.nats <= other.nats and self.delta <= other.delta
 
     def __str__(self) -> str:
-        squares = f" and μ² {float(self.square):.6g}" if self.square else ""
-        return f"{float(self.nats):.6g} nats{squares} and δ {float(self.delta):.3g}"
+        return f"{float(self.nats):.6g} nats and δ {float(self.delta):.3g}"
 
     def times(self, count: int | Fraction) -> "Amount":
         """The amount multiplied by `count`."""
-        return Amount(self.nats * count, self.delta * count, self.square * count)
+        return Amount(self.nats * count, self.delta * count)
 
     def most(self, other: "Amount") -> "Amount":
         """The larger of each component."""
-        return Amount(max(self.nats, other.nats), max(self.delta, other.delta), max(self.square, other.square))
+        return Amount(max(self.nats, other.nats), max(self.delta, other.delta))
 
     def least(self, other: "Amount") -> "Amount":
         """The smaller of each component."""
-        return Amount(min(self.nats, other.nats), min(self.delta, other.delta), min(self.square, other.square))
+        return Amount(min(self.nats, other.nats), min(self.delta, other.delta))
 
     def lacking(self, other: "Amount") -> "Amount":
         """The amount to add so that no component is less than in `other`."""
         less = other + self.times(-1)
-        return Amount(*(max(Fraction(0), part) for part in (less.nats, less.delta, less.square)))
+        return Amount(max(Fraction(0), less.nats), max(Fraction(0), less.delta))
 
 
 @dataclass
 class DomainSums:
-    """A domain. `terms` (unit, neighbours, and order, which a Gaussian filter has not) never change; `lost` is true if
-    sessions may be missing from the record.
+    """A domain. `terms` (unit, neighbours, order) never change; `lost` is true if sessions may be missing from the
+    record.
 
     alone     what each part is charged for sessions of no stream
     seasons   of each stream, what its sessions are charged, each with the part it counts in
     unknown   streams whose later seasons may not know whom earlier ones asked
     """
 
-    terms: tuple[str, str, Fraction | None]
+    terms: tuple[str, str, Fraction]
     cap: tuple[Fraction, Fraction]
     split: tuple[Fraction, Fraction]
     alone: dict[str, Amount] = field(default_factory=lambda: dict.fromkeys(("learning", "test"), Amount()))
@@ -105,7 +101,7 @@ class DomainSums:
     def of(cls, body: RecordBody) -> "DomainSums":
         """The domain in a record."""
         cap, split = cap_of(body["filter"])
-        return cls((body["unit"], body["neighbours"], order_of(body["filter"])), cap, split)
+        return cls((body["unit"], body["neighbours"], exact(body["filter"]["order"])), cap, split)
 
     @property
     def neighbours(self) -> str:
@@ -113,8 +109,8 @@ class DomainSums:
         return self.terms[1]
 
     @property
-    def order(self) -> Fraction | None:
-        """α*; None if charges add up as μ²."""
+    def order(self) -> Fraction:
+        """α*."""
         return self.terms[2]
 
     def charge(self, amount: Amount, part: str = "") -> None:
@@ -156,26 +152,20 @@ class DomainSums:
 
     @property
     def budget(self) -> Amount:
-        """B, or the μ² of the cap, and δ_A."""
-        if self.order is None:
-            additive = Fraction(math.ceil(self.split[1] / LEAST_CHARGED)) * LEAST_CHARGED
-            return Amount(delta=additive, square=Fraction(largest_mu_squared(float(self.cap[0]), float(self.split[0]))))
+        """B and δ_A."""
         with localcontext(prec=BUDGET_DIGITS):
             nats = _budget(self.cap[0], self.split[0], self.order)
             return Amount(Fraction(nats - abs(nats) * Decimal(10) ** (10 - BUDGET_DIGITS)), self.split[1])
 
     def faults(self) -> Iterator[str]:
         """Sentences about faults in its split of δ."""
-        whole, rule = self.cap[1], "halves it" if self.order is not None else "leaves a quarter for additive δ"
-        additive = whole / 2 if self.order is not None else whole / 4
-        if self.split != (whole - additive, additive) or not 0 < whole < 1:
+        whole = self.cap[1]
+        if self.split != (whole / 2, whole / 2) or not 0 < whole < 1:
             parts = " and ".join(f"{float(part):.6g}" for part in self.split)
-            yield f"its δ of {float(whole):.6g} is divided into {parts}, but the rule {rule}"
+            yield f"its δ of {float(whole):.6g} is divided into {parts}, but the rule halves it"
 
     def at_first(self) -> Iterator[str]:
         """Sentences about faults in its order, for its first cap."""
-        if self.order is None:
-            return
         with localcontext(prec=BUDGET_DIGITS):
             worth = {
                 order: _budget(self.cap[0], self.split[0], order) / Decimal(float(order)) for order in RENYI_ORDERS
@@ -197,7 +187,6 @@ class Holding:
     part: str = ""
     stream: str = ""
     charged: Amount = Amount()
-    rounds: tuple[Amount, ...] = ()
     open: bool = True
     batches: int = 0
     rows: int = 0
@@ -213,28 +202,17 @@ class Holding:
 
     @property
     def owed(self) -> Amount:
-        """Its charge by refusals, or by the rounds that were begun. A batch that may have been drawn counts as refused,
-        up to the cutoff."""
-        if self.rounds and self.rows < len(self.rounds):
-            begun = reduce(Amount.__add__, self.rounds[: self.rows], Amount())
-            return begun if begun <= self.reserved else self.reserved
+        """Its charge by refusals. A batch that may have been drawn counts as refused, up to the cutoff."""
         if self.each is None:
             return self.reserved
         happened = self.each.times(int(min(or_endless(self.cutoff), self.refused + self.pending)))
         return happened if happened <= self.reserved else self.reserved
 
 
-def order_of(body: RecordBody) -> Fraction | None:
-    """α* of a filter; None for the filter that adds up μ². Raises ValueError for an unknown kind."""
-    if body.get("kind", "gaussian") != "gaussian":
-        raise ValueError(f"no filter is called {body['kind']!r}")
-    return None if "kind" in body else exact(body["order"])
-
-
 def cap_of(body: RecordBody) -> tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]:
     """(ε, δ) of a cap, and the split of its δ: the part left for the divergence, and δ_A."""
     epsilon, delta, additive = (exact(body[name]) for name in ("epsilon", "delta", "delta_additive"))
-    return (epsilon, delta), (exact(body["delta_renyi"]) if "delta_renyi" in body else delta - additive, additive)
+    return (epsilon, delta), (exact(body["delta_renyi"]), additive)
 
 
 def _budget(epsilon: Fraction, delta_renyi: Fraction, order: Fraction) -> Decimal:

@@ -37,8 +37,8 @@ from functools import lru_cache
 from typing import Protocol
 
 from concord.artifacts.errors import NotVerified
-from concord.tasks.verify import recompute, recompute_filter, recompute_gaussian
-from concord.tasks.verify.holdings import Amount, DomainSums, Holding, RecordBody, cap_of, exact, or_endless, order_of
+from concord.tasks.verify import recompute
+from concord.tasks.verify.holdings import Amount, DomainSums, Holding, RecordBody, cap_of, exact, or_endless
 
 MOST_ROUNDED_UP = Fraction(1, 10**6)
 """Largest share by which an amount may have been rounded up."""
@@ -73,8 +73,8 @@ HIDDEN = {"rows": "add or remove one unit", "labels": "change the labels of one 
 """The neighbours that a mechanism hides, by the `secret` in its settings."""
 
 
-Price = tuple[float, ...]
-"""Rényi nats, additive δ and, of the Gaussian filter, μ²."""
+Price = tuple[float, float]
+"""Rényi nats and additive δ."""
 
 
 class RecordKept(Protocol):
@@ -103,7 +103,6 @@ class Reckoning:
         self._witnessed = False
         self._enter: dict[str, Callable[[RecordKept, RecordBody], Iterator[str]]] = {
             "domain": self._domain,
-            "gaussian": self._domain,
             "recap": self._recap,
             "divide": self._divide,
             "remark": lambda _, __: iter(()),
@@ -124,15 +123,13 @@ class Reckoning:
         if record.domain in self.accounts:
             yield "the domain was named before"
         self.accounts[record.domain] = account = DomainSums.of(body)
-        if (account.order is None) != (record.kind == "gaussian"):
-            yield "the kind of the entry names another filter than its body"
         yield from account.faults()
         yield from account.at_first()
 
     def _recap(self, record: RecordKept, body: RecordBody) -> Iterator[str]:
         account = self.accounts[record.domain]
-        if (order := order_of(body["filter"])) != account.order:
-            yield f"the order of the domain changes from {_named(account.order)} to {_named(order)}"
+        if (order := exact(body["filter"]["order"])) != account.order:
+            yield f"the order of the domain changes from {float(account.order):g} to {float(order):g}"
         account.cap, account.split = cap_of(body["filter"])
         yield from account.faults()
         yield from _covered(account, "the new cap")
@@ -176,6 +173,8 @@ class Reckoning:
         if record.session in self.holdings or body["commitment"] in self._keys:
             yield "the session was opened before, or its key has served another"
         self._keys.add(body["commitment"])
+        if body["rounds"]:
+            yield "rounds may not be charged one by one"
         holding = Holding(
             domain=record.domain,
             reserved=Amount.of(body["reserved"]),
@@ -184,7 +183,6 @@ class Reckoning:
             queries=body["queries"],
             part=account.touched(body),
             stream="" if body["stream"] in account.unknown else body["stream"],
-            rounds=tuple(map(Amount.of, body["rounds"])),
         )
         self.holdings[record.session] = holding
         yield from _priced(holding, mechanism, account.order)
@@ -282,14 +280,10 @@ def _covered(account: DomainSums, by: str) -> Iterator[str]:
             break
 
 
-def _named(order: Fraction | None) -> str:
-    return "none, of the Gaussian filter," if order is None else f"{float(order):g}"
-
-
-def _priced(holding: Holding, mechanism: RecordBody, order: Fraction | None) -> Iterator[str]:
+def _priced(holding: Holding, mechanism: RecordBody, order: Fraction) -> Iterator[str]:
     """Sentences about faults in a session's charges, if the cost of its settings can be recomputed."""
     try:
-        whole, each = _prices(json.dumps(mechanism, sort_keys=True), None if order is None else float(order))
+        whole, each = _prices(json.dumps(mechanism, sort_keys=True), float(order))
     except NotVerified as unknown:
         yield str(unknown)
         return
@@ -299,15 +293,6 @@ def _priced(holding: Holding, mechanism: RecordBody, order: Fraction | None) -> 
         yield "what is refused may not be charged one by one, or is not"
     elif each is not None and holding.each is not None:
         yield from _charged("a refusal", holding.each, each, 1)
-    if holding.rounds and (order is not None or recompute.releases(mechanism) != "rounds"):
-        yield "rounds may not be charged one by one"
-    elif holding.rounds:
-        due = recompute_gaussian.steps(mechanism)
-        if len(holding.rounds) != due:
-            yield f"{len(holding.rounds)} rounds are charged, but its settings have {due}"
-        for step, found in enumerate(holding.rounds[:due]):
-            square, delta = recompute_filter.gaussian_charge(mechanism, step)
-            yield from _charged("a round", found, (0.0, delta, square), 1)
 
 
 def _charged(what: str, found: Amount, due: Price, refusals: int) -> Iterator[str]:
@@ -316,18 +301,15 @@ def _charged(what: str, found: Amount, due: Price, refusals: int) -> Iterator[st
         return
     least = Amount(*map(Fraction, due))
     nats, delta = QUANTA
-    quanta = Amount(nats if least.nats else Fraction(0), delta, nats if least.square else Fraction(0))
+    quanta = Amount(nats if least.nats else Fraction(0), delta)
     most = least + least.times(MOST_ROUNDED_UP) + quanta.times(refusals)
     if not least <= found or not found <= most:
         yield f"{what} is charged {found}, but its settings cost {least}"
 
 
 @lru_cache(maxsize=256)
-def _prices(mechanism: str, order: float | None) -> tuple[Price, Price | None]:
+def _prices(mechanism: str, order: float) -> tuple[Price, Price | None]:
     settings = json.loads(mechanism)
-    if order is None:
-        square, delta = recompute_filter.gaussian_charge(settings)
-        return (0.0, delta, square), None
     return recompute.charge(settings, order), recompute.charge_of_refusal(settings, order)
 
 

@@ -104,10 +104,9 @@ def as_answers(settings: PublicSettings) -> PureAnswers:
     return _route(settings).answers(settings)
 
 
-def moves(settings: PublicSettings, step: int | None = None) -> Moves:
-    """The Gaussian noise of a session, if it has no other, or of one step of a session that releases in rounds. Raises
-    NotVerified if it cannot be recomputed."""
-    return _route(settings).moves(settings) if step is None else _tallied_moves(settings, step)
+def moves(settings: PublicSettings) -> Moves:
+    """The Gaussian noise of a session, if it has no other. Raises NotVerified if it cannot be recomputed."""
+    return _route(settings).moves(settings)
 
 
 def _stated(settings: PublicSettings) -> PureAnswers:
@@ -218,8 +217,8 @@ def _tested_moves(settings: PublicSettings) -> Moves:
     return _by_ones((cells, float(settings["scale"])), (moved, float(settings["pair_scale"])))
 
 
-def _tallied_moves(settings: PublicSettings, step: int | None = None) -> Moves:
-    return [(norm, cells, float(scale)) for norm, cells, scale in tallied_moves(settings, step)]
+def _tallied_moves(settings: PublicSettings) -> Moves:
+    return [(norm, cells, float(scale)) for norm, cells, scale in tallied_moves(settings)]
 
 
 def _responses_delta(each: float, times: int, epsilon: float) -> float:

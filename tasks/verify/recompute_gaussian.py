@@ -254,14 +254,9 @@ Move = tuple[int, int, Decimal]
 """N, number of numbers, and scale."""
 
 
-def tallied_moves(settings: PublicSettings, step: int | None = None) -> list[Move]:
-    """By how much neighbours move all steps together, or one of them alone: rounds, or releases of a season."""
-    asked, weights = settings["rounds"], [1]
-    if settings["name"] == "stream":
-        squares = [part**2 for part in coefficients(settings)]
-        weights = squares if step is None else [squares[step]]
-    elif step is not None:
-        asked = [asked[step]]
+def tallied_moves(settings: PublicSettings) -> list[Move]:
+    """By how much neighbours move all steps together: rounds, or releases of a season."""
+    weights = [part**2 for part in coefficients(settings)] if settings["name"] == "stream" else [1]
     homes = int(settings["homes"]) if settings["name"] == "joint" else 1
     return [
         (
@@ -269,7 +264,7 @@ def tallied_moves(settings: PublicSettings, step: int | None = None) -> list[Mov
             int(each["cells"]) * len(weights) * homes,
             Decimal(float(each["scale"])),
         )
-        for each in asked
+        for each in settings["rounds"]
     ]
 
 

@@ -302,26 +302,6 @@ def test_what_stops_a_refresh_spends_and_loses_nothing(data: Path, plan: Plan, h
 
 
 @pytest.mark.slow
-def test_a_season_that_is_closed_gives_back_what_was_never_begun_and_is_forgotten_whole(data: Path, home: Path) -> None:
-    given = tables(data)
-    given["privacy"]["lifetime"] |= {"filter": "gaussian", "epsilon": 8.0}
-    arrive(data, 1)
-    done = start_refresh(parse_plan(given), home)
-    closed = close(Stores.of(home), done.session, give_back=True)
-    assert closed.settled == closed.rounds[0] != closed.reserved
-    assert [check for check in verify(home) if not check.ok] == []
-    forget(Stores.of(home), done.session)
-    kinds = ("sums", "units", "arrived", "streams", "sessions", "secrets/streams")
-    left = [path for kind in kinds for path in (home / "vault" / kind).rglob("*")]
-    assert [path for path in left if path.is_file()] == []
-    with pytest.raises(BudgetRefused, match=r"has ended \(closed\) after 1 releases, .* --new-session"):
-        start_refresh(parse_plan(given), home)
-    again = start_refresh(parse_plan(given), home, new_session=True)
-    assert Ledger.of(home).total("people") == closed.settled + Ledger.of(home).session(again.session).reserved
-    assert [check for check in verify(home) if not check.ok] == []
-
-
-@pytest.mark.slow
 def test_a_new_season_asks_those_who_arrive_from_then_on_and_costs_nothing_more(data: Path, home: Path) -> None:
     """All that came before is known, though the season before was forgotten; what is killed at the change is finished
     by the next."""

@@ -174,7 +174,7 @@ def open_after_season(home: Path, name: str) -> None:
     """The units of a release are tested: the ledger knows the season d-0 that it is of, and who is in which part."""
     door, division = Stores.of(home), Division(commitment="by a key", share=0.5, naming="by name")
     season = Season.ask
-    learned = replace(opening_of(season), epsilon=season.epsilon, delta=season.delta, rounds=season.rounds)
+    learned = replace(opening_of(season), epsilon=season.epsilon, delta=season.delta)
     opened_as("d-0", door, learned)
     door.ledger.divide("d", division)
     asked = replace(opening_of(SINGLE[name].asked), part=TESTED, division=division.commitment)

@@ -6,7 +6,7 @@ nobody, and is made again. A session is then closed and forgotten, and nothing s
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from tests.promises import crashes
 from tests.promises.crashes import HOWS
 from tests.promises.faults import How
 from tests.promises.kinds import KINDS, Kind
-from tests.support.tallied import NAME, Rounds
+from tests.support.tallied import NAME
 
 FAULTS = 5
 """Faults of a default test, spread over the points of a kind."""
@@ -181,35 +181,3 @@ class Closed(crashes.Matrix[Left]):
             "begun after it was closed": crashed.session.next_row == begun,
             "another charge than what was begun": session.settled == settled,
         }
-
-
-def closing(home: Path) -> None:
-    rounds = Rounds.in_home(home)
-    rounds.all(until=2)
-    close(rounds.door, NAME, give_back=True)
-
-
-@pytest.fixture(scope="module")
-def closed(tmp_path_factory: pytest.TempPathFactory) -> Closed:
-    folder = tmp_path_factory.mktemp("closed")
-    Rounds.in_home(folder / "base", "gaussian")
-    return Closed(folder, closing, Left.by)
-
-
-def test_what_returns_after_a_crash_was_never_begun(closed: Closed) -> None:
-    undisturbed = closed.undisturbed.session
-    assert undisturbed.settled == undisturbed.rounds[0] + undisturbed.rounds[1]
-    assert closed.sample(70) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("how", HOWS)
-def test_what_returns_after_a_crash_at_any_point(closed: Closed, how: How) -> None:
-    assert closed.fails(how, 3) == []
-
-
-def test_a_refund_of_a_round_that_was_begun_would_be_found(closed: Closed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted bug: only committed rounds are paid. It shows after any fault between draw and commitment."""
-    drawn = [at for at, point in enumerate(closed.points) if re.fullmatch(rf"os\.rename round-.+\.{TOKEN}", point)]
-    monkeypatch.setattr(Session, "owed", lambda own, **how: OWED(replace(own, next_row=own.asked), **how))
-    assert any("another charge" in wrong for wrong in closed.fails_at(drawn[0] + 1, "kill"))

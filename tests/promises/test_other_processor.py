@@ -21,10 +21,10 @@ from concord.artifacts.errors import EnvironmentFailed, NotVerified
 from concord.artifacts.ledger.ledger import Ledger
 from concord.tasks.door.admit import on_record
 from concord.tasks.mechanisms.stable import StableVoting
+from tests.promises.canary import canary_tables
 from tests.promises.runs import RUNS, Run
 from tests.support.at_door import STABLE, labels_by, make_case
 from tests.support.homes import charged
-from tests.support.people import tables_of_plan, write_tables
 
 ALWAYS = {"stable", "tallies"}
 """Kinds of releases that are tried at each run of the tests."""
@@ -113,8 +113,7 @@ def test_calibration_there_gives_another_table() -> None:
     "run", [pytest.param(run, marks=[] if run.name in ALWAYS else pytest.mark.slow, id=run.name) for run in RUNS]
 )
 def test_a_session_goes_on_there_and_back_here_within_its_charge(home: Path, tmp_path: Path, run: Run) -> None:
-    write_tables(tmp_path / "data")
-    plan = run.plan(tables_of_plan(tmp_path / "data"))
+    plan = run.plan(canary_tables(tmp_path / "data"))
     fails_before_the_first_draw(run, plan, home)
     (first, *_), before = opened(home), charged(home)
     with another_processor():

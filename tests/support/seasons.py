@@ -47,7 +47,7 @@ class Season:
             door.vault.secret(f"sessions/{NAME}")
             asked, opening = cls.ask, of_rounds(commitment(door.vault, NAME))
             opening = replace(opening, purpose=asked.purpose, mechanism=asked.settings(), whole=asked.cost)
-            opening = replace(opening, queries=asked.queries, rounds=asked.rounds, stream=asked.stream)
+            opening = replace(opening, queries=asked.queries, stream=asked.stream)
             door.ledger.open_session(opening)
         return cls(door)
 

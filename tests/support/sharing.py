@@ -68,7 +68,7 @@ class Shares:
             door.ledger.name_domain("d", unit=DOMAIN.unit, neighbours=DOMAIN.neighbours, **cap)
             door.vault.secret(f"sessions/{NAME}")
             made = replace(opening(commitment(door.vault, NAME)), purpose=ASK.purpose, mechanism=ASK.settings())
-            door.ledger.open_session(replace(made, whole=ASK.cost, rounds=ASK.rounds, queries=ASK.queries))
+            door.ledger.open_session(replace(made, whole=ASK.cost, queries=ASK.queries))
         return cls(door)
 
     @property

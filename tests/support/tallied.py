@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from concord import __version__
-from concord.artifacts.domains import Domain, FilterKind
+from concord.artifacts.domains import Domain
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Opening, Session
@@ -65,15 +65,15 @@ class Rounds:
     followed: list[int] = field(default_factory=list)
 
     @classmethod
-    def in_home(cls, home: Path, kind: FilterKind = "renyi") -> "Rounds":
-        """The session in a home, opened now if it is not open yet, in a domain with that filter."""
+    def in_home(cls, home: Path) -> "Rounds":
+        """The session in a home, opened now if it is not open yet."""
         door = Stores.of(home)
         try:
             door.ledger.session(NAME)
         except WrongInput:
             cap = DOMAIN.filter
             cap_of = {"epsilon": cap.epsilon, "delta": cap.delta}
-            door.ledger.name_domain("d", kind, unit=DOMAIN.unit, neighbours=DOMAIN.neighbours, **cap_of)
+            door.ledger.name_domain("d", unit=DOMAIN.unit, neighbours=DOMAIN.neighbours, **cap_of)
             door.vault.secret(f"sessions/{NAME}")
             door.ledger.open_session(opening(commitment(door.vault, NAME)))
         return cls(door)
@@ -132,5 +132,4 @@ def opening(committed: str) -> Opening:
         version=__version__,
         whole=asked.cost,
         per_refusal=asked.per_refusal,
-        rounds=asked.rounds,
     )

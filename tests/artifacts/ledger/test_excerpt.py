@@ -5,11 +5,10 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
-from concord.artifacts.domains import FilterKind
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.events import LogRecord
@@ -33,10 +32,10 @@ def session(name: str, domain: str = "census") -> Opening:
     return replace(opening(STABLE, name), domain=domain)
 
 
-def busy(home: Path, hidden: int = 0, kind: FilterKind = "renyi") -> Ledger:
+def busy(home: Path, hidden: int = 0) -> Ledger:
     """A ledger in which a session has ended, another was stopped in a batch, and two are open; and `hidden` files."""
     ledger = Ledger.of(home)
-    ledger.name_domain("census", kind, unit=DOMAIN.unit, neighbours=DOMAIN.neighbours, **CAP)
+    ledger.name_domain("census", unit=DOMAIN.unit, neighbours=DOMAIN.neighbours, **CAP)
     ledger.name_domain("survey", unit=DOMAIN.unit, neighbours=DOMAIN.neighbours, **CAP)
     ledger.hold("census", [f"file {at}" for at in range(hidden)])
     ledger.open_session(session("ended"))
@@ -58,9 +57,8 @@ def excerpt(ledger: Ledger, home: Path, **covered: int) -> Excerpt:
     return Excerpt.of(ledger.records(), "census", covered, hiding(Vault(home / "vault")))
 
 
-@pytest.mark.parametrize("kind", get_args(FilterKind))
-def test_it_adds_up_to_what_the_ledger_says_and_keeps_its_rule(tmp_path: Path, kind: FilterKind) -> None:
-    ledger = busy(tmp_path, kind=kind)
+def test_it_adds_up_to_what_the_ledger_says_and_keeps_its_rule(tmp_path: Path) -> None:
+    ledger = busy(tmp_path)
     found = excerpt(ledger, tmp_path, open=100)
     moment, domain = found.reading, ledger.domain("census")
     assert domain is not None

@@ -65,8 +65,6 @@ def test_only_a_recap_changes_a_cap_and_from_then_on_holds_whatever_a_plan_says(
     for other in (CAP["epsilon"], 7.0, 8.0):
         for name in (ledger.name_domain, ledger.plan_domain):
             assert name("census", **terms, epsilon=other) == DOMAIN.recapped(8, 1e-4)
-    with pytest.raises(WrongInput, match=r"lifetime.filter"):
-        ledger.name_domain("census", "gaussian", **terms, epsilon=8.0)
     assert ledger.domain("census") == DOMAIN.recapped(8, 1e-4)
     assert kinds(tmp_path) == ["domain", "recap"]
     with pytest.raises(WrongInput, match="no domain 'other'"):

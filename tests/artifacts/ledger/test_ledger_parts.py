@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from concord.artifacts import parts
-from concord.artifacts.domains import FILTERS, FilterKind
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.guarantee import DomainCharge
 from concord.artifacts.ledger import state
@@ -60,9 +59,9 @@ def fill(ledger: Ledger, part: str, most: int = 50) -> int:
     return most
 
 
-def kept(kind: FilterKind = "renyi", *, divided: bool = True) -> Kept:
+def kept(*, divided: bool = True) -> Kept:
     ledger = Kept()
-    ledger.name_domain("people", kind, unit="one row", neighbours="add or remove one unit", epsilon=8.0, delta=1e-4)
+    ledger.name_domain("people", unit="one row", neighbours="add or remove one unit", epsilon=8.0, delta=1e-4)
     if divided:
         ledger.divide("people", DIVISION)
     return ledger
@@ -71,15 +70,13 @@ def kept(kind: FilterKind = "renyi", *, divided: bool = True) -> Kept:
 DOMAIN_FILTER = kept().domains()[0].filter
 
 
-@pytest.mark.parametrize("kind", FILTERS)
-def test_the_domain_pays_the_larger_of_its_parts(kind: FilterKind) -> None:
-    ledger = kept(kind)
+def test_the_domain_pays_the_larger_of_its_parts() -> None:
+    ledger = kept()
     ask(ledger, "l-1", LEARNING)
     learning = ledger.total("people")
     ask(ledger, "t-1", TEST)
     tested = ledger.domains()[0].filter.charge(TESTED.cost)
     assert ledger.totals("people") == {LEARNING: learning, TEST: tested}
-    assert bool(learning.mu_squared and tested.mu_squared) == (kind == "gaussian")
     assert ledger.total("people").amounts == tuple(map(max, learning.amounts, tested.amounts))
     ask(ledger, "e-1", EVERY)
     assert ledger.total("people").amounts == tuple(map(max, learning.times(2).amounts, (learning + tested).amounts))
@@ -99,10 +96,9 @@ def charge(nats: int, delta: int) -> Charge:
     return Charge(renyi=Charge().renyi + nats, delta=Charge().delta + delta)
 
 
-@pytest.mark.parametrize("kind", FILTERS)
-def test_each_part_is_filled_by_itself(kind: FilterKind) -> None:
-    alone = fill(kept(kind, divided=False), EVERY)
-    ledger = kept(kind)
+def test_each_part_is_filled_by_itself() -> None:
+    alone = fill(kept(divided=False), EVERY)
+    ledger = kept()
     learning, tests = fill(ledger, LEARNING), fill(ledger, TEST)
     assert learning == alone > 1
     assert tests > 1
@@ -216,9 +212,8 @@ def season(ledger: Ledger, stream: str, made: Stream = LARGE, part: str = EVERY)
     ledger.settle(name, give_back=False)
 
 
-@pytest.mark.parametrize("kind", FILTERS)
-def test_seasons_of_a_stream_are_charged_once_by_both_reckonings(kind: FilterKind) -> None:
-    ledger = kept(kind)
+def test_seasons_of_a_stream_are_charged_once_by_both_reckonings() -> None:
+    ledger = kept()
     large, small = (ledger.domains()[0].filter.charge(of.cost) for of in (SOME, SMALL))
     for made in (SMALL, SOME, SMALL):
         season(ledger, "a", made)

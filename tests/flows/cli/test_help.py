@@ -93,7 +93,7 @@ def test_a_session_s_name_and_its_rows_can_be_read_in_eighty_columns(
     monkeypatch.setenv("COLUMNS", "80")
     counts = {"asked": 345678, "answered": 345673, "refused": 5}
     session = {"id": "demo-hospital-0450b3dd", "mechanism": "stable", "claim": {"epsilon": 1.0}, "status": "open"}
-    budget = {"filter": "renyi", "cap": {"epsilon": 4.0, "delta": 4e-5}, "spent": {"epsilon": 1.9}, "conversion": 0.0}
+    budget = {"cap": {"epsilon": 4.0, "delta": 4e-5}, "spent": {"epsilon": 1.9}, "conversion": 0.0}
     show_budget({"domains": [{"name": "demo-hospital", **budget, "sessions": [session | counts]}]})
     assert {"demo-hospital-0450b3dd", "345,678", "345,673"} <= set(capsys.readouterr().out.split())
 

@@ -1,7 +1,7 @@
 """What planning says of a domain's budget is what the ledger will say, at the largest ε that fits and at the next."""
 
 import json
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.domains import FILTERS, FilterKind
 from concord.artifacts.errors import BudgetRefused, WrongInput
 from concord.artifacts.guarantee import NO_LATER_ROWS, later_rows_in_words
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.parts import LEARNING, TEST, Division
-from concord.artifacts.plan import Plan, load_plan, parse_plan
+from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.sessions import Opening
 from concord.tasks.advice.choose import PublicFacts, later_rows, weigh_tallies
@@ -47,11 +46,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tables(tmp_path_factory.mktemp("data"))
 
 
-def planned(
-    folder: Path, kind: str, epsilon: float, lifetime: float = 1.0, delta: float = 4e-5, rule: FilterKind = "renyi"
-) -> Plan:
+def planned(folder: Path, kind: str, epsilon: float, lifetime: float = 1.0, delta: float = 4e-5) -> Plan:
     tables = {**tables_of_plan(folder), **PLANS[kind]}
-    privacy = {"epsilon": epsilon, "lifetime": {"epsilon": lifetime, "delta": delta, "filter": rule}}
+    privacy = {"epsilon": epsilon, "lifetime": {"epsilon": lifetime, "delta": delta}}
     kept = {name: section for name, section in tables.items() if section is not None}
     return parse_plan({**kept, "privacy": {**tables["privacy"], **privacy}})
 
@@ -100,40 +97,6 @@ def test_the_largest_epsilon_is_the_last_that_the_ledger_would_open(folder: Path
     ledger.check_opening(opening(fits, runs(fits, tmp_path)), account.domain)
     with pytest.raises(BudgetRefused, match="does not cover it"):
         ledger.check_opening(opening(above, runs(above, tmp_path)), account.domain)
-
-
-@pytest.mark.parametrize("kind", ["tallies", "universal"])
-def test_so_it_is_by_the_gaussian_filter(folder: Path, tmp_path: Path, kind: str) -> None:
-    cap = 0.5 if kind == "universal" else 0.9
-    plan = planned(folder, kind, epsilon=cap, lifetime=cap, rule="gaussian")
-    plan = plan.model_copy(update={"privacy": plan.privacy.model_copy(update={"epsilon": 1.0})})
-    public, account = facts(plan), Account.of(plan, tmp_path)
-    largest = largest_epsilon(plan, public, account)
-    assert largest is not None
-    ledger = Ledger.of(tmp_path)
-    for epsilon, fits in zip(near(largest), (True, False), strict=True):
-        asked = plan.model_copy(update={"privacy": plan.privacy.model_copy(update={"epsilon": epsilon})})
-        with nullcontext() if fits else pytest.raises(BudgetRefused, match="does not cover it"):
-            ledger.check_opening(opening(asked, runs(asked, tmp_path)), account.domain)
-
-
-@pytest.mark.parametrize(
-    ("kind", "better"), [("tallies", "gaussian"), ("noisy_votes", "gaussian"), ("stable", "renyi")]
-)
-def test_the_filter_that_suits_is_named_while_it_may_be_chosen(
-    folder: Path, tmp_path: Path, kind: str, better: FilterKind
-) -> None:
-    worse: FilterKind = "renyi" if better == "gaussian" else "gaussian"
-    reasons = {}
-    for rule in (better, worse):
-        plan = planned(folder, kind, epsilon=0.3, lifetime=4.0, delta=1e-4, rule=rule)
-        covered = check_cover(plan, facts(plan), Account.of(plan, tmp_path / "home"))
-        assert covered is not None
-        assert covered.fit[better] > covered.fit[worse]
-        assert covered.more + 1 == covered.fit[rule]
-        reasons[rule] = covered.reason
-    assert f'with privacy.lifetime.filter = "{better}"' in reasons[worse]
-    assert "privacy.lifetime.filter" not in reasons[better]
 
 
 def test_if_delta_alone_is_too_much_it_says_that_no_epsilon_fits(folder: Path, tmp_path: Path) -> None:
@@ -299,28 +262,3 @@ def test_init_writes_no_plan_that_run_refuses(folder: Path, tmp_path: Path) -> N
     largest = error.split("fits is ")[1].split(";")[0]
     assert concord("init", *tables, *stated, *places, "--lifetime-epsilon", "1", "--epsilon", largest)[0] == 0
     assert concord("plan", str(tmp_path / "plan.toml"), *places[2:4])[0] == 0
-
-
-@pytest.mark.slow
-def test_init_proposes_the_filter_that_suits_a_new_domain_and_keeps_that_of_one_on_record(
-    folder: Path, tmp_path: Path
-) -> None:
-    """Tallies of (1, 1e-5) fit in a cap of (1, 4e-5) by one filter and not by the other."""
-    tables = ("--private", str(folder / "private.csv"), "--public", str(folder / "public.parquet"), "--unit", "row")
-    stated = ("--label", "outcome", "--classes", "no,yes", "--domain", "people", "--rows", "6000", "--delta", "1e-5")
-
-    def begun(name: str, home: str, *more: str) -> tuple[int, str, str]:
-        places = ("--out", str(tmp_path / name), "--home", str(tmp_path / home))
-        status, _, error = concord("init", *tables, *stated, *places, *more)
-        text = (tmp_path / name).read_text() if status == 0 else ""
-        return status, load_plan(tmp_path / name).privacy.lifetime.filter if text else error, text
-
-    status, rule, text = begun("tallies.toml", "new", "--tallies", "--lifetime-epsilon", "1")
-    assert (status, rule, "# by this filter more sessions of noisy sums fit" in text) == (0, "gaussian", True)
-    status, rule, text = begun("votes.toml", "new", "--no-tallies", "--rows", "600000")
-    assert (status, rule, "filter" in text, '"stable"' in text) == (0, "renyi", False, True)
-    for kind in FILTERS:
-        (tmp_path / kind).mkdir()
-        terms = {"unit": "one row", "neighbours": "add or remove one unit"}
-        Ledger.of(tmp_path / kind).name_domain("people", kind, **terms, epsilon=4.0, delta=4e-5)
-        assert begun(f"{kind}.toml", kind, "--tallies")[:2] == (0, kind)

@@ -1,6 +1,5 @@
 """Rounds of tallies at the door: drawn once each, paid once begun, asked by no other model than was published."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,27 +8,14 @@ import numpy as np
 import pytest
 
 from concord.artifacts.errors import BudgetRefused, NotVerified
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.privacy import Charge
-from concord.tasks.asks.tallies import TalliesAsk
-from concord.tasks.door.admit import planned_domain
 from concord.tasks.door.checkpoint import Randomness
-from concord.tasks.door.erase import close
-from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.contributions import tally
-from concord.tasks.verify.reckoning import reckon
-from tests.support.people import changed, tables_of_plan
-from tests.support.tallied import LABELS, NAME, ROWS, TALLIES, Rounds, question
+from tests.support.tallied import LABELS, ROWS, TALLIES, Rounds, question
 
 
 @pytest.fixture
 def rounds(tmp_path: Path) -> Rounds:
     return Rounds.in_home(tmp_path)
-
-
-@pytest.fixture
-def gaussian(tmp_path: Path) -> Rounds:
-    return Rounds.in_home(tmp_path, "gaussian")
 
 
 def killed(*_: object, **__: object) -> Any:
@@ -69,75 +55,6 @@ def test_a_session_that_is_closed_early_gets_nothing_back(rounds: Rounds) -> Non
     assert closed.settled == closed.reserved
     with pytest.raises(BudgetRefused, match="has ended"):
         rounds.release(1, {"model": question(0, None).record()["model"] or _model()})
-
-
-def test_rounds_never_begun_return_in_a_gaussian_domain(gaussian: Rounds) -> None:
-    door, each = gaussian.door, gaussian.session.rounds
-    gaussian.release(0, None)
-    closed = close(door, NAME, give_back=True)
-    assert closed.settled == each[0]
-    assert door.ledger.total("d") == each[0]
-    assert each[0].mu_squared < closed.reserved.mu_squared / 2
-    with pytest.raises(BudgetRefused, match="has ended"):
-        gaussian.release(1, {"model": _model()})
-    assert list(reckon(door.ledger.records())) == []
-
-
-def test_a_round_that_was_begun_is_paid_whether_or_not_it_was_drawn(
-    gaussian: Rounds, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(Vault, "keep", killed)
-        with pytest.raises(KeyboardInterrupt):
-            gaussian.release(0, None)
-    each = gaussian.session.rounds
-    assert close(gaussian.door, NAME, give_back=True).settled == each[0]
-
-
-@pytest.mark.parametrize(("done", "back"), [(0, True), (3, False)])
-def test_all_or_nothing_returns_of_rounds(gaussian: Rounds, done: int, back: bool) -> None:
-    if done:
-        gaussian.all()
-    closed = close(gaussian.door, NAME, give_back=True)
-    assert closed.settled == (Charge() if back else closed.reserved)
-
-
-def test_nothing_returns_if_that_is_asked_for(gaussian: Rounds) -> None:
-    assert close(gaussian.door, NAME, give_back=False).settled == gaussian.session.reserved
-
-
-def test_nothing_returns_by_an_older_ledger_of_a_round_that_was_drawn(gaussian: Rounds) -> None:
-    home = gaussian.door.vault.root.parent
-    older = (home / "ledger.db").read_bytes()
-    gaussian.release(0, None)
-    (home / "ledger.db").write_bytes(older)
-    door = Stores.of(home)
-    with pytest.raises(NotVerified, match="round 0 of session d-1 was drawn, and the ledger does not know of it"):
-        close(door, NAME, give_back=True)
-    assert door.ledger.session(NAME).status == "open"
-    assert close(door, NAME, give_back=False).settled == door.ledger.session(NAME).reserved
-
-
-def test_nothing_is_opened_by_a_ledger_that_gave_back_what_another_copy_drew(gaussian: Rounds, tmp_path: Path) -> None:
-    """An older copy, in which the session is open, was in use for a while."""
-    home = gaussian.door.vault.root.parent
-    first = json.loads(gaussian.door.released.read(gaussian.release(0, None)))
-    older = (home / "ledger.db").read_bytes()
-    close(gaussian.door, NAME, give_back=True)
-    newer = (home / "ledger.db").read_bytes()
-    plan = changed(tables_of_plan(tmp_path), privacy__domain="another")
-    assert planned_domain(Stores.of(home), plan).name == "another"
-    (home / "ledger.db").write_bytes(older)
-    Rounds.in_home(home).release(1, first["next"])
-    (home / "ledger.db").write_bytes(newer)
-    with pytest.raises(NotVerified, match="round 1 of session d-1 was drawn, and the ledger has given it back"):
-        planned_domain(Stores.of(home), plan)
-
-
-def test_no_round_is_charged_by_itself_that_only_the_whole_is_proved_for() -> None:
-    narrow = replace(TALLIES, rounds=(*TALLIES.rounds[:2], replace(TALLIES.rounds[2], scale=2.0)))
-    assert len(TalliesAsk(TALLIES, "codes", ()).rounds) == 3
-    assert TalliesAsk(narrow, "codes", ()).rounds == ()
 
 
 def _model() -> dict[str, Any]:

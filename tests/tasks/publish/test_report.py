@@ -253,10 +253,3 @@ def test_an_additive_student_is_shown_as_a_scorecard(certificate: Certificate) -
     assert "double the odds of yes. A row begins with -12" in words
     assert "age <b> below 3 -4 age <b> 3 or more +7 age <b> no value +0" in words
     assert "What each column does" not in render(certificate, FIGURES)
-
-
-def test_of_a_gaussian_domain_no_delta_is_said_to_remain(certificate: Certificate) -> None:
-    """What is charged is read at the cap's δ: to subtract one from the other would say that nothing is left."""
-    gaussian = certificate.model_copy(update={"domain": certificate.domain.model_copy(update={"filter": "gaussian"})})
-    assert "at that of the cap" in Page(render(gaussian, FIGURES)).words
-    assert "at that of the cap" not in Page(render(certificate, FIGURES)).words

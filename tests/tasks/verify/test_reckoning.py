@@ -150,7 +150,7 @@ def releases_tested(*releases: Any, **terms: Any) -> list[str]:
     ledger.divide("people", Division(commitment="by a key", share=0.5, naming="by name"))
     once = {"cutoff": None, "queries": 1, "teachers": 0, "per_refusal": None, "division": "by a key"}
     season = {**once, "mechanism": STREAM.settings(), "whole": STREAM.cost, "stream": "weekly", "queries": 3}
-    ledger.open_session(asked(STABLE, "s-1", **season, part="learning", rounds=STREAM.costs_by_step))
+    ledger.open_session(asked(STABLE, "s-1", **season, part="learning"))
     ledger.settle("s-1", give_back=False)
     mechanism = PrivateTest.calibrate(epsilon=1.0, delta=1e-6, classes=2, secret="rows")
     for number, release in enumerate(releases):
