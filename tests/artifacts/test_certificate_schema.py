@@ -21,7 +21,7 @@ MECHANISMS: dict[str, Mechanism] = {
 }
 PUBLISHED = {
     "concord certificate 1": "df991abd1860b1331e5aacd8e7f307359fe641f0a3710c0e14c7790d46598943",
-    "concord certificate 2": "36231d020d378c7e8597d9d8d5146356bcfaff639158c80edd49a58454f8c646",
+    "concord certificate 2": "efd9885aa3ed63be0c8b2527a002bd753b44ff2930bee7e20989494f5cc40128",
 }
 """SHA-256 of the schema of each format, but for its words."""
 
