@@ -144,9 +144,9 @@ def ask_share(home: Path, other: bool = False) -> None:
     Shares.in_home(home).all(rows=199 if other else 200)
 
 
-def open_question(home: Path, name: str) -> None:
+def open_question(home: Path, name: str, one_in: int = 7) -> None:
     opened(Stores.of(home), QUESTIONS[name])
-    _answered(home, "which shade", 7)
+    _answered(home, "which shade", one_in)
     if name == "questions":
         _answered(home, "and now", 5)
 
