@@ -41,7 +41,7 @@ from concord.artifacts.home.whole import make_folder, write_whole
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Ref
 from concord.artifacts.settings import Settings
-from concord.tasks.data.places import Remote
+from concord.tasks.data.remote import Remote
 
 Model = TypeVar("Model", bound=BaseModel)
 JSON = JSONSerializer().model_dump(mode="json")

@@ -46,8 +46,6 @@ asked might have another name. It is among the settings of a stream, so that ano
 
 TEXT = "string"
 """The type of names that are text."""
-IN_PATHS = "part of its path"
-"""The type of names that paths have: of another glob, the same file may have others within it."""
 
 
 class Period(BaseModel):
@@ -160,9 +158,9 @@ def take(
 
 
 def _types(table: PrivateTable, unit: str) -> tuple[str, ...]:
-    """The types of names, or that paths have them; a column that is stored without a type has none."""
+    """The types of names; a column that is stored without a type has none."""
     held = [file for file in table.files if unit in file.names]
-    types = {IN_PATHS if unit in dict(file.partition) else str(plain_type(file.stored_as(unit))) for file in held}
+    types = {str(plain_type(file.stored_as(unit))) for file in held}
     return tuple(sorted({kind.removeprefix("large_").removesuffix("_view") for kind in types} - {"null"}))
 
 

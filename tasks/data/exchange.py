@@ -28,7 +28,7 @@ from concord.artifacts.errors import EnvironmentFailed, NotVerified
 from concord.artifacts.home.released import sha256
 from concord.artifacts.home.whole import sync_folder
 from concord.artifacts.sections import NAME_PATTERN
-from concord.tasks.data.places import Remote, objects, reachable
+from concord.tasks.data.remote import Remote, objects, reachable
 
 LARGEST = 1 << 26
 """Most bytes of a file that is read: a question with all of its codes takes a few million."""

@@ -25,7 +25,9 @@ from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
 from concord.artifacts.schemas import COMMAS, TextFormat
 from concord.tasks.data.cells import clean_text
 from concord.tasks.data.csv_files import csv_names, declare_to_find, find_format, read_rows
-from concord.tasks.data.places import Format, Partition, Remote, StoredFile, StoredTable, objects, reachable
+from concord.tasks.data.places import PRIVATE as PRIVATE
+from concord.tasks.data.places import Format, StoredFile, StoredTable
+from concord.tasks.data.remote import Remote, objects, reachable
 from concord.tasks.data.stored_columns import (
     SizedColumns,
     parquet_batches,
@@ -37,9 +39,6 @@ from concord.tasks.data.stored_columns import (
     words_as_enum,
 )
 
-PRIVATE = "data.private"
-"""The plan's field of the private table. No content of its files is shown, not even the words of the first line, which
-are names only if there is a header."""
 ROWS_IN_MEMORY = 1 << 16
 """Rows held in memory at a time."""
 FRAME_TEXT = 1 << 26
@@ -50,23 +49,17 @@ ARROW_STREAM = b"\xff\xff\xff\xff"
 """How an Arrow IPC stream begins, whose batches cannot be found but one after the other."""
 
 
-SizedFrame = tuple[int, pl.DataFrame]
-"""Number of rows of a frame, which a frame without columns does not have, and the frame."""
-
-
 @dataclass(frozen=True)
 class TableFile:
     """One file of a table.
 
-    partition   columns of a Delta table's log, with the cell that all rows of the file have there
-    called      its name in messages; by default its path
+    called   its name in messages; by default its path
     """
 
     path: Path | StoredFile
     format: Format
     field: str
     form: TextFormat = COMMAS
-    partition: Partition = ()
     called: str = ""
 
     @property
@@ -82,11 +75,9 @@ class TableFile:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Column names in order. Raises WrongInput if the file cannot be read, or names of a public one are wrong."""
-        added = tuple(name for name, _ in self.partition)
-        names = (*(name for name in self._stored if name not in added), *added)
         if self.field != PRIVATE:
-            self._check_names(names)
-        return names
+            self._check_names(self._stored)
+        return self._stored
 
     def _check_names(self, names: Sequence[str]) -> None:  # in a private file, only requested names are checked
         twice = [name for name in names if names.count(name) > 1]
@@ -106,7 +97,7 @@ class TableFile:
 
     def stored_as(self, name: str) -> pa.DataType:
         """The type of a column by the file's schema; text in a CSV file, whose lines are not read for it."""
-        if self.format == "csv" or name in dict(self.partition):
+        if self.format == "csv":
             return pa.string()
         with self.readable():
             return self._schema.field(self._stored.index(name)).type
@@ -141,22 +132,18 @@ class TableFile:
         pieces  numbers of the pieces to read; None for all
         label   the column of labels (`clean_text`)
         """
-        added = {name: cell for name, cell in self.partition if name in columns}
-        own = [name for name in columns if name not in added]
         with self.readable():
             if self.format == "csv":
-                frames = self._text_frames(own, names, label)
+                frames = self._text_frames(columns, names, label)
             else:
-                frames = self._stored_frames([name for name in own if name in self._stored], once, pieces)
+                frames = self._stored_frames([name for name in columns if name in self._stored], once, pieces)
             plain = TextFormat(missing=self.form.missing)
-            for height, frame in frames:
-                read = clean_text(frame, plain, names, label) if self.format == "text" and frame.width else frame
-                cells = [pl.Series(name, [cell] * height, pl.String) for name, cell in added.items()]
-                yield pl.DataFrame([*read.get_columns(), *cells])
+            for frame in frames:
+                yield clean_text(frame, plain, names, label) if self.format == "text" and frame.width else frame
 
     def _stored_frames(
         self, columns: Sequence[str], once: Collection[str], pieces: Sequence[int] | None
-    ) -> Iterator[SizedFrame]:
+    ) -> Iterator[pl.DataFrame]:
         present = {name: self.stored_as(name) for name in columns}
         stored = {name.strip(): name for name in self._schema.names}
         known = [stored[name] for name, kind in present.items() if polars_type(kind) != pl.Unknown]
@@ -167,9 +154,9 @@ class TableFile:
                 else pl.Series(name, [None] * height, pl.Null)
                 for name, kind in present.items()
             ]
-            yield height, pl.DataFrame(cells)
+            yield pl.DataFrame(cells)
 
-    def _text_frames(self, columns: Sequence[str], names: Collection[str], label: str | None) -> Iterator[SizedFrame]:
+    def _text_frames(self, columns: Sequence[str], names: Collection[str], label: str | None) -> Iterator[pl.DataFrame]:
         """Cells of all lines by the position of their column. In a private file, a cell missing from a line is null and
         nothing fails; in a public one each line must have as many cells as the first."""
         places = [self._stored.index(name) if name in self._stored else len(self._stored) for name in columns]
@@ -182,7 +169,7 @@ class TableFile:
                 for name, place in zip(columns, places, strict=True)
             }
             frame = pl.DataFrame(cells, schema=dict.fromkeys(columns, pl.String))
-            yield len(split), clean_text(frame, self.form, names, label) if columns else frame
+            yield clean_text(frame, self.form, names, label) if columns else frame
 
     def _check_cells(self, split: Sequence[Sequence[str]]) -> None:
         for cells in split:
@@ -256,7 +243,7 @@ def find_files(path: str, field: str, form: TextFormat = COMMAS, *, arriving: bo
     arriving  whether a folder, or a glob, may be without files yet
     """
     if isinstance(path, StoredTable):
-        return tuple(TableFile(kept.place, kept.format, field, form, *kept[2:]) for kept in path.files)
+        return tuple(TableFile(kept.place, kept.format, field, form, kept.name) for kept in path.files)
     place: Path | Remote = Remote(path.rstrip("/")) if "://" in path else Path(path)
     found: Sequence[Path | Remote] = objects(path, field) if isinstance(place, Remote) else _local(place)
     if not found and not (arriving and isinstance(place, Path) and (place.is_dir() or glob.has_magic(path))):

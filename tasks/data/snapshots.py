@@ -25,7 +25,7 @@ from pydantic import ValidationError
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.schemas import Frozen, Ref
-from concord.tasks.data.places import Format, Partition, Placed, StoredFile, StoredTable
+from concord.tasks.data.places import Format, Placed, StoredFile, StoredTable
 
 PART_BYTES = 1 << 24
 PARTS_IN_MEMORY = 4
@@ -34,11 +34,14 @@ SCHEME = "snapshot://"
 
 
 class Listed(Frozen):
-    """One file of a snapshot: its name, format, partition, size in bytes and parts, and what it was read from."""
+    """One file of a snapshot: its name, format, size in bytes and parts, and what it was read from.
+
+    partition   empty: 1.0.0 listed cells there that a Delta table's log has for all rows of a file
+    """
 
     name: str
     format: Format
-    partition: Partition = ()
+    partition: tuple[()] = ()
     size: int
     parts: tuple[Ref, ...]
     origins: tuple[str, ...] = ()
@@ -126,12 +129,12 @@ class Sealing:
     def flush(self) -> None:
         """Does nothing: `finish` writes the buffer."""
 
-    def finish(self, name: str, form: Format, partition: Partition = (), origins: tuple[str, ...] = ()) -> Listed:
+    def finish(self, name: str, form: Format, origins: tuple[str, ...] = ()) -> Listed:
         """Write the rest; returns the file's entry for the list."""
         while self._held:
             self._put(PART_BYTES)
         parts = tuple(self.parts)
-        return Listed(name=name, format=form, partition=partition, size=self.size, parts=parts, origins=origins)
+        return Listed(name=name, format=form, size=self.size, parts=parts, origins=origins)
 
     def _put(self, size: int) -> None:
         with self._vault.create(f"{self._folder}/{len(self.parts):06d}") as sink:
@@ -158,7 +161,7 @@ class SnapshotTable(StoredTable):
         """Its files. Raises NotVerified if it is gone, or is not what was written."""
         vault, found = self._found
         sealed = (Sealed(vault, file) for file in found.files)
-        return tuple(Placed(at, at.listed.format, at.listed.partition, at.listed.name) for at in sealed)
+        return tuple(Placed(at, at.listed.format, at.listed.name) for at in sealed)
 
     @property
     def read(self) -> str:

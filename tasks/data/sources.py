@@ -1,29 +1,27 @@
 """Sources: read a table that is not a local file once, into a snapshot whose files are used like local ones.
 
     s3://… gs://… az://…     the bytes of each object, as they are
-    { delta = … }            the bytes of each file of one version of a Delta table, with the partitions of its log
+    { delta = … }            the bytes of each file of one version of a Delta table; with the columns of its log, if it
+                             has some, written anew
     { query, connection }    the rows of a database query as words, in the order of keyed digests of their cells
     a frame of Python        its columns as they are, as an Arrow IPC file
 
 It is read again if the plan changes its name or the `version` of the data, or with `--from encode`.
 
-Assumes      a plan's `[data] version` names the state of the private data. Types of a frame's columns are public, as
-             those of a file are: if a library infers them from all rows, rows affect each other
+Assumes      a plan's `[data] version` names the state of the private data
 Guarantees   nothing is read from a snapshot that was not written by this vault, and no two runs read two states of one
              version. Rows of a query are sorted, so that the same rows give the same bytes in any order; they are then
              recognised, and the order reveals nothing. No cell can fail: rows are copied, and cast later
              (tasks.data.cells). The source is on record: Delta's version, keyed digests of queries
-Not covered  two reads of one Delta version after files were vacuumed: the second fails. Frames that are equal and not
-             stored alike count as two tables. Checked by tests/tasks/data/test_sources.py, and to the bit by
-             tests/privacy/test_source_alone.py
+Not covered  two reads of one Delta version after files were vacuumed: the second fails.
+             Checked by tests/tasks/data/test_sources.py, and to the bit by tests/privacy/test_source_alone.py
 """
 
 import hmac
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import polars as pl
 import pyarrow as pa
@@ -34,12 +32,11 @@ from concord.artifacts.home.whole import locked
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import canonical_json
 from concord.artifacts.sources import TableSource
-from concord.tasks.data.databases import rows_of_query
 from concord.tasks.data.encode import public_features
-from concord.tasks.data.files import find_files
-from concord.tasks.data.frames import frame_table, word_of
+from concord.tasks.data.files import TableFile, find_files
+from concord.tasks.data.frames import frame_table
 from concord.tasks.data.guard import private_stage
-from concord.tasks.data.places import Placed, Remote, reachable
+from concord.tasks.data.remote import Remote, SourceFile, delta_files, reachable, rows_of_query
 from concord.tasks.data.snapshots import Sealing, Snapshot, SnapshotTable, apart, find_snapshot, write_snapshot
 from concord.tasks.data.spill import spilling
 from concord.tasks.data.tables import PRIVATE, open_public
@@ -49,8 +46,6 @@ ORDER_PARTS = 64
 """Parts over which rows of a query are spread to be sorted; one part is in memory at a time."""
 BATCH = 1 << 16
 BYTES = 1 << 20
-READABLE = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
-"""Features of Delta tables that do not change how their files are read."""
 TABLE_FIELDS = ("private", "public", "test")
 
 
@@ -137,7 +132,7 @@ def folder_of(domain: str, field: str, key: str) -> str:
 def read_table(source: str | TableSource, vault: Vault, folder: str, field: str) -> None:
     """Read a table into a folder of the vault."""
     if isinstance(source, str):
-        found = [Placed(file.path, file.format, file.partition, file.shown) for file in find_files(source, field)]
+        found = [SourceFile(file.shown, file.path, file.format) for file in find_files(source, field)]
         _keep_files(vault, folder, "", found, field)
     elif source.query is not None and source.connection is not None:
         _keep_query(vault, folder, source.query, source.connection, field)
@@ -148,20 +143,38 @@ def read_table(source: str | TableSource, vault: Vault, folder: str, field: str)
         raise WrongInput(f"{field}: the frame is no longer in the vault: give it to concord.run again")
 
 
-def _keep_files(vault: Vault, folder: str, read: str, files: Iterable[Placed], field: str, *table: str) -> None:
+def _keep_files(vault: Vault, folder: str, read: str, files: Iterable[SourceFile], field: str, *table: str) -> None:
     """Copy the bytes of files, those of a `table` if it has a name of its own, into a snapshot."""
     listed = []
-    for number, (place, form, partition, name) in enumerate(files):
-        sealing = Sealing(vault, f"{folder}/{number:05d}")
-        with reachable(name, field):
+    for number, file in enumerate(files):
+        sealing, place = Sealing(vault, f"{folder}/{number:05d}"), file.place
+        with reachable(file.name, field):
             before = place.stamp() if isinstance(place, Remote) else None
-            with place.open("rb") as file:
-                while part := file.read(BYTES):
-                    sealing.write(part)
+            if file.columns:
+                _write(sealing, *_with_its_columns(file, field))
+            else:
+                with place.open("rb") as content:
+                    while part := content.read(BYTES):
+                        sealing.write(part)
             if isinstance(place, Remote) and place.stamp() != before:
-                raise EnvironmentFailed(f"{field}: {name} was written while it was read: run again")
-        listed.append(sealing.finish(name, form, partition, (str(place), *table)))
+                raise EnvironmentFailed(f"{field}: {file.name} was written while it was read: run again")
+        listed.append(sealing.finish(file.name, "ipc" if file.columns else file.format, (str(place), *table)))
     write_snapshot(vault, folder, Snapshot(read=read, files=tuple(listed)))
+
+
+def _with_its_columns(file: SourceFile, field: str) -> tuple[pa.Schema, Iterator[pa.Table]]:
+    """The rows of a Delta table's file, cell by cell, with the columns that the log has for all of them."""
+    table, added = TableFile(file.place, file.format, field, called=file.name), dict(file.columns)
+    types = {name: table.type_of(name) for name in table.names if name not in added}
+    types = {name: dtype for name, dtype in types.items() if dtype != pl.Unknown}
+
+    def whole(frame: pl.DataFrame) -> pa.Table:
+        rows = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+        for name, cell in added.items():
+            rows = rows.append_column(name, pa.repeat(cell, rows.num_rows))
+        return rows
+
+    return whole(pl.DataFrame(schema=types)).schema, map(whole, table.frames([*types]))
 
 
 def _keep_query(vault: Vault, folder: str, query: str, variable: str, field: str) -> None:
@@ -184,46 +197,6 @@ def _write(file: Any, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
     with pa.ipc.new_file(file, schema) as writer:
         for table in tables:
             writer.write_table(table.cast(schema), max_chunksize=BATCH)
-
-
-def delta_files(place: str, version: int | None, field: str) -> tuple[str, list[Placed]]:
-    """Identity of a Delta table for the record, and its files at that version, by default the latest."""
-    try:
-        from deltalake import DeltaTable
-        from deltalake.exceptions import DeltaError, TableNotFoundError
-    except ImportError:
-        raise EnvironmentFailed(f"{field}: a Delta table needs the extra concord[delta]: install it") from None
-    try:
-        table = DeltaTable(place, version=version)
-        protocol, uris = table.protocol(), table.file_uris()
-        actions = pa.table(table.get_add_actions()).to_pylist() if uris else []
-    except TableNotFoundError:
-        raise WrongInput(f"{field}: there is no Delta table at {place}") from None
-    except (DeltaError, OSError, ValueError) as failed:
-        at = "" if version is None else f" at version {version}"
-        raise EnvironmentFailed(
-            f"{field}: the Delta table {place} cannot be read{at} ({type(failed).__name__})"
-        ) from None
-    mapped = ["columnMapping"] if protocol.min_reader_version == 2 else []
-    if odd := {*(protocol.reader_features or mapped)} - READABLE:
-        raise WrongInput(
-            f"{field}: the Delta table {place} uses {', '.join(sorted(odd))}, by which its files alone do not say what "
-            "its rows are: write it without"
-        )
-    cells = {unquote(action["path"]): action.get("partition") or {} for action in actions}
-    roots = (uri.removesuffix(path) for uri in uris[:1] for path in cells if uri.endswith(path))
-    root = next((root for root in roots if {root + path for path in cells} == set(uris)), "")
-    if uris and root + next(iter(cells)) not in uris:
-        raise WrongInput(f"{field}: the Delta table {place} has files elsewhere than in its folder: write it anew")
-    return f"delta version {table.version()}", [
-        _of_delta(f"file {number} of {place}", uri, cells[uri.removeprefix(root)])
-        for number, uri in enumerate(sorted(uris), start=1)
-    ]
-
-
-def _of_delta(name: str, uri: str, partition: Mapping[str, Any]) -> Placed:
-    words = tuple((column, word_of(cell)) for column, cell in partition.items())
-    return Placed(Remote(uri) if "://" in uri else Path(uri), "parquet", words, name)
 
 
 @private_stage

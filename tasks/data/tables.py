@@ -83,10 +83,8 @@ class PublicTable:
         self.must_hold(columns)
         codes: set[str] = set()
         kinds: dict[str, Kind] = dict.fromkeys(columns, "null")
-        named = [name for name in columns if all(name in dict(file.partition) for file in self.files)]
-        kinds |= {name: _kind_of_words([dict(file.partition)[name] for file in self.files]) for name in named}
         for file in self.files:
-            for name, kind in _kinds_of_file(file, [name for name in columns if name not in named], codes).items():
+            for name, kind in _kinds_of_file(file, columns, codes).items():
                 if "null" not in (kind, kinds[name]) and kind != kinds[name]:
                     both = f"{kinds[name]} before {file.shown} and {kind} in it"
                     raise WrongInput(f"{self.field} must hold column {name!r} as one type in all files, got {both}")
@@ -135,13 +133,6 @@ def _kinds_of_file(file: TableFile, columns: Sequence[str], codes: set[str]) -> 
         with file.readable():
             return _kinds_of_lines(file, columns, codes)
     return {name: kind_in(file, name) for name in columns}
-
-
-def _kind_of_words(words: Sequence[str | None]) -> Kind:
-    """The kind of a column from the paths of files."""
-    cells = pl.Series(words, dtype=pl.String)
-    possible = set() if is_padded(cells) else kinds_of_text(cells, TEXT_KINDS)
-    return _first_of(possible) if len(cells.drop_nulls()) else "null"
 
 
 def _first_of(possible: set[Kind]) -> Kind:

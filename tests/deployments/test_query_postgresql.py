@@ -8,7 +8,7 @@ import pytest
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.home.vault import Vault
-from concord.tasks.data.databases import rows_of_query
+from concord.tasks.data.remote import rows_of_query
 from concord.tasks.data.sources import with_snapshots
 from tests.support.postgresql import server
 from tests.support.sources import PASSWORD, VARIABLE, asked_of, plan_over, read

@@ -17,7 +17,7 @@ from concord.artifacts.plan import Plan, parse_plan
 from concord.flows.homes import contribute
 from concord.flows.lead import lead
 from concord.tasks.asks.share import Answered, Asked, Letter, homes_of
-from concord.tasks.data import places
+from concord.tasks.data import remote
 from concord.tasks.data.exchange import Exchange
 from tests.promises.commands import STAND_INS
 from tests.support.people import people, tables_of_plan
@@ -39,7 +39,7 @@ def stored(folder: Path, patch: pytest.MonkeyPatch) -> Path:
     """A local folder as the bucket `bucket` of a store of s3://."""
     (folder / "bucket").mkdir()
     store = pyarrow.fs.SubTreeFileSystem(str(folder), pyarrow.fs.LocalFileSystem())
-    patch.setattr(places, "_store", lru_cache(lambda *_: store))
+    patch.setattr(remote, "_store", lru_cache(lambda *_: store))
     return folder / "bucket"
 
 

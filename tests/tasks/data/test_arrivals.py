@@ -250,17 +250,13 @@ def test_without_a_column_of_units_every_delivered_row_is_one(tmp_path: Path) ->
         weeks.check()
 
 
-def test_names_in_paths_do_not_become_names_in_files(tmp_path: Path) -> None:
-    """A glob in place of a folder: each unit would have another name."""
+def test_a_delivery_whose_path_names_a_column_is_refused(tmp_path: Path) -> None:
     weeks = Weeks(tmp_path / "data")
-    (weeks.folder / "person=7").mkdir()
-    weeks.arrive("person=7/1", of("a"))
+    weeks.arrive("1", of("a"))
     weeks.next()
-    weeks.plan = weeks.plan.model_copy(
-        update={"data": weeks.plan.data.model_copy(update={"private": "arriving/*/*.parquet"})}
-    )
+    (weeks.folder / "person=7").mkdir()
     weeks.arrive("person=7/2", of("a"))
-    with pytest.raises(WrongInput, match="must store the column 'person'"):
+    with pytest.raises(WrongInput, match="NAME=VALUE"):
         weeks.taken()
 
 

@@ -10,6 +10,7 @@ from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.tasks.data.snapshots import reading_of
 from concord.tasks.data.sources import with_snapshots
+from concord.tasks.data.tables import open_public
 from tests.support.sources import plan_over, read, ward
 
 deltalake = pytest.importorskip("deltalake")
@@ -40,7 +41,7 @@ def test_partitions_are_those_of_the_log(tmp_path: Path) -> None:
     rows = ward(12).with_columns(town=pl.lit("New York/=é"), floor=pl.int_range(12) % 3)
     rows = rows.with_columns(pl.when(pl.col("floor") > 0).then("floor"))
     write(tmp_path / "delta", rows, partition_by=["town", "floor"])
-    rows.with_columns(pl.col("floor").cast(pl.String)).write_parquet(tmp_path / "ward.parquet")
+    rows.write_parquet(tmp_path / "ward.parquet")
     columns = ("c", "town", "floor")
     found = read(plan_over({"delta": "delta"}, tmp_path, unit="unit"), vault, *columns)
     plain = read(plan_over("ward.parquet", tmp_path, unit="unit"), vault, *columns)
@@ -77,3 +78,25 @@ def test_what_is_no_table_or_needs_more_than_its_files_is_refused(
     monkeypatch.setattr(deltalake.DeltaTable, "protocol", lambda _: Protocol())
     with pytest.raises(WrongInput, match="uses deletionVectors, by which its files alone do not say"):
         with_snapshots(plan_over({"delta": "delta"}, tmp_path), vault)
+
+
+def test_a_column_of_the_log_has_the_type_that_the_table_states(tmp_path: Path) -> None:
+    """Each value was a word, so that a town of digits was a number."""
+    rows = ward(12).with_columns(
+        town=pl.lit("7"), floor=pl.int_range(12) % 3, day=pl.date(2020, 1, 1), deep=pl.struct("c"), cell=pl.lit(b"\xff")
+    )
+    write(tmp_path / "delta", rows, partition_by=["town", "floor", "day"])
+    plan = plan_over({"delta": "delta"}, tmp_path)
+    table = open_public(with_snapshots(plan, Vault(tmp_path / "vault")).path("private"))
+    assert {*table.names} == {*rows.columns} - {"deep"}  # which no column can be read of
+    kinds = {"c": "categorical", "town": "categorical", "floor": "numeric", "day": "date"}
+    assert table.kinds([*kinds]) == kinds
+
+
+def test_a_file_of_a_private_table_that_is_damaged_is_one_sentence(tmp_path: Path) -> None:
+    write(tmp_path / "delta", ward(40).with_columns(town=pl.lit("CANARY")), partition_by=["town"])
+    (file,) = (tmp_path / "delta").glob("town=*/*.parquet")
+    file.write_bytes(file.read_bytes()[:-3])
+    with pytest.raises(WrongInput, match=r"file 1 of .*delta cannot be read as parquet$") as refused:
+        with_snapshots(plan_over({"delta": "delta"}, tmp_path), Vault(tmp_path / "vault"))
+    assert "CANARY" not in str(refused.value)

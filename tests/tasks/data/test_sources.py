@@ -260,3 +260,18 @@ def test_a_frame_that_was_erased_is_asked_for_again(tmp_path: Path, vault: Vault
     vault.destroy("tables/ward")
     with pytest.raises(WrongInput, match=r"no longer in the vault: give it to concord\.run again"):
         with_snapshots(plan_over(source, tmp_path), vault)
+
+
+def test_a_list_of_files_is_read_as_1_0_0_wrote_it() -> None:
+    """It had the cells of a Delta table's log beside each file, none in any other table."""
+    listed = {
+        "name": "the frame of data.private",
+        "format": "ipc",
+        "partition": [],
+        "size": 3,
+        "parts": [],
+        "origins": [],
+    }
+    assert snapshots.Listed.model_validate(listed).model_dump(mode="json") == listed
+    with pytest.raises(ValueError, match="partition"):
+        snapshots.Listed.model_validate(listed | {"partition": [["town", "Rome"]]})
