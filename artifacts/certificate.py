@@ -117,6 +117,7 @@ class Stated(CertificatePart):
     """The parts of a certificate that come from neither the ledger nor the door.
 
     about      the plan's account of the publication: who issues it, for what use, and when
+    units      how many private units there are, roughly, as the plan says in public; None if it does not
     features   columns of a row that the student may read
     noise      what noise did to released labels; None if no label was released by itself
     expected   what other ε would be expected to teach, the planned one among them; empty if nothing is known of it
@@ -124,6 +125,7 @@ class Stated(CertificatePart):
     """
 
     about: AboutPlan = AboutPlan()
+    units: int | None = None
     features: tuple[str, ...] = ()
     noise: Noise | None = None
     expected: tuple[Expected, ...] = ()
@@ -148,6 +150,7 @@ class Certificate(CertificatePart):
     data_version: str
     about: AboutPlan = AboutPlan()
     guarantee: Guarantee
+    units: Annotated[int | None, Field(exclude_if=lambda units: units is None)] = None
     sessions: Annotated[tuple[SessionRecord, ...], Field(min_length=1)]
     noise: Noise | None = None
     expected: tuple[Expected, ...] = ()
@@ -165,6 +168,19 @@ class Certificate(CertificatePart):
             return cls.model_validate_json(text)
         except ValidationError:
             raise NotVerified(f"{path} is not a certificate") from None
+
+    @property
+    def delta_in_words(self) -> str:
+        """A sentence by which a reader can judge δ: a mechanism that publishes each unit whole with that probability
+        keeps the guarantee."""
+        if not self.guarantee.delta:
+            return "δ is 0, so the guarantee has no exception however many private units there are."
+        if self.units is None:
+            return "The plan does not state how many private units there are, by which to judge δ."
+        return (
+            f"The plan states about {self.units:,} private units: δ times that number, which should be far below 1, is "
+            f"{self.guarantee.delta * self.units:.3g}."
+        )
 
     @property
     def leading(self) -> SessionRecord:

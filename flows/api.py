@@ -46,12 +46,12 @@ class Run:
 
     def _repr_html_(self) -> str:
         """How a notebook shows it: what was promised, how right the student is, and what that cost."""
-        from concord.flows.outcome import spent_in_words
+        from concord.flows.outcome import promised_in_words, spent_in_words
 
-        guarantee, tested = self.summary.guarantee, self.summary.student.get("public_test")
+        tested = self.summary.student.get("public_test")
         details = {
             "session": self.session,
-            "guarantee": f"ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g} for {guarantee['unit']}",
+            "guarantee": promised_in_words(self.summary.guarantee),
             "student": "no public test rows" if tested is None else tested["in_words"],
             "spent now": spent_in_words(self.summary.lifetime),
             **{f"warning {at}": text for at, text in enumerate(self.summary.warnings, start=1)},

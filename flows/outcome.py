@@ -131,6 +131,13 @@ def spent_in_words(lifetime: Mapping[str, Any]) -> str:
     return lifetime_in_words(lifetime["now"], lifetime["used"], lifetime["more"])
 
 
+def promised_in_words(guarantee: Mapping[str, Any]) -> str:
+    """A guarantee in a line; beside δ stands the number of private units by which to judge it, if it is stated."""
+    units = guarantee.get("units")
+    among = "" if units is None else f" (about {units:,} private units)"
+    return f"ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g}{among} for {guarantee['unit']}"
+
+
 def measures_of(certificate: Certificate) -> dict[str, Any]:
     """The measures of a student, for a summary."""
     public, private, accuracy = certificate.student.public_test, certificate.tested, certificate.student.accuracy
@@ -270,7 +277,7 @@ def outcome_in_markdown(summary: Summary) -> str:
     """The outcome of a run, in Markdown."""
     guarantee, public = summary.guarantee, summary.student.get("public_test")
     details = {
-        "guarantee": f"ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g}",
+        "guarantee": promised_in_words(guarantee),
         "for": f"{guarantee['unit']} ({guarantee['neighbours']})",
         "mechanism": f"{summary.mechanism['name']}, {summary.teachers:,} teachers",
         **({"season": summary.season} if summary.season else {}),

@@ -172,7 +172,7 @@ def publish(
         certificate=str(released / certified.certificate.path),
         certificate_digest=certified.certificate.digest,
         report=str(released / certified.report.path),
-        guarantee=certificate.guarantee.model_dump(),
+        guarantee=certificate.guarantee.model_dump() | {"units": certificate.units},
         mechanism=briefly(session.mechanism),
         teachers=labelled.teachers,
         asked=labelled.asked,

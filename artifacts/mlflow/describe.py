@@ -130,7 +130,8 @@ def published_stages(certificate: Certificate) -> dict[str, Stage]:
         "release": Stage(
             _settings(mechanism, "mechanism.")
             | _settings({} if relabelling is None else relabelling.model_dump(), "relabel.")
-            | _settings({"teachers": leading.teachers, "data_version": certificate.data_version}),
+            | _settings({"teachers": leading.teachers, "data_version": certificate.data_version})
+            | _settings({} if certificate.units is None else {"units": certificate.units}),
             own | (asked if leading.teachers else {}) | (together if [*own.values()] != [*together.values()] else {}),
             "The door: public rows were answered or refused, and the domain was charged. Nothing before it is told.",
             (PUBLIC_ROWS,),

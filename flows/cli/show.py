@@ -25,15 +25,15 @@ OUTCOMES = ("asked", "answered", "refused")
 
 def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
     """Print the outcome of a run, and where to look next; if `quiet`, only the path of its certificate."""
-    from concord.flows.outcome import chosen_in_words, spent_in_words, tested_in_words
+    from concord.flows.outcome import chosen_in_words, promised_in_words, spent_in_words, tested_in_words
 
     if quiet:
         say(summary.certificate)
         return
-    guarantee, student = summary.guarantee, summary.student
+    student = summary.student
     lines = {
         "session": summary.session,
-        "guarantee": f"ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g} for {guarantee['unit']}",
+        "guarantee": promised_in_words(summary.guarantee),
         "mechanism": f"{summary.mechanism['name']}, {summary.teachers or 'no'} teachers",
         "rows": f"{summary.asked:,} public rows asked, {summary.answered:,} labelled, {summary.refused:,} refused",
         **({"season": summary.season} if summary.season else {}),

@@ -128,6 +128,7 @@ def certificate_of(
     stated = Stated(
         learned=_student(plan.student, student, session),
         about=plan.about,
+        units=plan.labeling.rows,
         features=tuple(features),
         noise=noise_in(plan, session, labels, released),
         expected=tuple(expected),

@@ -112,7 +112,8 @@ def model_card(published: Certificate, student: Pipeline) -> Iterator[str]:
     yield (
         f"Learned from private data (domain {certificate.domain.name}, session {certificate.session}) with "
         f"ε = {guarantee.epsilon:g}, δ = {guarantee.delta:g} for {guarantee.unit} ({guarantee.neighbours}): "
-        f"differential privacy, by {certificate.mechanism.name}. Using it costs nothing more.\n"
+        f"differential privacy, by {certificate.mechanism.name}. {certificate.delta_in_words} Using it costs nothing "
+        "more.\n"
     )
     if certificate.teachers:
         yield f"It learned from {counts.answered:,} answers to {counts.asked:,} public rows.\n"
@@ -205,7 +206,7 @@ def registry(certificate: Certificate) -> str:
             "privacy_unit": promise.unit,
             "privacy_unit_details": f"Two tables are adjacent if they differ as in: {promise.neighbours}.",
             "privacy_parameters": {"epsilon": promise.epsilon, "delta": promise.delta},
-            "privacy_parameters_details": of_lifetime(certificate),
+            "privacy_parameters_details": f"{certificate.delta_in_words} {of_lifetime(certificate)}",
         },
         "deployment_model": {
             "model_name": "Central",
@@ -249,7 +250,8 @@ def _nist(certificate: Certificate) -> Iterator[str]:
     promise, about, test = certificate.guarantee, certificate.about, certificate.student.public_test
     yield f"# {certificate.session}, read as NIST SP 800-226 asks\n"
     yield "Subjects are those of its pyramid, from the parameter down to the data. The words are ours.\n"
-    yield f"## Privacy parameter\n\nε = {promise.epsilon:g}, δ = {promise.delta:g}. {of_lifetime(certificate)}\n"
+    parameters = f"ε = {promise.epsilon:g}, δ = {promise.delta:g}. {certificate.delta_in_words}"
+    yield f"## Privacy parameter\n\n{parameters} {of_lifetime(certificate)}\n"
     yield (
         f"## Unit of privacy\n\nThe unit is {promise.unit}; neighbouring tables: {promise.neighbours}. "
         "Someone whose data lies in several units is promised less.\n"

@@ -129,7 +129,7 @@ def _facts(certificate: Certificate, checks: Checks, noise: Sequence[Mapping[str
         "about": certificate.about,
         "domain": certificate.domain,
         "num": lambda value: f"{value:.4g}",
-        "claim": _claim(guarantee),
+        "claim": _claim(certificate),
         "bound": _bound(guarantee),
         "found": _found(guarantee),
         "tpr": f"{guarantee.most_found(FEW_WRONG):.1%}",
@@ -148,11 +148,11 @@ def _facts(certificate: Certificate, checks: Checks, noise: Sequence[Mapping[str
     }
 
 
-def _claim(guarantee: Guarantee) -> str:
+def _claim(certificate: Certificate) -> str:
+    guarantee = certificate.guarantee
     of = "the labels of " if guarantee.labels_only else ""
-    return (
-        f"Differential privacy with ε = {guarantee.epsilon:.4g} and δ = {guarantee.delta:.4g} for {of}{guarantee.unit}."
-    )
+    pair = f"ε = {guarantee.epsilon:.4g} and δ = {guarantee.delta:.4g}"
+    return f"Differential privacy with {pair} for {of}{guarantee.unit}. {certificate.delta_in_words}"
 
 
 def _bound(guarantee: Guarantee) -> str:

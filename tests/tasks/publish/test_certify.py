@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,12 +13,14 @@ from concord import __version__
 from concord.artifacts.certificate import OPENED, Certificate, library_versions
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.mlflow.describe import whole
 from concord.artifacts.sections import MECHANISMS
 from concord.flows.cache import digested
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.mechanism import mechanism_class
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.publish.certify import certificate_of
+from concord.tasks.publish.certify import certificate_of, render
+from concord.tasks.publish.dossier import dossier
 from tests.support.published import SESSION, TEACHERS, World, certified, opening, recertified, session, world
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
@@ -36,6 +39,31 @@ def labels_with_refusals(small: World, every: int, asked: int) -> np.ndarray[tup
     labels = small.truth.copy()[:asked]
     labels[::every] = -1
     return labels
+
+
+def test_the_units_that_the_plan_states_stand_beside_delta(small: World) -> None:
+    """Without them nobody could judge δ."""
+    certified(small, STABLE, small.truth)
+    silent = read(small)
+    stating = silent.model_copy(update={"units": 20_000})
+    assert silent.units is None
+    assert "units" not in silent.model_dump(mode="json")  # as in certificates of the first format
+    assert "does not state how many private units" in silent.delta_in_words
+    assert "about 20,000 private units" in stating.delta_in_words
+    assert stating.delta_in_words.endswith("is 0.2.")
+    for certificate in (silent, stating):
+        page = " ".join(render(certificate, {}).split())
+        assert page.index("δ = 1e-5") < page.index(certificate.delta_in_words) < page.index("In plain words")
+        assert certificate.delta_in_words in dossier(certificate, ())["claim"]
+    assert whole(stating).params["units"] == "20000"
+    assert "units" not in whole(silent).params
+
+
+def test_the_units_are_the_plan_s(small: World) -> None:
+    labeling = small.plan.labeling.model_copy(update={"rows": 20_000})
+    stating = replace(small, plan=small.plan.model_copy(update={"labeling": labeling}))
+    certified(stating, STABLE, small.truth)
+    assert read(stating).units == 20_000
 
 
 def test_it_says_what_the_ledger_and_the_files_say(small: World) -> None:
