@@ -53,7 +53,7 @@ class Period(BaseModel):
 
     files    keyed digests of their places, each with that of its content
     types    in which the files store the column of units, without those of a dictionary's numbers
-    rounded  whether names of units are rounded to doubles
+    rounded  as of a version that took ids which are doubles; false, and digested with the rest
     until    the end of the period, by the plan's clock; empty without one
     """
 
@@ -148,13 +148,13 @@ def take(
         )
     begun = next((period for period in earlier if period.types), None)
     if begun is None:
-        return Period(files=new, types=types, rounded=bool(unit and table.is_rounded(unit, "data.unit")), until=until)
+        return Period(files=new, types=types, until=until)
     if other := sorted({*types} - {*begun.types}):
         raise WrongInput(
             f"{PRIVATE} must store the column {unit!r} that data.unit names as in the stream's first files "
             f"({', '.join(begun.types)}), but a new file stores it as {other[0]}: the same unit might have another name"
         )
-    return Period(files=new, types=begun.types, rounded=begun.rounded, until=until)
+    return Period(files=new, types=begun.types, until=until)
 
 
 def _types(table: PrivateTable, unit: str) -> tuple[str, ...]:
@@ -185,4 +185,4 @@ def table_of(plan: Plan, vault: Vault, period: Period) -> PrivateTable:
     there = files_by_place(plan, vault)
     if not period.files.keys() <= there.keys():
         raise NotVerified(f"a file of {PRIVATE} that the stream's period took is gone before it was read: put it back")
-    return PrivateTable(tuple(there[place] for place in period.files), plan.data.unit, period.rounded)
+    return PrivateTable(tuple(there[place] for place in period.files), plan.data.unit)

@@ -11,7 +11,6 @@ of one row. A conversion has one exact or nearest result, and a choice copies bi
 
 import math
 from collections.abc import Collection, Iterable, Iterator
-from functools import partial
 
 import numpy as np
 import polars as pl
@@ -220,11 +219,10 @@ def nothing(dtype: Type) -> pl.Expr:
     return pl.repeat(None, pl.len(), dtype=dtype)
 
 
-def canonical_id(name: str, dtype: Type, *, rounded: bool = False) -> pl.Expr:
-    """Canonical text of an identifier, the same for every stored type (tasks.data.identifiers). `rounded`: numbers as
-    doubles."""
+def canonical_id(name: str, dtype: Type) -> pl.Expr:
+    """Canonical text of a label or an id (tasks.data.identifiers)."""
     words = _identifier(name, dtype)
-    return words.map_batches(partial(names_as_text, rounded=rounded), return_dtype=pl.String(), is_elementwise=True)
+    return words.map_batches(names_as_text, return_dtype=pl.String(), is_elementwise=True)
 
 
 def class_index(name: str, dtype: Type, classes: tuple[str, ...]) -> pl.Expr:

@@ -1,8 +1,9 @@
-"""Identifiers: one text, the name, for every unit, however its id is stored.
+"""Identifiers: one text, the name, for every label and every unit, however it is written.
 
-Files may store the id of one unit in different ways: 7, 7.0, '007', '7.00', 7e0 and the bytes '7' are one id. The types
-of files are public; a cell's name follows from that cell, and from whether some file stores the ids as doubles. Merging
-two units is safe: they count as one, in one shard. Splitting one is not.
+Ids are text, whole numbers or UUIDs, one type in all files (`tables.check_names`). A cell's name follows from that cell
+alone: 7, '007', '7.00', 7e0 and the bytes '7' have one. Merging two units is safe: they count as one, in one shard.
+Splitting one is not: parts of units, erasures and arrivals know a unit by its name for the whole life of a domain, so
+that two spellings of one name can never become two units.
 
     a number      its digits, without an exponent, a plus, a needless zero or a sign of zero: 7.5, -3, 1000. If more
                   than LONGEST_NAME zeros would have to be written, they are an exponent: 1e500
@@ -12,11 +13,10 @@ two units is safe: they count as one, in one shard. Splitting one is not.
                   so do spellings that are merely alike, such as wide digits
     bytes         the text that they are in UTF-8, byte for byte escaped if they are not
 
-Text is named by its reading, bytes by their text. If some file holds doubles, every number of all files is rounded to
-its nearest double: an id beyond 2^53 was rounded in that file, and must have the same name in the others.
+Text is named by its reading, bytes by their text.
 
-Assumes      which file stores ids in which type is public
-Guarantees   equal ids have equal names, in all types that `read_as_one` lets pass together; no cell can make it fail
+Guarantees   equal labels have equal names in all types, and equal ids in all that `check_names` lets pass together; no
+             cell can make it fail
 Not covered  spellings that need a rule of their own to be read, such as 2.1.2020, 1,000, 20200102, 2020-01-02T03 or
              2020-01-01 24:00:00; numbers with an exponent of more than nine digits; text that is its own name, and is
              not composed, because it has more than LONGEST_TEXT characters or MOST_MARKS combining marks in a row
@@ -64,31 +64,28 @@ that every type keeps."""
 BLANK_LETTERS = "".join(char for char in map(chr, range(0x3001)) if char.isspace())
 
 
-def names_as_text(words: pl.Series, *, rounded: bool) -> pl.Series:
-    """The names of ids given as text. Only unusual ones are processed one by one.
-
-    rounded   whether numbers are those of their nearest doubles
-    """
+def names_as_text(words: pl.Series) -> pl.Series:
+    """The names of ids given as text. Only unusual ones are processed one by one."""
     others = ~words.str.contains(PLAIN)
     if not others.any():
         return words
-    return words.clone().scatter(others.arg_true(), _named(words.filter(others), rounded=rounded))
+    return words.clone().scatter(others.arg_true(), _named(words.filter(others)))
 
 
-def _named(words: pl.Series, *, rounded: bool) -> pl.Series:
+def _named(words: pl.Series) -> pl.Series:
     words = words.str.strip_chars_end("\0" + BLANK_LETTERS).str.strip_chars_start(BLANK_LETTERS)
     words = words.str.replace(r"^\+?(-?)0*([0-9]+)(?:\.0*)?$", "$1$2")  # most unusual ids have needless zeros
-    whole = rf"^(?:0|-?[1-9][0-9]{{0,{(EXACT if rounded else LONGEST_NAME) - 1}}})$"
+    whole = rf"^(?:0|-?[1-9][0-9]{{0,{LONGEST_NAME - 1}}})$"
     odd = words.filter(words.str.contains(ODD) & ~words.str.contains(whole)).unique()
-    return words.replace(odd, pl.Series([name_of(word, rounded=rounded) for word in odd], dtype=pl.String))
+    return words.replace(odd, pl.Series([name_of(word) for word in odd], dtype=pl.String))
 
 
-def name_of(word: str, *, rounded: bool) -> str:
+def name_of(word: str) -> str:
     """The name of an id given as text without blanks around it."""
     if len(word) > LONGEST_TEXT:
         return word
     if number := NUMBER_NAME.fullmatch(word):
-        return _number(_nearest(word, number) if rounded else number)
+        return _number(number)
     if moment := MOMENT_NAME.fullmatch(word):
         return _moment(word, *moment.groups(default=""))
     return TRUTHS.get(word) or composed(word)
@@ -97,11 +94,6 @@ def name_of(word: str, *, rounded: bool) -> str:
 def decoded(cells: pl.Series) -> pl.Series:
     """Bytes as text."""
     return pl.Series([None if cell is None else cell.decode(errors=ESCAPED) for cell in cells], dtype=pl.String)
-
-
-def _nearest(word: str, number: re.Match[str]) -> re.Match[str]:
-    """The double nearest to a number; the number itself if that is infinite."""
-    return NUMBER_NAME.fullmatch(repr(float(word))) or number
 
 
 def _number(number: re.Match[str]) -> str:

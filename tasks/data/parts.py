@@ -9,10 +9,9 @@ Assumes      the part key is fixed for the domain's life and independent of the 
 Guarantees   a unit's part depends on its name, the key and the share alone, whatever else is in the table, in whatever
              files, and however it is cast. Rows of one name are in one part
              Of a stream, names are text (tasks.data.arrivals), so that no file that arrives later changes the rule
-Not covered  units whose name changes. If a later file stores a column as doubles, all its numbers have new names;
-             UUIDs, single floats and moments with a zone have names of their own; and cells of CSV files read
-             differently in another declared format. All this is part of the naming rule: the ledger refuses another
-             rule, and nothing that is published tells it (artifacts.ledger.excerpt).
+Not covered  units whose name changes. Doubles, UUIDs, single floats and moments with a zone have names of their own,
+             and cells of CSV files read differently in another declared format. All this is part of the naming rule:
+             the ledger refuses another rule, and nothing that is published tells it (artifacts.ledger.excerpt).
              Checked by tests/tasks/data/test_set_aside.py
 
 If only labels are secret, features of a further part of the units may be the public rows (tasks.data.split): no label
@@ -20,7 +19,7 @@ of theirs is read, neither to learn from nor to test a student on.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 
 import polars as pl
 
@@ -60,14 +59,13 @@ def part_key(key: bytes) -> bytes:
 
 
 def naming_rule(plan: Plan) -> str:
-    """The naming rule of units, as the ledger records it: columns, whether their numbers are rounded to doubles, their
-    types whose values have names of their own (tasks.data.identifiers), and the differences of the CSV format from the
-    default, since cells read differently in another format."""
+    """The naming rule of units, as the ledger records it: columns, what it records of their types, and the differences
+    of the CSV format from the default, since cells read differently in another format."""
     if plan.stream is not None:
         written = {FORMAT_FIELD: unusual} if (unusual := plan.data.format.model_dump(exclude_defaults=True)) else {}
         return json.dumps({BY_UNIT: [(plan.data.unit, False)], **written})
     columns = (plan.data.unit,) if plan.data.unit else tuple(columns_of_names(plan))
-    named_by = [(column, _rounded(plan, column), *_table(plan).odd_types(column)) for column in columns]
+    named_by = [(column, *_types(plan, column)) for column in columns]
     written = {FORMAT_FIELD: unusual} if (unusual := format_of_names(plan)) else {}
     return json.dumps({BY_UNIT if plan.data.unit else BY_CELLS: named_by, **written})
 
@@ -87,12 +85,12 @@ def of_part(plan: Plan, key: bytes, part: str) -> Callable[[pl.DataFrame, pl.Ser
     """A function that marks the raw rows of units in a part, given the units' names, without those made public. All
     rows are marked if no units are set aside or made public.
     """
-    secret, rounded = part_key(key), {column: _rounded(plan, column) for column in columns_of_names(plan)}
+    secret, columns = part_key(key), tuple(columns_of_names(plan))
 
     def found(rows: pl.DataFrame, owners: pl.Series) -> pl.Series:
         mine = pl.repeat(True, rows.height, dtype=pl.Boolean, eager=True)
         if plan.test is not None and part != EVERY:
-            tested = _where(rows.height, row_names(rows, rounded) if rounded else owners, secret, plan.test.share)
+            tested = _where(rows.height, row_names(rows, columns) if columns else owners, secret, plan.test.share)
             mine = tested if part == TEST else ~tested
         if plan.data.public_share is not None:
             mine &= ~_where(rows.height, owners, public_key(key), plan.data.public_share)
@@ -112,12 +110,9 @@ def _where(rows: int, names: pl.Series, key: bytes, share: float) -> pl.Series:
     return found.scatter(names.is_not_null().arg_true(), sampled(names.drop_nulls(), key, share))
 
 
-def row_names(rows: pl.DataFrame, rounded: Mapping[str, bool]) -> pl.Series:
-    """Names of rows by their raw cells in those columns: each row's depends on that row alone.
-
-    rounded   for each column, whether some file stores its numbers as doubles
-    """
-    cells = [unit_names(rows[column], rounded=doubles) for column, doubles in rounded.items()]
+def row_names(rows: pl.DataFrame, columns: Sequence[str]) -> pl.Series:
+    """Names of rows by their raw cells in those columns: each row's depends on that row alone."""
+    cells = [unit_names(rows[column]) for column in columns]
     return pl.Series([b"".join(map(_framed, row)) for row in zip(*cells, strict=True)], dtype=pl.Binary)
 
 
@@ -125,9 +120,11 @@ def _framed(cell: bytes | None) -> bytes:
     return NULL_CELL if cell is None else len(cell).to_bytes(7, "big") + cell
 
 
-def _rounded(plan: Plan, column: str) -> bool:
-    field = BY_UNIT if plan.data.unit else BY_CELLS
-    return _table(plan).is_rounded(column, field)
+def _types(plan: Plan, column: str) -> list[bool | str]:
+    """What the ledger records of a column's types. Raises WrongInput if they name nobody, or are several."""
+    table = _table(plan)
+    table.check_names(column, BY_UNIT if plan.data.unit else BY_CELLS)
+    return table.recorded_types(column)
 
 
 def _table(plan: Plan) -> PrivateTable:

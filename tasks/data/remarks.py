@@ -208,7 +208,7 @@ def _lost(frame: pl.DataFrame, encoding: Encoding) -> pl.DataFrame:
         numbers, (low, high) = cast_numbers(frame[label]), encoding.bounds
         known = pl.DataFrame({"label": ~((low <= numbers) & (numbers <= high))})
     if unit is not None:
-        known = known.with_columns(unit_names(frame[unit], rounded=False).is_null().alias("unit"))
+        known = known.with_columns(unit_names(frame[unit]).is_null().alias("unit"))
     filled = frame.select(_says_something(column, frame.schema[column]).alias(column) for column in cells.columns)
     return known.with_columns(
         (filled[column] & cells[column].is_null()).alias(f"feature {column}") for column in cells.columns

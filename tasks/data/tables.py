@@ -1,5 +1,5 @@
 """Tables: several files as one table. A public table is read strictly: a fault is reported in one sentence that names
-the field, the value and the rule. In a private one, files may store ids in several types, if those can be read as one.
+the field, the value and the rule. In a private one, files store ids as one type.
 
 Checked by tests/tasks/data/test_tables.py and tests/tasks/data/test_identifiers.py.
 """
@@ -7,7 +7,6 @@ Checked by tests/tasks/data/test_tables.py and tests/tasks/data/test_identifiers
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 import polars as pl
 import pyarrow as pa
@@ -19,7 +18,11 @@ from concord.tasks.data.cells import is_padded, kind_of, kinds_of_text
 from concord.tasks.data.files import PRIVATE as PRIVATE
 from concord.tasks.data.files import TableFile as TableFile
 from concord.tasks.data.files import find_files as find_files
+from concord.tasks.data.stored_columns import polars_type
 
+UNIT_FIELD = "data.unit"
+TEXT, WHOLE_NUMBERS, UUIDS = "text", "whole numbers", "UUIDs"
+"""Types of ids, however many bytes they have and whether each word is stored once."""
 TEXT_KINDS: tuple[Kind, ...] = ("boolean", "numeric", "date")
 """Kinds of a column of text besides categories; the first that fits every cell is taken."""
 
@@ -158,42 +161,37 @@ def are_dates(cells: pl.Series) -> bool:
     return 2 * int(words.str.strip_chars().str.contains(DATE).sum()) > len(words)
 
 
-def read_as_one(stored: Mapping[str, pa.DataType], unit: str, field: str = "data.unit") -> bool:
-    """Whether ids are rounded to doubles, given the type of column `unit` in each file.
-
-    Raises WrongInput if a type cannot hold ids, or if one id could have two names.
-    """
-    plain = {file: plain_type(kind) for file, kind in stored.items()}
-    held = {file: kind for file, kind in plain.items() if not types.is_null(kind)}
-    for file, kind in held.items():
-        if _family(kind) is None:
-            raise WrongInput(
-                f"{field} must name a column of text, numbers, truth values or dates, got {unit!r} of type "
-                f"{stored[file]} in {file}"
-            )
-    seen: dict[pa.DataType, str] = {}
-    for file, kind in held.items():
-        seen.setdefault(kind, file)
-    for first, other in combinations(seen.values(), 2):
-        if not (_agree(held[first], held[other]) and _agree(held[other], held[first])):
-            raise WrongInput(
-                f"{field} must be stored in types that can be read as one, got {unit!r} as {stored[first]} in "
-                f"{first} and as {stored[other]} in {other}; store it as one type in all files"
-            )
-    return any(map(_is_double, held.values()))
+def check_names(stored: Mapping[str, pa.DataType], column: str, field: str) -> None:
+    """Raise WrongInput unless a column can name units, given its type in each file: one type in all files, since the
+    same name may be stored otherwise in another. For `data.unit` it is text, whole numbers or UUIDs."""
+    seen: dict[str, str] = {}
+    for file, kind in stored.items():
+        if types.is_null(plain := plain_type(kind)):
+            continue
+        named = _named_as(plain)
+        if named is None or (field == UNIT_FIELD and named not in (TEXT, WHOLE_NUMBERS, UUIDS)):
+            kinds = "text, whole numbers or UUIDs" if field == UNIT_FIELD else "text, numbers, truth values or dates"
+            rule = f"{field} must name a column of {kinds}"
+            raise WrongInput(f"{rule}, got {column!r} of type {kind} in {file}: write it as text")
+        seen.setdefault(named, file)
+    if len(seen) > 1:
+        first, other, *_ = seen.values()
+        raise WrongInput(
+            f"{field} must be stored as one type in all files, got {column!r} as {stored[first]} in {first} and as "
+            f"{stored[other]} in {other}: store it as text in all"
+        )
 
 
-def odd_types(stored: Iterable[pa.DataType]) -> list[str]:
-    """Types of a column whose values have other names than the same values in other types. One table must therefore not
-    mix them with others (`read_as_one`), nor may a later table of the same units replace them by others.
-    """
+def recorded_types(stored: Iterable[pa.DataType]) -> list[bool | str]:
+    """What the ledger records of the types of a column that names units (tasks.data.parts): whether there are doubles,
+    and types of which the same value has another name than in others."""
     plain = list(map(plain_type, stored))
     found = {
         "uuid": any(isinstance(kind, pa.UuidType) for kind in plain),
         "float32": any(map(types.is_float32, plain)),
         "zone": any(map(_is_zoned, plain)),
     }
-    return [name for name, held in found.items() if held]
+    return [any(map(_is_double, plain)), *(name for name, held in found.items() if held)]
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
@@ -201,31 +199,14 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     return plain_type(kind.value_type) if types.is_dictionary(kind) else kind
 
 
-def _family(kind: pa.DataType) -> str | None:
-    """The family of a type's values; None if they cannot be ids."""
-    if types.is_integer(kind) or types.is_float32(kind) or types.is_float64(kind) or types.is_decimal(kind):
-        return "number"
-    if types.is_boolean(kind):
-        return "truth value"
-    if types.is_date(kind) or types.is_timestamp(kind):
-        return "moment"
-    text = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
-    binary = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
-    fixed = types.is_fixed_size_binary(kind) or isinstance(kind, pa.UuidType)
-    return "text" if text or binary or fixed else None
-
-
-def _agree(kind: pa.DataType, other: pa.DataType) -> bool:
-    """Whether every value that both types can hold has the same name in both."""
-    if kind == other:
-        return True
-    if isinstance(kind, pa.UuidType):
-        return False  # as text it is written in digits
-    if types.is_float32(kind):  # it keeps no more than 24 bits
-        return other in (pa.int8(), pa.int16(), pa.uint8(), pa.uint16())
-    if _is_zoned(kind):
-        return types.is_timestamp(other) and other.tz is not None  # moments without a zone may be in local time
-    return len({_family(kind), _family(other)} - {"text"}) < 2
+def _named_as(kind: pa.DataType) -> str | None:
+    """The name of a type, one for all types whose equal values have equal names; None if its values name nobody."""
+    dtype = polars_type(kind)
+    if types.is_integer(kind):
+        return WHOLE_NUMBERS
+    if isinstance(dtype, pl.String | pl.Binary):
+        return UUIDS if isinstance(kind, pa.UuidType) else TEXT
+    return None if kind_of(dtype) in (None, "list") else str(kind)
 
 
 def _is_zoned(kind: pa.DataType) -> bool:

@@ -37,7 +37,7 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import COMMAS, NULL_WORDS, TextFormat
 from concord.tasks.data.cells import canonical_id
 from concord.tasks.data.files import PRIVATE, TableFile, find_files
-from concord.tasks.data.tables import odd_types, read_as_one
+from concord.tasks.data.tables import UNIT_FIELD, check_names, recorded_types
 
 UNIT = "concord.unit"
 Share = tuple[int, int]
@@ -79,14 +79,12 @@ NOBODY = Erased()
 class PrivateTable:
     """The private table. Only what a schema lacks is an error: no row can make reading fail.
 
-    files    of one format
-    unit     the column that names units; None if it has none
-    rounded  whether names of units are rounded to doubles, if that was decided before; else the files decide
+    files  of one format
+    unit   the column that names units; None if it has none
     """
 
     files: tuple[TableFile, ...]
     unit: str | None = None
-    rounded: bool | None = None
 
     @property
     def names(self) -> set[str]:
@@ -101,7 +99,9 @@ class PrivateTable:
     def check(self, columns: Mapping[str, str]) -> None:
         """Raise WrongInput as `frames` of those columns and the units; there may be no file, and no row is read."""
         if self.files:
-            self.frames({**columns, **({self.unit: "data.unit"} if self.unit else {})})
+            self.frames({**columns, **({self.unit: UNIT_FIELD} if self.unit else {})})
+        if self.unit is not None:
+            self.check_names(self.unit, UNIT_FIELD)
 
     def frames(
         self, columns: Mapping[str, str], once: Collection[str] = (), share: Share = WHOLE
@@ -129,28 +129,30 @@ class PrivateTable:
         """Frames without rows of erased units, each with the units of its rows as UNIT: the name in the column `unit`,
         null if it has none; without such a column, the row's position in the share of the table that is read.
 
-        Raises WrongInput if files store the ids in types that cannot be read as one.
+        Raises WrongInput if files store the ids otherwise than as text, or as whole numbers, in all of them.
         """
         unit = self.unit
-        frames = self.frames({**columns, **({unit: "data.unit"} if unit else {})}, once, share)
-        rounded = self.rounded
-        if rounded is None:
-            rounded = unit is not None and self.is_rounded(unit, "data.unit")
+        frames = self.frames({**columns, **({unit: UNIT_FIELD} if unit else {})}, once, share)
+        if unit is not None:
+            self.check_names(unit, UNIT_FIELD)
         first = 0
         for raw in frames:
-            owner = unit_names(raw[unit], rounded=rounded) if unit else _places(first, raw.height)
+            owner = unit_names(raw[unit]) if unit else _places(first, raw.height)
             first += raw.height
             spared = erased.spared(owner)
             yield raw.filter(spared), owner.filter(spared)
 
-    def is_rounded(self, column: str, field: str) -> bool:
-        """Whether names in that column are rounded to doubles, by `read_as_one`. Raises WrongInput as it does."""
-        stored = {file.shown: file.stored_as(column) for file in self.files if column in file.names}
-        return read_as_one(stored, column, field)
+    def check_names(self, column: str, field: str) -> None:
+        """Raise WrongInput unless the column can name units, by its types alone (tasks.data.tables)."""
+        check_names(self._stored(column), column, field)
 
-    def odd_types(self, column: str) -> list[str]:
-        """Types of that column whose values have names of their own (`odd_types`)."""
-        return odd_types(file.stored_as(column) for file in self.files if column in file.names)
+    def recorded_types(self, column: str) -> list[bool | str]:
+        """What the ledger records of the column's types, if it names units (tasks.data.tables)."""
+        return recorded_types(self._stored(column).values())
+
+    def _stored(self, column: str) -> dict[str, pa.DataType]:
+        """The type of a column in each file that has it."""
+        return {file.shown: file.stored_as(column) for file in self.files if column in file.names}
 
 
 def open_private(
@@ -225,9 +227,9 @@ def names_held(vault: Vault, files: Iterable[str]) -> tuple[str, ...]:
     return tuple(vault.digest("private file", name) for name in files)
 
 
-def unit_names(ids: pl.Series, *, rounded: bool) -> pl.Series:
+def unit_names(ids: pl.Series) -> pl.Series:
     """The names of units by their ids, as bytes; null if an id stands for a missing one. See tasks.data.identifiers."""
-    name = canonical_id("id", ids.dtype, rounded=rounded)
+    name = canonical_id("id", ids.dtype)
     return (
         ids.alias("id").to_frame().select(pl.when(~name.is_in(NULL_WORDS)).then(name).cast(pl.Binary).alias(UNIT))[UNIT]
     )

@@ -172,7 +172,7 @@ def _everybody(units: Erased) -> str:
 
 
 def _digests(door: Stores, domain: str, unit: str | None) -> tuple[str, ...]:
-    """Keyed digests of the unit's name for the ledger: of each way it may be read, and of the double it rounds to."""
+    """Keyed digests of the unit's name for the ledger: of each way it may be read."""
     known = door.ledger.domain(domain)
     if known is None:
         raise WrongInput(f"the ledger has no domain {domain!r}")
@@ -185,7 +185,7 @@ def _digests(door: Stores, domain: str, unit: str | None) -> tuple[str, ...]:
             "--unit out, and all rows of the domain are erased"
         )
     ids = clean_text(pl.DataFrame({"unit": _readings(unit)}))["unit"]
-    names = [*unit_names(ids, rounded=False), *unit_names(ids, rounded=True)]
+    names = unit_names(ids).to_list()
     if names[0] is None:
         raise WrongInput("--unit must name a unit, and what it says reads as nothing in a table")
     return tuple(dict.fromkeys(units.digest(name) for name in names if name is not None))

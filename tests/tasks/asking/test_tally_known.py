@@ -111,7 +111,7 @@ def test_where_pieces_of_a_file_end_decides_nothing(tmp_path: Path, monkeypatch:
 def test_it_knows_one_row_of_each_unit_and_how_many_there_are(tmp_path: Path, unit: str | None) -> None:
     one = Asked(tmp_path / "one", PEOPLE, unit)
     rows, units = known_codes(one.blocks, one.codes, one.vault)
-    names = unit_names(PEOPLE["person"].unique(), rounded=False) if unit else places(PEOPLE.height)
+    names = unit_names(PEOPLE["person"].unique()) if unit else places(PEOPLE.height)
     key = public_key(derive(one.vault.secret("domains/people"), "split"))
     assert len(rows) == units == (~sampled(names, key, SHARE)).sum()
     coded = [part.select(pl.exclude(UNIT)).rows() for part in one.unlabelled]

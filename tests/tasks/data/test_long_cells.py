@@ -31,10 +31,9 @@ for word in (
     "e" + "\u0300\u0316" * 10**5,
     ("e" + "\u0300\u0316" * {MOST_MARKS // 2}) * 10**4,
 ):
-    for rounded in (False, True):
-        assert name_of(word, rounded=rounded) == word
-        name_of(word[:{LONGEST_TEXT}], rounded=rounded)
-        unit_names(pl.Series([word]), rounded=rounded)
+    assert name_of(word) == word
+    name_of(word[:{LONGEST_TEXT}])
+    unit_names(pl.Series([word]))
     for cells in (pl.Series([word]), pl.Series([word.encode()])):
         rules = [cell("c", cells.dtype, kind).alias(kind) for kind in ("numeric", "boolean", "date", "categorical")]
         ids = [canonical_id("c", cells.dtype).alias("id"), class_index("c", cells.dtype, ("a", "b")).alias("class")]
@@ -54,9 +53,9 @@ def impatient() -> None:
 def test_text_within_the_bounds_is_composed_and_beyond_them_is_its_own_name() -> None:
     marks = "\u0300\u0316"
     for word in ("e" + marks * (MOST_MARKS // 2), ("e" + marks) * (LONGEST_TEXT // 3)):
-        assert name_of(word, rounded=False) == unicodedata.normalize("NFC", word) != word
+        assert name_of(word) == unicodedata.normalize("NFC", word) != word
     for word in ("e" + marks * (MOST_MARKS // 2) + "\u0300", ("e" + marks) * LONGEST_TEXT):
-        assert name_of(word, rounded=False) == word
+        assert name_of(word) == word
 
 
 SPELLINGS = [
