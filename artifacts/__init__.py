@@ -4,7 +4,7 @@ Offers       the plan: `plan`, `sections` and `learners` (its sections), `source
              the guarantee: `privacy` (costs, composition), `domains` (the filter), `parts` (divided domains),
              `sessions`, `guarantee`
              publications: `certificate`, `records` (of its sessions), `measures`, `attestation`,
-             `model_signature`, `published` (what is handed on), `vulnerabilities` (known faults of released versions)
+             `published` (what is handed on), `vulnerabilities` (known faults of released versions)
              general: `schemas`, `settings` (environment variables), `errors` (and how others' words are printed)
              stores: `ledger` (privacy charges), `home` (private and released files), `mlflow` (the mirror)
 Imports      nothing from flows or tasks

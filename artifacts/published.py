@@ -7,16 +7,8 @@ from typing import Final
 from concord.artifacts.attestation import ATTESTATION_FILE, ATTESTATION_SCHEMA_FILE, KEY_FILE
 from concord.artifacts.certificate import CERTIFICATE_FILE, SCHEMA_FILE, Certificate
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE
-from concord.artifacts.model_signature import MODEL_KEY_FILE, MODEL_SIGNATURE_FILE
 
-EVIDENCE: Final = (
-    ATTESTATION_FILE,
-    ATTESTATION_SCHEMA_FILE,
-    EXCERPT_FILE,
-    KEY_FILE,
-    MODEL_SIGNATURE_FILE,
-    MODEL_KEY_FILE,
-)
+EVIDENCE: Final = (ATTESTATION_FILE, ATTESTATION_SCHEMA_FILE, EXCERPT_FILE, KEY_FILE)
 DOCUMENTS: Final = (CERTIFICATE_FILE, SCHEMA_FILE, "report.html", *EVIDENCE)
 """The files beside a student that are handed on with it."""
 

@@ -38,8 +38,7 @@ class Settings(BaseSettings):
     witness         file outside the home that records how far the ledger came; without it there is no witness
     vault_key       the vault's key in base64; vault_key_file names a file that holds it. Without either, a vault is
                     made without encryption
-    signing_key     the private key that signs what is published: a file, or a token's address (artifacts.home.token);
-                    without it, the home's own key is used
+    signing_key     the file of the private key that signs what is published; without it, the home's own key is used
     tracking_uri    MLflow's store or server; without it, HOME/mlflow.db
     results         folder of an object store for cached, sealed results; without it, HOME/results
     trust           a package whose types published students may hold, with all its code; without it, none but those

@@ -66,8 +66,6 @@ ALONE = {
     "tasks/student/onnx.py": {"skl2onnx"},
     "tasks/mechanisms/noise.py": {"opendp", "cryptography"},
     "artifacts/home/signing.py": {"pydantic"},
-    "artifacts/home/token.py": {"pkcs11"},
-    "artifacts/model_signature.py": {"cryptography"},
     "artifacts/settings.py": {"pydantic_settings"},
     "artifacts/ledger/database.py": {"sqlalchemy"},
     "artifacts/mlflow/read.py": {"mlflow"},

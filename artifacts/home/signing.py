@@ -1,7 +1,7 @@
 """Signing: the Ed25519 key of a home, and the envelope that carries a statement with its signature (DSSE 1.0).
 
 A home signs what it publishes with its own key, kept in its vault, or with the key that CONCORD_SIGNING_KEY names, in a
-file or a token (artifacts.home.token). A signature depends on the key and the statement alone (RFC 8032), so signing
+file. A signature depends on the key and the statement alone (RFC 8032), so signing
 again gives the same bytes.
 
 Assumes      the private half is kept secret
@@ -17,7 +17,7 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -30,7 +30,6 @@ from cryptography.hazmat.primitives.serialization import (
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
-from concord.artifacts.home.token import TokenKey, names_token
 from concord.artifacts.home.users import MOST_BYTES, read_own
 from concord.artifacts.home.vault import Vault, derive
 from concord.artifacts.settings import SIGNING_KEY, Settings
@@ -119,17 +118,10 @@ class Envelope(BaseModel):
     signatures: tuple[Signature]
 
 
-class Signer(Protocol):
-    """A private key that signs, in the vault, a file or a token."""
-
-    def sign(self, data: bytes, /) -> bytes: ...
-    def public_key(self) -> Ed25519PublicKey: ...
-
-
 class SigningKey:
     """The key with which a home signs."""
 
-    def __init__(self, private: Signer) -> None:
+    def __init__(self, private: Ed25519PrivateKey) -> None:
         self._private = private
         self.public = PublicKey(private.public_key().public_bytes_raw())
 
@@ -137,11 +129,17 @@ class SigningKey:
     def of(cls, vault: Vault) -> Self:
         """The key that CONCORD_SIGNING_KEY names; otherwise the home's own, made at its first use.
 
-        Raises EnvironmentFailed if the named key cannot be used, NotVerified if the home's own is damaged.
+        Raises EnvironmentFailed if the named key cannot be used, NotVerified if the home's own is damaged, WrongInput
+        for the address of a key in a token.
         """
         named = Settings.now().signing_key
         if named is not None:
-            return cls(TokenKey.of(named) if names_token(named) else _read(Path(named)))
+            if named.lower().startswith("pkcs11:"):
+                raise WrongInput(
+                    f"{SIGNING_KEY} must name a file, got the address of a key in a token, by which nothing is signed "
+                    "any more: `openssl genpkey -algorithm ed25519 -out KEY` makes a key file"
+                )
+            return cls(_read(Path(named)))
         seed = derive(vault.secret(SIGNING_SECRET), "signing key")
         return cls(Ed25519PrivateKey.from_private_bytes(seed))
 

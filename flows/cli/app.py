@@ -68,7 +68,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "certify": (
         "concord certify census-1751dd7e --as registry --out census.yaml",
-        "concord certify census-1751dd7e --as nist",
+        "concord certify census-1751dd7e --as markdown",
     ),
     "dossier": (
         "concord dossier census-1751dd7e --out review",

@@ -134,14 +134,12 @@ def verify_command(
 @app.command("certify")
 def certify_command(
     session: Annotated[str, typer.Argument(help="A session, or a copy of its published folder.")],
-    kind: Annotated[
-        str, typer.Option("--as", help="registry, nist, cyclonedx, dataset, openlineage or markdown.", metavar="KIND")
-    ],
+    kind: Annotated[str, typer.Option("--as", help="registry, cyclonedx or markdown.", metavar="KIND")],
     out_file: Annotated[Path | None, typer.Option("--out", help="The file to write; default: the terminal.")] = None,
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what a certificate says in the words of a registry, a guideline, an inventory, a lineage or a model card.
+    """Say what a certificate says in the words of a registry, an inventory or a model card.
 
     What was published is checked first. No vault is needed, and nothing is spent. What the plan's [about] did not say
     is listed.

@@ -1,8 +1,8 @@
 """Attest: publish evidence with a certificate, so that it can be checked without the home it came from.
 
 An excerpt of the ledger (artifacts.ledger.excerpt), a signed statement over everything published
-(artifacts.attestation), its schema, and the public half of the key; of a student's file its own signature and key
-(artifacts.model_signature). All of it is published together with the certificate, and moved into place before it.
+(artifacts.attestation), its schema, and the public half of the key. All of it is published together with the
+certificate, and moved into place before it.
 
 Assumes      the certificate was made of this ledger, at this moment or an earlier one
 Guarantees   of the vault, the secrets that sign and hide are read, and nothing else; the same certificate
@@ -12,8 +12,7 @@ Not covered  what artifacts.home.publication does not cover
 """
 
 import json
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 from concord.artifacts.attestation import (
@@ -34,7 +33,6 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt, hiding
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.reading import Reading
-from concord.artifacts.model_signature import MODEL_KEY_FILE, MODEL_SIGNATURE_FILE, ModelKey
 from concord.artifacts.schemas import Ref
 from concord.tasks.publish.describe import domain_charge
 
@@ -61,7 +59,6 @@ def publish_certificate(
         EXCERPT_FILE: excerpt.text,
         KEY_FILE: key.public.pem,
         ATTESTATION_SCHEMA_FILE: _json(attestation_schema()),
-        **dict(_model_signature(certificate, ModelKey.of(vault))),
     }
     text = {CERTIFICATE_FILE: certificate.model_dump_json(indent=2).encode()}
     own = [Ref(path=f"{folder}/{name}", digest=digest_of(data)) for name, data in {**files, **evidence, **text}.items()]
@@ -72,14 +69,6 @@ def publish_certificate(
     )
     signed = {ATTESTATION_FILE: key.envelope(PAYLOAD_TYPE, statement.text)}
     return released.publish(folder, {**files, **evidence, **signed, **text})
-
-
-def _model_signature(certificate: Certificate, key: ModelKey) -> Iterator[tuple[str, bytes]]:
-    """The signature of the student's file, and the public half of its key; nothing if there is no student."""
-    if certificate.learned is not None:
-        file = certificate.student.file
-        yield MODEL_SIGNATURE_FILE, key.bundle(Path(file.path).name, file.digest)
-        yield MODEL_KEY_FILE, key.pem
 
 
 def _json(value: dict[str, Any]) -> bytes:

@@ -34,10 +34,7 @@ from concord.artifacts.sessions import NEIGHBOURS
 NOT_STATED = "Not stated by the publisher."
 ABOUT = {
     "registry": ("issuer", "date", "use", "justification"),
-    "nist": ("use", "justification"),
     "cyclonedx": ("issuer", "use"),
-    "dataset": (),
-    "openlineage": ("date",),
     "markdown": ("issuer", "use"),
 }
 """The keys of `[about]` that each statement asks for."""
@@ -239,51 +236,6 @@ def registry(certificate: Certificate) -> str:
     }
     record = {"url_slug": certificate.session, "status": "Draft", "tier": 3, "deployment": deployment}
     return str(yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=100))
-
-
-def nist(certificate: Certificate) -> str:
-    """Answers to the publication's subjects, from the top of its pyramid to the bottom, and a list of missing ones."""
-    return "\n".join(_nist(reworded(certificate, in_markdown)))
-
-
-def _nist(certificate: Certificate) -> Iterator[str]:
-    promise, about, test = certificate.guarantee, certificate.about, certificate.student.public_test
-    yield f"# {certificate.session}, read as NIST SP 800-226 asks\n"
-    yield "Subjects are those of its pyramid, from the parameter down to the data. The words are ours.\n"
-    parameters = f"ε = {promise.epsilon:g}, δ = {promise.delta:g}. {certificate.delta_in_words}"
-    yield f"## Privacy parameter\n\n{parameters} {of_lifetime(certificate)}\n"
-    yield (
-        f"## Unit of privacy\n\nThe unit is {promise.unit}; neighbouring tables: {promise.neighbours}. "
-        "Someone whose data lies in several units is promised less.\n"
-    )
-    yield f"## Algorithm and its correctness\n\n{mechanism_in_words(certificate)}\n"
-    yield f"## Composition\n\n{COMPOSITION.format(of_lifetime(certificate))}\n"
-    yield f"## Utility\n\n{'No public rows tested it' if test is None else test.in_words}.\n"
-    if certificate.tested:
-        yield f"{test_in_words(certificate.tested)}.\n"
-    yield from (f"- {warning}\n" for warning in certificate.warnings if LINKED not in warning)
-    yield "## Bias\n"
-    yield from (
-        f"- of class {item.name}, {item.recall.in_words} are found\n"
-        for item in (test.classes if isinstance(test, PublicTest) else ())
-        if item.recall is not None
-    )
-    groups = groups_of(certificate)
-    yield from (f"- {each.in_words}\n" for each in groups)
-    only = "; only classes are" if certificate.what == "classifier" else ""
-    yield f"Missing: which {'other ' * bool(groups)}groups of people it serves worse is not measured{only}.\n"
-    yield f"## Trust and threat model\n\n{trusted(certificate)}\n"
-    yield "## Side channels, floating point and random numbers\n"
-    yield from (f"- {caveat}" for caveat in certificate.caveats if LINKED not in caveat)
-    yield f"\n## What is not protected\n\n{unprotected(certificate)}\n"
-    yield (
-        "## Access control and security of the private data\n\nMissing: who may enter the machine that holds the "
-        "records is the publisher's to say.\n"
-    )
-    yield f"## How the data were collected\n\n{sourced(certificate)}\n"
-    yield "Missing: what was collected, with whose consent, and how long it is kept, the publisher alone knows.\n"
-    yield f"## Intended use\n\n{about.use or f'Missing: {NOT_STATED}'}\n"
-    yield f"## Why these choices\n\n{about.justification or f'Missing: {NOT_STATED}'}\n"
 
 
 def groups_of(certificate: Certificate) -> Sequence[GroupMeasured | GroupTested]:

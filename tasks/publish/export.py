@@ -6,7 +6,6 @@
     MODEL_CARD.md         the student, its guarantee and its inputs
     certificate.json      the guarantee, and certificate.schema.json and report.html as they were published
     attestation.json      who signed them, with key.pem, the ledger's excerpt and attestation.schema.json
-    model.sig             the student's own signature in the OpenSSF's form, by model-key.pem
     example.py            six lines that predict, and requirements.txt for them
 
 Assumes      the published student was checked (tasks.verify.handing), and its values were (tasks.student.fitted)

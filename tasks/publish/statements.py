@@ -1,11 +1,8 @@
-"""A published certificate in other formats: for a registry, a guideline, an inventory, a lineage, a model card.
+"""A published certificate in other formats: for a registry, an inventory, a model card.
 
-    registry      a record of OpenDP's registry of deployments, YAML
-    nist          the subjects of NIST SP 800-226 on a guarantee, one by one, Markdown
-    cyclonedx     an inventory with a model card, CycloneDX 1.6, JSON
-    dataset       the released labels as MLflow describes datasets, JSON
-    openlineage   the run that published it, with datasets by digest, JSON
-    markdown      the model card of `concord export`
+    registry   a record of OpenDP's registry of deployments, YAML
+    cyclonedx  an inventory with a model card, CycloneDX 1.6, JSON
+    markdown   the model card of `concord export`
 
 Facts that only the publisher knows (who, what for, where, why) come from `[about]` of the plan. If one is absent, the
 statement says so, and `lacking` names its key. Nothing is invented, and no clock is read.
@@ -25,17 +22,18 @@ from concord import __version__
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import WrongInput, in_json
 from concord.artifacts.measures import Estimate, NumberTest
-from concord.artifacts.mlflow.describe import dataset
 from concord.artifacts.published import Published
-from concord.tasks.publish.disclosures import ABOUT, NOT_STATED, description, lacking, model_card, nist, registry
+from concord.tasks.publish.disclosures import ABOUT, NOT_STATED, description, lacking, model_card, registry
 from concord.tasks.student.model import load
 
-DATED = ("registry", "openlineage")
+DATED = ("registry",)
 """Statements that require a date."""
-PRODUCER = f"urn:concord:{__version__}"
-LINEAGE = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
-RUN_FACET = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunFacet"
-VERSION_FACET = "https://openlineage.io/spec/facets/1-0-1/DatasetVersionDatasetFacet.json"
+GONE = {
+    "nist": "`concord dossier` answers what reviewers ask",
+    "dataset": "MLflow's run of the session lists the released labels among its datasets",
+    "openlineage": "MLflow's run of the session says what was read and what was made of it",
+}
+"""Statements that earlier versions made, and what takes their place."""
 
 
 def statement(published: Published, kind: str) -> tuple[str, list[str]]:
@@ -43,6 +41,8 @@ def statement(published: Published, kind: str) -> tuple[str, list[str]]:
 
     Raises WrongInput if the kind is unknown, or requires a date and there is none; NotVerified as `load` does.
     """
+    if kind in GONE:
+        raise WrongInput(f"--as {kind} is no longer written: {GONE[kind]}")
     if kind not in ABOUT:
         raise WrongInput(f"--as must be one of {', '.join(ABOUT)}, got {kind!r}")
     certificate = published.certificate
@@ -126,36 +126,9 @@ def _metric(kind: str, figure: Estimate) -> dict[str, Any]:
     return {"type": kind, "value": f"{figure.value:.6g}", **more}
 
 
-def labels_dataset(certificate: Certificate) -> str:
-    """The released files of the session's answers, each as MLflow keeps a dataset: by name and digest."""
-    return _json([{"name": file.path, **dataset(file.digest)} for file in certificate.leading.files])
-
-
-def openlineage(certificate: Certificate) -> str:
-    """One run event. The private table is named by its domain and version: no digest of it is published."""
-    files = (certificate.student.file, *certificate.leading.files)
-    guarantee = {"epsilon": certificate.guarantee.epsilon, "delta": certificate.guarantee.delta}
-    facet = {"_producer": PRODUCER, "_schemaURL": RUN_FACET, **guarantee, "session": certificate.session}
-    facet["eventTime"] = "to the day: when in it the run ended is not published"
-    event = {
-        "eventType": "COMPLETE",
-        "eventTime": f"{certificate.about.date}T00:00:00Z",
-        "producer": PRODUCER,
-        "schemaURL": LINEAGE,
-        "run": {"runId": str(_identity(certificate)), "facets": {"concord_guarantee": facet}},
-        "job": {"namespace": "concord", "name": certificate.domain.name},
-        "inputs": [{"namespace": "concord", "name": f"{certificate.domain.name}@{certificate.data_version}"}],
-        "outputs": [{"namespace": "concord", "name": file.path, "facets": _version(file.digest)} for file in files],
-    }
-    return _json(event)
-
-
 STATEMENTS: dict[str, Callable[[Certificate], str]] = {
     "registry": registry,
-    "nist": nist,
     "cyclonedx": cyclonedx,
-    "dataset": labels_dataset,
-    "openlineage": openlineage,
 }
 
 
@@ -166,11 +139,6 @@ def _json(value: object) -> str:
 def _identity(certificate: Certificate) -> UUID:
     """An identifier that is the same for the same certificate in every statement."""
     return uuid5(NAMESPACE_URL, f"urn:concord:{certificate.session}:{certificate.student.file.digest}")
-
-
-def _version(digest: str) -> dict[str, Any]:
-    facet = {"_producer": PRODUCER, "_schemaURL": VERSION_FACET, "datasetVersion": f"sha256:{digest}"}
-    return {"version": facet}
 
 
 def _figures(certificate: Certificate) -> Iterator[tuple[str, Estimate]]:

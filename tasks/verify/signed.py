@@ -15,7 +15,6 @@ Not covered  an excerpt made up as a whole, with all other files, by the holder 
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 from pydantic import ValidationError
 
@@ -37,10 +36,8 @@ from concord.artifacts.home.released import sha256
 from concord.artifacts.home.signing import PAYLOAD_TYPE, PublicKey, payload_of
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt
 from concord.artifacts.ledger.reading import Reading
-from concord.artifacts.model_signature import MODEL_KEY_FILE, MODEL_SIGNATURE_FILE
-from concord.artifacts.model_signature import check as check_model
 from concord.artifacts.records import SessionRecord, promised
-from concord.artifacts.schemas import Budget, Ref
+from concord.artifacts.schemas import Budget
 from concord.artifacts.vulnerabilities import oldest
 from concord.tasks.asks.kinds import mechanism_of
 from concord.tasks.publish.describe import caveats, domain_charge, followers
@@ -97,22 +94,12 @@ def signature(at: PublishedSession, trusted: str | None) -> str:
     head = LedgerHead(entries=len(excerpt.entries), head=excerpt.head)
     claim = PrivacyClaim.of(certificate, head, statement.predicate.version)
     equal("the claim that was signed", statement.predicate, claim)
-    if certificate.learned is not None and (path := f"{certificate.session}/{MODEL_SIGNATURE_FILE}") in signed:
-        _model(certificate.student.file, read(path), read(f"{certificate.session}/{MODEL_KEY_FILE}"))
     _as_written(certificate, read, key)
     found = f"{len(signed) - len(missing)} files are as the key {key.fingerprint} signed them"
     if missing:
         more = f" (and {len(missing) - 1} more)" if missing[1:] else ""
         raise NotVerified(f"{missing[0]}{more}; the other {found}")
     return found
-
-
-def _model(file: Ref, bundle: bytes, key: bytes) -> None:
-    """The model's own signature, if one was published. Raises NotVerified."""
-    try:
-        check_model(bundle, key, Path(file.path).name, file.digest)
-    except NotVerified as wrong:
-        raise NotVerified(f"{MODEL_SIGNATURE_FILE}: {wrong}") from None
 
 
 def _as_written(certificate: Certificate, read: Read, key: PublicKey) -> None:

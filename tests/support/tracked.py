@@ -13,7 +13,7 @@ from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.publish.track import track
 from tests.support.published import SESSION, World, certified
 
-EVIDENCE = ("ledger.json", "key.pem", "attestation.schema.json", "model.sig", "model-key.pem", "attestation.json")
+EVIDENCE = ("ledger.json", "key.pem", "attestation.schema.json", "attestation.json")
 WRITTEN = {"certificate": "certificate.json", "schema_file": "certificate.schema.json", "report": "report.html"}
 
 

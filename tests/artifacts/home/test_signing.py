@@ -127,3 +127,13 @@ def test_a_key_that_cannot_be_used_is_refused_in_one_sentence(
     with pytest.raises(EnvironmentFailed, match=r"mine\.pem"):
         SigningKey.of(Vault(tmp_path / "vault"))
     assert not (tmp_path / "vault" / "secrets" / "signing").exists()
+
+
+@pytest.mark.parametrize("address", ["pkcs11:token=ward;object=key?module-path=/lib.so&pin-source=file:pin", "PKCS11:"])
+def test_a_key_in_a_token_is_told_to_be_a_file_instead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setenv(SIGNING_KEY, address)
+    with pytest.raises(WrongInput, match="must name a file, got the address of a key in a token") as told:
+        SigningKey.of(Vault(tmp_path / "vault"))
+    assert (told.value.exit_status, "pin" in str(told.value)) == (2, False)

@@ -5,20 +5,18 @@ import shutil
 from pathlib import Path
 from typing import Any, cast
 
-import mlflow.entities
 import pytest
 import yaml
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
-from jsonschema import Draft7Validator, Draft202012Validator
-from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
+from jsonschema import Draft7Validator
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.measures import Estimate, TestRecord
 from concord.tasks.asks.kinds import KINDS
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.publish.disclosures import ABOUT, description, model_card, nist, registry
+from concord.tasks.publish.disclosures import ABOUT, description, model_card, registry
 from concord.tasks.publish.statements import statement
 from concord.tasks.student.model import load
 from concord.tasks.verify.handing import handed_on
@@ -91,45 +89,18 @@ def test_an_inventory_fits_the_published_schema(folder: Path, certificate: Certi
     assert [item["bom-ref"] for item in labels] == [file.digest for file in certificate.leading.files]
 
 
-def test_a_run_event_is_one(folder: Path, certificate: Certificate) -> None:
-    event = json.loads(said(folder, "openlineage"))
-    check = Draft202012Validator(
-        {**schema("openlineage"), "$ref": "#/$defs/RunEvent"}, format_checker=Draft202012Validator.FORMAT_CHECKER
-    )
-    assert [error.message for error in check.iter_errors(event)] == []
-    wrongs: list[dict[str, Any]] = [{"eventType": "DONE"}, {"eventTime": "today"}, {"run": {"runId": "one"}}]
-    for wrong in (*wrongs, {"outputs": [{"name": "a"}]}):
-        assert not check.is_valid({**event, **wrong})
-    datasets = [OutputDataset(item["namespace"], item["name"]) for item in event["outputs"]]
-    made = RunEvent(
-        eventType=RunState[event["eventType"]],
-        eventTime=event["eventTime"],
-        run=Run(runId=event["run"]["runId"]),
-        job=Job(**event["job"]),
-        producer=event["producer"],
-        inputs=[InputDataset(**item) for item in event["inputs"]],
-        outputs=datasets,
-    )
-    assert (made.schemaURL, made.producer) == (event["schemaURL"], event["producer"])
-    versions = [item["facets"]["version"]["datasetVersion"] for item in event["outputs"]]
-    assert versions == [f"sha256:{file.digest}" for file in (certificate.student.file, *certificate.leading.files)]
-    assert event["inputs"] == [
-        {"namespace": "concord", "name": f"{certificate.domain.name}@{certificate.data_version}"}
-    ]
+def test_a_card_says_the_guarantee(folder: Path) -> None:
+    text = said(folder, "markdown")
+    assert "ε = 1, δ = 1e-05" in text
+    assert str(SAID["use"]) in text
 
 
-def test_labels_are_datasets_of_mlflow(folder: Path, certificate: Certificate) -> None:
-    for item, file in zip(json.loads(said(folder, "dataset")), certificate.leading.files, strict=True):
-        made = mlflow.entities.Dataset(item["name"], item["digest"], item["source_type"], item["source"])
-        assert json.loads(made.source) == {"sha256": file.digest}
-
-
-def test_a_guideline_and_a_card_say_the_guarantee_and_what_is_missing(folder: Path) -> None:
-    for kind in ("nist", "markdown"):
-        text = said(folder, kind)
-        assert "ε = 1, δ = 1e-05" in text
-        assert str(SAID["use"]) in text
-    assert said(folder, "nist").count("Missing: ") == 3  # groups of people, access, collection: no file says them
+@pytest.mark.parametrize(
+    ("kind", "instead"), [("nist", "concord dossier"), ("dataset", "MLflow"), ("openlineage", "MLflow")]
+)
+def test_a_statement_that_is_gone_names_what_takes_its_place(home: Path, kind: str, instead: str) -> None:
+    status, _, answer = concord("certify", SESSION, "--as", kind, "--home", str(home))
+    assert (status, f"--as {kind} is no longer written" in answer, instead in answer) == (2, True, True)
 
 
 @pytest.mark.parametrize("kind", [kind for kind, keys in ABOUT.items() if "date" not in keys])
@@ -166,9 +137,8 @@ def test_a_private_test_is_told_where_accuracy_is(folder: Path, certificate: Cer
     record = certificate.leading.model_copy(update={"mechanism": mechanism, "outcomes": (tested,)})
     whole = certificate.model_copy(update={"sessions": (certificate.leading, record)})
     card = "\n".join(model_card(whole, load((folder / "student.skops").read_bytes())))
-    for text in (nist(whole), card):
-        assert "about 4,321 private units" in text
-        assert "accuracy 87.5% (80.0% to 90.0%), balanced accuracy 87.5% (80.0% to 90.0%)" in text
+    assert "about 4,321 private units" in card
+    assert "accuracy 87.5% (80.0% to 90.0%), balanced accuracy 87.5% (80.0% to 90.0%)" in card
 
 
 def test_names_of_columns_and_classes_stay_in_their_line(certificate: Certificate, folder: Path) -> None:
@@ -180,26 +150,25 @@ def test_names_of_columns_and_classes_stay_in_their_line(certificate: Certificat
 
 def test_what_is_no_certificate_is_told_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "certificate.json").write_text("{}")
-    status, _, answer = concord("certify", str(tmp_path), "--as", "nist")
+    status, _, answer = concord("certify", str(tmp_path), "--as", "markdown")
     assert (status, "is not a certificate" in answer) == (4, True)
 
 
 def test_no_date_is_invented(home: Path) -> None:
-    for kind in ("registry", "openlineage"):
-        with pytest.raises(WrongInput, match="no clock is read"):
-            statement(handed_on(SESSION, home), kind)
+    with pytest.raises(WrongInput, match="no clock is read"):
+        statement(handed_on(SESSION, home), "registry")
 
 
 def test_the_command_writes_a_new_file_and_no_other(home: Path, tmp_path: Path) -> None:
-    asked = ("certify", SESSION, "--as", "nist", "--home", str(home))
+    asked = ("certify", SESSION, "--as", "markdown", "--home", str(home))
     assert "ε = 1" in concord(*asked)[1]
-    status, _, answer = concord(*asked, "--out", str(tmp_path / "nist.md"))
-    assert (status, "the plan does not say: about.use, about.justification" in answer) == (0, True)
-    before = (tmp_path / "nist.md").read_bytes()
-    assert concord(*asked, "--out", str(tmp_path / "nist.md"))[0] == 2
-    assert (tmp_path / "nist.md").read_bytes() == before
+    status, _, answer = concord(*asked, "--out", str(tmp_path / "card.md"))
+    assert (status, "the plan does not say: about.issuer, about.use" in answer) == (0, True)
+    before = (tmp_path / "card.md").read_bytes()
+    assert concord(*asked, "--out", str(tmp_path / "card.md"))[0] == 2
+    assert (tmp_path / "card.md").read_bytes() == before
     status, _, answer = concord("certify", SESSION, "--as", "poem", "--home", str(home))
-    assert (status, "must be one of registry, nist" in answer) == (2, True)
+    assert (status, "must be one of registry, cyclonedx, markdown" in answer) == (2, True)
 
 
 def test_a_stream_and_several_homes_are_not_called_static(certificate: Certificate) -> None:
@@ -216,4 +185,3 @@ def test_a_stream_and_several_homes_are_not_called_static(certificate: Certifica
     assert "one state of the private data" in details[0]
     assert "the season has 52 releases" in details[1]
     assert "They lie with north and south" in details[2]
-    assert details[0] in nist(certificate)

@@ -15,7 +15,7 @@ from tests.support.published import SESSION, World
 from tests.tasks.verify.planted_changes import planted
 from tests.tasks.verify.signed_folder import THEIRS, faults, sign_again, trusted
 
-EVIDENCE = ("attestation.json", "attestation.schema.json", "key.pem", "ledger.json", "model.sig", "model-key.pem")
+EVIDENCE = ("attestation.json", "attestation.schema.json", "key.pem", "ledger.json")
 
 
 def test_a_copied_folder_verifies_by_the_key_a_reader_trusts(folder: Path) -> None:
