@@ -14,9 +14,11 @@ from prefect.flows import Flow
 from prefect.utilities.schema_tools.validation import ValidationError, validate
 
 from concord.artifacts.errors import BudgetRefused
+from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.flows import scheduled
+from concord.flows.cluster import task_runner
 from concord.tasks.door.erase import close
 from concord.tasks.door.stores import Stores
 from tests.support.homes import charged, state_of
@@ -236,3 +238,25 @@ def test_a_run_that_dies_is_finished_by_the_next(
     _, name, result = ended(scheduled.scheduled_extend, **parameters)
     assert (name, "0 rows asked now" in result) == ("Completed", True)  # nothing was left to ask, but to teach
     assert state_of(home, session)[3] == labels
+
+
+RUNNERS = {"threads": "ThreadPoolTaskRunner", "processes": "ProcessPoolTaskRunner", "dask": "DaskTaskRunner"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_a_deployment_s_run_has_the_plan_s_own_task_runner(
+    plan: Plan, home: Path, runner: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its work is done in a run whose own runner was chosen before the plan was read."""
+    used = list[str]()
+
+    def noted(teachers: TeachersPlan, folder: Path) -> Any:
+        made = task_runner(teachers, folder)
+        used.append(type(made).__name__)
+        return made
+
+    monkeypatch.setattr("concord.flows.serving.task_runner", noted)
+    few = changed(plan.model_dump(), teachers__runner=runner, teachers__count=40, teachers__block=20)
+    assert ended(scheduled.scheduled_learn, plan=few, home=home)[0] == StateType.COMPLETED
+    assert used == [RUNNERS[runner]]
