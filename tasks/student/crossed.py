@@ -17,6 +17,7 @@ from itertools import combinations, pairwise
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from concord.tasks.data.codes import CodeMatrix, Codes
 from concord.tasks.mechanisms.distance import Floats
@@ -122,3 +123,51 @@ class CrossedRows:
         pairs = self.fields[left][rows] * wide + self.fields[right][rows]
         for at, values in enumerate(weighed):
             tables[at] += np.bincount(pairs, values[rows], high * wide).reshape(high, wide)
+
+
+@dataclass(frozen=True, eq=False)
+class ReducedRows:
+    """Public rows along directions: combinations of the codes that a model has weights for, r in all. What is said of
+    codes in `CrossedRows` is said of them here, but a row has numbers along them.
+
+    directions  A (d, r)
+    """
+
+    crossed: CrossedRows
+    directions: csr_array
+
+    @property
+    def counts(self) -> Floats:
+        """(rows,) how many public rows are alike."""
+        return self.crossed.counts
+
+    @property
+    def size(self) -> int:
+        """r, the number of directions."""
+        return int(self.directions.shape[1])
+
+    def logits(self, weights: Floats) -> Floats:
+        """The sum (rows,) of each row's weights, by those along the directions (r,)."""
+        return self.crossed.logits(np.asarray(self.directions @ weights))
+
+    def totals(self, values: Floats) -> Floats:
+        """Σ values (rows,) of the rows along each direction, (r,)."""
+        return np.asarray(self.directions.T @ self.crossed.totals(values), np.float64)
+
+    def tables(self, values: Sequence[Floats]) -> Floats:
+        """Σ values (rows,) of the rows along each two directions, (values, r, r): Yᵀ·diag(value)·Y with Y = Z·A."""
+        weighed = np.array(values) * self.counts
+        found = np.zeros((len(values), self.size, self.size))
+        for first in range(0, len(self.counts), BLOCK):
+            rows = slice(first, first + BLOCK)
+            along = self._along(rows)
+            for at, value in enumerate(weighed):
+                found[at] += along.T @ (value[rows, None] * along)
+        return found
+
+    def _along(self, rows: slice) -> Floats:
+        """Y (rows, r) of these rows."""
+        own = np.column_stack([field[rows] for field in self.crossed.fields]) + self.crossed.starts[:-1]
+        ends = np.arange(len(own) + 1) * own.shape[1]
+        hot = csr_array((np.ones(own.size), own.ravel(), ends), shape=(len(own), self.crossed.size))
+        return np.asarray((hot @ self.directions).toarray(), np.float64)

@@ -14,7 +14,6 @@ import math
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
@@ -29,11 +28,9 @@ from concord.tasks.mechanisms.contributions import LARGEST_WEIGHT, STEPS_A_NAT, 
 from concord.tasks.mechanisms.distance import Floats
 from concord.tasks.mechanisms.telling import tell
 from concord.tasks.student.crossed import CrossedRows, sampled
+from concord.tasks.student.directions import Directions, most_rows
 from concord.tasks.student.joint import KAPPAS, DecodedColumn, MeasuredColumn, MeasuredRounds, decode_column
 from concord.tasks.student.prior import Prior, Totals, prior_of, repaired, straighter, unlike
-
-FEW_SUMS = 2_000
-"""Number of sums of all rounds below which they are decoded by one thread."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,14 +114,9 @@ def decode(
         raise ValueError("decoding needs a round that asked for labels")
     tried = [
         _decode_on(heard, stand_in, codes, counted, moved, kappas, begun)
-        for stand_in, moved in _repairs(heard, sampled(rows, codes), codes, counted, counted_noise)
+        for stand_in, moved in _repairs(heard, sampled(rows, codes, most_rows(codes)), codes, counted, counted_noise)
     ]
     return max(tried, key=lambda each: each[1])[0]
-
-
-def _threads(sums: int, columns: int) -> AbstractContextManager[object]:
-    """Limit columns beside one another, and few sums, to one thread each: more would wait longer than they work."""
-    return threadpool_limits(1, user_api="blas") if columns > 1 or sums < FEW_SUMS else nullcontext()
 
 
 def _decode_on(
@@ -143,24 +135,25 @@ def _decode_on(
     if moved:
         heard = [each for each in heard if each.question.what == "labels"]
     crossed, rows = CrossedRows.of(codes.paired(rows), codes)
+    first = next(each for each in heard if each.question.what == "labels")
+    along = Directions.of([each.question for each in heard], _by_field(first), crossed, codes)
     fields = [codes.fields[at] for at in codes.weighed]
-    prior, others = prior_of(fields), straighter(fields)
+    prior, others = prior_of(fields, onto=along.onto), straighter(fields, along.onto)
     guesses = [guess_of(each.question, rows) for each in heard]
     columns = max(each.question.columns for each in heard)
 
     def decoded(column: int) -> DecodedColumn:
-        asked = [measured(each, guess, codes, column) for each, guess in zip(heard, guesses, strict=True)]
-        return decode_column(
-            MeasuredRounds(asked, crossed, units),
-            prior,
-            others,
-            kappas,
-            None if begun is None else _column(begun, prior, codes, column),
-        )
+        asked = [
+            along.measured(each.question, measured(each, guess, codes, column))
+            for each, guess in zip(heard, guesses, strict=True)
+        ]
+        before = None if begun is None else _column(begun, prior, along, column)
+        one = decode_column(MeasuredRounds(asked, along.rows, units), prior, others, kappas, before)
+        return replace(one, weights=along.weights(one.weights, one.prior.straight))
 
     found = list[DecodedColumn]()
     workers = os.cpu_count() or 1
-    with _threads(sum(len(each.sums) for each in heard), columns), ThreadPoolExecutor(workers) as pool:
+    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(workers) as pool:  # more would wait for one another
         for column, each in enumerate(pool.map(decoded, range(columns))):
             tell(column, columns)
             found.append(each)
@@ -175,7 +168,9 @@ def estimated_units(heard: Sequence[NoisyRound]) -> tuple[float, float]:
             one = each.question.count * each.part
             counts.append((each.sums[-1] / one, each.scale / one))
         if each.question.what == "codes":  # every field's totals add up to all units
-            counts.extend((float(cells.sum()), each.noise * math.sqrt(len(cells))) for cells in _by_field(each))
+            counts.extend(
+                (float(cells.sum()), each.noise * math.sqrt(len(cells))) for cells in _by_field(each).values()
+            )
     if not counts:
         raise ValueError("the number of units must be given if no round counted them")
     precision = sum(noise**-2 for _, noise in counts)
@@ -247,12 +242,14 @@ def _totals(heard: Sequence[NoisyRound], codes: Codes, units: float, units_noise
         return None
     if counted[0].question.fields != codes.coarse:
         raise ValueError("totals must be of the coarse fields, in order")
-    return Totals(_by_field(counted[0]), counted[0].noise, units, units_noise)
+    by_field = tuple(cells[:, 0] for cells in _by_field(counted[0]).values())
+    return Totals(by_field, counted[0].noise, units, units_noise)
 
 
-def _by_field(heard: NoisyRound) -> tuple[Floats, ...]:
+def _by_field(heard: NoisyRound) -> dict[int, Floats]:
+    """The released sums (codes, columns) of each field."""
     sizes = [stop - start for start, stop in heard.question.spans]
-    return tuple(np.split(heard.cells[:, 0], np.cumsum(sizes)[:-1]))
+    return dict(zip(heard.question.fields, np.split(heard.cells, np.cumsum(sizes)[:-1]), strict=True))
 
 
 def guess_of(asked: RoundQuestion, rows: CodeMatrix) -> Floats | None:
@@ -285,11 +282,12 @@ def _view(asked: RoundQuestion, codes: Codes) -> csr_array:
     return csr_array((np.ones(len(where[0])), where), shape=(top, sum(sizes) + 1))
 
 
-def _column(begun: Decoded, prior: Prior, codes: Codes, column: int) -> DecodedColumn:
+def _column(begun: Decoded, prior: Prior, along: Directions, column: int) -> DecodedColumn:
     """A column as it was decoded before; its evidence is not known any more."""
-    weights = [begun.weights[codes.span(field), column] for field in codes.weighed]
+    weights = [begun.weights[along.codes.span(field), column] for field in along.codes.weighed]
     prior = replace(prior, spread=begun.spread[:, column])
-    return DecodedColumn(np.append(np.concatenate(weights), begun.intercept[column]), prior, begun.kappa[column], 0.0)
+    before = along.along(np.append(np.concatenate(weights), begun.intercept[column]))
+    return DecodedColumn(before, prior, begun.kappa[column], 0.0)
 
 
 def _decoded(found: Sequence[DecodedColumn], rows: CrossedRows, codes: Codes, units: float, moved: float) -> Decoded:

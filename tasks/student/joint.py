@@ -30,7 +30,7 @@ from scipy.sparse import csr_array, vstack
 from scipy.special import expit
 
 from concord.tasks.mechanisms.distance import Floats
-from concord.tasks.student.crossed import CrossedRows
+from concord.tasks.student.crossed import CrossedRows, ReducedRows
 from concord.tasks.student.prior import (
     Linear,
     Prior,
@@ -105,7 +105,7 @@ class MeasuredRounds:
     parts    (rounds, factors) what a row adds to its cells: the sum of the factors with these weights
     """
 
-    def __init__(self, rounds: Sequence[MeasuredColumn], rows: CrossedRows, units: float) -> None:
+    def __init__(self, rounds: Sequence[MeasuredColumn], rows: CrossedRows | ReducedRows, units: float) -> None:
         self.rows, self.share = rows, units / rows.counts.sum()
         self.sums = np.concatenate([each.sums for each in rounds])
         self.noise = np.repeat([each.noise**2 for each in rounds], [len(each.sums) for each in rounds])

@@ -26,11 +26,11 @@ Not covered  dependence between fields among the rows that move, and between the
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import block_diag, cho_solve, cholesky, solve_triangular
-from scipy.linalg.lapack import dtrtri
+from scipy.linalg import block_diag, cholesky, solve_triangular
 
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField
 from concord.tasks.data.vectors import VectorField
@@ -51,7 +51,7 @@ CELL_NEIGHBOURS = 8
 EVEN = 1e-13
 """Share of the largest variance of a sum that is added to each, so that rounding makes no covariance singular."""
 BLOCK = 64
-"""Rows of a triangular system that are solved at a time."""
+"""Rows of a triangular system that are solved at a time, so that nearly all work is in products of matrices."""
 INTERCEPT = 3.0
 """Prior sd of the intercept, which is not learned."""
 
@@ -91,11 +91,15 @@ class Prior:
     basis   (d, d) block-diagonal, block f the Cholesky factor of the field's correlations
     owner   (d,) index into `spread` of each entry of u
     spread  sd by field; the last is the intercept's, which is not learned
+    others    by field, how many parts are left out, since the sums say nothing of them
+    straight  λ
     """
 
     basis: Floats
     owner: NDArray[np.int64]
     spread: Floats
+    others: NDArray[np.int64] | int = 0
+    straight: float = 0.0
 
     @property
     def sd(self) -> Floats:
@@ -104,17 +108,23 @@ class Prior:
         return sd
 
 
-def prior_of(fields: Sequence[CodedField], straight: float = 0.0) -> Prior:
-    """The prior of the fields' weights, in order, and an intercept; `straight` is λ."""
-    blocks = [cholesky(correlations(field, straight), lower=True) for field in fields]
+def prior_of(fields: Sequence[CodedField], straight: float = 0.0, onto: Sequence[Floats | None] = ()) -> Prior:
+    """The prior of the fields' weights, in order, and an intercept; `straight` is λ. If `onto` has matrices (n, codes)
+    for some fields, of these combinations of their weights."""
+    blocks = list[Floats]()
+    for field, part in zip_longest(fields, onto):
+        found = correlations(field, straight)
+        blocks.append(cholesky(found if part is None else part @ found @ part.T, lower=True))
     owner = np.repeat(np.arange(len(fields) + 1), [*(len(block) for block in blocks), 1])
     spread = np.array([FIRST_SPREAD] * len(fields) + [INTERCEPT])
-    return Prior(block_diag(*blocks, np.eye(1)), owner, spread)
+    others = np.array([*(field.size - len(block) for field, block in zip(fields, blocks, strict=True)), 0])
+    return Prior(block_diag(*blocks, np.eye(1)), owner, spread, others, straight)
 
 
-def straighter(fields: Sequence[CodedField]) -> list[Prior]:
-    """The priors with λ > 0, if a field is a number of three intervals or more."""
-    return [prior_of(fields, share) for share in STRAIGHT] if any(_line(field) is not None for field in fields) else []
+def straighter(fields: Sequence[CodedField], onto: Sequence[Floats | None] = ()) -> list[Prior]:
+    """The priors with λ > 0, if a field is a number of three intervals or more; `onto` as in `prior_of`."""
+    some = any(_line(field) is not None for field in fields)
+    return [prior_of(fields, share, onto) for share in STRAIGHT] if some else []
 
 
 def correlations(field: CodedField, straight: float = 0.0) -> Floats:
@@ -150,25 +160,25 @@ def _line(field: CodedField) -> Floats | None:
 
 def posterior(linear: Linear, prior: Prior) -> tuple[Floats, Floats]:
     """Mean (d,) of u given the sums, and the variance (d,) of each part."""
-    (factor, _), sd = _factor(linear, prior)
-    within, _ = dtrtri(factor, lower=True, overwrite_c=True)
-    within *= sd
-    return within.T @ (within @ linear.pull), (within**2).sum(axis=0)
+    within = inverted(_factor(linear, prior))
+    within *= prior.sd
+    return within.T @ (within @ linear.pull), np.einsum("ij,ij->j", within, within)
 
 
 def mean_of(linear: Linear, prior: Prior) -> Floats:
     """Mean (d,) of u given the sums."""
-    factor, sd = _factor(linear, prior)
-    found: Floats = sd * cho_solve(factor, sd * linear.pull)
+    lower, sd = _factor(linear, prior), prior.sd
+    half = solve_triangular(lower, sd * linear.pull, lower=True, check_finite=False)
+    found: Floats = sd * solve_triangular(lower, half, lower=True, trans="T", check_finite=False)
     return found
 
 
 def evidence(linear: Linear, prior: Prior) -> float:
     """Log-likelihood of the sums under the prior, without the constant ½ log 2π per sum."""
-    factor, sd = _factor(linear, prior)
-    explained = float((sd * linear.pull) @ cho_solve(factor, sd * linear.pull))
-    log_determinant = linear.log_noise + 2 * float(np.log(np.diag(factor[0])).sum())
-    return -0.5 * (linear.square - explained + log_determinant)
+    lower = _factor(linear, prior)
+    explained = solve_triangular(lower, prior.sd * linear.pull, lower=True, check_finite=False)
+    log_determinant = linear.log_noise + 2 * float(np.log(np.diag(lower)).sum())
+    return -0.5 * (linear.square - float(explained @ explained) + log_determinant)
 
 
 def straightened(linear: Linear, prior: Prior, others: Iterable[Prior], steps: int) -> tuple[Linear, Prior]:
@@ -191,10 +201,10 @@ def straightened(linear: Linear, prior: Prior, others: Iterable[Prior], steps: i
 def improved(linear: Linear, prior: Prior) -> Prior:
     """The prior after a step of expectation and maximisation: its evidence is no less, within SPREADS."""
     mean, variance = posterior(linear, prior)
-    second = np.bincount(prior.owner, mean**2 + variance) / np.bincount(prior.owner)
-    spread = np.clip(np.sqrt(second), *SPREADS)
+    second = np.bincount(prior.owner, mean**2 + variance, len(prior.spread)) + prior.others * prior.spread**2
+    spread = np.clip(np.sqrt(second / (np.bincount(prior.owner, minlength=len(second)) + prior.others)), *SPREADS)
     spread[-1] = prior.spread[-1]
-    return Prior(prior.basis, prior.owner, spread)
+    return replace(prior, spread=spread)
 
 
 def whitened(jacobian: Floats, target: Floats, covariance: Floats) -> Linear:
@@ -213,12 +223,22 @@ def likelihood(target: Floats, covariance: Floats) -> float:
 
 
 def solved(lower: Floats, right: Floats) -> Floats:
-    """X (P, n) with lower · X = right, block by block: unlike SciPy's solver, this lets other threads run."""
+    """X (P, n) with lower · X = right. Unlike SciPy's solver, NumPy's lets other threads run."""
     found = np.empty_like(right)
     for first in range(0, len(lower), BLOCK):
         rows = slice(first, first + BLOCK)
         left = right[rows] - lower[rows, :first] @ found[:first]
         found[rows] = np.linalg.solve(lower[rows, rows], left)
+    return found
+
+
+def inverted(lower: Floats) -> Floats:
+    """The inverse (P, P) of a lower triangular matrix."""
+    found = np.zeros_like(lower)
+    for first in range(0, len(lower), BLOCK):
+        rows = slice(first, first + BLOCK)
+        found[rows, rows] = np.linalg.inv(lower[rows, rows])
+        found[rows, :first] = -found[rows, rows] @ (lower[rows, :first] @ found[:first, :first])
     return found
 
 
@@ -230,12 +250,13 @@ def _lower(covariance: Floats) -> Floats:
     return np.asarray(np.linalg.cholesky(more), np.float64)
 
 
-def _factor(linear: Linear, prior: Prior) -> tuple[tuple[Floats, bool], Floats]:
+def _factor(linear: Linear, prior: Prior) -> Floats:
     """Cholesky factor of 1 + diag(sd)·gram·diag(sd), which no sd and no gram makes singular."""
     sd = prior.sd
-    scaled = np.asfortranarray(sd[:, None] * linear.gram * sd)
+    scaled = sd[:, None] * linear.gram
+    scaled *= sd
     scaled[np.diag_indices_from(scaled)] += 1
-    return (cholesky(scaled, lower=True, overwrite_a=True, check_finite=False), True), sd
+    return np.asarray(np.linalg.cholesky(scaled), np.float64)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,176 @@
+"""Directions: what a wide table is decoded in, a few linear combinations of each column's codes in place of them all.
+
+Decoding takes the third power of the number of weights, of which a table of a hundred columns has two thousand. Most
+of them are lost in noise anyway: the noise of a sum grows with the columns that are asked. So of a wide table the
+weights W = A·u of u along some directions A are decoded, from the sums along the same ones.
+
+The directions E of a field, orthonormal combinations of the codes that were asked about, are those along which its sums
+move most under the prior: with the shares π of the codes on public rows and the prior's correlations C = L·Lᵀ, the left
+singular vectors of (diag(π) − π·πᵀ)·L. They leave the sum of all codes out, which is the same for every field but for
+noise: all fields have one in common. Sums along orthonormal directions have independent noise of the same deviation.
+
+Assumes      released sums, public rows, and which codes were asked about: post-processing
+Guarantees   a field that was asked about in two views keeps all codes, and so does every field of a narrow table
+Checked by tests/tasks/student/test_directions.py.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+from scipy.sparse import block_diag as sparse_diag
+from scipy.sparse import csr_array, vstack
+
+from concord.tasks.data.codes import CodedField, Codes, coarser
+from concord.tasks.mechanisms.contributions import RoundQuestion
+from concord.tasks.mechanisms.distance import Floats
+from concord.tasks.student.crossed import SAMPLE, CrossedRows, ReducedRows
+from concord.tasks.student.joint import MeasuredColumn
+from concord.tasks.student.prior import correlations
+
+WIDE = 1024
+"""Most weights of a table that is decoded in all of them."""
+MOST = 512
+"""Most directions of a wide table, unless it has more columns."""
+COLUMNS = 1024
+"""Most columns that have directions: those whose sums stand out most. Each has one at least, unless it is constant."""
+WORK = 1 << 35
+"""Most of m·r² for m public rows along r directions of a wide table: it is decoded on as many of its rows."""
+FLAT = 1e-9
+"""Strength of a direction from which on it counts: the others are a constant column's."""
+
+
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """The directions of each field that a model has weights for, in order.
+
+    own     E_f (codes asked about, r_f), orthonormal; None if the field keeps all codes
+    lifted  A_f (codes, r_f), the same by the codes of the weights; None as well
+    """
+
+    crossed: CrossedRows
+    codes: Codes
+    own: tuple[Floats | None, ...]
+    lifted: tuple[Floats | None, ...]
+
+    @classmethod
+    def of(cls, asked: Sequence[RoundQuestion], sums: Mapping[int, Floats], crossed: CrossedRows, codes: Codes) -> Self:
+        """All codes of a narrow table; of a wide one the leading directions of each field.
+
+        asked  the questions of all rounds
+        sums   released sums (codes, columns) by field, of the first round of labels
+        """
+        nothing = (None,) * len(codes.weighed)
+        if crossed.size <= WIDE:
+            return cls(crossed, codes, nothing, nothing)
+        found, lifts, lifted = list[_Field | None](), list[Floats](), list[Floats | None]()
+        shares = np.split(crossed.totals(np.ones(len(crossed.counts)))[:-1], crossed.starts[1:-2])
+        for at, pair, counts in zip(codes.weighed, _views(codes), shares, strict=True):
+            views = sorted({view for each in asked for view in each.fields if view in pair})
+            lifts.append(np.eye(codes.fields[views[0]].size)[coarser(codes.fields[at], codes.fields[views[0]])])
+            only = len(views) == 1
+            found.append(_Field.of(codes.fields[at], lifts[-1], counts, sums[views[0]]) if only else None)
+        own = _leading(found)
+        lifted += [None if kept is None else np.asarray(lift @ kept) for lift, kept in zip(lifts, own, strict=True)]
+        return cls(crossed, codes, own, tuple(lifted))
+
+    @property
+    def narrow(self) -> bool:
+        """Whether all fields keep all codes."""
+        return all(each is None for each in self.own)
+
+    @property
+    def rows(self) -> CrossedRows | ReducedRows:
+        """The public rows along the directions."""
+        return self.crossed if self.narrow else ReducedRows(self.crossed, self._all(self.lifted))
+
+    @cached_property
+    def onto(self) -> tuple[Floats | None, ...]:
+        """A_f⁺ (r_f, codes) of each field, which gives u of W; None as for `own`."""
+        return tuple(None if part is None else np.asarray(np.linalg.pinv(part), np.float64) for part in self.lifted)
+
+    def measured(self, asked: RoundQuestion, column: MeasuredColumn) -> MeasuredColumn:
+        """What a round measured along the directions."""
+        if self.narrow:
+            return column
+        own = {at: kept for pair, kept in zip(_views(self.codes), self.own, strict=True) for at in pair}
+        sizes = {at: self.codes.fields[at].size for at in asked.fields}
+        parts = [np.eye(size) if (kept := own[at]) is None else kept for at, size in sizes.items()]
+        single = csr_array(sparse_diag(parts, format="csr").T)
+        seen = single @ column.view @ self._all([None if part is None else part.T for part in self.onto])
+        reduced = np.array([[own[at] is not None for at in sizes for _ in range(sizes[at])]])
+        if not reduced.any():
+            return replace(column, view=csr_array(seen), sums=single @ column.sums)
+        even, fields = 1 / np.sqrt(reduced.sum()), sum(own[at] is not None for at in sizes)
+        all_codes = np.eye(1, seen.shape[1], seen.shape[1] - 1) * fields * even
+        by = vstack([single, csr_array(reduced * even)], format="csr")
+        return replace(column, view=vstack([seen, csr_array(all_codes)], format="csr"), sums=by @ column.sums)
+
+    def weights(self, along: Floats, straight: float) -> Floats:
+        """W (d,) of u (r,): what the prior expects of all weights where these are known; `straight` is its λ."""
+        found = list[Floats | None]()
+        for at, onto in zip(self.codes.weighed, self.onto, strict=True):
+            if onto is None:
+                found.append(None)
+                continue
+            alike = onto @ correlations(self.codes.fields[at], straight)
+            found.append(np.asarray(np.linalg.solve(alike @ onto.T, alike).T, np.float64))
+        return np.asarray(self._all(found) @ along, np.float64)
+
+    def along(self, weights: Floats) -> Floats:
+        """u (r,) of W (d,)."""
+        return np.asarray(self._all(self.onto) @ weights, np.float64)
+
+    def _all(self, parts: Sequence[Floats | None]) -> csr_array:
+        """The parts of all fields and the intercept, block by block; the identity in place of None."""
+        sizes = [self.codes.fields[at].size for at in self.codes.weighed]
+        blocks = [np.eye(size) if part is None else part for size, part in zip(sizes, parts, strict=True)]
+        return csr_array(sparse_diag([*blocks, np.eye(1)], format="csr"))
+
+
+@dataclass(frozen=True, eq=False)
+class _Field:
+    """Directions (codes asked about, n) of a field, the strongest first; `told`: how far its sums lie along the first
+    from where they were if its codes said nothing."""
+
+    directions: Floats
+    strengths: Floats
+    told: float
+
+    @classmethod
+    def of(cls, field: CodedField, lift: Floats, counts: Floats, sums: Floats) -> Self:
+        """By the number of public rows with each code of the weights; `lift` (codes, codes asked about) says which of
+        these are one."""
+        shares, mean = counts @ lift / counts.sum(), lift / lift.sum(axis=0)
+        prior = np.linalg.cholesky(mean.T @ correlations(field) @ mean)
+        directions, strengths, _ = np.linalg.svd((np.diag(shares) - np.outer(shares, shares)) @ prior)
+        along = directions[:, 0] @ (sums - np.outer(shares, sums.sum(axis=0)))
+        return cls(directions, strengths, float(np.linalg.norm(along)))
+
+
+def _leading(found: Sequence[_Field | None]) -> tuple[Floats | None, ...]:
+    """The directions that are kept: MOST of all fields, but the first of each of COLUMNS."""
+    fields = [each for each in found if each is not None]
+    told = sorted((each.told for each in fields), reverse=True)[:COLUMNS][-1:]
+    strengths = np.sort(np.concatenate([[np.inf], *(each.strengths for each in fields)]))[-MOST:]
+
+    def kept(each: _Field) -> Floats:
+        strong = (each.strengths >= strengths[0]) | (np.arange(len(each.strengths)) == 0)
+        return each.directions[:, strong & (each.strengths > FLAT) & (each.told >= told[0])]
+
+    return tuple(None if each is None else kept(each) for each in found)
+
+
+def most_rows(codes: Codes) -> int:
+    """Most public rows that a model by these codes is decoded on."""
+    if sum(codes.fields[at].size for at in codes.weighed) < WIDE:
+        return SAMPLE
+    return min(SAMPLE, WORK // max(MOST, min(COLUMNS, len(codes.weighed))) ** 2)
+
+
+def _views(codes: Codes) -> list[tuple[int, ...]]:
+    """The fields that ask about the same column, for each field that a model has weights for."""
+    pairs = dict(zip(codes.fine, codes.coarse, strict=True))
+    return [tuple({at, pairs.get(at, at)}) for at in codes.weighed]

@@ -1,0 +1,160 @@
+"""Directions of wide tables: the algebra they rest on, and a model that is nearly the one of all codes."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from concord.tasks.data.codes import CodeMatrix, Codes, NumberField, WordField
+from concord.tasks.mechanisms.contributions import RoundQuestion, tally
+from concord.tasks.student import directions
+from concord.tasks.student.crossed import SAMPLE, CrossedRows, ReducedRows
+from concord.tasks.student.decode import NoisyRound, decode, guess_of, logits, measured
+from concord.tasks.student.directions import Directions, most_rows
+
+STEPS = 1 << 16
+NUMBERS, BINS = 4, (4, 12)
+
+
+def codes_of(numbers: int, constant: bool = False) -> Codes:
+    """Numbers of 4 and of 12 intervals, a word, and if `constant` a number that all rows have in one interval."""
+    fields, start = list[NumberField | WordField](), 0
+    for at in range(numbers + constant):
+        for bins in BINS:
+            cuts = tuple((np.arange(1, bins) / bins + 2.0 * (at == numbers)).tolist())
+            fields.append(NumberField(kind="numeric", name=f"x{at}", start=start, cuts=cuts))
+            start += fields[-1].size
+    fields.append(WordField(name="word", start=start, words=("a", "b")))
+    pairs = [(at, at + 1) for at in range(0, len(fields) - 1, 2)]
+    last = len(fields) - 1
+    coarse, fine = ([*(pair[side] for pair in pairs), last] for side in (0, 1))
+    return Codes(fields=tuple(fields), coarse=tuple(coarse), fine=tuple(fine))
+
+
+def drawn(codes: Codes, rows: int, seed: int) -> tuple[CodeMatrix, NDArray[np.int64]]:
+    """Codes of rows, and labels by the first number and the word."""
+    rng = np.random.default_rng(seed)
+    numbers, words = rng.random((rows, len(codes.fine) - 1)), rng.integers(0, 3, rows)
+    found = np.empty((rows, codes.width), np.int32, order="F")
+    for at, field in enumerate(codes.fields):
+        if isinstance(field, NumberField):
+            found[:, at] = field.start + np.searchsorted(field.cuts, numbers[:, at // 2], side="right")
+        else:
+            found[:, at] = codes.fields[at].start + words
+    score = 4 * (numbers[:, 0] - 0.5) + (words == 0) - 0.3
+    return found, (rng.logistic(size=rows) < score).astype(np.int64)
+
+
+def heard(codes: Codes, rows: CodeMatrix, labels: NDArray[np.int64], asked: Sequence[int], scale: float) -> NoisyRound:
+    spans = tuple((codes.span(at).start, codes.span(at).stop) for at in asked)
+    question = RoundQuestion(
+        classes=2, steps=STEPS, what="labels", least=STEPS // 2, count=0, fields=tuple(asked), spans=spans, model=None
+    )
+    noise = np.random.default_rng(7).normal(scale=scale * STEPS, size=question.size).round().astype(np.int64)
+    return NoisyRound(question, scale * STEPS, tally(question, rows, labels) + noise)
+
+
+@pytest.fixture
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every table is wide, and has all of its directions."""
+    monkeypatch.setattr(directions, "WIDE", 0)
+
+
+def directions_of(codes: Codes, rows: CodeMatrix, rounds: Sequence[NoisyRound]) -> tuple[Directions, CodeMatrix]:
+    crossed, own = CrossedRows.of(rows, codes)
+    asked = rounds[0].question
+    sums = dict(
+        zip(asked.fields, np.split(rounds[0].cells, np.cumsum([b - a for a, b in asked.spans])[:-1]), strict=True)
+    )
+    return Directions.of([each.question for each in rounds], sums, crossed, codes), own
+
+
+@pytest.mark.usefixtures("wide")
+@pytest.mark.parametrize("later", [None, (1,)])
+def test_sums_along_directions_are_those_of_rows_along_them(later: Sequence[int] | None) -> None:
+    """Whatever a row adds to the codes that were asked about, it adds as much along the directions, and noise stays
+    independent; a field that was asked about in both views keeps all codes."""
+    codes = codes_of(NUMBERS)
+    public, labels = drawn(codes, 300, 0)
+    rounds = [heard(codes, public, labels, asked, 1.0) for asked in (codes.coarse, later) if asked is not None]
+    along, own = directions_of(codes, public, rounds)
+    assert isinstance(along.rows, ReducedRows)
+    assert [kept is None for kept in along.own] == [later is not None and at == 0 for at in range(len(along.own))]
+    eye = np.eye(along.rows.size)
+    rows = np.stack([along.rows.logits(part) for part in eye], axis=1)  # of each row along each direction
+    for each in rounds:
+        asked = measured(each, guess_of(each.question, own), codes, 0)
+        found = along.measured(each.question, asked)
+        hot = np.column_stack(
+            [np.eye(codes.fields[at].size)[own[:, at] - codes.span(at).start] for at in each.question.fields]
+        )
+        by = np.stack(
+            [
+                along.measured(each.question, type(asked)(asked.view, asked.guess, one, 1.0)).sums
+                for one in np.eye(hot.shape[1])
+            ],
+            axis=1,
+        )  # Qᵀ, cell by cell
+        assert np.allclose(by @ by.T, np.eye(len(by)))
+        assert np.allclose(hot @ by.T, rows @ found.view.toarray().T)
+        assert np.allclose(found.sums, by @ asked.sums)
+
+
+@pytest.mark.usefixtures("wide")
+def test_tables_and_totals_are_those_of_rows_along_directions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("concord.tasks.student.crossed.BLOCK", 97)  # and blocks of rows add up
+    codes = codes_of(NUMBERS)
+    public, labels = drawn(codes, 300, 0)
+    rows = directions_of(codes, public, [heard(codes, public, labels, codes.coarse, 1.0)])[0].rows
+    dense = np.stack([rows.logits(part) for part in np.eye(rows.size)], axis=1)
+    value = np.random.default_rng(1).normal(size=len(rows.counts))
+    weighed = (value * rows.counts)[:, None]
+    assert np.allclose(rows.tables([value])[0], dense.T @ (weighed * dense))
+    assert np.allclose(rows.totals(value), dense.T @ weighed[:, 0])
+
+
+@pytest.mark.usefixtures("wide")
+def test_weights_of_what_was_along_directions_lie_along_them_again() -> None:
+    codes = codes_of(NUMBERS, constant=True)
+    public, labels = drawn(codes, 300, 0)
+    along = directions_of(codes, public, [heard(codes, public, labels, codes.coarse, 1.0)])[0]
+    assert [part.shape[1] for part in along.own if part is not None] == [3] * NUMBERS + [0, 2]  # constant: none
+    u = np.random.default_rng(2).normal(size=along.rows.size)
+    for straight in (0.0, 0.9):
+        assert np.allclose(along.along(along.weights(u, straight)), u)
+
+
+@pytest.mark.parametrize("asked", ["coarse", "fine"])
+def test_along_all_directions_the_model_is_nearly_the_one_of_all_codes(
+    monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    codes = codes_of(NUMBERS, constant=True)
+    private, labels = drawn(codes, 5_000, 1)
+    public, _ = drawn(codes, 3_000, 2)
+    rounds = [heard(codes, private, labels, getattr(codes, asked), 20.0)]
+    found = list[NDArray[np.float64]]()
+    for limit in (1024, 0):
+        monkeypatch.setattr(directions, "WIDE", limit)
+        found.append(logits(decode(rounds, public, codes, units=5_000), public)[:, 0])
+    assert found[0].std() > 0.5
+    assert np.corrcoef(found[0], found[1]).min() > 0.995
+    assert np.abs(found[0] - found[1]).mean() < 0.1 * found[0].std()
+
+
+def test_columns_whose_sums_stand_out_have_directions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(directions, "WIDE", 0)
+    monkeypatch.setattr(directions, "COLUMNS", 2)
+    monkeypatch.setattr(directions, "MOST", 2)
+    codes = codes_of(NUMBERS)
+    public, labels = drawn(codes, 3_000, 0)
+    along = directions_of(codes, public, [heard(codes, public, labels, codes.coarse, 1.0)])[0]
+    assert [part.shape[1] for part in along.own if part is not None] == [1, 0, 0, 0, 1]  # those that labels follow
+    decoded = decode([heard(codes, public, labels, codes.coarse, 1.0)], public, codes, units=3_000)
+    assert np.flatnonzero(decoded.importance).tolist() == [1, len(codes.fields) - 1]
+
+
+def test_a_wide_table_is_decoded_on_fewer_rows_the_wider_it_is() -> None:
+    narrow, hundred, more = (most_rows(codes_of(size)) for size in (4, 100, 1_500))
+    assert narrow == SAMPLE
+    assert SAMPLE >= hundred > more >= 10_000
