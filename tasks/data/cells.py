@@ -356,7 +356,7 @@ def _within(moment: pl.Expr, day: int) -> pl.Expr:
 
 
 def _composed(words: pl.Series) -> pl.Series:
-    odd = words.filter(words.str.contains(r"[^\x00-\x7F]")).unique()
+    odd = words.filter(words.str.contains(r"[^\x00-\x{2FF}]")).unique()  # letters before the first mark stay
     changed = {word: plain for word in odd if (plain := composed(word)) != word}
     return words.replace(changed) if changed else words
 
