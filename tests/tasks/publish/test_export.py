@@ -130,6 +130,12 @@ def test_the_card_tells_free_text_from_words() -> None:
     }
 
 
+def test_columns_stand_in_the_order_of_the_table() -> None:
+    """They stood in reverse on the card, in the example and in `explain`."""
+    known = [column.name for column in ENCODING.columns if column.kind != "null"]
+    assert [*columns_of(published_student(ENCODING, None))] == known
+
+
 def test_a_folder_in_use_is_left_alone(small: World, exported: Path) -> None:
     before = {path.name: path.read_bytes() for path in exported.iterdir()}
     status, _, answer = concord("export", SESSION, "--to", str(exported), "--home", str(small.home))
