@@ -57,6 +57,7 @@ from concord.tasks.data.exchange import Exchange
 from concord.tasks.data.sources import not_local, with_snapshots
 from concord.tasks.data.units import private_table
 from concord.tasks.door.admit import claim, on_record, opening_of, planned_domain, reserve_session
+from concord.tasks.door.keys import ready_secret
 from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.publish.certify import certify_answers
 
@@ -229,6 +230,7 @@ class Contribution:
         table = with_snapshots(self.plan, run.stores.vault, "private").data.private
         own = run.plan.model_copy(update={"data": run.plan.data.model_copy(update={"private": table})})
         self.run = run = replace(run, plan=own, named={**run.named, **named})
+        ready_secret(run.stores, own.privacy.domain)
         data = own.data.model_copy(update={} if self.there else {"public": None})
         return PrivateFiles.of(replace(run, plan=own.model_copy(update={"data": data})), ())
 

@@ -31,6 +31,7 @@ from concord.tasks.data.units import PrivateTable, names_held, private_table
 from concord.tasks.door.ask import Ask
 from concord.tasks.door.checkpoint import ONLINE, Checkpoint, PublicSource, check_staged, read_checkpoint, stream
 from concord.tasks.door.erase import erased_units
+from concord.tasks.door.keys import ready_secret
 from concord.tasks.door.locks import RUN, a_run_in, alone, opening
 from concord.tasks.door.stores import Stores
 
@@ -113,6 +114,8 @@ def running(
         ready_mlflow(home)
     with ExitStack() as locks:
         locks.enter_context(a_run_in(stores.vault, domain))
+        if plan.homes is None:  # a lead has no private rows; a home that contributes reads them later
+            ready_secret(stores, domain)
         erased = erased_units(stores, domain)
         vault, named = stores.vault, not_local(plan)
         plan = with_snapshots(plan, vault, again=start_from == "encode")

@@ -46,7 +46,9 @@ from concord.tasks.data.arrivals import NAMES, Arriving, Period, check_unchanged
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.files import PRIVATE
 from concord.tasks.data.units import Erased, names_held
+from concord.tasks.door.admit import claim
 from concord.tasks.door.checkpoint import arrivals_key
+from concord.tasks.door.keys import ready_stream
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.student.seasons import history
@@ -145,6 +147,8 @@ class Periods:
                 err.print(f"{'refresh':>8} no file is new: a release all the same, since none may follow from rows")
         if self.beginning is not None:
             keep_beginning(vault, plan.privacy.domain, admitted.ask.stream, self.beginning)
+        claim(run.stores, plan, private.files)
+        ready_stream(run.stores, plan.privacy.domain, admitted.ask.stream, asked=bool(known))
         session = begin(run, admitted, private, Counted((), ()))
         if period is not None:
             before = _names_of([*past, *counted])
@@ -199,11 +203,6 @@ class Periods:
         self, session: Session, period: Period, before: Sequence[Ref], private: PrivateFiles, name: str
     ) -> PeriodCounts:
         run, codes, vault = self.run, self.codes, self.run.stores.vault
-        if before and not vault.has_secret(f"streams/{session.stream}"):  # by another key everybody would be new
-            raise NotVerified(
-                "the vault lacks the key by which the stream knows whom it asked: put back a copy of it, or end the "
-                f"season by `concord close --whole {session.id}`"
-            )
         found, names = list[Ref](), tuple(before)
         if period.files:
             table = Files(private.table.path, tuple(period.files.values()))

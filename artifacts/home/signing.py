@@ -140,7 +140,7 @@ class SigningKey:
                     "any more: `openssl genpkey -algorithm ed25519 -out KEY` makes a key file"
                 )
             return cls(_read(Path(named)))
-        seed = derive(vault.secret(SIGNING_SECRET), "signing key")
+        seed = derive(vault.make_secret(SIGNING_SECRET), "signing key")
         return cls(Ed25519PrivateKey.from_private_bytes(seed))
 
     def envelope(self, kind: str, payload: bytes) -> bytes:

@@ -2,8 +2,9 @@
 
 Every file is 0600 from birth, written whole and synced before it is named, and ends in a keyed seal (HMAC) over its
 name and content, so that nothing is read back that this installation did not write there. A secret is 32 random bytes,
-made once and stored with a check value. If the environment names a key (`artifacts.home.cipher`) when the vault is
-made, every file is encrypted, secrets as well, and the vault opens only with that key.
+stored with a check value; only `make_secret` makes one that is missing. If the environment names a key
+(`artifacts.home.cipher`) when the vault is made, every file is encrypted, secrets as well, and the vault opens only
+with that key.
 """
 
 import fnmatch
@@ -81,7 +82,8 @@ class Vault:
 
     Assumes      other users of the machine are not root
     Guarantees   files 0600 and folders 0700 from birth; another user's vault or secret is refused, and a changed, moved
-                 or foreign file on reading; what `create` and `secret` have returned from is there after a power cut
+                 or foreign file on reading; what `create` and `make_secret` have returned from is there after a power
+                 cut
     Not covered  deletion by the owner; copies made of the disk, if it is not encrypted. Checked by
                  tests/artifacts/home/test_vault.py
     """
@@ -106,17 +108,24 @@ class Vault:
         self._seal, self._digests = derive(own, "seal"), derive(own, "digests")
 
     def secret(self, name: str) -> bytes:
-        """The 32-byte secret of that name (such as sessions/ID), made at first use and the same ever after.
+        """The 32-byte secret of that name, such as sessions/ID.
 
-        Raises NotVerified if its file is damaged, EnvironmentFailed if it is another user's.
+        Raises NotVerified if its file is missing or damaged, EnvironmentFailed if it is another user's.
         """
-        self._make_secret(name)
+        if not self.has_secret(name):
+            raise NotVerified(f"the vault lacks the key {self.root}/secrets/{name}: put back a copy of it")
         with self._in_one_sentence("read"), suppress(NotVerified):
             check_owner("the key", self.root / "secrets" / name)
             key, check = self._parts(f"secrets/{name}", SEAL_BYTES)
             if len(key) == KEY_BYTES and hmac.compare_digest(check, _check(key, name)):
                 return key
         raise NotVerified(f"the key {self.root}/secrets/{name} is damaged: put back a copy of it")
+
+    def make_secret(self, name: str) -> bytes:
+        """The secret of that name, made if it is missing: for those that nothing on record depends on yet. Raises as
+        `secret`."""
+        self._make_secret(name)
+        return self.secret(name)
 
     def has_secret(self, name: str) -> bool:
         """Whether that secret exists; a session without its key can never draw again."""
@@ -224,7 +233,7 @@ class Vault:
         """The installation's own secret, after a check that the vault is encrypted if and only if a key is given."""
         others = any((self.root / "secrets").glob("[!.]*"))  # looked for first: they are made after it
         if others and not self.has_secret("installation"):
-            raise NotVerified(f"the vault {self.root} lacks its own secret, secrets/installation")
+            raise NotVerified(f"the vault {self.root} lacks its secrets/installation: put back a copy of it")
         self._make_secret("installation")
         with self._in_one_sentence("opened"):
             is_encrypted = encrypted(self.root / "secrets" / "installation")

@@ -12,6 +12,8 @@ kinds of entry. A remark is recorded for a domain and charges nothing:
     linked      the domain may hold files, and people, of another one; about: that domain
     bound       of a run of several homes, a round's question, which no other question of that number may replace;
                 about: the run, the number and the question's digest, all of them public
+    secret      the only secret by which a domain, or a stream of it, knows its units; about: its name in the vault, and
+                a digest keyed by it; no other is ever used (tasks.door.keys)
 
 The other kind concerns a witness (artifacts.ledger.witness): that one sees the ledger, and how the ledger goes on if
 the two disagree. Checked by test_chain.py, test_remarks.py and test_witness.py in tests/artifacts/ledger.
@@ -31,7 +33,7 @@ from concord.artifacts.parts import Division
 from concord.artifacts.privacy import Charge
 from concord.artifacts.sessions import STATE, Batch, BatchOutcome, Draw, Session, Settlement
 
-RemarkKind = Literal["forgotten", "erased", "holds", "linked", "bound"]
+RemarkKind = Literal["forgotten", "erased", "holds", "linked", "bound", "secret"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +47,13 @@ class Remark:
     kind: RemarkKind
     about: str
     reason: str = ""
+
+
+ANOTHER = {
+    "bound": "the lead signed another question of this number, to which this home is bound: it answers no other, ever",
+    "secret": "the vault's secrets/{name} is not the one on record, by which units are known: put that one back",
+}
+"""What is said of a second digest under one name, by the kind of the remark."""
 
 
 class Remarks:
@@ -74,6 +83,13 @@ class Remarks:
         while any(link & reached and not link <= reached for link in links):
             reached |= {name for link in links if link & reached for name in link}
         return reached - {domain}
+
+    def check_only(self, domain: str, remark: Remark) -> None:
+        """Raise NotVerified if a remark of that kind has another digest under the name that `remark` is about."""
+        name, _, digest = remark.about.rpartition(" ")
+        known = (other.about.rpartition(" ") for other in self.on(domain) if other.kind == remark.kind)
+        if any(other == name and its != digest for other, _, its in known):
+            raise NotVerified(ANOTHER[remark.kind].format(name=name))
 
     def check_holding(self, domain: str, files: Iterable[str]) -> None:
         """Raise WrongInput if a domain that this one is not linked to holds one of the files."""

@@ -51,7 +51,7 @@ Hide = Callable[[str], str]
 
 def hiding(vault: Vault) -> Hide:
     """The commitment function of a home's excerpts, salted by the vault's secret."""
-    key = derive(vault.secret(EXCERPT_SECRET), "excerpts")
+    key = derive(vault.make_secret(EXCERPT_SECRET), "excerpts")
 
     def commitment(digest: str) -> str:
         return hashlib.sha256(bytes.fromhex(keyed_digest(key, digest)) + digest.encode()).hexdigest()

@@ -245,14 +245,8 @@ class LedgerState:
                     raise WrongInput(f"session {session.id} must be an ended one of domain {name!r} to be forgotten")
             case "holds":
                 self.remarks.check_holding(name, (remark.about,))
-            case "bound":
-                which, _, digest = remark.about.rpartition(" ")
-                bound = (other.about.rpartition(" ") for other in self.remarks.on(name) if other.kind == "bound")
-                if any(other == which and its != digest for other, _, its in bound):
-                    raise NotVerified(
-                        "the lead signed another question of this number, to which this home is bound: it answers "
-                        "no other one, ever"
-                    )
+            case "bound" | "secret":
+                self.remarks.check_only(name, remark)
             case "linked" if remark.about == name:
                 raise WrongInput(f"domain {name!r} must be linked to another one than itself")
         return [] if self.remarks.has(name, remark) else [Entry(domain=name, event=remark)]

@@ -24,6 +24,7 @@ from concord.tasks.data.snapshots import reading_of
 from concord.tasks.data.units import names_held
 from concord.tasks.door.ask import Ask
 from concord.tasks.door.checkpoint import commitment, session_key
+from concord.tasks.door.keys import record_secret
 from concord.tasks.door.stores import Stores
 from concord.tasks.verify.recompute import SLACK, charge, least_delta
 
@@ -124,7 +125,7 @@ def reserve_session(
     """
     _name(door, plan)
     name = f"{plan.privacy.domain}-{secrets.token_hex(4)}"
-    door.vault.secret(f"sessions/{name}")
+    door.vault.make_secret(f"sessions/{name}")
     opening = replace(
         opening_of(plan, ask, encoding, door.vault),
         id=name,
@@ -135,8 +136,9 @@ def reserve_session(
 
 
 def _name(door: Stores, plan: Plan) -> None:
-    """Record the plan's domain, if it is new, and the division of its units, if there is one."""
+    """Record the plan's domain, if it is new, its secret, and the division of its units, if there is one."""
     door.ledger.name_domain(plan.privacy.domain, **terms_of(plan))
+    record_secret(door, plan.privacy.domain)
     division = division_of(plan, door.vault)
     if division is not None:
         door.ledger.divide(plan.privacy.domain, division)

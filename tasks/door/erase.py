@@ -33,7 +33,7 @@ another erasure, it would be asked twice. Noise is drawn fresh for each release,
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Final, get_args
+from typing import get_args
 from unicodedata import normalize
 
 import polars as pl
@@ -41,7 +41,6 @@ import polars as pl
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.publication import HELD
 from concord.artifacts.home.vault import Vault, keyed_digest
-from concord.artifacts.home.whole import UNFINISHED
 from concord.artifacts.schemas import Ref, TextFormat
 from concord.artifacts.sessions import Session
 from concord.tasks.asking.tally import sums_folder
@@ -50,6 +49,7 @@ from concord.tasks.data.identifiers import ESCAPED
 from concord.tasks.data.units import Erased, unit_names
 from concord.tasks.door.asked import votes_folder
 from concord.tasks.door.checkpoint import Checkpoint, read_checkpoint
+from concord.tasks.door.keys import KEPT, is_lost, ready_secret
 from concord.tasks.door.locks import RUN, alone, no_run_in
 from concord.tasks.door.stores import Stores
 
@@ -133,11 +133,6 @@ def _open_recipes(door: Stores) -> list[Checkpoint]:
     return [recipe for recipe in recipes if recipe is not None]
 
 
-KEPT: Final = frozenset({"secrets", "sessions", "public", "locks", UNFINISHED})
-"""Folders of the vault that `erase` keeps: they hold nothing made of a private row except what `forget` destroys. Of
-unfinished files, only those that were to become removed files are removed."""
-
-
 def erase(door: Stores, domain: str, unit: str | None) -> bool:
     """Erase a unit of the domain by its name, or all of its units. Returns whether there was anything to destroy.
 
@@ -172,23 +167,26 @@ def _everybody(units: Erased) -> str:
 
 
 def _digests(door: Stores, domain: str, unit: str | None) -> tuple[str, ...]:
-    """Keyed digests of the unit's name for the ledger: of each way it may be read."""
-    known = door.ledger.domain(domain)
+    """Keyed digests of the unit's name for the ledger: of each way it may be read; of all units, none if the domain's
+    secret is lost, since nothing of it is read then. Raises NotVerified without it."""
+    known, names = door.ledger.domain(domain), list[bytes | None]()
     if known is None:
         raise WrongInput(f"the ledger has no domain {domain!r}")
+    if unit is not None:
+        if known.unit.removeprefix("the labels of ") == "one row":
+            raise WrongInput(
+                f"the privacy unit of domain {domain!r} is {known.unit}, which has no name that --unit could give: "
+                "leave --unit out, and all rows of the domain are erased"
+            )
+        names = unit_names(clean_text(pl.DataFrame({"unit": _readings(unit)}))["unit"]).to_list()
+        if names[0] is None:
+            raise WrongInput("--unit must name a unit, and what it says reads as nothing in a table")
+    elif is_lost(door, domain):
+        return ()
+    ready_secret(door, domain)
     units = Erased.of(door.vault, domain)
-    if unit is None:
-        return (_everybody(units),)
-    if known.unit.removeprefix("the labels of ") == "one row":
-        raise WrongInput(
-            f"the privacy unit of domain {domain!r} is {known.unit}, which has no name that --unit could give: leave "
-            "--unit out, and all rows of the domain are erased"
-        )
-    ids = clean_text(pl.DataFrame({"unit": _readings(unit)}))["unit"]
-    names = unit_names(ids).to_list()
-    if names[0] is None:
-        raise WrongInput("--unit must name a unit, and what it says reads as nothing in a table")
-    return tuple(dict.fromkeys(units.digest(name) for name in names if name is not None))
+    digests = [_everybody(units)] if unit is None else [units.digest(name) for name in names if name is not None]
+    return tuple(dict.fromkeys(digests))
 
 
 def _readings(unit: str) -> list[str]:

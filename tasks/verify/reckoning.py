@@ -23,7 +23,8 @@ Guarantees   every breach of the ledger's rule is named:
              6  sessions that name one stream are its seasons, if their mechanism is of seasons: of a stream the most of
                 any season is covered, and of two streams both. Tests on the units of one release each are a stream of
                 their own, in the test part. After a loss no session is a season of a stream from before
-             7  if a witness was lost or an older copy restored, every open session is charged whole, and a domain
+             7  a domain is bound to one secret of a name, and to one question of a run and number
+             8  if a witness was lost or an older copy restored, every open session is charged whole, and a domain
                 no less than the witness saw
 Not covered  what was refused and not written; who may write the ledger can write another that keeps the rule
              Checked by tests/tasks/verify/test_reckoning.py, with faults planted in the code that writes the ledger
@@ -69,6 +70,8 @@ most. Each is priced by itself, in about 0.1 ms: so what an excerpt asks is boun
 MOST_ROUNDS = 2**8
 """More rounds than a session has; each is priced separately, with all other settings."""
 
+BINDING = {"bound": "question", "secret": "secret"}
+"""Remarks after which a domain knows one digest of a name."""
 HIDDEN = {"rows": "add or remove one unit", "labels": "change the labels of one unit"}
 """The neighbours that a mechanism hides, by the `secret` in its settings."""
 
@@ -99,13 +102,14 @@ class Reckoning:
         self.accounts: dict[str, DomainSums] = {}
         self.holdings: dict[str, Holding] = {}
         self._keys: set[str] = set()
+        self._bound: dict[tuple[str, str, str], str] = {}
         self._tested: set[tuple[object, object]] = set()
         self._witnessed = False
         self._enter: dict[str, Callable[[RecordKept, RecordBody], Iterator[str]]] = {
             "domain": self._domain,
             "recap": self._recap,
             "divide": self._divide,
-            "remark": lambda _, __: iter(()),
+            "remark": self._remark,
             "watch": self._watch,
             "restore": self._restore,
             "open": self._open,
@@ -141,6 +145,12 @@ class Reckoning:
         if not 0 < exact(body["share"]) < 1 or not body["commitment"] or record.session:
             yield "the division is none"
         account.divided = body
+
+    def _remark(self, record: RecordKept, body: RecordBody) -> Iterator[str]:
+        if body["kind"] in BINDING:
+            name, _, digest = body["about"].rpartition(" ")
+            if self._bound.setdefault((record.domain, body["kind"], name), digest) != digest:
+                yield f"the domain is bound to another {BINDING[body['kind']]} of that name"
 
     def _watch(self, _: RecordKept, body: RecordBody) -> Iterator[str]:
         if self._witnessed:

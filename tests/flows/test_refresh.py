@@ -402,7 +402,7 @@ def test_an_older_copy_of_the_vault_stops_it(data: Path, plan: Plan, home: Path)
     (key,) = (home / "vault" / "secrets" / "streams").iterdir()
     held = key.rename(home / "key")  # by a new one everybody would be a new unit
     arrive(data, 2, people(1500, 11))
-    with pytest.raises(NotVerified, match="lacks the key by which the stream knows whom it asked"):
+    with pytest.raises(NotVerified, match="by which the stream knows whom it asked: put back"):
         start_refresh(plan, home)
     assert not key.exists()
     held.rename(key)

@@ -162,7 +162,10 @@ class Homes:
 @pytest.fixture
 def homes(tmp_path: Path) -> Homes:
     plan = changed(tables_of_plan(write_tables(tmp_path / "data")), test__share=0.5)
-    return Homes(plan, Vault(tmp_path / "vault"), Vault(tmp_path / "other"))
+    vaults = [Vault(tmp_path / name) for name in ("vault", "other")]
+    for vault in vaults:
+        vault.make_secret("domains/people")
+    return Homes(plan, *vaults)
 
 
 def units(homes: Homes) -> Iterator[str]:

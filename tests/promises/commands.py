@@ -72,7 +72,7 @@ class Commands:
     def __init__(self, command: Command, folder: Path, mlflow_database: Path, patch: dict[str, Any]) -> None:
         self.command, self.folder, self.base, self.patch = command, folder, folder / "base", STAND_INS | patch
         self.data = write_tables(folder / "data", people(1200, 1))
-        Vault(self.base / "vault").secret("domains/people")
+        Vault(self.base / "vault").make_secret("domains/people")
         shutil.copy(mlflow_database, self.base / "mlflow.db")
 
     def home(self, name: str) -> Path:

@@ -59,7 +59,7 @@ class Matrix(crashes.Matrix[Left]):
         case = make_case(folder / "base", STABLE)
         case.run()
         for domain in ("d", "others"):
-            case.door.vault.secret(f"domains/{domain}")
+            case.door.vault.make_secret(f"domains/{domain}")
         for path in (*ROWS, OTHERS):
             with case.door.vault.create(path) as sink:
                 sink.write(b"rows")

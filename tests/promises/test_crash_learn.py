@@ -93,7 +93,7 @@ def commands_of(name: str, folder: Path, mlflow_database: Path) -> tuple[Command
         {"concord.tasks.door.admit.secrets": Named} if keyed else {},
     )
     if keyed:
-        Vault(commands.base / "vault").secret(f"sessions/{SESSION}")
+        Vault(commands.base / "vault").make_secret(f"sessions/{SESSION}")
     pl.read_csv(commands.data / "private.csv").write_parquet(commands.data / "private.parquet")
     home = commands.home("undisturbed")
     points = commands.go(home)

@@ -182,7 +182,7 @@ def test_without_its_key_or_with_another_nothing_goes_on(home: Path, kind: Kind)
     secret.unlink()
     with pytest.raises(NotVerified, match="the key of session d-1"):
         kind.ask(home)
-    Vault(home / "vault").secret("sessions/d-1")
+    Vault(home / "vault").make_secret("sessions/d-1")
     with pytest.raises(NotVerified, match="is not the one it was opened with"):
         kind.ask(home)
     assert not files(home / "released")

@@ -115,7 +115,7 @@ class Sessions(RuleBasedStateMachine):
     @rule(mechanism=st.sampled_from([STABLE, NOISY]))
     def open(self, mechanism: Mechanism) -> None:
         name = f"session-{len(self.streams)}"
-        self.door.vault.secret(f"sessions/{name}")
+        self.door.vault.make_secret(f"sessions/{name}")
         asked = replace(opening(mechanism, name), commitment=commitment(self.door.vault, name))
         try:
             self.door.ledger.open_session(asked, further=True)

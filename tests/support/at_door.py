@@ -95,7 +95,7 @@ def opened_as(name: str, door: Stores, opening: Opening) -> Session:
     door.ledger.name_domain("d", unit="one row", neighbours="add or remove one unit", epsilon=20.0, delta=1e-3)
     if any(known.id == name for known in door.ledger.sessions("d")):
         return door.ledger.session(name)
-    door.vault.secret(f"sessions/{name}")
+    door.vault.make_secret(f"sessions/{name}")
     return door.ledger.open_session(replace(opening, id=name, commitment=commitment(door.vault, name)))
 
 

@@ -44,7 +44,7 @@ class Season:
         if not door.ledger.domain("d"):
             cap = {"epsilon": DOMAIN.filter.epsilon, "delta": DOMAIN.filter.delta}
             door.ledger.name_domain("d", unit=DOMAIN.unit, neighbours=DOMAIN.neighbours, **cap)
-            door.vault.secret(f"sessions/{NAME}")
+            door.vault.make_secret(f"sessions/{NAME}")
             asked, opening = cls.ask, of_rounds(commitment(door.vault, NAME))
             opening = replace(opening, purpose=asked.purpose, mechanism=asked.settings(), whole=asked.cost)
             opening = replace(opening, queries=asked.queries, stream=asked.stream)

@@ -40,6 +40,13 @@ def flipped(table: pl.DataFrame, rows: pl.Expr) -> pl.DataFrame:
     return table.with_columns(outcome=pl.when(rows).then(other).otherwise("outcome"))
 
 
+def vault_of(folder: Path) -> Vault:
+    """The vault in a folder, which knows the domain of these tables."""
+    vault = Vault(folder)
+    vault.make_secret("domains/people")
+    return vault
+
+
 def parted(
     folder: Path, private: pl.DataFrame, *, suffix: str = ".parquet", unit: str | None = "person"
 ) -> tuple[Rows, Rows]:
@@ -47,8 +54,7 @@ def parted(
     found = tables(folder, private, private=f"private{suffix}", unit=unit)
     if suffix == ".arrow":
         private.write_ipc(folder / "private.arrow")
-    vault = Vault(folder / "vault")
-    plan = changed(found)
+    vault, plan = vault_of(folder / "vault"), changed(found)
     made = with_public(plan, vault, [vault.digest_file(Path(plan.path("private")))])
     public = public_rows(made)
     refs = split(made, learn_encoding(made), vault, "shards", derive(vault.secret("domains/people"), "split"))

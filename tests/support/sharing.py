@@ -66,7 +66,7 @@ class Shares:
         if not door.ledger.domain("d"):
             cap = {"epsilon": DOMAIN.filter.epsilon, "delta": DOMAIN.filter.delta}
             door.ledger.name_domain("d", unit=DOMAIN.unit, neighbours=DOMAIN.neighbours, **cap)
-            door.vault.secret(f"sessions/{NAME}")
+            door.vault.make_secret(f"sessions/{NAME}")
             made = replace(opening(commitment(door.vault, NAME)), purpose=ASK.purpose, mechanism=ASK.settings())
             door.ledger.open_session(replace(made, whole=ASK.cost, queries=ASK.queries))
         return cls(door)

@@ -74,7 +74,7 @@ class Rounds:
             cap = DOMAIN.filter
             cap_of = {"epsilon": cap.epsilon, "delta": cap.delta}
             door.ledger.name_domain("d", unit=DOMAIN.unit, neighbours=DOMAIN.neighbours, **cap_of)
-            door.vault.secret(f"sessions/{NAME}")
+            door.vault.make_secret(f"sessions/{NAME}")
             door.ledger.open_session(opening(commitment(door.vault, NAME)))
         return cls(door)
 

@@ -150,7 +150,7 @@ def on_disk(vault: Vault) -> list[bytes]:
 def made(tmp_path: Path, key: None) -> Iterator[Path]:  # noqa: ARG001  # the environment gives it
     """An encrypted vault, which nothing may be written to by one that does not open."""
     vault = Vault(tmp_path / "vault")
-    vault.secret("sessions/a")
+    vault.make_secret("sessions/a")
     before = {path: path.read_bytes() for path in vault.root.rglob("*") if path.is_file()}
     yield vault.root
     assert {path: path.read_bytes() for path in vault.root.rglob("*") if path.is_file()} == before

@@ -55,7 +55,7 @@ def test_what_is_written_is_read_back(vault: Vault) -> None:
 
 def test_only_the_owner_may_read_folders_and_files(vault: Vault) -> None:
     write(vault, "deep/er/still/file", b"private")
-    vault.secret("sessions/one")
+    vault.make_secret("sessions/one")
     for path in everything(vault):
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
 
@@ -202,8 +202,8 @@ def test_what_another_process_kept_is_durable_before_it_is_used(
 
 
 def test_what_killed_writers_left_goes_with_the_file(vault: Vault) -> None:
-    vault.secret("sessions/a-1")
-    vault.secret("sessions/a-12")
+    vault.make_secret("sessions/a-1")
+    vault.make_secret("sessions/a-12")
     keys = vault.root / "secrets/sessions"
     unfinished = vault.root / UNFINISHED / "secrets/sessions"
     os.link(keys / "a-1", unfinished / f"a-1.{16 * 'f'}")  # named, and not yet let go of
@@ -229,7 +229,7 @@ def test_a_vault_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
 
 def test_secrets_differ_and_stay(tmp_path: Path) -> None:
     vault = Vault(tmp_path / "vault")
-    keys = {name: vault.secret(name) for name in ("installation", "sessions/a", "sessions/b")}
+    keys = {name: vault.make_secret(name) for name in ("installation", "sessions/a", "sessions/b")}
     assert len(set(keys.values())) == 3
     assert {name: Vault(vault.root).secret(name) for name in keys} == keys
     assert vault.has_secret("sessions/a")
@@ -238,7 +238,7 @@ def test_secrets_differ_and_stay(tmp_path: Path) -> None:
 
 def test_a_secret_cut_short_is_refused(tmp_path: Path) -> None:
     vault = Vault(tmp_path / "vault")
-    vault.secret("sessions/a")
+    vault.make_secret("sessions/a")
     os.truncate(vault.root / "secrets" / "sessions" / "a", 31)
     with pytest.raises(NotVerified, match=r"secrets/sessions/a is damaged"):
         vault.secret("sessions/a")
@@ -260,11 +260,18 @@ def another(file: Path) -> bytes:
 def test_a_damaged_key_is_told_as_that_and_not_as_changed_data(tmp_path: Path, damage: Callable[[Path], bytes]) -> None:
     vault = Vault(tmp_path / "vault")
     for name in ("a", "b"):
-        vault.secret(f"sessions/{name}")
+        vault.make_secret(f"sessions/{name}")
     file = vault.root / "secrets" / "sessions" / "a"
     file.write_bytes(damage(file))
-    with pytest.raises(NotVerified, match="secrets/sessions/a is damaged: put back a copy of it"):
+    for read in (vault.secret, vault.make_secret):
+        with pytest.raises(NotVerified, match="secrets/sessions/a is damaged: put back a copy of it"):
+            read("sessions/a")
+
+
+def test_a_missing_secret_is_never_made_by_reading_it(vault: Vault) -> None:
+    with pytest.raises(NotVerified, match=r"lacks the key .*/secrets/sessions/a: put back a copy of it"):
         vault.secret("sessions/a")
+    assert not vault.has_secret("sessions/a")
 
 
 @pytest.mark.parametrize("planted", [bytes(64), bytes(range(32)), bytes(range(1, 32)), b""])
@@ -280,7 +287,7 @@ def test_a_key_without_its_check_value_is_refused(
 
 
 def test_a_vault_without_its_own_secret_gets_no_other(vault: Vault) -> None:
-    vault.secret("sessions/a")
+    vault.make_secret("sessions/a")
     (vault.root / "secrets" / "installation").unlink()
     with pytest.raises(NotVerified, match="secrets/installation"):
         Vault(vault.root)
@@ -288,7 +295,7 @@ def test_a_vault_without_its_own_secret_gets_no_other(vault: Vault) -> None:
 
 
 def _secret_of(root: Path) -> bytes:
-    return Vault(root).secret("sessions/raced")
+    return Vault(root).make_secret("sessions/raced")
 
 
 def test_racing_processes_agree_on_a_secret(tmp_path: Path) -> None:

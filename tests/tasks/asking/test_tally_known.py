@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from concord.artifacts.home.vault import Vault, derive
+from concord.artifacts.home.vault import derive
 from concord.artifacts.schemas import Ref
 from concord.tasks.advice.tallies import planned_codes, planned_tallies
 from concord.tasks.asking import tally as asking_tally
@@ -22,7 +22,7 @@ from concord.tasks.data.units import UNIT, sampled, unit_names
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.student.infer import RoundPlanner
 from tests.support.people import changed, people
-from tests.support.secret_labels import flipped, public_rows, tables
+from tests.support.secret_labels import flipped, public_rows, tables, vault_of
 
 PEOPLE = people(400, 1)
 SHARE = 0.25
@@ -40,7 +40,7 @@ class Asked:
         given = tables(folder, private, unit=unit, public_share=SHARE)
         given["labeling"] = {"mechanism": "tallies", "rows": 300}
         plan = changed({name: given[name] for name in given if name not in ("teachers", "student")})
-        vault = Vault(folder.parent / "vault")
+        vault = vault_of(folder.parent / "vault")
         self.vault, self.plan = vault, with_public(plan, vault, [vault.digest_file(Path(plan.path("private")))])
         public = public_rows(self.plan)
         encoding = learn_encoding(self.plan)

@@ -63,7 +63,7 @@ def door(tmp_path: Path) -> Stores:
 
 
 def counted(plan: Plan, door: Stores) -> Ref:
-    key = derive(door.vault.secret("domains/d"), "split")
+    key = derive(door.vault.make_secret("domains/d"), "split")
     candidates = [(says, None) for says in (by_sign, always, never)]
     return count_units(plan, learn_encoding(plan), ErrorsAside(candidates), door.vault, "tested/d/1", key, NOBODY)
 
@@ -76,7 +76,7 @@ def members(plan: Plan, door: Stores, part: str, label: str | None = None) -> li
     """The units of a part, those of most rows first; only those whose rows all have a label, if one is given."""
     rows = PRIVATE.filter(pl.col("outcome").eq(label or pl.col("outcome")).all().over("person"))
     units = rows.group_by("person").len().sort("len", "person", descending=True)["person"]
-    key = derive(door.vault.secret("domains/d"), "split")
+    key = derive(door.vault.make_secret("domains/d"), "split")
     return units.filter(of_part(plan, key, part)(units.to_frame(), units.cast(pl.Binary))).to_list()
 
 
@@ -125,7 +125,7 @@ def test_units_that_learn_are_not_counted(plan: Plan, door: Stores, monkeypatch:
 
 def opened(plan: Plan, door: Stores, counts: Ref) -> tuple[Session, Session, Any]:
     claim(door, plan, [])
-    door.vault.secret("sessions/d-1")
+    door.vault.make_secret("sessions/d-1")
     learned = door.ledger.open_session(opening_of(STABLE))
     mechanism = planned_choice(plan)
     assert mechanism == StudentChoice(epsilon=0.5, secret="rows")

@@ -37,7 +37,7 @@ def groups_of(plan: Plan, folder: Path, *by: str) -> Groups:
 
 def counted(plan: Plan, folder: Path, groups: Groups) -> Ints:
     vault = Vault(folder / "vault")
-    key = derive(vault.secret("domains/people"), "split")
+    key = derive(vault.make_secret("domains/people"), "split")
     ref = count_units(plan, learn_encoding(plan), groups, vault, "counts/people/1", key, NOBODY)
     return np.frombuffer(vault.read(ref), "<i8")
 

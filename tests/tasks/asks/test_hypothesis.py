@@ -10,7 +10,7 @@ import pytest
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.guarantee import LABELS_ALONE
-from concord.artifacts.home.vault import Vault, derive
+from concord.artifacts.home.vault import derive
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.sessions import NEIGHBOURS
@@ -21,7 +21,7 @@ from concord.tasks.data.split import with_public
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.verify.verify import verify
 from tests.support.people import people
-from tests.support.secret_labels import Rows, flipped, public_rows, tables
+from tests.support.secret_labels import Rows, flipped, public_rows, tables, vault_of
 
 CHOSEN = {"learner": "universal", "hypotheses": "rectangles", "features": ["size", "shade=dark"]}
 
@@ -34,7 +34,7 @@ def choosing(found: dict[str, Any], *parts: str) -> Plan:
 
 def errors(folder: Path, private: pl.DataFrame, unit: str | None) -> tuple[Rows, Ints]:
     """The public rows made of a private table, and the errors of every candidate of their cover on the others."""
-    plan, vault = choosing(tables(folder, private, unit=unit)), Vault(folder / "vault")
+    plan, vault = choosing(tables(folder, private, unit=unit)), vault_of(folder / "vault")
     made = with_public(plan, vault, [vault.digest_file(Path(plan.path("private")))])
     encoding = learn_encoding(made)
     batches = stage_public(made.path("public"), encoding, vault, "public", 1000)

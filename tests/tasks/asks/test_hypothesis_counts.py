@@ -30,7 +30,7 @@ def choice(plan: Plan, vault: Vault) -> HypothesisAsk:
 
 def errors(folder: Path, private: pl.DataFrame, unit: str | None) -> Ints:
     plan, vault = choosing(folder, private, unit), Vault(folder / "vault")
-    key = derive(vault.secret("domains/people"), "split")
+    key = derive(vault.make_secret("domains/people"), "split")
     counts = count_errors(plan, learn_encoding(plan), choice(plan, vault).candidates, vault, "counts", key)
     found: Ints = np.load(io.BytesIO(vault.read(counts)))
     return found

@@ -96,7 +96,7 @@ def door(tmp_path: Path) -> Stores:
 
 def counted(plan: Plan, door: Stores) -> Ref:
     encoding = learn_encoding(plan)
-    key = derive(door.vault.secret("domains/d"), "split")
+    key = derive(door.vault.make_secret("domains/d"), "split")
     return count_units(plan, encoding, Confusion((by_sign, None), 2), door.vault, "tested/d/1", key, NOBODY)
 
 
@@ -108,7 +108,7 @@ def test_a_unit_more_changes_one_count_by_one(plan: Plan, door: Stores) -> None:
     before = matrix(door, counted(plan, door))
     private = people(800, 1)
     units = private["person"].unique().sort()
-    key = derive(door.vault.secret("domains/d"), "split")
+    key = derive(door.vault.make_secret("domains/d"), "split")
     for part, expected in ((LEARNING, (0, 0, 0, 0)), (TEST, (0, 0, 0, 1))):
         members = units.filter(of_part(plan, key, part)(units.to_frame(), units.cast(pl.Binary)))
         assert part == LEARNING or before.sum() == len(members)
@@ -126,7 +126,7 @@ def errors_counted(plan: Plan, door: Stores) -> NDArray[np.int64]:
             raise SystemError(f"a private value: {X[0, 0]}")
         return 4 + X[:, 0] / 2
 
-    encoding, key = learn_encoding(plan), derive(door.vault.secret("domains/d"), "split")
+    encoding, key = learn_encoding(plan), derive(door.vault.make_secret("domains/d"), "split")
     assert encoding.bounds is not None
     counts = NumberErrors((says, None), encoding.bounds, 4.5, key)
     ref = count_units(plan, encoding, counts, door.vault, "tested/d/3", key, NOBODY)
@@ -179,7 +179,7 @@ def by_group(plan: Plan, door: Stores) -> tuple[dict[str, Any], NDArray[np.int64
     encoding = learn_encoding(plan)
     groups = planned_groups(plan, encoding)
     counts = Confusion((by_sign, None), 2, lambda X: np.array(["3" if X[0, 0] > 1 else "none such"]), **groups)
-    key = derive(door.vault.secret("domains/d"), "split")
+    key = derive(door.vault.make_secret("domains/d"), "split")
     ref = count_units(plan, encoding, counts, door.vault, "tested/d/2", key, NOBODY)
     return groups, np.frombuffer(door.vault.read(ref), "<i8").reshape(counts.shape)
 
@@ -204,7 +204,7 @@ def test_a_unit_is_in_one_group_whatever_its_cells_say(plan: Plan, door: Stores)
     assert counts[:, 1].sum() == 0
     assert counts[:, 2, :, 0].sum() == 0  # those it is sure of it says yes to
 
-    key, units = derive(door.vault.secret("domains/d"), "split"), private["person"].unique().sort()
+    key, units = derive(door.vault.make_secret("domains/d"), "split"), private["person"].unique().sort()
     members = units.filter(of_part(plan, key, TEST)(units.to_frame(), units.cast(pl.Binary)))
     for unit in members[:4]:
         private.with_columns(ward).filter(pl.col("person") != unit).write_csv(plan.path("private"))
@@ -263,7 +263,7 @@ def test_a_model_says_at_which_level_it_is_sure() -> None:
 def opened(plan: Plan, door: Stores, counts: Ref, mechanism: PrivateTest) -> tuple[Session, Any]:
     student = Ref(path="d-1/student.skops", digest="0" * 64)
     claim(door, plan, [])
-    door.vault.secret("sessions/d-1")
+    door.vault.make_secret("sessions/d-1")
     learned = door.ledger.open_session(opening_of(STABLE))
     trial = StudentTestAsk.of(plan, mechanism, learned, student, door.vault)
     encoding = learn_encoding(plan)

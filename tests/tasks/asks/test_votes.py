@@ -56,7 +56,7 @@ def test_released_tables_carry_the_guarantee(case: Case) -> None:
 
 
 def test_a_key_that_served_another_session_opens_none(case: Case) -> None:
-    key = case.door.vault.secret("sessions/d-1")
+    key = case.door.vault.make_secret("sessions/d-1")
     file = case.door.vault.root / "secrets" / "sessions" / "d-2"
     file.write_bytes(key + bytes.fromhex(keyed_digest(key, "check", "sessions/d-2")))
     again = replace(opening_of(case.mechanism), id="d-2", commitment=commitment(case.door.vault, "d-2"))

@@ -42,7 +42,7 @@ def vault(tmp_path: Path) -> Vault:
 
 
 def key_in(vault: Vault) -> bytes:
-    return derive(vault.secret("domains/people"), "split")
+    return derive(vault.make_secret("domains/people"), "split")
 
 
 def rows_of(plan: Plan, vault: Vault, part: str) -> pl.DataFrame:
@@ -141,6 +141,8 @@ def test_a_division_tells_key_share_and_names_apart(tmp_path: Path, vault: Vault
     fewer = changed(plan.model_dump(), test__columns=COLUMNS[:2])
     more = changed(plan.model_dump(), test__share=0.31)
     homes = [(plan, vault), (plan, Vault(tmp_path / "other")), (fewer, vault), (more, vault)]
+    for _, each in homes:
+        key_in(each)
     found = [division_of(*item) for item in homes]
     assert len({item.commitment for item in found if item}) == 4
     assert division_of(plan, vault) == found[0]
@@ -181,7 +183,7 @@ def test_a_column_that_is_not_there_is_refused_before_any_row_is_read(tmp_path: 
 def division_with(folder: Path, vault: Vault, ids: pa.Array) -> str:
     """The commitment of a domain whose units are named by that column."""
     plan = planned(folder, people(len(ids), 1), **BY_UNIT)
-    private = Path(plan.path("private"))
+    private, _ = Path(plan.path("private")), key_in(vault)
     pq.write_table(pa.table({"person": ids, "label": pa.array(["a"] * len(ids))}), private)
     division = division_of(plan, vault)
     assert division is not None
@@ -225,7 +227,7 @@ def test_another_format_of_csv_files_is_another_naming_rule(
     tmp_path: Path, vault: Vault, changes: dict[str, object]
 ) -> None:
     """Under one commitment, 84 of 114 test units were in the learning part of the plan with digits in groups."""
-    plan = written(tmp_path / "data", **changes)
+    plan, _ = written(tmp_path / "data", **changes), key_in(vault)
     formats: list[dict[str, str]] = [{key: sign} for key, sign in GERMAN.items() if key != "thousands"]
     formats += [{}, GERMAN, {"thousands": " "}, {"encoding": "cp1252"}]
     found = []

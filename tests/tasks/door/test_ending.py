@@ -46,7 +46,7 @@ def write(door: Stores, path: str) -> Ref:
 
 def session(door: Stores, name: str, teachers: str = "a", mechanism: Mechanism = STABLE) -> str:
     """An open session with a key, teachers, votes, and noise that was kept."""
-    door.vault.secret(f"sessions/{name}")
+    door.vault.make_secret(f"sessions/{name}")
     asked: Opening = replace(opening(mechanism, name), commitment=commitment(door.vault, name))
     door.ledger.open_session(asked, further=True)
     small = world(door.vault.root.parent)

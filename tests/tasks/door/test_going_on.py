@@ -28,7 +28,7 @@ def opened_with(home: Path, mechanism: ConfidentGNMax, version: str = "0.9.0") -
     home.mkdir()
     door = Stores.of(home)
     door.ledger.name_domain("d", unit="one row", neighbours="add or remove one unit", epsilon=20.0, delta=1e-3)
-    door.vault.secret("sessions/d-1")
+    door.vault.make_secret("sessions/d-1")
     opening = replace(opening_of(mechanism), commitment=commitment(door.vault, "d-1"), version=version)
     return door, door.ledger.open_session(opening)
 

@@ -21,7 +21,7 @@ from concord.tasks.data.encode import learn_encoding, read_frame
 from concord.tasks.data.split import SHARD, split, with_public
 from concord.tasks.data.units import PrivateTable, open_private
 from tests.support.people import changed, people, tables_of_plan, write_tables
-from tests.support.secret_labels import Rows, flipped, parted, public_rows, tables
+from tests.support.secret_labels import Rows, flipped, parted, public_rows, tables, vault_of
 
 KEY = bytes(range(32))
 
@@ -174,7 +174,7 @@ def take_list_away(folder: Path) -> None:
 
 @pytest.mark.parametrize("change", [edit, put_elsewheres, take_list_away])
 def test_public_rows_that_were_edited_are_made_again(tmp_path: Path, change: Callable[[Path], None]) -> None:
-    plan, vault, result = changed(tables(tmp_path, people(300, 1))), Vault(tmp_path / "vault"), list[str]()
+    plan, vault, result = changed(tables(tmp_path, people(300, 1))), vault_of(tmp_path / "vault"), list[str]()
 
     def made(*private: str) -> Plan:
         return with_public(plan, vault, private, say=result.append)
@@ -198,7 +198,7 @@ def test_an_encrypted_vault_holds_no_public_row_in_plain_text(tmp_path: Path, mo
     found = {}
     for key in ("", base64.b64encode(KEY).decode()):
         monkeypatch.setenv("CONCORD_VAULT_KEY", key)
-        vault = Vault(tmp_path / f"vault{bool(key)}")
+        vault = vault_of(tmp_path / f"vault{bool(key)}")
         made = with_public(changed(tables(tmp_path, people(300, 1))), vault, ["digest"])
         found[bool(key)] = [b"dark" in path.read_bytes() for path in vault.root.rglob("*") if path.is_file()]
         assert "dark" in public_rows(made)["shade"]
@@ -255,4 +255,4 @@ def test_a_column_that_can_be_no_feature_is_named_by_its_type(tmp_path: Path) ->
     found = tables(tmp_path, private.drop("odd"), private="private.arrow", features=["size", "odd"])
     private.write_ipc(tmp_path / "private.arrow")
     with pytest.raises(WrongInput, match=r"^data\.private must hold numbers.* got column 'odd' of type struct<"):
-        with_public(changed(found), Vault(tmp_path / "vault"), ["digest"])
+        with_public(changed(found), vault_of(tmp_path / "vault"), ["digest"])

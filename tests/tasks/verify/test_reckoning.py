@@ -14,7 +14,7 @@ from typing import Any, Literal
 import pytest
 
 from concord.artifacts.errors import BudgetRefused, NotVerified
-from concord.artifacts.ledger.events import Entry, LogRecord
+from concord.artifacts.ledger.events import Entry, LogRecord, RemarkKind, Remarks
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.ledger.witness import Witness
@@ -217,6 +217,21 @@ def test_noise_drawn_out_of_turn_is_found(home: Path, where: int) -> None:
     with pytest.raises(NotVerified, match=r"\('draw'\)"):
         Ledger.of(home).verify()
     assert "noise was drawn for no batch that was begun, or drawn again" in str(list(reckon(Ledger.of(home).records())))
+
+
+@pytest.mark.parametrize("kind", ["secret", "bound"])
+def test_a_second_secret_or_question_of_one_name_is_found(kind: RemarkKind, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By another secret an erased unit is not known; another question of a number is answered by fresh noise."""
+    ledger = Kept()
+    named(ledger)
+    for about in ("domains/people first", "streams/weekly first", "domains/people first"):
+        ledger.remark("people", kind, about)
+    assert [*reckon(ledger.kept)] == []
+    with pytest.raises(NotVerified, match="put that one back" if kind == "secret" else "signed another question"):
+        ledger.remark("people", kind, "domains/people second")
+    monkeypatch.setattr(Remarks, "check_only", lambda *_: None)
+    ledger.remark("people", kind, "domains/people second")
+    assert "the domain is bound to another" in str([*reckon(ledger.kept)])
 
 
 def test_amounts_that_are_too_large_are_found_as_well(home: Path) -> None:

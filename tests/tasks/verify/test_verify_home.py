@@ -194,7 +194,7 @@ def test_of_two_homes_on_one_ledger_each_verifies_its_own(
     labels = first.truth.copy()
     labels[::30] = -1
     tracked(first, STABLE, labels, datetime(2026, 1, 2, tzinfo=UTC))
-    second.vault.secret("sessions/people-2")
+    second.vault.make_secret("sessions/people-2")
     Ledger.of(second.home).open_session(opening(STABLE, "people-2"), further=True)
     for home, own, other in ((first.home, SESSION, "people-2"), (second.home, "people-2", SESSION)):
         checks = verify(home)

@@ -1,0 +1,90 @@
+"""Secrets by which a domain, or a stream, knows its units: made once, and committed to in the ledger.
+
+A domain's secret decides each unit's shard and part, and by it the ledger's digests of erased units are found again. By
+a stream's secret the units that its seasons have asked are known. Under another secret an erased unit would come back,
+and everybody would be asked again within one charge.
+
+Assumes      a private row is read only after `ready_secret`, and for a stream after `ready_stream`
+Guarantees   such a secret is made only while nothing depends on it: what the vault holds of that domain or stream by
+             then is removed, and made again. Afterwards it is the one on record, or nothing is read
+Ends         of a stream, when its last season is forgotten
+Not covered  a secret that version 1.0.0 made anew: the first use under this version commits the ledger to it.
+             Checked by tests/promises/test_lost_secrets.py
+"""
+
+from typing import Final
+
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.home.vault import derive, keyed_digest
+from concord.artifacts.home.whole import UNFINISHED, locked
+from concord.tasks.door.stores import Stores
+
+KEPT: Final = frozenset({"secrets", "sessions", "public", "locks", UNFINISHED})
+"""Folders of the vault that `erase` keeps: they hold nothing made of a private row except what `forget` destroys. Of
+unfinished files, only those that were to become removed files are removed."""
+
+
+def ready_secret(door: Stores, domain: str) -> None:
+    """Have the domain's secret in the vault, made if the domain is new, and on record once the domain is.
+
+    Raises NotVerified if it is missing though records depend on it, or if another is on record.
+    """
+    name, vault = _of_domain(domain), door.vault
+    if is_lost(door, domain):
+        raise NotVerified(
+            f"the vault lacks {vault.root}/secrets/{name}, by which domain {domain!r} knows who was erased or set "
+            "aside: put back a copy of it; if there is none, name another domain in the plan, take whoever was erased "
+            f"out of its table, and let `concord link {domain} OTHER` say that people may be in both"
+        )
+    if not vault.has_secret(name):
+        _make(door, name, [f"{kind.name}/{domain}" for kind in vault.root.iterdir() if kind.name not in KEPT])
+    record_secret(door, domain)
+
+
+def record_secret(door: Stores, domain: str) -> None:
+    """Commit the ledger to the domain's secret, once the domain is named; a lead, who reads no row, has none."""
+    if door.ledger.domain(domain) is not None and door.vault.has_secret(_of_domain(domain)):
+        _commit(door, domain, _of_domain(domain))
+
+
+def is_lost(door: Stores, domain: str) -> bool:
+    """Whether the vault lacks the domain's secret though private files were read, or units erased or set aside."""
+    depends = any(remark.kind in ("holds", "erased", "secret") for remark in door.ledger.remarks(domain))
+    depends = depends or door.ledger.division(domain) is not None
+    return depends and not door.vault.has_secret(_of_domain(domain))
+
+
+def ready_stream(door: Stores, domain: str, stream: str, *, asked: bool) -> None:
+    """Have the secret of a stream in the vault and on record, made before its first period is counted.
+
+    asked   whether a period of the stream was counted
+    Raises NotVerified if it is missing though periods depend on it, or if another is on record.
+    """
+    name, vault = f"streams/{stream}", door.vault
+    if not vault.has_secret(name):
+        known = [remark.about for remark in door.ledger.remarks(domain) if remark.kind == "secret"]
+        if asked or any(about.startswith(f"{name} ") for about in known):
+            raise NotVerified(
+                f"the vault lacks {vault.root}/secrets/{name}, by which the stream knows whom it asked: put back a "
+                "copy of it, or end the season by `concord close --whole SESSION`; `concord refresh PLAN "
+                "--new-session` then asks everybody again, which costs again"
+            )
+        _make(door, name, [f"arrived/{domain}/{stream}"])
+    _commit(door, domain, name)
+
+
+def _of_domain(domain: str) -> str:
+    return f"domains/{domain}"
+
+
+def _make(door: Stores, name: str, made: list[str]) -> None:
+    """Make a secret, after removing what was made by one that is gone."""
+    with locked(door.vault.root / "locks" / f".{name.replace('/', '-')}"):  # no domain has such a name
+        for path in () if door.vault.has_secret(name) else made:
+            door.vault.destroy(path)
+        door.vault.make_secret(name)
+
+
+def _commit(door: Stores, domain: str, name: str) -> None:
+    digest = keyed_digest(derive(door.vault.secret(name), "commitment"), name)
+    door.ledger.remark(domain, "secret", f"{name} {digest}")

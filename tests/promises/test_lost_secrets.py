@@ -1,0 +1,299 @@
+"""Secrets that records depend on, taken out of the vault one by one: no command makes one anew, and none that would
+read private rows by another goes on. Otherwise erased units came back, and a stream asked everybody again at no charge.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from concord.artifacts.errors import BudgetRefused, ConcordError, NotVerified
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.plan import Plan
+from concord.flows.ask import answer, estimate
+from concord.flows.learn import extend, learn, retest, study_again
+from concord.flows.refresh import refresh
+from concord.tasks.asks.counts import CountQuestion
+from concord.tasks.asks.stream import periods_counted
+from concord.tasks.door.erase import close, erase, erased_units, forget
+from concord.tasks.door.stores import Stores
+from concord.tasks.verify.reckoning import reckon
+from concord.tasks.verify.verify import verify
+from tests.support.copies import copied
+from tests.support.people import arrive, changed, people, tables_of_plan, write_tables
+from tests.support.several import plainly
+
+DOMAIN = "domains/people"
+COUNT = CountQuestion(by=("shade",), epsilon=0.1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _plainly() -> Iterator[None]:
+    with plainly():
+        yield
+
+
+class World:
+    """A home after one session of votes and one season of a stream that goes on, and its tables."""
+
+    def __init__(self, folder: Path, home: Path) -> None:
+        self.folder, self.home = folder, home
+        tables = tables_of_plan(write_tables(folder, people(600, 1)))
+        self.votes = changed(
+            tables,
+            data__version="1",
+            teachers__count=20,
+            teachers__block=10,
+            privacy__epsilon=1.0,
+            privacy__lifetime={"epsilon": 12.0, "delta": 1e-4},
+            labeling__cutoff=400,
+            test__share=0.2,
+        )
+        streamed = {name: part for name, part in tables.items() if name not in ("teachers", "student")}
+        streamed["labeling"] = {"mechanism": "tallies", "rows": 1000}
+        streamed["data"] = streamed["data"] | {"private": "arriving"}
+        streamed["privacy"] = streamed["privacy"] | {"domain": "arriving", "epsilon": 1.0}
+        self.stream = changed(streamed, stream__season=3)
+
+    def period(self, number: int) -> None:
+        (self.folder / "arriving").mkdir(exist_ok=True)
+        people(200, 20 + number).write_parquet(self.folder / "arriving" / f"{number}.parquet")
+
+    def in_copy(self, home: Path) -> "World":
+        """The same in a copy of the home, with the same tables."""
+        made = World.__new__(World)
+        vars(made).update(vars(self) | {"home": copied(self.home, home)})
+        return made
+
+    @property
+    def session(self) -> str:
+        return Ledger.of(self.home).sessions("people")[0].id
+
+    @property
+    def season(self) -> str:
+        return Ledger.of(self.home).sessions("arriving")[0].id
+
+    def without(self, name: str) -> Path:
+        """The file of a secret, which is taken away."""
+        file = self.home / "vault" / "secrets" / name
+        file.unlink()
+        return file
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory, mlflow_database: Path) -> World:
+    folder = tmp_path_factory.mktemp("lost")
+    (folder / "home").mkdir(mode=0o700)
+    shutil.copy(mlflow_database, folder / "home" / "mlflow.db")
+    world = World(folder / "data", folder / "home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{world.home / 'mlflow.db'}")
+        learn.fn(world.votes, world.home)
+        world.period(1)
+        refresh.fn(world.stream, world.home)
+    erase_named(world)
+    return world
+
+
+def erase_named(world: World) -> None:
+    """A unit of the stream is erased; the season goes on."""
+    erase(Stores.of(world.home), "arriving", "p21-3")
+
+
+@pytest.fixture
+def world(base: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    found = base.in_copy(tmp_path / "home")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{found.home / 'mlflow.db'}")
+    return found
+
+
+Command = Callable[[World], Any]
+LEARNING: dict[str, Command] = {
+    "run": lambda world: learn.fn(world.votes, world.home),
+    "run of another plan": lambda world: learn.fn(other(world.votes), world.home),
+    "run --new-session": lambda world: learn.fn(world.votes, world.home, new_session=True),
+    "extend": lambda world: extend.fn(world.session, str(arrive(world.folder / "later", 8)), world.home),
+    "test": lambda world: retest.fn(world.session, world.home, again=True),
+    "study": lambda world: study_again.fn(world.session, world.home),
+    "estimate": lambda world: estimate.fn(world.votes, world.home, 0.5, 0.2, 0.05),
+    "count": lambda world: answer.fn(untested(world.votes), world.home, COUNT),
+    "erase a unit": lambda world: erase(Stores.of(world.home), "people", "p1-3"),
+}
+STREAM: dict[str, Command] = {"refresh": lambda world: refresh.fn(world.stream, world.home)}
+READS_NOTHING: dict[str, Command] = {
+    "verify": lambda world: verify(world.home),
+    "close": lambda world: close(Stores.of(world.home), world.session, give_back=False),
+    "forget": lambda world: forget(Stores.of(world.home), world.session),
+    "close the season": lambda world: close(Stores.of(world.home), world.season, give_back=False),
+    "forget the season": lambda world: forget(Stores.of(world.home), world.season),
+    "erase all": lambda world: erase(Stores.of(world.home), "people", None),
+}
+
+
+def other(plan: Plan) -> Plan:
+    return plan.model_copy(update={"labeling": plan.labeling.model_copy(update={"cutoff": 8})})
+
+
+def untested(plan: Plan) -> Plan:
+    return plan.model_copy(update={"test": None})
+
+
+SECRETS: dict[str, tuple[Callable[[World], str], dict[str, Command]]] = {
+    "the installation's": (lambda _: "installation", {**LEARNING, **STREAM}),
+    "the domain's": (lambda _: DOMAIN, LEARNING),
+    "the domain's of the stream": (lambda _: "domains/arriving", STREAM),
+    "the stream's": (lambda world: f"streams/{Ledger.of(world.home).session(world.season).stream}", STREAM),
+    "the session's": (lambda world: f"sessions/{world.session}", {name: LEARNING[name] for name in ("run", "extend")}),
+    "the season's": (lambda world: f"sessions/{world.season}", STREAM),
+}
+
+
+@pytest.mark.parametrize("of", [pytest.param(of, marks=pytest.mark.slow if "session" in of else []) for of in SECRETS])
+def test_a_secret_that_is_lost_is_asked_for_and_never_made_anew(world: World, of: str) -> None:
+    named, refusing = SECRETS[of]
+    name = named(world)
+    file = world.without(name)
+    world.period(2)
+    try:
+        charged = {domain: Ledger.of(world.home).total(domain) for domain in ("people", "arriving")}
+        for command, give in refusing.items():
+            with pytest.raises(NotVerified, match=r"put .*back") as stopped:
+                give(world)
+            assert (name in str(stopped.value)) or name.startswith("sessions/"), command
+            assert not file.exists(), command
+        assert {domain: Ledger.of(world.home).total(domain) for domain in charged} == charged
+        for command, give in {**READS_NOTHING, **LEARNING, **STREAM}.items():
+            try:
+                give(world)
+            except ConcordError:
+                assert command not in ("close", "close the season", "erase all") or name == "installation", command
+            assert not file.exists(), command
+    finally:
+        (world.folder / "arriving" / "2.parquet").unlink()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("of", ["the domain's", "the domain's of the stream", "the stream's", "the season's"])
+def test_another_secret_in_its_place_is_refused(world: World, of: str) -> None:
+    """As an older version made it, or another home has it."""
+    named, refusing = SECRETS[of]
+    name = named(world)
+    world.without(name)
+    Vault(world.home / "vault").make_secret(name)
+    world.period(2)
+    try:
+        for give in refusing.values():
+            with pytest.raises(NotVerified, match=r"is not the one"):
+                give(world)
+    finally:
+        (world.folder / "arriving" / "2.parquet").unlink()
+
+
+def uncommitted(world: World) -> None:
+    """The ledger as version 1.0.0 left it: no secret is on record."""
+    ledger = Ledger.of(world.home)
+    kept = [record for record in ledger.records() if '"kind":"secret"' not in record.body]
+    (world.home / "ledger.db").unlink()
+    rewrite(world.home, kept)
+
+
+def rewrite(home: Path, records: list[Any]) -> None:
+    ledger, head = Ledger.of(home), None
+    with ledger._entries.writing() as rows:
+        for record in records:
+            head = type(record).following(head, record.at, record.domain, record.session, record.kind, record.body)
+            rows.add(head)
+
+
+def test_a_home_of_the_first_version_goes_on_and_is_committed_to_what_it_has(world: World) -> None:
+    uncommitted(world)
+    learn.fn(world.votes, world.home)
+    known = Ledger.of(world.home).remarks("people")
+    assert [remark.about.split(" ")[0] for remark in known if remark.kind == "secret"] == [DOMAIN]
+    world.period(2)
+    try:
+        refresh.fn(world.stream, world.home)
+    finally:
+        (world.folder / "arriving" / "2.parquet").unlink()
+    known = Ledger.of(world.home).remarks("arriving")
+    assert len([remark for remark in known if remark.kind == "secret"]) == 2
+    assert [*reckon(Ledger.of(world.home).records())] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("of", ["the domain's", "the domain's of the stream", "the stream's"])
+def test_a_home_of_the_first_version_without_one_gets_no_other(world: World, of: str) -> None:
+    uncommitted(world)
+    named, refusing = SECRETS[of]
+    file = world.without(named(world))
+    for give in refusing.values():
+        with pytest.raises(NotVerified, match=r"put back"):
+            give(world)
+        assert not file.exists()
+
+
+def test_a_secret_that_nothing_depends_on_yet_is_made(world: World) -> None:
+    """A first run was killed before anything was on record: what it made by the lost secret is made again."""
+    plan = world.votes.model_copy(update={"privacy": world.votes.privacy.model_copy(update={"domain": "new"})})
+    data = write_tables(world.home.parent / "new", people(600, 9))
+    plan = plan.model_copy(update={"folder": str(data)})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("concord.flows.learn.begin", killed)
+        with pytest.raises(KeyboardInterrupt):
+            learn.fn(plan, world.home)
+    shards = {*(world.home / "vault/shards/new").rglob("*.arrow")}
+    world.without("domains/new")
+    assert shards
+    learn.fn(plan, world.home)
+    assert [remark.kind for remark in Ledger.of(world.home).remarks("new")] == ["secret", "holds"]
+
+
+def killed(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_period_that_was_counted_is_never_counted_under_another_key(world: World) -> None:
+    """Killed between counting and drawing, with the stream's secret lost and a unit erased: the whole was counted again
+    under a new one, and the period after asked all units a second time within one charge."""
+    world.period(2)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("concord.flows.refresh.release_period", killed)
+            with pytest.raises(KeyboardInterrupt):
+                refresh.fn(world.stream, world.home)
+        door = Stores.of(world.home)
+        session = door.ledger.session(world.season)
+        assert len([*periods_counted(door.vault, session)]) == session.asked + 1
+        world.without(f"streams/{session.stream}")
+        erase(door, "arriving", "p22-4")
+        for _ in range(2):
+            with pytest.raises(NotVerified, match="by which the stream knows whom it asked: put back a copy of it"):
+                refresh.fn(world.stream, world.home)
+        close(door, session.id, give_back=False)
+        with pytest.raises(BudgetRefused, match="does not know any more whom it asked"):
+            refresh.fn(world.stream, world.home)
+    finally:
+        (world.folder / "arriving" / "2.parquet").unlink()
+
+
+def test_who_was_erased_stays_out_with_an_older_copy_of_the_whole_vault(world: World, tmp_path: Path) -> None:
+    """A copy of before the domain was used has no secret of it; one of after has the same."""
+    older = tmp_path / "older"
+    shutil.copytree(world.home / "vault", older)
+    door = Stores.of(world.home)
+    erase(door, "people", "p1-3")
+    gone = erased_units(door, "people")
+    shutil.rmtree(world.home / "vault")
+    shutil.copytree(older, world.home / "vault")
+    assert erased_units(Stores.of(world.home), "people") == gone != ()
+    for path in (world.home / "vault").iterdir():
+        if path.name != "secrets":
+            shutil.rmtree(path)
+    shutil.rmtree(world.home / "vault/secrets/domains")
+    for give in LEARNING.values():
+        with pytest.raises(ConcordError):
+            give(world)
+    assert not (world.home / "vault/secrets/domains").exists()
