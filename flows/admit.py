@@ -67,6 +67,12 @@ def _found(run: RunContext, domain: Domain, ask: Asking, opening: Opening, publi
     run.wait_for(opening.identity)
     session, ask = find_session(run.stores, run.plan, ask, public.encoding, new_session=run.new_session)
     sources = [run.own(public.batches)]
+    if session is not None and run.new_session:
+        err.print(
+            f"{'going on':>8} session {session.id} is charged and not published: it is finished first, and a further "
+            "one is opened if the command is given again",
+            soft_wrap=True,
+        )
     if session is not None:
         session = run.lock_session(session.id)
         checkpoint = read_checkpoint(run.stores.vault, session.id)

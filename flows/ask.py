@@ -67,7 +67,8 @@ def ask(plan: Plan, question: Question, home: Path, terms: QuestionTerms) -> dic
         same = check_code(question, run.stores.released.read(passed.released[0]), session.id)
         if known is not None and not same:
             warnings.warn(f"{question.name!r} is replayed; whether its code has changed is unknown", stacklevel=2)
-        return write_up(run, admitted, passed)
+        with run.stores.publishing(session.id):
+            return write_up(run, admitted, passed)
 
 
 def put_to_shards(run: RunContext, admitted: Admitted[QuestionsAsk], question: Question) -> Session:
@@ -132,7 +133,9 @@ def answer(plan: Plan, home: Path, question: UnitsQuestion, again: bool = False)
         def exact(private: PrivateFiles) -> list[Ref]:
             return [count_units(run, run.plan, private.table, public.encoding, counts, run.erased)]
 
-        return write_up(run, *answer_once(run, asked, public, exact))
+        admitted, passed = answer_once(run, asked, public, exact)
+        with run.stores.publishing(passed.session.id):
+            return write_up(run, admitted, passed)
 
 
 @flow(name="estimate")
@@ -158,7 +161,8 @@ def estimate(plan: Plan, home: Path, epsilon: float, share: float, beta: float, 
         admitted, passed = answer_once(run, held_out, public, exact)
         released = run.stores.released.read(passed.released[0])
         suggestion = Suggestion.of(held_out, released, queries=admitted.stream.rows, beta=beta)
-        return write_down(run, admitted.balance, passed, suggestion)
+        with run.stores.publishing(passed.session.id):
+            return write_down(run, admitted.balance, passed, suggestion)
 
 
 def write_down(run: RunContext, balance: Balance, passed: Disclosure, suggestion: Suggestion) -> dict[str, Any]:

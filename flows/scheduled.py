@@ -63,7 +63,8 @@ def scheduled_learn(
 
     plan          the plan itself, or its TOML file
     home          the home folder; else CONCORD_HOME, or .concord in the working directory
-    new_session   open a further session, which costs again; a retry of the same run never opens one more
+    new_session   open a further session, which costs again; a retry of the same run never opens one more, and one that
+                  a killed run left unpublished is finished first
     """
 
     def work(home: Path) -> Summary:

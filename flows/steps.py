@@ -164,7 +164,8 @@ def publish(
     session, released = passed.session, run.stores.released.root
     labelled = before[0].session if before else session
     stamp_earlier(run.stores, session)
-    certified, tracked = _certified_and_tracked(run, admitted, passed, student, before, codes)
+    with run.stores.publishing(session.id):
+        certified, tracked = _certified_and_tracked(run, admitted, passed, student, before, codes)
     certificate = Certificate.model_validate_json(run.stores.released.read(certified.certificate))
     return Summary(
         run_id=tracked.run_id,

@@ -25,6 +25,8 @@ from concord.artifacts.errors import NotVerified
 from concord.artifacts.sessions import Session
 from concord.artifacts.settings import Settings, own_ledger
 
+PUBLISHING = "publishing"
+"""The file of a session's folder in the vault that stands there while the session is published for the first time."""
 MOST_NAMED = 5
 """Sessions, files or faults that are named; the others are counted."""
 AGAIN = "the ledger was deleted, emptied, cut back or edited, or CONCORD_LEDGER names another: put its own back"
@@ -55,6 +57,7 @@ class Held:
             "MLflow": set(tracked),
         }
         self._begun = {path.name for path in (vault / "secrets" / "sessions").glob("*")}
+        self._publishing = _folders(vault / "sessions", f"*/{PUBLISHING}")
         self._shared = Settings.now().ledger_of(home) != own_ledger(home)
         self._answers = _folders(released, "*/estimate.json")  # which no certificate names
         self._certificates: dict[str, Any] = {}
@@ -69,6 +72,13 @@ class Held:
     def others(self, ledger: Knowing) -> set[str]:
         """Sessions that the ledger knows and this home never opened: a ledger on a server may serve several homes."""
         return _known(ledger).keys() - self._begun.union(*self.places.values()) if self._shared else set()
+
+    def unpublished(self, ledger: Knowing) -> set[str]:
+        """The sessions of this home that are charged, could go on, and were not published whole: a command that opened
+        one was killed, or failed, before its end."""
+        published = self._answers.union(*map(_listed, self._certificates.values())) - self._publishing
+        going_on = {session.id for session in _known(ledger).values() if session.status != "closed"}
+        return (going_on & self._begun) - published
 
     def check(self, ledger: Knowing) -> None:
         """Raise NotVerified, naming it, if the ledger denies something that the home holds."""
@@ -88,6 +98,13 @@ class Held:
             if name in known:
                 with suppress(LookupError, TypeError):  # as above
                     yield from (f"the certificate of {name} {wrong}" for wrong in _denied(certificate, known, ledger))
+
+
+def _listed(certificate: Any) -> set[str]:
+    """The sessions of which a certificate tells."""
+    with suppress(LookupError, TypeError):  # what is no certificate says nothing
+        return {record["session"] for record in certificate["sessions"]}
+    return set()
 
 
 def _known(ledger: Knowing) -> dict[str, Session]:

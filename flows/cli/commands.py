@@ -64,7 +64,9 @@ def command() -> None:
 def run_command(
     plan: Annotated[Path, typer.Argument(help="The plan, a TOML file.")],
     start_from: Annotated[str | None, typer.Option("--from", help="Run this stage and those after it again.")] = None,
-    new_session: Annotated[bool, typer.Option(help="Open a further session; it costs again.")] = False,
+    new_session: Annotated[
+        bool, typer.Option(help="Open a further session, once a killed one is published; it costs again.")
+    ] = False,
     yes: YesOption = False,
     home: HomeOption = HOME,
     as_json: JsonOption = False,

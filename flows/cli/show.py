@@ -1,5 +1,6 @@
 """Console output: a run's outcome, the budget, and an erasure with what it cannot undo."""
 
+from collections.abc import Collection
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,6 +9,7 @@ from rich.table import Table
 
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import in_one_line
+from concord.artifacts.ledger.held import Held
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.measures import Estimate
@@ -96,10 +98,18 @@ def _share(test: dict[str, Any], kind: str, of: str) -> str:
 def budget_of(home: Path) -> dict[str, Any]:
     """Every domain of the ledger with its cap, the amounts spent and remaining, and its sessions. Raises NotVerified if
     the ledger denies what the home holds."""
-    return Ledger.checked(home).at_once(lambda now: {"domains": [_domain(now, domain) for domain in now.domains()]})
+    held, ledger = Held(home), Ledger.checked(home)
+
+    def listed(now: Reading) -> dict[str, Any]:
+        unpublished = held.unpublished(now)
+        return {"domains": [_domain(now, domain, unpublished) for domain in now.domains()]}
+
+    return ledger.at_once(listed)
 
 
-def _domain(ledger: Reading, domain: Domain) -> dict[str, Any]:
+def _domain(ledger: Reading, domain: Domain, unpublished: Collection[str]) -> dict[str, Any]:
+    from concord.tasks.asks.unfinished import finished_by
+
     total = ledger.total(domain.name)
     cap, spent = domain.filter, domain.filter.spent(total)
     return {
@@ -113,7 +123,11 @@ def _domain(ledger: Reading, domain: Domain) -> dict[str, Any]:
         "renyi": {"order": cap.order, "budget": str(cap.budget), "charged": str(total.renyi)},
         "lost": _pair(cap.spent(ledger.lost(domain.name))),  # charged by `concord restore` for sessions now unknown
         "parts": _parts(ledger, domain),
-        "sessions": [_session(domain, session, ledger) for session in ledger.sessions(domain.name)],
+        "sessions": [
+            _session(domain, session, ledger)
+            | {"finished_by": finished_by(session) if session.id in unpublished else None}
+            for session in ledger.sessions(domain.name)
+        ],
     }
 
 
@@ -161,6 +175,9 @@ def show_budget(figures: dict[str, Any]) -> None:
         if domain.get("parts"):
             each = (f"{part} part ε = {pair['epsilon']:.3g}" for part, pair in domain["parts"]["spent"].items())
             captions.append(f"units are divided for its whole life, and the larger part counts: {', '.join(each)}")
+        for item in domain["sessions"]:
+            if item["finished_by"]:
+                captions.append(f"{item['id']} is charged and not published: `{item['finished_by']}` finishes it")
         if any(item.get("stream") for item in domain["sessions"]):
             captions.append("a stream's seasons ask different units: of each stream, the largest season counts, once")
         table = Table(title=title, caption="\n".join(captions) or None, **NARROW)

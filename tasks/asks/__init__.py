@@ -9,4 +9,5 @@ Offers       in steps: `votes` (labels of public rows), `tallies` (rounds of noi
              of votes, one row at a time: `online`, and `known` (the rows it was asked)
              `labelled` (which sessions of labels can be extended, studied or tested again)
              for what is published of each: `kinds` (proof, words, what an outcome says)
+             for what is not yet: `unfinished` (the command that finishes a session)
 """

@@ -80,7 +80,8 @@ def find_session(
     door: Stores, plan: Plan, ask: Asking, encoding: Encoding, *, new_session: bool
 ) -> tuple[Session | None, Asking]:
     """The latest session in which a plan asked that, or None, and the ask as the session has it on record; of its own
-    stream alone, since another asked other units. With `new_session`, only one that has no row yet and can still draw.
+    stream alone, since another asked other units. One that is charged and not published comes first; with `new_session`
+    there is no other.
 
     Raises BudgetRefused if that session was forgotten and `new_session` is false, NotVerified if nothing more can be
     drawn in it.
@@ -88,9 +89,12 @@ def find_session(
     same = [session for session in sessions_for(door, plan, ask, encoding) if session.stream == ask.stream]
     if not same:
         return None, ask
-    last = same[-1]
-    if new_session and (last.batches or last.ended or not _is_same(last, ask.as_recorded(last.mechanism).settings())):
+    unpublished = door.unpublished
+    can_go_on = (each for each in same if _is_same(each, ask.as_recorded(each.mechanism).settings()))
+    unfinished = [each for each in can_go_on if each.id in unpublished]
+    if new_session and not unfinished:
         return None, ask
+    last = (unfinished or same)[-1]
     if last.id in door.ledger.forgotten(plan.privacy.domain):
         raise BudgetRefused(
             f"session {last.id} was forgotten, so nothing more can be drawn in it: another one, which costs again, "

@@ -1,11 +1,15 @@
 """The stores of a home that the door uses."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from concord.artifacts.certificate import CERTIFICATE_FILE
 from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
+from concord.artifacts.ledger.held import PUBLISHING, Held
 from concord.artifacts.ledger.ledger import Ledger
 
 
@@ -21,3 +25,20 @@ class Stores:
     def of(cls, home: Path) -> Self:
         """The stores of a home folder. Raises NotVerified if its ledger denies what it holds."""
         return cls(Vault(home / "vault"), Ledger.checked(home), Released(home))
+
+    @property
+    def unpublished(self) -> set[str]:
+        """The sessions that are charged and not published, which are finished before a further one is opened."""
+        return Held(self.released.root.parent).unpublished(self.ledger)
+
+    @contextmanager
+    def publishing(self, session: str) -> Iterator[None]:
+        """Publish a session within the block. If it is for the first time and the block does not end, as if it is
+        killed before MLflow shows the session, a mark in the vault says so until it is published again."""
+        mark = f"sessions/{session}/{PUBLISHING}"
+        if self.released.find(f"{session}/{CERTIFICATE_FILE}") is None:
+            with self.vault.create(mark):
+                pass
+        yield
+        if (self.vault.root / mark).exists():
+            self.vault.destroy(mark)

@@ -30,6 +30,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.sessions import LABELS
 from concord.artifacts.settings import own_store
 from concord.artifacts.vulnerabilities import concerning
+from concord.tasks.asks.unfinished import unfinished_in_words
 from concord.tasks.verify.certificate import Certificates
 from concord.tasks.verify.checks import (
     Check,
@@ -87,7 +88,15 @@ def verify(home: Path, subject: str | None = None, test: str | None = None, key:
         failing = Check(name="MLflow store", ok=False, detail=str(failed))
         held = Held(home)
         return [*checks, *of_home(held, ledger, held.others(ledger)), failing]
-    return [*checks, *of_home(held, ledger, others), *_of_sessions(named, ledger, Released(home))]
+    unfinished = _unfinished(held, ledger, {each.session.id for each in named})
+    return [*checks, *of_home(held, ledger, others), *unfinished, *_of_sessions(named, ledger, Released(home))]
+
+
+def _unfinished(held: Held, ledger: Ledger, named: set[str]) -> Iterator[Check]:
+    """A warning of each of the named sessions that is charged and not published."""
+    for name in sorted(held.unpublished(ledger) & named):
+        detail = unfinished_in_words(ledger.session(name))
+        yield Check(name=f"{name}: unfinished", ok=True, warning=True, detail=detail)
 
 
 def _of_sessions(subjects: list[CheckedSession], ledger: Ledger, released: Released) -> Iterator[Check]:

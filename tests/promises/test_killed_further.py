@@ -1,0 +1,177 @@
+"""`run --new-session`, and each command that asks anew, killed at one step after another and given again: what was
+charged is finished first, and a further session is opened by the command after that.
+"""
+
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.mlflow.read import Records
+from concord.flows.ask import answer, estimate
+from concord.flows.cli.show import budget_of
+from concord.flows.learn import learn
+from concord.tasks.asks.counts import CountQuestion
+from concord.tasks.door.erase import close
+from concord.tasks.door.stores import Stores
+from concord.tasks.verify.verify import verify
+from tests.promises.commands import STAND_INS, attempt
+from tests.support.copies import copied
+from tests.support.people import changed, people, tables_of_plan, write_tables
+from tests.support.processes import FRESH
+from tests.support.several import plainly
+
+SMALL = {"teachers": {"count": 20, "block": 10}, "student": {}}
+TALLIED = {"labeling": {"mechanism": "tallies", "rows": 1000}}
+Asked = Callable[[Path, Path, bool], Any]
+
+
+def plan_of(data: Path, *, tallied: bool) -> Any:
+    tables = tables_of_plan(data)
+    tables["privacy"] |= {"epsilon": 1.0, "lifetime": {"epsilon": 20.0, "delta": 1e-4}}
+    tables |= TALLIED if tallied else SMALL
+    return changed({name: part for name, part in tables.items() if not (tallied and name in SMALL)})
+
+
+def voted(home: Path, data: Path, again: bool) -> None:
+    learn.fn(plan_of(data, tallied=False), home, new_session=again)
+
+
+def tallied(home: Path, data: Path, again: bool) -> None:
+    learn.fn(plan_of(data, tallied=True), home, new_session=again)
+
+
+def counted(home: Path, data: Path, again: bool) -> None:
+    answer.fn(plan_of(data, tallied=True), home, CountQuestion(by=("shade",), epsilon=0.1), again=again)
+
+
+def estimated(home: Path, data: Path, again: bool) -> None:
+    estimate.fn(plan_of(data, tallied=False), home, 0.5, 0.2, 0.05, again=again)
+
+
+COMMANDS: dict[str, tuple[Asked, str, tuple[str, ...]]] = {
+    "votes": (
+        voted,
+        "concord run PLAN",
+        (
+            "concord.artifacts.ledger.ledger.Ledger.begin_batch",
+            "concord.artifacts.ledger.ledger.Ledger.commit_batch",
+            "concord.flows.learn.publish",
+            "concord.tasks.publish.certify.publish_certificate",
+            "concord.artifacts.mlflow.write.Tracking.publish",
+        ),
+    ),
+    "tallies": (
+        tallied,
+        "concord run PLAN",
+        ("concord.artifacts.ledger.ledger.Ledger.commit_batch", "concord.flows.learn.publish"),
+    ),
+    "counts": (counted, "concord count PLAN", ("concord.flows.ask.certify_answers",)),
+    "an estimate": (
+        estimated,
+        "concord estimate PLAN",
+        (
+            "concord.artifacts.ledger.ledger.Ledger.commit_batch",
+            "concord.artifacts.mlflow.write.Tracking.keep_estimate",
+        ),
+    ),
+}
+
+
+def die(*_: object, **__: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def give(asked: Asked, home: Path, data: Path, *, again: bool) -> None:
+    asked(home, data, again)
+
+
+class World:
+    """A home in which a command was given once, and its tables."""
+
+    def __init__(self, folder: Path, database: Path, asked: Asked) -> None:
+        self.folder, self.asked = folder, asked
+        self.data = write_tables(folder / "data", people(800, 1))
+        self.base = folder / "base"
+        self.base.mkdir(mode=0o700)
+        shutil.copy(database, self.base / "mlflow.db")
+        self.once(self.base, again=False)
+
+    def once(self, home: Path, *, again: bool) -> None:
+        with pytest.MonkeyPatch.context() as patch, plainly():
+            patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home / 'mlflow.db'}")
+            self.asked(home, self.data, again)
+
+    def killed(self, home: Path, place: str) -> None:
+        """Ask anew in a new process, which is killed there."""
+        command = partial(give, self.asked, again=True)
+        given = (command, home, self.data, None, self.folder / "points", STAND_INS | {place: die})
+        process = FRESH.Process(target=attempt, args=given)
+        process.start()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL, place
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[] if kind == "votes" else pytest.mark.slow) for kind in COMMANDS]
+)
+def test_what_a_killed_command_charged_is_finished_before_a_further_session(
+    kind: str, tmp_path: Path, mlflow_database: Path
+) -> None:
+    asked, command, places = COMMANDS[kind]
+    world = World(tmp_path, mlflow_database, asked)
+    for number, place in enumerate(places):
+        home = copied(world.base, tmp_path / str(number))
+        world.killed(home, place)
+        ledger = Ledger.of(home)
+        charged, (first, second) = ledger.total("people"), ledger.sessions("people")
+        assert unfinished(home) == {second.id: command}, place
+        world.once(home, again=True)
+        assert [each.id for each in ledger.sessions("people")] == [first.id, second.id], place
+        assert (ledger.total("people"), unfinished(home)) == (charged, {}), place
+        world.once(home, again=True)
+        assert len(ledger.sessions("people")) == 3, place
+        assert (unfinished(home), ledger.total("people") == charged) == ({}, False), place
+
+
+def unfinished(home: Path) -> dict[str, str]:
+    """What budget and verify name as charged and not published, with the command that finishes it."""
+    (domain,) = budget_of(home)["domains"]
+    found = {each["id"]: each["finished_by"] for each in domain["sessions"] if each["finished_by"]}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home / 'mlflow.db'}")
+        checks = verify(home)
+    assert found or all(check.ok for check in checks)
+    said = {check.name: check.detail for check in checks if check.name.endswith(": unfinished")}
+    assert said.keys() == {f"{name}: unfinished" for name in found}
+    assert all(f"`{command}` finishes it" in said[f"{name}: unfinished"] for name, command in found.items())
+    return found
+
+
+@pytest.mark.slow
+def test_a_killed_session_that_was_closed_is_not_finished(tmp_path: Path, mlflow_database: Path) -> None:
+    """Its operator has ended it: the next is a further one."""
+    world = World(tmp_path, mlflow_database, voted)
+    world.killed(world.base, "concord.flows.learn.publish")
+    _, second = Ledger.of(world.base).sessions("people")
+    assert second.status == "open"
+    close(Stores.of(world.base), second.id, give_back=False)
+    assert unfinished(world.base) == {}
+    world.once(world.base, again=True)
+    assert len(Ledger.of(world.base).sessions("people")) == 3
+
+
+@pytest.mark.slow
+def test_without_its_parameter_it_is_finished_too(tmp_path: Path, mlflow_database: Path) -> None:
+    world = World(tmp_path, mlflow_database, voted)
+    world.killed(world.base, "concord.flows.learn.publish")
+    world.once(world.base, again=False)
+    assert unfinished(world.base) == {}
+    _, second = Ledger.of(world.base).sessions("people")
+    assert Records.of(world.base).runs(second.id)
