@@ -42,6 +42,7 @@ ROOMS: dict[str, set[str]] = {
     "tasks/verify": {
         "concord.tasks.verify",
         "concord.tasks.asks.kinds",
+        "concord.tasks.asks.unfinished",
         "concord.tasks.publish",
         "concord.tasks.student",
         *DOOR_WORK,
