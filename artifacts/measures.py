@@ -9,6 +9,7 @@ Checked by tests/tasks/student/test_evaluate.py
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
 from statistics import fmean
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -143,6 +144,28 @@ class OddsMeasured(CertificatePart):
     balanced_accuracy: Estimate
 
 
+class Threshold(CertificatePart):
+    """A class that the student never names, and a probability from which on naming it would find some of its rows: of
+    all, the one of highest balanced accuracy against other classes on the public test rows (Youden 1950).
+
+    recall, precision   on the same rows, by which it was chosen: on others they are lower, if there are few
+    """
+
+    name: str
+    least: float
+    recall: Estimate
+    precision: Estimate
+
+    @property
+    def in_words(self) -> str:
+        """The threshold, how to use it, and what it gives."""
+        return (
+            f"`concord predict --threshold {quote(f'{self.name}={self.least:g}')}` names it for rows to which the "
+            f"student gives a probability of {self.least:g} or more: on the public test rows with recall "
+            f"{self.recall.in_words} and precision {self.precision.in_words}"
+        )
+
+
 class PublicTest(CertificatePart):
     """The student on public labelled rows.
 
@@ -153,6 +176,7 @@ class PublicTest(CertificatePart):
     calibration         by how sure it is, from the least; None if it gives no probabilities
     groups              by the words of columns that the plan declares
     prior_odds          None of a student without that point
+    thresholds          for each class whose recall is 0 and whose AUC is above 0.5 with all of its interval
     """
 
     table: str
@@ -166,6 +190,7 @@ class PublicTest(CertificatePart):
     calibration: tuple[Surety, ...] | None
     groups: tuple[GroupMeasured, ...] = ()
     prior_odds: Annotated[OddsMeasured | None, Field(exclude_if=lambda odds: odds is None)] = None
+    thresholds: Annotated[tuple[Threshold, ...], Field(exclude_if=lambda thresholds: not thresholds)] = ()
 
     @property
     def largest(self) -> str:
@@ -438,13 +463,9 @@ def _of_public(test: PublicTest | None) -> Iterator[str]:
     if blind := [item for item in test.classes if item.recall and item.recall.value == 0]:
         names = _listed([item.name for item in blind])
         yield f"the student is blind to {names}: of the public test rows of such a class it finds none"
-        if ranked := [(item.name, item.auc) for item in blind if item.auc and item.auc.value >= TELLS_APART]:
-            name, area = ranked[0]
-            yield (
-                f"the student would find rows of the class {name!r} at a lower threshold: it gives them a higher "
-                f"probability than others {area.in_words} of the time (AUC), where one that looks at nothing has 50%; "
-                "see `concord predict --threshold`"
-            )
+        for threshold in test.thresholds:
+            name = threshold.name
+            yield f"the student would find rows of the class {name!r} at a lower threshold: {threshold.in_words}"
 
 
 def _of_number(test: NumberTest) -> Iterator[str]:
@@ -482,8 +503,6 @@ def _of_private(test: AnyTested | None, found: set[str]) -> Iterator[str]:
         )
 
 
-TELLS_APART = 0.6
-"""The least AUC of a class for which another threshold is advised."""
 MOST_CLASSES_NAMED = 5
 
 

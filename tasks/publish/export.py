@@ -45,6 +45,11 @@ student = skops.io.load({file!r}, trusted=trusted)
 rows = pd.DataFrame([{row}])
 print(student.predict(rows))
 """
+AT_THRESHOLD = """
+# By itself the student never names {name!a}. From this probability on, its rows are found; see MODEL_CARD.md.
+chance = student.predict_proba(rows)[:, student.classes_.tolist().index({name!r})]
+print(chance >= {least!r})
+"""
 
 
 @dataclass(frozen=True)
@@ -83,10 +88,16 @@ def _texts(published: Published, student: Pipeline, without_onnx: str | None) ->
     trusted = trusted_types(published.student)
     modules = modules_needed(trusted)
     row = ", ".join(f"{name!r}: {value}" for name, value in example_row(student).items())
+    test, named = published.certificate.student.public_test, [*getattr(student, "classes_", ())]
+    at_thresholds = "".join(
+        AT_THRESHOLD.format(name=each.name, least=each.least)
+        for each in getattr(test, "thresholds", ())
+        if each.name in named
+    )
     card = (*model_card(published.certificate, student), *_to_use(without_onnx), *_to_check(published))
     return {
         **{f"{part.NAME}.py": Path(str(part.__file__)).read_text(encoding="utf-8") for part in modules},
-        "example.py": EXAMPLE.format(trusted=trusted, file=STUDENT, row=f"{{{row}}}"),
+        "example.py": EXAMPLE.format(trusted=trusted, file=STUDENT, row=f"{{{row}}}") + at_thresholds,
         "requirements.txt": "".join(f"{name}=={version(name)}\n" for name in _needed(trusted, modules)),
         "MODEL_CARD.md": "\n".join(card),
     }

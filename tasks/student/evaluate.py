@@ -28,6 +28,7 @@ from concord.artifacts.measures import (
     OddsMeasured,
     PublicTest,
     Surety,
+    Threshold,
 )
 from concord.artifacts.schemas import Encoding
 from concord.tasks.data.encode import encode, labelled_rows
@@ -44,6 +45,8 @@ MOST_LISTED = 100
 """Most classes for which the whole matrix is listed."""
 CONFIDENCE_BINS = 10
 """Number of bins of a student's confidence."""
+CHANCE = 0.5
+"""The AUC of a student that looks at nothing."""
 PROBABILITY_DIGITS = 6
 """Digits to which a mean probability is rounded, since its last bits depend on the machine."""
 
@@ -69,15 +72,35 @@ def measured(model: Any, X: Any, truth: NDArray[np.int64], encoding: Encoding, p
     matrix = _counted(truth, answers, classes)
     found = shares(classes, np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0))
     ranked = (ranking(truth == at, odds[:, at]) if odds is not None else {} for at in range(len(classes)))
-    of_class = zip(found.pop("classes"), ranked, strict=True)
+    measures = [item.model_copy(update=areas) for item, areas in zip(found.pop("classes"), ranked, strict=True)]
+    unnamed = [at for at, of in enumerate(measures) if of.auc and of.auc.low > CHANCE and not matrix[at, at]]
     return PublicTest(
         table=digest_of_table(path),
         label=encoding.label,
         matrix=tuple(map(tuple, matrix.tolist())) if len(classes) <= MOST_LISTED else None,
-        classes=tuple(item.model_copy(update=further) for item, further in of_class),
+        classes=tuple(measures),
         calibration=None if odds is None else _calibration(odds, answers == names),
+        thresholds=tuple(best_threshold(classes[at], odds[:, at], truth == at) for at in unnamed if odds is not None),
         **found,
     )
+
+
+def best_threshold(name: str, odds: NDArray[np.float64], own: NDArray[np.bool_]) -> Threshold:
+    """The threshold of a class, whose rows are `own` and whose probabilities are `odds` (rows,), at which recall and
+    the share of other rows that are not named have the highest sum; of equal ones, the highest."""
+    from sklearn.metrics import roc_curve  # heavy
+
+    wrongly, rightly, least = roc_curve(own, odds, drop_intermediate=False)
+    best = float(least[1:][np.argmax(rightly[1:] - wrongly[1:])])
+    return at_threshold(name, float(f"{best * (1 - 5e-4):.4g}"), odds, own)  # a shorter number that is not above it
+
+
+def at_threshold(name: str, least: float, odds: NDArray[np.float64], own: NDArray[np.bool_]) -> Threshold:
+    """What a threshold of a class gives on these rows."""
+    named = odds >= least
+    hits = int(np.sum(named & own))
+    recall, precision = share(hits, int(own.sum())), share(hits, int(named.sum()))
+    return Threshold(name=name, least=least, recall=recall, precision=precision)
 
 
 def at_prior_odds(model: Tallied, X: Any, truth: Ints, classes: Sequence[str]) -> OddsMeasured:

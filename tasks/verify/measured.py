@@ -33,7 +33,16 @@ from concord.artifacts.schemas import CertificatePart, Encoding, Ref
 from concord.tasks.data.cells import cast_numbers, class_index, group_word
 from concord.tasks.data.files import format_of
 from concord.tasks.data.tables import open_public
-from concord.tasks.student.evaluate import at_prior_odds, digest_of_table, measured, number_measured, remembered, shares
+from concord.tasks.student.evaluate import (
+    at_prior_odds,
+    at_threshold,
+    digest_of_table,
+    measured,
+    number_measured,
+    probabilities,
+    remembered,
+    shares,
+)
 from concord.tasks.student.groups import measured_group
 from concord.tasks.student.intervals import share
 from concord.tasks.verify.checks import equal
@@ -143,11 +152,17 @@ def _check_student(test: AnyPublicTest, student: Any, rows: pl.DataFrame, truth:
     else:
         encoding = Encoding(columns=(), label=test.label, classes=names)
         _check_answers(test, measured(student, rows, truth, encoding, path))
+        if test.thresholds and (odds := probabilities(student, rows, names)) is not None:
+            for threshold in test.thresholds:
+                at, what = names.index(threshold.name), f"of {threshold.name!r} at its threshold"
+                due = at_threshold(threshold.name, threshold.least, odds[:, at], truth == at)
+                _alike(f"the recall {what}", due.recall, threshold.recall, RANKED)
+                _alike(f"the precision {what}", due.precision, threshold.precision, RANKED)
         if test.prior_odds is not None:
             equal("the other operating point", "point" in student["student"].get_params(), True)
-            odds = at_prior_odds(student["student"], student[:-1].transform(rows), truth, names)
+            at_odds = at_prior_odds(student["student"], student[:-1].transform(rows), truth, names)
             for what, figure in test.prior_odds:
-                _alike(f"the {what.replace('_', ' ')} at prior odds", getattr(odds, what), figure, RANKED)
+                _alike(f"the {what.replace('_', ' ')} at prior odds", getattr(at_odds, what), figure, RANKED)
     for column, words in _words(test, path).items():
         of_words = [each.group for each in test.groups if each.column == column]
         equal(f"the groups by {column!r}", sorted(map(str, of_words)), sorted(map(str, words.unique().to_list())))
@@ -167,6 +182,7 @@ def _check_answers(test: PublicTest, found: PublicTest) -> None:
         )
     if test.calibration is not None:
         _alike("the expected calibration error", found.calibration_error, test.calibration_error, RANKED)
+    equal("the classes with a threshold", [of.name for of in test.thresholds], [of.name for of in found.thresholds])
     for due, item in zip(found.classes, test.classes, strict=True):
         for what in ("auc", "average_precision"):
             if getattr(item, what) is not None:

@@ -126,7 +126,7 @@ def test_a_frame_may_be_given_with_bounds_in_place_of_classes() -> None:
     plan = parse_plan(given | {"data": {**given["data"], "private": "bills.parquet", "public": "more.parquet"}})
     assert (plan.data.bounds, plan.data.classes) == ((0, 50), ())
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({}, "classes must be given"),
+        ({}, "classes or bounds missing"),
         ({"classes": ["a", "b"], "bounds": (0, 1)}, "must not both be given"),
     ]
     for odd, message in wrong:

@@ -14,8 +14,10 @@ import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 
+from concord.artifacts.certificate import Certificate
 from concord.artifacts.home.released import sha256
-from concord.artifacts.published import EVIDENCE
+from concord.artifacts.measures import Estimate, Threshold
+from concord.artifacts.published import EVIDENCE, Published
 from concord.artifacts.schemas import Encoding, Passed
 from concord.tasks.data import concord_pictures
 from concord.tasks.data.cells import cast_rows
@@ -23,7 +25,7 @@ from concord.tasks.data.concord_pictures import Pictures
 from concord.tasks.data.encode import encode
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.disclosures import columns_of, holds
-from concord.tasks.publish.export import _needed, example_row
+from concord.tasks.publish.export import _needed, example_row, export
 from concord.tasks.student import concord_student
 from concord.tasks.student.concord_student import ScoreClassifier
 from concord.tasks.student.model import load, modules_needed, published_student
@@ -104,6 +106,28 @@ def test_its_example_of_six_lines_runs_with_scikit_learn_alone(small: World, exp
     assert python(exported, "import runpy; runpy.run_path('example.py')").strip() == f"['{expected}']"
 
 
+def test_a_threshold_of_a_class_that_is_never_named_goes_with_it(small: World, tmp_path: Path) -> None:
+    """Whoever had only the export was told of a command that it does not have, and of no threshold."""
+    folder = small.released.root / SESSION
+    certificate = Certificate.read((folder / "certificate.json").read_bytes(), "certificate.json")
+    half = Estimate(value=0.5, low=0.25, high=0.75)
+    thresholds = tuple(
+        Threshold(name=name, least=0.125, recall=half, precision=half) for name in ("yes", "a\nprint(1)")
+    )
+    test = certificate.student.public_test
+    assert test is not None
+    learned = certificate.student.model_copy(update={"public_test": test.model_copy(update={"thresholds": thresholds})})
+    published = Published(
+        certificate.model_copy(update={"learned": learned}), (folder / "student.skops").read_bytes(), {}
+    )
+    export(published, tmp_path / "to")
+    program = (tmp_path / "to" / "example.py").read_text()
+    assert "print(1)" not in program  # the student knows no such class
+    printed = python(tmp_path / "to", "import runpy; runpy.run_path('example.py')").splitlines()
+    row = pl.DataFrame([{name: eval(value) for name, value in example_row(student_of(small)).items()}])
+    assert printed[1] == f"[{student_of(small).predict_proba(row)[0, 1] >= 0.125!s: >5}]"
+
+
 def test_it_predicts_elsewhere_what_it_predicts_here(small: World, exported: Path) -> None:
     program = f"import runpy, pandas; model = runpy.run_path('example.py')['student']; path = {str(small.home)!r}"
     ask = "; print(*model.predict(pandas.read_parquet(path + '/public.parquet')))"
@@ -118,7 +142,7 @@ def test_the_card_says_what_is_promised_and_what_it_takes(exported: Path) -> Non
     assert "| size | a number |" in card
     assert "| shade | a word |" in card
     assert sha256((exported / "student.skops").read_bytes()) in card
-    assert "if it always named the largest class)" in card
+    assert "majority-class baseline" in card
 
 
 def test_the_card_tells_free_text_from_words() -> None:

@@ -1,5 +1,6 @@
 """Measures of a student on public rows: each beside what a student that looks at nothing would have."""
 
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,15 @@ from sklearn.linear_model import LogisticRegression
 
 from concord.artifacts.measures import PublicTest, warnings_of
 from concord.artifacts.schemas import Encoding
-from concord.tasks.student.evaluate import digest_of_table, keep_table_path, measured, number_measured, remembered
+from concord.tasks.student.evaluate import (
+    at_threshold,
+    best_threshold,
+    digest_of_table,
+    keep_table_path,
+    measured,
+    number_measured,
+    remembered,
+)
 from concord.tasks.student.intervals import mean_of_shares, share
 
 
@@ -113,8 +122,11 @@ def test_a_rare_outcome_that_the_student_never_names_is_no_failure(rare: PublicT
     no_better, blind, found = warnings_of(rare, None)
     assert "no better than naming the class 'no'" in no_better
     assert "blind to the class 'yes'" in blind
-    assert "would find rows of the class 'yes' at a lower threshold: it gives them a higher probability" in found
-    assert f"{yes.auc.in_words} of the time" in found
+    (threshold,) = rare.thresholds
+    assert found == f"the student would find rows of the class 'yes' at a lower threshold: {threshold.in_words}"
+    assert f"`concord predict --threshold yes={threshold.least:g}`" in found
+    assert threshold.recall.value > 0.5
+    assert 0.026 < threshold.precision.value < threshold.recall.value
 
 
 def test_a_student_that_looks_at_nothing_is_not_said_to_rank(tmp_path: Path) -> None:
@@ -148,3 +160,26 @@ def test_measures_of_a_number_by_hand_and_of_equal_numbers() -> None:
     assert equal.mean() != equal[0]
     same = number_measured(equal, equal + 1, "cost", "")
     assert (same.rmse.value, same.mean_rmse, same.r2.value) == (1, 0, 0)
+
+
+def test_a_threshold_is_the_best_of_all_and_one_that_a_reader_can_type() -> None:
+    draw = np.random.default_rng(3)
+    own = draw.random(400) < 0.1
+    odds = 0.02 + 0.01 * draw.normal(size=400) + 0.01 * own
+    found = best_threshold("it's rare", odds, own)
+    balanced = [(odds[own] >= least).mean() + (odds[~own] < least).mean() for least in odds]
+    assert (odds[own] >= found.least).mean() + (odds[~own] < found.least).mean() >= max(balanced) - 0.02
+    assert len(f"{found.least:g}") <= len("0.01234")
+    assert float(f"{found.least:g}") == found.least
+    assert found == at_threshold("it's rare", found.least, odds, own)
+    assert shlex.split(found.in_words.split("`")[1])[-1] == f"it's rare={found.least:g}"
+
+
+@pytest.mark.parametrize("answers", ["aaab", "aaaa"])
+def test_no_threshold_is_proposed_of_a_class_that_is_found_or_not_told_apart(tmp_path: Path, answers: str) -> None:
+    assert said_of(tmp_path, "aaab", answers, "ab").thresholds == ()  # it gives no probabilities
+    pl.DataFrame({"class": list("aaab")}).write_parquet(tmp_path / "test.parquet")
+    encoding = Encoding(columns=(), label="class", classes=("a", "b"), unit=None)
+    prior = DummyClassifier(strategy="prior").fit(np.zeros((4, 1)), list("aaab"))
+    truth = np.array([0, 0, 0, 1])
+    assert measured(prior, np.zeros((4, 1)), truth, encoding, str(tmp_path / "test.parquet")).thresholds == ()

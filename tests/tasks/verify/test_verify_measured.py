@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.measures import PublicTest
+from concord.artifacts.schemas import Encoding
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.student.evaluate import digest_of_table, keep_table_path, number_measured
+from concord.tasks.student.evaluate import digest_of_table, keep_table_path, measured, number_measured
 from concord.tasks.student.intervals import mean_of_shares, share
 from concord.tasks.verify.measured import _check_student, public_test
 from tests.support.published import SESSION, World, certified, world
@@ -154,3 +156,21 @@ def test_errors_of_equal_numbers_are_found_again() -> None:
     off = 2.0
     with pytest.raises(NotVerified, match="the RMSE is"):
         _check_student(test, student, rows, truth, "")
+
+
+def test_a_threshold_that_is_another_or_left_out_is_found(tmp_path: Path) -> None:
+    """A class of one in ten, which the student never names and ranks well."""
+    draw, table = np.random.default_rng(8), str(tmp_path / "test.parquet")
+    truth = (draw.random(600) < 0.1).astype(np.int64)
+    rows: Any = (draw.normal(size=600) + truth - 4)[:, None]
+    pl.DataFrame({"kind": truth}).write_parquet(table)
+    model = LogisticRegression().fit([[-1.0], [1.0]], ["no", "yes"])
+    encoding = Encoding(columns=(), label="kind", classes=("no", "yes"))
+    test = measured(model, rows, truth, encoding, table)
+    (threshold,) = test.thresholds
+    _check_student(test, model, rows, truth, table)
+    lower = threshold.model_copy(update={"least": threshold.least / 2})
+    higher = threshold.model_copy(update={"recall": share(1, 1)})
+    for wrong, named in (((lower,), "at its threshold"), ((higher,), "at its threshold"), ((), "with a threshold")):
+        with pytest.raises(NotVerified, match=named):
+            _check_student(test.model_copy(update={"thresholds": wrong}), model, rows, truth, table)
