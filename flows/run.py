@@ -29,7 +29,7 @@ from concord.tasks.data.split import public_by_name, with_public
 from concord.tasks.data.tables import TableFile, find_files
 from concord.tasks.data.units import PrivateTable, names_held, private_table
 from concord.tasks.door.ask import Ask
-from concord.tasks.door.checkpoint import ONLINE, Checkpoint, PublicSource, check_staged, read_checkpoint, stream
+from concord.tasks.door.checkpoint import ONLINE, PrivateSources, PublicSource, check_staged, private_sources, stream
 from concord.tasks.door.erase import erased_units
 from concord.tasks.door.keys import ready_secret
 from concord.tasks.door.locks import RUN, a_run_in, alone, opening
@@ -258,13 +258,13 @@ def note_copies(private: Iterable[str], field: str, contents: Iterable[str]) -> 
         err.print(f"{'copy':>8} a file of {field} holds the same bytes as one of data.private: used as the plan says")
 
 
-def _unlinked(run: RunContext) -> dict[str, list[Checkpoint]]:
-    """The checkpoints of the domains that the plan's is not linked to; none in a replay, which opens no session."""
+def _unlinked(run: RunContext) -> dict[str, list[PrivateSources]]:
+    """Where rows of domains came from that the plan's is not linked to; none in a replay, which opens no session."""
     ledger, vault, own = run.stores.ledger, run.stores.vault, run.plan.privacy.domain
     linked = {own, *(domain.name for domain in ledger.linked(own))}
     names = [domain.name for domain in ledger.domains() if domain.name not in linked and not run.stages.in_replay]
-    each = {name: [read_checkpoint(vault, found.id, online=False) for found in ledger.sessions(name)] for name in names}
-    return {name: [checkpoint for checkpoint in found if checkpoint] for name, found in each.items()}
+    each = {name: [private_sources(vault, found.id) for found in ledger.sessions(name)] for name in names}
+    return {name: [sources for sources in found if sources] for name, found in each.items()}
 
 
 def digests(vault: Vault, plan: Plan, field: TableField) -> Iterator[str]:

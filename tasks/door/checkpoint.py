@@ -147,6 +147,18 @@ def _as_kept(plan: Any) -> Any:
     return without_removed(plan) if isinstance(plan, dict) else plan
 
 
+class PrivateSources(BaseModel):
+    """Where the private rows of a session came from: these fields of its checkpoint, whatever the others are.
+
+    files, private   as of `Checkpoint`
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    files: Mapping[str, str] = {}
+    private: tuple[str, ...] = ()
+
+
 class Checkpoint(BaseModel):
     """State that a session needs to answer further rows.
 
@@ -214,6 +226,13 @@ def read_checkpoint(vault: Vault, session: str, *, online: bool = True) -> Check
         return recipe
     source = PublicSource(path=ONLINE, digests=tuple(asked), batches=tuple(asked.values()))
     return recipe.model_copy(update={"sources": (*recipe.sources, source)})
+
+
+def private_sources(vault: Vault, session: str) -> PrivateSources | None:
+    """Where a session's private rows came from, also if another version opened it for what this one does not know; None
+    without a checkpoint."""
+    found = vault.take(_path(session))
+    return None if found is None else PrivateSources.model_validate_json(found[1])
 
 
 def write_checkpoint(vault: Vault, session: str, recipe: Checkpoint) -> None:
