@@ -26,10 +26,11 @@ from typing import TYPE_CHECKING, Any
 
 from concord.artifacts.errors import WrongInput, quoted
 from concord.artifacts.plan import Plan, load_homes_plan, parse_plan, read_tables
+from concord.artifacts.process import our_settings
 from concord.artifacts.settings import Settings
-from concord.flows.environment import keep_to, prepare, ready_for
+from concord.flows.environment import prepare, ready_for
 
-if TYPE_CHECKING:  # heavy packages are imported after `prepare` has made their settings
+if TYPE_CHECKING:  # heavy packages are imported within `our_settings`
     import polars
 
     from concord.artifacts.certificate import Certificate
@@ -111,6 +112,7 @@ class Run:
         return polars.DataFrame(Released(self.home).labels(tables))
 
 
+@our_settings()
 def run(
     plan: Any,
     *,
@@ -127,7 +129,7 @@ def run(
     private, public, test
                   tables in place of those that the plan names, if it names any: frames of polars or pandas, Arrow
                   tables, or any object with Arrow's C stream interface. They are kept in the vault
-    home          the home folder; default: CONCORD_HOME, or .concord; a process uses one home only
+    home          the home folder; default: CONCORD_HOME, or .concord
     new_session   open a further session, which costs again
     settings      label, classes or bounds, domain and rows, and what else `tasks.advice.draft.settings_for` takes
     Raises a ConcordError for everything that is not a fault of this program.
@@ -162,6 +164,7 @@ def _known(settings: dict[str, Any], takes: Callable[..., Any], public: Any) -> 
     return settings
 
 
+@our_settings()
 def refresh(
     plan: str | Path | dict[str, Any] | Plan, *, home: str | Path | None = None, new_session: bool = False
 ) -> Run:
@@ -179,6 +182,7 @@ def refresh(
     return Run(start_asking(flows_refresh.refresh, loaded, folder, new_session=new_session), folder)
 
 
+@our_settings()
 def lead(
     plan: str | Path, exchange: str, *, without: Iterable[str] = (), home: str | Path | None = None
 ) -> dict[str, Any]:
@@ -193,6 +197,7 @@ def lead(
     return run_once(flows_lead.lead, folder, loaded, folder, exchange=exchange, without=[*without])
 
 
+@our_settings()
 def contribute(
     plan: str | Path,
     exchange: str,
@@ -276,6 +281,7 @@ class Answer:
         return f"{self.question}: {result} (ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g}, {self.session})"
 
 
+@our_settings()
 def ask(
     plan: str | Path | dict[str, Any] | Plan,
     question: ShardFunction,
@@ -308,6 +314,7 @@ def ask(
     return Answer(start_question(loaded, asked, folder, QuestionTerms(epsilon, form, cutoff, new_session)))
 
 
+@our_settings()
 def open_session(session: str, *, home: str | Path | None = None) -> Online:
     """An open session that answers single public rows. Raises a ConcordError if the session cannot go on."""
     folder = _prepared(home)
@@ -317,6 +324,7 @@ def open_session(session: str, *, home: str | Path | None = None) -> Online:
     return Online(Stores.of(folder), session)
 
 
+@our_settings()
 def load_student(subject: str | Path, *, home: str | Path | None = None) -> Any:
     """Load a published student: a scikit-learn classifier, from raw public columns to class names. It takes frames,
     Arrow tables, one row as a dict or a list of them, and NumPy arrays with columns as in `feature_names_in_`.
@@ -334,6 +342,7 @@ def load_student(subject: str | Path, *, home: str | Path | None = None) -> Any:
     return student_of(handed_on(str(subject), root))
 
 
+@our_settings()
 def init(out: str | Path = "plan.toml", *, home: str | Path | None = None, **given: Any) -> dict[str, Any]:
     """Write a commented plan, as `concord init` does, and say what is in it.
 
@@ -347,6 +356,7 @@ def init(out: str | Path = "plan.toml", *, home: str | Path | None = None, **giv
     return begin(given, Path(out), _home(home), tallies=tallies)
 
 
+@our_settings()
 def plan(
     path: str | Path | None = None,
     *,
@@ -366,6 +376,7 @@ def plan(
     )
 
 
+@our_settings()
 def verify(
     subject: str | Path | None = None,
     *,
@@ -382,6 +393,7 @@ def verify(
     return {"ok": all(check.ok for check in found), "checks": [check.model_dump() for check in found]}
 
 
+@our_settings()
 def budget(*, home: str | Path | None = None) -> dict[str, Any]:
     """What every domain may spend, has spent and has left, as `concord budget --json` has it."""
     from concord.flows.cli.show import budget_of
@@ -390,6 +402,7 @@ def budget(*, home: str | Path | None = None) -> dict[str, Any]:
     return budget_of(reopen(_home(home), reading=True))
 
 
+@our_settings()
 def predict(
     subject: str | Path,
     rows: Any,
@@ -419,6 +432,7 @@ def predict(
     return polars.DataFrame(polars.from_arrow(next(predictions(student, iter([frame]), str, key))))
 
 
+@our_settings()
 def export(subject: str | Path, to: str | Path, *, home: str | Path | None = None) -> list[str]:
     """Write a published student for scikit-learn alone, as `concord export` does. Returns the names of the files."""
     root = _home(home)
@@ -434,6 +448,4 @@ def _home(home: str | Path | None) -> Path:
 
 
 def _prepared(home: str | Path | None) -> Path:
-    folder = prepare(_home(home))
-    keep_to(folder)
-    return folder
+    return prepare(_home(home))

@@ -1,4 +1,4 @@
-"""Settings of Prefect and MLflow for one home folder, set before either is imported; the user's own take precedence."""
+"""The home folder of a command: made, checked, and known by the runs that ended in it."""
 
 import errno
 import os
@@ -12,7 +12,7 @@ from concord.artifacts.home.publication import settle
 from concord.artifacts.home.users import check_owner
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.home.whole import check_format, is_home, make_folder, tidy
-from concord.artifacts.settings import STORE, Settings, own_store_file, sqlite_address, sqlite_file
+from concord.artifacts.settings import Settings, sqlite_file
 from concord.flows.server import ADDRESS_VARIABLE, serving
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def prepare(home: Path) -> Path:
-    """Make the home folder if missing and point Prefect and MLflow at it. Returns its absolute path.
+    """Make the home folder if missing. Returns its absolute path.
 
     Raises EnvironmentFailed, such as for a home or a ledger that another user made; NotVerified for a home of another
     format.
@@ -42,7 +42,6 @@ def prepare(home: Path) -> Path:
         raise EnvironmentFailed(
             f"the home folder {home} cannot be written ({failed.strerror}): name another with --home"
         ) from None
-    _point_at(home)
     check_format(home)
     return home
 
@@ -58,35 +57,9 @@ def reopen(home: Path, *, reading: bool = False) -> Path:
             f"there is no home folder of concord at {home.absolute()}: name it with --home or CONCORD_HOME"
         )
     if reading and home.is_dir() and not (os.access(home, os.W_OK) and home.stat().st_uid == os.geteuid()):
-        _point_at(home.absolute())
         check_format(home, reading=True)
         return home.absolute()
     return prepare(home)
-
-
-def _point_at(home: Path) -> None:
-    """Set Prefect and MLflow to this home, by its absolute path."""
-    settings = {
-        "PREFECT_HOME": home / "prefect",
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",  # flows/server.py starts ours; Prefect's is anybody's
-        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": 90,
-        "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # our errors are one sentence; the UI has tracebacks
-        "DO_NOT_TRACK": "true",
-        "MLFLOW_DISABLE_TELEMETRY": "true",
-        STORE: sqlite_address(own_store_file(home)),
-        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-        "MLFLOW_HTTP_REQUEST_TIMEOUT": 10,  # a server that dies in the middle is given up within a minute: each
-        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": 1,  # request is tried twice, by what fails and by what says that it failed
-        "PGCONNECT_TIMEOUT": 10,
-        "DASK_TEMPORARY_DIRECTORY": home,  # workers' files stay in the home, even of a killed run
-        "DASK_LOGGING__DISTRIBUTED": "critical",  # its workers tell of a run that was killed; what fails, the run says
-        "PYTHONWARNINGS": "ignore:resource_tracker",  # of a run that was killed: Python clears up after its workers
-    }
-    for name, value in settings.items():
-        os.environ.setdefault(name, str(value))
-    if os.environ[STORE].startswith("sqlite"):  # a pool would write to a file that was deleted
-        os.environ.setdefault("MLFLOW_SQLALCHEMYSTORE_POOLCLASS", "NullPool")
 
 
 @contextmanager
@@ -139,13 +112,6 @@ ENDED = "ended-"
 
 def _mark(plan: "Plan", home: Path) -> Path:
     return home / "results" / f"{ENDED}{Vault(home / 'vault').digest('ended', plan.folder, plan.model_dump_json())}"
-
-
-def keep_to(home: Path) -> None:
-    """Raise EnvironmentFailed if this process was prepared for another home: settings are read once per process."""
-    first = Path(os.environ["PREFECT_HOME"]).parent
-    if first != home and os.environ[STORE] == sqlite_address(own_store_file(first)):
-        raise EnvironmentFailed(f"this process keeps to the home folder {first}: use another process for {home}")
 
 
 REGISTRY = "models:/"

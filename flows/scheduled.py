@@ -24,6 +24,7 @@ from prefect.states import Completed, Failed
 from concord.artifacts.errors import ConcordError
 from concord.artifacts.learners import StudentPlan
 from concord.artifacts.plan import Plan, load_homes_plan, load_plan
+from concord.artifacts.process import our_settings
 from concord.artifacts.settings import Settings
 from concord.flows.environment import prepare
 from concord.flows.outcome import SCHEDULED, Summary, check_all_asked, in_words
@@ -180,11 +181,11 @@ def _ended(work: Callable[[Path], Summary], home: Path | None, *, asks: bool = T
 
 
 def _in_home(work: Callable[[Path], State[Any]], home: Path | None) -> State[Any]:
-    """Do `work` in a home folder. Returns the state of its run. MLflow is imported inside, after its settings exist."""
+    """Do `work` in a home folder. Returns the state of its run. MLflow is imported inside, within our settings."""
     from concord.flows.serving import as_one_run
 
     try:
-        with as_one_run():
+        with our_settings(), as_one_run():
             return work(prepare(home or Settings.now().home))
     except ConcordError as error:
         return Failed(name=type(error).__name__, message=str(error))

@@ -1,10 +1,10 @@
 """Servers of one command, Prefect's and MLflow's, which nobody else can replace or use.
 
 Assumes      other users of the machine may connect to its ports, bind any that is free, and list its processes
-Guarantees   the server at PREFECT_API_URL is a process that this one started: the port was bound and listened on before
-             its number was known to anyone, and is held until the end, even if the server ends before. It answers only
-             with a random password, which is kept in environments alone. It ends with this process, however that ends
-             (flows/hosted.py); if it ends before, every request fails at once and the command ends
+Guarantees   the server is a process that this one started: the port was bound and listened on before its number was
+             known to anyone, and is held until the end, even if the server ends before. It answers only with a random
+             password, which is in its environment and in the settings of its clients alone. It ends with this process,
+             however that ends (flows/hosted.py); if it ends before, every request fails at once and the command ends
 Not covered  root; other processes of the same user, which can read the vault anyway
 
 A server that PREFECT_API_URL names in the environment is used instead; no other is trusted. Imports nothing heavy: a
@@ -21,12 +21,13 @@ import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import IO, ClassVar
+from typing import IO
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed
-from concord.artifacts.settings import check_answers
+from concord.artifacts.settings import STORE, Settings, check_answers
 from concord.flows.database import database_of_its_own
 from concord.flows.ending import NOTHING_LOST, leave
 
@@ -43,6 +44,9 @@ ALONE = {"MLFLOW_ENABLE_AI_GATEWAY": "false", "MLFLOW_ENABLE_REMOTE_ASSISTANT": 
 """An audit view has no model of others beside it."""
 GRACE = 5.0
 """Seconds to wait for a server to end by itself."""
+STARTUP = "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"
+PATIENCE = "90"
+"""Seconds to wait for a server's first answer, unless the environment has others."""
 
 
 class Hosted:
@@ -125,9 +129,9 @@ def open_log(log: Path) -> IO[bytes]:
 
 
 class Page(Hosted):
-    """MLflow's pages over the store that MLFLOW_TRACKING_URI names, for those who have the address; they open `at` a
-    fragment. Nothing of them can send text elsewhere: the gateway is switched off, and the assistant, for which MLflow
-    has no switch, is not answered (flows/hosted.py).
+    """MLflow's pages over the store of a home, for those who have the address; they open `at` a fragment. Nothing of
+    them can send text elsewhere: the gateway is switched off, and the assistant, for which MLflow has no switch, is not
+    answered (flows/hosted.py).
 
     Anyone who may use MLflow's server can have it read any file of its owner's, the vault too: an experiment's files
     may be anywhere. Raises EnvironmentFailed if the port is taken.
@@ -136,8 +140,9 @@ class Page(Hosted):
     def __init__(self, home: Path, port: int, at: str = "#/experiments") -> None:
         token, self.log = secrets.token_hex(32), home / "mlflow-server.log"
         ended = f"MLflow's server, which this command started, has ended: see {self.log}"
+        environment = {**os.environ, **ALONE, STORE: Settings.now().store_of(home), "CONCORD_UI_TOKEN": token}
         try:
-            super().__init__(MLFLOW, {**os.environ, **ALONE, "CONCORD_UI_TOKEN": token}, self.log, ended, port)
+            super().__init__(MLFLOW, environment, self.log, ended, port)
         except OSError as failed:
             raise EnvironmentFailed(f"--port {port} cannot be had ({failed.strerror}): name another") from None
         self.address = f"http://127.0.0.1:{self.port}/?token={token}{at}"
@@ -146,27 +151,25 @@ class Page(Hosted):
 class Server(Hosted):
     """Prefect's server over a `database`, as its settings, and the environment for its clients."""
 
-    own: ClassVar["Server | None"] = None  # the server of this process, if it runs
-
     def __init__(self, home: Path, database: Mapping[str, str]) -> None:
-        self.log = home / "prefect" / "server.log"
+        self.home, self.log = home, home / "prefect" / "server.log"
         self.password = f"concord:{secrets.token_hex(32)}"
         password = {"PREFECT_SERVER_API_AUTH_STRING": self.password}
-        environment = {**NO_BLOCKS, **os.environ, **FINAL, **database, **password}
+        place = {"PREFECT_HOME": str(home / "prefect"), "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
+        environment = {**NO_BLOCKS, **os.environ, **FINAL, **place, **database, **password}
         ours = "Prefect's server, which this command started,"
         ended = f"{ours} ended before it did: {NOTHING_LOST} (see {self.log})"
         self.cannot = f"{ours} cannot go on, as where the disk is full: {NOTHING_LOST} (see {self.log})"
         super().__init__(PREFECT, environment, self.log, ended)
 
-    def variables(self) -> dict[str, str]:
-        """The environment variables with its address, its password, and no proxy for it."""
-        direct = ",".join(filter(None, (os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), "127.0.0.1")))
-        place = {ADDRESS_VARIABLE: f"http://127.0.0.1:{self.port}/api", "PREFECT_API_AUTH_STRING": self.password}
-        return place | {"NO_PROXY": direct, "no_proxy": direct}
+    @property
+    def address(self) -> str:
+        """The address of its API."""
+        return f"http://127.0.0.1:{self.port}/api"
 
     def check_answers(self) -> None:
         """Wait until it answers a request with the password. Raises EnvironmentFailed if it ends or is too slow."""
-        patience = float(os.environ["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"])
+        patience = float(os.environ.get(STARTUP) or PATIENCE)
         token = base64.b64encode(self.password.encode()).decode()
         asked = HTTPConnection("127.0.0.1", self.port, timeout=patience)
         try:  # one request is enough: the kernel queues it until the server accepts
@@ -180,31 +183,32 @@ class Server(Hosted):
             raise EnvironmentFailed(f"Prefect's server, which this command started, did not begin: see {self.log}")
 
 
+own_server: ContextVar[Server | None] = ContextVar("own_server", default=None)
+"""The server that this command started for itself, while it runs."""
+
+
 @contextmanager
 def serving(home: Path) -> Iterator[None]:
-    """A server within the block: the one that the environment names, or one of our own, which it then names.
+    """A server within the block: the one that the environment names, or one of our own, in `own_server`.
 
-    Nested blocks share one server. Does not wait for it: `awake` does.
+    Nested blocks of a home share one server. Does not wait for it: `awake` does.
     """
-    if os.environ.get(ADDRESS_VARIABLE):
+    known = own_server.get()
+    if os.environ.get(ADDRESS_VARIABLE) or (known is not None and known.home == home):
         yield
         return
     with database_of_its_own(home) as database:
-        own = Server.own = Server(home, database)
-        variables = own.variables()
-        before = {name: os.environ.get(name) for name in variables}
-        os.environ.update(variables)
+        started = Server(home, database)
+        token = own_server.set(started)
         try:
             yield
         except Exception as failed:
-            if not isinstance(failed, ConcordError) and (own.lost or _refused(failed)):
-                raise EnvironmentFailed(own.ended if own.lost else own.cannot) from None
+            if not isinstance(failed, ConcordError) and (started.lost or _refused(failed)):
+                raise EnvironmentFailed(started.ended if started.lost else started.cannot) from None
             raise
         finally:
-            for name, value in before.items():
-                os.environ.pop(name) if value is None else os.environ.update({name: value})
-            Server.own = None
-            own.stop()
+            own_server.reset(token)
+            started.stop()
 
 
 def _refused(failed: Exception) -> bool:
@@ -216,4 +220,5 @@ def _refused(failed: Exception) -> bool:
 
 def awake() -> None:
     """Wait until our own server answers, or the one that the environment names. Raises EnvironmentFailed."""
-    Server.own.check_answers() if Server.own else check_answers(ADDRESS_VARIABLE)
+    own = own_server.get()
+    check_answers(ADDRESS_VARIABLE) if own is None else own.check_answers()

@@ -9,36 +9,46 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar, copy_context
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from prefect.context import FlowRunContext
+from prefect.context import (
+    AssetContext,
+    AsyncClientContext,
+    FlowRunContext,
+    SyncClientContext,
+    TagsContext,
+    TaskRunContext,
+)
 from prefect.events.worker import EventsWorker
 from prefect.flows import Flow
-from prefect.logging.handlers import APILogWorker
+from prefect.logging.handlers import APILogWorker, PrefectConsoleHandler
 from prefect.results import get_result_store
 from prefect.settings import (
     PREFECT_API_AUTH_STRING,
+    PREFECT_API_KEY,
     PREFECT_API_URL,
     PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
+    PREFECT_HOME,
     PREFECT_SERVER_API_AUTH_STRING,
     PREFECT_SERVER_DATABASE_CONNECTION_URL,
     PREFECT_SERVER_DATABASE_PASSWORD,
     PREFECT_SERVER_DOCKET_URL,
     temporary_settings,
 )
+from prefect.transactions import Transaction
 
 from concord.artifacts.learners import TeachersPlan
+from concord.artifacts.process import ProcessChange
 from concord.artifacts.settings import STORE, check_answers
 from concord.flows import server
 from concord.flows.cache import SealedResults
 from concord.flows.cluster import task_runner
 
 FlowResult = TypeVar("FlowResult")
-SERVER = (PREFECT_API_URL, PREFECT_API_AUTH_STRING)
 SERVERS_OWN: dict[Any, Any] = {
     PREFECT_SERVER_API_AUTH_STRING: None,
     PREFECT_SERVER_DATABASE_CONNECTION_URL: None,
@@ -46,6 +56,10 @@ SERVERS_OWN: dict[Any, Any] = {
     PREFECT_SERVER_DOCKET_URL: "memory://",
 }
 """Settings that may hold a server's secret, and their values while flows run, since tasks are sent all settings."""
+RUNNING = (FlowRunContext, TaskRunContext, AssetContext, SyncClientContext, AsyncClientContext, Transaction)
+"""Where Prefect looks for the run that a flow belongs to, and for its client."""
+_ours: ContextVar[bool] = ContextVar("_ours", default=False)
+_one_run: ContextVar[bool] = ContextVar("one_run", default=False)
 
 NEEDED_LATER = ("skops.io", "concord.artifacts.mlflow.write", "matplotlib.figure", "matplotlib.backends.backend_svg")
 """Modules that every run that is not cached loads before it ends; skops looks through all that are there already."""
@@ -55,7 +69,7 @@ def servers_awake() -> None:
     """Wait until every server answers, loading modules needed later meanwhile. Raises EnvironmentFailed."""
     check_answers(STORE)
     with ThreadPoolExecutor(1) as thread:
-        waited_for = thread.submit(server.awake)
+        waited_for = thread.submit(copy_context().run, server.awake)
         for name in NEEDED_LATER:
             if not waited_for.done():
                 importlib.import_module(name)
@@ -64,29 +78,88 @@ def servers_awake() -> None:
 
 @contextmanager
 def serving_flows(home: Path) -> Iterator[None]:
-    """One Prefect server within the block, with Prefect's settings for it, which Prefect read when it was imported.
+    """One Prefect server within the block, with Prefect's settings for it; afterwards Prefect is as the user had it.
 
-    Failures to send it Prefect's logs, such as on a full disk, are not shown on the console.
+    On a server of our own a run belongs to no other, whatever flow or task this is called from: that is on another
+    server. Unless they are part of a deployment's, our runs log to Prefect's server alone: on the console our errors are
+    one sentence.
     """
-    with server.serving(home):
-        named = SERVERS_OWN | {each: os.environ[each.name] for each in SERVER if each.name in os.environ}
-        if server.Server.own:  # nobody watches heartbeats, whose thread would delay a run's end by a second
-            named[PREFECT_FLOWS_HEARTBEAT_FREQUENCY] = None
-        before, logging.raiseExceptions = logging.raiseExceptions, False
+    with server.serving(home), silently(), ExitStack() as block:
+        own = server.own_server.get()
+        block.enter_context(_with(_ours, not _one_run.get()))
+        if own is None:
+            block.enter_context(temporary_settings(_named()))
+        else:
+            _send(own)  # what the user's own flows have logged so far, to their server
+            block.enter_context(temporary_settings(_own(home, own)))
+            block.enter_context(TagsContext())
+            for running in RUNNING:
+                block.enter_context(_with(running.__var__, None))
         try:
-            with temporary_settings(named):
-                yield
+            yield
         finally:
-            with ThreadPoolExecutor(1) as thread:  # a notebook has a loop in its own thread
-                thread.submit(_send)
-            logging.raiseExceptions = before
+            _send(own)
 
 
-def _send() -> None:
-    """Send logs and task states before the server ends; a lost server is sent nothing."""
-    own = server.Server.own
-    for worker in () if own and own.lost else (APILogWorker, EventsWorker):
-        worker.drain_all(timeout=server.GRACE)
+@contextmanager
+def _with(variable: ContextVar[Any], value: Any) -> Iterator[None]:
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+def _named() -> dict[Any, Any]:
+    """The settings of a server that the environment names, which Prefect read when it was imported."""
+    where = (PREFECT_API_URL, PREFECT_API_AUTH_STRING)
+    return SERVERS_OWN | {each: os.environ[each.name] for each in where if each.name in os.environ}
+
+
+def _own(home: Path, own: server.Server) -> dict[Any, Any]:
+    """The settings of a server that is our own. Nobody watches heartbeats, whose thread would delay a run's end by a
+    second."""
+    return SERVERS_OWN | {
+        PREFECT_API_URL: own.address,
+        PREFECT_API_AUTH_STRING: own.password,
+        PREFECT_API_KEY: None,
+        PREFECT_HOME: home / "prefect",
+        PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None,
+    }
+
+
+def _send(own: server.Server | None) -> None:
+    """Send logs and task states, such as before the server ends; a lost server is sent nothing."""
+    if own is not None and own.lost:
+        return
+    with ThreadPoolExecutor(1) as thread:  # a notebook has a loop in its own thread
+        for worker in (APILogWorker, EventsWorker):
+            thread.submit(worker.drain_all, timeout=server.GRACE)
+
+
+class _NotOurs(logging.Filter):
+    """Passes what is not logged by a flow of ours."""
+
+    def filter(self, record: logging.LogRecord) -> bool:  # noqa: ARG002
+        return not _ours.get()
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Print nothing of our flows' logs on the console, nor failures to send them, such as on a full disk."""
+    consoles = [each for each in logging.getLogger().handlers if isinstance(each, PrefectConsoleHandler)]
+    before, logging.raiseExceptions, ours = logging.raiseExceptions, False, _NotOurs()
+    for console in consoles:
+        console.addFilter(ours)
+    try:
+        yield
+    finally:
+        for console in consoles:
+            console.removeFilter(ours)
+        logging.raiseExceptions = before
+
+
+silently = ProcessChange(_silence)
 
 
 def run_once(flow: Flow[..., FlowResult], home: Path, *values: Any, **named: Any) -> FlowResult:
@@ -99,26 +172,21 @@ def run_once(flow: Flow[..., FlowResult], home: Path, *values: Any, **named: Any
 def ready(flow: Flow[..., FlowResult], home: Path, teachers: TeachersPlan | None = None) -> Callable[..., FlowResult]:
     """The flow with its task runner and its cache in the home folder, once its servers answer.
 
-    Within `as_one_run` it is a part of the run that is active.
+    Within `as_one_run` it is a part of the run that is active, if that is on the same server.
     """
     servers_awake()
     runner = task_runner(teachers, home) if teachers else None
     made = flow.with_options(task_runner=runner, result_storage=SealedResults(home=home), persist_result=False)
-    return partial(_in_active_run, made) if _one_run.get() else made
-
-
-_one_run: ContextVar[bool] = ContextVar("one_run", default=False)
+    part = _one_run.get() and server.own_server.get() is None
+    return partial(_in_active_run, made) if part else made
 
 
 @contextmanager
 def as_one_run() -> Iterator[None]:
     """Within the block, flows are parts of the run that is active: its page has their tasks, name and artifacts. Runs
     of their own would stay "Running" in Prefect if the process were killed, since nobody watches those."""
-    before = _one_run.set(True)
-    try:
+    with _with(_one_run, True):
         yield
-    finally:
-        _one_run.reset(before)
 
 
 def _in_active_run(flow: Flow[..., FlowResult], *values: Any, **named: Any) -> FlowResult:

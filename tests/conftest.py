@@ -45,16 +45,6 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(50_000, 20, 20)
 
 
-@pytest.fixture(autouse=True)
-def named_home_is_forgotten() -> Iterator[None]:
-    """A command that is given in this process names its home in the environment: the next test begins without."""
-    before = set(os.environ)
-    yield
-    for name in os.environ.keys() - before:
-        if name.startswith(("MLFLOW_", "PREFECT_")):
-            del os.environ[name]
-
-
 @pytest.fixture(scope="session")
 def prefect_server() -> Iterator[None]:
     """A Prefect server on a database of its own; some seconds, so one for all."""

@@ -12,7 +12,7 @@ Not covered  stores elsewhere that MLFLOW_TRACKING_URI names: they are used as t
 import logging
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from itertools import count
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from mlflow.tracking import MlflowClient
 from concord.artifacts.errors import EnvironmentFailed
 from concord.artifacts.home.empty import copy_empty, keep_as_empty
 from concord.artifacts.home.whole import discard, locked, passing_folder, sync_folder
+from concord.artifacts.process import ProcessChange, variables
 from concord.artifacts.settings import (
     JOURNALS,
     STORE,
@@ -32,9 +33,6 @@ from concord.artifacts.settings import (
     sqlite_address,
 )
 
-for chatter in ("mlflow", "alembic"):  # their failures are raised too, and shown as one sentence
-    logging.getLogger(chatter).setLevel(logging.CRITICAL)
-
 STORE_PATIENCE = 20.0
 """Seconds to wait for another process that writes to a SQLite store, as MLflow itself waits."""
 AUTOFLUSH = "(raised as a result of"
@@ -44,10 +42,30 @@ STORE_LOCK = "mlflow.lock"
 
 
 @contextmanager
-def in_one_sentence() -> Iterator[None]:
-    """Raise the store's failures as EnvironmentFailed."""
+def _silence() -> Iterator[None]:
+    """Log nothing of MLflow's within the block: its failures are raised too, and shown as one sentence."""
+    loggers = [logging.getLogger(name) for name in ("mlflow", "alembic")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
     try:
         yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
+
+
+silently = ProcessChange(_silence)
+unpooled = ProcessChange(lambda: variables({"MLFLOW_SQLALCHEMYSTORE_POOLCLASS": "NullPool"}))
+"""To open a store that is a file: a pool would write to one that was deleted."""
+
+
+@contextmanager
+def in_one_sentence() -> Iterator[None]:
+    """Raise the store's failures as EnvironmentFailed, and log nothing of them."""
+    try:
+        with silently():
+            yield
     except (MlflowException, OSError, sqlite3.Error) as failed:
         reason = next(line for line in f"{failed}\n".splitlines() if not line.startswith(AUTOFLUSH))
         raise EnvironmentFailed(f"the MLflow store cannot be used: {reason}") from None
@@ -74,9 +92,10 @@ def client_of(uri: str) -> MlflowClient:
     Opening a database may also raise errors of Alembic, SQLAlchemy and others, by the step of a migration that fails.
     """
     try:
-        client = MlflowClient(uri, registry_uri=uri)
-        client.search_experiments(max_results=1)
-        client.search_registered_models(max_results=1)
+        with unpooled() if uri.startswith("sqlite") else nullcontext():
+            client = MlflowClient(uri, registry_uri=uri)
+            client.search_experiments(max_results=1)
+            client.search_registered_models(max_results=1)
     except Exception as failed:
         raise MlflowException(str(failed)) from None
     return client

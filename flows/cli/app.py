@@ -10,7 +10,7 @@ import os
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from traceback import format_exception
 from typing import Annotated, Any
@@ -21,6 +21,7 @@ from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 from typer.core import TyperGroup
 
 from concord.artifacts.errors import in_json, in_lines
+from concord.artifacts.process import variables
 from concord.flows.console import err, out
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
@@ -139,6 +140,14 @@ def options(
     """Publish a classifier learned from sensitive labelled data, with a guarantee an auditor can check."""
     if home is not None:
         os.environ["CONCORD_HOME"] = str(home)
+
+
+@contextmanager
+def prefect_at(home: Path) -> Iterator[None]:
+    """Import Prefect within the block as if nobody had configured it: in a folder of this home's, unless the
+    environment names one."""
+    with nullcontext() if "PREFECT_HOME" in os.environ else variables({"PREFECT_HOME": str(home / "prefect")}):
+        yield
 
 
 @contextmanager

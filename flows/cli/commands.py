@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput, in_one_line
+from concord.artifacts.process import our_settings
 from concord.flows.cli import homes, record, review, verify
 from concord.flows.cli.app import (
     HOME,
@@ -23,6 +24,7 @@ from concord.flows.cli.app import (
     QuietOption,
     YesOption,
     app,
+    prefect_at,
     print_json,
     speak_plainly,
     starting,
@@ -47,7 +49,8 @@ def command() -> None:
     """The command line: a ConcordError, or a full disk, becomes one sentence on stderr and an exit status."""
     speak_plainly()
     try:
-        app()
+        with our_settings():
+            app()
     except ConcordError as error:
         sys.stderr.write(f"concord: {error}\n")
         sys.exit(error.exit_status)
@@ -87,7 +90,7 @@ def run_command(
             cached = is_known(loaded, home) and not (new_session or start_from)
             if not cached:  # a cached run checks them itself
                 check_tables(loaded)
-        with _packed(quiet=quiet) if cached else _served(home, quiet=quiet):
+        with _packed(home, quiet=quiet) if cached else _served(home, quiet=quiet):
             from concord.flows.start import start
 
             with asking(not yes):
@@ -189,8 +192,9 @@ def serve_command(
     if stream == (public is not None):
         raise WrongInput("--public must be given to extend a session, and has no meaning for a plan with a [stream]")
     home = prepare(home) if stream else reopen(home)
-    from concord.artifacts.plan import load_plan
-    from concord.flows import start as starts
+    with prefect_at(home):
+        from concord.artifacts.plan import load_plan
+        from concord.flows import start as starts
 
     if public is None:
         starts.serve_stream(load_plan(Path(session)), home, cron=cron, timezone=timezone)
@@ -380,7 +384,7 @@ def _paid_for(path: Path, home: Path, *, yes: bool) -> "Iterator[tuple[Plan, Pat
 
     plan, found = load_plan(path), prepare(home)
     check_tables(plan)
-    with serving(found), asking(not yes):
+    with prefect_at(found), serving(found), asking(not yes):
         yield plan, found
 
 
@@ -392,7 +396,7 @@ def _served(home: Path, *, quiet: bool) -> Iterator[None]:
     """
     from concord.flows.server import serving
 
-    with serving(home):
+    with prefect_at(home), serving(home):
         with starting(quiet) as wait_for:
             from concord.flows.serving import servers_awake
 
@@ -416,9 +420,9 @@ def _reopened(home: Path, *, quiet: bool) -> Iterator[Path]:
 
 
 @contextmanager
-def _packed(*, quiet: bool) -> Iterator[None]:
+def _packed(home: Path, *, quiet: bool) -> Iterator[None]:
     """As `_served`, without a server: packages are loaded, and a cached run needs nothing else."""
-    with starting(quiet):
+    with prefect_at(home), starting(quiet):
         importlib.import_module("concord.flows.start")
     with hushed(quiet):
         yield

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from concord.flows.cli.app import HOME, HomeOption, JsonOption, app, print_json
+from concord.flows.cli.app import HOME, HomeOption, JsonOption, app, prefect_at, print_json
 from concord.flows.console import NARROW, asking, out, say
 
 if TYPE_CHECKING:
@@ -120,5 +120,5 @@ def _at_home(path: Path, home: Path, private: str = "", *, ask: bool = False) ->
     from concord.flows.server import serving
 
     loaded, found = load_homes_plan(path, private), prepare(home)
-    with serving(found), asking(ask):
+    with prefect_at(found), serving(found), asking(ask):
         yield loaded, found

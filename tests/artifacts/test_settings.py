@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 VARIABLES = {str(field.validation_alias) for field in Settings.model_fields.values()}
 FILLED = {
     *(f"flows/{name}.py" for name in ("environment", "database", "server", "serving", "hosted", "cli/app")),
+    "artifacts/process.py",
     "tasks/asking/questions.py",
 }
 """What fills the environment for Prefect, MLflow and our own processes, or hands it on."""

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
+from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.released import sha256
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.flows import api
 from concord.flows.api import Run, open_session, run
-from concord.flows.environment import keep_to
 from concord.flows.start import start
 from tests.support.console import concord
 from tests.support.people import people, write_plan, write_tables
@@ -118,13 +117,3 @@ def test_mistakes_are_one_sentence() -> None:
         run("nowhere.toml")
     with pytest.raises(WrongInput, match="no session 'nobody'"):
         open_session("nobody")
-
-
-def test_a_process_keeps_to_its_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "one" / "prefect"))
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'one' / 'mlflow.db'}")
-    keep_to(tmp_path / "one")
-    with pytest.raises(EnvironmentFailed, match="use another process"):
-        keep_to(tmp_path / "two")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")  # the user's own: it serves any home
-    keep_to(tmp_path / "two")

@@ -16,7 +16,7 @@ import pytest
 
 from concord.artifacts.errors import EnvironmentFailed
 from concord.flows import server
-from concord.flows.server import ADDRESS_VARIABLE, Server, serving
+from concord.flows.server import ADDRESS_VARIABLE, Server, own_server, serving
 from tests.deployments.services import until
 from tests.support.processes import own_environment
 
@@ -24,23 +24,27 @@ ASKED = "/api/flow_runs/filter"
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The server of a process for which none is named; the only Prefect server that these tests start."""
     with pytest.MonkeyPatch.context() as patch, serving(alone(tmp_path_factory.mktemp("own"), patch)):
         server.awake()
-        assert Server.own is not None
-        yield Server.own
+        yield own()
 
 
 def alone(folder: Path, patch: pytest.MonkeyPatch) -> Path:
     """A home folder, in an environment that names no server yet."""
     for name in (ADDRESS_VARIABLE, "PREFECT_API_AUTH_STRING", "NO_PROXY", "no_proxy"):
         patch.delenv(name, raising=False)
-    patch.setattr(Server, "own", None)
-    patch.setenv("PREFECT_HOME", str(folder / "home" / "prefect"))
     patch.setenv("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "300")
     (folder / "home" / "prefect").mkdir(parents=True)
     return folder / "home"
+
+
+def own() -> Server:
+    """The server of this command."""
+    found = own_server.get()
+    assert found is not None
+    return found
 
 
 def ask(port: int, password: str | None = None, path: str = ASKED) -> int:
@@ -72,20 +76,20 @@ def stranger() -> Iterator[tuple[int, list[bytes]]]:
 
 
 @pytest.mark.slow
-def test_nobody_asks_it_without_the_password(own: Server) -> None:
-    password = own.password
-    assert ask(own.port, password) == 200
-    assert [ask(own.port, guess) for guess in (None, "", "concord:", password[:-1])] == [401] * 4
+def test_nobody_asks_it_without_the_password(one: Server) -> None:
+    password = one.password
+    assert ask(one.port, password) == 200
+    assert [ask(one.port, guess) for guess in (None, "", "concord:", password[:-1])] == [401] * 4
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", ["/api/events/in", "/api/events/out", "/api/logs/out"])
-def test_nobody_listens_to_its_events_without_the_password(own: Server, path: str) -> None:
+def test_nobody_listens_to_its_events_without_the_password(one: Server, path: str) -> None:
     from websockets.exceptions import WebSocketException
     from websockets.sync.client import connect
 
     def listen() -> None:
-        with connect(f"ws://127.0.0.1:{own.port}{path}", proxy=None) as asked:
+        with connect(f"ws://127.0.0.1:{one.port}{path}", proxy=None) as asked:
             asked.send('{"type": "auth", "token": "concord:"}')
             asked.recv(60)
             asked.recv(60)
@@ -95,8 +99,8 @@ def test_nobody_listens_to_its_events_without_the_password(own: Server, path: st
 
 
 @pytest.mark.slow
-def test_the_password_stands_on_no_command_line(own: Server) -> None:
-    secret = own.password.split(":")[1].encode()
+def test_the_password_stands_on_no_command_line(one: Server) -> None:
+    secret = one.password.split(":")[1].encode()
     lines = list[bytes]()
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):  # it ended meanwhile
@@ -106,8 +110,8 @@ def test_the_password_stands_on_no_command_line(own: Server) -> None:
 
 
 @pytest.mark.slow
-def test_it_stands_in_a_session_of_its_own_where_the_terminal_reaches_nothing(own: Server) -> None:
-    assert os.getsid(own.process.pid) == own.process.pid
+def test_it_stands_in_a_session_of_its_own_where_the_terminal_reaches_nothing(one: Server) -> None:
+    assert os.getsid(one.process.pid) == one.process.pid
 
 
 @pytest.mark.slow
@@ -118,8 +122,7 @@ def test_nobody_binds_its_port_while_it_starts_or_after_it_died(
 
     def dies(home: Path) -> None:
         with serving(home):
-            assert Server.own is not None
-            lost = Server.own
+            lost = own()
             for _ in range(2):
                 with pytest.raises(OSError, match="in use"):
                     socket.create_server(("127.0.0.1", lost.port))
@@ -162,31 +165,27 @@ def runs(process: int) -> bool:
 
 
 @pytest.mark.slow
-def test_two_homes_share_no_server(own: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_homes_share_no_server(one: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(alone(tmp_path, monkeypatch)):
-        assert Server.own is not None
-        assert Server.own.port != own.port
-        assert ask(own.port, Server.own.password) == 401
+        assert own().port != one.port
+        assert ask(one.port, own().password) == 401
 
 
 @pytest.mark.slow
-def test_the_environment_is_afterwards_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_is_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = alone(tmp_path, monkeypatch)
-    monkeypatch.setenv("NO_PROXY", "example.org")
     before = dict(os.environ)
     with serving(home):
-        assert ADDRESS_VARIABLE in os.environ
-        assert os.environ["NO_PROXY"] == "example.org,127.0.0.1"
+        assert dict(os.environ) == before
     assert dict(os.environ) == before
 
 
 def test_a_server_that_the_environment_names_is_used_and_none_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Server, "own", None)
     monkeypatch.setenv(ADDRESS_VARIABLE, "http://127.0.0.1:9/api")
     with serving(tmp_path):
-        assert Server.own is None
+        assert own_server.get() is None
         assert os.environ[ADDRESS_VARIABLE] == "http://127.0.0.1:9/api"
         with pytest.raises(EnvironmentFailed, match=f"{ADDRESS_VARIABLE} names .*:9/api, but no server answers"):
             server.awake()
@@ -194,9 +193,12 @@ def test_a_server_that_the_environment_names_is_used_and_none_started(
 
 PROBE = """
 from pathlib import Path
+from concord.artifacts.process import our_settings
 from concord.flows.environment import prepare
-from concord.flows.server import serving
-with serving(prepare(Path("home"))):
+with our_settings():
+    from concord.flows.serving import serving_flows, servers_awake
+with our_settings(), serving_flows(prepare(Path("home"))):
+    servers_awake()
     from prefect.client.orchestration import get_client
     with get_client(sync_client=True) as client:
         print(client.hello().status_code)

@@ -1,0 +1,86 @@
+"""Changes of the process that Concord works in: they last as long as it works, and are taken back.
+
+Prefect, MLflow and Dask read some settings from the environment alone. `our_settings` sets those within a block. None
+of them names a home: what does is handed on by value, so that a process can work in several homes.
+
+Guarantees   after the last block the environment is as it was, also if a block raised; the user's own settings win.
+             Within a block MLflow logs nothing by itself
+Not covered  other threads of the process, which see the settings while a block lasts
+             Checked by tests/artifacts/test_process.py and tests/promises/test_own_process.py
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from urllib.request import getproxies
+
+VARIABLES = {
+    "DO_NOT_TRACK": "true",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",  # a server that dies in the middle is given up within a minute: each
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # request is tried twice, by what fails and by what says that it failed
+    "PGCONNECT_TIMEOUT": "10",
+    "DASK_LOGGING__DISTRIBUTED": "critical",  # its workers tell of a run that was killed; what fails, the run says
+    "PYTHONWARNINGS": "ignore:resource_tracker",  # of a run that was killed: Python clears up after its workers
+}
+"""Settings of Prefect, MLflow, PostgreSQL, Dask and Python, for us and for the processes that we start."""
+PROXIES = ("NO_PROXY", "no_proxy")
+LOOPBACK = "127.0.0.1"
+
+
+class ProcessChange:
+    """A change of the whole process within blocks, which may be nested and lie in several threads: the first block
+    makes it, and the last one takes it back."""
+
+    def __init__(self, change: Callable[[], AbstractContextManager[object]]) -> None:
+        self._change, self._made = change, ExitStack()
+        self._blocks, self._lock = 0, threading.Lock()
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self._lock:
+            if not self._blocks:
+                self._made.enter_context(self._change())
+            self._blocks += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._blocks -= 1
+                if not self._blocks:
+                    self._made.close()
+
+
+@contextmanager
+def variables(values: Mapping[str, str]) -> Iterator[None]:
+    """Set variables of the environment within the block, and put back what they were."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+
+
+@contextmanager
+def _settings() -> Iterator[None]:
+    """Set those of VARIABLES that the environment does not have, and no proxy for our own servers if it names one.
+
+    MLflow's autologging, if the user has switched it on, would record what models of private rows score.
+    """
+    values = {name: value for name, value in VARIABLES.items() if name not in os.environ}
+    if getproxies():
+        direct = ",".join(filter(None, (next(filter(None, map(os.environ.get, PROXIES)), None), LOOPBACK)))
+        values |= dict.fromkeys(PROXIES, direct)
+    autologging = sys.modules.get("mlflow.utils.autologging_utils")
+    with variables(values), nullcontext() if autologging is None else autologging.disable_autologging():
+        yield
+
+
+our_settings = ProcessChange(_settings)
+"""The block in which Concord works: to be entered before Prefect or MLflow is imported by us, or called."""
