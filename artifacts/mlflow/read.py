@@ -15,7 +15,7 @@ Only MLflow's explicit client is used: the fluent API has one active run per thr
 import os
 import re
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,7 +32,6 @@ from concord.artifacts.mlflow.describe import Recorded
 from concord.artifacts.mlflow.pages import runs_page
 from concord.artifacts.mlflow.store import client_of, in_one_sentence, make_if_missing
 from concord.artifacts.sections import ALIAS
-from concord.artifacts.sessions import Session
 from concord.artifacts.settings import (
     STORE,
     Settings,
@@ -54,6 +53,8 @@ KINDS = ("session", "estimate", "answers")
 """The tags that name a run's session, by what it is for."""
 NOT_OURS = {"registered_model_meta", "__pycache__"}
 """What MLflow and Python add to a model's folder when it is used."""
+AUDITS = "concord audits"
+"""The experiment of audits: no domain can have its name, which holds a space."""
 PARENT = "mlflow.parentRunId"
 MODEL = "student"
 """What a logged model is called."""
@@ -100,30 +101,28 @@ class Records:
     def sessions(self) -> set[str]:
         """Every session with a finished run: of labels, an estimate or answers."""
         with in_one_sentence():
-            return self._sessions([each.experiment_id for each in self._client.search_experiments()], FINISHED)
+            runs = self._search([each.experiment_id for each in self._client.search_experiments()], FINISHED)
+            return {run.data.tags[tag] for run in runs for tag in KINDS if tag in run.data.tags}
 
-    def shown(self, sessions: Collection[Session]) -> set[str]:
-        """Those of these sessions of labels with a finished run whose files MLflow finds in this home.
-
-        A season of a stream has a run for each release, so seasons are asked for one by one, and their runs not listed.
-        """
-        seasons = {session.id: session.mechanism["name"] for session in sessions if session.stream}
-        listed = [FINISHED, "tags.session LIKE '%'", *(f"tags.mechanism != '{name}'" for name in {*seasons.values()})]
+    def strangers(self) -> list[str]:
+        """Ids of the runs, deleted ones too, that no session and no audit has made."""
         with in_one_sentence():
-            here = [each.experiment_id for each in self._client.search_experiments() if not self._is_elsewhere(each)]
-            found = self._sessions(here, " and ".join(listed))
-            for season in seasons if here else ():
-                wanted = f"{FINISHED} and tags.session = '{season}'"
-                found |= {season for _ in self._client.search_runs(here, wanted, max_results=1)}
-        return found
+            found = {each.experiment_id: each.name for each in self._client.search_experiments(ViewType.ALL)}
+            runs = [*self._search([*found], "", ViewType.ALL)]
+        ours = {
+            run.info.run_id
+            for run in runs
+            if found[run.info.experiment_id] == AUDITS or not run.data.tags.keys().isdisjoint(KINDS)
+        }
+        return [run.info.run_id for run in runs if ours.isdisjoint((run.info.run_id, run.data.tags.get(PARENT)))]
 
-    def _sessions(self, experiments: list[str], wanted: str) -> set[str]:
-        found, page = set[str](), None
+    def _search(self, experiments: list[str], wanted: str, view: int = ViewType.ACTIVE_ONLY) -> Iterator[Run]:
+        """All runs of those experiments, however many."""
+        page = None
         while experiments and page != "":
-            runs = self._client.search_runs(experiments, wanted, page_token=page)
-            found |= {run.data.tags[tag] for run in runs for tag in KINDS if tag in run.data.tags}
+            runs = self._client.search_runs(experiments, wanted, view, page_token=page)
+            yield from runs
             page = runs.token or ""
-        return found
 
     def page(self, domain: str | None) -> str:
         """Where MLflow's pages show the runs of a domain, by default of the one that was published to last.

@@ -65,7 +65,7 @@ from concord.artifacts.mlflow.describe import (
     whole,
 )
 from concord.artifacts.mlflow.pages import SHOWN_AS, about_domain, about_students, registered
-from concord.artifacts.mlflow.read import MODEL, PARENT, Records
+from concord.artifacts.mlflow.read import AUDITS, MODEL, PARENT, Records
 from concord.artifacts.mlflow.store import in_one_sentence
 from concord.artifacts.sections import ALIAS
 
@@ -111,8 +111,6 @@ def save(folder: Path, described: "Model", publication: Publication) -> None:
 
 MOST_AT_ONCE = 1000
 """The most metrics that MLflow takes in one request."""
-AUDITS = "concord audits"
-"""The experiment of audits: no domain can have its name, which holds a space."""
 
 
 class Tracking(Records):

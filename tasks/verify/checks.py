@@ -313,7 +313,10 @@ def _all_equal(kind: str, found: Mapping[str, object], certified: Mapping[str, o
 
 def _run(subject: CheckedSession) -> Recorded:
     if subject.run is None:
-        raise NotVerified(f"MLflow has no finished run of session {subject.session.id}")
+        raise NotVerified(
+            f"MLflow has no finished run of session {subject.session.id}: a run of its plan records it again, and "
+            "spends nothing"
+        )
     return subject.run
 
 

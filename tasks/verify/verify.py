@@ -58,8 +58,12 @@ BEHIND = (
     "it shows an earlier publication of the session than the one that is released and signed: a command was killed, or "
     "MLflow failed, before that was recorded; the same command, or a run of the plan, records it and spends nothing"
 )
+FOREIGN = (
+    "mlflow.db, which readers are told is published, has runs that no session made: if what they hold is private, move "
+    "mlflow.db away, and each session is recorded anew when a command uses it. Their ids are"
+)
 SHOWN = 3
-"""Most faults of the ledger that are named; the others are counted."""
+"""Most faults of one kind that are named; the others are counted."""
 
 
 def verify(home: Path, subject: str | None = None, test: str | None = None, key: str | None = None) -> list[Check]:
@@ -84,6 +88,7 @@ def verify(home: Path, subject: str | None = None, test: str | None = None, key:
         unknown, others = held.unknown(ledger), held.others(ledger)
         found = () if subject in unknown else _subjects(ledger, Released(home), records, unknown, others, subject)
         named = [replace(each, test=test, key=key) for each in found]
+        checks += [*_strangers(records)] if own_store(home) else []
     except EnvironmentFailed as failed:
         failing = Check(name="MLflow store", ok=False, detail=str(failed))
         held = Held(home)
@@ -113,6 +118,13 @@ def _of_sessions(subjects: list[CheckedSession], ledger: Ledger, released: Relea
         if behind:
             yield Check(name=f"{subject.session.id}: MLflow's turn", ok=True, warning=True, detail=BEHIND)
         yield from _known(subject)
+
+
+def _strangers(records: "Records") -> Iterator[Check]:
+    """Name the runs in the home's MLflow that no session made: readers are told that all of it is published."""
+    if strangers := records.strangers():
+        more = f" and {len(strangers) - SHOWN} more" if len(strangers) > SHOWN else ""
+        yield Check(name="MLflow's runs", ok=False, detail=f"{FOREIGN} {', '.join(strangers[:SHOWN])}{more}")
 
 
 def _is_behind(subject: CheckedSession) -> bool:

@@ -16,7 +16,7 @@ from concord.artifacts.mlflow.last_answer import LastAnswer
 from concord.artifacts.settings import STORE
 
 ANSWER = Tracked("run", "models:/ward-student/1", champion=True)
-QUESTION = {"domain": "ward", "files": {"report.html": "a" * 64}, "certified": ["ward-1"]}
+QUESTION = {"domain": "ward", "files": {"report.html": "a" * 64}}
 Change = Callable[[Path], None]
 
 
@@ -46,7 +46,6 @@ def kept(home: Path) -> Path:
 def test_it_is_given_back_to_the_same_question_alone(home: Path) -> None:
     assert last(home).still_true() == ANSWER
     assert last(home, files={"report.html": "b" * 64}).still_true() is None
-    assert last(home, certified=["ward-1", "ward-2"]).still_true() is None
     (home / "results" / "shown-ward-2").write_bytes(kept(home).read_bytes())
     assert LastAnswer(home, Vault(home / "vault"), "ward-2", QUESTION).still_true() is None
 

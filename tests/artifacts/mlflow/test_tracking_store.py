@@ -21,8 +21,8 @@ from concord.artifacts.mlflow import store as mlflow_store
 from concord.artifacts.mlflow.read import Records
 from concord.artifacts.mlflow.store import STORE_LOCK, ready_store
 from concord.artifacts.mlflow.write import Tracking
-from concord.flows.environment import prepare
-from tests.support.processes import FRESH, own_environment
+from concord.artifacts.process import VARIABLES
+from tests.support.processes import FRESH
 
 MOMENT = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -159,11 +159,9 @@ def test_a_store_named_elsewhere_is_left_as_it_is(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "mlflow.db"]
 
 
-def test_a_server_that_hangs_is_given_up_within_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_hangs_is_given_up_within_a_minute() -> None:
     """It took 400 seconds: whether it answers is asked once, then what fails is tried again, and so is to say so."""
-    monkeypatch.setattr(os, "environ", own_environment())
-    prepare(tmp_path / "home")
-    once, retries = (int(os.environ[f"MLFLOW_HTTP_REQUEST_{name}"]) for name in ("TIMEOUT", "MAX_RETRIES"))
+    once, retries = (int(VARIABLES[f"MLFLOW_HTTP_REQUEST_{name}"]) for name in ("TIMEOUT", "MAX_RETRIES"))
     assert settings.SERVER_PATIENCE + 2 * once * (1 + retries) < 60
     assert 2 * mlflow_store.STORE_PATIENCE < 60  # a SQLite store that another process holds
 

@@ -1,20 +1,22 @@
 """Verify finds a change in each thing of MLflow that an auditor relies on, and names it."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from shutil import copy
+from shutil import copy, copytree
 from typing import Any
 
 import pytest
 from mlflow.tracking import MlflowClient
 
-from concord.artifacts.certificate import Certificate
+from concord.artifacts.certificate import AuditReport, Certificate
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.describe import DIGESTS, MODEL_FILE, NOTE, SERIES, Recorded, tags, whole
 from concord.artifacts.mlflow.read import Records
+from concord.artifacts.mlflow.write import Tracking
 from concord.artifacts.settings import sqlite_address
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.verify.checks import CheckedSession
@@ -150,3 +152,30 @@ def test_a_change_that_mlflow_itself_makes_is_read_and_named(small: World, tmp_p
         assert any(named in item for item in wrong), wrong
     finally:
         database.write_bytes(Path(kept).read_bytes())
+
+
+def test_runs_that_no_session_made_are_named_also_if_they_were_deleted(small: World, tmp_path: Path) -> None:
+    """Readers are told that all of the store is published, and a deleted run is still in it."""
+    home = tmp_path / "home"
+    copytree(small.home, home)
+    store = MlflowClient(sqlite_address(home / "mlflow.db"))
+    (own,) = (each.experiment_id for each in store.search_experiments() if each.name == "people")
+    assert named(home) is None
+    claim: dict[str, Any] = {"mechanism": "stable", "epsilon_claimed": 1.0, "delta": 1e-5, "epsilon_lower_bound": 0.5}
+    Tracking.of(home).keep_audit(AuditReport(**claim, confidence=0.99, trials=2000, attack="a", event="e"))
+    assert named(home) is None
+    private = store.create_run(store.create_experiment("patients"), run_name="Erika Mustermann").info.run_id
+    store.log_metric(private, "accuracy on private rows", 0.9)
+    among_ours = store.create_run(own).info.run_id
+    nested = store.create_run(own, tags={"mlflow.parentRunId": private}).info.run_id
+    for _ in range(2):
+        detail = named(home)
+        assert detail is not None
+        assert {private, among_ours, nested} == set(re.findall("[0-9a-f]{32}", detail))
+        assert "Erika" not in detail
+        store.delete_run(private)
+
+
+def named(home: Path) -> str | None:
+    """What verification says of runs that no session made."""
+    return next((check.detail for check in verify(home) if check.name == "MLflow's runs"), None)
