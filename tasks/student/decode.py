@@ -13,7 +13,6 @@ Checked by tests/tasks/student/test_decode.py.
 import math
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
@@ -23,6 +22,7 @@ from scipy.sparse import csr_array
 from scipy.special import expit, logit, softmax
 from threadpoolctl import threadpool_limits
 
+from concord.artifacts.threads import Threads
 from concord.tasks.data.codes import CodeMatrix, Codes, coarser
 from concord.tasks.mechanisms.contributions import LARGEST_WEIGHT, STEPS_A_NAT, IntegerModel, RoundQuestion, expected
 from concord.tasks.mechanisms.distance import Floats
@@ -153,8 +153,8 @@ def _decode_on(
 
     found = list[DecodedColumn]()
     workers = os.cpu_count() or 1
-    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(workers) as pool:  # more would wait for one another
-        for column, each in enumerate(pool.map(decoded, range(columns))):
+    with threadpool_limits(1, user_api="blas"), Threads(workers) as pool:  # more would wait for one another
+        for column, each in enumerate(pool.each(decoded, range(columns))):
             tell(column, columns)
             found.append(each)
     return _decoded(found, crossed, codes, units, moved), sum(column.evidence for column in found)

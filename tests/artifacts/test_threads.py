@@ -1,0 +1,61 @@
+"""Threads end with whoever waits for them, and not before."""
+
+import threading
+import time
+from itertools import count
+
+import pytest
+
+from concord.artifacts.threads import Abandoned, Threads
+
+
+def test_results_are_in_order() -> None:
+    with Threads(3) as pool:
+        assert list(pool.each(lambda item: -item, range(10))) == [-item for item in range(10)]
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
+def test_what_runs_is_stopped_by_an_interruption_and_nothing_else_begins(interruption: type[BaseException]) -> None:
+    begun, ended = list[int](), list[type[BaseException]]()
+
+    def work(item: int) -> None:
+        begun.append(item)
+        try:
+            for _ in count():  # for ever
+                time.sleep(0.001)
+        except BaseException as end:
+            ended.append(type(end))
+            raise
+
+    def interrupted() -> None:
+        with Threads(2) as pool:
+            pool.each(work, range(20))
+            while len(begun) < 2:
+                time.sleep(0.001)
+            raise interruption
+
+    with pytest.raises(interruption):
+        interrupted()
+    assert (sorted(begun), ended) == ([0, 1], [Abandoned, Abandoned])
+
+
+def test_an_error_lets_what_was_begun_end() -> None:
+    begun, ended = threading.Event(), list[int]()
+
+    def work(item: int) -> int:
+        if item == 0:
+            begun.wait(60)
+            raise ValueError("the first")
+        begun.set()
+        time.sleep(0.05)
+        ended.append(item)
+        return item
+
+    def failing() -> None:
+        with Threads(2) as pool:
+            for _ in pool.each(work, range(2)):
+                pass
+
+    with pytest.raises(ValueError, match="the first"):
+        failing()
+    assert ended == [1]
