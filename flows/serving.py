@@ -81,8 +81,8 @@ def serving_flows(home: Path) -> Iterator[None]:
     """One Prefect server within the block, with Prefect's settings for it; afterwards Prefect is as the user had it.
 
     On a server of our own a run belongs to no other, whatever flow or task this is called from: that is on another
-    server. Unless they are part of a deployment's, our runs log to Prefect's server alone: on the console our errors are
-    one sentence.
+    server. Our runs log to Prefect's server alone, unless they are part of a deployment's: on the console our errors
+    are one sentence.
     """
     with server.serving(home), silently(), ExitStack() as block:
         own = server.own_server.get()
