@@ -13,10 +13,13 @@ import logging
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
+from importlib.metadata import version
 from itertools import count
 from pathlib import Path
+from urllib.parse import quote
 
 from mlflow.exceptions import MlflowException
+from mlflow.store.db.utils import _get_latest_schema_revision
 from mlflow.tracking import MlflowClient
 
 from concord.artifacts.errors import EnvironmentFailed
@@ -31,6 +34,7 @@ from concord.artifacts.settings import (
     own_store,
     own_store_file,
     sqlite_address,
+    sqlite_file,
 )
 
 STORE_PATIENCE = 20.0
@@ -86,8 +90,13 @@ def ready_store(home: Path) -> Path | None:
     return aside
 
 
+class OtherVersion(EnvironmentFailed):
+    """Another version of MLflow has made the store: nothing is wrong with it, and nothing is lost."""
+
+
 def client_of(uri: str) -> MlflowClient:
-    """A client of a store, once both of its halves have answered: runs and registered models. Raises MlflowException.
+    """A client of a store, once both of its halves have answered: runs and registered models. Raises MlflowException,
+    or OtherVersion.
 
     Opening a database may also raise errors of Alembic, SQLAlchemy and others, by the step of a migration that fails.
     """
@@ -97,8 +106,25 @@ def client_of(uri: str) -> MlflowClient:
             client.search_experiments(max_results=1)
             client.search_registered_models(max_results=1)
     except Exception as failed:
+        _check_version(uri)
         raise MlflowException(str(failed)) from None
     return client
+
+
+def _check_version(uri: str) -> None:
+    """Raise OtherVersion if a store, which this version of MLflow does not open, has the tables of another."""
+    file = sqlite_file(uri)
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True)) as store:
+            tables = {revision for (revision,) in store.execute("SELECT version_num FROM alembic_version")}
+    except sqlite3.Error:  # it is no database, or none of MLflow's
+        return
+    if tables and tables != {_get_latest_schema_revision()}:  # type: ignore[no-untyped-call]
+        raise OtherVersion(
+            f"the MLflow store {file} was made by another version of MLflow than {version('mlflow')}, which is "
+            f"installed (its tables are those of {', '.join(tables)}): upgrade it, or move it away, as "
+            "deployments/guides/upgrade.md says"
+        )
 
 
 def make_if_missing(home: Path) -> None:
@@ -171,7 +197,7 @@ def _readable(database: Path) -> bool:
 def _opens(database: Path) -> bool:
     try:
         client_of(sqlite_address(database))
-    except MlflowException:
+    except (MlflowException, OtherVersion):
         return False
     return True
 

@@ -11,7 +11,7 @@ Not covered  fewer such cells, which count as missing in silence, as a private r
 import sys
 import warnings
 from collections.abc import Iterator
-from itertools import compress
+from itertools import compress, islice
 from typing import Any
 
 import numpy as np
@@ -35,8 +35,10 @@ READABLE = {
     "numeric": "numbers such as 1234.5",
     "boolean": "truth values such as true",
     "date": "dates such as 2026-12-31",
-    "categorical": "words that the student knows, such as {!r}",
+    "categorical": "words that the student knows, which are {}",
 }
+SHOWN_WORDS = 3
+"""The most words of a column that a warning names: the student's own, since rows may be private."""
 
 
 class Published(Pipeline):  # type: ignore[misc]  # scikit-learn is untyped
@@ -83,7 +85,8 @@ def _lost(column: Any, part: Pipeline) -> tuple[list[bool], str]:
     if cells.kind != "categorical":
         return np.isnan(clean.astype(np.float64)).tolist(), what
     known = _words(part[1])
-    return [word is None or bool(known and word not in known) for word in clean], what.format(next(iter(known), ""))
+    shown = ", ".join(map(repr, islice(known, SHOWN_WORDS))) + (", …" if len(known) > SHOWN_WORDS else "")
+    return [word is None or bool(known and word not in known) for word in clean], what.format(shown)
 
 
 def _words(encoder: Any) -> dict[str, None]:

@@ -71,7 +71,7 @@ def verify(home: Path, subject: str | None = None, test: str | None = None, key:
 
     test   path of the public test table, if it was moved
     key    the key, or its fingerprint, by which published files must be signed, in hex
-    Raises WrongInput if there is no such session or run.
+    Raises WrongInput if there is no such session or run, OtherVersion if another MLflow made the home's store.
     """
     try:
         ledger = Ledger.of(home)
@@ -81,6 +81,7 @@ def verify(home: Path, subject: str | None = None, test: str | None = None, key:
     checks = [Check(name="ledger chain", ok=True, detail="every entry follows from the one before"), _rule(ledger)]
     checks += [*_witness(ledger), *_lifetimes(ledger)]
     from concord.artifacts.mlflow.read import Records  # heavy, and a published folder is verified without it
+    from concord.artifacts.mlflow.store import OtherVersion
 
     try:
         records = Records.of(home)
@@ -89,6 +90,8 @@ def verify(home: Path, subject: str | None = None, test: str | None = None, key:
         found = () if subject in unknown else _subjects(ledger, Released(home), records, unknown, others, subject)
         named = [replace(each, test=test, key=key) for each in found]
         checks += [*_strangers(records)] if own_store(home) else []
+    except OtherVersion:  # it was not tampered with, but upgraded
+        raise
     except EnvironmentFailed as failed:
         failing = Check(name="MLflow store", ok=False, detail=str(failed))
         held = Held(home)

@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,6 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.settings import KEY, KEY_FILE, SIGNING_KEY
 from concord.flows import cluster
 from concord.flows.cluster import task_runner
-from concord.flows.server import Server
 from concord.flows.serving import SERVERS_OWN
 from concord.flows.start import start
 from tests.support.people import changed
@@ -59,7 +59,7 @@ def test_nobody_is_asked_without_certificates(tmp_path: Path) -> None:
 def test_a_worker_elsewhere_cannot_use_a_server_of_this_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Server, "own", object())
+    monkeypatch.setattr("concord.flows.server.own_server", ContextVar("own", default=object()))
     with pytest.raises(EnvironmentFailed, match="PREFECT_API_URL"):
         task_runner(TeachersPlan(count=2, runner="dask", address="tls://scheduler.example:8786"), tmp_path)
 

@@ -22,6 +22,7 @@ from concord.artifacts.mlflow.read import Records
 from concord.artifacts.mlflow.store import STORE_LOCK, ready_store
 from concord.artifacts.mlflow.write import Tracking
 from concord.artifacts.process import VARIABLES
+from concord.tasks.verify.verify import verify
 from tests.support.processes import FRESH
 
 MOMENT = datetime(2026, 1, 2, tzinfo=UTC)
@@ -146,6 +147,25 @@ def test_a_store_that_another_process_holds_is_not_put_aside(database: Path, mon
         with pytest.raises(EnvironmentFailed, match="locked"):
             ready_store(database.parent)
     assert ready_store(database.parent) is None
+
+
+@pytest.mark.parametrize("revision", ["0a8213491aaa", "f" * 12])
+def test_a_store_of_another_version_is_no_fault_and_left_as_it_is(
+    database: Path, tmp_path: Path, revision: str
+) -> None:
+    """An earlier version's, or a later one's. `verify` ended with exit status 4, as if it was tampered with."""
+    ready_store(database.parent)
+    Tracking.of(database.parent).keep_estimate("people", "s-1", {"name": "stable", "epsilon": 1.0}, MOMENT)
+    home = tmp_path / "upgraded"
+    home.mkdir()
+    copy = Path(shutil.copy(database, home / "mlflow.db"))
+    with closing(sqlite3.connect(copy)) as store, store:
+        store.execute("UPDATE alembic_version SET version_num = ?", (revision,))
+    before = copy.read_bytes()
+    for command in (ready_store, Records.of, verify):
+        with pytest.raises(EnvironmentFailed, match=f"{copy} was made by another version.*{revision}.*upgrade.md"):
+            command(home)
+    assert copy.read_bytes() == before
 
 
 def test_a_store_named_elsewhere_is_left_as_it_is(

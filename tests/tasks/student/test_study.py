@@ -217,6 +217,9 @@ def test_memory_between_the_fields_of_records_is_not_published() -> None:
 
 def test_unseen_and_missing_cells_are_predicted_for(small: World) -> None:
     odd = pl.DataFrame({"size": [None, float("inf")], "shade": ["pink", None], "note": [None, None]})
-    shade, size = "column 'shade' are no words that the student knows", "column 'size' are no numbers"
+    shade, size = (
+        "'shade' are no words that the student knows, which are 'dark', 'light':",
+        "column 'size' are no numbers",
+    )
     with pytest.warns(UserWarning, match=shade), pytest.warns(UserWarning, match=size):
         assert set(learn(small, small.truth).predict(odd)) <= set(CLASSES)
