@@ -59,7 +59,7 @@ def test_nobody_is_asked_without_certificates(tmp_path: Path) -> None:
 def test_a_worker_elsewhere_cannot_use_a_server_of_this_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("concord.flows.server.own_server", ContextVar("own", default=object()))
+    monkeypatch.setattr("concord.flows.server.own_server", ContextVar("own", default="a server"))
     with pytest.raises(EnvironmentFailed, match="PREFECT_API_URL"):
         task_runner(TeachersPlan(count=2, runner="dask", address="tls://scheduler.example:8786"), tmp_path)
 
