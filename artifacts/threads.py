@@ -12,11 +12,13 @@ Not covered  how long such a call takes. Checked by tests/artifacts/test_threads
 import ctypes
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
 Given = TypeVar("Given")
 Returned = TypeVar("Returned")
+NAP = 0.1
+"""The longest time in seconds that whoever waits for threads hears no signal."""
 
 
 class Abandoned(BaseException):
@@ -45,7 +47,11 @@ class Threads(ThreadPoolExecutor):
                 with self._turn:
                     self._working.discard(here)
 
-        return self.map(stoppable, items)
+        begun = [self.submit(stoppable, item) for item in items]
+        for future in begun:
+            while not future.done():  # a signal may arrive in another thread, and is heard when this one wakes
+                wait([future], NAP)
+            yield future.result()
 
     def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> bool | None:
         if kind is not None and not issubclass(kind, Exception):
