@@ -11,6 +11,8 @@ from concord.artifacts.ledger.excerpt import EXCERPT_FILE
 EVIDENCE: Final = (ATTESTATION_FILE, ATTESTATION_SCHEMA_FILE, EXCERPT_FILE, KEY_FILE)
 DOCUMENTS: Final = (CERTIFICATE_FILE, SCHEMA_FILE, "report.html", *EVIDENCE)
 """The files beside a student that are handed on with it."""
+CARD_FILE: Final = "MODEL_CARD.md"
+"""The model card of an exported student, by which its folder is known as an export."""
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,15 @@ class Terms:
     stream: str = ""
 
     @property
+    def asks(self) -> str:
+        """What it asks, in the plural: rows, if teachers vote on them; rounds of sums, releases of them, or choices."""
+        if self.purpose != LABELS:
+            return "rounds" if "rounds" in self.mechanism else "questions"
+        if self.teachers:
+            return "rows"
+        return "releases" if "season" in self.mechanism else "rounds" if "rounds" in self.mechanism else "choices"
+
+    @property
     def relabelled(self) -> bool:
         """Whether it answers from the domain's secret subset, whose rows were relabelled."""
         return "relabel" in self.mechanism

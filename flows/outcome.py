@@ -68,6 +68,7 @@ class Summary(BaseModel):
     test         the student's test on private units set aside, as in the certificate
     warnings     warnings to whoever relies on the student
     spent_now    the domain's charge while the run lasted
+    asks         what was asked, in the plural (`Session.asks`)
     not_asked    public rows that the session was given and does not pay for
     inferred     public rows whose labels follow from tallies, at no charge
     later_rows   a sentence on whether the session can be extended
@@ -84,6 +85,7 @@ class Summary(BaseModel):
     guarantee: dict[str, Any]
     mechanism: dict[str, Any]
     teachers: int
+    asks: str = "rows"
     asked: int
     answered: int
     refused: int
@@ -114,7 +116,10 @@ def merge_reports(reports: Sequence[StageReport]) -> list[StageReport]:
 
 def in_words(summary: Summary) -> str:
     """A run in one line."""
-    rows = f"{summary.asked_now} rows asked now, {summary.answered} of {summary.asked} answered in all"
+    noun = summary.asks if summary.asked_now != 1 else summary.asks.removesuffix("s")
+    in_all = f"{summary.answered} of {summary.asked} answered" if summary.asks == "rows" else summary.asked
+    rows = f"{summary.asked_now} {noun} asked now, {in_all} in all"
+    rows += f", from which {summary.inferred} public rows are labelled" * (summary.inferred > 0)
     rows += f", {summary.not_asked} not asked" * (summary.not_asked > 0)
     rows += f"; {summary.season}" * (summary.season != "")
     return f"session {summary.session}: {rows}; spent now: {spent_in_words(summary.lifetime)}"
@@ -273,6 +278,12 @@ def shown(summary: Summary) -> Summary:
     return summary
 
 
+def _of_rows(summary: Summary) -> dict[str, str]:
+    """How rows were answered that teachers voted on."""
+    counts = {"answered": summary.answered, "refused": summary.refused, "not asked": summary.not_asked}
+    return {f"rows {name}": f"{count:,}" for name, count in counts.items()}
+
+
 def outcome_in_markdown(summary: Summary) -> str:
     """The outcome of a run, in Markdown."""
     guarantee, public = summary.guarantee, summary.student.get("public_test")
@@ -281,10 +292,8 @@ def outcome_in_markdown(summary: Summary) -> str:
         "for": f"{guarantee['unit']} ({guarantee['neighbours']})",
         "mechanism": f"{summary.mechanism['name']}, {summary.teachers:,} teachers",
         **({"season": summary.season} if summary.season else {}),
-        "rows asked": f"{summary.asked:,}, of which {summary.asked_now:,} now",
-        "rows answered": f"{summary.answered:,}",
-        "rows refused": f"{summary.refused:,}",
-        "rows not asked": f"{summary.not_asked:,}",
+        f"{summary.asks} asked": f"{summary.asked:,}, of which {summary.asked_now:,} now",
+        **(_of_rows(summary) if summary.asks == "rows" else {"rows labelled": f"{summary.inferred:,}"}),
         "student": "no public test rows" if public is None else public["in_words"],
         "private choice": "none" if summary.choice is None else chosen_in_words(summary.choice),
         "private test": "none" if summary.test is None else tested_in_words(summary.test),

@@ -176,6 +176,7 @@ def publish(
         guarantee=certificate.guarantee.model_dump() | {"units": certificate.units},
         mechanism=briefly(session.mechanism),
         teachers=labelled.teachers,
+        asks=labelled.asks,
         asked=labelled.asked,
         answered=labelled.answered,
         refused=labelled.refused,

@@ -154,6 +154,7 @@ def _session(domain: Domain, session: Session, ledger: Reading) -> dict[str, Any
         "claim": {"epsilon": session.epsilon, "delta": session.delta},
         "reserved": _pair(domain.filter.spent(session.reserved)),
         "settled": settled,
+        "asks": session.asks,
         "asked": session.asked,
         "answered": session.answered,
         "refused": session.refused,
@@ -186,7 +187,8 @@ def show_budget(figures: dict[str, Any]) -> None:
         for heading in ("mechanism", "claim ε", "asked", "answered", "refused", "status", *parted):
             table.add_column(heading, overflow="fold")
         for item in domain["sessions"]:
-            rows = (f"{item[outcome]:,}" for outcome in OUTCOMES)
+            asked, summed = f"{item['asked']:,} {item['asks']}", item["asks"] in ("rounds", "releases")
+            rows = (asked, *("–" if summed else f"{item[outcome]:,}" for outcome in OUTCOMES[1:]))
             last = (item["status"], *((item["part"] or "every",) if parted else ()))
             table.add_row(item["id"], item["mechanism"], f"{item['claim']['epsilon']:g}", *rows, *last)
         out.print(table)

@@ -144,7 +144,8 @@ def _facts(certificate: Certificate, checks: Checks, noise: Sequence[Mapping[str
         "trusted": trusted(certificate),
         "unprotected": unprotected(certificate),
         "signed": "; ".join(map(in_words, signed)),
-        "verified": checks,
+        "passed": sum(check["ok"] and not check["warning"] for check in checks),
+        "open": sum(check["ok"] and check["warning"] for check in checks),
     }
 
 

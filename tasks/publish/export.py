@@ -29,7 +29,7 @@ from sklearn.pipeline import Pipeline
 
 from concord.artifacts.attestation import ATTESTATION_FILE, KEY_FILE
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.published import Published
+from concord.artifacts.published import CARD_FILE, Published
 from concord.tasks.publish.disclosures import columns_of, in_markdown, model_card
 from concord.tasks.student.fitted import strangers
 from concord.tasks.student.model import load, modules_needed
@@ -99,7 +99,7 @@ def _texts(published: Published, student: Pipeline, without_onnx: str | None) ->
         **{f"{part.NAME}.py": Path(str(part.__file__)).read_text(encoding="utf-8") for part in modules},
         "example.py": EXAMPLE.format(trusted=trusted, file=STUDENT, row=f"{{{row}}}") + at_thresholds,
         "requirements.txt": "".join(f"{name}=={version(name)}\n" for name in _needed(trusted, modules)),
-        "MODEL_CARD.md": "\n".join(card),
+        CARD_FILE: "\n".join(card),
     }
 
 
@@ -160,8 +160,8 @@ def _to_check(published: Published) -> Iterator[str]:
         yield (
             "## To check it\n\n`concord verify .` in this folder recomputes the guarantee and what the domain was "
             f"charged, compares these files with what `{KEY_FILE}` signed (name the key you trust with `--key`), and "
-            "lists as missing what is not here: labels and figures. The folder as it was published, copied whole, "
-            "verifies by itself.\n"
+            "names what is not included here: labels and figures. The folder as it was published, copied whole, is "
+            "verified whole.\n"
         )
 
 

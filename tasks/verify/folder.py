@@ -26,8 +26,10 @@ import pyarrow as pa
 from concord.artifacts.certificate import CERTIFICATE_FILE, Certificate
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.released import inferred_schema, labels_schema, sha256
+from concord.artifacts.published import CARD_FILE, DOCUMENTS
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sections import LONGEST_CLASS
+from concord.tasks.verify.checks import NotIncluded
 
 Read = Callable[[str], bytes]
 """The bytes of a published file, by its path. Raises NotVerified if it is missing."""
@@ -113,6 +115,17 @@ class PublishedSession:
         with self._place(ref.path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             yield from unpacked(data, ref.path, MOST_PACKED * len(data) // ROW_NUMBER, inferred_schema)
 
+    @property
+    def exported(self) -> bool:
+        """Whether the folder is an export of the student, which leaves out labels and figures."""
+        return (self.folder / CARD_FILE).is_file()
+
+    @property
+    def _handed_on(self) -> set[str]:
+        """The files that an export has."""
+        student = set[str]() if self.certificate.learned is None else {self.certificate.student.file.path}
+        return {*student, *(f"{self.certificate.session}/{name}" for name in DOCUMENTS)}
+
     def _place(self, path: str) -> Path:
         session, _, inside = path.partition("/")
         if {"", ".", ".."} & {*path.split("/")}:  # as an absolute path has, or one that goes on as one
@@ -126,6 +139,8 @@ class PublishedSession:
         except PermissionError:
             raise NotVerified(f"the published file {path} cannot be read: this user may not") from None
         except (OSError, ValueError):
+            if self.exported and path not in self._handed_on:
+                raise NotIncluded(f"{path} is not included in an export, and was not checked") from None
             raise NotVerified(f"the published file {path} is missing: put it beside the certificate") from None
 
 

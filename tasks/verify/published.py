@@ -17,8 +17,9 @@ Not covered  what nobody can tell without the ledger (`LEFT`, which a check list
 import math
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from concord import __version__
@@ -34,7 +35,7 @@ from concord.artifacts.records import SessionRecord, promised
 from concord.artifacts.schemas import Budget
 from concord.artifacts.sessions import NEIGHBOURS
 from concord.artifacts.vulnerabilities import faults_of, is_version, older
-from concord.tasks.verify.checks import Check, checked, equal, known_faults, proved
+from concord.tasks.verify.checks import Check, NotIncluded, checked, equal, known_faults, proved
 from concord.tasks.verify.folder import PublishedSession, certificate_file
 from concord.tasks.verify.measured import public_test
 from concord.tasks.verify.reckoning import check_counts
@@ -78,7 +79,7 @@ def verify_published(
         "guarantee": lambda: _proved(certificate),
         "budget": lambda: _within_cap(certificate),
         "files": lambda: _files(at),
-        "released labels": lambda: "; ".join(released_as_certified(record, at) for record in certificate.sessions),
+        "released labels": lambda: _all_of(partial(released_as_certified, each, at) for each in certificate.sessions),
     }
     if certificate.learned is not None:
         checks["public test"] = lambda: public_test(certificate, at.named, test, None)
@@ -246,6 +247,19 @@ def _consistent(certificate: Certificate) -> str:
 
 def _files(at: PublishedSession) -> str:
     """Check that every file named by the certificate is there and has its digest."""
-    for ref in at.certificate.files:
-        at.check(ref)
+    _all_of(partial(at.check, ref) for ref in at.certificate.files)
     return f"{len(at.certificate.files)} files are as the certificate digests them"
+
+
+def _all_of(checks: Iterable[Callable[[], str | None]]) -> str:
+    """The results of all these checks. Raises NotIncluded, after all were made, if an export leaves out files of some;
+    NotVerified as the first one does."""
+    results, absent = list[str](), list[str]()
+    for check in checks:
+        try:
+            results.append(check() or "")
+        except NotIncluded as left_out:
+            absent.append(str(left_out))
+    if absent:
+        raise NotIncluded(f"{absent[0]}{f' (and {len(absent) - 1} more)' * (len(absent) > 1)}")
+    return "; ".join(results)

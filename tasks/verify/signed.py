@@ -41,7 +41,7 @@ from concord.artifacts.schemas import Budget
 from concord.artifacts.vulnerabilities import oldest
 from concord.tasks.asks.kinds import mechanism_of
 from concord.tasks.publish.describe import caveats, domain_charge, followers
-from concord.tasks.verify.checks import equal, proved
+from concord.tasks.verify.checks import NotIncluded, equal, proved
 from concord.tasks.verify.folder import PublishedSession, Read
 from concord.tasks.verify.reckoning import check_counts, reckon
 
@@ -98,7 +98,8 @@ def signature(at: PublishedSession, trusted: str | None) -> str:
     found = f"{len(signed) - len(missing)} files are as the key {key.fingerprint} signed them"
     if missing:
         more = f" (and {len(missing) - 1} more)" if missing[1:] else ""
-        raise NotVerified(f"{missing[0]}{more}; the other {found}")
+        kind = NotIncluded if at.exported and all("is not included" in each for each in missing) else NotVerified
+        raise kind(f"{missing[0]}{more}; the other {found}")
     return found
 
 

@@ -90,7 +90,7 @@ def test_a_stream_is_released_each_time_and_by_a_deployment(
     with pytest.raises(KeyboardInterrupt):
         start.serve_stream(weekly, home, cron="0 3 * * *", timezone="UTC")
     text = [line for line in capsys.readouterr().out.splitlines() if line.startswith("session")]
-    assert [line.split(": ")[1].split(",")[0] for line in text] == ["1 rows asked now"] * 2
+    assert [line.split(": ")[1].split(",")[0] for line in text] == ["1 release asked now"] * 2
     state = scheduled.scheduled_refresh(plan=weekly, home=home, return_state=True)
     assert (state.name, Ledger.of(home).sessions("people")[-1].asked) == ("Completed", 3)
 

@@ -91,11 +91,24 @@ def test_a_session_s_name_and_its_rows_can_be_read_in_eighty_columns(
     from concord.flows.cli.show import show_budget
 
     monkeypatch.setenv("COLUMNS", "80")
-    counts = {"asked": 345678, "answered": 345673, "refused": 5}
+    counts = {"asks": "rows", "asked": 345678, "answered": 345673, "refused": 5, "finished_by": None}
     session = {"id": "demo-hospital-0450b3dd", "mechanism": "stable", "claim": {"epsilon": 1.0}, "status": "open"}
     budget = {"cap": {"epsilon": 4.0, "delta": 4e-5}, "spent": {"epsilon": 1.9}, "conversion": 0.0}
     show_budget({"domains": [{"name": "demo-hospital", **budget, "sessions": [session | counts]}]})
     assert {"demo-hospital-0450b3dd", "345,678", "345,673"} <= set(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(("asks", "shown"), [("rounds", {"2", "rounds", "–"}), ("rows", {"2", "rows"})])
+def test_rounds_are_not_called_rows(capsys: pytest.CaptureFixture[str], asks: str, shown: set[str]) -> None:
+    from concord.flows.cli.show import show_budget
+
+    session = {"id": "s-1", "mechanism": "tallies", "claim": {"epsilon": 1.0}, "status": "spent", "asks": asks}
+    budget = {"cap": {"epsilon": 4.0, "delta": 4e-5}, "spent": {"epsilon": 1.9}, "conversion": 0.0}
+    counts = {"asked": 2, "answered": 2, "refused": 0, "finished_by": None}
+    show_budget({"domains": [{"name": "d", **budget, "sessions": [session | counts]}]})
+    words = set(capsys.readouterr().out.split())
+    assert shown <= words
+    assert ("rows" in words) == (asks == "rows")
 
 
 def test_what_is_interrupted_says_that_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:

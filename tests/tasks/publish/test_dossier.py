@@ -116,6 +116,19 @@ def test_what_nobody_said_is_not_stated_and_whom_to_ask_is(folder: Path) -> None
     assert content_of(folder)["not_stated"] == ["why these settings were chosen"]
 
 
+def test_it_counts_the_checks_that_passed_apart_from_those_that_warn(folder: Path) -> None:
+    checks = verify_published(folder)
+    passed, warned = (sum(check.ok and check.warning == warns for check in checks) for warns in (False, True))
+    (answer,) = (
+        each["answer"]
+        for part in content_of(folder)["parts"]
+        for each in part["questions"]
+        if "Which checks are automatic" in each["question"]
+    )
+    assert f"{passed} checks passed, none failed, and {warned} warn" in answer
+    assert warned > 0
+
+
 def test_nothing_claims_that_a_law_is_met(folder: Path) -> None:
     words = Words(render(content_of(folder))).all.casefold()
     for claimed in ("complies", "compliant", "conforms", "is anonymous.", "satisfies", "fulfils"):
