@@ -13,7 +13,7 @@ from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.flows import Flow
 from prefect.utilities.schema_tools.validation import ValidationError, validate
 
-from concord.artifacts.errors import BudgetRefused
+from concord.artifacts.errors import BudgetRefused, EnvironmentFailed
 from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
@@ -162,6 +162,29 @@ def test_only_its_parameter_opens_a_further_session_and_a_retry_does_not(
         patch.setattr(*retry, raising=False)
         assert ended(scheduled.scheduled_learn, plan=newer, home=home, new_session=True)[1] == "NothingNew"
     assert len(Ledger.of(home).sessions("people")) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("run_count", [1, 2], ids=["its repeat", "the page's Retry"])
+def test_a_further_session_that_was_not_published_is_finished_first(
+    session: str, plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch, run_count: int
+) -> None:
+    newer = next_year(plan, home)
+    with monkeypatch.context() as patch:
+        patch.setattr("concord.flows.learn.publish", fails)
+        assert ended(scheduled.scheduled_learn, plan=newer, home=home, new_session=True)[1] == "EnvironmentFailed"
+    first, second = Ledger.of(home).sessions("people")
+    charge = charged(home)
+    with monkeypatch.context() as patch:
+        patch.setattr("prefect.runtime.flow_run.run_count", run_count, raising=False)
+        ended(scheduled.scheduled_learn, plan=newer, home=home, new_session=True)
+    assert ([each.id for each in Ledger.of(home).sessions("people")], first.id) == ([session, second.id], session)
+    assert charged(home) == charge
+    assert (home / "released" / second.id / "certificate.json").exists()
+
+
+def fails(*_: object, **__: object) -> None:
+    raise EnvironmentFailed("the disk is full")
 
 
 def test_a_plan_may_be_named_by_its_file(home: Path, tmp_path: Path) -> None:
