@@ -9,7 +9,9 @@ Not covered  letters that look like others. Checked by tests/artifacts/test_erro
              tests/flows/cli/test_strangers_words.py
 """
 
+import errno
 import json
+import resource
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
@@ -32,6 +34,16 @@ class EnvironmentFailed(ConcordError):
     """The machine refused: disk, permission, server. Nothing is wrong with the plan."""
 
     exit_status = 1
+
+
+def refused(what: str, failed: OSError) -> EnvironmentFailed:
+    """The error that something cannot be done; or its true cause, if too many files are open for anything to be."""
+    if failed.errno in (errno.EMFILE, errno.ENFILE):
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return EnvironmentFailed(
+            f"too many files are open: this process may open {most}, by `ulimit -n`; allow more, such as 1024"
+        )
+    return EnvironmentFailed(f"{what}: {failed.strerror}")
 
 
 class WrongInput(ConcordError):

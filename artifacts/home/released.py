@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from concord.artifacts.errors import EnvironmentFailed, NotVerified
+from concord.artifacts.errors import EnvironmentFailed, NotVerified, refused
 from concord.artifacts.home.publication import HELD, publish_together
 from concord.artifacts.home.whole import make_folder, write_whole
 from concord.artifacts.schemas import Ref
@@ -93,7 +93,7 @@ class Released:
                     digest.update(part)
                     file.write(part)
         except OSError as failed:
-            raise EnvironmentFailed(f"the released file {path} cannot be written: {failed.strerror}") from None
+            raise refused(f"the released file {path} cannot be written", failed) from None
         return Ref(path=path, digest=digest.hexdigest())
 
     def hold_back(self, path: str, data: bytes | Iterable[bytes]) -> Ref:

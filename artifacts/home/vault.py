@@ -21,7 +21,7 @@ from typing import BinaryIO
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from concord.artifacts.errors import EnvironmentFailed, NotVerified
+from concord.artifacts.errors import EnvironmentFailed, NotVerified, refused
 from concord.artifacts.home.cipher import Cipher, Writer, encrypted
 from concord.artifacts.home.users import check_owner
 from concord.artifacts.home.whole import UNFINISHED, discard, make_folder, passing_folder, sync_folder, write_whole
@@ -312,7 +312,7 @@ class Vault:
         except besides:
             raise
         except OSError as failed:
-            raise EnvironmentFailed(f"the vault {self.root} cannot be {what}: {failed.strerror}") from None
+            raise refused(f"the vault {self.root} cannot be {what}", failed) from None
 
 
 def _check(key: bytes, name: str) -> bytes:

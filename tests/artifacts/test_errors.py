@@ -4,8 +4,10 @@ others are printed as letters that do nothing."""
 import copyreg
 import json
 import pickle
+import resource
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +22,8 @@ from concord.artifacts.errors import (
     in_one_line,
     is_printable,
 )
+from concord.artifacts.home.released import Released
+from concord.artifacts.home.vault import Vault
 
 VALUE = "a private value"
 KINDS = [EnvironmentFailed, WrongInput, BudgetRefused, NotVerified]
@@ -130,3 +134,20 @@ def test_json_loses_nothing_and_does_nothing(letter: str) -> None:
 
 def test_lines_are_ours() -> None:
     assert in_lines("a\x1b\nb\r\n") == "a\N{REPLACEMENT CHARACTER}\nb\N{REPLACEMENT CHARACTER}\n"
+
+
+def test_too_many_open_files_are_named_as_the_cause_whatever_was_to_be_done(tmp_path: Path) -> None:
+    """It said that the vault cannot be written."""
+    vault, released = Vault(tmp_path / "vault"), Released(tmp_path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    works: list[Callable[[], object]] = [
+        lambda: vault.keep("a", lambda: b"a"),
+        lambda: released.write("session/a", b"a"),
+    ]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))  # those that are open stay so
+    try:
+        for work in works:
+            with pytest.raises(EnvironmentFailed, match="too many files are open: this process may open 3, by"):
+                work()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
