@@ -40,7 +40,7 @@ install: .venv/share/concord
 
 .venv/installed: pyproject.toml constraints.txt
 	test -x .venv/bin/python || $(PYTHON) -m venv .venv
-	.venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,dask,delta,export,postgresql]"
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,dask,delta,postgresql]"
 	touch .venv/installed
 
 .venv-bench/installed: tests/benchmarks/peers.txt

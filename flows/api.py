@@ -440,7 +440,7 @@ def export(subject: str | Path, to: str | Path, *, home: str | Path | None = Non
     from concord.tasks.publish.export import export as write
     from concord.tasks.verify.handing import handed_on
 
-    return [*write(handed_on(str(subject), root), Path(to)).files]
+    return [*write(handed_on(str(subject), root), Path(to))]
 
 
 def _home(home: str | Path | None) -> Path:

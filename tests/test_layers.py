@@ -64,7 +64,6 @@ ALONE = {
     "tasks/publish/disclosures.py": {"sklearn", "yaml"},
     "tasks/publish/explain.py": {"sklearn"},
     "tasks/publish/export.py": {"sklearn"},
-    "tasks/student/onnx.py": {"skl2onnx"},
     "tasks/mechanisms/noise.py": {"opendp", "cryptography"},
     "artifacts/home/signing.py": {"pydantic"},
     "artifacts/settings.py": {"pydantic_settings"},

@@ -153,23 +153,21 @@ def export_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a published student as a folder that scikit-learn alone can use, and as ONNX if its parts are known.
+    """Write a published student as a folder that scikit-learn alone can use; a linear one also as a scorecard and SQL.
 
     What was published is checked first. No vault is needed, and nothing is spent.
     """
     from concord.flows.environment import ready_for
 
     ready_for(session, home)
-    from concord.tasks.publish.export import ONNX, export
+    from concord.tasks.publish.export import export
     from concord.tasks.verify.handing import handed_on
 
     written = export(handed_on(session, home), to)
     if as_json:
-        print_json({"folder": str(to), "files": written.files, "without_onnx": written.without_onnx})
+        print_json({"folder": str(to), "files": written})
         return
-    say(f"{to}: {', '.join(written.files)}")
-    if written.without_onnx:
-        say(f"no {ONNX}: {written.without_onnx}")
+    say(f"{to}: {', '.join(written)}")
 
 
 @app.command("predict")

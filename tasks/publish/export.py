@@ -2,7 +2,8 @@
 
     student.skops         the file that the certificate digests
     concord_*.py          estimators of the student that scikit-learn lacks
-    model.onnx            the student from clean cells on, if skl2onnx knows its parts
+    scorecard.json        of a linear student, the points of every cell; scorecard.sql, a statement that scores a table
+                          in any database (tasks.student.scorecard)
     MODEL_CARD.md         the student, its guarantee and its inputs
     certificate.json      the guarantee, and certificate.schema.json and report.html as they were published
     attestation.json      who signed them, with key.pem, the ledger's excerpt and attestation.schema.json
@@ -17,7 +18,6 @@ Not covered  what a stranger's report.html holds, which is copied as it was sign
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date, timedelta
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
@@ -30,13 +30,14 @@ from sklearn.pipeline import Pipeline
 from concord.artifacts.attestation import ATTESTATION_FILE, KEY_FILE
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.published import CARD_FILE, Published
-from concord.tasks.publish.disclosures import columns_of, in_markdown, model_card
+from concord.tasks.publish.disclosures import columns_of, model_card
 from concord.tasks.student.fitted import strangers
 from concord.tasks.student.model import load, modules_needed
+from concord.tasks.student.scorecard import scorecard_json, scorecard_sql
 from concord.tasks.student.trust import trusted_types
 
 NEEDED = ("numpy", "pandas", "scikit-learn", "scipy", "skops")
-STUDENT, ONNX = "student.skops", "model.onnx"
+STUDENT, SCORECARD, SQL = "student.skops", "scorecard.json", "scorecard.sql"
 EXAMPLE = """import pandas as pd
 import skops.io
 
@@ -52,39 +53,25 @@ print(chance >= {least!r})
 """
 
 
-@dataclass(frozen=True)
-class Exported:
-    """The files of a folder, and the reason if model.onnx is not among them."""
-
-    files: tuple[str, ...]
-    without_onnx: str | None
-
-
-def export(published: Published, target: Path) -> Exported:
-    """Write a published student to the new or empty folder `target`.
+def export(published: Published, target: Path) -> tuple[str, ...]:
+    """Write a published student to the new or empty folder `target`; returns the names of its files.
 
     Raises WrongInput if `target` is neither; NotVerified as `load` does.
     """
     file = published.student
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise WrongInput(f"--to must name a folder that is empty or not there yet, got {target}")
-    graph = _graph(student := load(file))
-    without = graph if isinstance(graph, str) else None
-    files = {
-        STUDENT: file,
-        **published.documents,
-        **({ONNX: graph} if isinstance(graph, bytes) else {}),
-        **{name: text.encode() for name, text in _texts(published, student, without).items()},
-    }
+    texts = _texts(published, load(file))
+    files = {STUDENT: file, **published.documents, **{name: text.encode() for name, text in texts.items()}}
     target.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         (target / name).write_bytes(content)
-    return Exported(tuple(sorted(files)), without)
+    return tuple(sorted(files))
 
 
 @strangers()
-def _texts(published: Published, student: Pipeline, without_onnx: str | None) -> dict[str, str]:
-    """The programs and the card, by their names."""
+def _texts(published: Published, student: Pipeline) -> dict[str, str]:
+    """The programs, the scorecard of a linear student, and the model card, by their names."""
     trusted = trusted_types(published.student)
     modules = modules_needed(trusted)
     row = ", ".join(f"{name!r}: {value}" for name, value in example_row(student).items())
@@ -94,12 +81,15 @@ def _texts(published: Published, student: Pipeline, without_onnx: str | None) ->
         for each in getattr(test, "thresholds", ())
         if each.name in named
     )
-    card = (*model_card(published.certificate, student), *_to_use(without_onnx), *_to_check(published))
+    points = {SCORECARD: scorecard_json(student), SQL: scorecard_sql(student)}
+    scored = {name: text for name, text in points.items() if text is not None}
+    card = (*model_card(published.certificate, student), *_to_use(linear=bool(scored)), *_to_check(published))
     return {
         **{f"{part.NAME}.py": Path(str(part.__file__)).read_text(encoding="utf-8") for part in modules},
         "example.py": EXAMPLE.format(trusted=trusted, file=STUDENT, row=f"{{{row}}}") + at_thresholds,
         "requirements.txt": "".join(f"{name}=={version(name)}\n" for name in _needed(trusted, modules)),
         CARD_FILE: "\n".join(card),
+        **scored,
     }
 
 
@@ -133,20 +123,6 @@ def _typical(part: Pipeline, kind: str, at: int) -> Any:
     return (date(1970, 1, 1) + timedelta(days=middle)).isoformat() if kind == "date" else float(f"{middle:.6g}")
 
 
-def _graph(student: Pipeline) -> bytes | str:
-    """The ONNX graph, or the reason if there is none."""
-    try:
-        from concord.tasks.student.onnx import to_onnx
-    except ModuleNotFoundError as absent:
-        return f"{absent.name} is not installed: pip install 'concord[export]'"
-    try:
-        return to_onnx(student)
-    except NotImplementedError as unknown:
-        return str(unknown)
-    except Exception as failed:  # of a stranger's student, skl2onnx may fail in any way
-        return f"skl2onnx cannot convert it ({type(failed).__name__})"
-
-
 def _needed(trusted: Sequence[str], modules: Sequence[ModuleType]) -> list[str]:
     """Packages that the example needs, with those of the student's types; not ours, whose part is in the folder."""
     packages = {name.split(".")[0] for name in trusted} - {part.NAME for part in modules}
@@ -165,14 +141,11 @@ def _to_check(published: Published) -> Iterator[str]:
         )
 
 
-def _to_use(without_onnx: str | None) -> Iterator[str]:
+def _to_use(*, linear: bool) -> Iterator[str]:
     """The card's section on the other files of the folder."""
     yield "## To use it\n\n`pip install -r requirements.txt`, then `python example.py` in this folder.\n"
-    if without_onnx is None:
+    if linear:
         yield (
-            f"`{ONNX}` takes clean cells, one input a column: numbers, truth values (0 and 1) and dates (days since "
-            "1970) as double, NaN if missing; words as string; lists as float. Its first output is the class, or the "
-            "number.\n"
+            f"`{SCORECARD}` lists the points of every cell and how a cell is read. `{SQL}` scores a table "
+            'in a database: put its name in place of `"rows"`.\n'
         )
-    else:
-        yield f"There is no `{ONNX}`: {in_markdown(without_onnx)}.\n"

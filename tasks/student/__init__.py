@@ -6,6 +6,6 @@ Offers       `study` (fit, evaluate), `model` (the published file), `evaluate` (
              the sums; public rows made like the private ones), `directions` (of wide tables), `pairs` (which pairs of
              columns are asked), and `infer` (labels, questions and the linear student); `seasons` (those of a
              stream, read as one)
-Its own      `concord_published`, `concord_student` and `concord_tallied` (published with a student), `onnx` (a student
-             as a graph), `trust` (types allowed in its file), `fitted` (and values)
+Its own      `concord_published`, `concord_student` and `concord_tallied` (published with a student), `scorecard` (a
+             linear student as points and as SQL), `trust` (types allowed in its file), `fitted` (and values)
 """

@@ -255,7 +255,7 @@ def test_words_of_free_text_decide_and_the_student_needs_scikit_learn_alone(
     assert summary.student["public_test"]["accuracy"] > 0.95
     status, printed, _ = concord("export", summary.session, "--to", str(tmp_path / "student"))
     assert status == 0
-    assert "model.onnx" in printed
+    assert "scorecard.json" not in printed  # it is not linear
     ask = "import pandas; print(*model.predict(pandas.DataFrame({'shade': 'dark', 'note': ['A cough!', 'rested']})))"
     program = f"{REFUSE}import runpy; model = runpy.run_path('example.py')['student']; {ask}"
     command = [sys.executable, "-W", "ignore", "-c", program]

@@ -11,23 +11,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from sklearn.dummy import DummyClassifier
-from sklearn.linear_model import LogisticRegression, Ridge
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.home.released import sha256
 from concord.artifacts.measures import Estimate, Threshold
 from concord.artifacts.published import EVIDENCE, Published
-from concord.artifacts.schemas import Encoding, Passed
 from concord.tasks.data import concord_pictures
-from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.concord_pictures import Pictures
-from concord.tasks.data.encode import encode
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.disclosures import columns_of, holds
 from concord.tasks.publish.export import _needed, example_row, export
 from concord.tasks.student import concord_student
-from concord.tasks.student.concord_student import ScoreClassifier
 from concord.tasks.student.model import load, modules_needed, published_student
 from concord.tasks.verify.published import verify_published
 from tests.support.console import concord
@@ -205,60 +198,6 @@ def rows_of_every_kind(rows: int = 300) -> pl.DataFrame:
         "null": lambda: [None] * rows,
     }
     return pl.DataFrame({column.name: cells[column.kind]() for column in COLUMNS})
-
-
-@pytest.mark.filterwarnings("ignore:most cells of column")
-@pytest.mark.parametrize("kind", ["logistic", "ridge"])
-def test_the_graph_says_what_scikit_learn_says(kind: str) -> None:
-    pytest.importorskip("skl2onnx", reason="the extra `export` is not installed")
-    runtime = pytest.importorskip("onnxruntime", reason="the extra `export` is not installed")
-    from concord.tasks.student.onnx import inputs, to_onnx
-
-    known = [column for column in COLUMNS if column.name not in ("word", "text")]
-    vocabulary = tuple(word for word in COLUMNS[7].vocabulary if word not in ODD)  # type: ignore[union-attr]
-    word = COLUMNS[7].model_copy(update={"vocabulary": vocabulary})
-    encoding = ENCODING.model_copy(update={"columns": (*known, word)})
-    rows = rows_of_every_kind()
-    X = encode(cast_rows(rows, encoding), encoding)
-    y = np.digitize(X[:, 0] + X[:, 3], [-0.5, 0.5])
-    classes = np.array(["low", "middle", "high"])
-    scores = ScoreClassifier(Ridge(solver="svd"), classes.tolist())
-    learned = scores.fit(X, np.eye(3)[y]) if kind == "ridge" else LogisticRegression(max_iter=500).fit(X, classes[y])
-    student = published_student(encoding, learned)
-    session = runtime.InferenceSession(to_onnx(student))
-    asked = {name: clean(student, name, rows) for name, _ in inputs(student)}
-    answers = session.run(None, asked)
-    assert (answers[0] == student.predict(rows)).all()
-    assert len(set(answers[0])) == 3
-    if kind == "logistic":
-        assert np.abs(answers[1] - student.predict_proba(rows)).max() < 1e-5
-
-
-def clean(student: Any, name: str, rows: pl.DataFrame) -> Any:
-    part = next(part for _, part, names in student["encode"].transformers_ if name in names)
-    cells = part[0].transform(rows[[name]])
-    return np.where(cells == None, "?", cells) if cells.dtype == object else cells  # noqa: E711  # cell by cell
-
-
-def test_what_the_converter_does_not_know_is_one_sentence() -> None:
-    pytest.importorskip("skl2onnx", reason="the extra `export` is not installed")
-    from concord.tasks.student.onnx import to_onnx
-
-    constant = DummyClassifier(strategy="most_frequent").fit(np.zeros((2, 1)), ["no", "no"])
-    with pytest.raises(NotImplementedError, match=r"^skl2onnx cannot convert DummyClassifier: [^\n]+$"):
-        to_onnx(published_student(ENCODING, constant))
-
-
-def test_a_student_of_pictures_has_no_graph_which_is_said() -> None:
-    pytest.importorskip("skl2onnx", reason="the extra `export` is not installed")
-    from concord.tasks.student.onnx import to_onnx
-
-    pictures = np.random.default_rng(0).integers(0, 256, (6, 14 * 14)) / 255
-    network = Pictures(hidden=2, components=2, steps=10, random_state=0)
-    image = Encoding(columns=(Passed(name="image", element="uint8", size=14 * 14),), label="kind", classes=("a", "b"))
-    student = published_student(image, ScoreClassifier(network, ["a", "b"]).fit(pictures, np.eye(2)[[0, 1] * 3]))
-    with pytest.raises(NotImplementedError, match=r"^skl2onnx .* does not know concord_pictures\.Pictures$"):
-        to_onnx(student)
 
 
 def test_what_of_ours_travels_with_a_student_is_no_package_to_install() -> None:

@@ -145,32 +145,3 @@ def test_its_file_is_loaded_where_concord_is_not(world: tuple[Encoding, Codes, D
     )
     rows: Any = pd.DataFrame({"size": [1.0], "shade": ["dark"], "day": ["2020-01-01"], "member": ["true"]})
     assert ended.stdout.strip() == student.predict(rows)[0]
-
-
-def of_graph(student: Any) -> list[Any]:
-    """The outputs of the student's graph on the odd cells."""
-    pytest.importorskip("skl2onnx", reason="the extra `export` is not installed")
-    runtime = pytest.importorskip("onnxruntime", reason="the extra `export` is not installed")
-    from concord.tasks.student.onnx import inputs, to_onnx
-
-    parts = {name: part for _, part, names in student["encode"].transformers_ for name in names}
-    cells = {name: parts[name][0].transform(ODD[[name]]) for name, _ in inputs(student)}
-    clean = {name: np.where(found == None, "?", found) for name, found in cells.items() if found.dtype == object}  # noqa: E711
-    return list(runtime.InferenceSession(to_onnx(student)).run(None, cells | clean))
-
-
-@pytest.mark.parametrize("point", concord_tallied.POINTS)
-def test_its_graph_says_what_it_says(world: tuple[Encoding, Codes, Decoded], point: str) -> None:
-    encoding, codes, decoded = world
-    student = linear_student(decoded, encoding, codes).set_params(student__point=point)
-    label, odds = of_graph(student)
-    assert label.tolist() == student.predict(ODD).tolist()
-    assert np.abs(odds - student.predict_proba(ODD)).max() < 1e-12
-
-
-@pytest.mark.parametrize("world", [(2, False)], indirect=True)
-def test_the_graph_of_a_number_gives_it(world: tuple[Encoding, Codes, Decoded]) -> None:
-    encoding, codes, decoded = world
-    student = linear_student(decoded, encoding.model_copy(update={"classes": (), "bounds": (-3.0, 7.0)}), codes)
-    (given,) = of_graph(student)
-    assert np.abs(given[:, 0] - student.predict(ODD)).max() < 1e-12

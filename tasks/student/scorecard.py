@@ -1,0 +1,253 @@
+"""A linear student as a scorecard: points for each cell, as JSON, and as one SQL statement that scores a table.
+
+    scorecard.json   the rule by which a cell is read, the points of each code, and how they become a prediction
+    scorecard.sql    the same as a statement for any database: put the name of a table in place of "rows"
+
+Assumes      the student is one that tallies decode to (`concord_tallied`), and its values were checked
+             (tasks.student.fitted); columns of the database have the types that the JSON names
+Guarantees   the statement gives each row the class that the student predicts, up to ties of scores that differ by the
+             rounding of sums; names and words are quoted, so no value of a student becomes a part of the program
+Not covered  cells of another type than their column's, such as numbers or dates in words
+             Checked by tests/tasks/student/test_scorecard.py in SQLite, DuckDB and PostgreSQL
+"""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+from scipy.special import logit
+from sklearn.pipeline import Pipeline
+
+from concord.tasks.student.concord_student import EPOCH, TRUTH
+from concord.tasks.student.concord_tallied import LEAST, Code, Pairs, Tallied, TalliedNumber
+
+FORMAT = "concord scorecard 1"
+RULES = {
+    "numeric": "a number; if there is none, or one beyond 1e100, the cell is missing. It belongs to the interval whose "
+    "lower end is at or below it",
+    "boolean": "a truth value, or one of the words true, True, TRUE, false, False, FALSE and the numbers 1 and 0; "
+    "anything else is missing. True is 1 and false is 0",
+    "date": "a date or moment, or text written as 2026-12-31; anything else is missing. It belongs to the interval "
+    "whose lower end is at or before it",
+    "categorical": "text, without blanks around it and in Unicode's composed form (NFC); a word that is not listed "
+    "counts as missing",
+}
+"""How a cell of each kind is read (concord_student.Cells)."""
+SQL_TYPES = {
+    "numeric": "a number",
+    "boolean": "a truth value",
+    "date": "a date, or text such as 2026-12-31",
+    "categorical": "text",
+}
+NUMBER, TEXT = "DOUBLE PRECISION", "VARCHAR"
+
+
+def scorecard(student: Pipeline) -> dict[str, Any] | None:
+    """The scorecard of a linear student as JSON; None if the student is of another kind."""
+    model = student[-1]
+    if not isinstance(model, Tallied | TalliedNumber):
+        return None
+    pairs = student["pairs"] if "pairs" in student.named_steps else None
+    found = {
+        "format": FORMAT,
+        "score": "the intercept plus the points of every column and pair, in log-odds; one for each class",
+        "columns": [_column(name, cells, code, model.weights) for name, cells, code in _parts(student)],
+        "pairs": [] if pairs is None else [*_pairs(student, pairs, model.weights)],
+        "intercept": model.intercept.tolist(),
+    }
+    if isinstance(model, TalliedNumber):
+        rule = "the logistic of the score is the place between the bounds"
+        return {**found, "predicts": {"bounds": [model.low, model.high], "rule": rule}}
+    rule = (
+        "the second class if the score is above the threshold, else the first"
+        if len(model.intercept) == 1
+        else "the class whose score is most above its threshold; of equal ones the first"
+    )
+    thresholds = {"default": [0.0] * len(model.intercept), "prior odds": _prior(model).tolist()}
+    predicts = {"classes": [*model.classes], "rule": rule, "point": model.point, "thresholds": thresholds}
+    return {**found, "predicts": predicts}
+
+
+def scorecard_json(student: Pipeline) -> str | None:
+    """The text of `scorecard`."""
+    card = scorecard(student)
+    return None if card is None else json.dumps(card, indent=1, ensure_ascii=False) + "\n"
+
+
+def _parts(student: Pipeline) -> Iterator[tuple[str, str, Code]]:
+    """Of each column its name, the kind of its cells, and its code."""
+    for _, part, names in student["encode"].transformers_:
+        if isinstance(part, Pipeline):
+            yield names[0], part[0].kind, part[1]
+
+
+def _prior(model: Tallied) -> Any:
+    return logit(np.clip(model.prior, LEAST, 1 - LEAST))
+
+
+def _column(name: str, kind: str, code: Code, weights: Any) -> dict[str, Any]:
+    """The points of a column's cells: by interval or by word, and of a missing one."""
+    points = [weights[code.start + at].tolist() for at in range(_size(code))]
+    about = {"name": name, "kind": kind, "rule": RULES[kind]}
+    if code.cuts is None:
+        known = {word: points[at] for at, word in enumerate(code.words)}
+        others = {"words": [*code.others], "points": points[-2]}
+        return {**about, "words": known, "other words": others, "missing": points[-1]}
+    ends = [_end(kind, cut) for cut in code.cuts]
+    intervals = [
+        {"from": low, "to": high, "points": own}
+        for low, high, own in zip([None, *ends], [*ends, None], points[:-1], strict=True)
+    ]
+    return {**about, "intervals": intervals, "missing": points[-1]}
+
+
+def _size(code: Code) -> int:
+    """Number of codes: of a number or a date one more than cuts, of a word one for the others; and one if missing."""
+    return len(code.words if code.cuts is None else code.cuts) + 2
+
+
+def _end(kind: str, cut: float) -> float | str:
+    """The end of an interval: of dates, as text."""
+    if kind != "date":
+        return float(cut)
+    moment = EPOCH + timedelta(microseconds=math.ceil(cut * 86_400_000_000))
+    return moment.date().isoformat() if moment == datetime(*moment.timetuple()[:3]) else moment.isoformat(" ")
+
+
+def _pairs(student: Pipeline, pairs: Pairs, weights: Any) -> Iterator[dict[str, Any]]:
+    """Of each pair of columns: the cell of a table that each code of either belongs to, and the table's points."""
+    parts = [*_parts(student)]
+    for (one, other), (left, right) in zip(pairs.both, pairs.added, strict=True):
+        names, tables = [], []
+        for at, added in ((one, left), (other, right)):
+            name, _, code = parts[at]
+            names.append(name)
+            tables.append(added[code.start : code.start + _size(code)])
+        first = int(tables[0].min())
+        rows, columns = (tables[0] - first).tolist(), tables[1].tolist()
+        most = first + max(rows) + max(columns)
+        yield {
+            "columns": names,
+            "cells": [rows, columns],
+            "rule": "cells[0] at the place of the first column's interval or word (other words and missing last), plus "
+            "cells[1] at that of the second, is the place in points",
+            "points": weights[first : most + 1].tolist(),
+        }
+
+
+# SQL ------------------------------------------------------------------------------------------------------------------
+
+
+def scorecard_sql(student: Pipeline) -> str | None:
+    """The statement that scores a table called "rows": all its columns, `score` by class, and `prediction`."""
+    card = scorecard(student)
+    if card is None:
+        return None
+    columns, pairs = card["columns"], card["pairs"]
+    place = {column["name"]: f"concord_code_{at}" for at, column in enumerate(columns)}
+    coded = [f"{_code(column)} AS {place[column['name']]}" for column in columns]
+    terms = [(place[column["name"]], _points(column)) for column in columns]
+    terms += [(f"concord_pair_{at}", pair["points"]) for at, pair in enumerate(pairs)]
+    paired = [
+        f"{_case(place[pair['columns'][0]], pair['cells'][0])} + {_case(place[pair['columns'][1]], pair['cells'][1])}"
+        f" AS concord_pair_{at}"
+        for at, pair in enumerate(pairs)
+    ]
+    scores = [
+        f"CAST({_real(base)} AS {NUMBER})"
+        + "".join(f"\n    + {_case(code, [points[at] for points in table])}" for code, table in terms)
+        + f" AS concord_score_{at}"
+        for at, base in enumerate(card["intercept"])
+    ]
+    types = "\n".join(f"--   {_name(column['name'])} {SQL_TYPES[column['kind']]}" for column in columns)
+    return (
+        f"-- {FORMAT}: put the name of a table in place of {_name('rows')}. Its columns:\n{types}\n"
+        f"WITH concord_coded AS (\n  SELECT {_name('rows')}.*,\n  {_listed(coded)}\n  FROM {_name('rows')}\n),\n"
+        f"concord_paired AS (\n  SELECT concord_coded.*{''.join(f',{chr(10)}  {each}' for each in paired)}\n"
+        f"  FROM concord_coded\n),\n"
+        f"concord_scored AS (\n  SELECT concord_paired.*,\n  {_listed(scores)}\n  FROM concord_paired\n)\n"
+        f"SELECT concord_scored.*,\n  {_prediction(card['predicts'])} AS prediction\nFROM concord_scored;\n"
+    )
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return ",\n  ".join(parts)
+
+
+def _points(column: dict[str, Any]) -> list[list[float]]:
+    """The points of a column by the number of its code in SQL: intervals or words in order, and missing last."""
+    if "words" in column:
+        return [*column["words"].values(), column["other words"]["points"], column["missing"]]
+    return [*(each["points"] for each in column["intervals"]), column["missing"]]
+
+
+def _code(column: dict[str, Any]) -> str:
+    """The number of a cell's interval or word, in the order of the JSON; the last if it is missing."""
+    cell = _name(column["name"])
+    text = f"TRIM(CAST({cell} AS {TEXT}))"
+    if "words" in column:
+        last = len(column["words"])
+        places = dict.fromkeys(column["other words"]["words"], last) | {w: at for at, w in enumerate(column["words"])}
+        listed = "".join(f" WHEN {_text(word)} THEN {at}" for word, at in places.items())
+        return f"CASE {text}{listed} ELSE {last + 1} END" if listed else f"{last + 1}"
+    ends = [each["from"] for each in column["intervals"][1:]]
+    missing = len(ends) + 1
+    if column["kind"] == "boolean":
+        truth = "".join(f" WHEN {_text(word)} THEN {_interval(value, ends)}" for word, value in _truths().items())
+        return f"CASE {text}{truth} ELSE {missing} END"
+    if column["kind"] == "date":
+        there, ordered = f"{text} LIKE '____-__-__%'", [(text, _text(end)) for end in ends]
+    else:
+        there, ordered = f"ABS({cell}) <= 1e100", [(cell, _real(end)) for end in ends]
+    passed = "".join(f" WHEN {value} >= {end} THEN {len(ends) - at}" for at, (value, end) in enumerate(ordered[::-1]))
+    return f"CASE WHEN {there} THEN {f'CASE{passed} ELSE 0 END' if passed else '0'} ELSE {missing} END"
+
+
+def _truths() -> dict[str, float]:
+    """Words of truth values, as databases write them too."""
+    return {**TRUTH, "t": 1.0, "f": 0.0, "1.0": 1.0, "0.0": 0.0}
+
+
+def _interval(value: float, ends: Sequence[float]) -> int:
+    return sum(end <= value for end in ends)
+
+
+def _case(code: str, values: Sequence[float]) -> str:
+    """The value of a code, from 0 on."""
+    listed = "".join(f" WHEN {at} THEN {_real(value)}" for at, value in enumerate(values))
+    return f"CASE {code}{listed} END"
+
+
+def _prediction(predicts: dict[str, Any]) -> str:
+    if "bounds" in predicts:
+        low, high = map(_real, predicts["bounds"])
+        return f"{low} + ({high} - {low}) / (1e0 + EXP(-concord_score_0))"
+    classes, thresholds = predicts["classes"], predicts["thresholds"][predicts["point"]]
+    above = [f"concord_score_{at} - {_real(each)}" for at, each in enumerate(thresholds)]
+    if len(thresholds) == 1:
+        return f"CASE WHEN {above[0]} > 0e0 THEN {_text(classes[1])} ELSE {_text(classes[0])} END"
+    best = "".join(
+        f"\n  WHEN {' AND '.join(f'{own} >= {other}' for other in above if other != own)} THEN {_text(classes[at])}"
+        for at, own in enumerate(above[:-1])
+    )
+    return f"CASE{best}\n  ELSE {_text(classes[-1])} END"
+
+
+def _name(name: str) -> str:
+    """A name, quoted."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _text(text: str) -> str:
+    """A text, quoted."""
+    return "'" + str(text).replace("'", "''") + "'"
+
+
+def _real(value: float) -> str:
+    """A number that databases read as a double, with all its digits; in brackets if it is negative."""
+    digits = repr(float(value))
+    digits = digits if "e" in digits else f"{digits}e0"
+    return f"({digits})" if digits.startswith("-") else digits

@@ -1,0 +1,215 @@
+"""The scorecard says what the student says: read as JSON, and asked as SQL in SQLite, DuckDB and PostgreSQL."""
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import polars as pl
+import polars.selectors as cs
+import pytest
+from sklearn.dummy import DummyClassifier
+
+from concord.artifacts.schemas import Encoding
+from concord.tasks.data.cells import cast_rows
+from concord.tasks.data.codes import learn_codes
+from concord.tasks.data.encode import learn_columns
+from concord.tasks.data.tables import open_public
+from concord.tasks.mechanisms.tallies import FINER
+from concord.tasks.student.concord_tallied import POINTS
+from concord.tasks.student.decode import Decoded
+from concord.tasks.student.infer import linear_student
+from concord.tasks.student.model import published_student
+from concord.tasks.student.pairs import with_pairs
+from concord.tasks.student.scorecard import scorecard, scorecard_json, scorecard_sql
+from tests.support import postgresql
+
+ROWS = 400
+ODD = 'it\'s a "word"'
+"""A word, and a name of a column, that SQL must quote."""
+Answer = Callable[[str, pl.DataFrame], list[Any]]
+
+
+def table(seed: int, rows: int = ROWS) -> pl.DataFrame:
+    """Numbers, whole numbers, dates, truth values and words, some of them missing or unknown."""
+    rng = np.random.default_rng(seed)
+    size = rng.normal(size=rows).round(3)
+    frame = pl.DataFrame(
+        {
+            ODD: size,
+            "visits": rng.integers(0, 9, rows),
+            "day": [date(2010 + int(at), 3, 4) for at in rng.integers(0, 20, rows)],
+            "member": rng.choice([True, False], rows),
+            "shade": rng.choice(["dark", "light", "grey", ODD, *(["never seen"] if seed else [])], rows),
+        }
+    )
+    holes = [pl.when(pl.Series(rng.random(rows) < 0.1)).then(None).otherwise(pl.col(name)) for name in frame.columns]
+    return frame.with_columns(each.alias(name) for each, name in zip(holes, frame.columns, strict=True))
+
+
+@pytest.fixture(params=[(2, False), (3, False), (3, True), (0, False)], ids=["two", "three", "pairs", "number"])
+def student(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    classes, paired = request.param
+    public = table(0, 500)
+    public.write_parquet(tmp_path / "public.parquet")
+    return made_of(tmp_path / "public.parquet", ("no", "yes", ODD)[:classes], paired=paired)
+
+
+def made_of(path: Path, classes: tuple[str, ...], leave_out: str = "", *, paired: bool = False) -> Any:
+    """A linear student of a public table's columns, with weights that are drawn; of a number if there is no class."""
+    opened, rng = open_public(str(path)), np.random.default_rng(7)
+    learned = learn_columns(opened, [name for name in opened.names if name != leave_out])
+    bounds = None if classes else (-3.0, 7.0)
+    encoding = Encoding(columns=learned, label="label", classes=classes, bounds=bounds)
+    cells = cast_rows(pl.read_parquet(path), encoding)
+    codes = learn_codes([cells], encoding.columns, coarse=8)
+    if paired:
+        codes = with_pairs(codes, codes.of(cells), FINER)
+    columns = len(classes) if len(classes) > 2 else 1
+    decoded = Decoded(
+        weights=rng.normal(size=(codes.size, columns)),
+        intercept=rng.normal(size=columns) / 4,
+        units=500.0,
+        prior=np.linspace(0.2, 0.6, columns),
+        importance=np.zeros(len(codes.fields)),
+        spread=np.zeros((len(codes.weighed) + 1, columns)),
+        kappa=np.ones(columns),
+        moved=0.0,
+    )
+    return linear_student(decoded, encoding, codes)
+
+
+def in_sqlite(statement: str, rows: pl.DataFrame) -> list[Any]:
+    """Dates are text there, and truth values 1 and 0."""
+    stored = rows.with_columns(pl.col(pl.Date).cast(pl.String), pl.col(pl.Boolean).cast(pl.Int64))
+    kinds = {pl.Float64: "REAL", pl.Int64: "INTEGER", pl.String: "TEXT"}
+    with sqlite3.connect(":memory:") as database:
+        _filled(database, stored, {name: kinds[type_.base_type()] for name, type_ in stored.schema.items()}, "?")
+        return [row[-1] for row in database.execute(statement)]
+
+
+def in_duckdb(statement: str, rows: pl.DataFrame) -> list[Any]:
+    with duckdb.connect() as database:
+        database.register("rows", rows.to_arrow())
+        return [row[-1] for row in database.execute(statement).fetchall()]
+
+
+def _filled(database: Any, rows: pl.DataFrame, kinds: dict[str, str], mark: str) -> None:
+    columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in kinds.items())
+    cursor = database.cursor()
+    cursor.execute(f'CREATE TABLE "rows" ({columns})')
+    cursor.executemany(f'INSERT INTO "rows" VALUES ({", ".join([mark] * rows.width)})', rows.rows())
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Answer]:
+    import psycopg
+
+    kinds = {pl.Float64: "DOUBLE PRECISION", pl.Int64: "BIGINT", pl.String: "TEXT", pl.Date: "DATE"}
+    kinds |= {pl.Boolean: "BOOLEAN"}
+
+    def answer(statement: str, rows: pl.DataFrame) -> list[Any]:
+        with psycopg.connect(f"postgresql://{address}") as database:
+            _filled(database, rows, {name: kinds[type_.base_type()] for name, type_ in rows.schema.items()}, "%s")
+            found = database.execute(statement.encode()).fetchall()
+            database.rollback()
+            return [row[-1] for row in found]
+
+    with postgresql.server() as address:
+        yield answer
+
+
+def agrees(student: Any, answer: Answer, rows: pl.DataFrame | None = None) -> None:
+    """On rows that it never saw, at every operating point that it has."""
+    rows = (table(3) if rows is None else rows).with_columns(cs.integer().cast(pl.Int64))
+    expected = student.predict(rows)
+    statement = scorecard_sql(student)
+    assert statement is not None
+    found = answer(statement, rows)
+    if expected.dtype.kind == "f":
+        assert found == pytest.approx(expected.tolist())
+        return
+    assert found == expected.tolist()
+    assert len(set(found)) > 1
+    if student["student"].point == "default":
+        agrees(student.set_params(student__point=POINTS[1]), answer, rows)
+
+
+@pytest.mark.parametrize("answer", [in_sqlite, in_duckdb])
+def test_the_statement_scores_a_table_as_the_student_does(student: Any, answer: Answer) -> None:
+    agrees(student, answer)
+
+
+@pytest.mark.slow
+def test_so_it_does_in_postgresql(student: Any, postgres: Answer) -> None:
+    agrees(student, postgres)
+
+
+@pytest.mark.slow
+def test_adult_is_scored_to_the_class_in_all_three(postgres: Answer) -> None:
+    folder = Path(__file__).parents[3] / "deployments/plans/data"
+    if not (folder / "adult_public.parquet").exists():
+        pytest.skip("needs the tables that `make data` writes")
+    student = made_of(folder / "adult_public.parquet", ("<=50K", ">50K"), "income")
+    rows = pl.read_parquet(folder / "adult_private.parquet").drop("income").head(5000)
+    for answer in (in_sqlite, in_duckdb, postgres):
+        agrees(student, answer, rows)
+        student.set_params(student__point=POINTS[0])
+
+
+def test_the_json_says_the_same_to_whoever_reads_it(student: Any) -> None:
+    card, rows = json.loads(scorecard_json(student) or ""), table(3)
+    assert card["format"] == "concord scorecard 1"
+    scores = np.array([_score(card, row) for row in rows.iter_rows(named=True)])
+    if "bounds" in card["predicts"]:
+        low, high = card["predicts"]["bounds"]
+        assert low + (high - low) / (1 + np.exp(-scores[:, 0])) == pytest.approx(student.predict(rows))
+        return
+    for point, thresholds in card["predicts"]["thresholds"].items():
+        above = scores - thresholds
+        best = (above[:, 0] > 0).astype(int) if len(thresholds) == 1 else above.argmax(axis=1)
+        expected = student.set_params(student__point=point).predict(rows)
+        assert [card["predicts"]["classes"][at] for at in best] == expected.tolist()
+
+
+def _score(card: dict[str, Any], row: dict[str, Any]) -> Any:
+    places = {column["name"]: _place(column, row[column["name"]]) for column in card["columns"]}
+    found = np.array(card["intercept"])
+    for column in card["columns"]:
+        found = found + _points(column)[places[column["name"]]]
+    for pair in card["pairs"]:
+        own = (cells[places[name]] for name, cells in zip(pair["columns"], pair["cells"], strict=True))
+        found = found + pair["points"][sum(own)]
+    return found
+
+
+def _points(column: dict[str, Any]) -> list[list[float]]:
+    if "intervals" in column:
+        return [*(each["points"] for each in column["intervals"]), column["missing"]]
+    return [*column["words"].values(), column["other words"]["points"], column["missing"]]
+
+
+def _place(column: dict[str, Any], cell: Any) -> int:
+    if "words" in column:
+        words = [*column["words"]]
+        other = len(words) + (cell not in column["other words"]["words"])
+        return words.index(cell) if cell in words else other
+    if cell is None:
+        return len(column["intervals"])
+    number = cell.isoformat() if isinstance(cell, date) else cell
+    return sum(each["from"] <= number for each in column["intervals"][1:])
+
+
+def test_a_student_of_another_kind_has_none() -> None:
+    constant = DummyClassifier(strategy="most_frequent").fit(np.zeros((2, 1)), ["no", "no"])
+    encoding = Encoding(columns=(), label="label", classes=("no", "yes"))
+    other = published_student(encoding, constant)
+    assert (scorecard(other), scorecard_json(other), scorecard_sql(other)) == (None, None, None)
