@@ -83,19 +83,24 @@ def made_of(path: Path, classes: tuple[str, ...], leave_out: str = "", *, paired
     return linear_student(decoded, encoding, codes)
 
 
+def in_order(found: list[tuple[Any, ...]]) -> list[Any]:
+    """The predictions, in the order of the table's rows, which databases do not keep: it has their numbers first."""
+    return [row[-1] for row in sorted(found, key=lambda row: row[0])]
+
+
 def in_sqlite(statement: str, rows: pl.DataFrame) -> list[Any]:
     """Dates are text there, and truth values 1 and 0."""
     stored = rows.with_columns(pl.col(pl.Date).cast(pl.String), pl.col(pl.Boolean).cast(pl.Int64))
     kinds = {pl.Float64: "REAL", pl.Int64: "INTEGER", pl.String: "TEXT"}
     with sqlite3.connect(":memory:") as database:
         _filled(database, stored, {name: kinds[type_.base_type()] for name, type_ in stored.schema.items()}, "?")
-        return [row[-1] for row in database.execute(statement)]
+        return in_order(database.execute(statement).fetchall())
 
 
 def in_duckdb(statement: str, rows: pl.DataFrame) -> list[Any]:
     with duckdb.connect() as database:
         database.register("rows", rows.to_arrow())
-        return [row[-1] for row in database.execute(statement).fetchall()]
+        return in_order(database.execute(statement).fetchall())
 
 
 def _filled(database: Any, rows: pl.DataFrame, kinds: dict[str, str], mark: str) -> None:
@@ -121,7 +126,7 @@ def postgres() -> Iterator[Answer]:
             _filled(database, rows, {name: kinds[type_.base_type()] for name, type_ in rows.schema.items()}, "%s")
             found = database.execute(statement.encode()).fetchall()
             database.rollback()
-            return [row[-1] for row in found]
+            return in_order(found)
 
     with postgresql.server() as address:
         yield answer
@@ -133,7 +138,7 @@ def agrees(student: Any, answer: Answer, rows: pl.DataFrame | None = None) -> No
     expected = student.predict(rows)
     statement = scorecard_sql(student)
     assert statement is not None
-    found = answer(statement, rows)
+    found = answer(statement, rows.with_row_index("number").with_columns(pl.col("number").cast(pl.Int64)))
     if expected.dtype.kind == "f":
         assert found == pytest.approx(expected.tolist())
         return
