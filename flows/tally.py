@@ -182,7 +182,8 @@ class BySums(Learning[TalliesAsk]):
         )
         rows, begun = sum(batch.rows for batch in public.batches), None
         if session is not None:
-            begun = [each["what"] for each in session.mechanism["rounds"]].count("labels")
+            of_labels = [each["fields"] for each in session.mechanism["rounds"] if each["what"] == "labels"]
+            begun = len(of_labels), of_labels[-1]
         mechanism = planned_tallies(run.plan, codes, rows, begun)
         own = tuple(batch.ref.digest for batch in public.batches)
         return TalliesAsk(mechanism, codes.digest, own, bounds=public.encoding.bounds)

@@ -116,8 +116,11 @@ class Stage:
         codes, rows = within_work(mechanism, codes, rows, most)
         if len(codes.coarse) < width:
             part = len(codes.coarse) / width
-            begun = sum(each.what == "labels" for each in mechanism.rounds)
-            mechanism, units = planned_tallies(plan, codes, public, begun), max(1.0, units * part)
+            of_labels = [each.fields for each in mechanism.rounds if each.what == "labels"]
+            mechanism, units = (
+                planned_tallies(plan, codes, public, (len(of_labels), of_labels[-1])),
+                max(1.0, units * part),
+            )
             public = math.ceil(public * part)
         if isinstance(mechanism, Stream):
             season = mechanism.season
@@ -239,7 +242,10 @@ def expect_tallies(plan: Plan, public: PublicFacts) -> TalliesAhead:
 def _releases(
     plan: Plan, planned: Stream, codes: Codes, coded: CodeMatrix, public: PublicFacts
 ) -> Iterator[ReleaseAhead]:
-    units, at_once = learning_units(plan) or 0.0, planned_tallies(plan.model_copy(update={"stream": None}), codes, 1, 1)
+    units, at_once = (
+        learning_units(plan) or 0.0,
+        planned_tallies(plan.model_copy(update={"stream": None}), codes, 1, (1, 1)),
+    )
     for release in sorted({*(at for at in RELEASES if at < planned.season), planned.season}):
         (typical,) = rehearse(
             plan, planned, codes, coded, public.rows, public.shares, signals=("typical",), draws=1, released=release

@@ -22,6 +22,7 @@ from concord.tasks.advice.compare import Option
 from concord.tasks.advice.worth import (
     BINS,
     cells_that_are_heard,
+    later_fields,
     learning_units,
     lost,
     rounds_of,
@@ -31,7 +32,7 @@ from concord.tasks.advice.worth import (
 from concord.tasks.data.codes import CODED, VECTOR_CELLS, Codes, coarse_bins, deepens, learn_codes
 from concord.tasks.data.vectors import VectorField
 from concord.tasks.mechanisms.stream import Stream, bits_for
-from concord.tasks.mechanisms.tallies import PAIRED, Tallies, planned_rounds
+from concord.tasks.mechanisms.tallies import LATER_FIELDS, PAIRED, Tallies, planned_rounds
 
 
 def check_columns(plan: Plan, encoding: Encoding) -> None:
@@ -61,10 +62,11 @@ def planned_codes(plan: Plan, encoding: Encoding, frames: Iterable[pl.DataFrame]
     return learn_codes(frames, encoding.columns, **planned_sizes(plan, encoding))
 
 
-def planned_tallies(plan: Plan, codes: Codes, rows: int, begun: int | None = None) -> Tallies:
+def planned_tallies(plan: Plan, codes: Codes, rows: int, begun: tuple[int, int] | None = None) -> Tallies:
     """The tallies of a plan, with these codes and `rows` public rows. Raises WrongInput.
 
-    begun   rounds of labels of a session that goes on, since another version may advise otherwise
+    begun   rounds of labels of a session that goes on, and the fields of its last one, since another version may
+            advise otherwise
     """
     made = partial(
         _of_rounds, plan, len(codes.coarse), codes.size, spaces=deepens(codes), pairs=asks_pairs(plan, codes)
@@ -72,18 +74,34 @@ def planned_tallies(plan: Plan, codes: Codes, rows: int, begun: int | None = Non
     once = made()
     if isinstance(once, Stream):
         return once
-    rounds = begun or _rounds(plan, codes, rows, once)
-    return once if rounds == 1 else made(rounds=rounds)
+    units = (plan.labeling.rows or 0) / math.sqrt(_holders(plan))
+    advised = _rounds(plan, codes, rows, once), later_fields(len(codes.coarse), once.rho, rows, units)
+    rounds, later = begun or advised
+    return once if rounds == 1 else made(rounds=rounds, later=later)
 
 
 def _of_rounds(
-    plan: Plan, fields: int, codes: int, *, rounds: int = 1, spaces: bool = False, pairs: bool = False
+    plan: Plan,
+    fields: int,
+    codes: int,
+    *,
+    rounds: int = 1,
+    spaces: bool = False,
+    pairs: bool = False,
+    later: int = LATER_FIELDS,
 ) -> Tallies:
     """The tallies of a plan with so many fields, codes and rounds of labels; of a stream, with a single one."""
     classes, secret, many = len(plan.data.classes), plan.privacy.secret, plan.data.unit is not None
     epsilon, delta = plan.privacy.epsilon, plan.privacy.delta
     planned = planned_rounds(
-        classes=classes, fields=fields, codes=codes, rounds=rounds, secret=secret, spaces=spaces, pairs=pairs
+        classes=classes,
+        fields=fields,
+        codes=codes,
+        rounds=rounds,
+        secret=secret,
+        spaces=spaces,
+        pairs=pairs,
+        later=later,
     )
     if plan.stream is None:
         return Tallies.calibrate(

@@ -28,7 +28,7 @@ from typing import Literal
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Hashed, Passed
 from concord.tasks.mechanisms.mechanism import Expectation
-from concord.tasks.mechanisms.tallies import Tallies
+from concord.tasks.mechanisms.tallies import LATER_FIELDS, PAIRED, Tallies
 
 Lesson = Literal["random", "drop", "soft", "published"]
 """How a student uses rows without an answer, and counts: `student.refused`."""
@@ -93,6 +93,14 @@ def one_round_error(units: float, public: int) -> float:
 def rounds_of(fields_asked: int, rho: float, public: int, guess: float) -> int:
     """Number of rounds to plan, by public facts: one if ν = [F/(8ρ)] / [.007·n²/m] is above .3, otherwise three."""
     return 1 if fields_asked / (8 * rho) > 0.3 * one_round_error(guess, public) else 3
+
+
+def later_fields(fields_asked: int, rho: float, public: int, guess: float) -> int:
+    """Most fields that rounds after the first ask about, by public facts: all of a few, if ν of `rounds_of` is below
+    .001. The noise is small then, and each field errs by the draw of public rows, which a model that is asked about it
+    again takes away: 94.8 % became 95.4 % with 1,000,000 private rows of 21 columns and 20,000 public ones (ε = 2)."""
+    quiet = fields_asked / (8 * rho) < 0.001 * one_round_error(guess, public)
+    return fields_asked if quiet and fields_asked <= PAIRED else LATER_FIELDS
 
 
 def cells_that_are_heard(once: Tallies, guess: float) -> int:

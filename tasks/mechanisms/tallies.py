@@ -319,6 +319,7 @@ def planned_rounds(
     secret: str = "rows",
     spaces: bool = False,
     pairs: bool = False,
+    later: int = LATER_FIELDS,
     steps: int = STEPS,
 ) -> tuple[Round, ...]:
     """The default rounds: totals of the codes first if `repair`, then rounds of labels. If only labels are secret, a
@@ -327,6 +328,7 @@ def planned_rounds(
     fields, codes   fields of a row, and code numbers in all
     spaces          whether each later round asks about other codes, for which there is no model yet
     pairs           whether later rounds may ask about pairs of columns instead
+    later           most fields that these ask about
     """
     if secret == "labels":
         return (_labels_round(classes, fields, codes, 0, 1.0, steps, counted=False),)
@@ -335,7 +337,7 @@ def planned_rounds(
     asked = [
         _labels_round(
             classes,
-            fields if at == 0 else min(fields, LATER_FIELDS),
+            fields if at == 0 else min(fields, later),
             max(codes, paired) if at else codes,
             0 if spaces else at,
             rest * share,

@@ -152,8 +152,12 @@ def attack(plan: Plan, guarantee: Guarantee, mechanism: Mechanism | None, sessio
     codes = public.codes(plan)
     whole = read_at_end(planned_tallies(plan, codes, public.rows))
     kept, rows = within_work(whole, codes, codes.of(public.sample), WORK)
-    begun = sum(each.what == "labels" for each in whole.rounds)
-    used = whole if kept is codes else read_at_end(planned_tallies(plan, kept, public.rows, begun))
+    of_labels = [each.fields for each in whole.rounds if each.what == "labels"]
+    used = (
+        whole
+        if kept is codes
+        else read_at_end(planned_tallies(plan, kept, public.rows, (len(of_labels), of_labels[-1])))
+    )
     return on_tallies(used, guarantee, kept, rows, sessions, units=learning_units(plan), of=len(codes.coarse))
 
 

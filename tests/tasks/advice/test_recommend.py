@@ -88,11 +88,11 @@ def test_pictures_are_asked_twice_or_as_often_as_their_session_was_begun(folder:
     codes = learn_codes([pictures], [Passed(name="image", element="uint8", size=196)], coarse=8)
     plan = auto(folder, without=("teachers",), mechanism="tallies", rows=10**6)
 
-    def asked(begun: int | None) -> list[str]:
+    def asked(begun: tuple[int, int] | None) -> list[str]:
         return [each.what for each in planned_tallies(plan, codes, pictures.height, begun).rounds]
 
-    assert asked(None) == asked(2) == ["codes", "labels", "labels"]
-    assert asked(1) == ["codes", "labels"]
+    assert asked(None) == asked((2, 1)) == ["codes", "labels", "labels"]
+    assert asked((1, 1)) == ["codes", "labels"]
 
 
 def test_lists_have_fewer_cells_if_units_are_few_and_one_round_then(folder: Path) -> None:

@@ -11,6 +11,7 @@ from concord.tasks.advice.compare import Stream, best_mechanism
 from concord.tasks.advice.worth import (
     cells_that_are_heard,
     enough,
+    later_fields,
     rounds_of,
     rounds_of_spaces,
     typical_agreement,
@@ -153,6 +154,13 @@ def test_tallies_are_worth_more_with_more_epsilon_and_more_units_across_the_rule
 def test_rounds_by_the_public_rule() -> None:
     assert rounds_of(14, 5e-4, 10_000, 32_561) == 1
     assert rounds_of(14, 3e-2, 10_000, 32_561) == 3
+
+
+def test_with_many_units_all_of_a_few_columns_are_asked_about_again() -> None:
+    assert [later_fields(columns, 0.1, 20_000, 10**6) for columns in (5, 21, 100)] == [5, 21, 7]
+    assert later_fields(14, 3e-2, 10_000, 32_561) == 7  # Adult
+    begun = planned_rounds(classes=2, fields=21, codes=400, rounds=3, later=21)
+    assert [each.fields for each in begun if each.what == "labels"] == [21, 21, 21]
 
 
 def test_pictures_are_asked_twice_if_their_labels_are_good_enough_to_learn_a_space_from() -> None:
