@@ -211,7 +211,7 @@ def test_another_student_on_a_schedule(session: str, home: Path) -> None:
         ("privacy.domain", ""),
         ("privacy.lifetime", 4.0),
         ("privacy.lifetime.epsilon", "much"),
-        ("privacy.lifetime.filter", {"kind": "renyi"}),
+        ("labeling.mechanism", {"name": "stable"}),
         ("labeling.mechanism", 5),
         ("data.format.decimal", 0),
         ("test.share", "half"),
