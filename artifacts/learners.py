@@ -73,7 +73,7 @@ class HypothesesPlan(Section):
     """A class of hypotheses that can be listed whole, and what it looks at."""
 
     hypotheses: str
-    """thresholds, intervals, stumps, rectangles, halfspaces or conjunctions."""
+    """thresholds, intervals, stumps, rectangles or conjunctions."""
     features: Names | None = None
     """The encoded columns that the class looks at, written COLUMN or COLUMN=WORD; by default all."""
 
@@ -83,7 +83,7 @@ class RelabelPlan(HypothesesPlan):
     hypothesis, which is chosen privately among all that the class has on it."""
 
     hypotheses: str = "stumps"
-    """thresholds, intervals, stumps, rectangles, halfspaces or conjunctions."""
+    """thresholds, intervals, stumps, rectangles or conjunctions."""
     share: Annotated[float, Field(gt=0, le=1), in_units("share of units")] | None = None
     """How likely a unit is in the subset; by default what leaves the mechanism at the door an ε of about 1."""
     epsilon: Epsilon = 1.0
@@ -114,7 +114,7 @@ class StudentPlan(Fitted):
     """Fitted to released labels; or (universal) a hypothesis chosen on the private rows; or (linear) the model that
     tallies are decoded to, which a plan for tallies has by default."""
     hypotheses: str | None = None
-    """For `universal`: thresholds, intervals, stumps, rectangles, halfspaces or conjunctions."""
+    """For `universal`: thresholds, intervals, stumps, rectangles or conjunctions."""
     features: Names | None = None
     """For `universal`: the encoded columns it looks at, written COLUMN or COLUMN=WORD; by default all."""
     candidates: Annotated[tuple[Candidate, ...], Field(min_length=2, max_length=100)] | None = None

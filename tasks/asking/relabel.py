@@ -15,12 +15,11 @@ Not covered  ĥ, the subset and its size are not private: they stay in the vault
 
 The class (`hypothesis_space`) is the one that a plan names, over columns of the encoded matrix, with public cut points.
 
-    class         columns   dichotomies of m, m' different numbers (u points) at most   complements
+    class         columns   dichotomies of m, m' different numbers at most              complements
     thresholds    1         2m                                                          in the class
     intervals     1         m² − m + 2                                                  in the class
     stumps        any       2·(1 + Σ (m − 1))                                           in the class
     rectangles    2         m(m+1)/2 · m'(m'+1)/2 + 1                                   not in the class
-    halfspaces    2         u² − u + 2, u = m·m'                                        in the class
     conjunctions  up to 13  3^columns + 1                                               not in the class
 
 A class is here if all its dichotomies can be listed exactly: relabelling (relabelled.py) and the universal learner
@@ -68,19 +67,17 @@ from concord.tasks.data.units import UNIT, keyed_bits, shards_of
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.hypotheses.boxes import Box, Conjunctions, Intervals, Rectangles, Stumps, Thresholds
 from concord.tasks.mechanisms.hypotheses.dichotomies import Hypothesis, HypothesisClass
-from concord.tasks.mechanisms.hypotheses.halfspaces import HalfPlane, Halfspaces
 from concord.tasks.mechanisms.noise import keyed_draws
 from concord.tasks.mechanisms.relabelled import Relabelling, choose_hypothesis, most_copies, share_for
 
 CUTS = 16
 """Public cut points of each column, if a class needs them."""
 CLASSES: dict[str, type[HypothesisClass]] = {
-    kind.name: kind for kind in (Thresholds, Intervals, Stumps, Rectangles, Halfspaces, Conjunctions)
+    kind.name: kind for kind in (Thresholds, Intervals, Stumps, Rectangles, Conjunctions)
 }
 
 HYPOTHESIS_KINDS: dict[str, Callable[[dict[str, Any]], Hypothesis]] = {
     "box": Box.rebuilt,
-    "halfplane": HalfPlane.rebuilt,
 }
 
 
@@ -91,6 +88,8 @@ def hypothesis_class(
 
     Raises WrongInput if the class cannot be listed, or can have more candidates than can be weighed.
     """
+    if name == "halfspaces":
+        raise WrongInput("hypotheses: halfspaces is no longer a hypothesis class: rectangles read two columns")
     if name not in CLASSES:
         raise WrongInput(
             f"hypotheses must be one of {', '.join(CLASSES)}, got {name!r}: every dichotomy of the class has to be "
@@ -105,7 +104,7 @@ def from_description(description: dict[str, Any]) -> Hypothesis:
     try:
         return HYPOTHESIS_KINDS[description["kind"]](description)
     except (KeyError, TypeError, ValueError):
-        raise WrongInput("a hypothesis must be the JSON of a box or of a half-plane") from None
+        raise WrongInput("a hypothesis must be the JSON of a box") from None
 
 
 def hypothesis_space(

@@ -243,7 +243,7 @@ class ScoreClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
 
 class Chosen(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
-    """A hypothesis, as JSON text of a box or a half-plane, and the names of its two classes."""
+    """A hypothesis, as JSON text of a box, and the names of its two classes."""
 
     def __init__(self, hypothesis: str, classes: Sequence[str]) -> None:
         self.hypothesis = hypothesis
@@ -257,8 +257,7 @@ class Chosen(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-le
     def predict(self, X: Any) -> NDArray[Any]:
         """Class names (rows,) of encoded rows (rows, width)."""
         fields = json.loads(self.hypothesis)
-        within = _in_box if fields["kind"] == "box" else _in_half_plane
-        inside = within(np.nan_to_num(np.asarray(X, dtype=np.float64)), **fields)
+        inside = _in_box(np.nan_to_num(np.asarray(X, dtype=np.float64)), **fields)
         return np.asarray(self.classes_[np.where(inside, fields["inside"], 1 - fields["inside"])])
 
 
@@ -267,23 +266,6 @@ def _in_box(X: Numbers, columns: Any, low: Any, high: Any, **_: Any) -> NDArray[
     for column, least, end in zip(columns, low, high, strict=True):
         within &= (least is None or X[:, column] >= least) & (end is None or X[:, column] < end)
     return within
-
-
-def _in_half_plane(X: Numbers, plane: Any, through: Any, direction: Any, **_: Any) -> NDArray[np.bool_]:
-    whole = [_coordinate(X[:, column], plane, axis) for axis, column in enumerate(plane["columns"])]
-    along, across = (number - start for number, start in zip(whole, through, strict=True))
-    left = direction[0] * across - direction[1] * along
-    return np.asarray((left > 0) | ((left == 0) & (direction[0] * along + direction[1] * across <= 0)))
-
-
-def _coordinate(numbers: Numbers, plane: Any, axis: int, bits: int = 20) -> NDArray[np.int64]:
-    """Round down to the grid, clip, and count units: the least power of two of which the range holds 2^bits."""
-    low, high = plane["origin"][axis], plane["top"][axis]
-    if plane["grid"] is not None:
-        points = np.array(plane["grid"][axis])
-        numbers = points[np.maximum(np.searchsorted(points, numbers, side="right") - 1, 0)]
-    unit = 2.0 ** (math.ceil(math.log2(high - low)) - bits) if high > low else 1.0
-    return np.asarray(np.rint((np.clip(numbers, low, high) - low) / unit).astype(np.int64))
 
 
 def _read_date(text: str) -> float:

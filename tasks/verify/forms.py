@@ -14,9 +14,9 @@ Not covered  what was drawn. Checked by tests/tasks/verify/test_every_field.py, 
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.measures import TestRecord
@@ -348,40 +348,20 @@ class BoxForm(Frozen):
     inside: Literal[0, 1]
 
 
-class PlaneForm(Frozen):
-    """The columns of a half-plane, and the lattice it lies in."""
-
-    columns: Whole
-    grid: Table | None
-    origin: Numbers
-    top: Numbers
-
-
-class HalfPlaneForm(Frozen):
-    """A half-plane of two columns, with a label inside."""
-
-    kind: Literal["halfplane"]
-    plane: PlaneForm
-    through: Whole
-    direction: Whole
-    inside: Literal[0, 1]
-
-
 class HypothesisForm(Form):
     """A chosen hypothesis, and the classes that its labels 0 and 1 stand for."""
 
     format: Literal["concord hypothesis 1"]
     classes: tuple[str, str]
-    hypothesis: Annotated[BoxForm | HalfPlaneForm, Field(discriminator="kind")]
+    hypothesis: BoxForm
 
     name = "hypothesis.json"
     indented = True
 
     def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:  # noqa: ARG002, it is alone
         """Nothing; a box has two ends in each of its columns."""
-        if isinstance(self.hypothesis, BoxForm):
-            ends = {len(self.hypothesis.columns), len(self.hypothesis.low), len(self.hypothesis.high)}
-            equal("the number of ends in each column of a box", ends, {len({*self.hypothesis.columns}) or 1})
+        ends = {len(self.hypothesis.columns), len(self.hypothesis.low), len(self.hypothesis.high)}
+        equal("the number of ends in each column of a box", ends, {len({*self.hypothesis.columns}) or 1})
         return {}
 
 

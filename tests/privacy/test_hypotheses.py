@@ -12,12 +12,11 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.optimize import linprog
 
 from concord.artifacts.errors import WrongInput
 from concord.tasks.asking.relabel import CLASSES, from_description, hypothesis_class
 from concord.tasks.mechanisms.distance import Floats
-from concord.tasks.mechanisms.hypotheses.dichotomies import MOST_CANDIDATES, HypothesisClass
+from concord.tasks.mechanisms.hypotheses.dichotomies import HypothesisClass
 
 Patterns = set[tuple[int, ...]]
 Bools = NDArray[np.bool_]
@@ -77,25 +76,12 @@ def conjunctions(points: Floats) -> Patterns:
     return as_patterns([np.logical_and.reduce([everything, *np.array(literals)[list(taken)]]) for taken in sets])
 
 
-def halfspaces(points: Floats) -> Patterns:
-    labellings = product((0, 1), repeat=len(points))
-    return {labels for labels in labellings if separable(points, np.array(labels))}
-
-
-def separable(points: Floats, labels: Floats) -> bool:
-    """Whether some w, b has w·x + b >= 1 where the label is 1 and <= −1 where it is 0."""
-    sign = 2 * labels - 1
-    rows = -sign[:, None] * np.column_stack([points, np.ones(len(points))])
-    return bool(linprog(np.zeros(3), A_ub=rows, b_ub=-np.ones(len(points)), bounds=(None, None)).status == 0)
-
-
 BRUTE: dict[str, Callable[[Floats], Patterns]] = {
     "thresholds": stumps,
     "stumps": stumps,
     "intervals": both_signs,
     "rectangles": rectangles,
     "conjunctions": conjunctions,
-    "halfspaces": halfspaces,
 }
 
 
@@ -169,23 +155,10 @@ def test_numbers_are_rounded_down_to_the_grid_and_up_to_its_first_point() -> Non
     assert kind.rounded(X).ravel().tolist() == [0, 0, 0, 1, 1, 2.5, 2.5, 0, 2.5, 0]
 
 
-def test_a_thousand_points_in_the_plane_take_seconds() -> None:
-    grid = [range(32)] * 2
-    kind = hypothesis_class("halfspaces", columns=[0, 1], grid=grid)
-    X = np.random.default_rng(4).uniform(0, 32, size=(20_000, 2))
-    y = (X.sum(axis=1) > 32).astype(np.int64)
-    found = kind.dichotomies(X)
-    errors = found.errors(X, y)
-    best = int(errors.argmin())
-    assert len(found) <= (kind.bound or 0) <= MOST_CANDIDATES
-    assert errors[best] == np.count_nonzero(found.labels(X, best) != y) < 700
-
-
 @pytest.mark.parametrize(
     ("name", "columns", "grid", "reason"),
     [
         ("logistic regression", [0], None, "hypotheses must be one of thresholds, .* got 'logistic regression'"),
-        ("halfspaces", [0, 1, 2], None, "halfspaces can be enumerated in 2 features, got 3"),
         ("rectangles", [0], None, "rectangles need 2 features, got 1"),
         ("intervals", [0, 1], None, "intervals need 1 feature, got 2"),
         ("thresholds", [], None, "thresholds need 1 feature, got 0"),

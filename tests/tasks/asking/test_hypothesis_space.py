@@ -79,7 +79,8 @@ def test_equal_quantiles_count_once() -> None:
     [
         ("stumps", ("sizes",), r"student\.features must name .* 'size'.* got 'sizes'"),
         ("logistic", (), "hypotheses must be one of .* got 'logistic'"),
-        ("halfspaces", ("size",), "2 features, got 1"),
+        ("halfspaces", ("size",), "halfspaces is no longer a hypothesis class"),
+        ("rectangles", ("size",), "2 features, got 1"),
     ],
 )
 def test_what_cannot_be_listed_is_refused(world: World, name: str, features: tuple[str, ...], rule: str) -> None:
