@@ -18,6 +18,7 @@ from unittest import mock
 import numpy as np
 
 from concord.tasks.advice.tallies import planned_tallies
+from concord.tasks.mechanisms.tallies import LATER_FIELDS
 from concord.tasks.student.decode import Decoded, scores
 from tests.benchmarks.ours import Coded, coded, learn, plan_of
 from tests.benchmarks.tables import cases
@@ -27,12 +28,12 @@ from tests.benchmarks.tables import cases
 class Tried:
     """What differs from the public rule.
 
-    rounds      of labels
+    rounds      of labels, and the fields of the later ones
     codes       arguments of `learn_codes`
     constants   by full name, such as concord.tasks.data.codes.ATOM
     """
 
-    rounds: int | None = None
+    rounds: tuple[int, int] | None = None
     codes: Mapping[str, Any] = field(default_factory=dict)
     constants: Mapping[str, Any] = field(default_factory=dict)
 
@@ -45,10 +46,10 @@ TRIED: dict[str, Tried] = {
     **{f"{bins} coarse bins": Tried(codes={"coarse": bins}) for bins in (4, 8, 16, 32)},
     "64 fine bins": Tried(codes={"fine": 64}),
     "numbers of 2 % are codes": Tried(constants={f"{CODES}.ATOM": 0.02}),
-    **{f"{rounds} rounds": Tried(rounds) for rounds in (1, 2, 3)},
+    **{f"{rounds} rounds": Tried((rounds, LATER_FIELDS)) for rounds in (1, 2, 3)},
     "totals for a twentieth": Tried(constants={f"{SUMS}.REPAIR_SHARE": 0.05}),
-    "three rounds, all fields": Tried(3, constants={f"{SUMS}.LATER_FIELDS": 100}),
-    "three rounds, five fields": Tried(3, constants={f"{SUMS}.LATER_FIELDS": 5}),
+    "three rounds, all fields": Tried((3, 100)),
+    "three rounds, five fields": Tried((3, 5)),
     "smoother weights": Tried(constants={f"{PRIOR}.SMOOTH": 0.98}),
     "smooth over half a number": Tried(constants={f"{PRIOR}.LENGTH": 0.5}),
     "first spread 0.2": Tried(constants={f"{PRIOR}.FIRST_SPREAD": 0.2}),
