@@ -19,6 +19,7 @@ from concord.artifacts.sessions import Opening, Session
 from concord.flows.console import confirmed, err, may_ask
 from concord.flows.run import Admitted, Asking, Balance, Counted, PrivateFiles, PublicStream, RunContext
 from concord.flows.stage import Disclosure, pass_door
+from concord.tasks.asks.kinds import kind_of
 from concord.tasks.data.remarks import Unmatched, unmatched
 from concord.tasks.door.admit import (
     check_ensemble,
@@ -44,9 +45,12 @@ def admit(run: RunContext, domain: Domain, asks: Sequence[Ask[Any]], public: Pub
     """The sessions in which a plan asks these together: the open ones, or new ones, if the domain covers all of those.
 
     public   the encoding, and the plan's own public rows
-    Raises BudgetRefused if a missing session may not be opened; spends nothing.
+    Raises BudgetRefused if a missing session may not be opened, NotVerified if this version does not know the kind of
+    one of the domain's: a certificate states them all. Spends nothing.
     """
     say_of_cap(run, domain)
+    for known in run.stores.ledger.sessions(domain.name):
+        kind_of(known)
     openings = [opening_of(run.plan, ask, public.encoding, run.stores.vault) for ask in asks]
     found = [_found(run, domain, *each, public) for each in zip(asks, openings, strict=True)]
     lacking = [opening for opening, each in zip(openings, found, strict=True) if each.session is None]

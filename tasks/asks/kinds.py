@@ -264,7 +264,10 @@ def kind_of(session: Session) -> Kind:
     """The kind of a session. Raises NotVerified if Concord has no such mechanism."""
     name = session.mechanism.get("name")
     if name not in KINDS and name not in MECHANISMS:
-        raise NotVerified(f"session {session.id} ran {name!r}, of which this version of Concord knows nothing")
+        raise NotVerified(
+            f"session {session.id} ran {name!r}, of which this version of Concord knows nothing: go on with the version "
+            "that opened it"
+        )
     kind = KINDS.get(name) or Kind(mechanism_class(name).proof, VOTES)
     if name == Stream.name and "lead" in session.mechanism:
         joint = KINDS[Joint.name]

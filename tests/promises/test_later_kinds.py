@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.errors import WrongInput
+from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
@@ -53,4 +53,6 @@ def test_a_session_of_a_later_kind_stops_no_other_domain(
         assert learn.fn(plan_of(second, "now"), home).session
         with pytest.raises(WrongInput, match="belongs to domain 'later'"):
             learn.fn(plan_of(first, "another"), home)
+        with pytest.raises(NotVerified, match="knows nothing: go on with the version that opened it"):
+            learn.fn(plan_of(first, "later", data__version="2"), home, new_session=True)
     assert {domain.name for domain in Ledger.of(home).domains()} == {"later", "now"}
