@@ -265,8 +265,8 @@ def kind_of(session: Session) -> Kind:
     name = session.mechanism.get("name")
     if name not in KINDS and name not in MECHANISMS:
         raise NotVerified(
-            f"session {session.id} ran {name!r}, of which this version of Concord knows nothing: go on with the version "
-            "that opened it"
+            f"session {session.id} ran {name!r}, of which this version of Concord knows nothing: go on with the "
+            "version that opened it"
         )
     kind = KINDS.get(name) or Kind(mechanism_class(name).proof, VOTES)
     if name == Stream.name and "lead" in session.mechanism:
