@@ -1,13 +1,16 @@
 """A linear student as a scorecard: points for each cell, as JSON, and as one SQL statement that scores a table.
 
     scorecard.json   the rule by which a cell is read, the points of each code, and how they become a prediction
-    scorecard.sql    the same as a statement for any database: put the name of a table in place of "rows"
+    scorecard.sql    the same as a statement of standard SQL: put the name of a table in place of "rows"
 
 Assumes      the student is one that tallies decode to (`concord_tallied`), and its values were checked
              (tasks.student.fitted); columns of the database have the types that the JSON names
 Guarantees   the statement gives each row the class that the student predicts, up to ties of scores that differ by the
-             rounding of sums; names and words are quoted, so no value of a student becomes a part of the program
-Not covered  cells of another type than their column's, such as numbers or dates in words
+             rounding of sums; names and words are quoted, so no value of a student becomes a part of the program. A
+             column that the table lacks is an error
+Not covered  cells of another type than their column's, such as numbers in words, or text such as 2026-02-31 for a date;
+             text with blanks at its ends other than spaces, or not composed; names of columns that begin with concord_,
+             or differ by case alone; databases that read a backslash in text, or text in double quotes, such as MySQL
              Checked by tests/tasks/student/test_scorecard.py in SQLite, DuckDB and PostgreSQL
 """
 
@@ -43,6 +46,8 @@ SQL_TYPES = {
     "categorical": "text",
 }
 NUMBER, TEXT = "DOUBLE PRECISION", "VARCHAR"
+TABLE = "concord_rows"
+"""What the statement calls the table."""
 
 
 def scorecard(student: Pipeline) -> dict[str, Any] | None:
@@ -162,10 +167,12 @@ def scorecard_sql(student: Pipeline) -> str | None:
         + f" AS concord_score_{at}"
         for at, base in enumerate(card["intercept"])
     ]
-    types = "\n".join(f"--   {_name(column['name'])} {SQL_TYPES[column['kind']]}" for column in columns)
+    types = "\n".join(f"--   {_in_line(column['name'])} {SQL_TYPES[column['kind']]}" for column in columns)
     return (
         f"-- {FORMAT}: put the name of a table in place of {_name('rows')}. Its columns:\n{types}\n"
-        f"WITH concord_coded AS (\n  SELECT {_name('rows')}.*,\n  {_listed(coded)}\n  FROM {_name('rows')}\n),\n"
+        f"-- None may have a name that begins with concord_. Text must be composed (NFC), without tabs around it.\n"
+        f"-- MySQL and BigQuery read names and words otherwise than standard SQL: not for those.\n"
+        f"WITH concord_coded AS (\n  SELECT {TABLE}.*,\n  {_listed(coded)}\n  FROM {_name('rows')} {TABLE}\n),\n"
         f"concord_paired AS (\n  SELECT concord_coded.*{''.join(f',{chr(10)}  {each}' for each in paired)}\n"
         f"  FROM concord_coded\n),\n"
         f"concord_scored AS (\n  SELECT concord_paired.*,\n  {_listed(scores)}\n  FROM concord_paired\n)\n"
@@ -186,7 +193,7 @@ def _points(column: dict[str, Any]) -> list[list[float]]:
 
 def _code(column: dict[str, Any]) -> str:
     """The number of a cell's interval or word, in the order of the JSON; the last if it is missing."""
-    cell = _name(column["name"])
+    cell = f"{TABLE}.{_name(column['name'])}"  # SQLite reads a name by itself as text if there is no such column
     text = f"TRIM(CAST({cell} AS {TEXT}))"
     if "words" in column:
         last = len(column["words"])
@@ -201,14 +208,14 @@ def _code(column: dict[str, Any]) -> str:
     if column["kind"] == "date":
         there, ordered = f"{text} LIKE '____-__-__%'", [(text, _text(end)) for end in ends]
     else:
-        there, ordered = f"ABS({cell}) <= 1e100", [(cell, _real(end)) for end in ends]
+        there, ordered = f"{cell} BETWEEN -1e100 AND 1e100", [(cell, _real(end)) for end in ends]
     passed = "".join(f" WHEN {value} >= {end} THEN {len(ends) - at}" for at, (value, end) in enumerate(ordered[::-1]))
     return f"CASE WHEN {there} THEN {f'CASE{passed} ELSE 0 END' if passed else '0'} ELSE {missing} END"
 
 
 def _truths() -> dict[str, float]:
-    """Words of truth values, as databases write them too."""
-    return {**TRUTH, "t": 1.0, "f": 0.0, "1.0": 1.0, "0.0": 0.0}
+    """Words of truth values, and of the numbers 1 and 0 as databases write them."""
+    return {**TRUTH, "1.0": 1.0, "0.0": 0.0}
 
 
 def _interval(value: float, ends: Sequence[float]) -> int:
@@ -239,6 +246,11 @@ def _prediction(predicts: dict[str, Any]) -> str:
 def _name(name: str) -> str:
     """A name, quoted."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def _in_line(name: str) -> str:
+    """A name for a comment, which ends with its line."""
+    return " ".join(_name(name).split())
 
 
 def _text(text: str) -> str:

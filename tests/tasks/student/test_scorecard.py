@@ -170,6 +170,36 @@ def test_adult_is_scored_to_the_class_in_all_three(postgres: Answer) -> None:
         student.set_params(student__point=POINTS[0])
 
 
+BROKEN = ('a"\nDROP TABLE "rows"; --', "a\rDROP TABLE x; --", "a\u2028b", "rows", "it's; --", "/* a", "a\\")
+"""Names that could end a comment, a quotation or a statement."""
+
+
+@pytest.mark.parametrize("answer", [in_sqlite, in_duckdb])
+@pytest.mark.parametrize("name", BROKEN)
+def test_no_name_ends_the_comment_or_the_statement(tmp_path: Path, answer: Answer, name: str) -> None:
+    path = tmp_path / "public.parquet"
+    table(0, 500).rename({"visits": name}).write_parquet(path)
+    student = made_of(path, ("no", "yes"))
+    agrees(student, answer, table(3).rename({"visits": name}))
+    head, _, _ = (scorecard_sql(student) or "").partition("\nWITH concord_coded AS (\n")
+    assert all(line.startswith("--") for line in head.splitlines())
+
+
+@pytest.mark.parametrize("answer", [in_sqlite, in_duckdb])
+@pytest.mark.parametrize("column", table(0, 1).columns)
+def test_a_table_that_lacks_a_column_is_not_scored(student: Any, answer: Answer, column: str) -> None:
+    """SQLite takes a name in double quotes for text if there is no such column."""
+    with pytest.raises((sqlite3.OperationalError, duckdb.BinderException)):
+        answer(scorecard_sql(student) or "", table(3).drop(column).with_columns(cs.integer().cast(pl.Int64)))
+
+
+@pytest.mark.parametrize("answer", [in_sqlite, in_duckdb])
+@pytest.mark.parametrize("most", [2**63 - 1, -(2**63), 0])
+def test_the_least_whole_number_is_a_number(student: Any, answer: Answer, most: int) -> None:
+    """Its absolute value is none."""
+    agrees(student, answer, table(3).with_columns(visits=pl.lit(most, pl.Int64)))
+
+
 def test_the_json_says_the_same_to_whoever_reads_it(student: Any) -> None:
     card, rows = json.loads(scorecard_json(student) or ""), table(3)
     assert card["format"] == "concord scorecard 1"
