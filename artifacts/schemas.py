@@ -100,9 +100,12 @@ class TextFormat(Frozen):
 
 
 EXPONENT = "(?:[eE][+-]?[0-9]+)?"
+NO_NAMES = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "NaT")
+"""Words that name no unit. None is ever added: parts, erasures and streams know a unit by its name for the whole life
+of a domain, and one whose name changed could be in both parts."""
 NULL_WORDS = (
-    *("", "?", "-", ".", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "null", "NULL", "None", "NaT", "\\N"),
-    *("NaN", "nan", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
+    *(*NO_NAMES, "-", ".", "#N/A", "#N/A N/A", "#NA", "<NA>", "\\N"),
+    *("-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
 )
 """Text of a missing cell in a text file, as R, SAS, Excel, pandas, MySQL and C write it. Columnar files have nulls of
 their own."""

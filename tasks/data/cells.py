@@ -10,7 +10,8 @@ of one row. A conversion has one exact or nearest result, and a choice copies bi
 """
 
 import math
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 import numpy as np
 import polars as pl
@@ -36,6 +37,10 @@ OURS = "concord."
 LABEL = f"{OURS}label"
 """Name of the column that holds the class index in cast rows."""
 
+ANY_WORD = ("",)
+"""The only missing cell of a column in which every word may be meant, as that of labels: `-` may be a class."""
+USUAL: Mapping[str, Collection[str]] = MappingProxyType({})
+"""No column has words of a missing cell of its own."""
 LARGEST_NUMBER = 1e100
 """Numbers beyond it count as infinite, so that their squares still add up."""
 
@@ -242,16 +247,20 @@ def word_index(name: str, vocabulary: tuple[str, ...]) -> pl.Expr:
 
 
 def clean_text(
-    frame: pl.DataFrame, form: TextFormat = COMMAS, names: Collection[str] = (), label: str | None = None
+    frame: pl.DataFrame,
+    form: TextFormat = COMMAS,
+    names: Collection[str] = (),
+    missing: Mapping[str, Collection[str]] = USUAL,
 ) -> pl.DataFrame:
     """Cells of a text file: outer blanks cut off, words for nothing made null, and numbers written plainly.
 
-    names   columns whose cells are names and no amounts: `1.234` stays as it is in every format
-    label   the column of labels, in which every word stays: `-` may be a class
+    names     columns whose cells are names and no amounts: `1.234` stays as it is in every format
+    missing   words of a missing cell in columns that have their own, in place of NULL_WORDS
     """
-    missing = {name: [""] if name == label else [*NULL_WORDS, *form.missing] for name in frame.columns}
+    null = {name: [*missing.get(name, NULL_WORDS), *form.missing] for name in frame.columns}
+    null |= {name: [""] for name, own in missing.items() if own == ANY_WORD}
     words = {name: pl.col(name).str.strip_chars() for name in frame.columns}
-    cells = frame.select(pl.when(~word.is_in(missing[name])).then(word).alias(name) for name, word in words.items())
+    cells = frame.select(pl.when(~word.is_in(null[name])).then(word).alias(name) for name, word in words.items())
     for pattern, sign, by in form.rules:
         for cell in (pl.col(name) for name in cells.columns if name not in names):
             plain = cell.str.replace_all(sign, by, literal=True)

@@ -9,7 +9,7 @@ Checked by tests/tasks/data/test_tables.py.
 """
 
 import glob
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +23,7 @@ from polars.exceptions import PanicException
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput, quoted
 from concord.artifacts.schemas import COMMAS, TextFormat
-from concord.tasks.data.cells import clean_text
+from concord.tasks.data.cells import USUAL, clean_text
 from concord.tasks.data.csv_files import csv_names, declare_to_find, find_format, read_rows
 from concord.tasks.data.places import PRIVATE as PRIVATE
 from concord.tasks.data.places import Format, StoredFile, StoredTable
@@ -123,23 +123,23 @@ class TableFile:
         names: Collection[str] = (),
         once: Collection[str] = (),
         pieces: Sequence[int] | None = None,
-        label: str | None = None,
+        missing: Mapping[str, Collection[str]] = USUAL,
     ) -> Iterator[pl.DataFrame]:
         """Frames of those `columns` that the file has; of a CSV file, all of them, absent ones null. Raises WrongInput.
 
         names   columns whose cells are never numbers (`clean_text`)
         once    columns of text that may come as an Enum, if the file stores each word once (tasks.data.stored_columns)
         pieces  numbers of the pieces to read; None for all
-        label   the column of labels (`clean_text`)
+        missing words of a missing cell in columns that have their own (`clean_text`)
         """
         with self.readable():
             if self.format == "csv":
-                frames = self._text_frames(columns, names, label)
+                frames = self._text_frames(columns, names, missing)
             else:
                 frames = self._stored_frames([name for name in columns if name in self._stored], once, pieces)
             plain = TextFormat(missing=self.form.missing)
             for frame in frames:
-                yield clean_text(frame, plain, names, label) if self.format == "text" and frame.width else frame
+                yield clean_text(frame, plain, names, missing) if self.format == "text" and frame.width else frame
 
     def _stored_frames(
         self, columns: Sequence[str], once: Collection[str], pieces: Sequence[int] | None
@@ -156,7 +156,9 @@ class TableFile:
             ]
             yield pl.DataFrame(cells)
 
-    def _text_frames(self, columns: Sequence[str], names: Collection[str], label: str | None) -> Iterator[pl.DataFrame]:
+    def _text_frames(
+        self, columns: Sequence[str], names: Collection[str], missing: Mapping[str, Collection[str]]
+    ) -> Iterator[pl.DataFrame]:
         """Cells of all lines by the position of their column. In a private file, a cell missing from a line is null and
         nothing fails; in a public one each line must have as many cells as the first."""
         places = [self._stored.index(name) if name in self._stored else len(self._stored) for name in columns]
@@ -169,7 +171,7 @@ class TableFile:
                 for name, place in zip(columns, places, strict=True)
             }
             frame = pl.DataFrame(cells, schema=dict.fromkeys(columns, pl.String))
-            yield clean_text(frame, self.form, names, label) if columns else frame
+            yield clean_text(frame, self.form, names, missing) if columns else frame
 
     def _check_cells(self, split: Sequence[Sequence[str]]) -> None:
         for cells in split:

@@ -27,10 +27,9 @@ from concord.artifacts.home.vault import Vault, derive, keyed_digest
 from concord.artifacts.parts import EVERY, TEST, Division
 from concord.artifacts.plan import Plan
 from concord.artifacts.sections import PrivateTestPlan
+from concord.tasks.data.tables import CELLS_FIELD, UNIT_FIELD
 from concord.tasks.data.units import PrivateTable, open_private, sampled, unit_names
 
-BY_UNIT, BY_CELLS = "data.unit", "test.columns"
-"""The fields of a plan that may name units."""
 FORMAT_FIELD = "data.format"
 """The field of a plan for the format of CSV files, which also decides names."""
 NULL_CELL = b"\xff"
@@ -48,7 +47,7 @@ def division_of(plan: Plan, vault: Vault) -> Division | None:
 
 def plan_of(division: Division) -> PrivateTestPlan:
     """The section of a plan that divides a domain's units like that."""
-    named_by = json.loads(division.naming).get(BY_CELLS)
+    named_by = json.loads(division.naming).get(CELLS_FIELD)
     columns = None if named_by is None else tuple(column for column, *_ in named_by)
     return PrivateTestPlan(share=division.share, columns=columns)
 
@@ -63,11 +62,11 @@ def naming_rule(plan: Plan) -> str:
     of the CSV format from the default, since cells read differently in another format."""
     if plan.stream is not None:
         written = {FORMAT_FIELD: unusual} if (unusual := plan.data.format.model_dump(exclude_defaults=True)) else {}
-        return json.dumps({BY_UNIT: [(plan.data.unit, False)], **written})
+        return json.dumps({UNIT_FIELD: [(plan.data.unit, False)], **written})
     columns = (plan.data.unit,) if plan.data.unit else tuple(columns_of_names(plan))
     named_by = [(column, *_types(plan, column)) for column in columns]
     written = {FORMAT_FIELD: unusual} if (unusual := format_of_names(plan)) else {}
-    return json.dumps({BY_UNIT if plan.data.unit else BY_CELLS: named_by, **written})
+    return json.dumps({UNIT_FIELD if plan.data.unit else CELLS_FIELD: named_by, **written})
 
 
 def format_of_names(plan: Plan) -> dict[str, str]:
@@ -78,7 +77,7 @@ def format_of_names(plan: Plan) -> dict[str, str]:
 
 def columns_of_names(plan: Plan) -> dict[str, str]:
     """The columns that must be read to name a row by its cells, each with the field of the plan that asks for it."""
-    return {} if plan.test is None else dict.fromkeys(plan.test.columns or (), BY_CELLS)
+    return {} if plan.test is None else dict.fromkeys(plan.test.columns or (), CELLS_FIELD)
 
 
 def of_part(plan: Plan, key: bytes, part: str) -> Callable[[pl.DataFrame, pl.Series], pl.Series]:
@@ -123,7 +122,7 @@ def _framed(cell: bytes | None) -> bytes:
 def _types(plan: Plan, column: str) -> list[bool | str]:
     """What the ledger records of a column's types. Raises WrongInput if they name nobody, or are several."""
     table = _table(plan)
-    table.check_names(column, BY_UNIT if plan.data.unit else BY_CELLS)
+    table.check_names(column, UNIT_FIELD if plan.data.unit else CELLS_FIELD)
     return table.recorded_types(column)
 
 

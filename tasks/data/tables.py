@@ -14,13 +14,14 @@ from pyarrow import types
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.schemas import COMMAS, WORDS, Encoding, Kind, OneHot, TextFormat
-from concord.tasks.data.cells import is_padded, kind_of, kinds_of_text
+from concord.tasks.data.cells import ANY_WORD, is_padded, kind_of, kinds_of_text
 from concord.tasks.data.files import PRIVATE as PRIVATE
 from concord.tasks.data.files import TableFile as TableFile
 from concord.tasks.data.files import find_files as find_files
 from concord.tasks.data.stored_columns import polars_type
 
-UNIT_FIELD = "data.unit"
+UNIT_FIELD, CELLS_FIELD = "data.unit", "test.columns"
+"""The fields whose columns name units."""
 TEXT, WHOLE_NUMBERS, UUIDS = "text", "whole numbers", "UUIDs"
 """Types of ids, however many bytes they have and whether each word is stored once."""
 TEXT_KINDS: tuple[Kind, ...] = ("boolean", "numeric", "date")
@@ -68,10 +69,10 @@ class PublicTable:
         names   columns whose cells are never numbers
         label   the column of labels, in which every word stays
         """
-        rows = 0
+        rows, missing = 0, {} if label is None else {label: ANY_WORD}
         self.must_hold(columns)
         for file in self.files:
-            for frame in file.frames(columns, names, label=label):
+            for frame in file.frames(columns, names, missing=missing):
                 rows += frame.height
                 yield frame
         if not rows:

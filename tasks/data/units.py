@@ -34,10 +34,10 @@ from numpy.typing import NDArray
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault, derive, hashed, keyed_digest
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import COMMAS, NULL_WORDS, TextFormat
-from concord.tasks.data.cells import canonical_id
+from concord.artifacts.schemas import COMMAS, NO_NAMES, TextFormat
+from concord.tasks.data.cells import ANY_WORD, canonical_id
 from concord.tasks.data.files import PRIVATE, TableFile, find_files
-from concord.tasks.data.tables import UNIT_FIELD, check_names, recorded_types
+from concord.tasks.data.tables import CELLS_FIELD, UNIT_FIELD, check_names, recorded_types
 
 UNIT = "concord.unit"
 Share = tuple[int, int]
@@ -73,6 +73,10 @@ class Erased:
 
 NOBODY = Erased()
 """No unit was erased."""
+
+
+OWN_WORDS: Mapping[str, Collection[str]] = {"data.label": ANY_WORD, UNIT_FIELD: NO_NAMES, CELLS_FIELD: NO_NAMES}
+"""Words of a missing cell in text, by the field that asks for the column, if they are not the usual ones."""
 
 
 @dataclass(frozen=True)
@@ -119,9 +123,9 @@ class PrivateTable:
             if name not in present:
                 rule = f"{PRIVATE} must hold the column {name!r} that {asked_by} names, but its columns lack it"
                 raise WrongInput(rule + self.files[0].what_to_try(name))
-        names = [name for name, asked_by in columns.items() if asked_by == "data.unit"]
-        label = next((name for name, asked_by in columns.items() if asked_by == "data.label"), None)
-        return _frames(self.files, tuple(columns), once, share, names=names, label=label)
+        names = [name for name, asked_by in columns.items() if asked_by == UNIT_FIELD]
+        missing = {name: OWN_WORDS[asked_by] for name, asked_by in columns.items() if asked_by in OWN_WORDS}
+        return _frames(self.files, tuple(columns), once, share, names=names, missing=missing)
 
     def owned(
         self, columns: Mapping[str, str], erased: Erased = NOBODY, once: Collection[str] = (), share: Share = WHOLE
@@ -231,7 +235,7 @@ def unit_names(ids: pl.Series) -> pl.Series:
     """The names of units by their ids, as bytes; null if an id stands for a missing one. See tasks.data.identifiers."""
     name = canonical_id("id", ids.dtype)
     return (
-        ids.alias("id").to_frame().select(pl.when(~name.is_in(NULL_WORDS)).then(name).cast(pl.Binary).alias(UNIT))[UNIT]
+        ids.alias("id").to_frame().select(pl.when(~name.is_in(NO_NAMES)).then(name).cast(pl.Binary).alias(UNIT))[UNIT]
     )
 
 

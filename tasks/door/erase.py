@@ -41,7 +41,7 @@ import polars as pl
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.publication import HELD
 from concord.artifacts.home.vault import Vault, keyed_digest
-from concord.artifacts.schemas import Ref, TextFormat
+from concord.artifacts.schemas import NO_NAMES, Ref, TextFormat
 from concord.artifacts.sessions import Session
 from concord.tasks.asking.tally import sums_folder
 from concord.tasks.data.cells import clean_text
@@ -178,7 +178,9 @@ def _digests(door: Stores, domain: str, unit: str | None) -> tuple[str, ...]:
                 f"the privacy unit of domain {domain!r} is {known.unit}, which has no name that --unit could give: "
                 "leave --unit out, and all rows of the domain are erased"
             )
-        names = unit_names(clean_text(pl.DataFrame({"unit": _readings(unit)}))["unit"]).to_list()
+        names = unit_names(
+            clean_text(pl.DataFrame({"unit": _readings(unit)}), missing={"unit": NO_NAMES})["unit"]
+        ).to_list()
         if names[0] is None:
             raise WrongInput("--unit must name a unit, and what it says reads as nothing in a table")
     elif is_lost(door, domain):

@@ -15,12 +15,12 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault, derive
 from concord.artifacts.parts import LEARNING, TEST
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding, TextFormat
+from concord.artifacts.schemas import NULL_WORDS, Encoding, TextFormat
 from concord.tasks.asking.tally import Coding, gather
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.codes import learn_codes
 from concord.tasks.data.encode import learn_encoding, read_frame
-from concord.tasks.data.parts import division_of, naming_rule, of_part, plan_of
+from concord.tasks.data.parts import NULL_CELL, division_of, naming_rule, of_part, plan_of, row_names
 from concord.tasks.data.split import one_row_a_unit, split
 from concord.tasks.data.units import NOBODY, open_private
 from tests.support.people import changed, people, tables_of_plan, write_tables
@@ -115,6 +115,38 @@ def test_no_row_moves_another_and_no_public_word_moves_any(
     assert aside_of(plan, vault, private) == before
     relabelled = private.with_columns(outcome=pl.lit("no"))
     assert aside_of(plan, vault, relabelled) == before
+
+
+SINCE_1_0_0 = sorted({*NULL_WORDS} - {"", "?", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "NaT"})
+"""Words of a missing cell that version 1.0.0 did not know."""
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "csv"])
+@pytest.mark.parametrize("changes", [BY_UNIT, BY_CELLS], ids=["by unit", "by cells"])
+def test_no_new_word_of_a_missing_cell_takes_the_name_of_a_unit(
+    tmp_path: Path, changes: dict[str, object], kind: str
+) -> None:
+    """Else a unit that an earlier version put aside could be learned from now, and is charged in the larger part."""
+    named = pl.Series([*SINCE_1_0_0, "NaT", "pale"])
+    private = people(len(named), 1).with_columns(person=named, shade=named)
+    plan = planned(tmp_path / "data", private, **changes)
+    path = tmp_path / f"private.{kind}"
+    match kind:
+        case "parquet":
+            private.write_parquet(path)
+        case "arrow":
+            private.write_ipc(path)
+        case _:
+            private.write_csv(path)
+    table = open_private(str(path), unit=plan.data.unit)
+    columns = {"shade": "test.columns"} if plan.data.unit is None else {}
+    ((raw, owners),) = table.owned({**columns, "outcome": "data.label"})
+    names = owners if plan.data.unit else row_names(raw, ["shade"])
+    expected: list[bytes | None] = [
+        word.encode() if plan.data.unit else len(word).to_bytes(7, "big") + word.encode() for word in named
+    ]
+    expected[-2] = None if plan.data.unit else NULL_CELL
+    assert names.to_list() == expected
 
 
 def test_cells_have_one_name_in_every_format(tmp_path: Path, vault: Vault) -> None:
