@@ -100,7 +100,7 @@ class ByHomes(BySums):
         run = self.run
         self.rehearse()
         domain = planned_domain(run.stores, run.plan)
-        (admitted,) = admit(run, domain, [self.ask(domain)], self.public)
+        (admitted,) = admit(run, domain, [self.ask_of_plan(domain)], self.public)
         session = begin(run, admitted, NO_ROWS, Counted((), ()))
         labelled = self._added(session, admitted, post, without)
         student = self.fit(run, admitted, labelled, session.id)

@@ -82,7 +82,7 @@ def learn_from(run: RunContext, public: PublicRows) -> Summary:
     if not run.stages.in_replay:  # cached results show that it ran
         ways[0].rehearse()  # of all that the plan asks for
     domain = planned_domain(run.stores, run.plan)
-    admitted = admit(run, domain, [way.ask(domain) for way in ways], public)
+    admitted = admit(run, domain, [way.ask_of_plan(domain) for way in ways], public)
     announce_room(admitted[-1])
     check_test(run, admitted[-1])  # refuses here, before anything private is read
     private = PrivateFiles.of(run, admitted[0].stream.sources)

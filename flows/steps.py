@@ -74,6 +74,10 @@ class Learning(ABC, Generic[Asking]):
     def ask(self, domain: Domain, session: Session | None = None) -> Asking:
         """What the plan asks of its private rows, in a domain, or what it asked in the session that goes on."""
 
+    def ask_of_plan(self, domain: Domain) -> Asking:
+        """What the plan asks, and if a session asked it with what another version advised, as that session."""
+        return self.ask(domain)
+
     @abstractmethod
     def count(self, admitted: Admitted[Asking], private: PrivateFiles) -> Counted:
         """Compute what the session answers from. Raises NotVerified if it was opened with other private data."""

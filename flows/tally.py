@@ -13,6 +13,7 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from concord import __version__
 from concord.artifacts.domains import Domain
 from concord.artifacts.learners import StudentPlan
 from concord.artifacts.plan import Plan
@@ -29,7 +30,7 @@ from concord.tasks.asks.tallies import TalliesAsk, release_round, sums_digest
 from concord.tasks.data.codes import Codes, deepens, learn_codes
 from concord.tasks.data.encode import PublicBatch, read_frame
 from concord.tasks.data.units import Erased
-from concord.tasks.door.admit import check_ensemble
+from concord.tasks.door.admit import check_ensemble, sessions_for
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.student import study as student_study
 from concord.tasks.student.decode import Decoded
@@ -187,6 +188,21 @@ class BySums(Learning[TalliesAsk]):
         mechanism = planned_tallies(run.plan, codes, rows, begun)
         own = tuple(batch.ref.digest for batch in public.batches)
         return TalliesAsk(mechanism, codes.digest, own, bounds=public.encoding.bounds)
+
+    def ask_of_plan(self, domain: Domain) -> TalliesAsk:
+        """With the rounds of the latest session of another version, if the plan has none with those advised now; with
+        `new_session`, of one that is charged and not published."""
+        stores, plan, encoding = self.run.stores, self.run.plan, self.public.encoding
+        advised, found = self.ask(domain), stores.ledger.sessions(domain.name)
+        if sessions_for(stores, plan, advised, encoding):
+            return advised
+        left = stores.unpublished if self.run.new_session else {each.id for each in found}
+        others = [each for each in found if each.version != __version__ and "rounds" in each.mechanism]
+        for session in reversed([each for each in others if each.id in left]):
+            known = self.ask(domain, session)
+            if session in sessions_for(stores, plan, known, encoding):
+                return known
+        return self.ask(domain)  # again, since it sets what is asked of each home
 
     def count(self, admitted: Admitted[TalliesAsk], private: PrivateFiles) -> Counted:
         """Code the private rows, and sum what is asked before anything is released."""

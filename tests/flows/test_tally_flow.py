@@ -2,8 +2,10 @@
 
 import json
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import polars as pl
@@ -11,7 +13,7 @@ import pytest
 from mlflow import MlflowClient
 
 from concord.artifacts.certificate import Certificate
-from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, load_plan, parse_plan
 from concord.flows.api import Run
@@ -30,6 +32,29 @@ def tables(folder: Path) -> dict[str, Any]:
     given = tables_of_plan(write_tables(folder))
     given["labeling"] = {"mechanism": "tallies", "rows": 300, "batch": 128}
     return {name: section for name, section in given.items() if name not in ("teachers", "student")}
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["published", "killed"])
+def test_a_session_goes_on_with_the_rounds_that_another_version_advised(
+    tmp_path: Path, home: Path, killed: bool
+) -> None:
+    """Of each kind: one that has begun, whose run is repeated as it was given, and one that is published."""
+    given = tables(tmp_path / "data")
+    given["labeling"]["rows"] = 1_000_000
+    plan = parse_plan(given)
+    with pytest.MonkeyPatch.context() as then:
+        then.setattr("concord.tasks.advice.tallies.later_fields", lambda *_: 2)
+        then.setattr("concord.tasks.door.admit.__version__", "1.0.0")
+        if killed:
+            then.setattr(Ledger, "begin_batch", Mock(side_effect=OSError("switched off")))
+        with pytest.raises(EnvironmentFailed) if killed else nullcontext():
+            start(plan, home)
+    (opened,), charged = Ledger.of(home).sessions("people"), Ledger.of(home).total("people")
+    assert [each["fields"] for each in opened.mechanism["rounds"]][-1] == 2
+    found = start(plan, home, new_session=killed)
+    assert (found.session, found.spent_now["epsilon"]) == (opened.id, 0)
+    assert Ledger.of(home).total("people") == charged
+    assert [check for check in verify(home) if not check.ok] == []
 
 
 @pytest.mark.slow
