@@ -106,6 +106,11 @@ class Plan(Section):
     def streams_are_of_tallies(self) -> Self:
         if self.stream is None:
             return self
+        if self.homes is not None:
+            raise ValueError(
+                "a plan has [homes] or [stream], not both: leave out [stream], and lead the homes; or give each home a "
+                "plan of its own with a [stream], for `concord refresh`"
+            )
         if self.privacy.secret != "rows":
             raise ValueError("stream is for privacy.secret = 'rows': which units arrive when is secret")
         if self.test is not None and self.data.unit is None:
@@ -134,7 +139,6 @@ class Plan(Section):
             raise ValueError("homes are for privacy.secret = 'rows'")
         if self.test is not None:
             raise ValueError("homes have no private [test] yet: name a public table in data.test")
-        self.homes.check_stream(self.stream)
         if not isinstance(self.data.public, str):
             raise ValueError("data.public must be a file if there are [homes], whose SHA-256 homes.public gives")
         return self

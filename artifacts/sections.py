@@ -286,10 +286,6 @@ class StreamPlan(Section):
     without names of units."""
 
 
-LONGEST_OF_HOMES = 256
-"""Most questions of a run."""
-
-
 class HomesPlan(Section):
     """Several holders of private rows, each with a table, a ledger and a key of its own, that never meet. Run by
     `concord lead` and, by each holder, `concord contribute`."""
@@ -304,7 +300,7 @@ class HomesPlan(Section):
     """Who asks the questions: one of the names, or the public key of somebody without private rows."""
     people: Literal["in one home", "in several"]
     """Whether a person may have rows in several homes: the guarantee is then of all homes together, which is larger.
-    Of a [stream], "in one home" is for the whole season. Nobody can check it."""
+    Nobody can check it."""
     public: HexDigest
     """SHA-256 of the file that data.public names, as `sha256sum` prints it: whoever has the table can then find the
     codes by itself."""
@@ -320,17 +316,6 @@ class HomesPlan(Section):
         if self.lead not in self.names:
             _of_64_digits(self.lead)
         return self
-
-    def check_stream(self, stream: StreamPlan | None) -> None:
-        """Raise ValueError if the homes can have no such stream."""
-        if stream is None:
-            return
-        if stream.clock is None:
-            raise ValueError("stream.clock must be given if there are [homes]: the lead asks once a tick")
-        if stream.season > LONGEST_OF_HOMES:
-            raise ValueError(f"stream.season must be at most {LONGEST_OF_HOMES} if there are [homes]")
-        if self.people != "in one home":
-            raise ValueError("homes.people must be 'in one home' if there is a [stream]: no more is proved yet")
 
     def key_of(self, name: str) -> str:
         """The public key of a home, or of the lead's own name. Raises WrongInput if there is no such home."""

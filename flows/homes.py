@@ -4,15 +4,11 @@
 
 Nothing private is read before the question is bound, but what an operator at a terminal is shown of the own table
 before agreeing. It is safe in cron: each call answers what is asked now, once, and
-a killed one is finished by the next, with the same question and the same noise. Of a plan with [stream], a home
-answers with the running totals of its own season (flows.season): a release for each question that it answers.
+a killed one is finished by the next, with the same question and the same noise.
 """
 
-import secrets
 import time
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,18 +18,16 @@ from concord.artifacts.domains import Domain
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.home.signing import SigningKey
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Ref, canonical_json
+from concord.artifacts.schemas import canonical_json
 from concord.artifacts.sessions import Session
 from concord.flows.admit import begin, precheck_tables, say_of_cap
 from concord.flows.console import confirmed, err, may_ask
 from concord.flows.run import Admitted, Balance, Counted, PrivateFiles, PublicStream, RunContext, running
-from concord.flows.season import Periods, check_periods
 from concord.flows.stages import encode
 from concord.flows.tally import code, gather, tally
 from concord.tasks.advice.tallies import planned_sizes
 from concord.tasks.asking.tally import columns_asked
 from concord.tasks.asks.joint import check_public
-from concord.tasks.asks.season_share import SeasonShareAsk, answer_release, follow_release
 from concord.tasks.asks.share import (
     Answered,
     Asked,
@@ -50,15 +44,12 @@ from concord.tasks.asks.share import (
     questions_in,
     sessions_of_run,
 )
-from concord.tasks.asks.stream import periods_counted, release_period
-from concord.tasks.asks.tallies import TalliesAsk
 from concord.tasks.data.codes import deepens
 from concord.tasks.data.exchange import Exchange
 from concord.tasks.data.sources import not_local, with_snapshots
 from concord.tasks.data.units import private_table
 from concord.tasks.door.admit import claim, on_record, opening_of, planned_domain, reserve_session
 from concord.tasks.door.keys import ready_secret
-from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.publish.certify import certify_answers
 
 
@@ -124,21 +115,17 @@ class Contribution:
                 )
             return self._posted(session, own[asked.number], balance, now=False)
         share = check_asked(asked, self.plan, self.name, own, bound(stores.ledger, domain.name, asked.run))
-        codes, season = self._codes(session), isinstance(share, Stream)
-        ask = (SeasonShareAsk if season else ShareAsk).of(asked, share, self.name, self.key)
-        if session and deepens(asked.codes) and not season:
+        codes, ask = self._codes(session), ShareAsk.of(asked, share, self.name, self.key)
+        if session and deepens(asked.codes):
             ask = replace(ask, codes=session.mechanism["codes"])
         if session is None:
-            if isinstance(ask, SeasonShareAsk):
-                ask = replace(ask, seasons_of=f"{domain.name}-{secrets.token_hex(4)}-stream")
             session = self._opened(domain, ask, agreed)
         elif canonical_json(session.mechanism) != canonical_json(ask.as_recorded(session.mechanism).settings()):
             raise NotVerified(f"the question changes the codes, rounds or rows that the run {asked.run} began with")
         else:
             ask = on_record(stores, session, ask)
         bind(stores.ledger, domain.name, asked, self.letter.digest)
-        answered = self._released if isinstance(ask, SeasonShareAsk) else self._answered
-        return self._posted(session, answered(session, ask, balance, codes), balance, now=True)
+        return self._posted(session, self._answered(session, ask, balance, codes), balance, now=True)
 
     def _opened(self, domain: Domain, ask: ShareAsk, agreed: bool) -> Session:
         """A session for the run, once the operator has agreed to the plan."""
@@ -147,11 +134,11 @@ class Contribution:
         opening = opening_of(run.plan, ask, encoding, stores.vault)
         stores.ledger.check_opening(opening, domain, further=run.new_session)
         if "private" not in not_local(self.plan):  # refuses here, before anything is spent
-            private_table(self.plan, arriving=ask.stream != "").check(columns_asked(self.plan, encoding))
+            private_table(self.plan).check(columns_asked(self.plan, encoding))
         share = domain.filter.share(domain.filter.charge(opening.whole))
         err.print(
             f"{'agree':>8} plan {plan_digest(self.plan)[:12]}, as {self.name}: {ask.queries} "
-            f"{'releases' if ask.stream else 'rounds'} cost ε = {ask.epsilon:g}, δ = {ask.delta:g} for {domain.unit}, "
+            f"rounds cost ε = {ask.epsilon:g}, δ = {ask.delta:g} for {domain.unit}, "
             f"{share:.1%} of the lifetime budget of {domain.name}",
             soft_wrap=True,
         )
@@ -193,35 +180,6 @@ class Contribution:
 
         found: Letter = run.stages.uncached("release", work)
         return found
-
-    def _released(
-        self, session: Session, ask: ShareAsk, balance: Balance, codes: Literal["recomputed", "declared"]
-    ) -> Letter:
-        """As of a round, from what arrived since this home's last release; one that is not signed yet is not made
-        again."""
-        asked, stores, mechanism = self.asked, self.run.stores, ask.mechanism
-        number = len(own_shares(stores, session))
-        if not isinstance(mechanism, Stream):
-            raise AssertionError("a season is asked as a stream")
-        periods = Periods(self.run, asked.encoding, asked.codes, asked.questions)
-        if session.asked == number:
-            private = self._private()
-            periods.run = self.run
-            admitted: Admitted[TalliesAsk] = Admitted(balance, ask, PublicStream(asked.encoding, ()), session)
-            session, counted = periods.counted(admitted, private, datetime.now(UTC))
-            again, follow = periods.again(session, counted, private), partial(follow_release, asked)
-
-            def work() -> tuple[Ref, bool]:
-                return release_period(stores, session, mechanism, asked.questions, counted, again, follow), False
-
-            self.run.stages.uncached("release", work)
-        counted = [*periods_counted(stores.vault, session)]
-        check_periods(session, counted)
-        periods.tidy(session, counted)
-        outcome = stores.ledger.batches(session.id)[number].outcome
-        if outcome is None:
-            raise AssertionError("what was released is on record")
-        return answer_release(stores, session, ask, asked, self.letter, outcome.released, codes)
 
     def _private(self) -> PrivateFiles:
         """This home's table, which is part of the run from now on; one that is not local is copied to the vault first.

@@ -3,9 +3,8 @@ shares.
 
     question ─ shares of the homes, checked ─ added ─┃ release ─ the next question … infer ─ study ─ certify
 
-With [stream], homes are asked for one release a tick, of running totals of their own; each is published before the next
-is asked for, without those that missed it. There is no private row in it. It is safe in cron: each call does what can
-be done now, and says who is missing; a killed one is finished by the next.
+There is no private row in it. It is safe in cron: each call does what can be done now, and says who is missing; a
+killed one is finished by the next.
 """
 
 import json
@@ -30,11 +29,10 @@ from concord.flows.admit import admit, begin
 from concord.flows.cache import Files
 from concord.flows.outcome import Summary, shown
 from concord.flows.run import Admitted, Counted, PrivateFiles, running
-from concord.flows.season import BySeason, published_mark, until
 from concord.flows.stage import Disclosure, pass_door
 from concord.flows.stages import encode
 from concord.flows.steps import publish
-from concord.flows.tally import BySums, planner_of, sample
+from concord.flows.tally import BySums, planner_of
 from concord.tasks.asks.joint import (
     JointAsk,
     SharesOfRound,
@@ -42,7 +40,6 @@ from concord.tasks.asks.joint import (
     check_public,
     differing,
     last_of,
-    of_release,
     of_round,
     release_joint,
     units_of,
@@ -62,10 +59,8 @@ from concord.tasks.data.exchange import Exchange
 from concord.tasks.door.admit import planned_domain, terms_of
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.homes import Joint
-from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.mechanisms.tallies import Tallies
-from concord.tasks.student.infer import RoundPlanner, read_sample
-from concord.tasks.student.seasons import follow_totals
+from concord.tasks.student.infer import RoundPlanner
 from concord.tasks.verify.checks import checked
 from concord.tasks.verify.homes import check_charge, check_share
 
@@ -85,14 +80,13 @@ class ByHomes(BySums):
     """Several homes are asked, round after round, and labels of public rows inferred from the sum of their shares."""
 
     each: Tallies
-    posted: Mapping[int, Letter]
     digest: str = ""
 
     def ask(self, domain: Domain, session: Session | None = None) -> TalliesAsk:
         """What all homes together are asked, and claim."""
         asked, own_run = super().ask(domain, session), self.run.stores.vault.read(self._run_id()).decode()
         self.each, agreed = asked.mechanism, agreed_in(self.run.plan, own_run, self.digest)
-        joint = together(asked.mechanism, homes_of(self.run.plan).a_person_in)
+        joint = Joint.of(asked.mechanism, homes_of(self.run.plan).a_person_in)
         return JointAsk(joint, asked.codes, asked.public, agreed, bounds=asked.bounds)
 
     def lead(self, post: Exchange, without: Sequence[str]) -> Summary:
@@ -110,8 +104,7 @@ class ByHomes(BySums):
         self, session: Session, admitted: Admitted[TalliesAsk], post: Exchange, without: Sequence[str]
     ) -> Disclosure:
         """All rounds, added and published, or replayed; and the labels inferred from the last. Raises Missing."""
-        run, self._first, joint = self.run, self._codes, together(self.each, homes_of(self.run.plan).a_person_in)
-        assert isinstance(joint, Joint)
+        run, self._first, joint = self.run, self._codes, Joint.of(self.each, homes_of(self.run.plan).a_person_in)
         planner, stores = planner_of(run, admitted, self._first, ()), self.run.stores
         files, rounds, published = list[Ref](), list[SharesOfRound](), list[dict[str, Any]]()
         asked_now, passed = 0, Disclosure(session, [], 0, datetime.now(UTC))
@@ -174,7 +167,7 @@ class ByHomes(BySums):
             )
             return Letter.signed(content, key).data
 
-        letter = Letter(vault.read(vault.keep(_path_of_question(session, number), signed)))
+        letter = Letter(vault.read(vault.keep(f"sessions/{session.id}/question-{number:05d}.json", signed)))
         post.write(f"question-{number}", letter.data)
         return letter.read(Asked, key.public.raw.hex()), letter
 
@@ -193,7 +186,7 @@ class ByHomes(BySums):
         taking   the homes whose shares are waited for
         """
         stores, homes = self.run.stores, homes_of(self.run.plan)
-        path = _path_of_shares(session, asked.number)
+        path = f"sessions/{session.id}/shares-{asked.number:05d}.json"
         kept = stores.vault.take(path)
         if kept is None:
             domain = stores.ledger.domain_of(session)
@@ -205,15 +198,12 @@ class ByHomes(BySums):
                 raise WrongInput("--without must leave a home whose rows are learned from")
             found = canonical_json({name: heard[name][1].data.decode() for name in taking})
             kept = stores.vault.keep(path, found.encode), found.encode()
-        return SharesOfRound(asked, letter, _read_shares(stores.vault.read(kept[0]), homes))
+        letters = {name: Letter(text.encode()) for name, text in json.loads(stores.vault.read(kept[0])).items()}
+        shares = {name: (own.read(Answered, homes.key_of(name)), own) for name, own in letters.items()}
+        return SharesOfRound(asked, letter, shares)
 
     def _run_id(self) -> Ref:
         return self.run.stores.vault.keep(f"homes/{self.digest}/run", lambda: secrets.token_hex(16).encode())
-
-
-def together(each: Tallies, homes: int) -> Joint | Stream:
-    """What all homes claim that run `each`; of a season the same, since a person is in one of them."""
-    return each if isinstance(each, Stream) else Joint.of(each, homes)
 
 
 def agreed_in(plan: Plan, run: str, digest: str) -> dict[str, Any]:
@@ -251,94 +241,12 @@ def fitting(
     return {name: own for name, own in heard.items() if name not in unfit}, {**refused, **unfit}
 
 
-class SeasonOfHomes(ByHomes, BySeason):
-    """Several homes release running totals, each of its own season; labels are inferred from the sum of those that
-    answered. One release is asked for in each tick of the plan's clock."""
-
-    def ask(self, domain: Domain, session: Session | None = None) -> Any:
-        """As of rounds, of a season that is the same in each home."""
-        return super().ask(domain, session)
-
-    def lead(self, post: Exchange, without: Sequence[str]) -> Summary:
-        """As of rounds; a release is published before the next is asked for."""
-        summary = super().lead(post, without)
-        with self.run.stores.vault.create(published_mark(summary.session)) as sink:
-            sink.write(str(summary.asked).encode())
-        return summary
-
-    def _added(
-        self, session: Session, admitted: Admitted[TalliesAsk], post: Exchange, without: Sequence[str]
-    ) -> Disclosure:
-        """The release that is due, added and published; or the last one, replayed. Raises Missing."""
-        run, codes, earlier, now = self.run, self._codes, self._releases(session), datetime.now(UTC)
-        number, vault, homes = len(earlier), run.stores.vault, homes_of(run.plan)
-        marked = vault.take(published_mark(session.id))
-        before, last = None, self._last(session, number)
-        if number:
-            asked, before = self._question(session, number - 1, post, dict)
-            unpublished = marked is None or int(marked[1]) < number
-            if number == self.mechanism.season or unpublished or now < datetime.fromisoformat(asked.until):
-                return self.replay(session, admitted)
-        content = {
-            "before": "" if before is None else before.digest,
-            "shares": ({name: digest for name, (_, digest) in last.items()},) if number else (),
-            "codes": codes,
-            "fields": codes.coarse,
-            "model": None,
-            "until": until(run.plan, now),
-        }
-        asked, letter = self._question(session, number, post, lambda: content)
-        taking = [name for name in homes.names if name not in without]
-        of = self._shares(session, asked, letter, post, last, taking)
-        rows = read_sample(sample(run, run.plan.privacy.domain, codes, admitted.stream.batches), vault)
-        differ = differing(of, {name: units_of(name, [of]) for name in of.shares}, rows)
-
-        def follow(total: Ints) -> dict[str, Any]:
-            said = of_release(of, self.mechanism, total)
-            return {**said, **follow_totals(rows, codes, [], said)}
-
-        passed = pass_door(run, session, partial(release_joint, of=of, differ=differ, follow=follow))
-        return self._with_labels(admitted, replace(passed, released=[*earlier, *passed.released]))
-
-    def _question(
-        self, session: Session, number: int, post: Exchange, made: Callable[[], dict[str, Any]]
-    ) -> tuple[Asked, Letter]:
-        """As of rounds; one that a newer copy of this home signed stays: another would say another time."""
-        if own := self.posted.get(number):
-            self.run.stores.vault.keep(_path_of_question(session, number), lambda: own.data)
-        return super()._question(session, number, post, made)
-
-    def _last(self, session: Session, number: int) -> dict[str, tuple[int, str]]:
-        """The last share of each home that was taken for a question before that number."""
-        vault, homes, found = self.run.stores.vault, homes_of(self.run.plan), dict[str, tuple[int, str]]()
-        for at in reversed(range(number)):
-            if len(found) == len(homes.names):
-                break
-            if (kept := vault.take(_path_of_shares(session, at))) is not None:
-                found = {**last_of(_read_shares(kept[1], homes)), **found}
-        return found
-
-
-def _path_of_question(session: Session, number: int) -> str:
-    return f"sessions/{session.id}/question-{number:05d}.json"
-
-
-def _path_of_shares(session: Session, number: int) -> str:
-    return f"sessions/{session.id}/shares-{number:05d}.json"
-
-
-def _read_shares(data: bytes, homes: HomesPlan) -> dict[str, tuple[Answered, Letter]]:
-    """The shares of a file of the vault, by home."""
-    letters = {name: Letter(text.encode()) for name, text in json.loads(data).items()}
-    return {name: (own.read(Answered, homes.key_of(name)), own) for name, own in letters.items()}
-
-
 @flow(name="lead", flow_run_name="lead {plan.privacy.domain}")
 def lead(plan: Plan, home: Path, exchange: str, without: Sequence[str] = ()) -> dict[str, Any]:
     """Write the next question to all homes; or, once the last is answered, publish the classifier that follows.
 
     exchange   the folder or address through which homes and lead speak
-    without    homes whose rows are left out: from now on; of a season, of the release whose shares this call takes
+    without    homes whose rows are left out from now on
     Returns who is missing, or the summary of what was published.
     """
     homes, post, privacy = homes_of(plan), Exchange(exchange), plan.privacy
@@ -354,10 +262,9 @@ def lead(plan: Plan, home: Path, exchange: str, without: Sequence[str] = ()) -> 
         key = SigningKey.of(run.stores.vault).public.raw.hex()
         if key != homes.lead_key:
             raise WrongInput(f"homes.lead must be led from the home with the key {homes.lead_key}; this one's is {key}")
-        way = (ByHomes if plan.stream is None else SeasonOfHomes)(run, encode(run, run.plan, run.files("public")))
+        way = ByHomes(run, encode(run, run.plan, run.files("public")))
         way.digest = plan_digest(plan)
         others, _ = questions_in(post, plan)
-        way.posted = {number: letter for number, (_, letter) in others.items()}
         own_run = run.stores.vault.read(way._run_id()).decode()
         if any(asked.run != own_run for asked, _ in others.values()):
             raise NotVerified("the exchange holds questions of another run: each has a folder, and a home of its lead")
@@ -376,7 +283,7 @@ def status(plan: Plan, exchange: str) -> dict[str, Any]:
     before, (questions, others) = dict[str, tuple[int, str]](), questions_in(post, plan)
     terms, digest = terms_of(plan), plan_digest(plan)
     for number, (asked, letter) in sorted(questions.items()):
-        joint, agreed = together(asked.mechanism, homes.a_person_in), agreed_in(plan, asked.run, digest)
+        joint, agreed = Joint.of(asked.mechanism, homes.a_person_in), agreed_in(plan, asked.run, digest)
         settings = JointAsk(joint, asked.codes.digest, (), agreed).settings()
         unit = terms["unit"], terms["neighbours"]
         heard, refused = fitting(post, homes, asked, letter, before, settings, unit)

@@ -17,10 +17,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 from prefect import flow
 
+from concord.artifacts.domains import Domain
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import PublicRows, Ref
@@ -29,27 +30,29 @@ from concord.flows.admit import admit, precheck_tables
 from concord.flows.cache import key_of
 from concord.flows.outcome import Summary, shown
 from concord.flows.run import OF_HOMES, Admitted, PrivateFiles, RunContext, running
-from concord.flows.season import BySeason, Periods, check_periods, published_mark
+from concord.flows.season import Periods, check_periods, published_mark
 from concord.flows.set_aside import pass_test_of_release
 from concord.flows.stage import Disclosure, pass_door
 from concord.flows.stages import encode, put
 from concord.flows.steps import publish
-from concord.flows.tally import sample
+from concord.flows.tally import BySums, infer, label_claim, sample
 from concord.tasks.asks.stream import (
     Beginning,
     PeriodCounts,
+    SeasonAsk,
     beginning_of,
     periods_counted,
     release_period,
 )
 from concord.tasks.asks.tallies import TalliesAsk
 from concord.tasks.door.admit import opening_of, planned_domain, sessions_for
+from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.student.infer import read_sample
-from concord.tasks.student.seasons import follow_totals
+from concord.tasks.student.seasons import follow_totals, history
 from concord.tasks.student.study import Student
 
 
-class ByStream(BySeason):
+class ByStream(BySums):
     """Private rows are asked in the period in which they arrive; a student learns from the totals of all so far.
 
     `public` are the rows that the stream's codes were learned from, or will be; those of now may be others.
@@ -58,6 +61,7 @@ class ByStream(BySeason):
     """
 
     left: Sequence[str] = ()
+    reopens: ClassVar[bool] = False
 
     @classmethod
     def of(cls, run: RunContext) -> tuple[Self, PublicRows]:
@@ -82,6 +86,33 @@ class ByStream(BySeason):
             return way, public
         (rows,) = put(run, [own], way.public.encoding, run.plan.labeling.batch, "data.public")
         return way, PublicRows(encoding=way.public.encoding, batches=rows.batches)
+
+    def ask(self, domain: Domain, session: Session | None = None) -> SeasonAsk:
+        """The season's questions, about codes that are learned from the rows it began with; of no stream yet."""
+        asked = super().ask(domain, session)
+        if not isinstance(asked.mechanism, Stream):
+            raise AssertionError("a plan with [stream] is planned as one")
+        self.mechanism, spans = asked.mechanism, [(each.start, each.start + each.size) for each in self._codes.fields]
+        fields = self._codes.coarse
+        self.questions = [
+            self.mechanism.question(at, fields, [spans[field] for field in fields])
+            for at in range(len(self.mechanism.rounds))
+        ]
+        return SeasonAsk(asked.mechanism, asked.codes, asked.public)
+
+    def replay(self, session: Session, admitted: Admitted[TalliesAsk]) -> Disclosure:
+        """The releases so far, and the labels inferred from the last."""
+        return self._with_labels(admitted, Disclosure(session, self._releases(session), 0, datetime.now(UTC)))
+
+    def fit(self, run: RunContext, admitted: Admitted[TalliesAsk], passed: Disclosure, where: str) -> Student:
+        """As of tallies; and what the models of earlier releases were right on, if that is what was measured."""
+        student, (*releases, _) = super().fit(run, admitted, passed, where), passed.released
+        odds = getattr(student.test, "prior_odds", None)
+        if run.test is None or odds is None:  # which a student that is fitted to labels has not
+            return student
+        files = (json.loads(run.stores.released.read(ref)) for ref in releases)
+        found = history(files, self._codes, run.test.path, admitted.stream.encoding)
+        return student.model_copy(update={"history": found})
 
     def refresh(self, public: PublicRows) -> Summary:
         """Release what is due, and publish what follows from it. Raises BudgetRefused, WrongInput or NotVerified.
@@ -199,6 +230,18 @@ class ByStream(BySeason):
         )
         passed, earlier = pass_door(run, session, release), self._releases(session)[:-1]
         return self._with_labels(admitted, replace(passed, released=[*earlier, *passed.released]))
+
+    def _releases(self, session: Session) -> list[Ref]:
+        """The files that a season has released, in order."""
+        batches = self.run.stores.ledger.batches(session.id)
+        return [batch.outcome.released for batch in batches if batch.outcome is not None]
+
+    def _with_labels(self, admitted: Admitted[TalliesAsk], passed: Disclosure) -> Disclosure:
+        """`passed`, and the file of the labels inferred from its last release."""
+        stream, last = admitted.stream, passed.released[-1]
+        claim = label_claim(admitted, passed)
+        labels = infer(self.run, passed.session.id, last, stream.encoding, self._codes, stream.batches, claim)
+        return replace(passed, released=[*passed.released, labels])
 
 
 def _reading(run: RunContext) -> str:

@@ -1,5 +1,4 @@
-"""A season of a stream: what arrived since its last period is taken, each new unit is counted once, and a student
-learns from the running totals.
+"""The periods of a season of a stream: what arrived since the last one is taken, and each new unit is counted once.
 
     take (files) ─ arrive (new units) ─ tally ─ on record, before anything of it passes the door
                    (those set aside)
@@ -8,15 +7,12 @@ Nothing about rows decides whether there is a period. One that a killed command 
 same files, if it was counted.
 """
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import datetime
 from itertools import islice
 from pathlib import PurePath
-from typing import ClassVar
 
-from concord.artifacts.domains import Domain
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
@@ -25,16 +21,15 @@ from concord.flows.admit import begin
 from concord.flows.cache import Files, Place
 from concord.flows.console import err
 from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
-from concord.flows.stage import Disclosure, stage
+from concord.flows.stage import stage
 from concord.flows.stages import UNITS
-from concord.flows.tally import BySums, infer, label_claim, tally
+from concord.flows.tally import tally
 from concord.flows.ticks import next_time
 from concord.tasks.asking.tally import BLOCKS, Coding, columns_asked, gather, keep_total
 from concord.tasks.asks.counted import set_arrived_aside
 from concord.tasks.asks.stream import (
     Beginning,
     PeriodCounts,
-    SeasonAsk,
     counted_again,
     keep_again,
     keep_beginning,
@@ -50,9 +45,6 @@ from concord.tasks.door.admit import claim
 from concord.tasks.door.checkpoint import arrivals_key
 from concord.tasks.door.keys import ready_stream
 from concord.tasks.mechanisms.contributions import RoundQuestion
-from concord.tasks.mechanisms.stream import Stream
-from concord.tasks.student.seasons import history
-from concord.tasks.student.study import Student
 
 
 @stage("gather", reads=UNITS)
@@ -116,15 +108,15 @@ class Periods:
 
     questions  what is asked of each period, in order
     ended      the stream's earlier seasons
-    beginning  how the stream begins, if it does now; of one that has begun, its record stays
+    beginning  how the stream begins; of one that has begun, its record stays
     """
 
     run: RunContext
     encoding: Encoding
     codes: Codes
     questions: Sequence[RoundQuestion]
-    ended: Sequence[Session] = ()
-    beginning: Beginning | None = None
+    ended: Sequence[Session]
+    beginning: Beginning
 
     def counted(
         self, admitted: Admitted[TalliesAsk], private: PrivateFiles, now: datetime
@@ -141,12 +133,12 @@ class Periods:
         check_unchanged(plan, contents, known)
         period = None
         if admitted.session is None or len(counted) == admitted.session.asked:
-            columns = columns_asked(plan, self.encoding)
-            period = take(plan, vault, contents, known, columns, until=until(plan, now))
+            columns, clock = columns_asked(plan, self.encoding), plan.stream.clock if plan.stream else None
+            until = "" if clock is None else next_time(clock, "UTC", now, "stream.clock").isoformat()
+            period = take(plan, vault, contents, known, columns, until=until)
             if not period.files:
                 err.print(f"{'refresh':>8} no file is new: a release all the same, since none may follow from rows")
-        if self.beginning is not None:
-            keep_beginning(vault, plan.privacy.domain, admitted.ask.stream, self.beginning)
+        keep_beginning(vault, plan.privacy.domain, admitted.ask.stream, self.beginning)
         claim(run.stores, plan, private.files)
         ready_stream(run.stores, plan.privacy.domain, admitted.ask.stream, asked=bool(known))
         session = begin(run, admitted, private, Counted((), ()))
@@ -243,57 +235,6 @@ def _names_of(periods: Sequence[PeriodCounts], *, aside: bool = False) -> tuple[
     return next(filter(None, found), ())
 
 
-def until(plan: Plan, now: datetime) -> str:
-    """The end of the period that begins now, by the plan's clock; empty without one. Raises WrongInput."""
-    clock = None if plan.stream is None else plan.stream.clock
-    return "" if clock is None else next_time(clock, "UTC", now, "stream.clock").isoformat()
-
-
 def published_mark(session: str) -> str:
     """The file of the vault that says how many releases of a session were published whole."""
     return f"sessions/{session}/published"
-
-
-class BySeason(BySums):
-    """Each release is of running totals, and a student learns from the last."""
-
-    reopens: ClassVar[bool] = False
-
-    def ask(self, domain: Domain, session: Session | None = None) -> SeasonAsk:
-        """The season's questions, about codes that are learned from the rows it began with; of no stream yet."""
-        asked = super().ask(domain, session)
-        if not isinstance(asked.mechanism, Stream):
-            raise AssertionError("a plan with [stream] is planned as one")
-        self.mechanism, spans = asked.mechanism, [(each.start, each.start + each.size) for each in self._codes.fields]
-        fields = self._codes.coarse
-        self.questions = [
-            self.mechanism.question(at, fields, [spans[field] for field in fields])
-            for at in range(len(self.mechanism.rounds))
-        ]
-        return SeasonAsk(asked.mechanism, asked.codes, asked.public)
-
-    def replay(self, session: Session, admitted: Admitted[TalliesAsk]) -> Disclosure:
-        """The releases so far, and the labels inferred from the last."""
-        return self._with_labels(admitted, Disclosure(session, self._releases(session), 0, datetime.now(UTC)))
-
-    def fit(self, run: RunContext, admitted: Admitted[TalliesAsk], passed: Disclosure, where: str) -> Student:
-        """As of tallies; and what the models of earlier releases were right on, if that is what was measured."""
-        student, (*releases, _) = super().fit(run, admitted, passed, where), passed.released
-        odds = getattr(student.test, "prior_odds", None)
-        if run.test is None or odds is None:  # which a student that is fitted to labels has not
-            return student
-        files = (json.loads(run.stores.released.read(ref)) for ref in releases)
-        found = history(files, self._codes, run.test.path, admitted.stream.encoding)
-        return student.model_copy(update={"history": found})
-
-    def _releases(self, session: Session) -> list[Ref]:
-        """The files that a season has released, in order."""
-        batches = self.run.stores.ledger.batches(session.id)
-        return [batch.outcome.released for batch in batches if batch.outcome is not None]
-
-    def _with_labels(self, admitted: Admitted[TalliesAsk], passed: Disclosure) -> Disclosure:
-        """`passed`, and the file of the labels inferred from its last release."""
-        stream, last = admitted.stream, passed.released[-1]
-        claim = label_claim(admitted, passed)
-        labels = infer(self.run, passed.session.id, last, stream.encoding, self._codes, stream.batches, claim)
-        return replace(passed, released=[*passed.released, labels])

@@ -27,7 +27,6 @@ from concord.artifacts.schemas import Ref, canonical_json
 from concord.artifacts.sections import HomesPlan
 from concord.artifacts.sessions import Batch, Session
 from concord.tasks.asks.share import Answered, Asked, Letter, share_in
-from concord.tasks.asks.stream import RELEASE_FORMAT
 from concord.tasks.asks.tallies import ROUND_FORMAT, TalliesAsk
 from concord.tasks.data.codes import CodeMatrix
 from concord.tasks.data.exchange import Exchange
@@ -36,7 +35,6 @@ from concord.tasks.door.checkpoint import Randomness
 from concord.tasks.door.door import StepOutcome, digest_in, open_door, pass_step
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.distance import Floats, Ints
-from concord.tasks.mechanisms.stream import Stream
 
 SURELY = 6.0
 """Standard deviations of χ² beyond which a share is said to differ."""
@@ -71,13 +69,6 @@ class SharesOfRound:
         """All shares, added."""
         return np.asarray(sum(self.sums.values()), np.int64)
 
-    def noise(self, name: str) -> float:
-        """Standard deviation of the noise in a home's answer to the last question."""
-        each, (share, _) = self.asked.mechanism, self.shares[name]
-        if isinstance(each, Stream):
-            return each.rounds[-1].scale * each.spread(share.release + 1)
-        return each.rounds[self.asked.number].scale
-
 
 def check_public(plan: Plan, homes: HomesPlan) -> None:
     """Raise NotVerified unless the public table is the one that the plan names by its digest."""
@@ -97,17 +88,16 @@ def check_answered(share: Answered, asked: Asked, digest: str, before: Mapping[s
 
     before   the homes' last shares, as `last_of` gives them
     """
-    each, number, season = asked.mechanism, asked.number, isinstance(asked.mechanism, Stream)
+    each, number = asked.mechanism, asked.number
     last, own = before.get(share.home, (-1, ""))
     if (share.run, share.question, share.question_before) != (asked.run, digest, asked.before):
         raise NotVerified("it answers another question, or one of another run")
     follows = own if share.release == last + 1 else share.share_before  # the one between came too late
-    if share.share_before != follows or not last < share.release <= number or (share.release < number and not season):
+    if share.share_before != follows or not last < share.release == number:
         raise NotVerified("it follows another share of this home than it gave before")
-    if len(share.sums) != (size := sum(question.size for question in asked.questions)):
+    if len(share.sums) != (size := asked.question.size):
         raise NotVerified(f"it holds {len(share.sums):,} sums, and {size:,} were asked")
-    scale = each.rounds[0 if season else number].scale
-    if (share.scale, share.epsilon, share.delta) != (scale, each.epsilon, each.delta):
+    if (share.scale, share.epsilon, share.delta) != (each.rounds[number].scale, each.epsilon, each.delta):
         raise NotVerified("it has another noise or claim than the plan gives it")
     sessions = {line.session for line in Excerpt.read(share.excerpt.encode()).entries if line.kind == "open"}
     if share.session not in sessions:
@@ -138,7 +128,7 @@ def units_of(name: str, rounds: Sequence[SharesOfRound]) -> float:
     counts = list[float]()
     for each in (each for each in rounds if name in each.shares):
         question = each.asked.question
-        sums = each.sums[name][-question.size :]
+        sums = each.sums[name]
         if question.what == "codes":
             counts.append(float(sums[: question.width].sum()) / question.steps / len(question.fields))
         elif question.count:
@@ -161,12 +151,12 @@ def differing(of: SharesOfRound, units: Mapping[str, float], rows: CodeMatrix) -
             for field, (start, stop) in zip(question.fields, question.spans, strict=True)
         ]
     ) / max(1, len(rows))
-    noise, cells = {name: of.noise(name) for name in sums}, question.width * question.columns
+    noise, cells = of.asked.mechanism.rounds[of.asked.number].scale, question.width * question.columns
     least = question.steps if question.what == "codes" else question.steps - question.least
     people = np.repeat(frequency + 1 / max(1, len(rows)), question.columns) * least**2
     likely = cells + SURELY * math.sqrt(2 * cells * len(question.fields))
     while len(left := [name for name in sums if name not in found]) > 1:
-        own = {name: sums[name][-question.size :][:cells] for name in left}
+        own = {name: sums[name][:cells] for name in left}
         most = {name: _squares(name, own, units, noise, people) for name in left}
         if max(most.values()) <= likely:
             break
@@ -174,18 +164,16 @@ def differing(of: SharesOfRound, units: Mapping[str, float], rows: CodeMatrix) -
     return [name for name in sums if name in found]
 
 
-def _squares(
-    name: str, sums: Mapping[str, Ints], units: Mapping[str, float], noise: Mapping[str, float], people: Floats
-) -> float:
+def _squares(name: str, sums: Mapping[str, Ints], units: Mapping[str, float], noise: float, people: Floats) -> float:
     """χ² of a home's sums against those of the others.
 
-    noise, people   standard deviation of noise in each share; and variance of each cell, for one unit
+    noise, people   standard deviation of noise in a share; and variance of each cell, for one unit
     A row's residual is one of each field: its variance is counted as if all fields moved together.
     """
     others = [other for other in sums if other != name]
     ratio = units[name] / max(1.0, math.fsum(units[other] for other in others))
     rest = sum(sums[other].astype(np.float64) for other in others)
-    noisy = noise[name] ** 2 + ratio**2 * math.fsum(noise[other] ** 2 for other in others)
+    noisy = noise**2 + ratio**2 * (len(others) * noise**2)
     variance = noisy + units[name] * (1 + ratio) * people
     return float(np.sum((sums[name] - ratio * rest) ** 2 / variance))
 
@@ -197,22 +185,6 @@ def of_round(of: SharesOfRound, scale: float, part: float, total: Ints) -> dict[
     """
     asked = {"format": ROUND_FORMAT, "round": of.asked.number, "question": of.asked.question.record()}
     return {**asked, "scale": scale, "part": part, "sums": total.tolist()}
-
-
-def of_release(of: SharesOfRound, mechanism: Stream, total: Ints) -> dict[str, Any]:
-    """A release of a season in its file: its questions, and the running totals of all homes that answered."""
-    questions = of.asked.questions
-    totals = np.split(total, np.cumsum([each.size for each in questions])[:-1])
-    spreads = [mechanism.spread(share.release + 1) for share, _ in of.shares.values()]
-    return {
-        "format": RELEASE_FORMAT,
-        "release": of.asked.number,
-        "season": mechanism.season,
-        "questions": [each.record() for each in questions],
-        "scales": [each.scale for each in mechanism.rounds],
-        "totals": [each.tolist() for each in totals],
-        "spread": math.hypot(*spreads),
-    }
 
 
 def release_joint(

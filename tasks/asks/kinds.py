@@ -159,17 +159,15 @@ def _maybe(found: Measured | None) -> Estimate | None:
 
 
 def of_homes(session: Session, rounds: Sequence[Released]) -> tuple[str, ...]:
-    """Homes that took no part in a round, and shares that differ from the others' beyond noise; of a season, in its
-    last release: a home that left it out is whole again in the next that it answers."""
-    names, found, season = session.mechanism["names"], list[str](), "season" in session.mechanism
-    for number, each in list(enumerate(rounds))[-1 if season else 0 :]:
-        absent, at = [name for name in names if name not in each["homes"]["shares"]], "release" if season else "round"
-        if absent:
-            found.append(f"{at.capitalize()} {number} is without the rows of {', '.join(absent)}")
+    """Homes that took no part in a round, and shares that differ from the others' beyond noise."""
+    names, found = session.mechanism["names"], list[str]()
+    for number, each in enumerate(rounds):
+        if absent := [name for name in names if name not in each["homes"]["shares"]]:
+            found.append(f"Round {number} is without the rows of {', '.join(absent)}")
         if each["homes"]["differ"]:
             differ = ", ".join(each["homes"]["differ"])
             found.append(
-                f"In {at} {number} the share of {differ} differs from what the others' shares say by more than noise: "
+                f"In round {number} the share of {differ} differs from what the others' shares say by more than noise: "
                 "other people live there, or its rows are not what the plan says they are"
             )
     return tuple(found)
@@ -221,7 +219,6 @@ RUNNING = (
     "noisy running sums over public codes of all units that arrived so far, one release a period: all releases of the "
     "season together, past and future, are within this guarantee for each unit"
 )
-AGAIN = "a further season asks everybody again, and costs again"
 ONCE = (
     "the rows have no names of units, and a unit is a delivered row: the operator declares that each is delivered once"
 )
@@ -263,17 +260,13 @@ KINDS: dict[str, Kind] = {  # besides MECHANISMS, which are of votes
 def kind_of(session: Session) -> Kind:
     """The kind of a session. Raises NotVerified if Concord has no such mechanism."""
     name = session.mechanism.get("name")
-    if name not in KINDS and name not in MECHANISMS:
+    by_homes = " in several homes" if name == Stream.name and {"lead", "share"} & session.mechanism.keys() else ""
+    if by_homes or (name not in KINDS and name not in MECHANISMS):
         raise NotVerified(
-            f"session {session.id} ran {name!r}, of which this version of Concord knows nothing: go on with the "
-            "version that opened it"
+            f"session {session.id} ran {name!r}{by_homes}, of which this version of Concord knows nothing: go on with "
+            "the version that opened it"
         )
     kind = KINDS.get(name) or Kind(mechanism_class(name).proof, VOTES)
-    if name == Stream.name and "lead" in session.mechanism:
-        joint = KINDS[Joint.name]
-        return replace(joint, proof=kind.proof, releases=f"{RUNNING}; {AGAIN}; {joint.releases}")
-    if name == Stream.name and "share" in session.mechanism:
-        return replace(kind, releases=f"this home's share: {RUNNING}; {AGAIN}", outcome=answered)
     is_question = session.purpose != LABELS and kind.outcome is None
     return replace(kind, releases=COMMON, outcome=answered) if is_question else kind
 

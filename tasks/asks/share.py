@@ -32,7 +32,7 @@ from concord.artifacts.ledger.excerpt import Excerpt, hiding
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, with_removed
 from concord.artifacts.schemas import Encoding, Frozen, Passed, Ref, Scaled, canonical_json
-from concord.artifacts.sections import LONGEST_OF_HOMES, HexDigest, HomesPlan, Name
+from concord.artifacts.sections import HexDigest, HomesPlan, Name
 from concord.artifacts.sessions import Session
 from concord.tasks.asks.tallies import TalliesAsk, release_round
 from concord.tasks.data.codes import Codes, NumberField
@@ -41,7 +41,6 @@ from concord.tasks.data.vectors import VectorField
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.contributions import LARGEST_WEIGHT, IntegerModel, RoundQuestion
 from concord.tasks.mechanisms.homes import Share
-from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.mechanisms.tallies import STEPS, Tallies
 
 MOST_VIEWS = 2
@@ -52,7 +51,9 @@ LARGEST_SUM = 1 << 56
 OLDER = "an older copy of the home was put back, or another one is in use; put the newer one in its place"
 Whole = Annotated[int, Field(ge=-LARGEST_SUM, le=LARGEST_SUM)]
 RunId = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
-Number = Annotated[int, Field(ge=0, lt=LONGEST_OF_HOMES)]
+MOST_QUESTIONS = 256
+"""Most questions of a run."""
+Number = Annotated[int, Field(ge=0, lt=MOST_QUESTIONS)]
 
 
 class ModelRecord(Frozen):
@@ -67,11 +68,11 @@ class Asked(Frozen):
 
     run        128 random bits of the lead, the same for all rounds
     before     digest of the question before; empty for the first
-    shares     of each earlier round, the digests of the shares it builds on, by home; of a season, the last of each
-    mechanism  the rounds of each home, or its season: each release of one is asked for by a question, always the same
+    shares     of each earlier round, the digests of the shares it builds on, by home
+    mechanism  the rounds of each home
     fields     which of the codes are asked
     model      the model that is subtracted, if there is one
-    until      of a season, when the next release may be asked for
+    until      empty: version 1.0.0 wrote it, and what is signed stays as it was
     """
 
     format: Literal["concord homes question 1"] = "concord homes question 1"
@@ -81,25 +82,19 @@ class Asked(Frozen):
     homes: HomesPlan
     before: str
     shares: tuple[dict[str, HexDigest], ...]
-    mechanism: Stream | Tallies
+    mechanism: Tallies
     encoding: Encoding
     codes: Codes
     fields: tuple[int, ...]
     model: ModelRecord | None
-    until: str = ""
-
-    @property
-    def questions(self) -> tuple[RoundQuestion, ...]:
-        """All that is asked of a row: one question a round, and all of a season. Raises ValueError if unpaid for."""
-        spans = [(self.codes.span(field).start, self.codes.span(field).stop) for field in self.fields]
-        model = None if self.model is None else IntegerModel.from_record(self.model.model_dump())
-        every = range(len(self.mechanism.rounds)) if isinstance(self.mechanism, Stream) else (self.number,)
-        return tuple(self.mechanism.question(at, self.fields, spans, model) for at in every)
+    until: Literal[""] = ""
 
     @property
     def question(self) -> RoundQuestion:
-        """The last of them, which asks for labels or is the only one."""
-        return self.questions[-1]
+        """What is asked of each row. Raises ValueError if it was not paid for."""
+        spans = [(self.codes.span(field).start, self.codes.span(field).stop) for field in self.fields]
+        model = None if self.model is None else IntegerModel.from_record(self.model.model_dump())
+        return self.mechanism.question(self.number, self.fields, spans, model)
 
 
 class Answered(Frozen):
@@ -109,7 +104,7 @@ class Answered(Frozen):
     question_before  digest of the one before; empty for the first
     share_before     digest of the home's own share before
     release          how many answers of this run the home gave before
-    scale, sums      of the round; of a season, the scale of the first question's noise, and all running totals
+    scale, sums      of the round
     codes            whether the home found the codes of the question in the public table itself
     session          of the home's ledger; `excerpt` has its charge, settings and all other charges of the domain
     """
@@ -218,10 +213,8 @@ def share_in(exchange: Exchange, homes: HomesPlan, file: Posted) -> tuple[Answer
     return share, letter
 
 
-def check_asked(
-    asked: Asked, plan: Plan, name: str, own: Mapping[int, Letter], before: Mapping[int, str]
-) -> Share | Stream:
-    """Check a question in all that needs nothing private, and return what this home's rounds, or season, cost.
+def check_asked(asked: Asked, plan: Plan, name: str, own: Mapping[int, Letter], before: Mapping[int, str]) -> Share:
+    """Check a question in all that needs nothing private, and return what this home's rounds cost.
 
     own      this home's shares of the run so far, by the number of the question
     before   the digests of the questions that are on record, likewise
@@ -230,8 +223,6 @@ def check_asked(
     homes, data, number = homes_of(plan), plan.data, asked.number
     if asked.plan != plan_digest(plan) or asked.homes != homes:
         raise NotVerified("the question is of another plan, or of other homes and keys, than this one")
-    if getattr(asked.mechanism, "season", None) != (plan.stream.season if plan.stream else None):
-        raise NotVerified("the question is of another season than the plan's")
     if number >= asked.mechanism.queries:
         raise NotVerified(f"the question is number {number}, and the run has rounds 0 to {asked.mechanism.queries - 1}")
     _check_follows(asked, name, own, before)
@@ -241,8 +232,7 @@ def check_asked(
         raise NotVerified("the question has another budget, other classes or units than the plan")
     _check_encoding(asked, plan)
     try:
-        values = {field.name: getattr(given, field.name) for field in fields(Tallies)}
-        share = given if isinstance(given, Stream) else Share(**values)
+        share = Share(**{field.name: getattr(given, field.name) for field in fields(Tallies)})
         question, delta = asked.question, share.delta_at(share.epsilon)
     except Exception as wrong:  # the lead may have made it fail in any way
         raise NotVerified(f"the question is none that its round paid for: {wrong}") from None
@@ -256,23 +246,16 @@ def check_asked(
 
 
 def _check_follows(asked: Asked, name: str, own: Mapping[int, Letter], before: Mapping[int, str]) -> None:
-    """Raise NotVerified unless a question follows the ones that this home answered; of a season it may have left some
-    out, and be left out."""
-    number, season = asked.number, isinstance(asked.mechanism, Stream)
-    if not season and number != len(own):
+    """Raise NotVerified unless a question follows the ones that this home answered."""
+    number = asked.number
+    if number != len(own):
         raise NotVerified(
             f"the question is number {number}, and {name} has answered {len(own)} of this run: a home that left one "
             "out takes no further part in it"
         )
-    if number < max(own, default=0):
-        raise NotVerified(f"the question is number {number}, and {name} has answered a later one")
-    known = before.get(number - 1, asked.before if season and number else "")
-    if asked.before != known or len(asked.shares) != (min(number, 1) if season else number):
+    if asked.before != before.get(number - 1, "") or len(asked.shares) != number:
         raise NotVerified("the question does not follow the one that this home answered before")
-    built, given = [each.get(name) for each in asked.shares], {at: letter.digest for at, letter in own.items()}
-    if season and not {*built} <= {None, *given.values()}:
-        raise NotVerified(f"the question names a share of {name} that its ledger does not know of: {OLDER}")
-    if not season and built != [given[at] for at in range(number)]:
+    if [each.get(name) for each in asked.shares] != [own[at].digest for at in range(number)]:
         raise NotVerified(f"the question builds on other shares of {name} than it gave, or leaves one out")
 
 
@@ -328,7 +311,7 @@ class ShareAsk(TalliesAsk):
         return {"share": dict(self.agreed)}
 
     @classmethod
-    def of(cls, asked: Asked, share: Share | Stream, name: str, key: str) -> Self:
+    def of(cls, asked: Asked, share: Share, name: str, key: str) -> Self:
         """The session in which a home answers the run of a question."""
         agreed = {"run": asked.run, "plan": asked.plan, "home": name, "key": key, "encoding": asked.encoding.digest}
         return cls(share, asked.codes.digest, (), agreed, bounds=asked.encoding.bounds)
@@ -412,49 +395,31 @@ def answer(
     released = json.loads(door.released.read(file))
     if released["code"] != letter.digest:
         raise NotVerified("the released round answers another question")
-    return signed_share(door, session, ask, asked, letter, codes, asked.number, released["sums"])
-
-
-def signed_share(
-    door: Stores,
-    session: Session,
-    ask: ShareAsk,
-    asked: Asked,
-    letter: Letter,
-    codes: Literal["recomputed", "declared"],
-    release: int,
-    sums: Sequence[int],
-) -> Letter:
-    """The answer to a question, of what a home released: signed and kept once.
-
-    release   how many answers it gave before
-    """
-    domain, scales = door.ledger.domain_of(session), [each.scale for each in ask.mechanism.rounds]
-    own = own_shares(door, session)[:release]
+    domain, number, own = door.ledger.domain_of(session), asked.number, own_shares(door, session)[: asked.number]
 
     def made() -> bytes:
-        excerpt = Excerpt.of(door.ledger.records(), domain.name, {session.id: release + 1}, hiding(door.vault))
+        excerpt = Excerpt.of(door.ledger.records(), domain.name, {session.id: number + 1}, hiding(door.vault))
         content = Answered(
             run=asked.run,
-            number=asked.number,
+            number=number,
             home=ask.agreed["home"],
             question=letter.digest,
             question_before=asked.before,
             share_before=own[-1].digest if own else "",
-            release=release,
+            release=number,
             codes=codes,
             session=session.id,
             epsilon=session.epsilon,
             delta=session.delta,
             unit=domain.unit,
             neighbours=domain.neighbours,
-            scale=scales[0 if isinstance(ask.mechanism, Stream) else asked.number],
-            sums=tuple(sums),
+            scale=share.rounds[number].scale,
+            sums=tuple(released["sums"]),
             excerpt=excerpt.text.decode(),
         )
         return Letter.signed(content, SigningKey.of(door.vault)).data
 
-    return Letter(door.vault.read(door.vault.keep(_share_path(session.id, release), made)))
+    return Letter(door.vault.read(door.vault.keep(_share_path(session.id, number), made)))
 
 
 def _share_path(session: str, number: int) -> str:

@@ -211,61 +211,31 @@ class ShareForm(Form):
         return {"round": number, "scale": scale, **_repeated(record, number)}
 
 
-class TotalsForm(Form):
-    """A release of a season: of running totals, and how wide their noise is."""
+class ReleaseForm(LearnedForm):
+    """A release of a season of a stream: running totals, how wide their noise is, and the model decoded from them."""
 
     format: Literal["concord release 1"]
     release: int
     season: int
     scales: Numbers
     questions: tuple[QuestionForm, ...]
+    sums: tuple[Whole, ...]
     totals: tuple[Whole, ...]
     spread: float
+    decoded: DecodedForm
 
     name = RoundForm.name
-
-    def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:
-        """Its number, the season's length, and the noise."""
-        settings = record.mechanism.settings
-        scales = tuple(each["scale"] for each in settings["rounds"])
-        return {"release": number, "season": settings["season"], "scales": scales}
-
-
-class LearnedTotalsForm(TotalsForm, LearnedForm):
-    """A release of a season, with the model that was decoded from it."""
-
-    decoded: DecodedForm
 
     @property
     def asked(self) -> tuple[QuestionForm, ...]:
         """Its questions."""
         return self.questions
 
-
-class ReleaseForm(LearnedTotalsForm):
-    """A release of a stream."""
-
-    sums: tuple[Whole, ...]
-
-
-class JointReleaseForm(LearnedTotalsForm):
-    """A release of several homes."""
-
-    homes: LettersForm
-
-
-class ShareOfReleaseForm(TotalsForm):
-    """A home's share of a release, as its own certificate has it."""
-
-    sums: tuple[Whole, ...]
-    question: str
-    code: str
-    outcome: Outcome
-    answer: str
-
     def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:
-        """As of any release; and the certified answer."""
-        return {**super().fixed(record, number), **_repeated(record, number)}
+        """Its number, the season's length, and the noise."""
+        settings = record.mechanism.settings
+        scales = tuple(each["scale"] for each in settings["rounds"])
+        return {"release": number, "season": settings["season"], "scales": scales}
 
 
 class AnswerForm(Form):
@@ -415,22 +385,14 @@ class ConfusionForm(Form):
 def form_of(settings: Mapping[str, Any]) -> type[Form]:
     """The form of the files that a session of these settings releases, besides tables."""
     if "rounds" in settings:
-        of = "share" if "share" in settings else "lead" if "lead" in settings else ""
-        return ROUNDS["season" in settings, of]
+        return next((form for key, form in ROUNDS.items() if key in settings), RoundForm)
     if "pair_scale" in settings:  # which a private test alone has
         return ConfusionForm if settings["classes"] else NumberTestForm
     return FORMS.get(str(settings.get("name")), AnswerForm)
 
 
-ROUNDS: dict[tuple[bool, str], type[Form]] = {
-    (False, ""): RoundForm,
-    (False, "share"): ShareForm,
-    (False, "lead"): JointRoundForm,
-    (True, ""): ReleaseForm,
-    (True, "share"): ShareOfReleaseForm,
-    (True, "lead"): JointReleaseForm,
-}
-"""Forms of rounds: whether they are a season's, and whether a home answers them or leads."""
+ROUNDS: dict[str, type[Form]] = {"season": ReleaseForm, "share": ShareForm, "lead": JointRoundForm}
+"""Forms of rounds that are not of one table at one time, by the setting that they alone have."""
 FORMS: dict[str, type[Form]] = {
     "universal": HypothesisForm,
     "group_counts": CountsForm,

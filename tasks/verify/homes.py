@@ -13,8 +13,8 @@ Guarantees   found and named: a question or share with a wrong signature, of ano
              sums or noise other than those of all shares; no warning of a home that took no part, or whose share
              differs
 Not covered  whether a home's rows are true; that no home keeps charges back from its excerpt: it verifies its own
-             ledger at home. That the student was decoded from these sums. Of a season, whose share differs from the
-             rest is the lead's word. Checked by tests/flows/test_several_homes.py and test_season_of_homes.py
+             ledger at home. That the student was decoded from these sums. Checked by
+             tests/flows/test_several_homes.py
 """
 
 import json
@@ -29,7 +29,7 @@ from concord.artifacts.ledger.excerpt import Excerpt
 from concord.tasks.verify.checks import equal, proved
 from concord.tasks.verify.reckoning import check_counts, reckon
 from concord.tasks.verify.recompute_gaussian import steps
-from concord.tasks.verify.rounds import release_fault, round_fault
+from concord.tasks.verify.rounds import round_fault
 
 Said = Mapping[str, Any]
 """The content of a signed file, JSON."""
@@ -37,8 +37,6 @@ Said = Mapping[str, Any]
 
 ALL_PAY = ("rounds", "classes", "steps", "secret", "many")
 """Settings of every home by which all together are charged."""
-OF_SEASONS = ("season", "bits", "matrix")
-"""And of a stream."""
 
 
 def joint_rounds(settings: Said, rounds: Sequence[bytes], unit: tuple[str, str], warnings: Sequence[str] | None) -> str:
@@ -49,8 +47,6 @@ def joint_rounds(settings: Said, rounds: Sequence[bytes], unit: tuple[str, str],
     """
     if len(rounds) > (most := steps(settings)):
         raise NotVerified(f"{len(rounds)} rounds were added, and the settings pay for {most}")
-    if "season" in settings:
-        return _releases(settings, rounds, unit, warnings)
     keys, before, last = dict(zip(settings["names"], settings["keys"], strict=True)), "", dict[str, Said]()
     digests, earlier, codes, counts = list[dict[str, str]](), dict[str, Any](), None, dict[str, list[float]]()
     for number, text in enumerate(rounds):
@@ -71,7 +67,7 @@ def joint_rounds(settings: Said, rounds: Sequence[bytes], unit: tuple[str, str],
         for name, share in shares.items():
             counts.setdefault(name, []).extend(_counts(released["question"], share["sums"]))
         _added(number, released, shares, counts)
-        _warned(f"Round {number}", [name for name in keys if name not in shares], homes["differ"], warnings)
+        _warned(number, [name for name in keys if name not in shares], homes["differ"], warnings)
         before, last, earlier = sha256(question), {**last, **shares}, released
         digests.append({name: sha256(share.encode()) for name, share in homes["shares"].items()})
     for name, share in last.items():
@@ -79,45 +75,11 @@ def joint_rounds(settings: Said, rounds: Sequence[bytes], unit: tuple[str, str],
     return f"{len(rounds)} rounds are the sums of signed shares of {', '.join(last)}, each charged by its own ledger"
 
 
-def _releases(settings: Said, rounds: Sequence[bytes], unit: tuple[str, str], warnings: Sequence[str] | None) -> str:
-    """As of rounds: every question of a season is the same, and of a release the running totals are added."""
-    keys, before, last = dict(zip(settings["names"], settings["keys"], strict=True)), "", dict[str, tuple[str, Said]]()
-    first: Any = None
-    for number, text in enumerate(rounds):
-        released = json.loads(text)
-        homes, question = released["homes"], released["homes"]["question"].encode()
-        asked = _question(number, question, settings, before)
-        of = asked["fields"], asked["codes"], released["questions"], released["format"], released["session"]
-        equal(f"the question or session of release {number}", of, first := first or of)
-        _asked(number, released["questions"], asked)
-        named = [{name: own for name, (own, _) in last.items()}] if number else []
-        equal(f"the shares named in question {number}", asked["shares"], named)
-        shares = _shares(number, homes, keys)
-        for name, share in shares.items():
-            own, given = last.get(name, ("", {"release": -1}))
-            follows = {"share_before": own} if share["release"] == given["release"] + 1 else {}
-            due = {"question": sha256(question), "question_before": before, **follows}
-            check_share(number, name, share, settings, unit, due)
-            if not given["release"] < share["release"] <= number:
-                raise NotVerified(f"the share of {name} in release {number} does not follow the one before")
-        if fault := release_fault(settings, number, released, list(shares.values())):
-            raise NotVerified(fault)
-        claim = {name: released[name] for name in ("epsilon", "delta")}
-        equal(f"the claim of release {number}", claim, settings["claim"])
-        before = sha256(question)
-        last |= {name: (sha256(homes["shares"][name].encode()), share) for name, share in shares.items()}
-        if number + 1 == len(rounds):  # of which labels and student are; earlier ones were published by themselves
-            _warned(f"Release {number}", [name for name in keys if name not in shares], homes["differ"], warnings)
-    for name, (_, share) in last.items():
-        check_charge(name, share, settings)
-    return f"{len(rounds)} releases add the signed totals of {', '.join(last)}, each charged by its own ledger"
-
-
 def _question(at: int, question: bytes, settings: Said, before: str) -> Any:
     """The signed question of that number, checked against the settings."""
     asked = _read(question, QUESTION_TYPE, settings["lead"], f"question {at}")
     _equal(at, "question", asked, number=at, run=settings["run"], plan=settings["plan"], before=before)
-    for name in (*ALL_PAY, *(OF_SEASONS if "season" in settings else ())):
+    for name in ALL_PAY:
         equal(f"the {name} in question {at}", asked["mechanism"].get(name), settings[name])
     _agreed(at, asked["homes"], settings)
     return asked
@@ -147,7 +109,7 @@ def _agreed(at: int, homes: Said, settings: Said) -> None:
     several = len(keys) if homes["people"] == "in several" else 1
     said = {**homes, "lead": keys.get(homes["lead"], homes["lead"]), "homes": several}
     for name in ("names", "keys", "people", "lead", "homes"):
-        equal(f"what question {at} says of {name}", said[name], settings.get(name, 1))
+        equal(f"what question {at} says of {name}", said[name], settings.get(name))
 
 
 def _read(envelope: bytes, kind: str, key: str, what: str) -> Any:
@@ -184,9 +146,9 @@ def _added(number: int, released: Said, shares: Mapping[str, Said], counts: Mapp
         raise NotVerified(f"round {number} states another noise, or another part of all units, than its shares have")
 
 
-def _warned(at: str, absent: Sequence[str], differ: Sequence[str], warnings: Sequence[str] | None) -> None:
+def _warned(number: int, absent: Sequence[str], differ: Sequence[str], warnings: Sequence[str] | None) -> None:
     """Check that a certificate warns of homes that took no part in a round, or whose share was found to differ."""
-    said_of = (absent, f"{at} is without the rows of"), (differ, f"In {at.lower()} the share of")
+    said_of = (absent, f"Round {number} is without the rows of"), (differ, f"In round {number} the share of")
     for names, said in said_of:
         if (
             names
@@ -205,8 +167,7 @@ def check_share(
     follows   the digests that it must give of its `question`, the `question_before` and the `share_before`
     """
     fixed = {"number": number, "home": name, "run": settings["run"], **follows}
-    at = 0 if "season" in settings else number
-    noise = {"scale": settings["rounds"][at]["scale"], "unit": unit[0], "neighbours": unit[1]}
+    noise = {"scale": settings["rounds"][number]["scale"], "unit": unit[0], "neighbours": unit[1]}
     claim = {name: settings["claim"][name] for name in ("epsilon", "delta")}
     _equal(number, f"share of {name}", share, **fixed, **noise, **claim)
 
@@ -227,7 +188,7 @@ def check_charge(name: str, share: Said, settings: Said) -> None:
         raise NotVerified(f"the ledger of {name}: {missing}") from None
     for term, value in agreed.items():
         equal(f"the {term} that {name} agreed to", session.mechanism["share"][term], value)
-    for term in (*ALL_PAY, "codes", *(OF_SEASONS if "season" in settings else ())):
+    for term in (*ALL_PAY, "codes"):
         equal(f"the {term} that {name} charged", session.mechanism[term], settings[term])
     equal(f"the claim of {name}", (share["epsilon"], share["delta"]), (session.epsilon, session.delta))
     proved(session.mechanism, (session.epsilon, session.delta), f" of {name}")

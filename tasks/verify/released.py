@@ -44,8 +44,6 @@ from concord.tasks.verify.forms import (
     QuestionForm,
     RoundForm,
     ShareForm,
-    ShareOfReleaseForm,
-    TotalsForm,
     form_of,
 )
 from concord.tasks.verify.homes import joint_rounds
@@ -129,10 +127,8 @@ def _answers(record: SessionRecord, at: PublishedSession) -> str:
             leading = at.certificate.mechanism.settings
             equal("the bounds of a tested number", settings.get("bounds"), leading.get("bounds"))
             tested.follow(outcome, settings, form.content, _compared(at, record))
-    if "season" in settings:
-        _totals(record, files)
     for number, form in enumerate(files):
-        if isinstance(form, ShareForm | ShareOfReleaseForm):
+        if isinstance(form, ShareForm):
             _share(settings, number, form)
     refused = sum(getattr(outcome, "outcome", "") == "refused" for outcome in record.outcomes)
     equal("the number of answers", (counts.asked, counts.refused), (len(record.files), refused))
@@ -146,15 +142,11 @@ def _compared(at: PublishedSession, test: SessionRecord) -> int:
     return max(1, sum(len(each.mechanism.settings.get("candidates", ())) for each in before))
 
 
-def _share(settings: Mapping[str, Any], number: int, share: ShareForm | ShareOfReleaseForm) -> None:
+def _share(settings: Mapping[str, Any], number: int, share: ShareForm) -> None:
     """Check that a home's share asked what was paid for, and says which sums it is of."""
-    what, run = "release" if isinstance(share, TotalsForm) else "round", settings["share"]["run"]
-    equal(f"the question of share {number}", share.question, f"{what} {number} of the run {run}")
+    run = settings["share"]["run"]
+    equal(f"the question of share {number}", share.question, f"round {number} of the run {run}")
     equal(f"the answer of share {number}", share.answer, sha256(canonical_json(share.content["sums"]).encode()))
-    if isinstance(share, TotalsForm):
-        asked = sha256(canonical_json(share.content["questions"]).encode())
-        equal(f"the code of share {number}", (share.code, settings["share"]["questions"]), (asked, asked))
-        return
     if fault := round_fault(settings, number, {**share.content, "question": share.content["asked"]}):
         raise NotVerified(fault)
     if (model := share.asked.model) is not None:

@@ -46,29 +46,13 @@ def totals_off(settings: PublicSettings, sums: Any, totals: Any) -> float:
     return float(np.abs(weights @ released - np.asarray(totals, np.float64)).max(initial=0.0)) - most
 
 
-def release_fault(settings: PublicSettings, number: int, found: Mapping[str, Any], shares: Sequence[Any]) -> str:
-    """What is wrong with a release that adds the running totals of several homes; empty if nothing is.
-
-    It must ask what the season paid for and of no model. In each home, noise has the variance Σ `_weights`².
-    """
-    if fault := _asked_fault(settings, number, found, "totals"):
-        return fault
-    added = [sum(column) for column in zip(*(share["sums"] for share in shares), strict=True)]
-    if not shares or added != list(chain(*found["totals"])):
-        return f"the totals of release {number} are not the sum of its shares"
-    squares = np.cumsum(_weights(settings, number + 1) ** 2)
-    if not math.isclose(found["spread"] ** 2, sum(squares[share["release"]] for share in shares), rel_tol=1e-9):
-        return f"release {number} states other noise than its shares have"
-    return ""
-
-
-def _asked_fault(settings: PublicSettings, number: int, found: Mapping[str, Any], what: str) -> str:
-    """What is wrong with what a release asked, as of rounds, one for each question; `what` names their numbers."""
+def _asked_fault(settings: PublicSettings, number: int, found: Mapping[str, Any]) -> str:
+    """What is wrong with what a release asked, as of rounds, one for each question."""
     if (found["release"], found["season"]) != (number, settings["season"]):
         return f"release {number} does not continue the season"
-    asked = zip(found["questions"], found[what], found["scales"], settings["rounds"], strict=True)
-    for at, (question, numbers, scale, paid) in enumerate(asked):
-        if fault := round_fault(settings, at, {"round": at, "question": question, "sums": numbers, "scale": scale}):
+    asked = zip(found["questions"], found["sums"], found["scales"], settings["rounds"], strict=True)
+    for at, (question, sums, scale, paid) in enumerate(asked):
+        if fault := round_fault(settings, at, {"round": at, "question": question, "sums": sums, "scale": scale}):
             return f"release {number}: {fault}"
         whole = len(question["fields"]) != paid["fields"] or question["steps"] == settings["steps"]
         if question["model"] is not None or question["least"] != paid["least"] or not whole:
@@ -84,7 +68,7 @@ def season_fault(settings: PublicSettings, found: Sequence[Mapping[str, Any]]) -
     try:
         sizes = [[len(sums) for sums in found[0]["sums"]] if found else []]
         for number, release in enumerate(found):
-            if fault := _asked_fault(settings, number, release, "sums"):
+            if fault := _asked_fault(settings, number, release):
                 return fault
             asked, first = release["questions"], found[0]["questions"]
             if asked != first:

@@ -10,18 +10,13 @@ from concord.artifacts.schemas import canonical_json
 from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.published import verify_published
 from tests.support.edited import LAST_MODEL, MODEL, missed, rewritten
-from tests.support.several import NAMES, Several, Weekly, all_rounds
+from tests.support.several import Several, all_rounds
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("tracking")]
 
 
-@pytest.mark.parametrize("weekly", [False, True], ids=["joint", "joint season"])
-def test_an_edit_of_any_field_is_found(weekly: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("concord.flows.season.next_time", lambda _clock, _zone, now, _field: now)
-    season = Weekly(tmp_path / "weekly", season=3)
-    for name in NAMES:
-        season.arrive(name, 1)
-    folder = Path(all_rounds(season if weekly else Several(tmp_path / "world"))["certificate"]).parent
+def test_an_edit_of_any_field_is_found(tmp_path: Path) -> None:
+    folder = Path(all_rounds(Several(tmp_path / "world"))["certificate"]).parent
     assert [check for check in verify_published(folder) if not check.ok] == []
     *_, file, table = PublishedSession.at(folder).certificate.leading.files
     assert {*missed(folder, file.path)} <= MODEL | LAST_MODEL

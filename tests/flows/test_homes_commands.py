@@ -15,6 +15,7 @@ from concord.flows import homes as flows_homes
 from concord.flows.cli.commands import command
 from concord.flows.lead import status
 from concord.flows.learn import learn
+from concord.flows.refresh import refresh
 from concord.flows.scheduled import scheduled_contribute, scheduled_lead
 from concord.flows.stage import Stages
 from tests.promises.kept import sequences
@@ -107,8 +108,9 @@ def test_a_plan_of_homes_names_no_private_table_and_is_run_by_its_own_commands(t
     path.write_text(path.read_text().replace("[data]", '[data]\nprivate = "north.parquet"'))
     with pytest.raises(WrongInput, match="each names its own table by --private"):
         load_homes_plan(path)
-    with pytest.raises(WrongInput, match="is run by `concord lead`"):
-        learn.fn(load_plan(path), tmp_path / "home")
+    for flow in (learn, refresh):
+        with pytest.raises(WrongInput, match="is run by `concord lead`"):
+            flow.fn(load_plan(path), tmp_path / "home")
 
 
 @pytest.mark.parametrize(
@@ -131,8 +133,8 @@ def test_a_wrong_roster_is_refused_in_one_sentence(tmp_path: Path, changes: dict
 @pytest.mark.parametrize(
     ("section", "match"),
     [
-        ({"stream": {"season": 4}}, "stream.clock must be given"),
-        ({"stream": {"season": 300, "clock": "0 3 * * 1"}}, "stream.season must be at most 256"),
+        ({"stream": {"season": 4, "clock": "0 3 * * 1"}}, r"a plan has \[homes\] or \[stream\], not both"),
+        ({"stream": {"delivery": "each row once"}}, "leave out .stream., and lead the homes; or give each home a plan"),
         ({"labeling": {"mechanism": "stable", "cutoff": 5}}, "homes add up noisy sums"),
     ],
 )

@@ -53,7 +53,7 @@ from tests.support.at_door import (
     opening_of,
 )
 from tests.support.seasons import Season
-from tests.support.sharing import Shares, SharesOfSeason
+from tests.support.sharing import Shares
 from tests.support.tallied import Rounds
 
 VOTES: dict[str, Mechanism] = {
@@ -126,14 +126,6 @@ def open_season(home: Path) -> None:
 
 def ask_season(home: Path, other: bool = False) -> None:
     Season.in_home(home).all(other=other)
-
-
-def open_season_of_home(home: Path) -> None:
-    SharesOfSeason.in_home(home)
-
-
-def ask_season_of_home(home: Path, other: bool = False) -> None:
-    SharesOfSeason.in_home(home).all(other=other)
 
 
 def open_share(home: Path) -> None:
@@ -227,7 +219,6 @@ KINDS = (
     Kind("tallies", open_rounds, ask_rounds),
     Kind("stream", open_season, ask_season),
     Kind("share", open_share, ask_share),
-    Kind("share of a season", open_season_of_home, ask_season_of_home),
     *(
         Kind(name, partial(open_question, name=name), partial(ask_question, name=name), named=True)
         for name in QUESTIONS

@@ -118,8 +118,7 @@ def refreshed(plan: Plan, home: Path) -> object:
 
 
 def sharing(plan: Plan, home: Path) -> object:
-    """One of two homes answers all questions, of a season the one that is due; whoever leads has a home beside it, and
-    is asked for no more."""
+    """One of two homes answers all questions; whoever leads has a home beside it, and is asked for no more."""
     leading, table = home.with_name(f"lead-{home.name}"), Path(plan.path("public"))
     keys = [SigningKey.of(Vault(folder / "vault")).public.raw.hex() for folder in (home, leading)]
     homes = HomesPlan(
@@ -133,7 +132,7 @@ def sharing(plan: Plan, home: Path) -> object:
     plan = plan.model_copy(update={"homes": homes})
     asked = {"exchange": str(home.with_name(f"exchange-{plan_digest(plan)[:8]}"))}
     done: dict[str, Any] = {"answered": None}
-    while done["answered"] is None or (plan.stream is None and done["answered"] + 1 < done["rounds"]):
+    while done["answered"] is None or done["answered"] + 1 < done["rounds"]:
         if done["answered"] is not None or not Path(asked["exchange"]).exists():
             run_once(lead, leading, plan, leading, **asked, without=["south"])
         done = run_once(contribute, home, plan, home, **asked, name="north", agreed=True)
@@ -312,15 +311,6 @@ RUNS = (
         ask=sharing,
         works=("concord.tasks.asking.tally.cast_labels", "concord.tasks.asking.tally.tally"),
         made=("sums of sums/", "labels of units/"),
-        more=parts_of_sums,
-    ),
-    Run(
-        "share of a season",
-        "stream",
-        arriving,
-        ask=sharing,
-        works=("concord.tasks.data.arrivals.hashed", "concord.tasks.asking.tally.tally"),
-        made=("sums of sums/",),
         more=parts_of_sums,
     ),
     Run("question", "optimal_release", ask=question("optimal", None), **ASKED),

@@ -121,26 +121,6 @@ class Several:
         shutil.copytree(self.home(name), self.home(to))
 
 
-class Weekly(Several):
-    """Three homes with a folder of deliveries each, and a season of releases that are due when `next_time` says so."""
-
-    def __init__(self, folder: Path, season: int = 4) -> None:
-        super().__init__(folder, rows=20)
-        self.given["stream"] = {"season": season, "clock": "0 0 1 1 *"}
-        self.given["labeling"] = {"mechanism": "tallies", "rows": 6000}
-
-    def private(self, name: str, plan: Plan | None = None) -> Plan:
-        plan = plan or self.plan
-        return plan.model_copy(update={"data": plan.data.model_copy(update={"private": f"weekly-{name}"})})
-
-    def arrive(self, name: str, week: int, rows: int = 300) -> int:
-        """New rows of a home; returns how many people they are of."""
-        (place := self.folder / "data" / f"weekly-{name}").mkdir(exist_ok=True)
-        table = people(rows, 100 * week + NAMES.index(name))
-        table.write_parquet(place / f"{week}.parquet")
-        return table["person"].n_unique()
-
-
 def all_rounds(several: Several) -> dict[str, Any]:
     """Everybody answers everything; what was published."""
     while not (done := several.lead())["published"]:

@@ -1,10 +1,7 @@
 """One of several homes, for tests of the door: it answers a lead's questions over the codes of a few made-up rows."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,13 +9,11 @@ from concord.artifacts.home.signing import SigningKey
 from concord.artifacts.schemas import Empty, Encoding
 from concord.artifacts.sections import HomesPlan
 from concord.artifacts.sessions import Session
-from concord.tasks.asks.season_share import SeasonShareAsk, answer_release, follow_release
 from concord.tasks.asks.share import Answered, Asked, Letter, ModelRecord, ShareAsk, answer, bind
 from concord.tasks.data.codes import Codes, NumberField, WordField
 from concord.tasks.door.checkpoint import commitment
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.homes import Share
-from tests.support.seasons import PERIODS, STREAM, Season
 from tests.support.tallied import DOMAIN, NAME, SPANS, TALLIES, Rounds, follow, opening
 
 CODES = Codes(
@@ -91,31 +86,4 @@ class Shares:
                 asked = asked.model_copy(update={"number": number, "model": model})
             key = SigningKey.of(self.door.vault).public.raw.hex()
             given.append(self.answer(asked, rows).read(Answered, key))
-        return given
-
-
-WEEKLY = FIRST.model_copy(update={"mechanism": STREAM})
-
-
-class SharesOfSeason(Season):
-    """The season of a home in a run: each question is the same."""
-
-    ask: ClassVar[SeasonShareAsk] = replace(SeasonShareAsk.of(WEEKLY, STREAM, "north", ""), seasons_of="d-stream")
-
-    @property
-    def follow(self) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
-        return partial(follow_release, WEEKLY)
-
-    def all(self, *, other: bool = False) -> list[Any]:
-        """The shares in turn, each of a release."""
-        given = list[Answered]()
-        for number in range(len(PERIODS)):
-            asked = WEEKLY.model_copy(update={"number": number})
-            letter = Letter(asked.model_dump_json().encode())
-            bind(self.door.ledger, "d", asked, letter.digest)
-            self.release(number, self.counted(number + 1, other=other))
-            outcome = self.door.ledger.batches(NAME)[number].outcome
-            assert outcome is not None
-            share = answer_release(self.door, self.session, self.ask, asked, letter, outcome.released, "declared")
-            given.append(share.read(Answered, SigningKey.of(self.door.vault).public.raw.hex()))
         return given

@@ -74,3 +74,9 @@ def test_what_is_no_outcome_is_a_sentence(session: tuple[Session, Ledger], name:
 def test_a_mechanism_of_a_later_version_is_a_sentence(session: tuple[Session, Ledger]) -> None:
     with pytest.raises(NotVerified, match="knows nothing"):
         mechanism_of(replace(session[0], mechanism={"name": "later"}))
+
+
+@pytest.mark.parametrize("part", ["lead", "share"])
+def test_homes_with_a_stream_are_of_the_first_version(session: tuple[Session, Ledger], part: str) -> None:
+    with pytest.raises(NotVerified, match="ran 'stream' in several homes, of which this version"):
+        mechanism_of(replace(session[0], mechanism={"name": "stream", "many": True, part: {}}))

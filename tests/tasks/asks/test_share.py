@@ -1,6 +1,7 @@
 """One of several homes against a hostile lead: each rule of what is checked, and the attack that it stops."""
 
 import errno
+import json
 import os
 import shutil
 from base64 import b64decode
@@ -21,6 +22,14 @@ from concord.tasks.door.erase import close, forget
 from concord.tasks.door.stores import Stores
 from tests.support.hostile import ATTACKS, DOMAIN, Watched, other_codes, overlapping, stopped
 from tests.support.several import NAMES, Several
+from tests.support.sharing import FIRST
+
+
+def test_a_question_has_the_fields_that_version_1_0_0_signed() -> None:
+    """In a run that began with it, homes and lead may change to a later version one by one."""
+    said = "format run number plan homes before shares mechanism encoding codes fields model until"
+    asked = json.loads(FIRST.model_dump_json())
+    assert ([*asked], asked["until"]) == (said.split(), "")
 
 
 def test_an_honest_question_is_answered_once(world: Watched) -> None:

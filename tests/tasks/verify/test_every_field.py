@@ -21,7 +21,6 @@ DRAWN: dict[str, set[str]] = {
     "tallies": SUMS | MODEL | LAST_MODEL,
     "stream": SUMS | MODEL | LAST_MODEL,
     "share": SUMS,
-    "share of a season": SUMS,
     "hypothesis": {"classes.*", *(f"hypothesis.{name}" for name in ("columns.*", "low.*", "high.*", "inside"))},
 }
 """What was drawn, or decoded from it and public rows, so that nobody can tell another value of it: of a student, these
