@@ -85,11 +85,12 @@ def column_of(given: Any, field: str, word: Callable[[Any], str | None] | None =
 def word_of(cell: Any) -> str | None:
     """A cell as a word, or None. A whole number gives the same word as integer and as decimal.
 
-    Conversions are those of Python's own types: a derived type could convert itself otherwise, or fail.
+    Conversions are those of Python's own types: a derived type could convert itself otherwise. One that fails is a
+    missing cell to `column_of` and `frame_table`.
     """
     if isinstance(cell, np.generic):
         cell = str(cell) if isinstance(cell, np.datetime64) else cell.item()  # nanoseconds have no type of Python
-    if cell is None:
+    if cell is None or type(cell).__name__ == "NaTType":  # pandas' missing moment is a moment
         return None
     if isinstance(cell, str):
         return str.encode(cell, errors=ESCAPED).decode()  # half a character is no text
@@ -111,7 +112,7 @@ def word_of(cell: Any) -> str | None:
         return int.__repr__(cell) if cell.bit_length() <= LONGEST_INTEGER else None
     if isinstance(cell, date):
         return date.isoformat(cell)
-    return Decimal.__str__(cell) if isinstance(cell, Decimal) else None
+    return Decimal.__str__(cell) if isinstance(cell, Decimal) and not cell.is_nan() else None
 
 
 def _moment(cell: datetime) -> str | None:
@@ -132,7 +133,7 @@ def _of_pandas(column: Any, word: Callable[[Any], str | None] | None = None) -> 
     if known and str(column.dtype) not in PANDAS_WORDS:
         stored = pa.array(column, from_pandas=True)
         return _undictionaried(stored) if isinstance(stored, pa.ChunkedArray) else stored
-    return _worded((None if gone else cell for cell, gone in zip(column, column.isna(), strict=True)), word)
+    return _worded(column, word)  # column.isna() fails as a whole if one cell is a signaling NaN
 
 
 def _of_array(cells: Any, field: str, word: Callable[[Any], str | None] | None) -> pa.Array:
@@ -173,7 +174,17 @@ def _no_column(field: str, got: str) -> WrongInput:
 
 
 def _worded(cells: Iterable[Any], word: Callable[[Any], str | None] | None = None) -> pa.Array:
-    return pa.array(map(word or word_of, cells), pa.large_string())
+    """Words of cells, each by itself; a cell that cannot be read is missing, whatever it raises."""
+
+    def surely(cell: Any) -> str | None:
+        try:
+            return (word or word_of)(cell)
+        except MemoryError:  # which is of the machine
+            raise
+        except Exception:
+            return None
+
+    return pa.array(map(surely, cells), pa.large_string())
 
 
 def _undictionaried(column: pa.ChunkedArray) -> pa.ChunkedArray:

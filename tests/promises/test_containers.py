@@ -8,7 +8,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from datetime import date, datetime
+from datetime import date, datetime, tzinfo
 from decimal import Decimal
 from itertools import product
 from pathlib import Path
@@ -36,6 +36,29 @@ from tests.support.sources import plan_over
 
 pandas = pytest.importorskip("pandas")
 
+
+def fails(*_: Any, **__: Any) -> Any:
+    raise ValueError("SECRET")
+
+
+def failing(base: type, *methods: str) -> type:
+    """A type of that base whose own methods fail."""
+    return type("Failing", (base,), {"__hash__": base.__hash__} | dict.fromkeys(methods, fails))
+
+
+RELEASED = memoryview(b"no")
+RELEASED.release()
+FAILING: tuple[Any, ...] = (
+    failing(float, "__eq__", "__abs__", "__int__")(1.0),
+    failing(int, "bit_length", "__eq__")(1),
+    failing(np.float64, "item")(1.0),
+    failing(bytes, "__bytes__")(b"no"),
+    failing(datetime, "isoformat", "astimezone")(2020, 1, 1),
+    failing(object, "__str__", "__repr__", "__bool__", "__len__", "__float__", "__getattribute__")(),
+    datetime(2020, 1, 1, tzinfo=failing(tzinfo, "utcoffset")()),
+    RELEASED,
+)
+"""Cells that raise when they are compared, converted or read."""
 ODD: tuple[Any, ...] = (
     *(None, math.nan, math.inf, -0.0, 0.5, 2, 2**70, 10**5000, True, 1j, "?", "", "NA", "\ud800", b"\xff", [1], {}),
     *(
@@ -46,6 +69,7 @@ ODD: tuple[Any, ...] = (
         np.datetime64("NaT"),
     ),
     *(pandas.NA, pandas.NaT, pandas.Timestamp("2020-01-01", tz="Europe/Paris"), Decimal("NaN"), Decimal("1e400")),
+    Decimal("sNaN"),
     *(date(1, 1, 1), datetime.max),
 )
 CLASSES: dict[str, tuple[Any, Any]] = {
@@ -125,7 +149,7 @@ TYPED: dict[str, Callable[[str], Make]] = {
     "Arrow, with a dictionary": lambda kind: lambda cells: chunks(cells, ARROW[kind]),
 }
 """Containers whose cells have a type."""
-NOT_HELD = (TypeError, ValueError, OverflowError, AttributeError, pa.ArrowException, pl.exceptions.PolarsError)
+NOT_HELD = (TypeError, ValueError, ArithmeticError, AttributeError, pa.ArrowException, pl.exceptions.PolarsError)
 CONTAINERS = {(name, kind): make for (name, make), kind in product(OBJECTS.items(), CLASSES)} | {
     (name, kind): make(kind) for (name, make), kind in product(TYPED.items(), CLASSES)
 }
@@ -212,6 +236,21 @@ def test_one_label_changes_no_other_of_a_regressor(given: list[pa.Table], name: 
     for labels in held(CONTAINERS[name, kind], kind):
         ConcordRegressor(bounds=[-(2.0**54), 2.0**54], rows=9).fit(np.zeros((9, 1)), labels, public=[[1.0]])
         assert number_bits(given.pop()) == right, labels
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+@pytest.mark.parametrize("which", range(len(FAILING)))
+def test_a_cell_that_raises_is_a_missing_one(given: list[pa.Table], tmp_path: Path, name: str, which: int) -> None:
+    """Only containers of any object hold one."""
+    odd = FAILING[which]
+    labels, X = OBJECTS[name](alternating("words", odd)), np.zeros((9, 1))
+    ConcordClassifier(classes=["no", "yes"], rows=9).fit(X, labels, public=[[1.0]])
+    assert label_bits(given.pop(), "words") == RIGHT
+    ConcordRegressor(bounds=[0, 1], rows=9).fit(X, OBJECTS[name](alternating("integers", odd)), public=[[1.0]])
+    assert others(given.pop()["label"].to_pylist()) == others([float(row % 2) for row in range(9)])
+    if name == "pandas' objects":
+        rows = rows_of(FRAMES["pandas"](labels), tmp_path)
+        assert (rows["c"][PLACE], label_bits(rows, "words")) == (None, RIGHT)
 
 
 FRAMES: dict[str, Callable[[Any], Any]] = {
