@@ -16,7 +16,7 @@ from concord.artifacts.plan import RULES, parsed
 from concord.artifacts.schemas import Kind
 from concord.artifacts.sections import NAME_PATTERN, TALLIES, AboutPlan
 from concord.artifacts.sources import check_address
-from concord.flows.cli.plan import show_releases
+from concord.flows.cli.plan import show_classes, show_releases
 from concord.flows.console import err, out
 from concord.tasks.advice.draft import (
     ABOUT,
@@ -81,6 +81,7 @@ def begin(given: Mapping[str, Any], path: Path, home: Path, *, tallies: bool | N
         "cutoff": voting.best.cutoff if voting else None,
         "reason": suggested.reason,
         "later_rows": suggested.later_rows,
+        "classes": [asdict(item) for item in suggested.classes],
         "releases": [asdict(item) for item in suggested.releases] if wishes.season else None,
     }
 
@@ -124,6 +125,7 @@ def show_begun(found: Mapping[str, Any]) -> None:
     for name, taken_for in found["columns"].items():
         if taken_for not in KINDS:
             out.print(f"column {name!r}: {taken_for}", markup=False, soft_wrap=True)
+    show_classes(found["classes"])
     if found["releases"]:
         show_releases(found["releases"])
     command = "run" if found["releases"] is None else "refresh"

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from concord.artifacts.errors import WrongInput
@@ -166,9 +167,9 @@ def _flat(at_epsilon: AtEpsilon) -> dict[str, Any]:
 
 HEADINGS = (  # what the headings mean
     "worth: labelled rows, free of noise, that would teach the student as much. lost: the share of rows it gets wrong, "
-    "roughly, for want of more. margin needed: votes by which the largest class must lead so that a row gets its label "
-    "99 times of 100. teachers needed: how many it takes for a row of average agreement. cutoff: refusals until the "
-    "session ends."
+    "roughly, for want of more; they may be all rows of a rare class. margin needed: votes by which the largest class "
+    "must lead so that a row gets its label 99 times of 100. teachers needed: how many it takes for a row of average "
+    "agreement. cutoff: refusals until the session ends."
 )
 
 
@@ -263,16 +264,27 @@ def _show_tallies(found: dict[str, Any], other: list[dict[str, Any]]) -> None:
         table.add_row(str(number), item["what"], str(item["columns"]), f"{item['share']:.0%}", f"{item['noise']:,.1f}")
     out.print(table)
     out.print(f"The domain is charged ρ = {found['rho']:.4g}, all of it when the session is opened.")
-    table = _table("rehearsed on public rows with made-up labels", "signal", "right", "possible", "largest class")
+    table = _table("simulated with synthetic labels", "signal", "accuracy", "without privacy", "majority class")
     for signal in dict.fromkeys(each["signal"] for each in found["rehearsed"]):
         draws = [each for each in found["rehearsed"] if each["signal"] == signal]
         table.add_row(signal, *(span(each[name] for each in draws) for name in ("right", "possible", "largest")))
     out.print(table)
+    show_classes(found["classes"])
     if found["releases"]:
         show_releases(found["releases"])
-    out.print(f"To expect: {found['reason']}.", soft_wrap=True)
+    out.print(f"{found['reason'][:1].upper()}{found['reason'][1:]}.", markup=False, soft_wrap=True)
     out.print(HEADINGS.partition(" margin needed")[0], style="dim", soft_wrap=True)
     _show_what_if(other, relabelled=False)
+
+
+def show_classes(found: list[dict[str, Any]]) -> None:
+    """Print share, recall and AUC of each class, from the least to the greatest that was simulated."""
+    table = _table("simulated, by class", "class", "share of rows", "recall", "AUC")
+    for item in found:
+        measured = (span(item[name] or ()) for name in ("recall", "auc"))
+        table.add_row(escape(item["name"]), span(item["share"], digits=1), *measured)
+    if found:
+        out.print(table)
 
 
 def show_releases(found: list[dict[str, Any]]) -> None:

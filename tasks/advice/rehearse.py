@@ -1,6 +1,7 @@
 """Rehearse: what tallies of a plan would teach, by running them on public rows with made-up labels.
 
-    public rows ─ made-up labels ─ drawn again as private rows ─ sums, the planned noise ─ decode ─ share that is right
+    public rows ─ made-up labels ─ drawn again as private rows ─ sums, the planned noise ─ decode ─ accuracy, and recall
+                                                                                                    and AUC by class
 
 Labels are made up by additive models of the public codes, of three strengths of signal, and so are numbers. The rounds,
 their questions and the decoder are the code that runs. How good the best possible student would be is known, since the
@@ -30,6 +31,7 @@ import numpy as np
 
 from concord.artifacts.plan import Plan
 from concord.tasks.advice.choose import PublicFacts
+from concord.tasks.advice.expect import ClassAhead, ClassRehearsed, expect_classes, missed_in_words
 from concord.tasks.advice.made_up import (
     SIGNALS,
     apart,
@@ -69,6 +71,8 @@ RELEASES = (1, 4, 13, 26)
 BEATS = 0.01
 """What a student must be right on beyond the largest class, as a share of rows, to have learned something; or the share
 of a number's variance that it must explain."""
+TESTED = 10_000
+"""Rows with made-up labels on which recall and AUC are measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,12 +83,14 @@ class Rehearsed:
     right     by the student
     possible  by the best possible student
     largest   if every row is given the most common class; None for a number
+    classes   in the plan's order; none for a number
     """
 
     signal: str
     right: float
     possible: float
     largest: float | None
+    classes: tuple[ClassRehearsed, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,6 +194,7 @@ class TalliesAhead:
     worth      as in Option
     rehearsed  what was learned from made-up labels, draw by draw, by strength of signal; `feasible` if something was
                from any. Of a stream, after the last release of a season
+    classes    what to expect of each class, with the shares of the public test table if there is one; none for a number
     releases   of a stream: earlier ones, and the last
     """
 
@@ -202,6 +209,7 @@ class TalliesAhead:
     worth: float
     lost: float | None
     rehearsed: tuple[Rehearsed, ...]
+    classes: tuple[ClassAhead, ...]
     releases: tuple[ReleaseAhead, ...]
     feasible: bool
     reason: str
@@ -221,6 +229,7 @@ def expect_tallies(plan: Plan, public: PublicFacts) -> TalliesAhead:
     option = tallies_option(plan, codes, rows)
     coded = codes.of(public.sample)
     rehearsed = rehearse(plan, planned, codes, coded, rows, public.shares)
+    classes = expect_classes(plan.data.classes, [(each.signal, each.classes) for each in rehearsed])
     return TalliesAhead(
         epsilon=plan.privacy.epsilon,
         delta=plan.privacy.delta,
@@ -233,9 +242,10 @@ def expect_tallies(plan: Plan, public: PublicFacts) -> TalliesAhead:
         worth=option.worth,
         lost=option.lost,
         rehearsed=rehearsed,
+        classes=classes,
         releases=tuple(_releases(plan, planned, codes, coded, public)) if isinstance(planned, Stream) else (),
         feasible=learned(rehearsed),
-        reason=f"{in_words(rehearsed)}; a code stands out of the noise if about {seen:,.0f} units share it",
+        reason=f"{in_words(rehearsed)}{missed_in_words(classes)}; smallest detectable group: about {seen:,.0f} units",
     )
 
 
@@ -297,15 +307,25 @@ def _of_classes(signal: str, stage: Stage, rng: np.random.Generator, shares: Flo
         if not known and len(shares) > 2:  # clusters that were made equal would be cut
             shares = own_shares(strength * along[0])
     truth = clear(with_shares(strength * each, shares) for each in along)
+
+    def labelled(drawn: Ints) -> Ints:
+        below = rng.random((len(drawn), 1)) > truth[drawn].cumsum(axis=1)
+        found: Ints = np.minimum(below.sum(axis=1), truth.shape[1] - 1)
+        return found
+
     private = stage.private(rng)
-    below = rng.random((len(private), 1)) > truth[private].cumsum(axis=1)
-    labels: Ints = np.minimum(below.sum(axis=1), truth.shape[1] - 1)
-    given = stage.learned(private, labels, rng).argmax(axis=1)
+    odds = stage.learned(private, labelled(private), rng)
+    given, tested = odds.argmax(axis=1), rng.integers(0, len(rows), TESTED)
+    actual = labelled(tested)
     return Rehearsed(
         signal=signal,
         right=float(truth[np.arange(len(rows)), given].mean()),
         possible=float(truth.max(axis=1).mean()),
         largest=float(truth.mean(axis=0).max()),
+        classes=tuple(
+            ClassRehearsed.of(part, actual == at, given[tested] == at, odds[tested, at])
+            for at, part in enumerate(truth.mean(axis=0).tolist())
+        ),
     )
 
 
@@ -393,21 +413,24 @@ def learned(rehearsed: Sequence[Rehearsed]) -> bool:
     return any(float(np.mean(draws)) > BEATS for draws in beyond.values())
 
 
-def span(values: Iterable[float | None]) -> str:
+def span(values: Iterable[float | None], digits: int = 0) -> str:
     """The least and the greatest of shares, as percentages; one if they are the same, and a dash if there are none."""
-    words = [f"{value:.0%}" for value in sorted(value for value in values if value is not None)] or ["–"]
+    words = [f"{value:.{digits}%}" for value in sorted(value for value in values if value is not None)] or ["–"]
     return words[0] if words[0] == words[-1] else f"{words[0]} to {words[-1]}"
 
 
 def in_words(rehearsed: Sequence[Rehearsed]) -> str:
-    """The range of results, beside the best possible ones and the largest class."""
+    """The range of results, beside those without privacy and the majority-class baseline."""
     right, possible = (span(getattr(each, name) for each in rehearsed) for name in ("right", "possible"))
-    largest = span(each.largest for each in rehearsed)
-    found = f"rehearsed on public rows with made-up labels, the student is right on {right} of them"
-    beside = f"{found}, of {possible} that is possible and {largest} of the largest class"
+    simulated = "simulated with synthetic {} on the public rows: expect {} of " + right
     if rehearsed[0].largest is None:
-        found = f"rehearsed on public rows with made-up numbers, the student explains {right} of their variance (R²)"
-        beside = f"{found}, of {possible} that is possible"
+        beside = f"{simulated.format('numbers', 'an R²')} (without privacy {possible})"
+    else:
+        largest = f"majority-class baseline {span(each.largest for each in rehearsed)}"
+        beside = f"{simulated.format('labels', 'an accuracy')} (without privacy {possible}; {largest})"
     if learned(rehearsed):
         return beside
-    return f"{beside}: it learns nothing, because ε is too small or the private units are too few"
+    if rehearsed[0].largest is None:
+        return f"{beside}: it learns nothing, because ε is too small or the private units are too few"
+    why = "ε is too small, private units are too few, or a class is too rare"
+    return f"{beside}; the student is not expected to beat the baseline: {why}"

@@ -18,6 +18,7 @@ from concord.tasks.advice.choose import PublicFacts, later_rows, weigh_tallies
 from concord.tasks.advice.compare import Option, Stream, best_mechanism, plan_mechanism
 from concord.tasks.advice.cover import Account, check_cover
 from concord.tasks.advice.draft import EnsembleAdvice, Wishes, draft, usual_room
+from concord.tasks.advice.expect import ClassAhead
 from concord.tasks.advice.rehearse import ReleaseAhead, expect_tallies
 from concord.tasks.advice.worth import fields_of
 
@@ -28,13 +29,14 @@ MOST_TEACHERS = 2000
 
 @dataclass(frozen=True, kw_only=True)
 class Suggested:
-    """The plan as text, its ensemble (None for tallies), the reason for it, whether its session can be extended, and
-    what releases of a stream teach."""
+    """The plan as text, its ensemble (None for tallies), the reason for it, whether its session can be extended, what
+    to expect of each class by tallies, and what releases of a stream teach."""
 
     text: str
     ensemble: EnsembleAdvice | None
     reason: str
     later_rows: str = NO_LATER_ROWS
+    classes: tuple[ClassAhead, ...] = ()
     releases: tuple[ReleaseAhead, ...] = ()
 
 
@@ -70,15 +72,13 @@ def _suggested(wishes: Wishes, folder: Path, direct: str, public: PublicFacts, t
         if given is not None and tallies is False:
             raise WrongInput(f"--no-tallies has no meaning with {option}: {why}")
     if (wishes.bounds, wishes.season) != (None, None):
-        ahead = expect_tallies(plan, public) if asked.feasible else None
-        reason, releases = (ahead.reason, ahead.releases) if ahead else (asked.reason, ())
-        return Suggested(text=direct, ensemble=None, reason=reason, releases=releases)
+        return _by_tallies(direct, plan, public, asked)
     voting = _ensemble(wishes, public)
     worth = voting.best.worth if voting.best.feasible else 0.0
     if tallies or (tallies is None and asked.feasible and asked.worth > worth):
         otherwise = f"votes would teach as much as {worth:,.0f}" if worth else "votes would not do"
-        reason = f"{expect_tallies(plan, public).reason}; {otherwise}" if asked.feasible else asked.reason
-        return Suggested(text=direct, ensemble=None, reason=reason)
+        found = _by_tallies(direct, plan, public, asked)
+        return replace(found, reason=f"{found.reason}; {otherwise}") if asked.feasible else found
     if not worth:
         raise WrongInput(
             f"votes cannot teach a student within the budget, from {wishes.rows:,} rows: {voting.best.reason}; "
@@ -90,6 +90,14 @@ def _suggested(wishes: Wishes, folder: Path, direct: str, public: PublicFacts, t
     text = draft(wishes, voting, folder)
     later = later_rows(_parsed(text, folder), public.rows, voting.best)
     return Suggested(text=text, ensemble=voting, reason=reason, later_rows=later)
+
+
+def _by_tallies(direct: str, plan: Plan, public: PublicFacts, asked: Option) -> Suggested:
+    """The plan `direct`, and what to expect of its tallies if they fit the budget."""
+    if not asked.feasible:
+        return Suggested(text=direct, ensemble=None, reason=asked.reason)
+    ahead = expect_tallies(plan, public)
+    return Suggested(text=direct, ensemble=None, reason=ahead.reason, classes=ahead.classes, releases=ahead.releases)
 
 
 def _ensemble(wishes: Wishes, public: PublicFacts) -> EnsembleAdvice:

@@ -128,7 +128,7 @@ def test_letters_alone(walk: Go) -> None:
 def test_eight_hundred_rows(walk: Go) -> None:
     went = walk("800 rows")
     certified(went)
-    assert "rehearsed on public rows with made-up labels" in went.init
+    assert "simulated with synthetic labels on the public rows" in went.init
     assert "rows answered" not in went.plan  # said of votes alone
 
 
@@ -196,7 +196,7 @@ def test_several_rows_a_person(walk: Go) -> None:
 
 def test_three_hundred_columns(walk: Go) -> None:
     went = walk("wide")
-    assert "rehearsed on public rows with made-up labels, the student is right on" in went.init
+    assert "simulated with synthetic labels on the public rows: expect an accuracy of" in went.init
     assert went.status == 0
 
 

@@ -123,6 +123,24 @@ def test_of_the_private_table_only_the_column_names_matter(folder: Path, kind: s
     assert described(*given) == before
 
 
+def test_recall_and_auc_of_each_class_are_stated_with_the_shares_of_the_test_table(folder: Path) -> None:
+    rows = pl.read_parquet(folder / "test.parquet").drop("verdict")
+    verdicts = ["look at"] * 3 + ["search"] * 97 + ["wave through"] * 200
+    rows.with_columns(verdict=pl.Series(verdicts)).write_parquet(folder / "test.parquet")
+    given = ("init", *tables("parquet"), *STATED, *BY_ROW, "--test", "test.parquet", "--tallies")
+    printed = " ".join(without_home(*given, "--out", "one.toml")[1].split())
+    found = json.loads(without_home(*given, "--out", "other.toml", "--json")[1])
+    assert [each["name"] for each in found["classes"]] == ["look at", "search", "wave through"]
+    rare, _, common = found["classes"]
+    assert 0.01 < rare["share"][0] <= rare["share"][1] < 0.02  # of a strong signal they are nearly those of the table
+    assert rare["recall"][0] < 0.05 < 0.5 < common["recall"][0]
+    assert all(0.3 < each["auc"][0] <= each["auc"][1] <= 1 for each in found["classes"])
+    assert "weak" in rare["missed"]
+    assert f"expect a recall near 0 for 'look at' if the signal is {' or '.join(rare['missed'])}" in printed
+    assert "┃ class ┃ share of rows ┃ recall ┃ AUC ┃" in printed
+    assert "│ look at │ 1." in printed
+
+
 @pytest.mark.usefixtures("folder")
 def test_a_number_as_label_has_bounds_in_place_of_classes() -> None:
     length = (*tables("csv")[:5], "length (m)", "--bounds", "-10", "300", "--test", "test.parquet")

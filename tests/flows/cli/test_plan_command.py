@@ -13,6 +13,7 @@ from concord.artifacts.schemas import TextFormat
 from concord.flows.cli.show import show
 from concord.flows.outcome import Summary
 from concord.tasks.advice.expect import read_agreement
+from concord.tasks.advice.rehearse import span
 from tests.support import console
 from tests.support.people import tables_of_plan, write_plan, write_tables
 
@@ -112,6 +113,26 @@ def test_a_student_that_is_chosen_beside_labels_is_told_of_as_well(tmp_path: Pat
     found = planned(str(write_plan(write_tables(tmp_path), **UNIVERSAL, student__epsilon=1.5)))
     assert (found["choice"]["epsilon"], found["mechanism_at"]["epsilon"]) == (1.5, 2.5)
     assert found["mechanisms"]
+
+
+def test_of_tallies_recall_and_auc_of_each_class_are_stated_beside_accuracy(tmp_path: Path) -> None:
+    """The rare class has 1 % of the public test rows, and so of what is simulated."""
+    rows = pl.read_parquet(write_tables(tmp_path) / "test.parquet").drop("outcome").head(100)
+    rows.with_columns(outcome=pl.Series(["yes"] + ["no"] * 99)).write_parquet(tmp_path / "test.parquet")
+    asked = {"labeling__mechanism": "tallies", "labeling__rows": 3000, "labeling__cutoff": None}
+    plan = str(write_plan(tmp_path, teachers=None, **asked))
+    found, printed = planned(plan)["tallies"], " ".join(concord(plan)[1].split())
+    often, seldom = found["classes"]
+    assert (often["name"], often["missed"]) == ("no", [])
+    assert seldom["share"] == pytest.approx([1.5 / 101] * 2, abs=2e-3)
+    assert seldom["recall"][0] < 0.05
+    assert seldom["auc"][0] < seldom["auc"][1]
+    assert "weak" in seldom["missed"]
+    assert "Simulated with synthetic labels on the public rows: expect an accuracy of 9" in printed
+    assert f"expect a recall near 0 for 'yes' if the signal is {' or '.join(seldom['missed'])}" in printed
+    for row in (f"│ yes │ 1.5% │ {span(seldom['recall'])} │ {span(seldom['auc'])} │", "share of rows ┃ recall ┃ AUC"):
+        assert row in printed
+    assert "they may be all rows of a rare class" in printed
 
 
 def test_nothing_private_is_opened(tmp_path: Path) -> None:

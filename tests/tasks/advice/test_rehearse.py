@@ -11,6 +11,7 @@ from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import OneHot, Passed, Scaled
 from concord.artifacts.sections import StreamPlan
 from concord.tasks.advice.choose import PublicFacts
+from concord.tasks.advice.expect import ClassRehearsed, expect_classes
 from concord.tasks.advice.made_up import SIGNALS
 from concord.tasks.advice.rehearse import DRAWS, MOST_WORK, Rehearsed, expect_tallies, in_words, rehearse
 from concord.tasks.advice.tallies import planned_tallies
@@ -61,7 +62,8 @@ def test_of_a_number_the_variance_that_is_explained_is_rehearsed(folder: Path) -
         assert less.right < more.right <= more.possible
         assert more.largest is None
     assert many[-1].right > 0.8
-    assert "explains" in in_words(many)
+    assert "expect an R² of" in in_words(many)
+    assert not many[0].classes
 
 
 def test_more_epsilon_and_more_units_teach_more(folder: Path) -> None:
@@ -97,16 +99,49 @@ def test_what_learns_nothing_is_said_to(folder: Path) -> None:
     public = PublicFacts.of(asked(folder))
     hopeless = expect_tallies(asked(folder, epsilon=0.001, rows=60), public)
     assert not hopeless.feasible
-    assert "it learns nothing, because ε is too small or the private units are too few" in hopeless.reason
+    assert "the student is not expected to beat the baseline: ε is too small" in hopeless.reason
     assert np.ptp([each.right for each in hopeless.rehearsed]) > 0.05  # by luck alone
     assert expect_tallies(asked(folder, rows=30_000), public).feasible
+
+
+def test_of_a_rare_class_recall_and_auc_are_stated_with_the_shares_of_the_test_table(
+    folder: Path, tmp_path: Path
+) -> None:
+    """An accuracy of 99 % says nothing of a class of 1 %."""
+    people = pl.read_parquet(folder / "test.parquet").head(1)
+    rare = people.with_columns(outcome=pl.lit("yes"))
+    pl.concat([people.with_columns(outcome=pl.lit("no"))] * 198 + [rare] * 2).write_parquet(tmp_path / "rare.parquet")
+    found = expect_tallies(plan := asked(folder, test=str(tmp_path / "rare.parquet")), PublicFacts.of(plan))
+    assert "expect an accuracy of 99%" in found.reason
+    often, seldom = found.classes
+    assert (often.name, often.missed) == ("no", ())
+    assert often.recall is not None
+    assert often.recall[0] > 0.95
+    assert seldom.share == pytest.approx((2.5 / 201, 2.5 / 201), abs=1e-3)
+    assert seldom.recall is not None
+    assert seldom.auc is not None
+    assert seldom.recall[0] < 0.05
+    assert 0.4 < seldom.auc[0] < seldom.auc[1] <= 1
+    assert "weak" in seldom.missed
+    assert f"; expect a recall near 0 for 'yes' if the signal is {' or '.join(seldom.missed)};" in found.reason
+
+
+def test_recalls_and_shares_of_the_classes_make_the_accuracy(folder: Path) -> None:
+    """Measured on drawn rows and on all of them: in every draw of every signal."""
+    for each in rehearsed(asked(folder)):
+        total = sum(part.share * (part.recall or 0.0) for part in each.classes)
+        assert total == pytest.approx(each.right, abs=0.02)
+        assert each.classes[0].auc == pytest.approx(each.classes[1].auc)
+    missed = ClassRehearsed(share=0.0, recall=None, auc=None)
+    (absent,) = expect_classes(["never"], [("weak", [missed])])
+    assert (absent.recall, absent.auc, absent.missed) == (None, None, ())
 
 
 def test_words_have_the_whole_range() -> None:
     weak = Rehearsed(signal="weak", right=0.61, possible=0.7, largest=0.6)
     strong = Rehearsed(signal="strong", right=0.9, possible=0.95, largest=0.6)
     assert in_words([weak, strong]).endswith(
-        "61% to 90% of them, of 70% to 95% that is possible and 60% of the largest class"
+        "expect an accuracy of 61% to 90% (without privacy 70% to 95%; majority-class baseline 60%)"
     )
 
 
