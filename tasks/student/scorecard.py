@@ -231,7 +231,8 @@ def _case(code: str, values: Sequence[float]) -> str:
 def _prediction(predicts: dict[str, Any]) -> str:
     if "bounds" in predicts:
         low, high = map(_real, predicts["bounds"])
-        return f"{low} + ({high} - {low}) / (1e0 + EXP(-concord_score_0))"
+        far = f"WHEN concord_score_0 < -7e2 THEN {low} WHEN concord_score_0 > 7e2 THEN {high}"  # where EXP may fail
+        return f"CASE {far} ELSE {low} + ({high} - {low}) / (1e0 + EXP(-concord_score_0)) END"
     classes, thresholds = predicts["classes"], predicts["thresholds"][predicts["point"]]
     above = [f"concord_score_{at} - {_real(each)}" for at, each in enumerate(thresholds)]
     if len(thresholds) == 1:

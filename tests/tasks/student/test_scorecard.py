@@ -153,9 +153,26 @@ def test_the_statement_scores_a_table_as_the_student_does(student: Any, answer: 
     agrees(student, answer)
 
 
+def far_off(path: Path) -> Any:
+    """A student of a number with scores of which there is no exponential."""
+    table(0, 500).write_parquet(path)
+    student = made_of(path, ())
+    return student.set_params(student__weights=2000 * student["student"].weights)
+
+
+@pytest.mark.parametrize("answer", [in_sqlite, in_duckdb])
+def test_scores_that_are_far_off_are_at_the_bounds(tmp_path: Path, answer: Answer) -> None:
+    agrees(far_off(tmp_path / "public.parquet"), answer)
+
+
 @pytest.mark.slow
 def test_so_it_does_in_postgresql(student: Any, postgres: Answer) -> None:
     agrees(student, postgres)
+
+
+@pytest.mark.slow
+def test_so_they_are_in_postgresql(tmp_path: Path, postgres: Answer) -> None:
+    agrees(far_off(tmp_path / "public.parquet"), postgres)
 
 
 @pytest.mark.slow
