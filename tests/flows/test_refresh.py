@@ -106,7 +106,7 @@ def test_releases_follow_one_another_and_everybody_is_charged_once(data: Path, p
     assert (len(so_far), so_far[-1]) == (3, certificate["student"]["accuracy"])
     assert "releases-caption" in Path(third.report).read_text()
     recorded = MlflowClient(f"sqlite:///{home}/mlflow.db").get_metric_history(third.run_id, "accuracy_by_release")
-    assert [point.value for point in recorded] == so_far
+    assert [point.value for point in recorded] == [each["value"] for each in so_far]
     assert len(Tracking.of(home).runs(first.session)) == 3  # none of them twice
     client = MlflowClient(f"sqlite:///{home}/mlflow.db")
     names = [client.get_run(summary.run_id).info.run_name for summary in (first, third)]
