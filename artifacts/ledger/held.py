@@ -101,9 +101,9 @@ class Held:
 
 
 def _listed(certificate: Any) -> set[str]:
-    """The sessions of which a certificate tells."""
+    """The sessions of which a certificate has files; of a test that is charged and not drawn it has none."""
     with suppress(LookupError, TypeError):  # what is no certificate says nothing
-        return {record["session"] for record in certificate["sessions"]}
+        return {record["session"] for record in certificate["sessions"] if record["files"]}
     return set()
 
 

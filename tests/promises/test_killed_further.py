@@ -9,14 +9,18 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from concord.artifacts.errors import EnvironmentFailed
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.read import Records
+from concord.artifacts.plan import Plan
 from concord.flows.ask import answer, estimate
 from concord.flows.cli.show import budget_of
 from concord.flows.learn import learn
+from concord.flows.start import start, start_study, start_test
 from concord.tasks.asks.counts import CountQuestion
 from concord.tasks.door.erase import close
 from concord.tasks.door.stores import Stores
@@ -165,6 +169,25 @@ def test_a_killed_session_that_was_closed_is_not_finished(tmp_path: Path, mlflow
     assert unfinished(world.base) == {}
     world.once(world.base, again=True)
     assert len(Ledger.of(world.base).sessions("people")) == 3
+
+
+@pytest.mark.slow
+def test_a_killed_test_is_finished_also_if_its_student_was_published_again(tmp_path: Path, home: Path) -> None:
+    """The student's certificate tells of the test, which was charged and not drawn."""
+    plan = plan_of(write_tables(tmp_path / "data", people(800, 1)), tallied=False)
+    summary = start(Plan.model_validate(plan.model_dump() | {"test": {"share": 0.3}}), home)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Ledger, "begin_batch", Mock(side_effect=OSError("switched off")))
+        with pytest.raises(EnvironmentFailed):
+            start_test(summary.session, home, epsilon=0.5, again=True)
+    *_, opened = sessions = Ledger.of(home).sessions("people")
+    charged = Ledger.of(home).total("people")
+    start_study(summary.session, None, home)
+    assert Stores.of(home).unpublished == {opened.id}
+    start_test(summary.session, home, epsilon=0.5, again=True)
+    assert Stores.of(home).unpublished == set()
+    assert len(Ledger.of(home).sessions("people")) == len(sessions)
+    assert Ledger.of(home).total("people") == charged
 
 
 @pytest.mark.slow
