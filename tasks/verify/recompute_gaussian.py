@@ -199,6 +199,8 @@ LATTICE_SCALE = Decimal("1.5")
 TALLIES_DIGITS = 60
 MOST_STEPS = 2**20
 """Most steps of a vote."""
+MOST = {"steps": MOST_STEPS, "classes": 2**10, "season": 2**10, "bits": 2**6}
+"""Bounds of settings by which time and memory grow: a stranger's may be any numbers."""
 NODES = 256
 WIDTHS = 14.0
 """Widths of the normal law summed beyond the point of loss ε: the rest is below 1e-40 of the sum."""
@@ -220,8 +222,11 @@ def tallies_delta(settings: PublicSettings, epsilon: float) -> float:
 
 def moved_norm(settings: PublicSettings, of_round: PublicSettings) -> int:
     """N: the largest squared norm by which neighbours move a round's sums."""
+    _check_bounds(settings)
     classes, steps = int(settings["classes"]), int(settings["steps"])
     fields, count = int(of_round["fields"]), int(of_round["count"])
+    if not 0 <= int(of_round["least"]) <= steps:
+        raise NotVerified("the least of a vote's steps must be from 0 to all of them")
     row = fields * max(_squares(classes, steps, str(of_round["what"]), int(of_round["least"])))
     if settings["secret"] == "rows":
         return row + count**2
@@ -232,6 +237,13 @@ def moved_norm(settings: PublicSettings, of_round: PublicSettings) -> int:
     with localcontext(prec=TALLIES_DIGITS):
         truncated = Decimal(changed).sqrt() + Decimal(int(of_round["cells"])).sqrt()
         return min(4 * row, math.ceil(truncated**2))
+
+
+def _check_bounds(settings: PublicSettings) -> None:
+    """Raise NotVerified if a setting is larger than Concord has any."""
+    for name, most in MOST.items():
+        if not 0 <= int(settings.get(name, 0)) <= most:
+            raise NotVerified(f"the setting {name} must be from 0 to {most:,}: what another costs is not computed")
 
 
 def _squares(classes: int, steps: int, what: str, least: int) -> list[int]:
@@ -275,9 +287,10 @@ def steps(settings: PublicSettings) -> int:
 
 def coefficients(settings: PublicSettings) -> list[int]:
     """q_k by c_k = c_{k−1}·(2k − 1)/2k, c_0 = 1, in fractions; halves are rounded up. Raises NotVerified for a matrix
-    that is not the square root."""
+    that is not the square root, or of other bounds."""
     if settings["matrix"] != "square root":
         raise NotVerified(f"what a stream by the matrix {settings['matrix']!r} costs cannot be recomputed")
+    _check_bounds(settings)
     exact, found = Fraction(1), list[int]()
     for k in range(1, int(settings["season"]) + 1):
         found.append(math.floor(exact * 2 ** int(settings["bits"]) + Fraction(1, 2)))
