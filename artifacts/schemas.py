@@ -85,6 +85,18 @@ class TextFormat(Frozen):
         return self
 
     @property
+    def as_digested(self) -> dict[str, Any]:
+        """With the keys that 1.0.0 had besides, in their order: sessions and streams are known by digests of it."""
+        keys = self.model_dump()
+        return {
+            **{key: keys.pop(key) for key in ("separator", "decimal", "thousands")},
+            "quote": '"',
+            "encoding": keys.pop("encoding"),
+            "quoted_line_breaks": False,
+            **keys,
+        }
+
+    @property
     def rules(self) -> tuple[tuple[str, str, str], ...]:
         """Rules (pattern, sign, replacement) that turn a written number into a plain one, applied in order: in a word
         that matches the pattern, every such sign is replaced. Any other word stays as it is."""
@@ -223,15 +235,8 @@ class Encoding(Frozen):
 
     @field_serializer("format")
     def as_open_sessions_digest_it(self, form: TextFormat) -> dict[str, Any]:
-        """With the keys that 1.0.0 had besides: `digest`, to which open sessions are bound, is of these bytes."""
-        keys = form.model_dump()
-        return {
-            **{key: keys.pop(key) for key in ("separator", "decimal", "thousands")},
-            "quote": '"',
-            "encoding": keys.pop("encoding"),
-            "quoted_line_breaks": False,
-            **keys,
-        }
+        """`digest`, to which open sessions are bound, is of these bytes."""
+        return form.as_digested
 
     @field_validator("format", mode="before")
     @classmethod

@@ -17,7 +17,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from prefect import flow
 
@@ -27,7 +27,7 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import PublicRows, Ref
 from concord.artifacts.sessions import Session
 from concord.flows.admit import admit, precheck_tables
-from concord.flows.cache import key_of
+from concord.flows.cache import digested, key_of, only
 from concord.flows.outcome import Summary, shown
 from concord.flows.run import OF_HOMES, Admitted, PrivateFiles, RunContext, running
 from concord.flows.season import Periods, check_periods, published_mark
@@ -245,9 +245,14 @@ class ByStream(BySums):
 
 
 def _reading(run: RunContext) -> str:
-    """A digest of the plan's fields by which its encoding is learned."""
-    read = encode.arguments(run.plan, run.files("public"))["plan"]
-    return key_of(run.stores.vault, "reading", "1", {"plan": read})
+    return key_of(run.stores.vault, "reading", "1", {"plan": fields_read(run.plan)})
+
+
+def fields_read(plan: Plan) -> Any:
+    """The plan's fields by which its encoding is learned, as JSON: streams are known by a digest of them."""
+    read = digested(only(plan, *encode.reads))
+    read["data"]["format"] = plan.data.format.as_digested
+    return read
 
 
 def check_stream(plan: Plan) -> None:

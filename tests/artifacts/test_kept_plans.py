@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from concord.artifacts.plan import REMOVED, Plan, with_removed, without_removed
+from concord.flows.refresh import fields_read
+from concord.flows.stages import encode
 from concord.tasks.asks.share import plan_digest
 from concord.tasks.door.checkpoint import Checkpoint
 
@@ -30,6 +32,17 @@ def test_keys_that_are_gone_are_put_back_where_a_digest_is_of_them() -> None:
         earlier = with_removed(plan.model_dump(mode="json"))
         assert {name: earlier[name] for name in kept} == kept
     assert plan_digest(Plan.model_validate(without_removed(PLANS["homes"]))) == KEPT["digest of homes"]
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_stream_that_an_earlier_version_began_is_known(name: str) -> None:
+    """By what it read of the plan, so that another public table asks nobody again."""
+    kept = PLANS[name]
+    sections = (key.split(".") for key in encode.reads)
+    earlier: dict[str, dict[str, object]] = {"data": {}, "labeling": {}}
+    for section, key in sections:
+        earlier[section][key] = kept[section][key]
+    assert fields_read(Plan.model_validate(without_removed(kept))) == earlier
 
 
 def test_a_key_that_was_set_is_not_ignored() -> None:
