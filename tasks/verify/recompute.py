@@ -37,6 +37,9 @@ LABELS = "labels"
 VOTES_MOVED = {"rows": 1, "labels": 2}
 AT_ONCE = 1 << 20
 """Outcomes of noise held in memory at once: a stranger's scale may ask for any number of them."""
+MOST_ANSWERS, FARTHEST, MOST_COPIES = 1 << 40, 1 << 28, 1 << 20
+"""Bounds of the answers that are composed, of the noise that is summed over, and of a row's copies, by all of which
+time grows."""
 SLACK = 1 + 1e-9
 """Allowance for rounding of doubles; claims are rounded up by more."""
 ROUNDING_ROOM = SLACK**2
@@ -82,7 +85,7 @@ def _relabelled_delta(settings: PublicSettings, epsilon: float) -> float:
     """From the whole ε back to that of the inner mechanism: amplification (Li, Qardaji & Su 2012), LabelBoost for an
     added or removed row, and group privacy over a row's copies; then δ forward again."""
     relabel, inner = settings["relabel"], {name: settings[name] for name in settings if name != "relabel"}
-    copies = int(relabel["copies"])
+    copies = _at_most(MOST_COPIES, "copies", int(relabel["copies"]))
     with localcontext(prec=DIGITS):
         share, choice = Decimal(relabel["share"]), Decimal(relabel["choice_epsilon"])
         on_subset = 1 + (Decimal(epsilon).exp() - 1) / share
@@ -221,11 +224,18 @@ def _tallied_moves(settings: PublicSettings) -> Moves:
     return [(norm, cells, float(scale)) for norm, cells, scale in tallied_moves(settings)]
 
 
+def _at_most(most: int, what: str, number: int) -> int:
+    """The number. Raises NotVerified if it is larger: Concord states none such."""
+    if number > most:
+        raise NotVerified(f"settings of more than {most:,} {what} are not computed")
+    return number
+
+
 def _responses_delta(each: float, times: int, epsilon: float) -> float:
     """Optimal composition (Kairouz, Oh & Viswanath 2015): `times` randomised responses of ε = `each`, summed."""
     from scipy.stats import binom  # heavy, and rarely asked for
 
-    flip = 1 / (1 + math.exp(each))
+    times, flip = _at_most(MOST_ANSWERS, "answers", times), 1 / (1 + math.exp(each))
     wide = WIDE * math.sqrt(times)
     flipped = np.arange(max(0, math.floor(times * flip - wide)), min(times, math.ceil(times * flip + wide)) + 1)
     cut = math.exp(-2 * WIDE**2) if flipped[0] > 0 else 0.0  # Hoeffding 1963
@@ -309,7 +319,7 @@ def _escapes(settings: PublicSettings) -> float:
 
     across, along = float(settings["threshold_scale"]), float(settings["query_scale"])
     threshold = int(settings["threshold"])
-    reach = threshold + math.ceil(80 * across)  # the rest is e^(-80) of the sum
+    reach = _at_most(FARTHEST, "steps of noise", threshold + math.ceil(80 * across))  # the rest is e^(-80) of the sum
     parts = (np.arange(start, min(start + AT_ONCE, reach + 1)) for start in range(-reach, reach + 1, AT_ONCE))
     chances = (dlaplace.pmf(noise, 1 / across) * dlaplace.sf(threshold + noise, 1 / along) for noise in parts)
     return int(settings["cutoff"]) * math.fsum(float(chance.sum()) for chance in chances)

@@ -97,6 +97,23 @@ def test_planted_settings_are_rejected(name: str, field: str, factor: float) -> 
     assert least_delta(settings, 1.0) <= DELTA < least_delta(tampered, 1.0)
 
 
+ENDLESS = [("laplace_votes", "queries", 10**16), ("sparse_vector", "threshold_scale", 1e15)]
+ENDLESS += [("sparse_vector", "threshold", 10**15), ("sparse_vector", "cutoff", 10**18)]
+
+
+@pytest.mark.parametrize(("name", "field", "huge"), ENDLESS)
+def test_settings_that_take_memory_or_time_without_end_are_not_computed(name: str, field: str, huge: float) -> None:
+    """A stranger's folder may state any."""
+    with pytest.raises(NotVerified, match="are not computed"):
+        least_delta({**settings_of(made(name)), field: huge}, 1.0)
+
+
+def test_neither_are_copies_without_end() -> None:
+    settings = settings_of(relabelled("noisy_votes", 8))
+    with pytest.raises(NotVerified, match="copies are not computed"):
+        least_delta({**settings, "relabel": {**settings["relabel"], "copies": 10**15}}, 1.0)
+
+
 def relabelled(name: str, copies: int = 1) -> Relabelled:
     settings = Relabelling(
         hypotheses="stumps",
