@@ -67,6 +67,7 @@ from concord.artifacts.mlflow.describe import (
 from concord.artifacts.mlflow.pages import SHOWN_AS, about_domain, about_students, registered
 from concord.artifacts.mlflow.read import AUDITS, MODEL, PARENT, Records
 from concord.artifacts.mlflow.store import in_one_sentence
+from concord.artifacts.process import ProcessChange
 from concord.artifacts.sections import ALIAS
 
 if TYPE_CHECKING:
@@ -83,18 +84,29 @@ REQUIREMENTS = (
 """Packages that a copy of the model needs to run, besides the source file that comes with it."""
 
 
-def save(folder: Path, described: "Model", publication: Publication) -> None:
-    """Write the student of a publication to `folder`, with its released file in place of the one MLflow would write."""
-    with warnings.catch_warnings():  # MLflow warns of its own type hints, once per process
+@contextmanager
+def _saving() -> Iterator[None]:
+    """Keep MLflow from warning of its own type hints, once per process, and from listing the modules of all packages to
+    compare with these versions what is installed, a tenth of a run."""
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         importlib.import_module("mlflow.pyfunc")
-    import mlflow.sklearn
-    from mlflow.models import ModelSignature
     from mlflow.utils import environment
 
-    output: Literal["string", "double"] = "string" if hasattr(publication.student, "classes_") else "double"
-    # a tenth of a run: MLflow would list the modules of all packages, to compare with these versions what is installed
     with patch.object(environment, "warn_dependency_requirement_mismatches", create=True):
+        yield
+
+
+saving = ProcessChange(_saving)
+
+
+def save(folder: Path, described: "Model", publication: Publication) -> None:
+    """Write the student of a publication to `folder`, with its released file in place of the one MLflow would write."""
+    output: Literal["string", "double"] = "string" if hasattr(publication.student, "classes_") else "double"
+    with saving():
+        import mlflow.sklearn
+        from mlflow.models import ModelSignature
+
         mlflow.sklearn.save_model(
             publication.student,
             str(folder),

@@ -3,9 +3,16 @@
 import logging
 import os
 import threading
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import mlflow.sklearn
 import pytest
+from mlflow.utils import environment
 
+from concord.artifacts.mlflow import write
 from concord.artifacts.mlflow.store import in_one_sentence
 from concord.artifacts.process import VARIABLES, our_settings
 
@@ -59,3 +66,29 @@ def test_mlflows_logs_are_the_users_again() -> None:
     with in_one_sentence():
         assert logger.level == logging.CRITICAL
     assert logger.level == before
+
+
+def test_of_two_threads_that_save_a_student_neither_leaves_mlflow_changed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The first that began ends first: what the second one found is not what there was before."""
+    before = dict(vars(environment)), [*warnings.filters]
+    inside, go_on = [threading.Event(), threading.Event()], [threading.Event(), threading.Event()]
+
+    def waits(student: int, *_: Any, **__: Any) -> None:
+        inside[student].set()
+        go_on[student].wait(20)
+
+    monkeypatch.setattr(mlflow.sklearn, "save_model", waits)
+    monkeypatch.setattr(write, "mlflow_signature", lambda *_: {"inputs": None, "outputs": '[{"type": "double"}]'})
+    threads = []
+    for student in range(2):
+        fields = {"columns": (), "example": None, "code": (), "trusted_types": (), "student_file": b""}
+        given: Any = (tmp_path, None, SimpleNamespace(student=student, **fields))
+        threads.append(threading.Thread(target=write.save, args=given))
+        threads[-1].start()
+        assert inside[student].wait(20)
+    for student, thread in enumerate(threads):
+        go_on[student].set()
+        thread.join()
+    assert (dict(vars(environment)), [*warnings.filters]) == before
