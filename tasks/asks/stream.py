@@ -10,8 +10,7 @@ the same files and names, and what arrived meanwhile waits for the next. If it i
 Assumes      the ledger reserved the season when the session was opened; a period's sums and names are of its files
 Guarantees   a release is drawn for once, after it was begun; its batch digests the period's files, sums and names, and
              those of earlier periods are compared with their batches. Questions are those of the first release
-Ends         with the season: the session is charged whole. If it is closed before, releases that were begun are paid
-             for, drawn or not; in a domain whose filter is `gaussian` the others are given back
+Ends         with the season: the session is charged whole, also if it is closed before
              Units that a plan sets aside are in no sum; a row of each new one is on record with the period, for the
              test of its student (tasks.asks.student_test)
 Not covered  as for `tallies`. When a release appears after its tick tells how long what arrived took to count. One that

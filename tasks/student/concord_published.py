@@ -38,7 +38,7 @@ READABLE = {
     "categorical": "words that the student knows, which are {}",
 }
 SHOWN_WORDS = 3
-"""The most words of a column that a warning names: the student's own, since rows may be private."""
+"""The most words of a column that a warning names: the student's own, for rows may hold secrets."""
 
 
 class Published(Pipeline):  # type: ignore[misc]  # scikit-learn is untyped

@@ -35,11 +35,12 @@ from concord.tasks.data.encode import encode, labelled_rows
 from concord.tasks.data.snapshots import SCHEME, SnapshotTable
 from concord.tasks.data.tables import find_files
 from concord.tasks.mechanisms.distance import Ints
-from concord.tasks.student.concord_tallied import Tallied
 from concord.tasks.student.intervals import auc, average_precision, explained, mean_of_shares, root_mean_square, share
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
+
+    from concord.tasks.student.concord_tallied import Tallied
 
 MOST_LISTED = 100
 """Most classes for which the whole matrix is listed."""
@@ -103,10 +104,10 @@ def at_threshold(name: str, least: float, odds: NDArray[np.float64], own: NDArra
     return Threshold(name=name, least=least, recall=recall, precision=precision)
 
 
-def at_prior_odds(model: Tallied, X: Any, truth: Ints, classes: Sequence[str]) -> OddsMeasured:
+def at_prior_odds(model: "Tallied", X: Any, truth: Ints, classes: Sequence[str]) -> OddsMeasured:
     """Measures of a student of tallies on its matrix X of rows of these classes (rows,), at prior odds."""
     given: dict[str, Any] = model.get_params() | {"point": "prior odds"}
-    matrix = _counted(truth, Tallied(**given).fit().predict(X), classes)
+    matrix = _counted(truth, type(model)(**given).fit().predict(X), classes)
     found = shares(classes, np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0))
     return OddsMeasured(accuracy=found["accuracy"], balanced_accuracy=found["balanced_accuracy"])
 

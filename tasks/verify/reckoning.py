@@ -6,11 +6,9 @@ from `tasks.verify.recompute`. After a wrong record, the reckoning goes on with 
 
 Assumes      the chain holds (artifacts.ledger.events); settings are those that ran
 Guarantees   every breach of the ledger's rule is named:
-             1  a domain's δ is halved for conversion and additive δ; its order is the best of ORDERS for its cap. Of
-                the filter `gaussian` a quarter of δ is additive, and there is no order. A recap keeps order and filter
-                and covers what is charged already
-             2  every session that was opened was covered: Σ nats at the order ≤ B, or Σμ² ≤ that of the cap, and
-                Σ additive δ ≤ δ_A
+             1  a domain's δ is halved for conversion and additive δ; its order is the best of ORDERS for its cap. A
+                recap keeps the order and covers what is charged already
+             2  every session that was opened was covered: Σ nats at the order ≤ B and Σ additive δ ≤ δ_A
              3  a session and each of its refusals are charged what the settings cost, rounded up by no more than
                 ROUNDING, for the neighbours of the domain; no key serves two sessions, no secret subset two relabelled
                 ones

@@ -27,6 +27,7 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.excerpt import EXCERPT_SECRET, hiding
 from concord.artifacts.ledger.held import Held
 from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.mlflow.describe import logged_digests
 from concord.artifacts.sessions import LABELS
 from concord.artifacts.settings import own_store
 from concord.artifacts.vulnerabilities import concerning
@@ -133,7 +134,7 @@ def _strangers(records: "Records") -> Iterator[Check]:
 def _is_behind(subject: CheckedSession) -> bool:
     """Whether MLflow shows an earlier publication of the session than the released one, all of which is signed."""
     ref = subject.released.find(f"{subject.session.id}/{CERTIFICATE_FILE}")
-    if subject.run is None or ref is None or subject.run.tags.get(f"digest.{CERTIFICATE_FILE}") == ref.digest:
+    if subject.run is None or ref is None or logged_digests(subject.run.tags).get(CERTIFICATE_FILE) == ref.digest:
         return False
     try:
         return subject.latest and bool(_signature(subject))

@@ -17,12 +17,15 @@ def test_results_are_in_order() -> None:
 
 def test_what_runs_is_stopped_by_a_signal_that_another_thread_gets_and_nothing_else_begins() -> None:
     """A pool of Python's own waits until all is done, and may not even hear of the signal before."""
-    begun, ended = list[int](), list[type[BaseException]]()
+    begun, ended, running = list[int](), list[type[BaseException]](), threading.Event()
 
     def work(item: int) -> None:
         begun.append(item)
         try:
+            if item == 0:
+                running.set()
             if item == 1:
+                running.wait(60)
                 signal.pthread_kill(threading.get_ident(), signal.SIGINT)
             for _ in count():  # for ever
                 time.sleep(0.001)

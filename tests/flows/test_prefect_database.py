@@ -88,8 +88,10 @@ class Stub:
         self.log, self.lost, self.ended = home / "prefect" / "server.log", False, "it ended"
         self.cannot = f"it cannot go on (see {self.log})"
 
+    address, password = "http://127.0.0.1:9/api", "concord:secret"
+
     def variables(self) -> dict[str, str]:
-        return {"PREFECT_API_URL": "http://127.0.0.1:9/api"}
+        return {"PREFECT_API_URL": self.address}
 
     def stop(self) -> None:
         self.stopped = True

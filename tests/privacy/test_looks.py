@@ -46,6 +46,8 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Step]:
     folder = tmp_path_factory.mktemp("looks")
     plan = changed(tables_of_plan(write_tables(folder / "data")), test__share=0.5)
     own, other = Vault(folder / "vault"), Vault(folder / "other")
+    for vault in (own, other):
+        vault.make_secret("domains/people")
     narrower = plan.model_copy(update={"test": PrivateTestPlan(share=0.2)})
     learning, tested, every = (kind(plan, own, part) for part in (LEARNING, TEST, EVERY))
     votes = {"name": "stable"}

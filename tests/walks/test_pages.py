@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.deployments.test_schedule_guide import TABLES as OF_NIGHTS
 from tests.flows.test_api import OF_README
 from tests.flows.test_ask import EXAMPLE
 from tests.flows.test_refresh import OF_WEEKS
@@ -24,11 +25,10 @@ NOT_TYPED = {
     "make test": "it runs these tests",
     "make bench-accuracy DATA=FOLDER": "it measures for hours, on tables that are downloaded",
     "concord ui": "it serves until it is ended: tests/promises/test_own_page.py asks one for its pages",
-    "prefect worker start --pool concord": "it works until it is ended: tests/deployments/test_scheduled.py has one",
 }
 """Lines that are not typed here, each with the reason."""
-PYTHON = {*OF_README, EXAMPLE, OF_WEEKS, *re.findall(r"```python\n(.*?)```", TABLES, re.DOTALL)}
-"""Blocks that tests/flows run: test_api.py, test_ask.py, test_refresh.py and test_sources_run.py."""
+PYTHON = {*OF_README, EXAMPLE, OF_WEEKS, OF_NIGHTS, *re.findall(r"```python\n(.*?)```", TABLES, re.DOTALL)}
+"""Blocks that are run in tests: those of the API, of `ask`, refresh, sources and the guide on schedules."""
 POOLS = ("concord", "concord-docker", "concord-kubernetes")
 
 
@@ -42,9 +42,14 @@ def typed_on(page: str) -> list[str]:
     return found
 
 
+TYPED = {
+    "README.md": "tests/test_readme.py",
+    "deployments/guides/schedule.md": "tests/deployments/test_schedule_guide.py",
+}
+"""Pages whose lines another test types."""
 PAGES = {str(path.relative_to(ROOT)): typed_on(path.read_text(encoding="utf-8")) for path in tracked_pages()}
-LEFT = {page: lines for page, lines in PAGES.items() if {*lines} - {*NOT_TYPED} and page != "README.md"}
-"""Pages whose lines are typed here: tests/test_readme.py types those of the README."""
+LEFT = {page: lines for page, lines in PAGES.items() if {*lines} - {*NOT_TYPED} and page not in TYPED}
+"""Pages whose lines are typed here."""
 
 
 @pytest.fixture
