@@ -58,7 +58,7 @@ def test_the_import_loads_nothing(tmp_path: Path) -> None:
 LIGHT: dict[str, set[str]] = {
     "concord.flows.cli": {"numpy", "scipy", "polars", "pandas", "sqlalchemy", "prefect", "mlflow", "sklearn", "skops"},
     "concord.flows.cli.show": {"scipy", "polars", "pandas", "prefect", "mlflow", "sklearn", "skops"},
-    "concord.tasks.verify.published": {"prefect", "mlflow", "sklearn", "skops"},
+    "concord.tasks.verify.published": {"prefect", "mlflow", "skops"},
     "concord.flows.start": {"mlflow", "alembic", "matplotlib", "skops"},
 }
 """What is loaded by --help, by `budget`, to verify a published folder and by a cached run; and what each does without.
