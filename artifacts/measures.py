@@ -59,15 +59,15 @@ class Estimate(CertificatePart, allow_inf_nan=True):
         """Whether its interval is known."""
         return math.isfinite(self.low) and math.isfinite(self.high)
 
-    def shown(self, form: str) -> str:
-        """The figure and its interval, each in that format, such as `.1%`."""
+    def __format__(self, form: str) -> str:
+        """The figure and its interval, each in that format: `94.1% (92.8% to 95.2%)` for `.1%`."""
         ends = f"{self.low:{form}} to {self.high:{form}}" if self.is_covered else "no interval on record"
         return f"{self.value:{form}} ({ends})"
 
     @property
     def in_words(self) -> str:
         """A share in percent, and its interval."""
-        return self.shown(".1%")
+        return f"{self:.1%}"
 
 
 ConfusionMatrix = tuple[tuple[int, ...], ...]
@@ -129,7 +129,7 @@ class GroupMeasured(CertificatePart):
         """The group and how right the student is there."""
         name = f"{self.column} {'without a value' if self.group is None else repr(self.group)}"
         if self.rmse is not None:
-            return f"{name}: RMSE {self.rmse.shown('.4g')} on {self.rows:,} rows"
+            return f"{name}: RMSE {self.rmse:.4g} on {self.rows:,} rows"
         if self.accuracy is None:
             return f"{name}: {self.rows:,} rows, too few to say"
         sure = "" if self.sure is None else f", where it says it is sure by {self.sure:.1%}"
@@ -245,11 +245,11 @@ def ranking_in_words(test: PublicTest) -> str:
     if test.auc is None or rare.average_precision is None:
         return ""
     share = rare.rows / test.rows
-    found = f"{rare.average_precision.shown('.3f')}, {share:.3f} if it looked at nothing"
+    found = f"{rare.average_precision:.3f}, {share:.3f} if it looked at nothing"
     more = f"; average precision of the rarest class, {rare.name!r}, {found}" if share < RARE else ""
     gap = test.calibration_error
     sure = "" if gap is None else f"; expected calibration error {gap.in_words}"
-    return f"; AUC {test.auc.shown('.3f')}{more}{sure}"
+    return f"; AUC {test.auc:.3f}{more}{sure}"
 
 
 class NumberTest(CertificatePart):
@@ -275,8 +275,8 @@ class NumberTest(CertificatePart):
     def in_words(self) -> str:
         """The figures of all rows, in a part of a sentence."""
         return (
-            f"RMSE {self.rmse.shown('.4g')} on {self.rows:,} public test rows, with 95% intervals; always predicting "
-            f"their mean {self.mean_rmse:.4g}; R² {self.r2.shown('.3f')}"
+            f"RMSE {self.rmse:.4g} on {self.rows:,} public test rows, with 95% intervals; always predicting "
+            f"their mean {self.mean_rmse:.4g}; R² {self.r2:.3f}"
         )
 
 
@@ -472,7 +472,7 @@ def _of_number(test: NumberTest) -> Iterator[str]:
     if test.rmse.value >= test.mean_rmse:
         yield (
             "the student is no better than naming the mean for every row: its RMSE is "
-            f"{test.rmse.shown('.4g')} on the public test rows, and {test.mean_rmse:.4g} of their mean"
+            f"{test.rmse:.4g} on the public test rows, and {test.mean_rmse:.4g} of their mean"
         )
 
 

@@ -185,7 +185,7 @@ class Contribution:
         """This home's table, which is part of the run from now on; one that is not local is copied to the vault first.
         Raises WrongInput if it is another domain's, or public."""
         run, named = self.run, {name: table for name, table in not_local(self.plan).items() if name == "private"}
-        ready_secret(run.stores, self.plan.privacy.domain)  # before a copy of the table, which a new one would remove
+        ready_secret(run.stores, self.plan.privacy.domain)
         table = with_snapshots(self.plan, run.stores.vault, "private").data.private
         own = run.plan.model_copy(update={"data": run.plan.data.model_copy(update={"private": table})})
         self.run = run = replace(run, plan=own, named={**run.named, **named})

@@ -37,7 +37,8 @@ def ready_secret(door: Stores, domain: str) -> None:
             f"out of its table, and let `concord link {domain} OTHER` say that people may be in both"
         )
     if not vault.has_secret(name):
-        _make(door, name, [f"{kind.name}/{domain}" for kind in vault.root.iterdir() if kind.name not in KEPT])
+        others = KEPT | {"tables"}  # copies of tables are made by no secret
+        _make(door, name, [f"{kind.name}/{domain}" for kind in vault.root.iterdir() if kind.name not in others])
     record_secret(door, domain)
 
 

@@ -211,7 +211,7 @@ def _alike(what: str, found: Estimate | None, recorded: Estimate | None, apart: 
         return equal(what, found, recorded)
     ends = ("value", "low", "high") if recorded.is_covered else ("value",)
     if any(abs(getattr(found, end) - getattr(recorded, end)) > apart for end in ends):
-        raise NotVerified(f"{what} is {found.shown('.6g')}, but it was certified as {recorded.shown('.6g')}")
+        raise NotVerified(f"{what} is {found:.6g}, but it was certified as {recorded:.6g}")
     return None
 
 

@@ -144,7 +144,7 @@ def check_measures(home: Path, session: str, table: str) -> None:
     assert "this model of a number" in report
     assert certificate.mechanism.settings["bounds"] == [0, 50]
     assert "the bounds that the plan declares, 0.0 and 50.0" in report
-    assert test.rmse.shown(".4g") in report
+    assert f"{test.rmse:.4g}" in report
 
     def found(**changed: object) -> str:
         student = certificate.student.model_copy(update={"public_test": test.model_copy(update=changed)})

@@ -115,8 +115,8 @@ def test_a_rare_outcome_that_the_student_never_names_is_no_failure(rare: PublicT
     assert yes.average_precision is not None
     assert 3 * 0.026 < yes.average_precision.value < 0.3
     shown = rare.in_words
-    assert f"AUC {yes.auc.shown('.3f')}" in shown
-    assert f"the rarest class, 'yes', {yes.average_precision.shown('.3f')}, 0.026 if it looked at nothing" in shown
+    assert f"AUC {yes.auc:.3f}" in shown
+    assert f"the rarest class, 'yes', {yes.average_precision:.3f}, 0.026 if it looked at nothing" in shown
     assert "expected calibration error" in shown
     assert shown.count("%)") == 3  # accuracy, balanced accuracy and calibration
     no_better, blind, found = warnings_of(rare, None)
