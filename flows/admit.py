@@ -32,6 +32,7 @@ from concord.tasks.door.admit import (
 from concord.tasks.door.ask import Ask, SingleAsk
 from concord.tasks.door.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from concord.tasks.door.door import release_once
+from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 
 WORTH_ASKING = {"label": 0.005, "unit": 0.005, "feature": 0.5}
 """Shares at or above which the operator is asked whether to go on."""
@@ -50,7 +51,8 @@ def admit(run: RunContext, domain: Domain, asks: Sequence[Ask[Any]], public: Pub
     """
     say_of_cap(run, domain)
     for known in run.stores.ledger.sessions(domain.name):
-        kind_of(known)
+        if known.mechanism.get("name") != ErrorEstimate.name:  # which no certificate states
+            kind_of(known)
     openings = [opening_of(run.plan, ask, public.encoding, run.stores.vault) for ask in asks]
     found = [_found(run, domain, *each, public) for each in zip(asks, openings, strict=True)]
     lacking = [opening for opening, each in zip(openings, found, strict=True) if each.session is None]
