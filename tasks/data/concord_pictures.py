@@ -7,7 +7,7 @@ Gradients are whole numbers, by rules that look at one picture alone: views of p
 (concord.tasks.data.vectors). Its type is known as `concord_pictures.Pictures`, wherever the file lies; within Concord
 it answers to that name too.
 
-Not covered  pictures in colour; a graph for ONNX. Checked by tests/tasks/data/test_pictures.py
+Not covered  pictures in colour. Checked by tests/tasks/data/test_pictures.py
 """
 
 import math
