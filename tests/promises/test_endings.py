@@ -35,11 +35,11 @@ def test_workers_end_with_their_run(tmp_path: Path, fault: str, runner: str) -> 
 
 
 @pytest.mark.slow
-def test_a_worker_that_lost_its_run_writes_nothing_to_the_terminal(tmp_path: Path) -> None:
+def test_a_worker_that_lost_its_run_writes_nothing_to_the_terminal() -> None:
     """Dask's workers write their log to the terminal of a run that was killed, if they live to the next heartbeat."""
-    lines = f"""from pathlib import Path; from concord.flows.environment import prepare
-prepare(Path({str(tmp_path)!r}))
-import distributed, logging; logging.getLogger("distributed.worker").error("Failed to communicate with scheduler")"""
+    lines = """import logging; from concord.artifacts.process import our_settings
+with our_settings():
+    import distributed; logging.getLogger("distributed.worker").error("Failed to communicate with scheduler")"""
     ended = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=True)
     assert ended.stderr == ""
 
