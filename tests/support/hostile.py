@@ -136,7 +136,7 @@ ATTACKS: dict[str, tuple[Callable[[Asked], dict[str, Any]], str]] = {
     ),
     "a question that was left out": (lambda _: {"before": "0" * 64}, "does not follow"),
     "shares of somebody else": (
-        lambda asked: {"shares": ({**asked.shares[0], "north": "0" * 64},)},
+        lambda asked: {"shares": ({**dict(*asked.shares[:1]), "north": "0" * 64},)},
         "builds on other shares of north",
     ),
     "north left out": (lambda asked: {"shares": ({"south": asked.shares[0]["south"]},)}, "or leaves one out"),
