@@ -21,6 +21,7 @@ import pytest
 
 from concord.artifacts.errors import EnvironmentFailed
 from concord.artifacts.home.released import Released
+from concord.artifacts.process import variables
 from concord.artifacts.schemas import Ref
 from concord.flows.console import err
 from concord.tasks.asks import tallies
@@ -112,15 +113,15 @@ def tables_of(run: Run, folder: Path, *, other: bool) -> dict[str, Any]:
 
 
 def whole(run: Run, mlflow_database: Path, home: Path, other: bool) -> object:
-    """The run over a table, in an empty home."""
+    """The run over a table, in an empty home, whose store is the one of MLflow's address."""
     shutil.copy(mlflow_database, home / "mlflow.db")
-    return run.ask(run.plan(tables_of(run, home.with_name("data"), other=other)), home)
+    with variables({"MLFLOW_TRACKING_URI": f"sqlite:///{home}/mlflow.db"}):
+        return run.ask(run.plan(tables_of(run, home.with_name("data"), other=other)), home)
 
 
 @pytest.fixture
-def world(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:  # noqa: ARG001  # Prefect must be up
-    """A folder for a home with its tables, whose store is the one of MLflow's address."""
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/world/home/mlflow.db")
+def world(home: Path, tmp_path: Path) -> Path:  # noqa: ARG001  # Prefect must be up
+    """A folder for a home with its tables."""
     return tmp_path / "world"
 
 
