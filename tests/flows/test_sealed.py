@@ -95,6 +95,7 @@ def test_an_edited_result_is_computed_again(
     recipe = read_checkpoint(Stores.of(home).vault, session)
     assert recipe is not None
     assert len({block.path for block in recipe.teachers}) == 2
+    assert true.student.accuracy is not None
     assert summary.student["accuracy"] == true.student.accuracy.value
     assert {stage.name for stage in summary.stages if not stage.cached} == again
     assert summary.spent_now == {"epsilon": 0.0, "delta": 0.0}
