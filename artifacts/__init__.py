@@ -3,8 +3,8 @@
 Offers       the plan: `plan`, `sections` and `learners` (its sections), `sources` (the tables it names)
              the guarantee: `privacy` (costs, composition), `domains` (the filter), `parts` (divided domains),
              `sessions`, `guarantee`
-             publications: `certificate`, `records` (of its sessions), `measures`, `attestation`,
-             `published` (what is handed on), `vulnerabilities` (known faults of released versions)
+             publications: `certificate`, `records` (of its sessions), `measures`, `student_warnings`,
+             `attestation`, `published` (what is handed on), `vulnerabilities` (known faults of released versions)
              general: `schemas`, `settings` (environment variables), `process` (what is set for Prefect and MLflow
              while we work), `threads` (that an interruption stops), `errors` (and how others' words are printed)
              stores: `ledger` (privacy charges), `home` (private and released files), `mlflow` (the mirror)

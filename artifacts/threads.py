@@ -1,4 +1,4 @@
-"""Threads that stop when whoever waits for them is interrupted.
+"""Threads that stop when the thread that waits for them is interrupted.
 
 Python raises Ctrl-C, and Prefect SIGTERM, in the main thread alone, and a pool of threads is waited for until all that
 it has begun is done. Here what others run is stopped by an exception of its own, before the wait.
@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 Given = TypeVar("Given")
 Returned = TypeVar("Returned")
 NAP = 0.1
-"""The longest time in seconds that whoever waits for threads hears no signal."""
+"""The longest time in seconds that the thread that waits hears no signal."""
 
 
 class Abandoned(BaseException):

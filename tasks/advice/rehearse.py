@@ -1,11 +1,11 @@
-"""Rehearse: what tallies of a plan would teach, by running them on public rows with made-up labels.
+"""Rehearse: what tallies of a plan would teach, by running them on public rows with synthetic labels.
 
-    public rows ─ made-up labels ─ drawn again as private rows ─ sums, the planned noise ─ decode ─ accuracy, and recall
-                                                                                                    and AUC by class
+    public rows ─ synthetic labels ─ drawn again as private rows ─ sums, planned noise ─ decode ─ accuracy, and recall
+                                                                                                  and AUC by class
 
-Labels are made up by additive models of the public codes, of three strengths of signal, and so are numbers. The rounds,
+Labels are drawn from additive models of the public codes, of three strengths of signal, and so are numbers. The rounds,
 their questions and the decoder are the code that runs. How good the best possible student would be is known, since the
-labels are made up. They are drawn several times, with noise of their own, since luck decides at a small ε; shares of
+labels are synthetic. They are drawn several times, with noise of their own, since luck decides at a small ε; shares of
 the classes that are not known are the same in one draw and uneven in the next.
 
 A rehearsal of a wide table, or of many classes, would take minutes. So it is of as many columns as MOST_WORK allows,
@@ -72,7 +72,7 @@ BEATS = 0.01
 """What a student must be right on beyond the largest class, as a share of rows, to have learned something; or the share
 of a number's variance that it must explain."""
 TESTED = 10_000
-"""Rows with made-up labels on which recall and AUC are measured."""
+"""Rows with synthetic labels on which recall and AUC are measured."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,11 +35,11 @@ from concord.artifacts.guarantee import (
 )
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.reading import Reading
-from concord.artifacts.measures import warnings_of
 from concord.artifacts.parts import LEARNING
 from concord.artifacts.records import SessionRecord, promised
 from concord.artifacts.schemas import Budget, Ref
 from concord.artifacts.sessions import NEIGHBOURS, Session
+from concord.artifacts.student_warnings import warnings_of
 from concord.artifacts.vulnerabilities import concerning, older, oldest
 from concord.tasks.asks.kinds import mechanism_of, outcomes_of, remarks_of
 from concord.tasks.publish.outcomes import classes_named, counted

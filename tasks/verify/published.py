@@ -30,10 +30,10 @@ from concord.artifacts.guarantee import CAVEATS, UNPROMISED, Guarantee
 from concord.artifacts.home.released import sha256
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt
 from concord.artifacts.ledger.held import named
-from concord.artifacts.measures import warnings_of
 from concord.artifacts.records import SessionRecord, promised
 from concord.artifacts.schemas import Budget
 from concord.artifacts.sessions import NEIGHBOURS
+from concord.artifacts.student_warnings import warnings_of
 from concord.artifacts.vulnerabilities import faults_of, is_version, older
 from concord.tasks.verify.checks import Check, NotIncluded, checked, equal, known_faults, proved
 from concord.tasks.verify.folder import PublishedSession, certificate_file

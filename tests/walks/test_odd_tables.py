@@ -13,7 +13,8 @@ import pytest
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.measures import UNTESTED, PublicTest
+from concord.artifacts.measures import PublicTest
+from concord.artifacts.student_warnings import UNTESTED
 from tests.support.console import heard
 from tests.walks.odd_tables import TABLES
 

@@ -9,13 +9,14 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from concord.artifacts.certificate import Certificate, StudentRecord
-from concord.artifacts.measures import ClassMeasured, Estimate, NumberTested, PublicTest, TestRecord, warnings_of
+from concord.artifacts.measures import ClassMeasured, Estimate, NumberTested, PublicTest, TestRecord
 from concord.artifacts.mlflow import write
 from concord.artifacts.mlflow.describe import Champion, takes_alias
 from concord.artifacts.mlflow.read import Records
 from concord.artifacts.records import MechanismRecord, SessionRecord
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sections import AboutPlan
+from concord.artifacts.student_warnings import warnings_of
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.student.intervals import share
 from tests.support.published import SESSION, world

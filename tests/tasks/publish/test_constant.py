@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from concord.artifacts.certificate import Certificate
-from concord.artifacts.measures import UNTESTED
+from concord.artifacts.student_warnings import UNTESTED
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.student.study import named_by, publish_student
 from concord.tasks.verify.published import verify_published

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from concord.artifacts.guarantee import Guarantee
-from concord.artifacts.measures import Estimate, PublicTest, TestRecord, warnings_of
+from concord.artifacts.measures import Estimate, PublicTest, TestRecord
+from concord.artifacts.student_warnings import warnings_of
 from concord.tasks.publish.dossier import _of_counts, dossier, render
 from concord.tasks.student.intervals import mean_of_shares, share
 from concord.tasks.verify.folder import PublishedSession

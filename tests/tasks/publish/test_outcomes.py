@@ -8,7 +8,7 @@ import pytest
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.measures import warnings_of
+from concord.artifacts.student_warnings import warnings_of
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.outcomes import Outcomes, counted
 from tests.support.published import CLASSES, SESSION, certified, session, world

@@ -9,8 +9,9 @@ import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 
-from concord.artifacts.measures import PublicTest, warnings_of
+from concord.artifacts.measures import PublicTest
 from concord.artifacts.schemas import Encoding
+from concord.artifacts.student_warnings import warnings_of
 from concord.tasks.student.evaluate import (
     at_threshold,
     best_threshold,
