@@ -1,8 +1,9 @@
-"""Threads end with whoever waits for them, and not before."""
+"""Threads end with the thread that waits for them, and not before."""
 
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from itertools import count
 
 import pytest
@@ -17,7 +18,12 @@ def test_results_are_in_order() -> None:
 
 def test_what_runs_is_stopped_by_a_signal_that_another_thread_gets_and_nothing_else_begins() -> None:
     """A pool of Python's own waits until all is done, and may not even hear of the signal before."""
-    begun, ended, running = list[int](), list[type[BaseException]](), threading.Event()
+    begun, ended = list[int](), list[type[BaseException]]()
+    running, submitted = threading.Event(), threading.Event()
+
+    def items() -> Iterator[int]:
+        yield from range(20)
+        submitted.set()  # the signal comes while the pool is waited for, not amid Python's own `submit`
 
     def work(item: int) -> None:
         begun.append(item)
@@ -26,6 +32,7 @@ def test_what_runs_is_stopped_by_a_signal_that_another_thread_gets_and_nothing_e
                 running.set()
             if item == 1:
                 running.wait(60)
+                submitted.wait(60)
                 signal.pthread_kill(threading.get_ident(), signal.SIGINT)
             for _ in count():  # for ever
                 time.sleep(0.001)
@@ -34,7 +41,7 @@ def test_what_runs_is_stopped_by_a_signal_that_another_thread_gets_and_nothing_e
             raise
 
     with pytest.raises(KeyboardInterrupt), Threads(2) as pool:
-        list(pool.each(work, range(20)))
+        list(pool.each(work, items()))
     assert (sorted(begun), ended) == ([0, 1], [Abandoned, Abandoned])
 
 
