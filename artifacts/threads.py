@@ -6,8 +6,8 @@ it has begun is done. Here what others run is stopped by an exception of its own
 Assumes      CPython, which can raise an exception in another thread, between two steps of its program
 Guarantees   of an interrupted block nothing further begins, and what runs ends with the call into compiled code that it
              is in; a thread that works for nobody is never stopped
-Not covered  how long such a call takes; a thread that is being started when the signal comes: it stops, but is not waited
-             for. Checked by tests/artifacts/test_threads.py
+Not covered  how long such a call takes; a thread that starts as the signal comes: it stops, but is not waited for.
+             Checked by tests/artifacts/test_threads.py
 """
 
 import ctypes
