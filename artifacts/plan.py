@@ -7,11 +7,10 @@ as the parameters of the Prefect flows.
 
 import math
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from copy import deepcopy
+from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar, get_args
+from typing import Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
@@ -29,9 +28,9 @@ from concord.artifacts.sections import (
     PrivateTestPlan,
     Section,
     StreamPlan,
-    near,
 )
-from concord.artifacts.sources import A_PATH, A_SOURCE, TableSource
+from concord.artifacts.sources import TableSource
+from concord.artifacts.wrong_plan import in_one_sentence
 
 Way = Literal["votes", "tallies", "hypothesis"]
 LINEAR = {"learner": "linear"}
@@ -404,94 +403,4 @@ def parsed(kind: type[Parsed], tables: dict[str, Any]) -> Parsed:
         return kind.model_validate(tables)
     except ValidationError as wrong:
         first = min(wrong.errors(), key=lambda error: error["type"] != "extra_forbidden")
-        raise WrongInput(_sentence(first)) from None
-
-
-def without_removed(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """A plan as an earlier version kept it, without the keys of REMOVED that were as by default."""
-    whole = deepcopy(dict(tables))
-    for section, name, default in _removed_in(whole):
-        if section.get(name) == default:
-            section.pop(name, None)
-    return whole
-
-
-def with_removed(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """A plan as earlier versions wrote it, and digested it: with the keys of REMOVED by default."""
-    whole = deepcopy(dict(tables))
-    for section, name, default in _removed_in(whole):
-        section[name] = default
-    return whole
-
-
-def _removed_in(tables: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str, Any]]:
-    """For each key of REMOVED whose section the tables have: that section, the key's name in it, and its default."""
-    for key, (default, _) in REMOVED.items():
-        *sections, name = key.split(".")
-        section: Any = tables
-        for step in sections:
-            section = section.get(step) if isinstance(section, dict) else None
-        if isinstance(section, dict):
-            yield section, name, default
-
-
-RULES = {
-    "dict_type": "must be a table of keys",
-    "model_type": "must be a section with keys of its own",
-    "tuple_type": "must be a list, in square brackets",
-    "too_short": "must hold at least {min_length} of them",
-    "too_long": "must hold at most {max_length} of them",
-    "string_type": "must be text, in quotes",
-    "string_pattern_mismatch": "must be 1 to 64 letters, digits, '.', '_' and '-', a letter or digit first",
-    "int_type": "must be a whole number",
-    "int_parsing": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "float_type": "must be a number",
-    "float_parsing": "must be a number",
-}
-"""Rules in TOML's terms, for pydantic's in Python's."""
-REMOVED: dict[str, tuple[Any, str]] = {
-    "data.format.quote": ('"', 'a CSV cell is quoted by " alone; write a table with other quotes, or none, as Parquet'),
-    "data.format.quoted_line_breaks": (
-        False,
-        "a line of a CSV file is a row; write cells with line breaks as Parquet",
-    ),
-    "privacy.lifetime.filter": (
-        "renyi",
-        "charges add up by Rényi order; a domain that was named with 'gaussian' goes on with version 1.0.0",
-    ),
-}
-"""Keys that earlier versions knew: what each was by default, and what to do instead."""
-BRANCHES = ("constrained-float", A_PATH, A_SOURCE)
-"""Pydantic's names for the types of a field, which are not keys of the plan."""
-
-
-def _sentence(error: Any) -> str:
-    steps = [step for step in error["loc"] if step not in BRANCHES]
-    field = ".".join(map(str, steps)) or "plan"
-    if error["type"] == "extra_forbidden" and field in REMOVED:
-        return f"{field} is no longer a key of the plan: {REMOVED[field][1]}"
-    if error["type"] == "extra_forbidden":
-        return f"{field} is not a key of the plan{near(str(steps[-1]), _known(tuple(steps[:-1])))}"
-    if error["type"] == "missing":
-        return f"{field} must be given in the plan"
-    if error["type"] == "value_error":
-        return f"{field}: {error['ctx']['error']}" if error["loc"] else str(error["ctx"]["error"])
-    rule = RULES.get(error["type"], error["msg"].replace("Input should", "must"))
-    shown = "" if A_SOURCE in error["loc"] else f", got {error['input']!r}"  # an address may hold a password
-    return f"{field} {rule.format_map(error.get('ctx', {}))}{shown}"
-
-
-def _known(place: tuple[Any, ...]) -> list[str]:
-    model: Any = Plan
-    for step in place:
-        if isinstance(step, str):  # a number is a place in a list
-            model = _model_in(model.model_fields[step].annotation)
-    return [*model.model_fields]
-
-
-def _model_in(annotation: Any) -> Any:
-    """The model of the section that a field may hold, or of a list of sections."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next(filter(None, map(_model_in, get_args(annotation))), None)
+        raise WrongInput(in_one_sentence(first, kind)) from None

@@ -1,9 +1,10 @@
 """The Prefect flows, the Python interface and the command line.
 
-Offers       `api` (run, refresh, ask, open_session, load_student, and the commands); `classifier` (in scikit-learn's
-             manner); the flows: `learn` (learn, extend, study again, test again), `refresh` (one release of a stream),
-             `lead` and `homes` (of several homes that show no row), `ask` (questions: to every shard, to the units, and
-             an estimate); `start` (a flow on its servers, once or by cron), `scheduled` (flows as deployments), `cli`
+Offers       `api` (run, refresh, ask, open_session, load_student, and the commands) and its `results`; `classifier`
+             (in scikit-learn's manner); the flows: `learn` (learn, extend, study again, test again), `refresh` (one
+             release of a stream), `lead` and `homes` (of several homes that show no row), `ask` (questions: to every
+             shard, to the units, and an estimate); `start` (a flow on its servers, once or by cron), `scheduled` (flows
+             as deployments), `cli`
 Its own      `vote`, `tally` and `season` (the longer of the ways to learn); `run` (the context of a run, and the values
              its steps exchange), `stages` (the stages), `admit` (sessions: found and begun, or asked once, and warnings
              to the operator before anything is spent), `steps` (the other steps between stages, and what the ways to

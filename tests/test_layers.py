@@ -55,6 +55,7 @@ ROOMS: dict[str, set[str]] = {
 ALONE = {
     "flows/hosted.py": {"uvicorn"},
     "flows/api.py": {"polars"},
+    "flows/results.py": {"polars"},
     "flows/classifier.py": {"numpy", "polars", "pyarrow", "sklearn"},
     "flows/cluster.py": {"dask", "distributed"},
     "tasks/asking/answers.py": {"cloudpickle"},

@@ -12,10 +12,11 @@ from typing import Any, get_args
 import typer
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput, in_one_line, quoted
-from concord.artifacts.plan import RULES, parsed
+from concord.artifacts.plan import parsed
 from concord.artifacts.schemas import Kind
 from concord.artifacts.sections import NAME_PATTERN, TALLIES, AboutPlan
 from concord.artifacts.sources import check_address
+from concord.artifacts.wrong_plan import RULES
 from concord.flows.cli.plan import show_classes, show_releases
 from concord.flows.console import err, out
 from concord.tasks.advice.draft import (

@@ -30,7 +30,8 @@ from concord.artifacts.home.released import sha256
 from concord.artifacts.home.signing import QUESTION_TYPE, SHARE_TYPE, PublicKey, SigningKey, payload_of
 from concord.artifacts.ledger.excerpt import Excerpt, hiding
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.plan import Plan, with_removed
+from concord.artifacts.plan import Plan
+from concord.artifacts.removed_keys import with_removed
 from concord.artifacts.schemas import Encoding, Frozen, Passed, Ref, Scaled, canonical_json
 from concord.artifacts.sections import HexDigest, HomesPlan, Name
 from concord.artifacts.sessions import Session

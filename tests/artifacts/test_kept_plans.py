@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from concord.artifacts.plan import REMOVED, Plan, with_removed, without_removed
+from concord.artifacts.plan import Plan
+from concord.artifacts.removed_keys import REMOVED, with_removed, without_removed
 from concord.flows.refresh import fields_read
 from concord.flows.stages import encode
 from concord.tasks.asks.share import plan_digest

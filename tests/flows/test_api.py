@@ -13,7 +13,8 @@ from concord.artifacts.home.released import sha256
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.flows import api
-from concord.flows.api import Run, open_session, run
+from concord.flows.api import open_session, run
+from concord.flows.results import Run
 from concord.flows.start import start
 from tests.support.console import concord
 from tests.support.people import people, write_plan, write_tables

@@ -16,7 +16,7 @@ from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, load_plan, parse_plan
-from concord.flows.api import Run
+from concord.flows.results import Run
 from concord.flows.start import start, start_extension, start_study, start_test
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.vectors import VectorField

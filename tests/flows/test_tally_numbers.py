@@ -17,8 +17,9 @@ from concord.artifacts.measures import Estimate, NumberTest
 from concord.artifacts.mlflow.read import Records
 from concord.artifacts.plan import Plan, parse_plan
 from concord.flows import outcome
-from concord.flows.api import Run, load_student
+from concord.flows.api import load_student
 from concord.flows.outcome import Summary
+from concord.flows.results import Run
 from concord.flows.start import start
 from concord.tasks.advice.draft import settings_for
 from concord.tasks.publish import disclosures

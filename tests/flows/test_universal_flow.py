@@ -14,8 +14,8 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.write import Tracking
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Encoding
-from concord.flows.api import Run
 from concord.flows.outcome import Summary
+from concord.flows.results import Run
 from concord.flows.start import start, start_extension
 from concord.tasks.data.encode import Matrix, encode
 from concord.tasks.door.erase import forget

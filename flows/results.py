@@ -1,0 +1,125 @@
+"""What the calls of `api` return: the results of a run, and the answer to a question.
+
+Checked by tests/flows/test_api.py
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from concord.artifacts.errors import WrongInput
+
+if TYPE_CHECKING:  # heavy packages are imported when a result is read
+    import polars
+
+    from concord.artifacts.certificate import Certificate
+    from concord.flows.outcome import Summary
+
+
+class Run:
+    """The result of a run. All of it is published except `summary`, the operator's, which has the times of stages."""
+
+    def __init__(self, summary: Summary, home: Path) -> None:
+        self.summary, self.home = summary, home
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it: what was promised, how right the student is, and what that cost."""
+        from concord.flows.outcome import promised_in_words, spent_in_words
+
+        tested = self.summary.student.get("public_test")
+        details = {
+            "session": self.session,
+            "guarantee": promised_in_words(self.summary.guarantee),
+            "student": "no public test rows" if tested is None else tested["in_words"],
+            "spent now": spent_in_words(self.summary.lifetime),
+            **{f"warning {at}": text for at, text in enumerate(self.summary.warnings, start=1)},
+            "report": self.summary.report,
+        }
+        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in details.items())
+        return f"<table>{rows}</table>"
+
+    @property
+    def session(self) -> str:
+        """The session's name, as `open_session` and the command line take it."""
+        return self.summary.session
+
+    @property
+    def not_asked(self) -> int:
+        """The number of public rows that the session was given and does not pay for."""
+        return self.summary.not_asked
+
+    @property
+    def report_path(self) -> Path:
+        """The report, one HTML file that opens offline."""
+        return Path(self.summary.report)
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """The guarantee and everything it rests on. Raises NotVerified if the file is not what this run wrote."""
+        from concord.artifacts.certificate import Certificate
+        from concord.artifacts.home.released import Released
+        from concord.artifacts.schemas import Ref
+
+        released = Released(self.home)
+        path = Path(self.summary.certificate).relative_to(released.root)
+        ref = Ref(path=str(path), digest=self.summary.certificate_digest)
+        return Certificate.model_validate_json(released.read(ref))
+
+    @cached_property
+    def student(self) -> Any:
+        """The fitted scikit-learn classifier, as `load_student` returns it. Raises NotVerified."""
+        from concord.artifacts.home.released import Released
+        from concord.tasks.student.model import AnyRows, load
+
+        return AnyRows(load(Released(self.home).read(self.certificate.student.file)).steps)
+
+    @cached_property
+    def labels(self) -> polars.DataFrame:
+        """The released labels of all public rows, with columns as in `artifacts.home.released.labels_schema`.
+
+        For tallies, the inferred labels, as in `artifacts.home.released.inferred_schema`.
+        Raises WrongInput if there are no labels, as for a universal student without votes.
+        """
+        import polars
+
+        from concord.artifacts.home.released import Released
+
+        if not (tables := self.certificate.tables):
+            raise WrongInput("labels: nobody voted in this run, whose student was chosen")
+        return polars.DataFrame(Released(self.home).labels(tables))
+
+
+class Answer:
+    """The result of a question. All of it is published except `details`, the operator's, which has the stages' times.
+
+    outcome   answered; no answer, if most shards had none; or refused, if shards disagree
+    """
+
+    def __init__(self, details: dict[str, Any]) -> None:
+        self.details = details
+        self.question: str = details["question"]
+        self.session: str = details["session"]
+        self.outcome: str = details["outcome"]
+        self.spent_now: dict[str, float] = details["spent_now"]
+
+    @property
+    def value(self) -> Any:
+        """The common answer; None unless there is one."""
+        from concord.tasks.asking.answers import from_plain
+
+        return from_plain(self.details["answer"])
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """The guarantee of its session, and the outcomes of all questions asked in it so far."""
+        from concord.artifacts.certificate import Certificate
+
+        return Certificate.model_validate_json(self.details["certificate_text"])
+
+    def __repr__(self) -> str:
+        guarantee = self.details["guarantee"]
+        result = repr(self.value) if self.outcome == "answered" else self.outcome
+        return f"{self.question}: {result} (ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g}, {self.session})"
