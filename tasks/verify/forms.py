@@ -13,6 +13,7 @@ Not covered  what was drawn. Checked by tests/tasks/verify/test_every_field.py, 
 """
 
 import json
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
@@ -127,9 +128,9 @@ class LearnedForm(Form):
     decoded: DecodedForm | None
 
     @property
+    @abstractmethod
     def asked(self) -> tuple[QuestionForm, ...]:
         """What it answers."""
-        raise NotImplementedError
 
     @property
     def following(self) -> NextForm | None:
