@@ -122,7 +122,7 @@ def errors_counted(plan: Plan, door: Stores) -> NDArray[np.int64]:
     """The counts of a student that says half the size more than 4, and fails on some rows."""
 
     def says(X: Matrix) -> NDArray[Any]:
-        if X[0, 0] > 2:
+        if X[0, 0] > 1:
             raise SystemError(f"a private value: {X[0, 0]}")
         return 4 + X[:, 0] / 2
 
