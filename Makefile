@@ -2,10 +2,15 @@ PYTHON ?= python3
 CONCORD = .venv/bin/concord
 DATA ?= ../shared/data
 
-.PHONY: run test test-all bench bench-accuracy data reference install check
+.PHONY: run quick test test-all bench bench-accuracy data reference install check
 
 run: install
 	$(CONCORD) demo
+
+quick: install
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/pytest -q tests/test_layers.py tests/test_readme.py tests/tasks/advice/test_keys.py
 
 test: install check
 	.venv/bin/pytest -n 2 -q
