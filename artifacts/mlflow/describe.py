@@ -133,7 +133,7 @@ def published_stages(certificate: Certificate) -> dict[str, Stage]:
             | _settings({"teachers": leading.teachers, "data_version": certificate.data_version})
             | _settings({} if certificate.units is None else {"units": certificate.units}),
             own | (asked if leading.teachers else {}) | (together if [*own.values()] != [*together.values()] else {}),
-            "The door: public rows were answered or refused, and the domain was charged. Nothing before it is told.",
+            "The release: public rows were answered or refused, and the domain was charged. No earlier stage is shown.",
             (PUBLIC_ROWS,),
         ),
         **_aside("choose", certificate.choice),
@@ -218,7 +218,7 @@ def _chosen(choice: ChoiceRecord, epsilon: float) -> Stage:
     return Stage(
         _settings({**among, **chosen}, "chosen."),
         {"choice_epsilon": epsilon},
-        "How the student learns was chosen among candidates, by their errors on private units that were set aside.",
+        "The student was chosen from candidates, by noisy counts of their errors on private units that were set aside.",
     )
 
 
@@ -237,11 +237,11 @@ def _tested(test: AnyTested, bounds: Sequence[float] | None, epsilon: float) -> 
             measured |= {("recall", f".{name}"): item.recall, ("precision", f".{name}"): item.precision}
     ends = _with_ends(measured, "test_")
     ends |= {f"test_{name}": value for name, value in points.items() if value is not None}
-    said = {"share": test.share, "clean": test.clean, "level": test.level, "among": test.among}
+    settings = {"share": test.share, "clean": test.clean, "level": test.level, "among": test.among}
     return Stage(
-        _settings(said if bounds is None else {**said, "bounds": bounds}, "test."),
+        _settings(settings if bounds is None else {**settings, "bounds": bounds}, "test."),
         {"test_rows": float(test.rows), "test_epsilon": epsilon, **ends},
-        "The student, tried out on private units that were set aside: noisy counts; intervals count the noise.",
+        "The student, evaluated on private units that were set aside. Counts are noisy; intervals include the noise.",
     )
 
 
@@ -328,13 +328,13 @@ def guarantee_text(certificate: Certificate) -> str:
     voters = f" with {certificate.teachers:,} teachers" if certificate.teachers else ""
     rows = f"Of {counts.asked:,} public rows asked, {counts.answered:,} were answered and {counts.refused:,} refused. "
     if not certificate.teachers:
-        rows = f"No teacher voted: {certificate.mechanism.releases}. "
+        rows = f"Released, without a teacher ensemble: {certificate.mechanism.releases}. "
     warned = "".join(f"Warning: {warning}.\n\n" for warning in certificate.warnings)
     return (
         f"{warned}ε = {guarantee.epsilon:g}, δ = {guarantee.delta:g} for {guarantee.unit} ({guarantee.neighbours}): "
         f"differential privacy, by `{certificate.mechanism.name}`{voters}.\n\n"
         f"{rows}{measured}The certificate and the report are among the run's artifacts.\n\n"
-        f"To check it: `concord verify {certificate.session}`"
+        f"To verify it: `concord verify {certificate.session}`"
     )
 
 
@@ -346,7 +346,7 @@ def _measured_in_words(test: AnyPublicTest | None) -> str:
     if isinstance(test, NumberTest) or test.matrix is None or len(test.classes) > LISTED_CLASSES:
         return sentence
     names = [f"`{in_one_line(item.name).replace('|', '/').replace('`', '´')}`" for item in test.classes]
-    head = f"| of class | recall | precision | {' | '.join(f'said {name}' for name in names)} |"
+    head = f"| class | recall | precision | {' | '.join(f'predicted {name}' for name in names)} |"
     lines = [
         f"| {name} | {_share(item.recall)} | {_share(item.precision)} | {' | '.join(f'{count:,}' for count in row)} |"
         for name, item, row in zip(names, test.classes, test.matrix, strict=True)

@@ -10,7 +10,9 @@ from concord.artifacts.sections import ALIAS
 
 VIEW = "concord"
 """The name of the view of an experiment's runs that a link opens."""
-COLUMNS = ("epsilon", "accuracy", "balanced_accuracy")
+MEASURED = ("accuracy", "rmse", "test_accuracy", "test_rmse")
+"""What the list shows of a student, each with its interval: on public test rows, and by a private test."""
+COLUMNS = ("epsilon", "delta", "lifetime_used", *(f"{name}{end}" for name in MEASURED for end in ("", "_low", "_high")))
 SHOWN_AS = {
     "mlflow.experimentKind": "custom_model_development",
     f"mlflow.sharedViewState.{VIEW}": json.dumps(
@@ -30,8 +32,8 @@ SHOWN_AS = {
         }
     ),
 }
-"""An experiment of trained models: else MLflow's pages guess, from what they find, between these and prompts. And a
-view of its runs with COLUMNS, since MLflow's list shows no metric by itself."""
+"""The kind of an experiment, without which MLflow's pages guess whether it has trained models or prompts; and a view of
+its runs with COLUMNS, because MLflow's list shows no metric by itself. MLflow leaves out columns that no run has."""
 
 
 def runs_page(experiment: str) -> str:
@@ -40,11 +42,11 @@ def runs_page(experiment: str) -> str:
 
 
 def budget_in_words(certificate: Certificate) -> str:
-    """A sentence of Markdown on what the domain may spend and has spent, as of that certificate."""
+    """The lifetime privacy budget of the domain in a sentence of Markdown, as of that certificate."""
     domain = certificate.domain
     return (
-        f"Private data `{domain.name}`: ε = {domain.spent.epsilon:.4g} of {domain.cap.epsilon:g} and "
-        f"δ = {domain.spent.delta:.4g} of {domain.cap.delta:g} are charged over its life, in {domain.sessions} "
+        f"Lifetime privacy budget of `{domain.name}`: ε = {domain.spent.epsilon:.4g} of {domain.cap.epsilon:g} and "
+        f"δ = {domain.spent.delta:.4g} of {domain.cap.delta:g} are charged, by {domain.sessions} "
         f"session{'s' * (domain.sessions != 1)}."
     )
 
@@ -59,9 +61,9 @@ def about_domain(certificate: Certificate, experiment: str) -> str:
     return (
         f"{budget_in_words(certificate)}\n\n"
         f"Privacy unit: {guarantee.unit}. Neighbours: {guarantee.neighbours}. Each run is a session as it was "
-        f"certified; its stages after the door are nested in it.\n\n"
-        f"To find runs by what they promise: `{wanted}`\n\n"
-        f"[Its runs with ε, accuracy and balanced accuracy]({runs_page(experiment)})"
+        f"certified; the stages after its release are nested in it.\n\n"
+        f"To find runs by mechanism and ε: `{wanted}`\n\n"
+        f"[All runs with ε, δ, lifetime budget used, and accuracy or RMSE with its interval]({runs_page(experiment)})"
     )
 
 
@@ -76,9 +78,9 @@ def about_students(certificate: Certificate, version: str | None) -> str:
     version   the latest, to be used if there is no champion; None if there is one
     """
     which = f"@{ALIAS}" if version is None else f"/{version}"
-    whose = "the champion, the best of them that nothing warns of"
+    whose = "the champion, which is the best student without a warning"
     if version is not None:
-        whose = f"version {version}, the latest, whose description has its warnings: there is no champion"
+        whose = f"version {version}, the latest (there is no champion; its description has its warnings)"
     return (
         f"Classifiers published from private data, each with the guarantee that its version states.\n\n"
         f"{budget_in_words(certificate)}\n\n"

@@ -210,15 +210,16 @@ def audit_command(
 
 @app.command("ui")
 def ui_command(
-    domain: Annotated[str | None, typer.Argument(help="Whose runs it opens at; default: the latest published.")] = None,
+    domain: Annotated[str | None, typer.Argument(help="Default: the domain published last.")] = None,
     home: HomeOption = HOME,
     port: Annotated[int, typer.Option(help="On loopback.")] = 5000,
 ) -> None:
-    """Open the audit view at a domain's runs: the MLflow UI, on this machine only; or say where the server is that
-    tracks.
+    """Open the audit view: MLflow's list of a domain's runs, with ε, δ, the lifetime budget used, and accuracy or RMSE
+    with its interval. Prints the link, which opens on this machine only.
 
-    MLflow's gateway and its assistant, which would send text elsewhere, are switched off. What MLflow has no switch for
-    is still there: its page of prompts, which is empty, and its assistant's button, which is not answered.
+    If MLFLOW_TRACKING_URI names a server, the link leads there. Otherwise MLflow's gateway and assistant, which would
+    send text elsewhere, are switched off. MLflow has no switch for its page of prompts, which is empty, and for the
+    assistant's button, which does nothing.
     """
     from concord.artifacts.settings import Settings
     from concord.flows.environment import reopen
@@ -226,12 +227,13 @@ def ui_command(
 
     home = reopen(home)
     tracked = Settings.now().store_of(home)
-    if tracked.startswith("http"):
-        say(f"audit view: {tracked}, the MLflow server that MLFLOW_TRACKING_URI names")
-        return
     from concord.artifacts.mlflow.read import Records
 
-    page = Page(home, port, Records.of(home).page(domain))
-    say(f"audit view: {page.address} (for you alone; end with Ctrl-C)")
+    runs = Records.of(home).page(domain)
+    if tracked.startswith("http"):
+        say(f"audit view: {tracked.rstrip('/')}/{runs} (the MLflow server that MLFLOW_TRACKING_URI names)")
+        return
+    page = Page(home, port, runs)
+    say(f"audit view: {page.address} (this address is for you alone; end with Ctrl-C)")
     page.wait()
     raise EnvironmentFailed(page.ended)

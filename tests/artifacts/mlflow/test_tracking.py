@@ -187,10 +187,20 @@ def test_the_experiment_tells_what_the_domain_may_spend(published: Published) ->
     assert experiment is not None
     note = experiment.tags["mlflow.note.content"]
     assert "of 4 and δ = 2.1e-05 of 4e-05 are charged" in note
+
+
+def test_one_link_lists_the_runs_with_the_guarantee_the_lifetime_budget_and_each_figure_s_interval(
+    published: Published,
+) -> None:
+    experiment = published.client.get_experiment_by_name("people")
+    assert experiment is not None
+    note = experiment.tags["mlflow.note.content"]
     (view,) = re.findall(rf"#/experiments/{experiment.experiment_id}/runs\?viewStateShareKey=(\w+)", note)
     shown = json.loads(experiment.tags[f"mlflow.sharedViewState.{view}"])["selectedColumns"]
-    assert shown == ["metrics.`epsilon`", "metrics.`accuracy`", "metrics.`balanced_accuracy`"]
-    assert {column.split("`")[1] for column in shown} <= published.recorded.metrics.keys()
+    columns = [column.split("`")[1] for column in shown]
+    own = ["epsilon", "delta", "lifetime_used", "accuracy", "accuracy_low", "accuracy_high"]
+    assert [name for name in columns if name in published.recorded.metrics] == own
+    assert {"rmse_low", "test_accuracy_low", "test_rmse_high"} <= {*columns}  # of numbers, and of private tests
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The command `concord audit`: what it prints, and how it leaves."""
+"""The commands for auditors, `concord audit` and `concord ui`: what they print, and their exit status."""
 
 import json
 import shutil
@@ -95,3 +95,19 @@ def test_wrong_settings_are_refused_in_a_sentence(
 ) -> None:
     status, out, err = ask(monkeypatch, capsys, *arguments)
     assert (status, out, sentence in err) == (2, "", True)
+
+
+def test_on_a_server_the_audit_view_is_a_link_to_the_domain_s_list_of_runs(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = MlflowClient(f"sqlite:///{home / 'mlflow.db'}")
+    experiment = store.create_experiment("people")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9/")
+    monkeypatch.setattr("concord.flows.environment.reopen", lambda given: given)
+    monkeypatch.setattr("concord.artifacts.mlflow.read.check_answers", lambda _: None)
+    monkeypatch.setattr("concord.artifacts.mlflow.read.client_of", lambda _: store)
+    monkeypatch.setattr("sys.argv", ["concord", "ui", "people"])
+    with pytest.raises(SystemExit):
+        command()
+    listed = f"http://127.0.0.1:9/#/experiments/{experiment}/runs?viewStateShareKey=concord"
+    assert listed in capsys.readouterr().out.replace("\n", "")
