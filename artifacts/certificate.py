@@ -19,7 +19,7 @@ from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.guarantee import CAVEATS, UNWITNESSED, DomainCharge, Guarantee
 from concord.artifacts.measures import AnyPublicTest, AnyTested, Estimate, TestRecord
 from concord.artifacts.records import Counts, MechanismRecord, SessionRecord
-from concord.artifacts.schemas import Budget, CertificatePart, Ref
+from concord.artifacts.schemas import Budget, CertificatePart, Ref, added
 from concord.artifacts.sections import AboutPlan
 
 FIRST_FORMAT: Final = "concord certificate 1"
@@ -150,7 +150,7 @@ class Certificate(CertificatePart):
     data_version: str
     about: AboutPlan = AboutPlan()
     guarantee: Guarantee
-    units: Annotated[int | None, Field(exclude_if=lambda units: units is None)] = None
+    units: int | None = added(None)
     sessions: Annotated[tuple[SessionRecord, ...], Field(min_length=1)]
     noise: Noise | None = None
     expected: tuple[Expected, ...] = ()

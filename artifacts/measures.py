@@ -11,11 +11,11 @@ import math
 from collections.abc import Mapping
 from shlex import quote
 from statistics import fmean
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, FiniteFloat, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import FiniteFloat, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from concord.artifacts.schemas import CertificatePart
+from concord.artifacts.schemas import CertificatePart, added
 
 LEVEL = 0.95
 """Coverage probability of each interval, by itself."""
@@ -189,8 +189,8 @@ class PublicTest(CertificatePart):
     matrix: ConfusionMatrix | None
     calibration: tuple[Surety, ...] | None
     groups: tuple[GroupMeasured, ...] = ()
-    prior_odds: Annotated[OddsMeasured | None, Field(exclude_if=lambda odds: odds is None)] = None
-    thresholds: Annotated[tuple[Threshold, ...], Field(exclude_if=lambda thresholds: not thresholds)] = ()
+    prior_odds: OddsMeasured | None = added(None)
+    thresholds: tuple[Threshold, ...] = added(())
 
     @property
     def largest(self) -> str:
@@ -389,7 +389,7 @@ class TestRecord(UnitsTested):
     majority: float | None = None
     classes: tuple[ClassTested, ...]
     matrix: ConfusionMatrix | None = None
-    groups: Annotated[tuple[GroupTested, ...], Field(exclude_if=lambda groups: not groups)] = ()
+    groups: tuple[GroupTested, ...] = added(())
 
 
 AnyTested = TestRecord | NumberTested

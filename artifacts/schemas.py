@@ -46,6 +46,14 @@ def canonical_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
+def added(default: Any) -> Any:
+    """The default of a field that 1.0.0 did not have: at it, the field is left out of what is dumped.
+
+    Sessions and streams are known by digests of dumps, so a field that is added otherwise refuses those on record.
+    """
+    return Field(default=default, exclude_if=lambda value: value == default)
+
+
 Kind = Literal["numeric", "boolean", "date", "categorical", "text", "list", "null"]
 WORDS: tuple[Kind, ...] = ("categorical", "text")
 """Kinds of column in which any cell of text is valid."""
@@ -74,7 +82,7 @@ class TextFormat(Frozen):
     """Between groups of three digits; none by default."""
     encoding: Literal["utf-8", "latin-1", "iso-8859-15", "cp1250", "cp1251", "cp1252"] = "utf-8"
     """One in which a wrong byte stays within its line: UTF-8, or one byte a character."""
-    missing: Annotated[tuple[Word, ...], Field(exclude_if=lambda words: not words)] = ()
+    missing: tuple[Word, ...] = added(())
     """Words of a missing cell, such as n.b., besides the usual ones: none, ?, -, ., NA, N/A, NaN, NULL and the like. A
     class may be any of them."""
 
@@ -229,7 +237,7 @@ class Encoding(Frozen):
     columns: tuple[Column, ...]
     label: str
     classes: tuple[str, ...]
-    bounds: Annotated[Bounds | None, Field(exclude_if=lambda bounds: bounds is None)] = None
+    bounds: Bounds | None = added(None)
     unit: str | None = None
     format: TextFormat = COMMAS
 

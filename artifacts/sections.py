@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.schemas import COMMAS, Bounds, TextFormat
+from concord.artifacts.schemas import COMMAS, Bounds, TextFormat, added
 from concord.artifacts.sources import PlanTable
 
 
@@ -90,13 +90,13 @@ class DataPlan(Section):
     """Rows without labels, which get labels. A label column in them is ignored."""
     label: str
     """The column that the student predicts: classes, or a number."""
-    classes: Annotated[tuple[str, ...], Field(min_length=2, max_length=1000, exclude_if=lambda given: not given)] = ()
+    classes: Annotated[tuple[str, ...], Field(min_length=2, max_length=1000)] = added(())
     """The labels there are, as is known in public; must be given unless the label is a number. A private label that is
     none of them counts as the first."""
     bounds: Bounds | None = None
     """In place of classes, if the label is a number: the least and the largest it may be, as is known in public. A
     private label beyond them counts as the nearer one, and without a number as their middle."""
-    most_unknown_labels: Annotated[LabelShare | None, Field(exclude_if=lambda share: share is None)] = None
+    most_unknown_labels: LabelShare | None = added(None)
     """If a larger share of the private labels is no declared class, or no number within bounds, and nobody is asked at
     a terminal, nothing is opened or charged. By default it goes on. A stop depends on private rows, and ε does not
     count what it tells: see tests/privacy/README.md, "The pre-check"."""

@@ -36,6 +36,7 @@ WRITTEN_BY = "1.0.0"
 """The version that wrote the digests on file: entries of the ledger name it."""
 TREE = "sklearn.tree.DecisionTreeClassifier"
 """A learner whose models do not depend on the machine's floating point."""
+CANDIDATES = [{"estimator": TREE, "params": {"random_state": 0, "max_depth": depth}} for depth in (2, 3)]
 PLANS: dict[str, dict[str, dict[str, Any]]] = {
     "stable": {
         "teachers": {"count": 40, "estimator": TREE, "params": {"random_state": 0, "max_depth": 3}},
@@ -55,6 +56,16 @@ PLANS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "tallies": {"labeling": {"mechanism": "tallies", "rows": 300, "batch": 128}},
     "universal": {"student": {"learner": "universal", "hypotheses": "stumps"}},
+    "candidates": {
+        "teachers": {"count": 40, "estimator": TREE, "params": {"random_state": 0, "max_depth": 3}},
+        "labeling": {"mechanism": "stable", "cutoff": 250, "batch": 128},
+        "student": {
+            "epsilon": 1.0,
+            "candidates": CANDIDATES,
+        },  # keys and file digests name the choice
+        "test": {"share": 0.2},
+        "data": {"unit": "person"},
+    },
 }
 WITHOUT = {"tallies": ("teachers", "student"), "universal": ("teachers", "labeling")}
 
