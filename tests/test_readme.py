@@ -37,8 +37,8 @@ ALL_PAGES = "\n".join(path.read_text(encoding="utf-8") for path in tracked_pages
 README, COMMAND_PAGE = PAGES["README.md"], PAGES["deployments/guides/commands.md"]
 EVERYTHING = "\n".join(PAGES.values())
 TREE = ("flows", "tasks", "artifacts", "deployments", "tests")
-FIRST_SCREEN = 15
-"""Lines of the README that say what it is and what to type."""
+FIRST_SCREEN = 23
+"""Lines of the README that say what it is, with figures, and what to type."""
 SHIPPED = {"artifacts/code/concord_student.py"}
 """Of a published model's folder, in which a path begins as one of the repository does."""
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]  # the app is a group
@@ -146,6 +146,14 @@ def test_the_two_commands_are_the_first_thing_to_run() -> None:
     assert [line.split("#")[0].strip() for line in first] == ["make run", "make test"]
     assert README.splitlines()[:FIRST_SCREEN][-2:] == [first[-1], "```"]
     assert [line[:2] for line in README.splitlines()[:FIRST_SCREEN]].count("![") == 1
+
+
+def test_the_figures_of_its_first_paragraph_are_those_of_its_table() -> None:
+    (sentence,) = re.findall(r"At ε = 1 its\s+accuracy on UCI Adult is ([\d.]+)%, where DP-SGD has ([\d.]+)%", README)
+    (last,) = re.findall(r"and DP-EBM ([\d.]+)%\.", README)
+    header, _, *rows = [line.split("|")[1:-1] for line in README.splitlines()[10:] if line.startswith("|")][:5]
+    at = [cell.strip() for cell in header].index("ε = 1")
+    assert [row[at].split("±")[0].strip() for row in rows] == [*sentence, last]
 
 
 def test_mechanisms_are_those_of_the_plan() -> None:
