@@ -16,6 +16,7 @@ from traceback import format_exception
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.progress import Progress as Bars
 from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 from typer.core import TyperGroup
@@ -24,92 +25,122 @@ from concord.artifacts.errors import in_json, in_lines
 from concord.artifacts.process import variables
 from concord.flows.console import err, out
 
-EXAMPLES: dict[str, tuple[str, ...]] = {
-    "run": ("concord run plan.toml", "concord run plan.toml --from study", "concord run plan.toml --json > run.json"),
-    "refresh": ("concord refresh plan.toml",),
-    "lead": (
-        "concord lead plan.toml --exchange shared/",
-        "concord lead plan.toml --exchange s3://bucket/run --without south",
-    ),
-    "contribute": ("concord contribute plan.toml --exchange shared/ --private stays.parquet --as north",),
-    "homes": ("concord homes plan.toml --exchange shared/",),
-    "extend": ("concord extend census-1751dd7e --public arriving/",),
-    "test": ("concord test census-1751dd7e", "concord test census-1751dd7e --epsilon 0.5"),
-    "serve": ('concord serve census --public arriving/ --cron "0 3 * * *" --timezone Europe/Berlin',),
-    "count": ("concord count plan.toml --by ward,sex --epsilon 0.2",),
-    "demo": ("concord demo --home /tmp/try",),
-    "init": (
-        "concord init",
-        "concord init --private stays.csv --public open.csv --label outcome --classes no,yes --domain ward --rows 9000",
-    ),
-    "plan": (
-        "concord plan plan.toml",
-        "concord plan --explain labeling.cutoff",
-        "concord plan --epsilon 1 --delta 1e-6 --teachers 1000 --queries 18000 --classes 2 --agreement 0.998",
-    ),
-    "estimate": ("concord estimate plan.toml --epsilon 0.2",),
-    "budget": ("concord budget", "concord budget --json"),
-    "domain": ('concord domain census --epsilon 8 --delta 8e-5 --reason "the board, 3 May"',),
-    "link": ('concord link census survey --reason "the survey drew from the census"',),
-    "restore": ('concord restore --reason "disk failed, copy of Sunday"',),
-    "close": ("concord close census-1751dd7e", "concord close census-1751dd7e --whole"),
-    "forget": ("concord forget census-1751dd7e",),
-    "erase": ("concord erase --domain census --unit P000123",),
-    "export": ("concord export census-1751dd7e --to classifier",),
-    "predict": (
-        "concord predict census-1751dd7e more.csv --out classes.parquet",
-        "concord predict models:/census-student@champion more.parquet --out classes.csv",
-        "concord predict census-1751dd7e more.csv --id person --threshold ill=0.1 --out found.csv",
-    ),
-    "verify": (
-        "concord verify",
-        "concord verify census-1751dd7e --json",
-        "concord verify copied/census-1751dd7e --key publisher.pem",
-        "concord verify --kept copied/census-1751dd7e",
-    ),
-    "certify": (
-        "concord certify census-1751dd7e --as registry --out census.yaml",
-        "concord certify census-1751dd7e --as markdown",
-    ),
-    "dossier": (
-        "concord dossier census-1751dd7e --out review",
-        "concord dossier copied/census-1751dd7e --key publisher.pem --out review",
-    ),
-    "attack": ("concord attack census-1751dd7e plan.toml --out attacked",),
-    "explain": (
-        "concord explain census-1751dd7e",
-        "concord explain census-1751dd7e --rows test.parquet --json",
-    ),
-    "key": ("concord key > publisher.pem", "concord key --json"),
-    "audit": ("concord audit stable --epsilon 1 --delta 1e-6 --cutoff 10 --trials 1000000",),
-    "ui": ("concord ui --port 8080",),
+PANELS: dict[str, dict[str, tuple[str, ...]]] = {
+    "Learn": {
+        "run": (
+            "concord run plan.toml",
+            "concord run plan.toml --from study",
+            "concord run plan.toml --json > run.json",
+        ),
+        "demo": ("concord demo --home /tmp/try",),
+        "init": (
+            "concord init",
+            "concord init --private in.csv --public out.csv --label ill --classes no,yes --domain w --rows 9000",
+        ),
+        "plan": (
+            "concord plan plan.toml",
+            "concord plan --explain labeling.cutoff",
+            "concord plan --epsilon 1 --delta 1e-6 --teachers 1000 --queries 18000 --classes 2 --agreement 0.998",
+        ),
+        "estimate": ("concord estimate plan.toml --epsilon 0.2",),
+        "extend": ("concord extend census-1751dd7e --public arriving/",),
+        "test": ("concord test census-1751dd7e", "concord test census-1751dd7e --epsilon 0.5"),
+        "count": ("concord count plan.toml --by ward,sex --epsilon 0.2",),
+    },
+    "Streams and homes": {
+        "refresh": ("concord refresh plan.toml",),
+        "serve": ('concord serve census --public arriving/ --cron "0 3 * * *" --timezone Europe/Berlin',),
+        "lead": (
+            "concord lead plan.toml --exchange shared/",
+            "concord lead plan.toml --exchange s3://bucket/run --without south",
+        ),
+        "contribute": ("concord contribute plan.toml --exchange shared/ --private stays.parquet --as north",),
+        "homes": ("concord homes plan.toml --exchange shared/",),
+    },
+    "After release": {
+        "predict": (
+            "concord predict census-1751dd7e more.csv --out classes.parquet",
+            "concord predict models:/census-student@champion more.parquet --out classes.csv",
+            "concord predict census-1751dd7e more.csv --id person --threshold ill=0.1 --out found.csv",
+        ),
+        "explain": ("concord explain census-1751dd7e", "concord explain census-1751dd7e --rows test.parquet --json"),
+        "export": ("concord export census-1751dd7e --to classifier",),
+        "certify": (
+            "concord certify census-1751dd7e --as registry --out census.yaml",
+            "concord certify census-1751dd7e --as markdown",
+        ),
+        "dossier": (
+            "concord dossier census-1751dd7e --out review",
+            "concord dossier copied/census-1751dd7e --key publisher.pem --out review",
+        ),
+    },
+    "Budget": {
+        "budget": ("concord budget", "concord budget --json"),
+        "domain": ('concord domain census --epsilon 8 --delta 8e-5 --reason "the board, 3 May"',),
+        "link": ('concord link census survey --reason "the survey drew from the census"',),
+        "close": ("concord close census-1751dd7e", "concord close census-1751dd7e --whole"),
+    },
+    "Evidence": {
+        "verify": (
+            "concord verify",
+            "concord verify census-1751dd7e --json",
+            "concord verify copied/census-1751dd7e --key publisher.pem",
+            "concord verify --kept copied/census-1751dd7e",
+        ),
+        "audit": ("concord audit stable --epsilon 1 --delta 1e-6 --cutoff 10 --trials 1000000",),
+        "attack": ("concord attack census-1751dd7e plan.toml --out attacked",),
+        "key": ("concord key > publisher.pem", "concord key --json"),
+        "ui": ("concord ui --port 8080",),
+    },
+    "Upkeep": {
+        "restore": ('concord restore --reason "disk failed, copy of Sunday"',),
+        "forget": ("concord forget census-1751dd7e",),
+        "erase": ("concord erase --domain census --unit P000123",),
+    },
 }
-"""Examples of every command, in the order in which --help shows them."""
+"""The panels of --help, with the commands of each and their examples, in the order in which they are shown."""
 
 
-class WithExamples(TyperGroup):
-    """The command group, in the order of EXAMPLES; each command's help ends with its examples."""
+class Commands(TyperGroup):
+    """The command group, in the order of PANELS; each command's help ends with its examples."""
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**named)
+        for panel, examples in PANELS.items():
+            for name in examples:
+                command: Any = self.commands[name]
+                command.rich_help_panel = panel
+                command.epilog = "\n".join(("Examples:", *map(escape, examples[name])))
+                for described in (command, *command.params):
+                    described.help = as_written(described.help or "")
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
-        """The names of the commands, in the order of EXAMPLES."""
-        return list(EXAMPLES)
+        """The names of the commands, in the order of PANELS."""
+        return [name for examples in PANELS.values() for name in examples]
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of that name, if there is one."""
-        command = super().get_command(ctx, cmd_name)
-        if command is not None:
-            command.epilog = "\n\n".join(("Examples:", *EXAMPLES[cmd_name]))
-        return command
+
+def as_written(text: str) -> str:
+    """A help text for Rich: each paragraph is one line, and words in brackets, such as [stream], are not markup."""
+    return escape("\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n")))
 
 
 app = typer.Typer(
-    cls=WithExamples,
+    cls=Commands,
     epilog="Example: concord run deployments/plans/demo.toml, then concord verify and concord ui.",
     no_args_is_help=True,
-    rich_markup_mode="markdown",  # Rich's own markup leaves out words in brackets, such as [stream]
+    rich_markup_mode="rich",  # Markdown would put each example, default and variable on lines of their own
     pretty_exceptions_enable=False,
 )
-HomeOption = Annotated[Path, typer.Option("--home", envvar="CONCORD_HOME", help="Where everything is kept.")]
+HomeOption = Annotated[
+    Path,
+    typer.Option(
+        "--home",
+        envvar="CONCORD_HOME",
+        help="Home folder; default: CONCORD_HOME, or .concord.",
+        show_envvar=False,
+        show_default=False,
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print the certificate's path and nothing else.")]
 YesOption = Annotated[

@@ -107,10 +107,11 @@ def refresh_command(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Learn from the private rows that have arrived since, as one more release of a stream's season.
+    """Learn from the private rows that arrived since the last release of a stream.
 
-    A season is paid for at its first release, and the next begins by itself, at no further charge. With a clock in the
-    plan, a second call before its next time spends and releases nothing; a killed one is finished by the next.
+    It is one more release of the stream's season. A season is charged at its first release, and the next begins by
+    itself, at no further charge. With a clock in the plan, a second call before its next time spends and releases
+    nothing; a killed one is finished by the next.
     """
     from concord.flows.environment import foreseen, prepare
 
@@ -138,7 +139,7 @@ def extend_command(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Answer more public rows in an open session, and teach its student again.
+    """Answer more public rows in an open session, and retrain its student.
 
     Files it was given before are passed over: name one folder again and again, and only what is new is answered. If the
     session ends before the last row, what was answered is published, and the exit status is 3.
@@ -163,9 +164,10 @@ def try_command(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Try a session's student out on private units set aside, at a price; without --epsilon, show the last test.
+    """Evaluate a session's student on private units set aside, at a price.
 
-    The plan's [test] sets the units aside. Without --epsilon nothing is spent: if there is no test, it says the price.
+    The plan's [test] sets the units aside. Without --epsilon nothing is spent: it shows the last test or, if there is
+    none, the price.
     """
     with _reopened(home, quiet=quiet) as home:
         from concord.flows.start import start_test
@@ -184,8 +186,10 @@ def serve_command(
     timezone: Annotated[str, typer.Option(help="The time zone of --cron.")] = "UTC",
     home: HomeOption = HOME,
 ) -> None:
-    """Extend a session, or refresh a stream, on a schedule, in this process, without a server; end it with Ctrl-C or
-    SIGTERM."""
+    """Extend a session, or refresh a stream, on a schedule, without a server.
+
+    It runs in this process: end it with Ctrl-C or SIGTERM.
+    """
     from concord.flows.environment import prepare, reopen
 
     stream = session.endswith(".toml")
@@ -213,47 +217,40 @@ def demo_command(home: HomeOption = HOME, as_json: JsonOption = False, quiet: Qu
 
 @app.command("init")
 def init_command(
-    private: Annotated[str | None, typer.Option(help="The private table; only column names are read.")] = None,
-    public: Annotated[str | None, typer.Option(help="The public table, whose columns become the features.")] = None,
-    test: Annotated[str | None, typer.Option(help="A public labelled table, to try the student on.")] = None,
+    private: Annotated[str | None, typer.Option(help="Private table; only column names are read.")] = None,
+    public: Annotated[str | None, typer.Option(help="Public table, whose columns become features.")] = None,
+    test: Annotated[str | None, typer.Option(help="Public labelled table, for evaluation.")] = None,
     label: Annotated[str | None, typer.Option(help="The label column.")] = None,
-    classes: Annotated[list[str] | None, typer.Option(help="The classes: with commas, or the option repeated.")] = None,
+    classes: Annotated[
+        list[str] | None, typer.Option(metavar="A,B", help="The classes, which may be known in public.")
+    ] = None,
     bounds: Annotated[
-        tuple[float, float] | None, typer.Option(help="Least and largest label, if it is a number.")
+        tuple[float, float] | None, typer.Option(metavar="LOW HIGH", help="Bounds of a label that is a number.")
     ] = None,
-    unit: Annotated[str | None, typer.Option(help="The column that says whose a row is, or `row`.")] = None,
-    categories: Annotated[list[str] | None, typer.Option(help="Columns whose numbers name things.")] = None,
-    domain: Annotated[str | None, typer.Option(help="A name for this body of private data; it is published.")] = None,
-    rows: Annotated[str | None, typer.Option(help="Private rows, or people if --unit names them; roughly.")] = None,
-    season: Annotated[
-        int | None, typer.Option(help="Of a stream: releases until a new season; --rows are of a whole one.")
+    unit: Annotated[str | None, typer.Option(help="Column that says whose a row is, or `row`.")] = None,
+    categories: Annotated[
+        list[str] | None, typer.Option(metavar="A,B", help="Numeric columns that are categorical.")
     ] = None,
+    domain: Annotated[str | None, typer.Option(help="Name of this body of private data; published.")] = None,
+    rows: Annotated[str | None, typer.Option(help="Private rows, or units if --unit; roughly.")] = None,
+    season: Annotated[int | None, typer.Option(help="Releases in a season, if it is a stream.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="The ε of this session; default: 1.")] = None,
     delta: Annotated[float | None, typer.Option(help="Its δ; default: a power of ten below 1/rows.")] = None,
-    lifetime_epsilon: Annotated[float | None, typer.Option(help="The ε of all sessions; default: 4 times it.")] = None,
-    lifetime_delta: Annotated[float | None, typer.Option(help="The δ of all sessions; default: 4 times it.")] = None,
+    lifetime_epsilon: Annotated[float | None, typer.Option(help="Lifetime budget; default: 4 times --epsilon.")] = None,
+    lifetime_delta: Annotated[float | None, typer.Option(help="Lifetime budget; default: 4 times --delta.")] = None,
     issuer: Annotated[str | None, typer.Option(help="Who publishes it.")] = None,
     contact: Annotated[str | None, typer.Option(help="Where to ask about it.")] = None,
     use: Annotated[str | None, typer.Option(help="What it is meant for, and what not.")] = None,
     date: Annotated[str | None, typer.Option(help="Of the publication: YYYY-MM-DD.")] = None,
-    path: Annotated[Path, typer.Option("--out", help="Where to write the plan, never over a file.")] = Path(
-        "plan.toml"
-    ),
-    tallies: Annotated[
-        bool | None,
-        typer.Option(
-            help="Ask the rows themselves, by noisy sums, or have teachers vote; default: what "
-            "is expected to teach more."
-        ),
-    ] = None,
+    path: Annotated[Path, typer.Option("--out", help="A new file for the plan.")] = Path("plan.toml"),
+    tallies: Annotated[bool | None, typer.Option(help="Noisy sums, or votes; default: the better one.")] = None,
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a commented plan to start from, by the columns of a public table; ask for what nobody can guess.
+    """Write a commented plan to start from, with the columns of a public table.
 
-    At a terminal it asks. With --private, --public, --label, --classes (or --test, or --bounds), --domain and --rows it
-    asks only for --unit, if the private table has columns that the public one has not, and, but with --json, for
-    --issuer, --contact, --use and --date, which may be left empty.
+    At a terminal it asks for what is missing; with the options of the second example, for --unit at most, and without
+    --json for --issuer, --contact, --use and --date.
     """
     from concord.flows.cli.init import begin, show_begun
 
@@ -314,7 +311,7 @@ def estimate_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Estimate from the private rows how much teachers err, at a price, and suggest a cutoff.
+    """Estimate the teachers' error from the private rows, at a price; suggest a cutoff.
 
     Asked again with the same settings it says the same and spends nothing.
     """
@@ -336,10 +333,10 @@ def count_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Count private units by the words of columns, with noise, at a price, and certify the counts.
+    """Count private units by the values of columns, with noise, at a price.
 
-    Groups are those of the public table; all other units are counted together. Asked again it says the same and spends
-    nothing.
+    Groups are those of the public table; all other units are counted together. The counts are certified. Asked again it
+    says the same and spends nothing.
     """
     with _paid_for(plan, home, yes=yes) as (loaded, found):
         from concord.flows.ask import answer

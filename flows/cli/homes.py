@@ -26,7 +26,7 @@ def lead_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Lead several homes: write the next question, or publish the classifier once the last is answered.
+    """Lead several homes: ask the next question, or publish once the last is answered.
 
     It waits for nobody: it says who is missing. Call it again, or from cron; nothing private is read and nothing is
     drawn.
@@ -63,10 +63,10 @@ def contribute_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Answer the newest question of a run with noisy sums of this home's rows, once; charged to its own ledger.
+    """Answer the newest question of several homes, with noisy sums of this home's rows.
 
-    The first time it shows what the plan costs, and asks; from cron, give --yes. Called again it says the same and
-    spends nothing.
+    A question is answered once and charged to this home's own ledger. The first time it shows what the plan costs, and
+    asks; from cron, give --yes. Called again it says the same and spends nothing.
     """
     with _at_home(plan, home, private, ask=not yes) as (loaded, found):
         from concord.flows.homes import contribute
@@ -90,7 +90,10 @@ def contribute_command(
 
 @app.command("homes")
 def homes_command(plan: PlanArgument, exchange: ExchangeOption, as_json: JsonOption = False) -> None:
-    """Say who has answered what, by the signed files of the exchange; no home folder is needed."""
+    """Show which homes have answered which question, by the exchange's signed files.
+
+    No home folder is needed.
+    """
     from concord.artifacts.plan import load_homes_plan
     from concord.flows.lead import status
 

@@ -13,7 +13,7 @@ from concord.flows.console import say
 
 @app.command("budget")
 def budget_command(home: HomeOption = HOME, as_json: JsonOption = False) -> None:
-    """What every domain may spend, has spent and has left; and its sessions."""
+    """Show each domain's lifetime budget, what is spent and left of it, and its sessions."""
     from concord.flows.cli.show import budget_of, show_budget
     from concord.flows.environment import reopen
 
@@ -47,7 +47,10 @@ def link_command(
     reason: Annotated[str, typer.Option(help="Why; kept on the record.")],
     home: HomeOption = HOME,
 ) -> None:
-    """Say on the record that people may be in both domains: if both protect the same, the sum of both caps holds."""
+    """Record that two domains may hold the same people.
+
+    If unit and neighbours are the same in both, these people are promised the sum of both caps.
+    """
     from concord.artifacts.guarantee import unpromised
     from concord.artifacts.ledger.ledger import Ledger
     from concord.flows.environment import reopen
@@ -67,10 +70,10 @@ def restore_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Go on from an older copy of the home, charging what its witness saw since; or without a witness that is lost.
+    """Go on from a restored backup of the home, or without a witness that is lost.
 
-    CONCORD_WITNESS names the witness; if that is lost, a new one, or none. Each session that was open ends and is
-    charged whole; nothing ever returns of it.
+    What the witness saw since the backup is charged. CONCORD_WITNESS names the witness; if that is lost, a new one, or
+    none. Each session that was open ends and is charged whole; nothing ever returns of it.
     """
     from concord.artifacts.ledger.ledger import Ledger
     from concord.flows.cli.show import budget_of, show_budget
@@ -89,7 +92,7 @@ def close_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """End an open session; what was reserved and not spent returns to its domain, by the ledger's rule.
+    """End an open session; by the ledger's rule, unspent budget returns to its domain.
 
     Only a reason that is public, or was released, may return anything: with any other, give --whole.
     """
@@ -113,7 +116,7 @@ def forget_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Destroy the key of a session that has ended, and the teachers and votes that no open one uses.
+    """Destroy the key of an ended session, and the teachers and votes no open one uses.
 
     What verification needs is kept; the plan cannot be run again without a further session.
     """
@@ -133,9 +136,10 @@ def erase_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove a unit's rows from the vault, with the teachers and votes that depend on them; its sessions end.
+    """Remove a unit's rows from the vault, with the teachers and votes made of them.
 
-    What was spent stays spent, and what was published stays published. The table itself is its owner's to change.
+    Its sessions end. What was spent stays spent, and what was published stays published. The table itself is its
+    owner's to change.
     """
     from concord.flows.environment import reopen
 
@@ -153,9 +157,10 @@ def export_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a published student as a folder that scikit-learn alone can use; a linear one also as a scorecard and SQL.
+    """Write a published student as a folder that scikit-learn alone can use.
 
-    What was published is checked first. No vault is needed, and nothing is spent.
+    A linear one is also written as a scorecard and as SQL. What was published is checked first. No vault is needed, and
+    nothing is spent.
     """
     from concord.flows.environment import ready_for
 
@@ -183,7 +188,7 @@ def predict_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the class of every row of a table, and its probabilities, by a published student.
+    """Write class and probabilities of every row of a table, by a published student.
 
     What was published is checked first. No vault is needed, and nothing is spent. In CSV, a class that begins like a
     formula of a spreadsheet has an apostrophe before it.

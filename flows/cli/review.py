@@ -36,10 +36,10 @@ def dossier_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Write what reviewers ask before a model leaves, with answers from what was published, as HTML and JSON.
+    """Write the answers to the questions of a release review, as HTML and JSON.
 
-    The published folder is verified first, by itself: no vault is read, and nothing is spent. If a check fails, the
-    first page says which, no other answer is given, and the exit status is 4.
+    They follow from what was published. The published folder is verified first, by itself: no vault is read, and
+    nothing is spent. If a check fails, the first page says which, no other answer is given, and the exit status is 4.
     """
     from concord.artifacts.home.signing import PublicKey
     from concord.tasks.publish.dossier import dossier, write
@@ -66,14 +66,14 @@ def dossier_command(
 def attack_command(
     session: Annotated[str, typer.Argument(help="A session, or a copy of its published folder.")],
     plan: Annotated[Path, typer.Argument(help="Its plan; the public table must be there, the private one need not.")],
-    sessions: Annotated[int, typer.Option(help="Shadow sessions, each on made-up data.")] = 100,
+    sessions: Annotated[int, typer.Option(help="Shadow sessions, each on simulated data.")] = 100,
     out_folder: Annotated[Path | None, typer.Option("--out", help="A folder to write a picture and JSON to.")] = None,
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what the guarantee means: can anyone tell whether a made-up row was learned from?
+    """Show what the guarantee means: can membership in simulated data be inferred?
 
-    Public rows with made-up labels stand in for private ones. Nothing private is read, and nothing is spent. It
+    Public rows with synthetic labels stand in for private ones. Nothing private is read, and nothing is spent. It
     illustrates: the proof is what protects. Leaves with exit status 4 if an attack clearly passes the bound.
     """
     from concord.artifacts.errors import in_json
@@ -127,7 +127,7 @@ def explain_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what each column does to the answers of a published student.
+    """Show each column's effect on the predictions of a published student.
 
     A student that tallies were decoded to is a scorecard. With --rows, each column is shuffled on public rows: of
     labelled ones, the test table's, it says how many right answers that costs. Nothing is spent.

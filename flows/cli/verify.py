@@ -114,7 +114,7 @@ def verify_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Check the ledger's chain, every released file, the model, MLflow's figures and the guarantee itself.
+    """Check the ledger, released files, model, MLflow's figures and the guarantee itself.
 
     A published folder, or its certificate, is checked by itself: no home folder is needed.
     """
@@ -139,9 +139,9 @@ def certify_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what a certificate says in the words of a registry, an inventory or a model card.
+    """Write a certificate in another format: registry, inventory or model card.
 
-    What was published is checked first. No vault is needed, and nothing is spent. What the plan's [about] did not say
+    What was published is checked first. No vault is needed, and nothing is spent. What the plan's [about] does not say
     is listed.
     """
     from concord.tasks.publish.statements import statement
@@ -162,7 +162,7 @@ def certify_command(
 
 @app.command("key")
 def key_command(home: HomeOption = HOME, as_json: JsonOption = False) -> None:
-    """Print the public key by which the home signs what it publishes, for readers to keep."""
+    """Print the public key that verifies the home's signatures, for readers to keep."""
     from concord.artifacts.home.signing import SigningKey
     from concord.artifacts.home.vault import Vault
     from concord.artifacts.home.whole import is_home
@@ -191,9 +191,9 @@ def audit_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Attack a mechanism as it runs, and say which ε that proves it spends at least; MLflow keeps the report.
+    """Attack a mechanism as it runs, and prove a lower bound on the ε that it spends.
 
-    Leaves with exit status 4 if that is more than it claims.
+    MLflow keeps the report. Leaves with exit status 4 if the bound is more than it claims.
     """
     from concord.flows.environment import prepare
 
@@ -214,12 +214,12 @@ def ui_command(
     home: HomeOption = HOME,
     port: Annotated[int, typer.Option(help="On loopback.")] = 5000,
 ) -> None:
-    """Open the audit view: MLflow's list of a domain's runs, with ε, δ, the lifetime budget used, and accuracy or RMSE
-    with its interval. Prints the link, which opens on this machine only.
+    """Open the audit view: MLflow's list of a domain's runs, on this machine only.
 
-    If MLFLOW_TRACKING_URI names a server, the link leads there. Otherwise MLflow's gateway and assistant, which would
-    send text elsewhere, are switched off. MLflow has no switch for its page of prompts, which is empty, and for the
-    assistant's button, which does nothing.
+    It shows ε, δ, the lifetime budget used, and accuracy or RMSE with its interval, and prints the link. If another
+    server tracks, it prints that server's link. MLflow's gateway and its assistant, which would send text elsewhere,
+    are switched off. What has no switch remains: its page of prompts, which is empty, and its assistant's button, which
+    does nothing.
     """
     from concord.artifacts.settings import Settings
     from concord.flows.environment import reopen

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
+from inspect import getdoc
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,7 @@ from rich.progress import Progress as Bars
 from typer.main import get_command
 
 from concord.flows import console as flows_console
-from concord.flows.cli.app import EXAMPLES
+from concord.flows.cli.app import PANELS
 from concord.flows.cli.commands import app
 from concord.flows.stage import Stages
 from concord.tasks.mechanisms import noise
@@ -26,6 +27,9 @@ from tests.support.console import concord as without_home
 from tests.support.people import write_plan, write_tables
 
 COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]  # the app is a group
+EXAMPLES = {name: examples for commands in PANELS.values() for name, examples in commands.items()}
+WIDTH, HEIGHT = 100, 40
+"""Columns and lines of a screen, in which each command's help is seen whole."""
 ESCAPE = "\x1b["
 
 
@@ -47,9 +51,36 @@ def test_help_shows_every_word_of_its_texts(name: str, monkeypatch: pytest.Monke
     monkeypatch.setenv("COLUMNS", "400")
     printed = without_home(name, "--help")[1]
     shown = " ".join(printed.split())
-    parameters = [parameter.help for parameter in COMMANDS[name].params if getattr(parameter, "help", None)]
-    for text in (*COMMANDS[name].help.split("\n\n"), *parameters, *EXAMPLES[name]):
-        assert " ".join(text.replace("`", "").split()) in shown  # backticks mark code, in Markdown
+    told = [getdoc(COMMANDS[name].callback), *filter(None, (each.help for each in COMMANDS[name].params))]
+    for text in (*told[0].split("\n\n"), *(each.replace("\\[", "[") for each in told[1:]), *EXAMPLES[name]):
+        assert " ".join(text.split()) in shown
+
+
+def test_a_section_of_a_plan_is_shown_in_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    for name, section in {"refresh": "[stream]", "test": "[test]", "lead": "[homes]", "certify": "[about]"}.items():
+        assert section in without_home(name, "--help")[1]
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_help_fits_a_screen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, that of `init` had 63 lines, and that of `audit` 41."""
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
+    assert len(without_home(name, "--help")[1].splitlines()) <= HEIGHT
+
+
+def test_help_groups_all_commands_with_a_line_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
+    _, *panels = re.split("╭─ ", without_home("--help")[1])
+    shown = {title: found for title, found in map(titled, panels) if title != "Options"}
+    assert {title: list(commands) for title, commands in PANELS.items()} == shown
+    assert {name for names in shown.values() for name in names} == set(COMMANDS)
+
+
+def titled(panel: str) -> tuple[str, list[str]]:
+    """The title of a panel, and the first word of each of its lines."""
+    title, *lines = panel.splitlines()
+    return title.partition(" ─")[0], [line.strip("│ ").split(" ")[0] for line in lines if line.startswith("│")]
 
 
 def test_help_fits_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
