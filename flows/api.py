@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from inspect import signature
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -325,13 +326,13 @@ def predict(
 
 @our_settings()
 def export(subject: str | Path, to: str | Path, *, home: str | Path | None = None) -> list[str]:
-    """Write a published student for scikit-learn alone, as `concord export` does. Returns the names of the files."""
+    """Write a published student in every form that suits it, as `concord export` does. Returns the files' names."""
     root = _home(home)
     ready_for(str(subject), root)
     from concord.tasks.publish.export import export as write
     from concord.tasks.verify.handing import handed_on
 
-    return [*write(handed_on(str(subject), root), Path(to))]
+    return sorted(chain(*write(handed_on(str(subject), root), Path(to)).values()))
 
 
 def _home(home: str | Path | None) -> Path:

@@ -1,6 +1,7 @@
 """The commands for budgets and caps, ending sessions, erasing data, and using a published student."""
 
 import warnings
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -157,10 +158,9 @@ def export_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a published student as a folder that scikit-learn alone can use.
+    """Write a published student in every form that suits it.
 
-    A linear one is also written as a scorecard and as SQL. What was published is checked first. No vault is needed, and
-    nothing is spent.
+    None needs anything of Concord. What was published is checked first. No vault is needed, and nothing is spent.
     """
     from concord.flows.environment import ready_for
 
@@ -170,9 +170,10 @@ def export_command(
 
     written = export(handed_on(session, home), to)
     if as_json:
-        print_json({"folder": str(to), "files": written})
+        print_json({"folder": str(to), "files": sorted(chain(*written.values())), "forms": written})
         return
-    say(f"{to}: {', '.join(written)}")
+    for form, files in written.items():
+        say(f"{to}: {form}: {', '.join(files)}")
 
 
 @app.command("predict")

@@ -1,13 +1,11 @@
-"""Export: a published student as a folder that needs nothing of Concord.
+"""Export: a published student as a folder that needs nothing of Concord, in every form that suits it.
 
-    student.skops         the file that the certificate digests
-    concord_*.py          estimators of the student that scikit-learn lacks
-    scorecard.json        of a linear student, the points of every cell; scorecard.sql, a statement that scores a table
-                          in any database (tasks.student.scorecard)
-    MODEL_CARD.md         the student, its guarantee and its inputs
+    FORMS                 what each form writes: a program for scikit-learn, a scorecard, a statement of SQL
+    MODEL_CARD.md         the student, its guarantee, its inputs, and how to use each form
     certificate.json      the guarantee, and certificate.schema.json and report.html as they were published
     attestation.json      who signed them, with key.pem, the ledger's excerpt and attestation.schema.json
-    example.py            six lines that predict, and requirements.txt for them
+
+A further form is an entry of FORMS and a row of the table in deployments/guides/publish.md.
 
 Assumes      the published student was checked (tasks.verify.handing), and its values were (tasks.student.fitted)
 Guarantees   nothing but what was published is read, and nothing is spent. The files that were signed are written with
@@ -17,7 +15,8 @@ Not covered  what a stranger's report.html holds, which is copied as it was sign
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, timedelta
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
@@ -33,7 +32,7 @@ from concord.artifacts.published import CARD_FILE, Published
 from concord.tasks.publish.disclosures import columns_of, model_card
 from concord.tasks.student.fitted import strangers
 from concord.tasks.student.model import load, modules_needed
-from concord.tasks.student.scorecard import scorecard_json, scorecard_sql
+from concord.tasks.student.scorecard import is_linear, scorecard_json, scorecard_sql
 from concord.tasks.student.trust import trusted_types
 
 NEEDED = ("numpy", "pandas", "scikit-learn", "scipy", "skops")
@@ -53,25 +52,43 @@ print(chance >= {least!r})
 """
 
 
-def export(published: Published, target: Path) -> tuple[str, ...]:
-    """Write a published student to the new or empty folder `target`; returns the names of its files.
+@dataclass(frozen=True)
+class Form:
+    """A form of an exported student.
+
+    use     how to use it, for the model card and the guide
+    suits   whether a student has that form
+    files   what is written for a student that it suits, by name
+    """
+
+    use: str
+    suits: Callable[[Pipeline], bool]
+    files: Callable[[Published, Pipeline], Mapping[str, bytes]]
+
+
+def export(published: Published, target: Path) -> dict[str, list[str]]:
+    """Write a published student to the new or empty folder `target`; returns the names of its files, by form, and of
+    those that were published with it.
 
     Raises WrongInput if `target` is neither; NotVerified as `load` does.
     """
-    file = published.student
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise WrongInput(f"--to must name a folder that is empty or not there yet, got {target}")
-    texts = _texts(published, load(file))
-    files = {STUDENT: file, **published.documents, **{name: text.encode() for name, text in texts.items()}}
+    student = load(published.student)
+    with strangers():
+        forms = {name: form.files(published, student) for name, form in FORMS.items() if form.suits(student)}
+        uses = (f"- {name}: {FORMS[name].use}" for name in forms)
+        card = (*model_card(published.certificate, student), "## To use it\n", *uses, "", *_to_check(published))
+    forms["published"] = {**published.documents, CARD_FILE: "\n".join(card).encode()}
     target.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        (target / name).write_bytes(content)
-    return tuple(sorted(files))
+    for files in forms.values():
+        for name, content in files.items():
+            (target / name).write_bytes(content)
+    return {form: sorted(files) for form, files in forms.items()}
 
 
-@strangers()
-def _texts(published: Published, student: Pipeline) -> dict[str, str]:
-    """The programs, the scorecard of a linear student, and the model card, by their names."""
+def _program(published: Published, student: Pipeline) -> dict[str, bytes]:
+    """The student, estimators of it that scikit-learn lacks, a program that predicts, and the packages it needs."""
     trusted = trusted_types(published.student)
     modules = modules_needed(trusted)
     row = ", ".join(f"{name!r}: {value}" for name, value in example_row(student).items())
@@ -81,16 +98,31 @@ def _texts(published: Published, student: Pipeline) -> dict[str, str]:
         for each in getattr(test, "thresholds", ())
         if each.name in named
     )
-    points = {SCORECARD: scorecard_json(student), SQL: scorecard_sql(student)}
-    scored = {name: text for name, text in points.items() if text is not None}
-    card = (*model_card(published.certificate, student), *_to_use(linear=bool(scored)), *_to_check(published))
+    example = EXAMPLE.format(trusted=trusted, file=STUDENT, row=f"{{{row}}}") + at_thresholds
     return {
-        **{f"{part.NAME}.py": Path(str(part.__file__)).read_text(encoding="utf-8") for part in modules},
-        "example.py": EXAMPLE.format(trusted=trusted, file=STUDENT, row=f"{{{row}}}") + at_thresholds,
-        "requirements.txt": "".join(f"{name}=={version(name)}\n" for name in _needed(trusted, modules)),
-        CARD_FILE: "\n".join(card),
-        **scored,
+        STUDENT: published.student,
+        **{f"{part.NAME}.py": Path(str(part.__file__)).read_bytes() for part in modules},
+        "example.py": example.encode(),
+        "requirements.txt": "".join(f"{name}=={version(name)}\n" for name in _needed(trusted, modules)).encode(),
     }
+
+
+FORMS = {
+    "scikit-learn": Form(
+        "`pip install -r requirements.txt`, then `python example.py` in the folder", lambda _: True, _program
+    ),
+    "scorecard": Form(
+        f"`{SCORECARD}` lists the points of every cell and how a cell is read",
+        is_linear,
+        lambda _, student: {SCORECARD: scorecard_json(student).encode()},
+    ),
+    "SQL": Form(
+        f'`{SQL}` scores a table in a database: put its name in place of `"rows"`',
+        is_linear,
+        lambda _, student: {SQL: scorecard_sql(student).encode()},
+    ),
+}
+"""What a student is exported as; `concord export` and `concord.export` write every form that suits it."""
 
 
 def example_row(student: Pipeline) -> dict[str, str]:
@@ -138,14 +170,4 @@ def _to_check(published: Published) -> Iterator[str]:
             f"charged, compares these files with what `{KEY_FILE}` signed (name the key you trust with `--key`), and "
             "names what is not included here: labels and figures. The folder as it was published, copied whole, is "
             "verified whole.\n"
-        )
-
-
-def _to_use(*, linear: bool) -> Iterator[str]:
-    """The card's section on the other files of the folder."""
-    yield "## To use it\n\n`pip install -r requirements.txt`, then `python example.py` in this folder.\n"
-    if linear:
-        yield (
-            f"`{SCORECARD}` lists the points of every cell and how a cell is read. `{SQL}` scores a table "
-            'in a database: put its name in place of `"rows"`.\n'
         )

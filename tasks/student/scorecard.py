@@ -3,7 +3,7 @@
     scorecard.json   the rule by which a cell is read, the points of each code, and how they become a prediction
     scorecard.sql    the same as a statement of standard SQL: put the name of a table in place of "rows"
 
-Assumes      the student is one that tallies decode to (`concord_tallied`), and its values were checked
+Assumes      the student is linear: one that tallies decode to (`concord_tallied`); its values were checked
              (tasks.student.fitted); columns of the database have the types that the JSON names
 Guarantees   the statement gives each row the class that the student predicts, up to ties of scores that differ by the
              rounding of sums; names and words are quoted, so no value of a student becomes a part of the program. A
@@ -50,11 +50,14 @@ TABLE = "concord_rows"
 """What the statement calls the table."""
 
 
-def scorecard(student: Pipeline) -> dict[str, Any] | None:
-    """The scorecard of a linear student as JSON; None if the student is of another kind."""
+def is_linear(student: Pipeline) -> bool:
+    """Whether the student is a sum of points, which alone has a scorecard."""
+    return isinstance(student[-1], Tallied | TalliedNumber)
+
+
+def scorecard(student: Pipeline) -> dict[str, Any]:
+    """The scorecard of a linear student as JSON."""
     model = student[-1]
-    if not isinstance(model, Tallied | TalliedNumber):
-        return None
     pairs = student["pairs"] if "pairs" in student.named_steps else None
     found = {
         "format": FORMAT,
@@ -76,10 +79,9 @@ def scorecard(student: Pipeline) -> dict[str, Any] | None:
     return {**found, "predicts": predicts}
 
 
-def scorecard_json(student: Pipeline) -> str | None:
+def scorecard_json(student: Pipeline) -> str:
     """The text of `scorecard`."""
-    card = scorecard(student)
-    return None if card is None else json.dumps(card, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(scorecard(student), indent=1, ensure_ascii=False) + "\n"
 
 
 def _parts(student: Pipeline) -> Iterator[tuple[str, str, Code]]:
@@ -146,11 +148,9 @@ def _pairs(student: Pipeline, pairs: Pairs, weights: Any) -> Iterator[dict[str, 
 # SQL ------------------------------------------------------------------------------------------------------------------
 
 
-def scorecard_sql(student: Pipeline) -> str | None:
+def scorecard_sql(student: Pipeline) -> str:
     """The statement that scores a table called "rows": all its columns, `score` by class, and `prediction`."""
     card = scorecard(student)
-    if card is None:
-        return None
     columns, pairs = card["columns"], card["pairs"]
     place = {column["name"]: f"concord_code_{at}" for at, column in enumerate(columns)}
     coded = [f"{_code(column)} AS {place[column['name']]}" for column in columns]

@@ -1,6 +1,7 @@
 """An exported student: a folder that needs nothing of Concord, and a graph that says what scikit-learn says."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -16,10 +17,11 @@ from concord.artifacts.certificate import Certificate
 from concord.artifacts.home.released import sha256
 from concord.artifacts.measures import Estimate, Threshold
 from concord.artifacts.published import EVIDENCE, Published
+from concord.flows import api
 from concord.tasks.data import concord_pictures
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.disclosures import columns_of, holds
-from concord.tasks.publish.export import _needed, example_row, export
+from concord.tasks.publish.export import FORMS, Form, _needed, example_row, export
 from concord.tasks.student import concord_student
 from concord.tasks.student.model import load, modules_needed, published_student
 from concord.tasks.verify.published import verify_published
@@ -69,6 +71,32 @@ def test_its_files_are_the_published_ones(small: World, exported: Path) -> None:
     beside = ("certificate.json", "certificate.schema.json", "report.html", *EVIDENCE)
     for name in ("student.skops", *beside):
         assert sha256((exported / name).read_bytes()) == sha256((small.released.root / SESSION / name).read_bytes())
+
+
+GUIDE = Path(__file__).parents[3] / "deployments/guides/publish.md"
+
+
+def test_card_and_guide_list_the_forms_that_there_are(exported: Path) -> None:
+    """A form is an entry of FORMS; command, `concord.export` and card read it, and the guide has all in its table."""
+    assert re.findall(r"^  \| (\S+) \| (.+) \|$", GUIDE.read_text(), re.MULTILINE)[1:] == [
+        (name, form.use) for name, form in FORMS.items()
+    ]
+    card = (exported / "MODEL_CARD.md").read_text()
+    assert [name for name, form in FORMS.items() if f"- {name}: {form.use}\n" in card] == ["scikit-learn"]
+
+
+def test_a_form_is_written_for_every_student_that_it_suits_and_for_no_other(
+    small: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(FORMS, "suiting", Form("open `it`", lambda _: True, lambda *_: {"suiting": b"as it is"}))
+    monkeypatch.setitem(FORMS, "other", Form("open `it`", lambda _: False, lambda *_: {"other": b"as it is"}))
+    folder = tmp_path / "to"
+    status, printed, _ = concord("export", SESSION, "--to", str(folder), "--home", str(small.home), "--json")
+    answer = json.loads(printed)
+    assert (status, answer["forms"]["suiting"], "other" in answer["forms"]) == (0, ["suiting"], False)
+    assert (folder / "suiting").read_bytes() == b"as it is"
+    assert "- suiting: open `it`\n" in (folder / "MODEL_CARD.md").read_text()
+    assert set(api.export(SESSION, tmp_path / "api", home=small.home)) == {path.name for path in folder.iterdir()}
 
 
 def test_it_verifies_and_says_what_is_not_included(exported: Path, tmp_path: Path) -> None:

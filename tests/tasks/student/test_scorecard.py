@@ -25,7 +25,7 @@ from concord.tasks.student.decode import Decoded
 from concord.tasks.student.infer import linear_student
 from concord.tasks.student.model import published_student
 from concord.tasks.student.pairs import with_pairs
-from concord.tasks.student.scorecard import scorecard, scorecard_json, scorecard_sql
+from concord.tasks.student.scorecard import is_linear, scorecard_json, scorecard_sql
 from tests.support import postgresql
 
 ROWS = 400
@@ -137,13 +137,13 @@ def agrees(student: Any, answer: Answer, rows: pl.DataFrame | None = None) -> No
     rows = (table(3) if rows is None else rows).with_columns(cs.integer().cast(pl.Int64))
     expected = student.predict(rows)
     statement = scorecard_sql(student)
-    assert statement is not None
     found = answer(statement, rows.with_row_index("number").with_columns(pl.col("number").cast(pl.Int64)))
     if expected.dtype.kind == "f":
         assert found == pytest.approx(expected.tolist())
         return
     assert found == expected.tolist()
     assert len(set(found)) > 1
+    assert is_linear(student)
     if student["student"].point == "default":
         agrees(student.set_params(student__point=POINTS[1]), answer, rows)
 
@@ -198,7 +198,7 @@ def test_no_name_ends_the_comment_or_the_statement(tmp_path: Path, answer: Answe
     table(0, 500).rename({"visits": name}).write_parquet(path)
     student = made_of(path, ("no", "yes"))
     agrees(student, answer, table(3).rename({"visits": name}))
-    head, _, _ = (scorecard_sql(student) or "").partition("\nWITH concord_coded AS (\n")
+    head, _, _ = scorecard_sql(student).partition("\nWITH concord_coded AS (\n")
     assert all(line.startswith("--") for line in head.splitlines())
 
 
@@ -207,7 +207,7 @@ def test_no_name_ends_the_comment_or_the_statement(tmp_path: Path, answer: Answe
 def test_a_table_that_lacks_a_column_is_not_scored(student: Any, answer: Answer, column: str) -> None:
     """SQLite takes a name in double quotes for text if there is no such column."""
     with pytest.raises((sqlite3.OperationalError, duckdb.BinderException)):
-        answer(scorecard_sql(student) or "", table(3).drop(column).with_columns(cs.integer().cast(pl.Int64)))
+        answer(scorecard_sql(student), table(3).drop(column).with_columns(cs.integer().cast(pl.Int64)))
 
 
 @pytest.mark.parametrize("answer", [in_sqlite, in_duckdb])
@@ -218,7 +218,7 @@ def test_the_least_whole_number_is_a_number(student: Any, answer: Answer, most: 
 
 
 def test_the_json_says_the_same_to_whoever_reads_it(student: Any) -> None:
-    card, rows = json.loads(scorecard_json(student) or ""), table(3)
+    card, rows = json.loads(scorecard_json(student)), table(3)
     assert card["format"] == "concord scorecard 1"
     scores = np.array([_score(card, row) for row in rows.iter_rows(named=True)])
     if "bounds" in card["predicts"]:
@@ -264,4 +264,4 @@ def test_a_student_of_another_kind_has_none() -> None:
     constant = DummyClassifier(strategy="most_frequent").fit(np.zeros((2, 1)), ["no", "no"])
     encoding = Encoding(columns=(), label="label", classes=("no", "yes"))
     other = published_student(encoding, constant)
-    assert (scorecard(other), scorecard_json(other), scorecard_sql(other)) == (None, None, None)
+    assert not is_linear(other)
