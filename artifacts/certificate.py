@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from concord import __version__
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.guarantee import CAVEATS, UNWITNESSED, DomainCharge, Guarantee
-from concord.artifacts.measures import AnyPublicTest, AnyTested, Estimate, TestRecord
+from concord.artifacts.measures import AnyPublicTest, AnyTested, Estimate, TestRecord, thresholds_of
 from concord.artifacts.records import Counts, MechanismRecord, SessionRecord
 from concord.artifacts.schemas import Budget, CertificatePart, Ref, added
 from concord.artifacts.sections import AboutPlan
@@ -233,6 +233,11 @@ class Certificate(CertificatePart):
     def tested(self) -> AnyTested | None:
         """What that test says."""
         return None if self.test is None else self.test.tested
+
+    @property
+    def thresholds(self) -> dict[str, float]:
+        """For each class that the student may never name, the probability from which on to name it."""
+        return thresholds_of(self.student.public_test, self.tested, tallied=not self.teachers)
 
     @property
     def by_release(self) -> dict[int, Estimate]:

@@ -393,3 +393,23 @@ class TestRecord(UnitsTested):
 
 
 AnyTested = TestRecord | NumberTested
+
+
+def thresholds_of(public: AnyPublicTest | None, private: AnyTested | None, *, tallied: bool) -> dict[str, float]:
+    """For each class that the student may never name, the probability from which on to name it.
+
+    With a public test it is measured there (`Threshold`). Without one, it is the class's share of the tested private
+    units, by their noisy counts: if probabilities are right on average, the threshold of highest balanced accuracy.
+    Those of a student that was decoded from sums (`tallied`) are. Those learned from votes are not, since votes of a
+    rare class are refused or changed more often. A class of no units beyond noise has none.
+    """
+    if isinstance(public, PublicTest):
+        return {of.name: of.least for of in public.thresholds}
+    if not (tallied and isinstance(private, TestRecord) and private.clean and private.matrix is not None):
+        return {}
+    units = [max(0, sum(row)) for row in private.matrix]
+    return {
+        item.name: float(f"{of / sum(units):.3g}")
+        for item, of in zip(private.classes, units, strict=True)
+        if of and item.recall.low <= 0 and item.recall.high < 1
+    }

@@ -2,12 +2,14 @@
 
 They follow from the published measures alone, and the verifier of a certificate computes them again.
 
-Checked by tests/tasks/student/test_evaluate.py and tests/artifacts/mlflow/test_champion.py
+Checked by tests/artifacts/test_student_warnings.py, tests/tasks/student/test_evaluate.py and
+tests/artifacts/mlflow/test_champion.py
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
 
-from concord.artifacts.measures import AnyPublicTest, AnyTested, NumberTest, NumberTested, PublicTest
+from concord.artifacts.measures import AnyPublicTest, AnyTested, NumberTest, NumberTested, PublicTest, thresholds_of
 
 LEAST_ASKED = 0.01
 """The share of public rows that a session should have asked before it ended."""
@@ -20,6 +22,7 @@ def warnings_of(
     named: Sequence[str] | None = None,
     *,
     asked: tuple[int, int] | None = None,
+    tallied: bool = False,
 ) -> tuple[str, ...]:
     """Warnings about a student: it is no better than a constant prediction, it never finds some class, or its session
     ended after few of the public rows.
@@ -27,8 +30,10 @@ def warnings_of(
     released   the classes among the released labels, if it learned from those
     named      the classes it predicts on the public rows, if that was computed
     asked      how many public rows were asked, and how many there are
+    tallied    whether it was decoded from sums, which no teacher voted on
     """
-    return (*_of_rows(*(asked or (0, 0))), *_of_student(public, private, released, named))
+    thresholds = None if public else thresholds_of(public, private, tallied=tallied)
+    return (*_of_rows(*(asked or (0, 0))), *_of_student(public, private, thresholds, released, named))
 
 
 def _of_rows(asked: int, rows: int) -> Iterator[str]:
@@ -42,17 +47,18 @@ def _of_rows(asked: int, rows: int) -> Iterator[str]:
 def _of_student(
     public: AnyPublicTest | None,
     private: AnyTested | None,
+    thresholds: Mapping[str, float] | None,
     released: Sequence[str] | None,
     named: Sequence[str] | None,
 ) -> tuple[str, ...]:
     if isinstance(public, NumberTest):
-        return (*_of_number(public), *_of_private(private, set()))
+        return (*_of_number(public), *_of_private(private, set(), None))
     if public is None and private is None:
         return tuple(f"{words}, and {UNTESTED}" for words in _of_one_class(released, named))
     found = (
         set[str]() if public is None else {item.name for item in public.classes if item.recall and item.recall.value}
     )
-    return (*_of_public(public), *_of_private(private, found))
+    return (*_of_public(public), *_of_private(private, found, thresholds))
 
 
 UNTESTED = "no test says whether the student tells classes apart"
@@ -91,7 +97,7 @@ def _of_number(test: NumberTest) -> Iterator[str]:
         )
 
 
-def _of_private(test: AnyTested | None, found: set[str]) -> Iterator[str]:
+def _of_private(test: AnyTested | None, found: set[str], thresholds: Mapping[str, float] | None) -> Iterator[str]:
     if test is None:
         return
     if not test.clean:
@@ -115,6 +121,24 @@ def _of_private(test: AnyTested | None, found: set[str]) -> Iterator[str]:
         yield (
             f"the student may be blind to {_listed(blind)}: the private test cannot tell it from one that never finds "
             "such a class"
+        )
+        if thresholds is not None:
+            yield from _of_thresholds(blind, thresholds)
+
+
+def _of_thresholds(blind: Sequence[str], thresholds: Mapping[str, float]) -> Iterator[str]:
+    """The proposed threshold of each of these classes, or what it takes to propose one."""
+    for name in (name for name in blind if name in thresholds):
+        least = thresholds[name]
+        yield (
+            f"a lower threshold may find rows of the class {name!r}: `concord predict --threshold "
+            f"{quote(f'{name}={least:g}')}` names it for rows to which the student gives at least the class's share of "
+            f"the private units, about {least:.1%}, as probability; recall and precision there are not measured"
+        )
+    if lacking := [name for name in blind if name not in thresholds]:
+        yield (
+            f"it takes public labelled rows to propose a threshold that finds rows of {_listed(lacking)}: name them as "
+            "`data.test` and run again, which spends nothing"
         )
 
 

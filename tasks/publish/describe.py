@@ -117,7 +117,8 @@ def _warnings(certificate: Certificate, released: Released) -> tuple[str, ...]:
     tables = tuple(file for file in certificate.leading.files if file.path.endswith(TABLE))
     learned = classes_named(tables, released) if tables and student.public_test is None else None
     asked = certificate.counts.of_rows
-    return warnings_of(student.public_test, certificate.tested, learned, student.named, asked=asked)
+    tallied = not certificate.teachers
+    return warnings_of(student.public_test, certificate.tested, learned, student.named, asked=asked, tallied=tallied)
 
 
 def _is_untested(session: Session, ledger: Reading) -> bool:
