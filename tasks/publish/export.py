@@ -15,7 +15,7 @@ Not covered  what a stranger's report.html holds, which is copied as it was sign
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from importlib.metadata import packages_distributions, version
@@ -29,7 +29,7 @@ from sklearn.pipeline import Pipeline
 from concord.artifacts.attestation import ATTESTATION_FILE, KEY_FILE
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.published import CARD_FILE, Published
-from concord.tasks.publish.disclosures import columns_of, model_card
+from concord.tasks.publish.disclosures import columns_of, in_markdown, model_card
 from concord.tasks.student.fitted import strangers
 from concord.tasks.student.model import load, modules_needed
 from concord.tasks.student.scorecard import is_linear, scorecard_json, scorecard_sql
@@ -46,7 +46,7 @@ rows = pd.DataFrame([{row}])
 print(student.predict(rows))
 """
 AT_THRESHOLD = """
-# By itself the student never names {name!a}. From this probability on, its rows are found; see MODEL_CARD.md.
+# By itself the student may never name {name!a}. From this probability on, its rows are found; see MODEL_CARD.md.
 chance = student.predict_proba(rows)[:, student.classes_.tolist().index({name!r})]
 print(chance >= {least!r})
 """
@@ -78,7 +78,8 @@ def export(published: Published, target: Path) -> dict[str, list[str]]:
     with strangers():
         forms = {name: form.files(published, student) for name, form in FORMS.items() if form.suits(student)}
         uses = (f"- {name}: {FORMS[name].use}" for name in forms)
-        card = (*model_card(published.certificate, student), "## To use it\n", *uses, "", *_to_check(published))
+        found = _to_find(_thresholds(published, student), forms)
+        card = (*model_card(published.certificate, student), "## To use it\n", *uses, "", *found, *_to_check(published))
     forms["published"] = {**published.documents, CARD_FILE: "\n".join(card).encode()}
     target.mkdir(parents=True, exist_ok=True)
     for files in forms.values():
@@ -92,11 +93,8 @@ def _program(published: Published, student: Pipeline) -> dict[str, bytes]:
     trusted = trusted_types(published.student)
     modules = modules_needed(trusted)
     row = ", ".join(f"{name!r}: {value}" for name, value in example_row(student).items())
-    test, named = published.certificate.student.public_test, [*getattr(student, "classes_", ())]
     at_thresholds = "".join(
-        AT_THRESHOLD.format(name=each.name, least=each.least)
-        for each in getattr(test, "thresholds", ())
-        if each.name in named
+        AT_THRESHOLD.format(name=name, least=least) for name, least in _thresholds(published, student).items()
     )
     example = EXAMPLE.format(trusted=trusted, file=STUDENT, row=f"{{{row}}}") + at_thresholds
     return {
@@ -114,12 +112,12 @@ FORMS = {
     "scorecard": Form(
         f"`{SCORECARD}` lists the points of every cell and how a cell is read",
         is_linear,
-        lambda _, student: {SCORECARD: scorecard_json(student).encode()},
+        lambda published, student: {SCORECARD: scorecard_json(student, published.certificate.thresholds).encode()},
     ),
     "SQL": Form(
         f'`{SQL}` scores a table in a database: put its name in place of `"rows"`',
         is_linear,
-        lambda _, student: {SQL: scorecard_sql(student).encode()},
+        lambda published, student: {SQL: scorecard_sql(student, published.certificate.thresholds).encode()},
     ),
 }
 """What a student is exported as; `concord export` and `concord.export` write every form that suits it."""
@@ -170,4 +168,21 @@ def _to_check(published: Published) -> Iterator[str]:
             f"charged, compares these files with what `{KEY_FILE}` signed (name the key you trust with `--key`), and "
             "names what is not included here: labels and figures. The folder as it was published, copied whole, is "
             "verified whole.\n"
+        )
+
+
+def _thresholds(published: Published, student: Pipeline) -> dict[str, float]:
+    """The thresholds of the certificate, of classes that the student knows."""
+    named = [*getattr(student, "classes_", ())]
+    return {name: least for name, least in published.certificate.thresholds.items() if name in named}
+
+
+def _to_find(thresholds: Mapping[str, float], forms: Collection[str]) -> Iterator[str]:
+    """The card's words on classes that the student may never name by itself."""
+    if thresholds:
+        least = ", ".join(f"{in_markdown(name)} from {value:g} on" for name, value in thresholds.items())
+        also = f", and so do `{SCORECARD}` and, of two classes, `{SQL}`" if "scorecard" in forms else ""
+        yield (
+            "A class that the student may never name by itself is found if you name it from a probability on: "
+            f"{least}. `example.py` shows how{also}.\n"
         )

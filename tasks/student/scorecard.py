@@ -3,6 +3,9 @@
     scorecard.json   the rule by which a cell is read, the points of each code, and how they become a prediction
     scorecard.sql    the same as a statement of standard SQL: put the name of a table in place of "rows"
 
+A threshold is the probability from which on to name a class that the student may never name by itself. The JSON lists
+it; the statement adds a column with the prediction at it, if there are two classes.
+
 Assumes      the student is linear: one that tallies decode to (`concord_tallied`); its values were checked
              (tasks.student.fitted); columns of the database have the types that the JSON names
 Guarantees   the statement gives each row the class that the student predicts, up to ties of scores that differ by the
@@ -16,8 +19,9 @@ Not covered  cells of another type than their column's, such as numbers in words
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -46,6 +50,15 @@ SQL_TYPES = {
     "categorical": "text",
 }
 NUMBER, TEXT = "DOUBLE PRECISION", "VARCHAR"
+NO_THRESHOLDS: Mapping[str, float] = MappingProxyType({})
+AT_THRESHOLDS = (
+    "the student may never name these classes by itself: name one where its probability is at least this, and else the "
+    "class of highest probability among the others. The probability of a class is "
+)
+OF_TWO, OF_MORE = (
+    "1 / (1 + exp(-score)) of the second class, and 1 minus that of the first",
+    "exp(its score) / the sum of exp(score) over all classes",
+)
 TABLE = "concord_rows"
 """What the statement calls the table."""
 
@@ -55,8 +68,11 @@ def is_linear(student: Pipeline) -> bool:
     return isinstance(student[-1], Tallied | TalliedNumber)
 
 
-def scorecard(student: Pipeline) -> dict[str, Any]:
-    """The scorecard of a linear student as JSON."""
+def scorecard(student: Pipeline, thresholds: Mapping[str, float] = NO_THRESHOLDS) -> dict[str, Any]:
+    """The scorecard of a linear student as JSON.
+
+    thresholds   probabilities from which on to name classes that it may never name by itself
+    """
     model = student[-1]
     pairs = student["pairs"] if "pairs" in student.named_steps else None
     found = {
@@ -74,14 +90,17 @@ def scorecard(student: Pipeline) -> dict[str, Any]:
         if len(model.intercept) == 1
         else "the class whose score is most above its threshold; of equal ones the first"
     )
-    thresholds = {"default": [0.0] * len(model.intercept), "prior odds": _prior(model).tolist()}
-    predicts = {"classes": [*model.classes], "rule": rule, "point": model.point, "thresholds": thresholds}
+    points = {"default": [0.0] * len(model.intercept), "prior odds": _prior(model).tolist()}
+    predicts = {"classes": [*model.classes], "rule": rule, "point": model.point, "thresholds": points}
+    if named := {name: least for name, least in thresholds.items() if name in model.classes}:
+        rule = AT_THRESHOLDS + (OF_TWO if len(model.intercept) == 1 else OF_MORE)
+        predicts["at probabilities"] = {"rule": rule, "classes": named}
     return {**found, "predicts": predicts}
 
 
-def scorecard_json(student: Pipeline) -> str:
+def scorecard_json(student: Pipeline, thresholds: Mapping[str, float] = NO_THRESHOLDS) -> str:
     """The text of `scorecard`."""
-    return json.dumps(scorecard(student), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(scorecard(student, thresholds), indent=1, ensure_ascii=False) + "\n"
 
 
 def _parts(student: Pipeline) -> Iterator[tuple[str, str, Code]]:
@@ -148,9 +167,10 @@ def _pairs(student: Pipeline, pairs: Pairs, weights: Any) -> Iterator[dict[str, 
 # SQL ------------------------------------------------------------------------------------------------------------------
 
 
-def scorecard_sql(student: Pipeline) -> str:
-    """The statement that scores a table called "rows": all its columns, `score` by class, and `prediction`."""
-    card = scorecard(student)
+def scorecard_sql(student: Pipeline, thresholds: Mapping[str, float] = NO_THRESHOLDS) -> str:
+    """The statement that scores a table called "rows": all its columns, `score` by class, for two classes the
+    prediction at each threshold, and `prediction`."""
+    card = scorecard(student, thresholds)
     columns, pairs = card["columns"], card["pairs"]
     place = {column["name"]: f"concord_code_{at}" for at, column in enumerate(columns)}
     coded = [f"{_code(column)} AS {place[column['name']]}" for column in columns]
@@ -167,16 +187,18 @@ def scorecard_sql(student: Pipeline) -> str:
         + f" AS concord_score_{at}"
         for at, base in enumerate(card["intercept"])
     ]
+    comments, predictions = _at_thresholds(card["predicts"])
+    predictions.append(f"{_prediction(card['predicts'])} AS prediction")
     types = "\n".join(f"--   {_in_line(column['name'])} {SQL_TYPES[column['kind']]}" for column in columns)
     return (
         f"-- {FORMAT}: put the name of a table in place of {_name('rows')}. Its columns:\n{types}\n"
         f"-- None may have a name that begins with concord_. Text must be composed (NFC), without tabs around it.\n"
-        f"-- MySQL and BigQuery read names and words otherwise than standard SQL: not for those.\n"
+        f"-- MySQL and BigQuery read names and words otherwise than standard SQL: not for those.\n{''.join(comments)}"
         f"WITH concord_coded AS (\n  SELECT {TABLE}.*,\n  {_listed(coded)}\n  FROM {_name('rows')} {TABLE}\n),\n"
         f"concord_paired AS (\n  SELECT concord_coded.*{''.join(f',{chr(10)}  {each}' for each in paired)}\n"
         f"  FROM concord_coded\n),\n"
         f"concord_scored AS (\n  SELECT concord_paired.*,\n  {_listed(scores)}\n  FROM concord_paired\n)\n"
-        f"SELECT concord_scored.*,\n  {_prediction(card['predicts'])} AS prediction\nFROM concord_scored;\n"
+        f"SELECT concord_scored.*,\n  {_listed(predictions)}\nFROM concord_scored;\n"
     )
 
 
@@ -242,6 +264,21 @@ def _prediction(predicts: dict[str, Any]) -> str:
         for at, own in enumerate(above[:-1])
     )
     return f"CASE{best}\n  ELSE {_text(classes[-1])} END"
+
+
+def _at_thresholds(predicts: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Of two classes, for each that has a threshold: a comment, and the column of predictions at that threshold."""
+    comments, columns, classes = list[str](), list[str](), predicts.get("classes", ())
+    named = predicts["at probabilities"]["classes"] if "at probabilities" in predicts and len(classes) == 2 else {}
+    for name, least in named.items():
+        at, score = classes.index(name), float(logit(np.clip(least, LEAST, 1 - LEAST)))
+        column, own, other = f"concord_at_threshold_{at}", _text(name), _text(classes[1 - at])
+        reached = f"concord_score_0 {'>=' if at else '<='} {_real(score if at else -score)}"
+        comments.append(
+            f"-- {column} names {_in_line(name)} from a probability of {least:g} on; prediction may never.\n"
+        )
+        columns.append(f"CASE WHEN {reached} THEN {own} ELSE {other} END AS {column}")
+    return comments, columns
 
 
 def _name(name: str) -> str:

@@ -152,6 +152,8 @@ def test_a_threshold_of_a_class_that_is_never_named_goes_with_it(small: World, t
     export(published, tmp_path / "to")
     program = (tmp_path / "to" / "example.py").read_text()
     assert "print(1)" not in program  # the student knows no such class
+    card = (tmp_path / "to" / "MODEL_CARD.md").read_text()
+    assert "if you name it from a probability on: yes from 0.125 on. `example.py` shows how.\n" in card
     printed = python(tmp_path / "to", "import runpy; runpy.run_path('example.py')").splitlines()
     row = pl.DataFrame([{name: eval(value) for name, value in example_row(student_of(small)).items()}])
     assert printed[1] == f"[{student_of(small).predict_proba(row)[0, 1] >= 0.125!s: >5}]"

@@ -20,6 +20,7 @@ from concord.tasks.data.codes import learn_codes
 from concord.tasks.data.encode import learn_columns
 from concord.tasks.data.tables import open_public
 from concord.tasks.mechanisms.tallies import FINER
+from concord.tasks.publish.predict import Thresholded
 from concord.tasks.student.concord_tallied import POINTS
 from concord.tasks.student.decode import Decoded
 from concord.tasks.student.infer import linear_student
@@ -230,6 +231,58 @@ def test_the_json_says_the_same_to_whoever_reads_it(student: Any) -> None:
         best = (above[:, 0] > 0).astype(int) if len(thresholds) == 1 else above.argmax(axis=1)
         expected = student.set_params(student__point=point).predict(rows)
         assert [card["predicts"]["classes"][at] for at in best] == expected.tolist()
+
+
+@pytest.mark.parametrize("answer", [in_sqlite, in_duckdb])
+@pytest.mark.parametrize("classes", [("no", ODD), (ODD, "yes")], ids=["the second", "the first"])
+def test_the_statement_predicts_at_a_threshold_as_well(
+    tmp_path: Path, answer: Answer, classes: tuple[str, ...]
+) -> None:
+    """Whoever had only the export could score at no threshold that the certificate proposes."""
+    at_threshold(made_in(tmp_path, classes), answer)
+
+
+@pytest.mark.slow
+def test_so_it_does_at_a_threshold_in_postgresql(tmp_path: Path, postgres: Answer) -> None:
+    at_threshold(made_in(tmp_path, ("no", ODD)), postgres)
+
+
+def made_in(folder: Path, classes: tuple[str, ...]) -> Any:
+    table(0, 500).write_parquet(folder / "public.parquet")
+    return made_of(folder / "public.parquet", classes)
+
+
+def at_threshold(student: Any, answer: Answer) -> None:
+    """The class of the odd name is named as `concord predict --threshold` does, and `prediction` is as it was."""
+    rows = table(3).with_columns(cs.integer().cast(pl.Int64))
+    at = [*student.classes_].index(ODD)
+    least = float(np.quantile(student.predict_proba(rows)[:, at], 0.3)) + 1e-6
+    statement = scorecard_sql(student, {ODD: least, "no such class": 0.1})
+    numbered = rows.with_row_index("number").with_columns(pl.col("number").cast(pl.Int64))
+    assert answer(statement, numbered) == student.predict(rows).tolist()
+    lower = f"SELECT number, concord_at_threshold_{at} FROM (\n{statement.rstrip().removesuffix(';')}\n) AS scored"
+    expected = Thresholded(student, ODD, least).predict(rows)
+    assert answer(lower, numbered) == expected.tolist() != student.predict(rows).tolist()
+    assert "no such class" not in statement
+    head, _, _ = statement.partition("\nWITH concord_coded AS (\n")
+    assert all(line.startswith("--") for line in head.splitlines())
+    assert "concord_at_threshold_" in head
+    assert "concord_at_threshold_" not in scorecard_sql(student)
+
+
+@pytest.mark.parametrize("classes", [("no", ODD), ("no", "yes", ODD)], ids=["two", "three"])
+def test_the_json_says_how_to_name_a_class_at_a_threshold(tmp_path: Path, classes: tuple[str, ...]) -> None:
+    student, rows, two = made_in(tmp_path, classes), table(3), len(classes) == 2
+    predicts = json.loads(scorecard_json(student, {ODD: 0.2}))["predicts"]["at probabilities"]
+    assert predicts["classes"] == {ODD: 0.2}
+    assert ("1 / (1 + exp(-score))" in predicts["rule"]) == two
+    scores = np.array([_score(json.loads(scorecard_json(student)), row) for row in rows.iter_rows(named=True)])
+    found = np.exp(np.column_stack([np.zeros(len(rows)), scores]) if two else scores)
+    odds = found / found.sum(axis=1, keepdims=True)
+    others = np.array(classes)[odds[:, :-1].argmax(axis=1)]
+    best = np.where(odds[:, -1] >= 0.2, ODD, others)
+    assert best.tolist() == Thresholded(student, ODD, 0.2).predict(rows).tolist()
+    assert "at probabilities" not in scorecard_json(student)
 
 
 def _score(card: dict[str, Any], row: dict[str, Any]) -> Any:
