@@ -17,6 +17,7 @@ import numpy as np
 from concord.artifacts.parts import TEST as TESTED
 from concord.artifacts.parts import Division
 from concord.artifacts.schemas import Ref
+from concord.artifacts.sections import MECHANISMS
 from concord.tasks.asking.answers import canonical
 from concord.tasks.asking.questions import Question
 from concord.tasks.asking.relabel import hypothesis_class
@@ -29,14 +30,11 @@ from concord.tasks.asks.student_test import StudentTestAsk
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.door.door import release_once
 from concord.tasks.door.stores import Stores
-from concord.tasks.mechanisms.confident import ConfidentGNMax
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 from concord.tasks.mechanisms.exponential import StudentChoice, Universal
 from concord.tasks.mechanisms.group_counts import GroupCounts
-from concord.tasks.mechanisms.laplace_votes import LaplaceVotes
-from concord.tasks.mechanisms.mechanism import Mechanism
+from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
 from concord.tasks.mechanisms.private_test import PrivateTest
-from concord.tasks.mechanisms.published import PublishedAlgorithm
 from concord.tasks.mechanisms.queries import LaplaceRelease, OptimalRelease
 from concord.tasks.mechanisms.stable import StableVoting
 from tests.support.at_door import (
@@ -57,13 +55,11 @@ from tests.support.sharing import Shares
 from tests.support.tallied import Rounds
 
 VOTES: dict[str, Mechanism] = {
-    "stable": STABLE,
-    "sparse_vector": VECTOR,
-    "noisy_votes": NOISY,
-    "published": PublishedAlgorithm.calibrate(epsilon=2.0, delta=1e-5, cutoff=4 * ROWS, queries=3 * ROWS),
-    "confident": ConfidentGNMax.calibrate(epsilon=2.0, delta=1e-5, queries=3 * ROWS, classes=2, teachers=TEACHERS),
-    "laplace_votes": LaplaceVotes.calibrate(epsilon=2.0, delta=1e-5, queries=3 * ROWS, classes=2),
-}
+    name: calibrate(
+        name, epsilon=2.0, delta=1e-5, cutoff=4 * ROWS, queries=3 * ROWS, classes=2, teachers=TEACHERS, order=2.0
+    )
+    for name in MECHANISMS
+} | {"stable": STABLE, "noisy_votes": NOISY, "sparse_vector": VECTOR}
 QUESTIONS = {
     "question": QuestionsAsk(OptimalRelease.calibrate(epsilon=2.0, delta=1e-5), "which shade", TEACHERS),
     "question by noise": QuestionsAsk(LaplaceRelease.calibrate(epsilon=2.0, delta=1e-5), "which shade", TEACHERS),
@@ -214,6 +210,15 @@ SINGLE = {
     ),
 }
 OPEN = {"test of a stream": open_after_season}
+EXAMPLES: dict[str, Any] = {
+    mechanism.name: mechanism
+    for mechanism in (
+        *VOTES.values(),
+        *(ask.mechanism for ask in QUESTIONS.values()),
+        *(single.asked.mechanism for single in SINGLE.values()),
+    )
+}
+"""Of each mechanism that does not ask in rounds, one by its name."""
 KINDS = (
     *(Kind(name, partial(open_votes, name=name), partial(ask_votes, name=name), VOTES[name].keyed) for name in VOTES),
     Kind("tallies", open_rounds, ask_rounds),

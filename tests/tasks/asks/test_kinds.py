@@ -13,6 +13,8 @@ from concord.artifacts.sessions import Session
 from concord.tasks.asks.kinds import KINDS, kind_of, mechanism_of, outcomes_of, remarks_of
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.verify.recompute import ROUTES, releases
+from tests.promises import kinds as promised
+from tests.promises.kinds import EXAMPLES
 from tests.support.published import SESSION, certified, world
 
 UNCERTIFIED = {"error_estimate"}
@@ -33,6 +35,14 @@ def test_producer_and_referee_know_the_same_mechanisms() -> None:
         assert (releases({"name": name}) == "answers") is (kind.outcome is not None), name
         assert kind.releases
     assert {releases({"name": name}) for name in MECHANISMS} == {"labels"}
+
+
+DRAWS_NOTHING = {"joint"}
+"""It adds up shares, each of which was drawn in its own home."""
+
+
+def test_promises_are_tested_on_every_kind_that_draws() -> None:
+    assert {*EXAMPLES, *(kind.name for kind in promised.KINDS)} & ROUTES.keys() == ROUTES.keys() - DRAWS_NOTHING
 
 
 def test_what_an_operator_declares_of_rows_without_names_is_said(session: tuple[Session, Ledger]) -> None:

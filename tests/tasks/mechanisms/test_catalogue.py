@@ -2,13 +2,16 @@
 
 import json
 from dataclasses import replace
+from importlib import import_module
+from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from concord.artifacts.sections import MECHANISMS
-from concord.tasks.mechanisms.confident import ConfidentGNMax
+from concord.artifacts.sections import MECHANISMS, TALLIES
+from concord.tasks.mechanisms import mechanism
 from concord.tasks.mechanisms.laplace_votes import LaplaceVotes
 from concord.tasks.mechanisms.mechanism import Mechanism, calibrate, from_settings
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes, noises
@@ -24,33 +27,36 @@ def test_settings_rebuild_it_to_the_bit(name: str) -> None:
     assert again.cost == made.cost
 
 
-LOUD: dict[str, dict[str, Any]] = {
-    "noisy_votes": {"made": NoisyVotes},
-    "laplace_votes": {"made": LaplaceVotes},
-    "confident": {"made": ConfidentGNMax, "teachers": 250},
-}
-"""Mechanisms whose cost falls with the noise of every count."""
+def test_the_list_of_plans_is_the_files_there_are_and_what_ends_each() -> None:
+    """`artifacts.sections` may import no mechanism, so it lists them."""
+    files = Path(str(mechanism.__file__)).parent.glob("*.py")
+    modules = [import_module(f"concord.tasks.mechanisms.{file.stem}") for file in files]
+    assert {module.MECHANISM.name for module in modules if hasattr(module, "MECHANISM")} == {*MECHANISMS, TALLIES}
+    for name, ends in MECHANISMS.items():
+        taken = signature(mechanism.mechanism_class(name).calibrate).parameters
+        assert tuple(end for end in ("cutoff", "queries") if end in taken) == ends
 
 
-@pytest.mark.parametrize("name", LOUD)
+@pytest.mark.parametrize("name", [name for name, ends in MECHANISMS.items() if ends == ("queries",)])
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-5), (8.0, 1e-9)])
 @pytest.mark.parametrize(("queries", "classes"), [(1, 2), (1_000, 2), (2_000, 10), (10_000, 10), (10**9, 3)])
 def test_calibration_uses_the_budget_and_no_more(
     name: str, epsilon: float, delta: float, queries: int, classes: int
 ) -> None:
-    more = dict(LOUD[name])
-    mechanism = more.pop("made").calibrate(epsilon=epsilon, delta=delta, queries=queries, classes=classes, **more)
-    assert mechanism.cost.epsilon(delta) <= epsilon
-    scales = {field: value * 0.9999 for field, value in vars(mechanism).items() if field.endswith("scale")}
-    assert replace(mechanism, **scales).cost.epsilon(delta) > epsilon
+    """Of mechanisms that are charged whole, whose cost falls with the noise of every count."""
+    asked: dict[str, Any] = {"queries": queries, "classes": classes, "teachers": 250, "cutoff": None, "order": 2.0}
+    made: Any = calibrate(name, epsilon=epsilon, delta=delta, **asked)
+    assert made.cost.epsilon(delta) <= epsilon
+    scales = {field: value * 0.9999 for field, value in vars(made).items() if field.endswith("scale")}
+    assert replace(made, **scales).cost.epsilon(delta) > epsilon
 
 
 @pytest.mark.parametrize("classes", [2, 5])
 @pytest.mark.parametrize(("made", "law"), [(NoisyVotes, "gaussian"), (LaplaceVotes, "laplace")])
 def test_release_asks_for_its_own_scale_and_stops_at_the_last_row_paid_for(made: Any, law: str, classes: int) -> None:
-    mechanism: Mechanism = made(epsilon=1.0, delta=1e-5, queries=10, classes=classes, scale=3.5)
+    noisy: Mechanism = made(epsilon=1.0, delta=1e-5, queries=10, classes=classes, scale=3.5)
     source, votes = Silent(), np.ones((6, classes), np.int64)
-    answers = [mechanism.release(votes, source, first=first, refused=0) for first in (0, 6, 8, 12)]
+    answers = [noisy.release(votes, source, first=first, refused=0) for first in (0, 6, 8, 12)]
     assert [each.labels.tolist() for each in answers] == [[0] * rows for rows in (6, 4, 2, 0)]
     assert answers[-1].counts is not None
     assert answers[-1].counts.shape == (0, classes)

@@ -19,7 +19,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.ledger.witness import Witness
 from concord.artifacts.parts import Division
-from concord.artifacts.sessions import Draw, Opening
+from concord.artifacts.sessions import NEIGHBOURS, Draw, Opening
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes
@@ -27,10 +27,11 @@ from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.mechanisms.relabelled import Relabelling, calibrate_relabelled
 from concord.tasks.mechanisms.sparse_vector import SparseVector
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.verify.reckoning import reckon
+from concord.tasks.verify.reckoning import HIDDEN, LARGEST_OF, LARGEST_SETTINGS, reckon
 from concord.tasks.verify.verify import verify
 from tests.artifacts.ledger.openings import batch, commit, outcome
 from tests.artifacts.ledger.test_ledger_model import Answer, InMemory
+from tests.promises.kinds import EXAMPLES
 from tests.support.chained import Said, rewrite
 from tests.support.published import opening
 from tests.support.seasons import STREAM
@@ -45,6 +46,26 @@ SUBSET = Relabelling(hypotheses="stumps", features=("age",), grid="0" * 64, shar
 RELABELLED = calibrate_relabelled(
     SUBSET, epsilon=1.0, delta=1e-6, make=lambda e, d: StableVoting.calibrate(epsilon=e, delta=d, cutoff=4)
 )
+
+
+SIZES_NOTHING = {"epsilon", "delta", "order", "scale", "test_scale", "pair_scale"} | {
+    "answers",
+    "beta",
+    "teachers",
+    "shards",
+}
+"""Numbers among settings that no loop and no array of a recomputation is as long as."""
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_each_number_that_sizes_a_recomputation_has_a_largest_value(name: str) -> None:
+    numbers = {key for key, value in EXAMPLES[name].settings().items() if type(value) in (int, float)}
+    assert numbers <= SIZES_NOTHING | LARGEST_SETTINGS.keys() | LARGEST_OF.get(name, {}).keys()
+
+
+def test_the_neighbours_it_knows_are_those_that_domains_compare() -> None:
+    """It shares no line with what writes the ledger, so it has the words a second time."""
+    assert HIDDEN == NEIGHBOURS
 
 
 def named(ledger: Ledger) -> None:
