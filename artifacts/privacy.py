@@ -165,6 +165,20 @@ class Cost:
         pure = math.inf if self.pure is None else optimal_composition(self.pure, room)
         return min([from_curve(self.renyi, room), pure, *claimed])
 
+    def delta_at(self, epsilon: float) -> float:
+        """The least δ this cost is known to satisfy at an ε of at least 0: the other way round than `epsilon`, by the
+        same theorems, exact for equal pure parts. Rounded up; at most 1."""
+        from dp_accounting.rdp import rdp_privacy_accountant
+
+        known = [1.0, *(delta for at, delta in self.claims if at <= epsilon)]
+        if finite := [pair for pair in zip(ORDERS, self.renyi, strict=True) if math.isfinite(pair[1])]:
+            known.append(
+                self.delta + float(rdp_privacy_accountant.compute_delta(*zip(*finite, strict=True), epsilon)[0])
+            )
+        if self.pure is not None and len(self.pure) == 1 and self.pure[0][1] <= MOST_EQUAL_PARTS:
+            known.append(self.delta + hockey_stick(*self.pure[0], epsilon) * (1 + SUM_ERROR))
+        return min(1.0, min(known) * UP)
+
 
 def compose(costs: Iterable[Cost]) -> Cost:
     """Total of costs fixed in advance: curves and δ add; order does not matter."""

@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from concord.artifacts.errors import WrongInput
+from concord.artifacts.errors import WrongInput, in_one_line
 
 if TYPE_CHECKING:  # heavy packages are imported when a result is read
     import polars
@@ -26,20 +26,30 @@ class Run:
         self.summary, self.home = summary, home
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it: what was promised, how right the student is, and what that cost."""
-        from concord.flows.outcome import promised_in_words, spent_in_words
+        """How a notebook shows it: its warnings, then guarantee, performance and cost."""
+        warnings = "".join(f"<p><b>Warning:</b> {escape(text)}.</p>" for text in self.summary.warnings)
+        facts = self._facts.items()
+        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in facts)
+        return f"{warnings}<table>{rows}</table>"
 
-        tested = self.summary.student.get("public_test")
-        details = {
+    def __repr__(self) -> str:
+        """The same in lines, for a console."""
+        warnings = [f"Warning: {in_one_line(text)}." for text in self.summary.warnings]
+        return "\n".join([*warnings, *(f"{name}: {in_one_line(text)}" for name, text in self._facts.items())])
+
+    @property
+    def _facts(self) -> dict[str, str]:
+        from concord.flows.outcome import promised_in_words, spent_in_words, tested_in_words
+
+        public, private = self.summary.student.get("public_test"), self.summary.test
+        return {
             "session": self.session,
             "guarantee": promised_in_words(self.summary.guarantee),
-            "student": "no public test rows" if tested is None else tested["in_words"],
+            "performance": "no public test rows" if public is None else public["in_words"],
+            **({} if private is None else {"private test": tested_in_words(private)}),
             "spent now": spent_in_words(self.summary.lifetime),
-            **{f"warning {at}": text for at, text in enumerate(self.summary.warnings, start=1)},
             "report": self.summary.report,
         }
-        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in details.items())
-        return f"<table>{rows}</table>"
 
     @property
     def session(self) -> str:

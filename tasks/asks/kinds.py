@@ -26,13 +26,14 @@ from concord.artifacts.measures import (
     NumberTested,
     TestRecord,
 )
+from concord.artifacts.privacy import Cost
 from concord.artifacts.records import AnswerRecord, ChoiceRecord, MechanismRecord
 from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import LABELS, Session
 from concord.tasks.mechanisms.exponential import StudentChoice, Universal, level_for
 from concord.tasks.mechanisms.group_counts import GroupCounts
 from concord.tasks.mechanisms.homes import Joint, Share
-from concord.tasks.mechanisms.mechanism import mechanism_class
+from concord.tasks.mechanisms.mechanism import from_settings, mechanism_class
 from concord.tasks.mechanisms.private_test import (
     LEVEL,
     OTHER,
@@ -60,6 +61,13 @@ class Record(Protocol):
 
     def sessions(self, domain: str) -> Sequence[Session]: ...
     def looks_before(self, test: Session) -> int: ...
+
+
+class Costed(Protocol):
+    """A mechanism with a cost; of Gaussian noise, its exact δ at an ε is `delta_at`."""
+
+    @property
+    def cost(self) -> Cost: ...
 
 
 AnyOutcome = AnswerRecord | ChoiceRecord | AnyTested
@@ -205,12 +213,14 @@ class Kind:
     releases  what it releases, in words
     outcome   what a released file says, if each is an answer by itself
     remarks   what whoever relies on the student must know of the session's released files
+    mechanism makes the mechanism of recorded settings, for its privacy at other ε than its own
     """
 
     proof: str
     releases: str
     outcome: Callable[[Session, Released, Record], AnyOutcome] | None = None
     remarks: Callable[[Session, Sequence[Released]], tuple[str, ...]] | None = None
+    mechanism: Callable[[dict[str, Any]], Costed] | None = None
 
 
 VOTES = "labels of public rows, by votes of teachers, each of which learned from a part of the private rows of its own"
@@ -228,30 +238,44 @@ KINDS: dict[str, Kind] = {  # besides MECHANISMS, which are of votes
         Tallies.proof,
         "noisy sums over public codes; all else follows from them and public rows",
         remarks=of_pairs,
+        mechanism=Tallies.from_settings,
     ),
     Stream.name: Kind(
         Stream.proof,
         f"{RUNNING}, as all seasons of the stream are, since a unit is asked in one of them alone; all else follows "
         "from them",
+        mechanism=Stream.from_settings,
     ),
     Share.name: Kind(
         Share.proof,
         "this home's share of each round: noisy sums over public codes with full noise of its own, which promise as "
         "much against everybody, whoever leads and whoever adds them to others",
         answered,
+        mechanism=Share.from_settings,
     ),
     Joint.name: Kind(
         Joint.proof,
         "the sum of the shares of several homes, each with full noise of its own; all else follows from them and "
         "public rows. Each home's ledger enforces its own part of the claim, and none enforces the whole",
         remarks=of_homes,
+        mechanism=Joint.from_settings,
     ),
-    Universal.name: Kind(Universal.proof, "one hypothesis of a class, chosen by its errors on the private rows"),
-    StudentChoice.name: Kind(StudentChoice.proof, "the choice of a student by errors on private units", chosen),
+    Universal.name: Kind(
+        Universal.proof,
+        "one hypothesis of a class, chosen by its errors on the private rows",
+        mechanism=Universal.from_settings,
+    ),
+    StudentChoice.name: Kind(
+        StudentChoice.proof,
+        "the choice of a student by errors on private units",
+        chosen,
+        mechanism=StudentChoice.from_settings,
+    ),
     PrivateTest.name: Kind(
         PrivateTest.proof,
         "noisy counts of private units by true and named class, or by the errors of a named number and of a constant",
         tested,
+        mechanism=PrivateTest.from_settings,
     ),
     GroupCounts.name: Kind(GroupCounts.proof, "noisy counts of private units by groups of public rows", answered),
 }
@@ -269,6 +293,18 @@ def kind_of(session: Session) -> Kind:
     kind = KINDS.get(name) or Kind(mechanism_class(name).proof, VOTES)
     is_question = session.purpose != LABELS and kind.outcome is None
     return replace(kind, releases=COMMON, outcome=answered) if is_question else kind
+
+
+def delta_of(settings: dict[str, Any], epsilon: float) -> float:
+    """A δ at which a session with those recorded settings is proved (epsilon, δ)-differentially private; rounded up.
+    1 if nothing is proved of them at other ε than their own."""
+    kind = KINDS.get(name := settings.get("name", ""))
+    make = kind.mechanism if kind else from_settings if name in MECHANISMS else None
+    if make is None or "relabel" in settings:
+        return 1.0
+    mechanism = make(settings)
+    proved = [mechanism.cost.delta_at, getattr(mechanism, "delta_at", mechanism.cost.delta_at)]  # the latter: Gaussian
+    return min(delta_at(epsilon) for delta_at in proved)
 
 
 def mechanism_of(session: Session) -> MechanismRecord:

@@ -32,7 +32,6 @@ from concord.artifacts.certificate import (
     StudentRecord,
     library_versions,
 )
-from concord.artifacts.guarantee import LINKED
 from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import StudentPlan
@@ -60,6 +59,7 @@ from concord.tasks.publish.figures import (
     spending,
     what_if_figure,
 )
+from concord.tasks.publish.first_page import first_page
 from concord.tasks.publish.outcomes import Outcomes, tables, voted
 from concord.tasks.student import concord_tallied
 from concord.tasks.student.concord_student import Chosen
@@ -79,7 +79,8 @@ def render(certificate: Certificate, figures: Mapping[str, str], card: Scorecard
     card   of an additive student
     """
     drawn = {name: _inline(name, figure) for name, figure in figures.items()}
-    return _template().render(certificate=reworded(certificate, in_words), figures=drawn, linked=LINKED, card=card)
+    shown = reworded(certificate, in_words)
+    return _template().render(certificate=shown, page=first_page(shown), figures=drawn, card=card)
 
 
 @cache

@@ -4,7 +4,7 @@
                                                    └─ one fails: first page alone, which says what is not true
 
 Questions, templates of their answers and where each answer stands in the published set are in dossier.toml. What nobody
-published is "not stated", and who could state it is named.
+published is "not provided", and who could provide it is named.
 
 Assumes      the checks are those of the folder that the certificate was read from (tasks.verify.published)
 Guarantees   nothing but what was published is read. If a check fails, the page begins with it, and no figure of the
@@ -14,6 +14,7 @@ Not covered  whether a law or a standard is met: no answer says so. Checked by t
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,20 +37,14 @@ from concord.tasks.publish.disclosures import (
     trusted,
     unprotected,
 )
+from concord.tasks.publish.first_page import STATED, Checks, FirstPage, check_meanings, first_page, name_of
 
 FORMAT = "concord dossier 1"
 HTML, JSON = "dossier.html", "dossier.json"
-STATED = {"issuer": "who issued it", "contact": "where to ask", "use": "what it is for", "date": "when"}
-STATED |= {"justification": "why these settings were chosen"}
-"""Keys of `[about]`, in words."""
-FEW_WRONG = 0.01
-"""Share of false positives at which the largest share of true ones is stated."""
 MUCH = 3.0
 """Scale of noise, in units, from which a number below ten may well stand for none, and for twice as many."""
 MOST_COLUMNS = 40
 """Most columns that are named."""
-Checks = Sequence[Mapping[str, Any]]
-"""The checks of a published folder: name, ok, detail and warning of each."""
 
 
 def dossier(published: Certificate, checks: Checks) -> dict[str, Any]:
@@ -58,11 +53,13 @@ def dossier(published: Certificate, checks: Checks) -> dict[str, Any]:
     Raises WrongInput if no student is published.
     """
     certificate: Certificate = reworded(published, in_words)
+    page = first_page(certificate, checks)
     failed = [_named(check) for check in checks if not check["ok"]]
     noise = [] if failed or not certificate.student else [*_noise(certificate)]
-    facts = _facts(certificate, checks, noise)
+    facts = _facts(certificate, checks, page, noise)
     return {
         "format": FORMAT,
+        "page": asdict(page),
         "session": certificate.session,
         "what": certificate.what,
         "verified": not failed,
@@ -92,7 +89,7 @@ def render(content: Mapping[str, Any]) -> str:
     """The dossier as one page of HTML that opens offline and fetches nothing."""
     loader = FileSystemLoader(Path(__file__).parent)
     pages = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    return pages.get_template("dossier.html.j2").render(content, stated=STATED)
+    return pages.get_template("dossier.html.j2").render(content)
 
 
 @cache
@@ -103,8 +100,11 @@ def _asked() -> dict[str, Any]:
 
 def _named(check: Mapping[str, Any]) -> dict[str, str]:
     """A check by its name in a session, what it means if it holds, and what it found."""
-    name = check["name"].rpartition(": ")[2]
-    return {"name": name, "means": _asked()["checks"].get(name, ""), "detail": in_words(check["detail"])}
+    return {
+        "name": (name := name_of(check)),
+        "means": check_meanings().get(name, ""),
+        "detail": in_words(check["detail"]),
+    }
 
 
 def _answered(part: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,7 +116,9 @@ def _answered(part: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, An
     return {**part, "questions": found}
 
 
-def _facts(certificate: Certificate, checks: Checks, noise: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _facts(
+    certificate: Certificate, checks: Checks, page: FirstPage, noise: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
     """What templates of answers may name."""
     guarantee, features = certificate.guarantee, certificate.features
     signed = [check["detail"] for check in checks if check["name"].endswith(": signature")]
@@ -131,8 +133,7 @@ def _facts(certificate: Certificate, checks: Checks, noise: Sequence[Mapping[str
         "num": lambda value: f"{value:.4g}",
         "claim": _claim(certificate),
         "bound": _bound(guarantee),
-        "found": _found(guarantee),
-        "tpr": f"{guarantee.most_found(FEW_WRONG):.1%}",
+        "found": page.facts.found if page.facts else "",
         "counts": _of_counts(noise),
         "releases": "; ".join(dict.fromkeys(record.mechanism.releases for record in certificate.sessions)),
         "mechanism": mechanism_in_words(certificate),
@@ -144,8 +145,8 @@ def _facts(certificate: Certificate, checks: Checks, noise: Sequence[Mapping[str
         "trusted": trusted(certificate),
         "unprotected": unprotected(certificate),
         "signed": "; ".join(map(in_words, signed)),
-        "passed": sum(check["ok"] and not check["warning"] for check in checks),
-        "open": sum(check["ok"] and check["warning"] for check in checks),
+        "passed": len(page.passed or ()),
+        "open": len(page.left),
     }
 
 
@@ -163,16 +164,6 @@ def _bound(guarantee: Guarantee) -> str:
     return (
         f"Whatever anyone concludes from all that was published here, {act} {guarantee.unit} changes its odds by at "
         f"most {guarantee.factor:.4g} times{rare}."
-    )
-
-
-def _found(guarantee: Guarantee) -> str:
-    """What the guarantee means for who searches the result for a unit, by `Guarantee.most_found`."""
-    whole = "" if "all rows of" in guarantee.unit else " A person with several rows is not protected as a whole."
-    return (
-        f"So a test that is wrong about {FEW_WRONG:.0%} of those whose data were not used finds at most "
-        f"{guarantee.most_found(FEW_WRONG):.1%} of those whose data were: {FEW_WRONG:.0%} is what guessing "
-        f"finds.{whole}"
     )
 
 

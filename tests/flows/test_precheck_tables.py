@@ -1,7 +1,9 @@
 """The operator hears what a plan does not recognise, rounded; may stop at a terminal; and nobody else is asked."""
 
+import builtins
+import sys
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -105,6 +107,26 @@ def test_it_goes_on_if_the_operator_says_so_or_nobody_can_be_asked(monkeypatch: 
         assert "'day' is left out: its public cells are empty, or dates in words" in silent.lines[2]
         assert "nobody is asked here: it goes on, and spends" in silent.lines[3]
     assert run_it(monkeypatch, RIGHT, "n", wanted=True).asked == []
+
+
+def test_a_notebook_shows_it_in_the_cell_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is charged, as everywhere; and no cell waits for an answer that nobody can type."""
+    cells, shell = list[dict[str, str]](), type("ZMQInteractiveShell", (), {})
+    display = ModuleType("IPython.display")
+    display.__dict__["display"] = lambda shown: cells.append(shown._repr_mimebundle_(None, None))
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
+    monkeypatch.setattr(builtins, "get_ipython", shell, raising=False)
+    monkeypatch.setattr(admit, "err", console.PrintableConsole(stderr=True))
+    monkeypatch.setattr(admit, "unmatched", lambda *_: WRONG)
+    private: Any = SimpleNamespace(table=SimpleNamespace(of=lambda *_: None))
+    precheck_tables(asked_by(), private, ENCODING, None)
+    lines = [cell["text/plain"] for cell in cells]
+    assert "about 100% of the private rows have a label that data.classes lacks" in lines[0]
+    assert lines[-1].endswith(
+        "nobody is asked here: it goes on, and spends; data.most_unknown_labels in the plan can stop it\n"
+    )
+    assert all(cell["text/html"].startswith("<pre") for cell in cells)
 
 
 def test_a_check_that_fails_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

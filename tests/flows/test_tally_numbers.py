@@ -142,7 +142,7 @@ def check_measures(home: Path, session: str, table: str) -> None:
     certificate = Certificate.model_validate_json((folder / "certificate.json").read_bytes())
     test = certificate.student.public_test
     assert isinstance(test, NumberTest)
-    assert "this model of a number" in report
+    assert "Differentially private model of a number: " in report
     assert certificate.mechanism.settings["bounds"] == [0, 50]
     assert "the bounds that the plan declares, 0.0 and 50.0" in report
     assert f"{test.rmse:.4g}" in report

@@ -12,6 +12,8 @@ import pytest
 from concord.artifacts.guarantee import Guarantee
 from concord.artifacts.measures import Estimate, PublicTest, TestRecord
 from concord.artifacts.student_warnings import warnings_of
+from concord.tasks.mechanisms.stream import Stream
+from concord.tasks.mechanisms.tallies import Round, Tallies
 from concord.tasks.publish.dossier import _of_counts, dossier, render
 from concord.tasks.student.intervals import mean_of_shares, share
 from concord.tasks.verify.folder import PublishedSession
@@ -78,12 +80,14 @@ def test_an_honest_set_is_what_it_says_and_every_figure_follows_from_it(folder: 
     assert found["verified"]
     assert found["failed"] == found["warnings"] == []
     assert DOUBT not in page
-    assert "It is what it says it is." in page
+    assert "10 checks passed, none failed" in page
     for said in (
-        "Whose key signed it is not checked",
-        "ε = 2.5 and δ = 1e-05",
-        "at most 12.18 times",
-        "finds at most 12.2% of those whose data were: 1% is what guessing finds. A person with several rows is not",
+        "Not checked whose key signed it",
+        "Not checked: signer, what only the publisher knows.",
+        f"concord verify {SESSION} --key KEY",
+        "ε = 2.5, δ = 1e-5",
+        found["found"],
+        "A person with several rows is not protected as a whole.",
         "No count and no sum of records leaves",
     ):
         assert said in page
@@ -100,9 +104,9 @@ def test_an_honest_set_is_what_it_says_and_every_figure_follows_from_it(folder: 
 
 def test_what_nobody_said_is_not_stated_and_whom_to_ask_is(folder: Path) -> None:
     found, page = content_of(folder), first_page(folder)
-    for words in ("who issued it", "where to ask", "what it is for", "when"):
+    for words in ("publisher", "contact", "intended use", "date"):
         assert words in found["not_stated"]
-    assert "Issued by someone who is not stated, at a date that is not stated." in page
+        assert f"{words} not provided" in page
     asked = {each["question"]: each for part in found["parts"] for each in part["questions"]}
     assert asked["Safe projects. What is it for?"]["answer"] is None
     assert sum(each["answer"] is None for each in asked.values()) >= 15
@@ -114,7 +118,7 @@ def test_what_nobody_said_is_not_stated_and_whom_to_ask_is(folder: Path) -> None
     page = first_page(folder)
     for words in said.values():
         assert words in page
-    assert content_of(folder)["not_stated"] == ["why these settings were chosen"]
+    assert content_of(folder)["not_stated"] == ["justification of these settings"]
 
 
 def test_it_counts_the_checks_that_passed_apart_from_those_that_warn(folder: Path) -> None:
@@ -178,8 +182,8 @@ def constant(values: dict[str, Any]) -> None:
 
 PLANTED: dict[str, tuple[Callable[[dict[str, Any]], object], str, str]] = {
     "an edited ε": (claim("epsilon", 0.5), DOUBT, "guarantee:"),
-    "a private test that is not clean": (unclean, "it warns of itself", "may have learned from the tested units"),
-    "no better than the largest class": (constant, "it warns of itself", "no better than naming the class"),
+    "a private test that is not clean": (unclean, "It beats", "may have learned from the tested units"),
+    "no better than the largest class": (constant, "Do not use it to detect", "no better than naming the class"),
     "beyond its cap": (beyond_its_cap, DOUBT, "the domain's sessions are charged more than its cap"),
 }
 
@@ -192,7 +196,7 @@ def test_a_planted_fault_is_said_plainly_on_the_first_page(name: str, folder: Pa
     sign_again(folder)
     page = first_page(folder)
     assert verdict in page
-    assert page.index(verdict) < page.index(said) < page.index("What it is")
+    assert page.index(verdict) < page.index(said) < page.index("Checks passed")
     assert ("That is not established" in page) == (verdict == DOUBT)
 
 
@@ -200,7 +204,7 @@ def test_a_set_that_nobody_signed_is_not_relied_on(folder: Path) -> None:
     (folder / "attestation.json").unlink()
     page = first_page(folder)
     assert DOUBT in page
-    assert "signature: " in page.split("What it is")[0]
+    assert "signature: " in page.split("What it claims")[0]
     found = content_of(folder)
     assert (found["verified"], found["parts"], found["noise"]) == (False, [], [])
 
@@ -230,15 +234,17 @@ def test_whatever_a_plan_names_is_escaped(folder: Path) -> None:
 
 def test_the_noise_stands_beside_each_sum(folder: Path) -> None:
     content = content_of(folder)
-    rounds = [{"what": "labels", "cells": 60, "scale": 2.0 * 16}, {"what": "labels", "cells": 60, "scale": 3.0 * 16}]
-    settings = {"rounds": rounds, "steps": 16, "classes": 2}
+    rounds = [Round(fields=2, cells=60, least=4, share=0.5, scale=noise * 16) for noise in (2.0, 3.0)]
+    many: dict[str, Any] = {"epsilon": 2.5, "delta": 1e-5, "classes": 2, "steps": 16, "secret": "rows", "many": False}
+    settings = Tallies(**many, rounds=tuple(rounds)).settings()
     found = of_settings(folder, settings)
     assert [(each["numbers"], each["noise"]) for each in found["noise"]] == [(60, 2.0), (60, 3.0)]
     page = Words(render({**content, "noise": found["noise"], "counts": found["counts"]})).first
     assert "noise of scale 2 units or more. With so little noise a number is nearly what was counted" in page
     assert "may stand for many units" in _of_counts([{"noise": 3.0}])
     assert "round 2: sums about labels" in page
-    running = of_settings(folder, settings | {"name": "stream", "bits": 8})  # a unit moves them by up to q_0 = 2^8
+    season = Stream(**many, rounds=tuple(rounds), season=2, bits=8)  # a unit moves them by up to q_0 = 2^8
+    running = of_settings(folder, season.settings())
     assert [each["noise"] for each in running["noise"]] == [2.0 / 256, 3.0 / 256]
 
 

@@ -57,7 +57,7 @@ def test_certificate_report_and_mlflow_warn(home: Path, warned: bool) -> None:
     folder = home / "released" / SESSION
     certificate = Certificate.model_validate_json((folder / "certificate.json").read_bytes())
     assert any(UNPROMISED in warning for warning in certificate.warnings) == warned
-    _, life = (folder / "report.html").read_text().split("Over the life of these records")
+    _, life = (folder / "report.html").read_text().split("<h2>Lifetime privacy budget</h2>")
     assert (f"{UNPROMISED}.</p>" in life) == warned
     records = Records.of(home)
     recorded = records.recorded(records.runs(SESSION)[0])

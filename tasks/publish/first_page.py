@@ -1,0 +1,282 @@
+"""First page: what a reader of report and dossier sees before anything is unfolded, as plain values for one template.
+
+    verdict ─ guarantee, and what an attacker gains │ performance ─ lifetime budget ─ checks
+
+Assumes      texts of the certificate may be a stranger's: they come `reworded`, and the template escapes them
+Guarantees   it is a function of the certificate, and of the checks if there are any. Of a certificate that a check
+             denies, no figure is shown. Shares of an attacker are rounded up
+Not covered  whether the certificate is right (tasks.verify). Checked by tests/tasks/publish/test_first_page.py
+"""
+
+import math
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.guarantee import LINKED
+from concord.artifacts.measures import Estimate, NumberTest, NumberTested, PublicTest, TestRecord
+from concord.tasks.publish.disclosures import in_words
+from concord.tasks.publish.membership import guarantees_of, most_found
+
+STATED = {"issuer": "publisher", "contact": "contact", "date": "date", "use": "intended use"}
+STATED |= {"justification": "justification of these settings"}
+"""Keys of `[about]`, in words."""
+FEW_WRONG = 0.01
+"""Share of false positives at which the largest share of true ones is stated."""
+POINTS = 50
+"""Points of the drawn curve, after the first."""
+MOST_BARS = 11
+"""Most classes whose recall is drawn."""
+Level = Literal["plain", "warned", "failed"]
+Checks = Sequence[Mapping[str, Any]]
+"""The checks of a published folder: name, ok, detail and warning of each."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A figure with its interval as a bar, all in percent of its width; `baseline` is a mark on it, if there is one."""
+
+    name: str
+    figure: str
+    value: float
+    low: float
+    high: float
+    baseline: float | None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Figures of one evaluation: on what, beside which baseline, and what else a reader must know of it."""
+
+    on: str
+    baseline: str
+    bars: tuple[Bar, ...]
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a certificate states that no check denies.
+
+    found    what an attacker gains, in a sentence; `curve` in points of a square of 100, from its upper left corner
+    session  share of the lifetime budget that this session is charged, and what others are, in percent
+    """
+
+    claim: str
+    meaning: str
+    found: str
+    curve: str
+    measured: tuple[Measured, ...]
+    session: float
+    others: float
+    lifetime: str
+    linked: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FirstPage:
+    """The whole page. `reasons` are warnings, or else the checks that failed; without `facts`, one did.
+
+    passed, left    names of the checks that passed, and of what was not checked; None if none was made
+    """
+
+    title: str
+    purpose: str
+    session: str
+    data_version: str
+    about: dict[str, str | None]
+    level: Level
+    verdict: str
+    reasons: tuple[str, ...]
+    facts: Facts | None
+    passed: tuple[str, ...] | None
+    left: tuple[str, ...]
+    checks: tuple[str, ...]
+
+
+@cache
+def check_meanings() -> dict[str, str]:
+    """What each check of `concord verify FOLDER` means if it holds, by its name."""
+    text = Path(__file__).with_name("checks.toml").read_text(encoding="utf-8")
+    return {name: str(words) for name, words in tomllib.loads(text).items()}
+
+
+def first_page(certificate: Certificate, checks: Checks | None = None) -> FirstPage:
+    """The first page of a certificate, `reworded`; with the result of its checks, if they were made."""
+    failed = [check for check in checks or () if not check["ok"]]
+    warnings = tuple(warning for warning in certificate.warnings if LINKED not in warning)
+    useful, verdict = verdict_of(certificate)
+    level: Level = "plain" if useful and not warnings else "warned"
+    reasons = warnings
+    if failed:
+        count = "one check fails" if len(failed) == 1 else f"{len(failed)} checks fail"
+        level, verdict = "failed", f"Do not rely on it, and do not release it: {count}."
+        reasons = tuple(f"{name_of(check)}: {in_words(check['detail'])}" for check in failed)
+    return FirstPage(
+        title=f"Differentially private {certificate.what}: {certificate.domain.name}",
+        purpose="Privacy guarantee and performance" if checks is None else f"Release review: {_outcome(checks)}",
+        session=certificate.session,
+        data_version=certificate.data_version,
+        about={words: getattr(certificate.about, key) for key, words in STATED.items() if key != "justification"},
+        level=level,
+        verdict=verdict,
+        reasons=reasons,
+        facts=None if failed else _facts(certificate),
+        passed=None
+        if checks is None
+        else tuple(name_of(each) for each in checks if each["ok"] and not each["warning"]),
+        left=tuple(
+            "what only the publisher knows" if name_of(check) == "not checked here" else name_of(check)
+            for check in checks or ()
+            if check["ok"] and check["warning"]
+        ),
+        checks=tuple(name for name in check_meanings() if name != "kept certificate"),
+    )
+
+
+def _outcome(checks: Checks) -> str:
+    failed = sum(not check["ok"] for check in checks)
+    passed = sum(check["ok"] and not check["warning"] for check in checks)
+    return f"{passed} checks passed, {failed or 'none'} failed"
+
+
+def name_of(check: Mapping[str, Any]) -> str:
+    """A check's name in its session."""
+    return str(check["name"]).rpartition(": ")[2]
+
+
+def verdict_of(certificate: Certificate) -> tuple[bool, str]:
+    """Whether the figures speak for the model, and what they say in a sentence: what not to use it for, or by how much
+    it beats a baseline. Public test rows are asked first, and private units if there are none."""
+    test = certificate.student.public_test or certificate.tested
+    if test is None:
+        return False, "Its performance is unknown: it was evaluated on no labelled records."
+    if isinstance(test, TestRecord | NumberTested) and not test.clean:
+        return False, "Its performance is unknown: it may have learned from the records that it was tested on."
+    if isinstance(test, NumberTest | NumberTested):
+        constant = test.mean_rmse if isinstance(test, NumberTest) else test.constant_rmse
+        return _against("a constant prediction", f"RMSE {test.rmse:.4g} against {constant:.4g}", constant, test.rmse)
+    majority = test.majority or 0.0
+    figures = f"accuracy {test.accuracy:.1%} against {majority:.1%}"
+    beaten, verdict = _against("the majority-class baseline", figures, test.accuracy, majority)
+    recalls = [(item.recall.value, item.name) for item in test.classes if item.recall is not None]
+    if blind := [repr(name) for recall, name in recalls if recall <= 0]:
+        more = f" and {len(blind) - MOST_BARS:,} other classes" if len(blind) > MOST_BARS else ""
+        also = "" if beaten else f" {verdict}"
+        return False, f"Do not use it to detect {', '.join(blind[:MOST_BARS])}{more}: recall 0.{also}"
+    lowest = " Its lowest recall is {:.1%}, of {!r}.".format(*min(recalls)) if beaten and recalls else ""
+    return beaten, f"{verdict}{lowest}"
+
+
+def _against(baseline: str, figures: str, larger: Estimate | float, smaller: Estimate | float) -> tuple[bool, str]:
+    """Whether what should be larger is, with all of its interval, and that in words."""
+    value, low = (larger.value, larger.low) if isinstance(larger, Estimate) else (larger, larger)
+    most, high = (smaller.value, smaller.high) if isinstance(smaller, Estimate) else (smaller, smaller)
+    if value <= most:
+        return False, f"It does not beat {baseline}: {figures}."
+    surely = low > high or not math.isfinite(low - high)
+    return surely, f"It {'beats' if surely else 'may not beat'} {baseline}: {figures}."
+
+
+def _facts(certificate: Certificate) -> Facts:
+    guarantee, domain = certificate.guarantee, certificate.domain
+    guarantees = guarantees_of(certificate)
+    steps = [(at / POINTS, most_found(guarantees, at / POINTS)) for at in range(POINTS + 1)]
+    own = next((charge.share for charge in domain.charges if charge.session == certificate.session), 0.0)
+    return Facts(
+        claim=f"ε = {guarantee.epsilon:.4g}, δ = {guarantee.delta:.4g}".replace("e-0", "e-"),
+        meaning=f"Differential privacy for {'the labels of ' * guarantee.labels_only}{guarantee.unit}, under the "
+        f"relation “{guarantee.neighbours}”. {certificate.delta_in_words}",
+        found=_found(certificate, most_found(guarantees, FEW_WRONG)),
+        curve=" ".join(f"{100 * wrong:.0f},{100 - _up(share):.1f}" for wrong, share in steps),
+        measured=tuple(_measured(certificate)),
+        session=100 * own,
+        others=100 * max(0.0, domain.used - own),
+        lifetime=_lifetime(certificate, own),
+        linked=tuple(warning for warning in certificate.warnings if LINKED in warning),
+    )
+
+
+def _up(share: float) -> float:
+    """A share in percent, rounded up to a tenth."""
+    return min(100.0, math.ceil(1000 * share) / 10)
+
+
+def _found(certificate: Certificate, share: float) -> str:
+    """What an attacker gains, in a sentence, and whom the unit does not protect."""
+    guarantee = certificate.guarantee
+    what = "labels of {} are those in the records" if guarantee.labels_only else "records contain {}"
+    alone = "Features of the records, and whose records they are, are treated as public." * guarantee.labels_only
+    whole = "" if "all rows of" in guarantee.unit else "A person with several rows is not protected as a whole."
+    gain = (
+        f"An attacker who decides from all that was published whether the {what.format(guarantee.unit)}, with "
+        f"{FEW_WRONG:.0%} false positives, reaches at most {_up(share):.1f}% true positives; by chance {FEW_WRONG:.0%}."
+    )
+    return " ".join(filter(None, (gain, alone, whole)))
+
+
+def _lifetime(certificate: Certificate, own: float) -> str:
+    """How much of the budget this session and all others take, and why that is not its part of the cap's ε."""
+    domain, epsilon = certificate.domain, certificate.leading.guarantee.epsilon
+    part, cap = epsilon / domain.cap.epsilon, f"ε = {epsilon:.4g} of {domain.cap.epsilon:.4g}"
+    why = (
+        "which grows about with the square of ε"
+        if own < part
+        else "and to turn their sum into ε has a price of its own, which the cap pays once"
+    )
+    sessions = "one session" if domain.sessions == 1 else f"{domain.sessions:,} sessions"
+    return (
+        f"{cap} is {own:.1%} of the lifetime budget, not {part:.0%}: sessions add up in Rényi divergence of order "
+        f"{domain.order:.4g}, {why}. In total {domain.used:.1%} is used, by {sessions}."
+    )
+
+
+def _measured(certificate: Certificate) -> Iterator[Measured]:
+    """Each evaluation: on public test rows, and on private units that were set aside."""
+    public, private = certificate.student.public_test, certificate.tested
+    if isinstance(public, PublicTest):
+        largest = public.largest
+        bars = [_bar("accuracy", public.accuracy, public.majority)]
+        bars += [_bar("AUC", public.auc, 0.5, "{:.3f}")] if public.auc is not None else []
+        recalls = [(item.name, item.recall) for item in public.classes]
+        bars += [_bar(f"recall of {name}", recall, name == largest) for name, recall in recalls[:MOST_BARS] if recall]
+        on = f"Evaluated on {public.rows:,} labelled public rows, with 95% intervals."
+        yield Measured(on, f"majority-class baseline, accuracy {public.majority:.1%} ({largest})", tuple(bars))
+    elif public is not None:
+        on = f"Evaluated on {public.rows:,} labelled public rows, with 95% intervals. R² {public.r2:.3f}."
+        yield _of_number(on, public.rmse, Estimate(value=public.mean_rmse), "their mean")
+    if private is None:
+        return
+    units = f"about {private.rows:,} private units set aside"
+    on = f"Evaluated on {units}, by noisy counts, with {private.level:.0%} intervals."
+    remark = "It may have learned from some of them, so these figures are too good." * (not private.clean)
+    if private.clean and (private.among > 1 or private.earlier):
+        remark = "These units were evaluated on before, so the figures may be optimistic."
+    if isinstance(private, TestRecord):
+        bars = [_bar("accuracy", private.accuracy, private.majority)]
+        bars += [_bar(f"recall of {item.name}", item.recall, None) for item in private.classes[:MOST_BARS]]
+        known = private.majority is not None
+        baseline = f"majority-class baseline, accuracy about {private.majority:.1%}" if known else ""
+        yield Measured(on, baseline, tuple(bars), remark)
+    else:
+        yield _of_number(on, private.rmse, private.constant_rmse, f"{private.constant:.4g}", remark)
+
+
+def _bar(name: str, figure: Estimate, baseline: float | None, form: str = "{:.1%}") -> Bar:
+    ends = (figure.value, figure.low, figure.high) if figure.is_covered else (figure.value,) * 3
+    value, low, high = (100 * min(1.0, max(0.0, end)) for end in ends)
+    return Bar(name, form.format(figure), value, low, high, None if baseline is None else 100.0 * baseline)
+
+
+def _of_number(on: str, rmse: Estimate, constant: Estimate, named: str, remark: str = "") -> Measured:
+    """The error of a number beside that of a constant prediction, on one scale from 0."""
+    ends = [end for each in (rmse, constant) for end in (each.value, each.high) if math.isfinite(end)]
+    scale = 100 / (max(ends) or 1.0)
+    low, high = (scale * end if rmse.is_covered else scale * rmse.value for end in (rmse.low, rmse.high))
+    bar = Bar("RMSE", f"{rmse:.4g}", scale * rmse.value, low, high, scale * constant.value)
+    against = f"{constant:.4g}" if constant.is_covered else f"{constant.value:.4g}"
+    return Measured(on, f"always predicting {named}, RMSE {against}", (bar,), remark)

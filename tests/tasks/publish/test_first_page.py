@@ -1,0 +1,258 @@
+"""The first page of report and dossier: its verdict, figures and bars are the certificate's; what is missing shows."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.guarantee import Guarantee
+from concord.artifacts.measures import (
+    ClassMeasured,
+    ClassTested,
+    Estimate,
+    NumberTest,
+    NumberTested,
+    PublicTest,
+    TestRecord,
+)
+from concord.artifacts.records import SessionRecord
+from concord.artifacts.sections import AboutPlan
+from concord.artifacts.sessions import NEIGHBOURS
+from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.publish.certify import render
+from concord.tasks.publish.dossier import dossier
+from concord.tasks.publish.dossier import render as render_dossier
+from concord.tasks.publish.first_page import Facts, check_meanings, first_page, name_of, verdict_of
+from concord.tasks.publish.membership import guarantees_of, most_found
+from concord.tasks.verify.folder import PublishedSession
+from concord.tasks.verify.published import verify_published
+from tests.support.published import SESSION, certified, with_leading, world
+
+WARNED = "a warning of the certificate"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    small = world(tmp_path_factory.mktemp("world"))
+    certified(small, StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20), small.truth)
+    return small.released.root / SESSION
+
+
+@pytest.fixture(scope="module")
+def certificate(folder: Path) -> Certificate:
+    return PublishedSession.at(folder).certificate
+
+
+@pytest.fixture(scope="module")
+def checks(folder: Path) -> list[dict[str, Any]]:
+    return [check.model_dump() for check in verify_published(folder)]
+
+
+def facts_of(certificate: Certificate) -> Facts:
+    facts = first_page(certificate).facts
+    assert facts is not None
+    return facts
+
+
+def share(value: float, low: float, high: float) -> Estimate:
+    return Estimate(value=value, low=low, high=high)
+
+
+def classes_tested(accuracy: Estimate, majority: float, recalls: dict[str, Estimate]) -> PublicTest:
+    found = [
+        ClassMeasured(name=name, rows=100 - at, predicted=1, recall=recall, precision=None)
+        for at, (name, recall) in enumerate(recalls.items())
+    ]
+    figures: dict[str, Any] = {
+        "accuracy": accuracy,
+        "balanced_accuracy": accuracy,
+        "majority": majority,
+        "classes": tuple(found),
+    }
+    return PublicTest(table="", label="kind", rows=300, matrix=None, calibration=None, **figures)
+
+
+def evaluated(certificate: Certificate, public: Any = None, private: Any = None) -> Certificate:
+    """The certificate with those evaluations alone."""
+    student = certificate.student.model_copy(update={"public_test": public})
+    tests = []
+    if private is not None:
+        made = certificate.mechanism.model_copy(
+            update={"settings": {"session": SESSION, "student": student.file.digest}}
+        )
+        tests = [certificate.leading.model_copy(update={"mechanism": made, "outcomes": (private,)})]
+    assert all(isinstance(record, SessionRecord) for record in tests)
+    return certificate.model_copy(update={"learned": student, "sessions": (*certificate.sessions[:1], *tests)})
+
+
+SURE, HALF, NONE = share(0.9, 0.85, 0.94), share(0.5, 0.4, 0.6), share(0.0, 0.0, 0.03)
+UNITS: dict[str, Any] = {"share": 0.1, "clean": True, "earlier": 0, "level": 0.95, "rows": 900}
+NUMBER: dict[str, Any] = {"table": "", "label": "cost", "rows": 300, "r2": HALF, "mean_rmse": 2.0}
+
+
+def units_tested(**changes: Any) -> TestRecord:
+    recalls = {"no": SURE, "ja": changes.pop("recall", SURE)}
+    found = tuple(ClassTested(name=name, recall=recall, precision=SURE) for name, recall in recalls.items())
+    return TestRecord(
+        **{**UNITS, "accuracy": SURE, "balanced_accuracy": SURE, "majority": 0.6, "classes": found, **changes}
+    )
+
+
+BEATS, DOES_NOT = (f"It {verb} the majority-class baseline: accuracy" for verb in ("beats", "does not beat"))
+CLASSES_90, CLASSES_50 = "90.0% (85.0% to 94.0%) against 60.0%", "50.0% (40.0% to 60.0%) against"
+JA, UNKNOWN = "Do not use it to detect 'ja': recall 0.", "Its performance is unknown: it"
+VERDICTS: dict[str, tuple[Any, Any, bool, str]] = {
+    "both classes are found": (
+        classes_tested(SURE, 0.6, {"no": SURE, "ja": HALF}),
+        None,
+        True,
+        f"{BEATS} {CLASSES_90}. Its lowest recall is 50.0%, of 'ja'.",
+    ),
+    "a class is never found": (classes_tested(SURE, 0.6, {"no": SURE, "ja": NONE}), None, False, JA),
+    "nor the baseline beaten": (
+        classes_tested(HALF, 0.6, {"no": SURE, "ja": NONE}),
+        None,
+        False,
+        f"{JA} {DOES_NOT} {CLASSES_50} 60.0%.",
+    ),
+    "the interval holds the baseline": (
+        classes_tested(HALF, 0.45, {"no": SURE}),
+        None,
+        False,
+        f"It may not beat the majority-class baseline: accuracy {CLASSES_50} 45.0%.",
+    ),
+    "private units": (None, units_tested(), True, f"{BEATS} {CLASSES_90}. Its lowest recall is 90.0%, of 'ja'."),
+    "a class is never found among them": (None, units_tested(recall=NONE), False, JA),
+    "learned from them": (
+        None,
+        units_tested(clean=False),
+        False,
+        f"{UNKNOWN} may have learned from the records that it was tested on.",
+    ),
+    "a number": (
+        NumberTest(**NUMBER, rmse=share(1.0, 0.9, 1.1)),
+        None,
+        True,
+        "It beats a constant prediction: RMSE 1 (0.9 to 1.1) against 2.",
+    ),
+    "a number that is not predicted": (
+        NumberTest(**NUMBER, rmse=share(2.0, 1.9, 2.1)),
+        None,
+        False,
+        "It does not beat a constant prediction: RMSE 2 (1.9 to 2.1) against 2.",
+    ),
+    "a number of private units": (
+        None,
+        NumberTested(**UNITS, rmse=share(1.0, 0.5, 1.8), constant=3.0, constant_rmse=share(2.0, 1.7, 2.3)),
+        False,
+        "It may not beat a constant prediction: RMSE 1 (0.5 to 1.8) against 2 (1.7 to 2.3).",
+    ),
+    "no evaluation": (None, None, False, f"{UNKNOWN} was evaluated on no labelled records."),
+}
+
+
+@pytest.mark.parametrize(("public", "private", "useful", "verdict"), VERDICTS.values(), ids=VERDICTS)
+def test_the_verdict_says_what_not_to_use_it_for_or_how_far_it_beats_the_baseline(
+    certificate: Certificate, public: Any, private: Any, useful: bool, verdict: str
+) -> None:
+    made = evaluated(certificate, public, private)
+    assert verdict_of(made) == (useful, verdict)
+    quiet = made.model_copy(update={"warnings": ()})
+    assert first_page(quiet).level == ("plain" if useful else "warned")
+    page = first_page(made.model_copy(update={"warnings": (WARNED,)}))
+    assert (page.level, page.reasons) == ("warned", (WARNED,))
+    assert len(facts_of(quiet).measured) == (public is not None) + (private is not None)
+
+
+def test_the_bars_are_the_figures_beside_the_baseline(certificate: Certificate) -> None:
+    test = certificate.student.public_test
+    assert isinstance(test, PublicTest)
+    (measured,) = facts_of(certificate).measured
+    assert [bar.name for bar in measured.bars] == ["accuracy", "AUC", "recall of no", "recall of yes"]
+    figures = [test.accuracy, test.auc, *(item.recall for item in test.classes)]
+    for bar, figure in zip(measured.bars, figures, strict=True):
+        assert figure is not None
+        assert (bar.value, bar.low, bar.high) == (100 * figure.value, 100 * figure.low, 100 * figure.high)
+        assert f"{figure.value:.3f}" in bar.figure or f"{figure.value:.1%}" in bar.figure
+    marks = [100 * (item.name == test.largest) for item in test.classes]
+    assert [bar.baseline for bar in measured.bars] == [100 * test.majority, 50.0, *marks]
+    old = test.model_copy(update={"accuracy": Estimate(value=0.9)})  # a certificate of 1.0.0 has no intervals
+    bar = facts_of(evaluated(certificate, old)).measured[0].bars[0]
+    assert (bar.low, bar.value, bar.high) == (90.0, 90.0, 90.0)
+    assert "no interval on record" in bar.figure
+    number = NumberTest(**NUMBER, rmse=share(1.0, 0.9, 1.1))
+    (bar,) = facts_of(evaluated(certificate, number)).measured[0].bars
+    assert (bar.value, bar.low, bar.high, bar.baseline) == pytest.approx((50.0, 45.0, 55.0, 100.0))
+
+
+def test_what_an_attacker_gains_is_the_bound_rounded_up(certificate: Certificate) -> None:
+    facts, guarantees = facts_of(certificate), guarantees_of(certificate)
+    points = [tuple(map(float, point.split(","))) for point in facts.curve.split()]
+    assert [across for across, _ in points] == [2.0 * at for at in range(51)]
+    for across, down in points:
+        gain = 100 * most_found(guarantees, across / 100)
+        assert gain <= 100 - down + 1e-9 < gain + 0.1 + 1e-6
+    share = 100 * most_found(guarantees, 0.01)
+    stated = float(facts.found.split("at most ")[1].split("%")[0])
+    assert share <= stated < share + 0.1
+    assert "whether the records contain one row, with 1% false positives" in facts.found
+    labels = Guarantee.at(1.0, 1e-5, "one row", NEIGHBOURS["labels"])
+    alone = facts_of(certificate.model_copy(update={"guarantee": labels}))
+    assert "whether the labels of one row are those in the records" in alone.found
+    assert "treated as public" in alone.found
+    assert "for the labels of one row" in alone.meaning
+
+
+def test_the_lifetime_budget_says_why_a_share_is_no_ratio_of_epsilons(certificate: Certificate) -> None:
+    facts, domain = facts_of(certificate), certificate.domain
+    (charge,) = domain.charges
+    assert (facts.session, facts.others) == (100 * charge.share, 0.0)
+    assert f"ε = 1 of 4 is {charge.share:.1%} of the lifetime budget, not 25%" in facts.lifetime
+    assert "the square of ε" in facts.lifetime
+    dear = charge.model_copy(update={"share": 0.3})
+    two = domain.model_copy(update={"charges": (dear, charge.model_copy(update={"session": "other"})), "sessions": 2})
+    facts = facts_of(certificate.model_copy(update={"domain": two}))
+    assert [facts.session, facts.others] == pytest.approx([30.0, 100 * charge.share])
+    assert "a price of its own" in facts.lifetime
+    assert f"{two.used:.1%} is used, by 2 sessions" in facts.lifetime
+
+
+def test_who_published_it_and_what_is_missing_stand_at_the_top(certificate: Certificate) -> None:
+    page = render(certificate, {})
+    assert page.count('class="missing">not provided') == 4
+    said = AboutPlan(issuer="A ward", contact="dp@ward.example", use="To plan beds", date="2026-03-01")
+    page = render(certificate.model_copy(update={"about": said}), {})
+    assert 'class="missing"' not in page
+    head = page.split("<h2>")[0]
+    assert all(words in head for words in ("A ward", "dp@ward.example", "To plan beds", "2026-03-01"))
+
+
+def test_report_and_dossier_begin_alike_and_the_dossier_counts_its_checks(
+    certificate: Certificate, checks: list[dict[str, Any]]
+) -> None:
+    report, review = first_page(certificate), first_page(certificate, checks)
+    assert (report.facts, report.verdict, report.about) == (review.facts, review.verdict, review.about)
+    pages = [render(certificate, {}), render_dossier(dossier(certificate, checks))]
+    first = [page.split('<div class="verdict')[1].split("<h2>Checks</h2>")[0] for page in pages]
+    assert first[0] == first[1]
+    made = [name_of(check) for check in checks if not check["warning"]]
+    assert sorted(report.checks) == sorted(made) == sorted(review.passed or ())
+    assert {*report.checks} < check_meanings().keys()
+    assert report.passed is None
+    assert review.left == ("signer", "what only the publisher knows")
+    assert "Passed: 10. Not checked: signer, what only the publisher knows." in pages[1]
+
+
+def test_of_a_certificate_that_a_check_denies_no_figure_is_shown(
+    certificate: Certificate, checks: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is anything computed from settings that were not verified."""
+    monkeypatch.setattr(
+        "concord.tasks.publish.first_page.guarantees_of", lambda _: pytest.fail("computed from unverified settings")
+    )
+    false = [{**checks[0], "ok": False, "detail": "it is another's"}, *checks[1:]]
+    page = first_page(with_leading(certificate, mechanism=certificate.mechanism), false)
+    assert (page.level, page.facts, page.reasons) == ("failed", None, ("certificate: it is another's",))
+    assert page.verdict == "Do not rely on it, and do not release it: one check fails."
+    assert "Privacy guarantee" not in render_dossier(dossier(certificate, false)).split("What it claims")[0]
