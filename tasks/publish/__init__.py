@@ -5,5 +5,6 @@ Offers       `describe` (the content of a certificate), `certify` (its files, wi
              a folder), `predict` (classes of further rows), `dossier` (answers to reviewers),
              `explain` (what each column does)
 Its own      `outcomes` (rows by outcome), `attest` (the evidence published with a certificate), `figures`,
-             `disclosures` (prose: model card, registry, guideline)
+             `disclosures` (prose: model card, registry, guideline), `first_page` (what report and dossier begin with),
+             `membership` (what an attacker gains)
 """
