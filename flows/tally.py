@@ -27,7 +27,7 @@ from concord.flows.steps import Learning
 from concord.tasks.advice.tallies import asks_pairs, check_columns, planned_sizes, planned_tallies
 from concord.tasks.asking import tally as asking_tally
 from concord.tasks.asks.tallies import TalliesAsk, release_round, sums_digest
-from concord.tasks.data.codes import Codes, deepens, learn_codes
+from concord.tasks.data.codes import Codes, PlannedSizes, deepens, learn_codes
 from concord.tasks.data.encode import PublicBatch, read_frame
 from concord.tasks.data.units import Erased
 from concord.tasks.door.admit import check_ensemble, sessions_for
@@ -49,7 +49,7 @@ from concord.tasks.student.study import Student
 
 
 @stage("code")
-def code(place: Place, encoding: Encoding, batches: Sequence[PublicBatch], sizes: Mapping[str, int]) -> Codes:
+def code(place: Place, encoding: Encoding, batches: Sequence[PublicBatch], sizes: PlannedSizes) -> Codes:
     """Learn the codes of rows from the staged public rows; `sizes` as `planned_sizes` gives them."""
     return learn_codes((read_frame(batch.ref, place.vault) for batch in batches), encoding.columns, **sizes)
 
@@ -178,13 +178,15 @@ class BySums(Learning[TalliesAsk]):
     def ask(self, domain: Domain, session: Session | None = None) -> TalliesAsk:  # noqa: ARG002, since all order alike
         """Rounds of sums about codes that are learned from the plan's own public rows."""
         run, public = self.run, self.public
-        self.codes = codes = self.codes or code(
-            run, public.encoding, public.batches, planned_sizes(run.plan, public.encoding)
-        )
         rows, begun = sum(batch.rows for batch in public.batches), None
+        sizes = planned_sizes(run.plan, public.encoding)
+        codes = code(run, public.encoding, public.batches, sizes)
         if session is not None:
             of_labels = [each["fields"] for each in session.mechanism["rounds"] if each["what"] == "labels"]
             begun = len(of_labels), of_labels[-1]
+            if session.mechanism["codes"] != codes.digest:  # an earlier version did not divide the outermost bins
+                codes = code(run, public.encoding, public.batches, {**sizes, "tails": False})
+        self.codes = codes
         mechanism = planned_tallies(run.plan, codes, rows, begun)
         own = tuple(batch.ref.digest for batch in public.batches)
         return TalliesAsk(mechanism, codes.digest, own, bounds=public.encoding.bounds)
@@ -202,7 +204,7 @@ class BySums(Learning[TalliesAsk]):
             known = self.ask(domain, session)
             if session in sessions_for(stores, plan, known, encoding):
                 return known
-        return self.ask(domain)  # again, since it sets what is asked of each home
+        return self.ask(domain) if others else advised  # again, since it sets what is asked of each home
 
     def count(self, admitted: Admitted[TalliesAsk], private: PrivateFiles) -> Counted:
         """Code the private rows, and sum what is asked before anything is released."""

@@ -83,7 +83,7 @@ class PublicFacts:
 
 def _once_by_sizes(encoding: Encoding, frames: Sequence[pl.DataFrame]) -> Callable[[Plan], Codes]:
     """The codes of a plan, learned once for each choice of bins and cells, which is all they depend on here."""
-    learned: dict[tuple[int, ...], Codes] = {}
+    learned: dict[tuple[object, ...], Codes] = {}
 
     def codes(plan: Plan) -> Codes:
         sizes = planned_sizes(plan, encoding)

@@ -29,10 +29,15 @@ from concord.tasks.advice.worth import (
     rounds_of_spaces,
     worth_of_tallies,
 )
-from concord.tasks.data.codes import CODED, VECTOR_CELLS, Codes, coarse_bins, deepens, learn_codes
+from concord.tasks.data.codes import CODED, VECTOR_CELLS, Codes, PlannedSizes, coarse_bins, deepens, learn_codes
 from concord.tasks.data.vectors import VectorField
 from concord.tasks.mechanisms.stream import Stream, bits_for
 from concord.tasks.mechanisms.tallies import LATER_FIELDS, PAIRED, Tallies, planned_rounds
+from concord.tasks.student.directions import most_rows
+
+DIVIDED = 4 * 32 * 12
+"""Cells that are heard, from which the outermost bins of numbers are divided: their quarters then hold 60 times as many
+units as the noise of a single round."""
 
 
 def check_columns(plan: Plan, encoding: Encoding) -> None:
@@ -47,14 +52,23 @@ def check_columns(plan: Plan, encoding: Encoding) -> None:
         raise WrongInput("labeling.mechanism = 'tallies' needs a feature of data.public that holds a value")
 
 
-def planned_sizes(plan: Plan, encoding: Encoding) -> dict[str, int]:
-    """What `learn_codes` is asked for by a plan: bins of a number, and the most cells of a vector."""
-    columns, cells = [column for column in encoding.columns if isinstance(column, CODED)], VECTOR_CELLS
-    if plan.labeling.rows is not None and any(isinstance(column, Passed) for column in columns):
+def planned_sizes(plan: Plan, encoding: Encoding) -> PlannedSizes:
+    """What `learn_codes` is asked for by a plan: bins of a number, the most cells of a vector, and whether the
+    outermost bins are divided, as they are if their quarters are heard well.
+
+    Measured on 20 normal numbers of a simulated table, at ε = 2: half a point more of accuracy with 100,000 private
+    rows and with 1,000,000.
+    """
+    columns, units = [column for column in encoding.columns if isinstance(column, CODED)], plan.labeling.rows
+    sizes: PlannedSizes = {"coarse": coarse_bins(plan.privacy.epsilon), "cells": VECTOR_CELLS}
+    if units is not None:
         with suppress(WrongInput):  # a budget that is too small is refused where rounds are planned
             once = read_at_end(_of_rounds(plan, len(columns), VECTOR_CELLS))
-            cells = min(cells, cells_that_are_heard(once, plan.labeling.rows / math.sqrt(_holders(plan))))
-    return {"coarse": coarse_bins(plan.privacy.epsilon), "cells": cells}
+            if any(isinstance(column, Passed) for column in columns):
+                sizes["cells"] = min(VECTOR_CELLS, cells_that_are_heard(once, units / math.sqrt(_holders(plan))))
+            elif _alone(plan) and cells_that_are_heard(once, units) >= DIVIDED:
+                sizes["tails"] = True
+    return sizes
 
 
 def planned_codes(plan: Plan, encoding: Encoding, frames: Iterable[pl.DataFrame]) -> Codes:
@@ -74,7 +88,7 @@ def planned_tallies(plan: Plan, codes: Codes, rows: int, begun: tuple[int, int] 
     once = made()
     if isinstance(once, Stream):
         return once
-    units = (plan.labeling.rows or 0) / math.sqrt(_holders(plan))
+    units, rows = (plan.labeling.rows or 0) / math.sqrt(_holders(plan)), min(rows, most_rows(codes))
     advised = _rounds(plan, codes, rows, once), later_fields(len(codes.coarse), once.rho, rows, units)
     rounds, later = begun or advised
     return once if rounds == 1 else made(rounds=rounds, later=later)
@@ -123,9 +137,14 @@ def _of_rounds(
 def asks_pairs(plan: Plan, codes: Codes) -> bool:
     """Whether pairs of columns are asked about if single ones say little: not of many columns, vectors or numbers as
     labels; nor if labels alone are secret, or of streams and several homes."""
-    plain = plan.privacy.secret == "rows" and plan.data.bounds is None and plan.stream is None and plan.homes is None
     vectors = any(isinstance(field, VectorField) for field in codes.fields)
-    return plain and not vectors and 2 <= len(codes.coarse) <= PAIRED
+    return _alone(plan) and not vectors and 2 <= len(codes.coarse) <= PAIRED
+
+
+def _alone(plan: Plan) -> bool:
+    """Whether rows with a class are asked about by one home, once, and not their labels alone."""
+    rows_with_class = plan.privacy.secret == "rows" and plan.data.bounds is None
+    return rows_with_class and plan.stream is None and plan.homes is None
 
 
 def read_at_end(mechanism: Tallies) -> Tallies:

@@ -96,9 +96,12 @@ def rounds_of(fields_asked: int, rho: float, public: int, guess: float) -> int:
 
 
 def later_fields(fields_asked: int, rho: float, public: int, guess: float) -> int:
-    """Most fields that rounds after the first ask about, by public facts: all of a few, if ν of `rounds_of` is below
-    .001. The noise is small then, and each field errs by the draw of public rows, which a model that is asked about it
-    again takes away: 94.8 % became 95.4 % with 1,000,000 private rows of 21 columns and 20,000 public ones (ε = 2)."""
+    """Most fields that rounds after the first ask about, by public facts: all of a few, if ν of
+    `rounds_of` is below .001.
+
+    Each field then errs by the draw of public rows, which a model that is asked about it again takes away: 94.8 %
+    became 95.4 % with 1,000,000 private rows of 21 columns and 20,000 public ones (ε = 2).
+    """
     quiet = fields_asked / (8 * rho) < 0.001 * one_round_error(guess, public)
     return fields_asked if quiet and fields_asked <= PAIRED else LATER_FIELDS
 

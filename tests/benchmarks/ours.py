@@ -80,7 +80,7 @@ class Coded:
     test: pl.DataFrame
     votes: dict[int, Ints] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
-    learned: dict[tuple[int, ...], tuple[Codes, Parts]] = field(default_factory=dict)
+    learned: dict[tuple[object, ...], tuple[Codes, Parts]] = field(default_factory=dict)
 
     @property
     def classes(self) -> int:
@@ -89,7 +89,7 @@ class Coded:
 
     def at(self, epsilon: float) -> tuple[Codes, Parts]:
         """The codes that tallies would take at that ε, and those of all rows."""
-        sizes = {**planned_sizes(plan_of(self, epsilon), self.encoding), **self.sizes}
+        sizes: dict[str, Any] = {**planned_sizes(plan_of(self, epsilon), self.encoding), **self.sizes}
         key = tuple(sizes.values())
         if key not in self.learned:
             made = learn_codes([self.public], self.encoding.columns, **sizes)

@@ -1,6 +1,7 @@
 """Tallies end to end: what is published, what is spent, what is replayed, and what stops it."""
 
 import json
+import math
 import shutil
 from contextlib import nullcontext
 from pathlib import Path
@@ -44,6 +45,7 @@ def test_a_session_goes_on_with_the_rounds_that_another_version_advised(
     plan = parse_plan(given)
     with pytest.MonkeyPatch.context() as then:
         then.setattr("concord.tasks.advice.tallies.later_fields", lambda *_: 2)
+        then.setattr("concord.tasks.advice.tallies.DIVIDED", math.inf)  # nor were tails divided
         then.setattr("concord.tasks.door.admit.__version__", "1.0.0")
         if killed:
             then.setattr(Ledger, "begin_batch", Mock(side_effect=OSError("switched off")))

@@ -14,6 +14,7 @@ from concord.tasks.advice.choose import PublicFacts, decided, weigh_tallies
 from concord.tasks.advice.tallies import planned_codes, planned_sizes, planned_tallies, tallies_option
 from concord.tasks.advice.worth import enough
 from concord.tasks.data.codes import VECTOR_CELLS, learn_codes
+from concord.tasks.data.encode import learn_encoding
 from concord.tasks.mechanisms.mechanism import calibrate
 from tests.support.people import tables_of_plan, write_tables
 
@@ -121,6 +122,15 @@ def test_lists_have_fewer_cells_if_units_are_few_and_one_round_then(folder: Path
     codes = planned_codes(plan, encoding, [pictures])
     assert codes.size == few + 1  # and one for rows without a list
     assert [each.what for each in planned_tallies(plan, codes, len(pictures)).rounds] == ["codes", "labels"]
+
+
+def test_the_outermost_bins_are_divided_if_units_are_many(folder: Path) -> None:
+    def tails(rows: int, **changes: Any) -> bool:
+        tables = {**tables_of_plan(folder), "labeling": {"mechanism": "auto", "rows": rows}}
+        plan = parse_plan({**tables, "privacy": {**tables["privacy"], "epsilon": 1.0, **changes}})
+        return "tails" in planned_sizes(plan, learn_encoding(plan))
+
+    assert (tails(3_000), tails(10**6), tails(10**6, secret="labels")) == (False, True, False)
 
 
 def test_what_was_weighed_is_what_runs(folder: Path) -> None:

@@ -98,6 +98,20 @@ def test_finer_bins_only_cut_further(numbers: list[float], bins: int) -> None:
     assert list(narrow) == sorted(set(narrow))
 
 
+@given(st.lists(st.floats(-5, 5), max_size=60), st.sampled_from([2, 4, 8]))
+def test_divided_tails_only_cut_the_outermost_bins(numbers: list[float], bins: int) -> None:
+    given = np.array(numbers)
+    plain, divided = (interval_cuts(given, len(given), bins, tails) for tails in (False, True))
+    assert set(plain) <= set(divided) == set(divided) & set(interval_cuts(given, len(given), 4 * bins))
+    assert len(divided) <= len(plain) + 4
+
+
+def test_tails_are_divided_into_a_half_and_two_quarters() -> None:
+    numbers = np.arange(1600.0)
+    counts = np.bincount(np.searchsorted(interval_cuts(numbers, 1600, 4, tails=True), numbers, side="right"))
+    assert counts.tolist() == [100, 100, 200, 400, 400, 200, 100, 100]
+
+
 def test_frequent_values_are_codes_alone_and_the_rest_are_quantiles() -> None:
     numbers = np.concatenate([np.zeros(500), np.arange(1.0, 401.0), np.full(200, 200.5)])
     cuts = interval_cuts(numbers, len(numbers), 4)
