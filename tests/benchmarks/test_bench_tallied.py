@@ -72,7 +72,7 @@ def test_a_million_by_a_million_and_ten_million_public_rows(tmp_path: Path, reco
     print(f"\n1,000,000 x 1,000,000 rows by tallies ({MACHINE}): {small}")
     what = "a run of 1,000,000 private and 1,000,000 public rows by tallies"
     record(Measured(what, small.wall, "s", 20.0, least=False, beside=f"{small.cpu:.1f} processor s"))
-    record(Measured(f"{what}, peak memory", small.peak, "MiB", 1280.0, least=False))
+    record(Measured(f"{what}, peak memory", small.peak, "MiB", 1024.0, least=False))
     large, later = of_two_classes(tmp_path / "large", 1_000_000, 10_000_000)
     print(f"10,000,000 public rows: {large}")
     what = "tallies, 10,000,000 public rows for 1,000,000"
