@@ -1,8 +1,7 @@
 """Mechanisms, each pure: public settings, a cost, and an answer computed from explicit randomness.
 
 Offers       one file per mechanism, with its privacy statement, its proof and the test that checks it
-             on votes: `stable`, `noisy_votes`, `laplace_votes`,
-             `confident`, `sparse_vector`, `published`; `relabelled` (any of them on relabelled rows)
+             on votes: those of `artifacts.sections.MECHANISMS`; `relabelled` (any of them on relabelled rows)
              on rows: `tallies` (and a unit's share of them, `contributions`), `stream` (of units that arrive),
              `homes` (of several holders); on shards: `queries`
              with one answer: `exponential` (choices), `private_test`, `error_estimate`, `group_counts`
