@@ -1,29 +1,30 @@
 PYTHON ?= python3
 CONCORD = .venv/bin/concord
 DATA ?= ../shared/data
+INSTALL = .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run quick test test-all bench bench-accuracy data reference install check
+.PHONY: run quick test test-all bench bench-accuracy data reference install install-tests check
 
 run: install
 	$(CONCORD) demo
 
-quick: install
+quick: install-tests
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/pytest -q tests/test_layers.py tests/test_readme.py tests/tasks/advice/test_keys.py
 
-test: install check
+test: install-tests check
 	.venv/bin/pytest -n 2 -q
 
 test-all: test
 	.venv/bin/pytest -n 2 -q -rs -m "slow and not bench"
 
-check: install
+check: install-tests
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 
-bench: install
+bench: install-tests
 	.venv/bin/python -m pytest -q -s -m bench --record tests/benchmarks; status=$$?; \
 	.venv/bin/python -m tests.benchmarks.speed && exit $$status
 
@@ -45,8 +46,14 @@ install: .venv/share/concord
 
 .venv/installed: pyproject.toml constraints.txt
 	test -x .venv/bin/python || $(PYTHON) -m venv .venv
-	.venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,dask,delta,postgresql]"
+	$(INSTALL) -e .
 	touch .venv/installed
+
+install-tests: install .venv/installed-tests
+
+.venv/installed-tests: .venv/installed
+	$(INSTALL) -e ".[dev,dask,delta,postgresql]"
+	touch .venv/installed-tests
 
 .venv-bench/installed: tests/benchmarks/peers.txt
 	test -x .venv-bench/bin/python || $(PYTHON) -m venv .venv-bench

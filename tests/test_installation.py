@@ -1,0 +1,97 @@
+"""What make installs: for a run, the packages that a run imports; for tests, the rest as well."""
+
+import ast
+import importlib.metadata
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SOURCES = ("flows", "tasks", "artifacts", ".package/concord")
+BY_EXTRA = {"dask": {"prefect_dask", "dask", "distributed"}, "delta": {"deltalake"}}
+"""The modules that a plan may need and a run in general does not: a sentence names the extra where one is missing."""
+
+
+def installed_by(requirements: list[str]) -> set[str]:
+    """The names of the packages that requirements bring, with the requirements of those."""
+    found, open_ = set[tuple[str, frozenset[str]]](), [Requirement(each) for each in requirements]
+    while open_:
+        package = open_.pop()
+        name, extras = canonicalize_name(package.name), frozenset(package.extras)
+        if (name, extras) in found:
+            continue
+        found.add((name, extras))
+        for each in map(Requirement, importlib.metadata.requires(name) or ()):
+            if each.marker is None or any(each.marker.evaluate({"extra": extra}) for extra in extras or {""}):
+                open_.append(each)
+    return {name for name, _ in found}
+
+
+def imported() -> set[str]:
+    """The modules outside the standard library and ours that the sources import, anywhere in them."""
+    found = set()
+    for file in (path for top in SOURCES for path in (ROOT / top).rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+            found |= {name.partition(".")[0] for name in names}
+    return found - {"concord", *sys.stdlib_module_names}
+
+
+RUN = installed_by(PROJECT["dependencies"])
+
+
+def test_a_run_s_packages_are_all_that_the_sources_import() -> None:
+    packages = importlib.metadata.packages_distributions()
+    beyond = {name for name in imported() if not {canonicalize_name(each) for each in packages[name]} & RUN}
+    assert beyond == set().union(*BY_EXTRA.values())
+    for extra, modules in BY_EXTRA.items():
+        brought = installed_by(PROJECT["optional-dependencies"][extra])
+        assert all({canonicalize_name(each) for each in packages[name]} & brought for name in modules)
+
+
+def test_a_run_s_packages_are_without_those_of_tests() -> None:
+    """Before, `make run` installed mypy, pytest, DuckDB, Dask and Delta Lake as well."""
+    assert not RUN & {"mypy", "ruff", "pytest", "hypothesis", "duckdb", "dask", "deltalake", "psycopg", "scipy-stubs"}
+
+
+@pytest.mark.parametrize(
+    ("target", "installed"),
+    [
+        ("run", ["."]),
+        ("install", ["."]),
+        ("data", ["."]),
+        *((target, [".", ".[{}]"]) for target in ("quick", "check", "test", "test-all", "bench", "install-tests")),
+    ],
+)
+def test_make_installs_what_its_target_needs_before_it_begins(
+    target: str, installed: list[str], tmp_path: Path
+) -> None:
+    extras = ",".join(["dev", *(name for name in PROJECT["optional-dependencies"] if name != "dev")])
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    planned = subprocess.run(["make", "--dry-run", target], cwd=tmp_path, capture_output=True, text=True, check=True)
+    lines = planned.stdout.splitlines()
+    pips = [at for at, line in enumerate(lines) if " pip install " in line]
+    assert [lines[at].partition(" -e ")[2].strip('"') for at in pips] == [each.format(extras) for each in installed]
+    assert all("-c constraints.txt" in lines[at] for at in pips)
+    tools = ("pytest", "ruff", "mypy", "-m concord.tasks", "tests/", "concord demo")
+    assert all(at > pips[-1] for at, line in enumerate(lines) if any(tool in line for tool in tools))
+
+
+def test_what_is_installed_stays_until_the_packages_named_change(tmp_path: Path) -> None:
+    for name in ("pyproject.toml", "constraints.txt", "Makefile", ".venv/installed", ".venv/installed-tests"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / ".venv/share").mkdir()
+    (tmp_path / ".venv/share/concord").touch()
+    plan = ["make", "--dry-run", "check"]
+    assert "pip install" not in subprocess.run(plan, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
