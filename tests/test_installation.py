@@ -81,7 +81,7 @@ def test_make_installs_what_its_target_needs_before_it_begins(
     lines = planned.stdout.splitlines()
     pips = [at for at, line in enumerate(lines) if " pip install " in line]
     assert [lines[at].partition(" -e ")[2].strip('"') for at in pips] == [each.format(extras) for each in installed]
-    assert all("-c constraints.txt" in lines[at] for at in pips)
+    assert all("--no-compile -c constraints.txt" in lines[at] for at in pips)
     tools = ("pytest", "ruff", "mypy", "-m concord.tasks", "tests/", "concord demo")
     assert all(at > pips[-1] for at, line in enumerate(lines) if any(tool in line for tool in tools))
 
