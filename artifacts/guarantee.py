@@ -172,18 +172,18 @@ def _budget(pair: tuple[float, float]) -> Budget:
 
 
 def lifetime_in_words(share: float, used: float, more: int | None) -> str:
-    """A sentence on a session's share of the domain's lifetime budget.
+    """A sentence on a session's share of the domain's lifetime privacy budget.
 
-    share   taken by the session; negative if it gave some back
-    used    taken by all sessions, this one among them
-    more    how many further sessions like it fit; None if it was charged nothing
+    share   taken by the session; negative if some was returned
+    used    taken by all sessions, including this one
+    more    how many more such sessions fit; None if it was charged nothing
     """
     if more is None:
-        back = f"{-share:.1%} came back" if share < 0 else "nothing"
-        return f"{back}; {used:.1%} of the domain's lifetime budget is used"
-    fit = {0: "no further one like it fits", 1: "1 more like it fits"}.get(more, f"{more:,} more like it fit")
-    whole = f", of which {used:.1%} is used now" if used > share else ""
-    return f"{share:.1%} of the domain's lifetime budget{whole}; {fit}"
+        charged = f"{-share:.1%} of the lifetime budget returned" if share < 0 else "nothing charged"
+        return f"{charged}; {used:.1%} used in total"
+    total = f"; {used:.1%} used in total" if used > share else ""
+    room = f"{more:,}" if more else "no"
+    return f"{share:.1%} of the lifetime budget{total}; room for {room} more such session{'s' * (more != 1)}"
 
 
 def later_rows_in_words(
@@ -196,7 +196,7 @@ def later_rows_in_words(
     """
     if ended or (queries is not None and asked >= queries) or (cutoff is not None and refused >= cutoff):
         wider = "more `queries` would pay for some" if cutoff is None else "a larger cutoff would leave some"
-        return f"none can be labelled, since the session ends with these; {wider}"
+        return f"none can be labelled, because the session ends with these; {wider}"
     most = "any number" if queries is None else f"{queries - asked:,.0f}"
     until = "" if cutoff is None else f", until {cutoff - refused:,.0f} more rows are refused"
     return f"{most} can still be labelled by `concord extend`, or one at a time from Python{until}"
@@ -218,8 +218,8 @@ def season_in_words(release: int, season: int, *, goes_on: bool, ended: bool = F
 def unasked_in_words(session: str, rows: int) -> str:
     """A sentence on public rows that a session was given and that it ended before, naming the next step."""
     return (
-        f"{rows:,} public row{'s' * (rows != 1)} of session {session} stay to be asked, since it has ended: a further "
-        "session, which costs again, can ask them: `concord run PLAN --new-session`, then `concord extend` as before"
+        f"session {session} has ended, and {rows:,} public row{'s have' if rows != 1 else ' has'} no label: open a "
+        "further session, which costs again, by `concord run PLAN --new-session`, then `concord extend` as before"
     )
 
 

@@ -112,7 +112,7 @@ class GroupMeasured(CertificatePart):
 
     accuracy   the share that is right; of a number, None
     recalls    of each class, in order, the share of its rows that is found; None if the group has few of it
-    sure       the mean of how sure the student says it is: to be compared with accuracy
+    sure       the student's mean confidence, which equals its accuracy if it is calibrated
     rmse       of a number, the root of the mean squared error
     """
 
@@ -126,14 +126,14 @@ class GroupMeasured(CertificatePart):
 
     @property
     def in_words(self) -> str:
-        """The group and how right the student is there."""
+        """The group and the student's performance there."""
         name = f"{self.column} {'without a value' if self.group is None else repr(self.group)}"
         if self.rmse is not None:
             return f"{name}: RMSE {self.rmse:.4g} on {self.rows:,} rows"
         if self.accuracy is None:
-            return f"{name}: {self.rows:,} rows, too few to say"
-        sure = "" if self.sure is None else f", where it says it is sure by {self.sure:.1%}"
-        return f"{name}: {self.accuracy.in_words} right on {self.rows:,} rows{sure}"
+            return f"{name}: {self.rows:,} rows, too few to measure"
+        confidence = "" if self.sure is None else f", mean confidence {self.sure:.1%}"
+        return f"{name}: accuracy {self.accuracy.in_words} on {self.rows:,} rows{confidence}"
 
 
 class OddsMeasured(CertificatePart):
@@ -160,8 +160,8 @@ class Threshold(CertificatePart):
     def in_words(self) -> str:
         """The threshold, how to use it, and what it gives."""
         return (
-            f"`concord predict --threshold {quote(f'{self.name}={self.least:g}')}` names it for rows to which the "
-            f"student gives a probability of {self.least:g} or more: on the public test rows with recall "
+            f"`concord predict --threshold {quote(f'{self.name}={self.least:g}')}` predicts it for rows to which the "
+            f"student gives a probability of {self.least:g} or more; on the public test rows, recall "
             f"{self.recall.in_words} and precision {self.precision.in_words}"
         )
 
@@ -171,9 +171,9 @@ class PublicTest(CertificatePart):
 
     table               SHA-256 of the files of those rows, one after the other; `label` is their label column
     balanced_accuracy   the mean of the recalls, of classes that have rows
-    majority            the share of the largest class: what naming it for every row would be right on
+    majority            the share of the largest class: the accuracy of always predicting it
     matrix              None if there are too many classes to list
-    calibration         by how sure it is, from the least; None if it gives no probabilities
+    calibration         by confidence, from the lowest; None if it gives no probabilities
     groups              by the words of columns that the plan declares
     prior_odds          None of a student without that point
     thresholds          for each class whose recall is 0 and whose AUC is above 0.5 with all of its interval
@@ -207,8 +207,8 @@ class PublicTest(CertificatePart):
 
     @property
     def calibration_error(self) -> Estimate | None:
-        """The mean gap between how sure it is and how often it is right then, over the bins (expected calibration
-        error); None without probabilities.
+        """The mean gap between confidence and accuracy over the bins (expected calibration error); None without
+        probabilities.
 
         The gaps of b bins with n₁ … n_b of n rows are off by Σ √nᵢ / 2n together on average, at most, and one row
         changes that by 1/n: it is more than √(ln 20 / 2n) larger at most 5 % of the time (McDiarmid 1989).
@@ -245,7 +245,7 @@ def ranking_in_words(test: PublicTest) -> str:
     if test.auc is None or rare.average_precision is None:
         return ""
     share = rare.rows / test.rows
-    found = f"{rare.average_precision:.3f}, {share:.3f} if it looked at nothing"
+    found = f"{rare.average_precision:.3f}, chance level {share:.3f}"
     more = f"; average precision of the rarest class, {rare.name!r}, {found}" if share < RARE else ""
     gap = test.calibration_error
     sure = "" if gap is None else f"; expected calibration error {gap.in_words}"
@@ -257,7 +257,7 @@ class NumberTest(CertificatePart):
 
     table      SHA-256 of the files of those rows, one after the other; `label` is their label column
     rmse       root of the mean squared error
-    mean_rmse  what naming the mean of these rows for every row would give
+    mean_rmse  that of always predicting the mean of these rows
     r2         the share of the squared error about that mean that the student does away with, 1 − (rmse / mean_rmse)²;
                0 if all rows are equal
     groups     by the words of columns that the plan declares
@@ -292,8 +292,8 @@ class ClassTested(CertificatePart):
 
 
 class LevelTested(CertificatePart):
-    """Of a group's units of which the student says that it is sure by at least `least`, the share that it is right on;
-    None if too few are counted to say."""
+    """The accuracy on a group's units to which the student gives a confidence of at least `least`; None if too few are
+    counted to measure it."""
 
     least: float
     right: Estimate | None
@@ -304,9 +304,9 @@ class GroupTested(CertificatePart):
     all that have in no column a word of the public test table.
 
     rows       their noisy number
-    accuracy   the share that is right; None if too few are counted to say
+    accuracy   the accuracy; None if too few are counted to measure it
     recalls    of each class, in order, the share of its units that is found
-    calibrated how often it is right by how sure it says it is, from the least
+    calibrated the accuracy by confidence, from the lowest
     """
 
     column: str | None
@@ -318,22 +318,22 @@ class GroupTested(CertificatePart):
 
     @property
     def in_words(self) -> str:
-        """The group and how right the student is there."""
+        """The group and the student's performance there."""
         name = f"{self.column} {'without a value' if self.group is None else repr(self.group)}"
         if self.column is None:
             name = "other values"
         if self.accuracy is None:
-            return f"{name}: about {self.rows:,} private units, too few to say"
-        sure = "".join(
-            f"; of those it is sure of by {level.least:.0%} or more, {level.right.in_words}"
+            return f"{name}: about {self.rows:,} private units, too few to measure"
+        confident = "".join(
+            f"; where its confidence is {level.least:.0%} or more, {level.right.in_words}"
             for level in self.calibrated[-1:]
             if level.right is not None
         )
-        return f"{name}: {self.accuracy.in_words} right on about {self.rows:,} private units{sure}"
+        return f"{name}: accuracy {self.accuracy.in_words} on about {self.rows:,} private units{confident}"
 
 
 class UnitsTested(CertificatePart):
-    """The student, tried on private units that were set aside for the domain's whole life: noisy counts.
+    """The student, evaluated on private units that were set aside for the domain's whole life: noisy counts.
 
     share      of the units that is set aside
     clean      whether the student learned from none of the tested units; if not, the intervals say nothing
@@ -371,7 +371,7 @@ class NumberTested(UnitsTested):
 def number_tested_in_words(test: Mapping[str, Any]) -> str:
     """The figures of a `NumberTested`, given as JSON, in a part of a sentence."""
     own, other = ("{value:.4g} ({low:.4g} to {high:.4g})".format(**test[of]) for of in ("rmse", "constant_rmse"))
-    return f"RMSE {own}, where naming {test['constant']:.4g} for every unit would have {other},"
+    return f"RMSE {own}, against {other} for a constant prediction of {test['constant']:.4g}"
 
 
 class TestRecord(UnitsTested):

@@ -61,16 +61,16 @@ def _of_student(
     return (*_of_public(public), *_of_private(private, found, thresholds))
 
 
-UNTESTED = "no test says whether the student tells classes apart"
+UNTESTED = "no test measures whether the student distinguishes the classes"
 
 
 def _of_one_class(released: Sequence[str] | None, named: Sequence[str] | None) -> Iterator[str]:
     if released is not None and not released:
-        yield "no released label names a class"
+        yield "no label was released"
     elif released is not None and len(released) == 1:
-        yield f"every released label names the class {released[0]!r}"
+        yield f"every released label is the class {released[0]!r}"
     elif named is not None and len(named) == 1:
-        yield f"the student names the class {named[0]!r} for every public row"
+        yield f"the student predicts the class {named[0]!r} for every public row"
 
 
 def _of_public(test: PublicTest | None) -> Iterator[str]:
@@ -78,22 +78,20 @@ def _of_public(test: PublicTest | None) -> Iterator[str]:
         return
     if test.accuracy.value <= test.majority:
         yield (
-            f"the student is no better than naming the class {test.largest!r} for every row: it is right on "
-            f"{test.accuracy.in_words} of the public test rows, and {test.majority:.1%} of them are of that class"
+            f"the student does not beat the majority-class baseline: accuracy {test.accuracy.in_words} on the public "
+            f"test rows, against {test.majority:.1%} for always predicting {test.largest!r}"
         )
-    if blind := [item for item in test.classes if item.recall and item.recall.value == 0]:
-        names = _listed([item.name for item in blind])
-        yield f"the student is blind to {names}: of the public test rows of such a class it finds none"
+    if missed := [item.name for item in test.classes if item.recall and item.recall.value == 0]:
+        yield f"recall is 0 for {_listed(missed)}: the student finds none of the public test rows of that class"
         for threshold in test.thresholds:
-            name = threshold.name
-            yield f"the student would find rows of the class {name!r} at a lower threshold: {threshold.in_words}"
+            yield f"recall for the class {threshold.name!r} is above 0 at a lower threshold: {threshold.in_words}"
 
 
 def _of_number(test: NumberTest) -> Iterator[str]:
     if test.rmse.value >= test.mean_rmse:
         yield (
-            "the student is no better than naming the mean for every row: its RMSE is "
-            f"{test.rmse:.4g} on the public test rows, and {test.mean_rmse:.4g} of their mean"
+            "the student does not beat a constant prediction, the mean of the public test rows: RMSE "
+            f"{test.rmse:.4g} against {test.mean_rmse:.4g}"
         )
 
 
@@ -101,44 +99,41 @@ def _of_private(test: AnyTested | None, found: set[str], thresholds: Mapping[str
     if test is None:
         return
     if not test.clean:
-        yield "the private test says nothing of the student, which may have learned from the tested units"
+        yield "the private test does not measure the student, which may have learned from the tested units"
         return
     if isinstance(test, NumberTested):
         if test.rmse.high >= test.constant_rmse.low:
-            what = "is no better than" if test.rmse.low >= test.constant_rmse.high else "cannot be told from"
+            beats = "does not beat" if test.rmse.low >= test.constant_rmse.high else "may not beat"
             yield (
-                f"by the private test the student {what} naming {test.constant:.4g} for every unit: its RMSE is "
-                f"{test.rmse.low:.4g} to {test.rmse.high:.4g}, and that of the constant "
+                f"by the private test the student {beats} a constant prediction of {test.constant:.4g}: RMSE "
+                f"{test.rmse.low:.4g} to {test.rmse.high:.4g} against "
                 f"{test.constant_rmse.low:.4g} to {test.constant_rmse.high:.4g}"
             )
         return
     if test.majority is not None and test.accuracy.value <= test.majority:
         yield (
-            "by the private test the student is no better than naming the largest class for every unit: it is right on "
-            f"about {test.accuracy.value:.1%}, and about {test.majority:.1%} are of that class"
+            "by the private test the student does not beat the majority-class baseline: accuracy about "
+            f"{test.accuracy.value:.1%} against about {test.majority:.1%}"
         )
-    if blind := [item.name for item in test.classes if item.recall.low <= 0 and item.name not in found]:
-        yield (
-            f"the student may be blind to {_listed(blind)}: the private test cannot tell it from one that never finds "
-            "such a class"
-        )
+    if missed := [item.name for item in test.classes if item.recall.low <= 0 and item.name not in found]:
+        yield f"recall may be 0 for {_listed(missed)}: its interval by the private test includes 0"
         if thresholds is not None:
-            yield from _of_thresholds(blind, thresholds)
+            yield from _of_thresholds(missed, thresholds)
 
 
-def _of_thresholds(blind: Sequence[str], thresholds: Mapping[str, float]) -> Iterator[str]:
+def _of_thresholds(missed: Sequence[str], thresholds: Mapping[str, float]) -> Iterator[str]:
     """The proposed threshold of each of these classes, or what it takes to propose one."""
-    for name in (name for name in blind if name in thresholds):
+    for name in (name for name in missed if name in thresholds):
         least = thresholds[name]
         yield (
-            f"a lower threshold may find rows of the class {name!r}: `concord predict --threshold "
-            f"{quote(f'{name}={least:g}')}` names it for rows to which the student gives at least the class's share of "
-            f"the private units, about {least:.1%}, as probability; recall and precision there are not measured"
+            f"recall for the class {name!r} may be above 0 at a lower threshold: `concord predict --threshold "
+            f"{quote(f'{name}={least:g}')}` predicts it for rows to which the student gives a probability of about "
+            f"{least:.1%} or more, the class's share of the private units; recall and precision there are not measured"
         )
-    if lacking := [name for name in blind if name not in thresholds]:
+    if lacking := [name for name in missed if name not in thresholds]:
         yield (
-            f"it takes public labelled rows to propose a threshold that finds rows of {_listed(lacking)}: name them as "
-            "`data.test` and run again, which spends nothing"
+            f"a threshold for {_listed(lacking)} needs public labelled rows: name them as `data.test` and run again, "
+            "which spends nothing"
         )
 
 

@@ -190,7 +190,7 @@ def show_estimate(details: dict[str, Any]) -> None:
     rows = {
         "teachers": f"{details['teachers']} err on {details['rate']:.1%} of rows set aside, by a noisy estimate",
         "guarantee": f"ε = {guarantee['epsilon']:g}, δ = 0 for {guarantee['unit']}, in session {details['session']}",
-        "spent now": spent_in_words(details["lifetime"]),
+        "budget": spent_in_words(details["lifetime"]),
         "next": f"set cutoff = {details['cutoff']} in [labeling], for a mechanism that ends by refusals: enough for "
         f"{details['queries']:,} public rows, but for a chance of {details['beta']:g} (BTT18, Theorem 3.2)",
         "estimate": details["estimate"],

@@ -74,7 +74,7 @@ class Summary(BaseModel):
     later_rows   a sentence on whether the session can be extended
     season       of a stream, a sentence on how far its season is; else empty
     conversion   the part of that ε that a domain pays once, with its first session, to convert Rényi charges to ε
-    lifetime     shares of the domain's budget: charged by this run, charged in all; and how many more like it fit
+    lifetime     shares of the domain's budget: charged by this run, charged in all; and how many more such sessions fit
     """
 
     run_id: str
@@ -122,7 +122,7 @@ def in_words(summary: Summary) -> str:
     rows += f", from which {summary.inferred} public rows are labelled" * (summary.inferred > 0)
     rows += f", {summary.not_asked} not asked" * (summary.not_asked > 0)
     rows += f"; {summary.season}" * (summary.season != "")
-    return f"session {summary.session}: {rows}; spent now: {spent_in_words(summary.lifetime)}"
+    return f"session {summary.session}: {rows}; lifetime budget: {spent_in_words(summary.lifetime)}"
 
 
 def check_all_asked(summary: Summary) -> None:
@@ -132,8 +132,9 @@ def check_all_asked(summary: Summary) -> None:
 
 
 def spent_in_words(lifetime: Mapping[str, Any]) -> str:
-    """A sentence on the run's share of its domain's lifetime budget, and how often that still fits."""
-    return lifetime_in_words(lifetime["now"], lifetime["used"], lifetime["more"])
+    """A sentence on the share of the lifetime budget that this command was charged, and the room that is left."""
+    words = lifetime_in_words(lifetime["now"], lifetime["used"], lifetime["more"])
+    return words if lifetime["more"] is None else f"this session {words}"
 
 
 def promised_in_words(guarantee: Mapping[str, Any]) -> str:
@@ -298,7 +299,7 @@ def outcome_in_markdown(summary: Summary) -> str:
         "private choice": "none" if summary.choice is None else chosen_in_words(summary.choice),
         "private test": "none" if summary.test is None else tested_in_words(summary.test),
         "model": f"`{summary.student['model_uri']}`",
-        "spent now": spent_in_words(summary.lifetime),
+        "budget": spent_in_words(summary.lifetime),
         "report": f"[{Path(summary.report).name}]({Path(summary.report).absolute().as_uri()}), `{summary.report}`",
         "certificate": f"`{summary.certificate}`",
         "MLflow run": f"`{summary.run_id}`",

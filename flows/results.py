@@ -47,7 +47,7 @@ class Run:
             "guarantee": promised_in_words(self.summary.guarantee),
             "performance": "no public test rows" if public is None else public["in_words"],
             **({} if private is None else {"private test": tested_in_words(private)}),
-            "spent now": spent_in_words(self.summary.lifetime),
+            "budget": spent_in_words(self.summary.lifetime),
             "report": self.summary.report,
         }
 

@@ -362,7 +362,7 @@ def show_counts(details: dict[str, Any]) -> None:
     lines = {
         "groups": f"{len(rows):,}, each within {details['within']:,} of its exact count with probability 0.95",
         "guarantee": f"ε = {guarantee['epsilon']:g}, δ = 0 for {guarantee['unit']}, in session {details['session']}",
-        "spent now": spent_in_words(details["lifetime"]),
+        "budget": spent_in_words(details["lifetime"]),
         "counts": details["file"],
         "certificate": details["certificate"],
     }

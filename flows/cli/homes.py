@@ -84,7 +84,7 @@ def contribute_command(
 
         number, rounds = done["answered"] + 1, done["rounds"]
         say(f"answered     {number} of {rounds}{'' if done['answered_now'] else ', before'}: {done['file']}")
-        say(f"spent now    {spent_in_words(done['lifetime'])}")
+        say(f"budget       {spent_in_words(done['lifetime'])}")
         say(f"certificate  {done['certificate']}")
 
 

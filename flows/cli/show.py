@@ -41,7 +41,7 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
         **({"season": summary.season} if summary.season else {}),
         "later rows": summary.later_rows,
         "student": "published; the plan names no public test rows",
-        "spent now": spent_in_words(summary.lifetime),
+        "budget": spent_in_words(summary.lifetime),
         "certificate": summary.certificate,
         "report": summary.report,
         "audit view": f"concord ui --home {home}",

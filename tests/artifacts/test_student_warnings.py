@@ -44,7 +44,7 @@ def test_by_a_private_test_the_threshold_is_the_class_s_share_of_the_units() -> 
     test = record_of(MATRIX)
     assert thresholds_of(None, test, tallied=True) == {"it's rare": 0.0381}  # 152 of 3,990
     blind, proposed = warnings_of(None, test, tallied=True)
-    assert 'may be blind to the class "it\'s rare"' in blind
+    assert 'recall may be 0 for the class "it\'s rare"' in blind
     command = shlex.split(proposed.split("`")[1])
     assert command == ["concord", "predict", "--threshold", "it's rare=0.0381"]
     assert "about 3.8%" in proposed
@@ -73,7 +73,7 @@ def test_without_a_threshold_it_says_what_one_takes(test: TestRecord, tallied: b
     """Votes of a rare class are refused or changed, so what learned from them gives no probabilities of that share."""
     assert thresholds_of(None, test, tallied=tallied) == {}
     _, lacking = warnings_of(None, test, tallied=tallied)
-    assert 'it takes public labelled rows to propose a threshold that finds rows of the class "it\'s rare"' in lacking
+    assert 'a threshold for the class "it\'s rare" needs public labelled rows' in lacking
     assert "`data.test`" in lacking
 
 
@@ -89,7 +89,7 @@ def test_with_a_public_test_that_one_decides() -> None:
     )
     assert thresholds_of(public, record_of(MATRIX), tallied=True) == {}
     (blind,) = warnings_of(public, record_of(MATRIX), tallied=True)
-    assert "may be blind" in blind
+    assert "recall may be 0" in blind
 
 
 def certificate_of(teachers: int, warnings: tuple[str, ...]) -> Certificate:

@@ -56,20 +56,24 @@ def test_a_result_shows_itself_in_a_notebook(tmp_path: Path) -> None:
         student={"public_test": tested},
         lifetime={"now": 0.1, "used": 0.2, "more": 8},
         test=None,
-        warnings=["it is blind to 'yes'", "it <b>ended</b> early\x1b[2J"],
+        warnings=["recall is 0 for 'yes'", "it <b>ended</b> early\x1b[2J"],
         report="report.html",
     )
     page, text = Run(summary, tmp_path)._repr_html_(), repr(Run(summary, tmp_path))
-    for said in ("accuracy 91.0% (87.2% to 94.0%) on 300", "8 more like it fit"):
+    for said in ("accuracy 91.0% (87.2% to 94.0%) on 300", "room for 8 more such sessions"):
         assert said in page
         assert said in text
     assert "ε = 1, δ = 1e-05 for all rows of one &lt;b&gt;person" in page
-    assert page.startswith("<p><b>Warning:</b> it is blind to &#x27;yes&#x27;.</p><p><b>Warning:</b> it &lt;b&gt;ended")
-    assert text.startswith("Warning: it is blind to 'yes'.\nWarning: it <b>ended</b> early")
+    assert page.startswith(
+        "<p><b>Warning:</b> recall is 0 for &#x27;yes&#x27;.</p><p><b>Warning:</b> it &lt;b&gt;ended"
+    )
+    assert text.startswith("Warning: recall is 0 for 'yes'.\nWarning: it <b>ended</b> early")
     assert "\x1b" not in text
     share = {"value": 0.9, "low": 0.8, "high": 0.95}
     summary.test = {"accuracy": share, "balanced_accuracy": share, "majority": 0.6, "rows": 900, "clean": True}
-    assert "accuracy 90.0% (80.0% to 95.0%), largest class about 60.0%" in Run(summary, tmp_path)._repr_html_()
+    assert (
+        "accuracy 90.0% (80.0% to 95.0%), majority-class baseline about 60.0%" in Run(summary, tmp_path)._repr_html_()
+    )
     summary.student = {}
     assert "no public test rows" in Run(summary, tmp_path)._repr_html_()
 

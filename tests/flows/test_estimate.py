@@ -144,7 +144,7 @@ def test_the_command_says_the_next_step(concord: Callable[..., Any], home: Path,
     path = write_plan(write_tables(tmp_path / "data"), **changes)
     status, out, _ = concord("estimate", str(path), "--epsilon", "0.5", "--home", str(home))
     assert status == 0
-    assert re.search(r"spent now +\d\.\d% of the domain's lifetime budget; [\d,]+ more like it fit", out)
+    assert re.search(r"budget +this session \d\.\d% of the lifetime budget; room for [\d,]+ more such", out)
     assert re.search(r"set cutoff = \d+ in \[labeling\], .* but for a chance of 0.05", out) or "pays by row" in out
 
 

@@ -168,7 +168,7 @@ def test_rows_that_are_not_paid_for_are_named_and_stay_to_be_asked(
     asked = ("extend", own.session, "--public", more["public"])
     for status, out, err in (concord(*asked), concord(*asked, "--json")):
         assert (status, "nothing new" in out) == (3, False)
-        assert f"500 public rows of session {own.session} stay to be asked" in err
+        assert f"session {own.session} has ended, and 500 public rows have no label" in err
     assert (json.loads(out)["asked"], json.loads(out)["not_asked"]) == (400, 500)
     arrive(tmp_path / "more", 21, rows=30)
     assert concord(*asked)[2].startswith("concord: 530 public rows")

@@ -129,16 +129,16 @@ def test_of_numbers_the_private_test_of_least_error_is_champion() -> None:
 
 def test_a_number_not_told_from_a_constant_by_the_private_test_is_warned_of() -> None:
     assert warnings_of(None, number_tested(6.9)) == ()
-    for rmse, words in ((7.0, "cannot be told from"), (10.9, "cannot be told from"), (11.0, "is no better than")):
+    for rmse, words in ((7.0, "may not beat"), (10.9, "may not beat"), (11.0, "does not beat")):
         (warning,) = warnings_of(None, number_tested(rmse))
-        assert f"{words} naming 23.4 for every unit: its RMSE is {rmse - 1:.4g} to {rmse + 1:.4g}, and" in warning
+        assert f"{words} a constant prediction of 23.4: RMSE {rmse - 1:.4g} to {rmse + 1:.4g} against" in warning
 
 
 def test_labels_of_one_class_are_warned_of_where_no_test_tells() -> None:
     """A student of such labels names one class for every row, and became champion."""
     (warning,) = warnings_of(None, None, ("no",))
-    assert "every released label names the class 'no'" in warning
-    assert "no released label names a class" in warnings_of(None, None, ())[0]
+    assert "every released label is the class 'no'" in warning
+    assert "no label was released" in warnings_of(None, None, ())[0]
     assert warnings_of(None, None, ("no", "yes")) == warnings_of(None, None) == ()
 
 

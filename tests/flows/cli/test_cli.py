@@ -221,18 +221,17 @@ def test_budget_says_what_was_spent_and_what_remains(concord: Callable[..., Any]
     assert (now, more) == (pytest.approx(charged / budget), int((budget - charged) / charged))
     assert used == now > 0
     again = concord("run", str(folder / "plan.toml"))[1]
-    assert f"spent now    nothing; {now:.1%} of the domain's lifetime budget is used\n" in again
+    assert f"budget       nothing charged; {now:.1%} used in total\n" in again
     assert "conversion" not in again
 
 
 def test_what_is_left_is_said_in_words_that_fit() -> None:
-    whole = "of the domain's lifetime budget"
     for lifetime, words in {
-        (0.3, 0.3, 2): f"30.0% {whole}; 2 more like it fit",
-        (0.3, 0.6, 1): f"30.0% {whole}, of which 60.0% is used now; 1 more like it fits",
-        (0.3, 0.9, 0): f"30.0% {whole}, of which 90.0% is used now; no further one like it fits",
-        (0.0, 0.9, None): f"nothing; 90.0% {whole} is used",
-        (-0.1, 0.2, None): f"10.0% came back; 20.0% {whole} is used",
+        (0.3, 0.3, 2): "this session 30.0% of the lifetime budget; room for 2 more such sessions",
+        (0.3, 0.6, 1): "this session 30.0% of the lifetime budget; 60.0% used in total; room for 1 more such session",
+        (0.3, 0.9, 0): "this session 30.0% of the lifetime budget; 90.0% used in total; room for no more such sessions",
+        (0.0, 0.9, None): "nothing charged; 90.0% used in total",
+        (-0.1, 0.2, None): "10.0% of the lifetime budget returned; 20.0% used in total",
     }.items():
         assert spent_in_words(dict(zip(("now", "used", "more"), lifetime, strict=True))) == words
 

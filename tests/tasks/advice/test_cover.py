@@ -129,7 +129,7 @@ def test_sessions_that_fit_after_it_are_counted_as_the_ledger_opens_them(folder:
             ledger.open_session(opening(plan, mechanism, f"number-{opened}"), further=True)
             opened += 1
     assert (opened, covered.more >= 1) == (1 + covered.more, True)
-    assert f"{covered.more} more like it fit" in covered.reason
+    assert f"room for {covered.more} more such session" in covered.reason
 
 
 def test_the_real_domain_is_asked_and_a_session_that_is_there_is_not_paid_again(folder: Path, tmp_path: Path) -> None:
@@ -180,14 +180,14 @@ def test_room_is_paid_for_as_the_door_would(folder: Path) -> None:
             {"queries": 300, "cutoff": None},
             300,
             0,
-            "none can be labelled, since the session ends with these; more `queries`",
+            "none can be labelled, because the session ends with these; more `queries`",
         ),
         ({"queries": None, "cutoff": 12}, 300, 5, "any number can still be labelled by"),
         (
             {"queries": None, "cutoff": 12},
             300,
             12,
-            "none can be labelled, since the session ends with these; a larger",
+            "none can be labelled, because the session ends with these; a larger",
         ),
         ({"queries": 390, "cutoff": 12}, 300, 5, "90 can still be labelled by"),
     ],

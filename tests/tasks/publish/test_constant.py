@@ -22,7 +22,7 @@ def test_a_student_of_one_class_is_warned_of(tmp_path: Path) -> None:
     made = recertified(small, STABLE, refs, student)
     certificate = Certificate.model_validate_json(small.released.read(made.certificate))
     (warning,) = certificate.warnings
-    assert "every released label names the class 'no'" in warning
+    assert "every released label is the class 'no'" in warning
 
 
 def test_so_is_one_that_names_one_class_though_its_labels_hold_several(tmp_path: Path) -> None:
@@ -38,9 +38,9 @@ def test_so_is_one_that_names_one_class_though_its_labels_hold_several(tmp_path:
     made = recertified(small, STABLE, refs, student)
     certificate = Certificate.model_validate_json(small.released.read(made.certificate))
     (warning,) = certificate.warnings
-    assert warning == f"the student names the class 'no' for every public row, and {UNTESTED}"
+    assert warning == f"the student predicts the class 'no' for every public row, and {UNTESTED}"
     assert certificate.student.named == ("no",)
-    assert "names the class &#39;no&#39; for every public row" in small.released.read(made.report).decode()
+    assert "predicts the class &#39;no&#39; for every public row" in small.released.read(made.report).decode()
     assert wrongs(small) == []
     forged = certificate.model_copy(update={"warnings": ()})
     small.released.root.joinpath(made.certificate.path).write_text(forged.model_dump_json())

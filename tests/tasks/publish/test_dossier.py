@@ -183,7 +183,11 @@ def constant(values: dict[str, Any]) -> None:
 PLANTED: dict[str, tuple[Callable[[dict[str, Any]], object], str, str]] = {
     "an edited ε": (claim("epsilon", 0.5), DOUBT, "guarantee:"),
     "a private test that is not clean": (unclean, "It beats", "may have learned from the tested units"),
-    "no better than the largest class": (constant, "Do not use it to detect", "no better than naming the class"),
+    "no better than the largest class": (
+        constant,
+        "Do not use it to detect",
+        "does not beat the majority-class baseline",
+    ),
     "beyond its cap": (beyond_its_cap, DOUBT, "the domain's sessions are charged more than its cap"),
 }
 

@@ -67,17 +67,17 @@ def test_a_constant_student_of_a_rare_class_is_warned_of(tmp_path: Path) -> None
     blind = said_of(tmp_path, "a" * 979 + "b" * 21, "a" * 1000, "ab")
     assert blind.accuracy.value == 0.979
     no_better, never = warnings_of(blind, None)
-    assert "no better than naming the class 'a' for every row" in no_better
-    assert "97.9% (96.8% to 98.7%) of the public test rows" in no_better
-    assert "blind to the class 'b'" in never
+    assert "does not beat the majority-class baseline: accuracy 97.9% (96.8% to 98.7%)" in no_better
+    assert "97.9% for always predicting 'a'" in no_better
+    assert "recall is 0 for the class 'b'" in never
 
 
 def test_a_student_that_finds_every_class_and_beats_the_largest_is_not(tmp_path: Path) -> None:
     assert warnings_of(said_of(tmp_path, "aaabc", "aaaba"), None) == (
-        "the student is blind to the class 'c': of the public test rows of such a class it finds none",
+        "recall is 0 for the class 'c': the student finds none of the public test rows of that class",
     )
     assert warnings_of(said_of(tmp_path, "aaabbc", "aaabac"), None) == ()
-    assert "no better" in warnings_of(said_of(tmp_path, "aaab", "aabb"), None)[0]
+    assert "majority-class baseline" in warnings_of(said_of(tmp_path, "aaab", "aabb"), None)[0]
 
 
 def test_how_sure_it_is_stands_beside_how_often_it_is_right(tmp_path: Path) -> None:
@@ -117,14 +117,14 @@ def test_a_rare_outcome_that_the_student_never_names_is_no_failure(rare: PublicT
     assert 3 * 0.026 < yes.average_precision.value < 0.3
     shown = rare.in_words
     assert f"AUC {yes.auc:.3f}" in shown
-    assert f"the rarest class, 'yes', {yes.average_precision:.3f}, 0.026 if it looked at nothing" in shown
+    assert f"the rarest class, 'yes', {yes.average_precision:.3f}, chance level 0.026" in shown
     assert "expected calibration error" in shown
     assert shown.count("%)") == 3  # accuracy, balanced accuracy and calibration
     no_better, blind, found = warnings_of(rare, None)
-    assert "no better than naming the class 'no'" in no_better
-    assert "blind to the class 'yes'" in blind
+    assert "for always predicting 'no'" in no_better
+    assert "recall is 0 for the class 'yes'" in blind
     (threshold,) = rare.thresholds
-    assert found == f"the student would find rows of the class 'yes' at a lower threshold: {threshold.in_words}"
+    assert found == f"recall for the class 'yes' is above 0 at a lower threshold: {threshold.in_words}"
     assert f"`concord predict --threshold yes={threshold.least:g}`" in found
     assert threshold.recall.value > 0.5
     assert 0.026 < threshold.precision.value < threshold.recall.value

@@ -66,10 +66,10 @@ def test_a_group_s_figures_are_those_of_its_rows(tmp_path: Path) -> None:
     b_rows = frame.filter(pl.col("sex") == "b")
     hits = (b_rows["size"] > 0).to_numpy() == (b_rows["kind"] == "yes").to_numpy()
     assert b.accuracy == share(int(hits.sum()), b.rows)
-    assert f"sex 'b': {b.accuracy.in_words} right on" in b.in_words
+    assert f"sex 'b': accuracy {b.accuracy.in_words} on" in b.in_words
     assert a.sure == pytest.approx(b.sure, abs=0.1)  # it is as sure of both, and wrong of half of one
     assert (none.rows, none.accuracy, none.recalls, none.sure) == (5, None, (), None)
-    assert none.in_words == "region without a value: 5 rows, too few to say"
+    assert none.in_words == "region without a value: 5 rows, too few to measure"
     assert (north.rows + south.rows, a.rows + b.rows) == (395, 400)
     for column, groups in (("sex", [a, b]), ("region", [none, north, south])):
         _groups_follow(found, column, groups)

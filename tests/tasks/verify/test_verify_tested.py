@@ -73,7 +73,7 @@ def test_a_test_s_figures_follow_from_its_counts(scale: float, groups: dict[str,
         assert [each.accuracy is None for each in test.groups] == [scale == 900.0] * 4 + [True]
         assert test.groups[-1].in_words.startswith("other values: about")
         if scale < 900:
-            assert "right on about" in test.groups[2].in_words
+            assert "on about" in test.groups[2].in_words
             assert test.groups[2].in_words.startswith("ward without a value: ")
 
 
