@@ -121,8 +121,8 @@ class Domain:
         if cap == (epsilon, delta):
             return ""
         return (
-            f"domain {self.name!r} has the cap {amount(*cap)} by `concord domain`, which holds, and not the "
-            f"{amount(epsilon, delta)} of privacy.lifetime in the plan"
+            f"the cap of domain {self.name!r} is {amount(*cap)}, set by `concord domain`; privacy.lifetime in the "
+            f"plan, {amount(epsilon, delta)}, does not apply"
         )
 
     def price(self, claim: tuple[float, float], before: Charge, after: Charge) -> str:

@@ -140,7 +140,7 @@ class DomainCharge(CertificatePart):
     ) -> Self:
         """The domain's state after those sessions.
 
-        lost      the charge for sessions lost when an older copy of the home was put back
+        lost      the charge for sessions lost when the home was restored from a backup
         counted   their charges, with part and stream; default: each counts for every unit
         divided   whether the domain is divided into parts
         """

@@ -98,7 +98,7 @@ class Plan(Section):
             rule = (
                 "student.candidates are compared by their wrong classes, which a number within data.bounds has none of"
             )
-            raise ValueError(f"{rule}: name one in student.estimator, and try others out by data.test")
+            raise ValueError(f"{rule}: name one in student.estimator, and compare others on data.test")
         return self
 
     @model_validator(mode="after")
@@ -280,7 +280,7 @@ BY_ASKING: tuple[tuple[tuple[str, ...], Callable[[Plan], Any], str], ...] = (
     (
         NOT_INFERRED,
         lambda plan: plan.data.bounds,
-        f"data.bounds says that the label is a number, which nobody votes on: {ONLY_TALLIES}",
+        f"data.bounds declares a number as label, on which teachers cannot vote: {ONLY_TALLIES}",
     ),
     (NOT_INFERRED, lambda plan: plan.homes, f"homes add up noisy sums: {ONLY_TALLIES}, got {{asked!r}}"),
     (NOT_INFERRED, lambda plan: plan.stream, f"stream is of running sums: {ONLY_TALLIES}, got {{asked!r}}"),
@@ -328,12 +328,12 @@ BY_ASKING: tuple[tuple[tuple[str, ...], Callable[[Plan], Any], str], ...] = (
     (
         NOT_INFERRED,
         lambda plan: plan.learners & {"universal"} and len(plan.data.classes) != 2,
-        "student.learner = 'universal' tells two classes apart, got {classes} in data.classes",
+        "student.learner = 'universal' is for two classes, got {classes} in data.classes",
     ),
     (
         MAYBE_VOTED,
         lambda plan: plan.learners & {"universal"} and (plan.student.epsilon or math.inf) >= plan.privacy.epsilon,
-        "student.epsilon must be given and below privacy.epsilon = {whole:g}, as labels are bought as well, got "
+        "student.epsilon must be given and below privacy.epsilon = {whole:g}, because labels cost ε as well, got "
         "{epsilon}",
     ),
     (

@@ -64,7 +64,7 @@ def check_address(place: str | None) -> None:
             '{ query = "select …", connection = "ENVIRONMENT_VARIABLE" }'
         )
     if address and (not rest.partition("/")[0] or any(sign in rest for sign in "@?#")):
-        raise ValueError("must name a bucket and a path in it, and nothing else: what lets us in, the environment says")
+        raise ValueError("must name a bucket and a path in it, and nothing else: credentials belong in the environment")
 
 
 def _kind(table: Any) -> str:

@@ -176,16 +176,20 @@ def precheck_tables(run: RunContext, private: PrivateFiles, encoding: Encoding, 
     most = run.plan.data.most_unknown_labels
     if not may_ask() and most is not None and found.label > most:
         raise WrongInput(
-            f"stopped before anything was spent: more labels of data.private than data.most_unknown_labels = {most:g} "
-            "are none that the plan declares; correct data.label, data.classes or bounds from documentation, or leave "
-            "that key out to go on"
+            "stopped before anything was spent: the share of private labels that the plan does not declare is above "
+            f"data.most_unknown_labels = {most:g}; correct data.label, data.classes or bounds from documentation, or "
+            "leave that key out to go on"
         )
     if is_worth_asking(found) and not may_ask():
-        err.print(f"{'check':>8} nobody is asked here: it goes on, {GOES_ON}", soft_wrap=True, markup=False)
-    elif is_worth_asking(found) and not confirmed("go on, and spend"):
+        err.print(
+            f"{'check':>8} without a terminal nothing is asked: the run goes on, {GOES_ON}",
+            soft_wrap=True,
+            markup=False,
+        )
+    elif is_worth_asking(found) and not confirmed("go on and spend the budget"):
         raise WrongInput(
-            "stopped as you asked, before anything was spent: data.classes or bounds, data.unit and data.features must "
-            "say what the private table holds; to change the plan because of these shares leaks what ε does not count"
+            "stopped; nothing was charged. Correct the plan from documentation, not from these shares: they are "
+            "private, and a plan changed because of them leaks more than ε covers"
         )
 
 
@@ -201,11 +205,12 @@ def shares_in_words(found: Unmatched, bounds: Bounds | None = None) -> Iterator[
         within = f"a number from {bounds[0]:g} to {bounds[1]:g}, as data.bounds says"
         if found.label:
             none = f"{rounded(found.label)} of the private rows have no label that is {within}"
-            yield f"{none}: beyond them it counts as the nearer one, and else as their middle"
+            yield f"{none}: outside the bounds it is clipped to the nearer bound; a missing one counts as the midpoint"
         else:
             yield f"the label of every private row is {within}"
     elif found.label:
-        yield f"{rounded(found.label)} of the private rows have a label that data.classes lacks: it counts as the first"
+        unknown = f"{rounded(found.label)} of the private rows have a label that data.classes lacks"
+        yield f"{unknown}: it counts as the first class"
     else:
         yield "the label of every private row is one of data.classes"
     if found.unit:
@@ -219,7 +224,7 @@ def left_out(encoding: Encoding) -> Iterator[str]:
     """The features that nothing is learned from, as public rows alone decide."""
     for column in encoding.columns:
         if column.kind == "null":
-            why = "its public cells are empty, or dates in words: write them as 2026-12-31, or store them as dates"
+            why = "its public cells are empty, or dates as text: write them as 2026-12-31, or store them as dates"
             yield f"{column.name!r} is left out: {why}"
 
 

@@ -104,7 +104,7 @@ def _check_workers(address: str, security: Any, home: Path) -> None:
             shown = client.run(worker_identity, str(home), on_error="return")
     except (OSError, ValueError) as failed:  # of TLS too; a timeout is an OSError
         raise EnvironmentFailed(
-            f"teachers.address names {address}, but no scheduler there lets us in ({type(failed).__name__})"
+            f"teachers.address names {address}, but no scheduler there accepts the connection ({type(failed).__name__})"
         ) from None
     for worker, found in shown.items():
         if isinstance(found, Exception) or found[0] != ours[0]:

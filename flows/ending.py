@@ -13,7 +13,7 @@ import signal
 import threading
 from contextlib import suppress
 
-NOTHING_LOST = "nothing that was spent is lost: the same command goes on with it"
+NOTHING_LOST = "the budget already charged stays valid: the same command goes on"
 SENTENCES = {
     signal.SIGINT: f"interrupted; {NOTHING_LOST}",
     signal.SIGTERM: f"ended by SIGTERM; {NOTHING_LOST}",

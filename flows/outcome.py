@@ -222,7 +222,7 @@ def tested_in_words(test: Mapping[str, Any]) -> str:
     else:
         shares = [f"{words} {_percent(test[name])}" for name, words in MEASURES.items()]
         if test["majority"] is not None:
-            shares.insert(1, f"largest class about {test['majority']:.1%}")
+            shares.insert(1, f"majority-class baseline about {test['majority']:.1%}")
     clean = "" if test["clean"] else "; NOT clean: the student may have learned from the tested units"
     return f"{', '.join(shares)} on about {test['rows']:,} private units set aside{clean}"
 
@@ -307,7 +307,7 @@ def outcome_in_markdown(summary: Summary) -> str:
     rows = "\n".join(f"| {name} | {value} |" for name, value in details.items())
     warned = "".join(f"**Warning:** {warning}.\n\n" for warning in summary.warnings)
     table = f"| session | {summary.session} |\n|---|---|\n{rows}"
-    return f"{warned}{table}\n\nTo check it: `concord verify {summary.session}`\n"
+    return f"{warned}{table}\n\nTo verify it: `concord verify {summary.session}`\n"
 
 
 def stage_rows(summary: Summary) -> list[dict[str, str | float]]:

@@ -197,7 +197,7 @@ class ByStream(BySums):
         if run.plan.test is None:
             return passed
         *_, last = periods_counted(vault, session)
-        if last.erased != len(run.erased):  # also if an older copy of the vault was put back
+        if last.erased != len(run.erased):  # also if the vault was restored from a backup
             vault.destroy(f"aside/{session.domain}/{session.stream}")
         passed = pass_test_of_release(run, self, admitted, private, passed, student, last.aside)
         vault.destroy(f"aside/{session.domain}/{session.stream}")

@@ -98,7 +98,7 @@ class Run:
         from concord.artifacts.home.released import Released
 
         if not (tables := self.certificate.tables):
-            raise WrongInput("labels: nobody voted in this run, whose student was chosen")
+            raise WrongInput("labels: this run released none, because its student was chosen")
         return polars.DataFrame(Released(self.home).labels(tables))
 
 

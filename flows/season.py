@@ -153,7 +153,7 @@ class Periods:
 
     def again(self, session: Session, counted: Sequence[PeriodCounts], private: PrivateFiles) -> list[tuple[Ref, ...]]:
         """The sums of these periods without units that were erased since; none if the ones on record are there, and
-        hold none of those units, as they do if an older copy of the vault was put back."""
+        hold none of those units, as after a restore of the vault from a backup."""
         run, vault, erased = self.run, self.run.stores.vault, len(self.run.erased)
         known = counted_again(vault, session, erased)
         others = counted[len(known) :]
@@ -224,8 +224,8 @@ def check_periods(session: Session, counted: Sequence[PeriodCounts]) -> None:
     """Raise NotVerified if the vault lacks periods that a session released."""
     if len(counted) < session.batches and not session.ended:
         raise NotVerified(
-            f"the vault lacks periods that session {session.id} released: an older copy of it was put back; put "
-            f"the newer one in its place, or end the season by `concord close --whole {session.id}`"
+            f"the vault lacks periods that session {session.id} released: it was restored from a backup; restore "
+            f"the newer copy, or end the season by `concord close --whole {session.id}`"
         )
 
 

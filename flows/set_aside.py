@@ -175,7 +175,7 @@ def run_planned_test(
     if own := _tests(run, session, student):
         mechanism = PrivateTest.from_settings(own[-1].mechanism)
     elif private_tests_of(run.stores.ledger.sessions(session.domain), session.id):
-        return _passed_over(way, passed, "is another than the one that was tested")
+        return _passed_over(way, passed, "is not the one that was tested")
     else:
         try:
             groups = planned_groups(run.plan, admitted.stream.encoding)
@@ -248,7 +248,7 @@ def pass_test_of_release(
     known = next((test for test in made if test.mechanism["release"] == number), None)
     if known is not None and known.mechanism["student"] != student.ref.digest:
         close(stores, known.id, give_back=False)  # they have paid for it
-        return _passed_over(way, passed, "is another than the one that the units of its release were to test")
+        return _passed_over(way, passed, "is not the one that the units of its release were set aside to test")
     if known is not None and known.ended:
         ended = f"is not tested: session {known.id} was closed before it was drawn, as by an erasure"
         return passed if known.asked else _passed_over(way, passed, ended)

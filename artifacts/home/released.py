@@ -143,7 +143,7 @@ class Released:
             data = self._place(ref.path).read_bytes()
         except OSError:
             raise NotVerified(
-                f"the released file {ref.path} is missing or cannot be read: put back a copy of it"
+                f"the released file {ref.path} is missing or cannot be read: restore a copy of it"
             ) from None
         if sha256(data) != ref.digest:
             raise _changed(ref)
@@ -241,7 +241,7 @@ def sha256_of_all(parts: Iterable[bytes]) -> str:
 
 
 def _changed(ref: Ref) -> NotVerified:
-    return NotVerified(f"the released file {ref.path} is not what was written: put back a copy of it")
+    return NotVerified(f"the released file {ref.path} is not what was written: restore a copy of it")
 
 
 def _names(labels: Integers, rows: int, classes: Sequence[str]) -> Any:

@@ -113,13 +113,13 @@ class Vault:
         Raises NotVerified if its file is missing or damaged, EnvironmentFailed if it is another user's.
         """
         if not self.has_secret(name):
-            raise NotVerified(f"the vault lacks the key {self.root}/secrets/{name}: put back a copy of it")
+            raise NotVerified(f"the vault lacks the key {self.root}/secrets/{name}: restore a copy of it")
         with self._in_one_sentence("read"), suppress(NotVerified):
             check_owner("the key", self.root / "secrets" / name)
             key, check = self._parts(f"secrets/{name}", SEAL_BYTES)
             if len(key) == KEY_BYTES and hmac.compare_digest(check, _check(key, name)):
                 return key
-        raise NotVerified(f"the key {self.root}/secrets/{name} is damaged: put back a copy of it")
+        raise NotVerified(f"the key {self.root}/secrets/{name} is damaged: restore a copy of it")
 
     def make_secret(self, name: str) -> bytes:
         """The secret of that name, made if it is missing: for those that nothing on record depends on yet. Raises as
@@ -233,7 +233,7 @@ class Vault:
         """The installation's own secret, after a check that the vault is encrypted if and only if a key is given."""
         others = any((self.root / "secrets").glob("[!.]*"))  # looked for first: they are made after it
         if others and not self.has_secret("installation"):
-            raise NotVerified(f"the vault {self.root} lacks its secrets/installation: put back a copy of it")
+            raise NotVerified(f"the vault {self.root} lacks its secrets/installation: restore a copy of it")
         self._make_secret("installation")
         with self._in_one_sentence("opened"):
             is_encrypted = encrypted(self.root / "secrets" / "installation")

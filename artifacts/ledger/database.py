@@ -241,7 +241,7 @@ def _unusable(file: Path, message: str) -> str:
     except EnvironmentFailed as anothers:
         return str(anothers)
     except OSError:
-        return f"the ledger {file} cannot be found ({message}): put it back, or let {user} into its folder"
+        return f"the ledger {file} cannot be found ({message}): restore it, or give {user} access to its folder"
     return (
         f"the ledger {file} cannot be written ({message}): it belongs to {user}, as whom this runs: make the file and "
         "its folder writable"

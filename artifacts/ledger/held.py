@@ -29,7 +29,7 @@ PUBLISHING = "publishing"
 """The file of a session's folder in the vault that stands there while the session is published for the first time."""
 MOST_NAMED = 5
 """Sessions, files or faults that are named; the others are counted."""
-AGAIN = "the ledger was deleted, emptied, cut back or edited, or CONCORD_LEDGER names another: put its own back"
+AGAIN = "the ledger was deleted, emptied, cut back or edited, or CONCORD_LEDGER names another: restore the right one"
 
 
 class Knowing(Protocol):

@@ -1,7 +1,7 @@
 """The witness: a file outside the home that records how far the ledger came, and what was charged by then.
 
 A sighting is one line, added after the ledger's commit and before anything is drawn on it. A ledger that ends before
-the last entry its witness saw, or holds another entry there, was put back to an older copy:
+the last entry its witness saw, or holds another entry there, was restored from a backup:
 
     no sighting yet               go on; after the first sighting the ledger records that it is witnessed
     all entries seen are there    go on
@@ -146,7 +146,7 @@ def _last_line(file: BinaryIO) -> tuple[int, bytes]:
 
 
 GONE = (
-    "put it back, or name where it is; if it is lost, `concord restore --reason WHY` goes on {how}, ending every "
+    "restore it, or name its place; if it is lost, `concord restore --reason WHY` goes on {how}, ending every "
     "open session at its whole charge"
 )
 
@@ -168,8 +168,8 @@ class Watching:
         if seen is not None and not _stands(seen, state, rows):
             raise NotVerified(
                 f"the ledger has {state.length} entries and its witness saw entry {seen.seq}, which is not among "
-                "them: an older copy was put back, or the witness is another ledger's; `concord restore` goes on from "
-                "an older copy, charging what may have been spent since"
+                "them: the ledger was restored from a backup, or the witness belongs to another ledger; `concord "
+                "restore` goes on from it, and charges what may have been spent since"
             )
 
     def show(self, state: LedgerState, rows: LedgerRows) -> None:

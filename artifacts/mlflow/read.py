@@ -133,7 +133,7 @@ class Records:
             found = [each for each in self._client.search_experiments() if each.experiment_id != NOBODYS]
         named = [each for each in found if each.name == domain] if domain else found
         if not named and domain:
-            raise WrongInput(f"nothing of a domain {domain!r} is in MLflow, only of {', '.join(e.name for e in found)}")
+            raise WrongInput(f"MLflow has no domain {domain!r}, only {', '.join(e.name for e in found)}")
         last = max(named, key=lambda each: each.last_update_time or 0, default=None)
         return "#/experiments" if last is None else runs_page(str(last.experiment_id))
 

@@ -92,7 +92,7 @@ def attack_command(
     mechanism = from_settings(found.mechanism.settings) if found.teachers else None
     if mechanism is not None and mechanism.settings().keys() != found.mechanism.settings.keys():
         raise WrongInput("attack knows no session whose rows were relabelled")
-    with err.status(f"{sessions:,} sessions on made-up data …"):
+    with err.status(f"{sessions:,} sessions on simulated data …"):
         result = attack(asked, guarantee, mechanism, sessions)
     record, files = result.record(), list[str]()
     if out_folder is not None:
@@ -112,12 +112,15 @@ def attack_command(
 def _show_attack(result: "Attacked") -> None:
     guarantee = result.guarantee
     columns = "all columns" if result.columns == result.of else f"{result.columns} of {result.of} columns"
-    say(f"{len(result.leaks[0].scores):,} sessions on {result.rows:,} made-up rows, {columns}")
+    say(f"{len(result.leaks[0].scores):,} sessions on {result.rows:,} simulated rows, {columns}")
+    rate = "true-positive rate at a false-positive rate of 1%:"
     for leak in result.leaks:
-        found = f"AUC {leak.auc:.3f} ± {leak.error:.3f}, and {leak.found():.1%} found where 1% are called so wrongly"
+        found = f"AUC {leak.auc:.3f} ± {leak.error:.3f}; {rate} {leak.found():.1%}"
         say(f"an attacker who {leak.attacker}: {found}")
-    say(f"the guarantee allows at most AUC {guarantee.largest_auc:.3f}, and {guarantee.most_found(0.01):.1%}")
-    say("this illustrates, on made-up rows: what protects is the proof, which `concord verify` recomputes")
+    say(
+        f"bounds by the guarantee: AUC {guarantee.largest_auc:.3f}; true-positive rate {guarantee.most_found(0.01):.1%}"
+    )
+    say("an illustration on simulated rows: the guarantee rests on the proof, which `concord verify` recomputes")
 
 
 @app.command("explain")
@@ -186,8 +189,8 @@ def _show_card(card: "Scorecard") -> None:
 
 
 def _show_importance(found: "Importance") -> None:
-    say(f"what shuffling a column costs, on {found.rows:,} rows: {found.measure}")
-    table = Table("column", "costs", "±")
+    say(f"permutation importance on {found.rows:,} rows: {found.measure}")
+    table = Table("column", "importance", "±")
     for name, (mean, deviation) in found.columns.items():
         table.add_row(Text(in_one_line(name)), f"{mean:.4f}", f"{deviation:.4f}")
     out.print(table)

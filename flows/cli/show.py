@@ -49,18 +49,18 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
     if summary.inferred:
         lines["rows"] = f"{summary.inferred:,} public rows labelled, from {summary.asked} rounds of noisy sums"
     elif not summary.teachers:
-        lines["rows"] = "none asked: the student was chosen by its errors on the private rows"
+        lines["rows"] = "none: the student was chosen by its errors on the private rows"
     if "public_test" in student:
         lines["student"] = student["public_test"]["in_words"]
     if "prior_odds" in (test := student.get("public_test", {})):
         both = (f"{name.replace('_', ' ')} {_share(test, 'prior_odds', name)}" for name in test["prior_odds"])
-        lines["prior odds"] = f"{', '.join(both)}, by another threshold, which finds more of a rare class"
+        lines["prior odds"] = f"{', '.join(both)}, at a threshold that finds more of a rare class"
     if summary.test is not None:
         lines["private test"] = tested_in_words(summary.test)
     if summary.choice is not None:
         lines["chosen"] = chosen_in_words(summary.choice)
     if summary.not_asked:
-        lines["rows"] += f", {summary.not_asked:,} not asked, since the session ended before"
+        lines["rows"] += f", {summary.not_asked:,} not asked, because the session ended before"
     for name, value in lines.items():
         say(f"{name:<11}  {value}")
     for test in ("public_test", "private_test"):
@@ -77,7 +77,7 @@ def show_classes(test: dict[str, Any] | None, where: str) -> None:
         return
     table = Table(title=where, title_justify="left", **NARROW)
     names = [in_one_line(name) for name in test["recall"]]
-    for heading in ("class", "recall", "precision", *(f"named {name}" for name in names)):
+    for heading in ("class", "recall", "precision", *(f"predicted {name}" for name in names)):
         table.add_column(heading, overflow="fold")
     for at, (name, own) in enumerate(zip(names, test["recall"], strict=True)):
         shares = (_share(test, kind, own) for kind in ("recall", "precision"))

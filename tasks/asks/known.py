@@ -126,7 +126,7 @@ class KnownRows:
                 return
         raise NotVerified(
             f"rows that session {self._session} was asked are not in {vault.root}/sessions/{self._session}/online any "
-            "more, and one of them could be answered twice: put back a copy of that folder, or end the session by "
+            "more, and one of them could be answered twice: restore a copy of that folder, or end the session by "
             f"`concord close {self._session}`"
         )
 

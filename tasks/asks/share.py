@@ -49,7 +49,7 @@ MOST_VIEWS = 2
 MOST_FIELDS = 1 << 20
 """Most codes of a row: as many weights of 2^40 add up to less than 2^63."""
 LARGEST_SUM = 1 << 56
-OLDER = "an older copy of the home was put back, or another one is in use; put the newer one in its place"
+OLDER = "the home was restored from a backup, or a second copy is in use; restore the newer copy"
 Whole = Annotated[int, Field(ge=-LARGEST_SUM, le=LARGEST_SUM)]
 RunId = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 MOST_QUESTIONS = 256
@@ -343,7 +343,7 @@ def own_shares(door: Stores, session: Session) -> list[Letter]:
         if kept is not None:
             found.append(Letter(kept[1]))
         elif batch.outcome is not None and batch.index + 1 < session.batches:
-            raise NotVerified(f"the vault lacks share {batch.index} of session {session.id}: put back a copy of it")
+            raise NotVerified(f"the vault lacks share {batch.index} of session {session.id}: restore a copy of it")
     return found
 
 

@@ -138,7 +138,7 @@ def reachable(address: str, field: str) -> Iterator[None]:
         reason = code[1].lower().replace("_", " ") if code else type(failed).__name__
     else:
         return
-    raise EnvironmentFailed(f"{field}: {address} cannot be read ({reason}): what lets us in, the environment says")
+    raise EnvironmentFailed(f"{field}: {address} cannot be read ({reason}): credentials come from the environment")
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ def _opened(variable: str, place: str) -> Iterator[Connection]:
                 raise EnvironmentFailed(f"{place} must hold text as UTF8, got {encoding}")
             yield connection
         return
-    raise EnvironmentFailed(f"{place} cannot be opened ({kind}): is the address right, and are we let in?")
+    raise EnvironmentFailed(f"{place} cannot be opened ({kind}): check the address and the credentials")
 
 
 def _address(variable: str, place: str) -> URL:

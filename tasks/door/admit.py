@@ -218,5 +218,5 @@ def _check_cost(door: Stores, session: Session) -> None:
     if not (proved <= session.delta * SLACK and nats <= paid[0] * SLACK and delta <= paid[1] * SLACK):
         raise NotVerified(
             f"the settings on record of session {session.id} do not prove its guarantee at its charge, so nothing more "
-            f"is drawn in it: put back the newer copy of the ledger, or end it by `concord close {session.id}`"
+            f"is drawn in it: restore the newer copy of the ledger, or end it by `concord close {session.id}`"
         )

@@ -54,7 +54,7 @@ def online_votes(vault: Vault, teachers: Sequence[Ref], row: PublicBatch) -> str
 
 def recounted() -> AbstractContextManager[None]:
     """Context that adds to the error for a damaged or unreadable file of votes that votes can be cast again."""
-    return saying("it holds votes: put back a copy of it, or remove it, and they are cast again, which spends nothing")
+    return saying("it holds votes: restore a copy of it, or remove it, and they are cast again, which spends nothing")
 
 
 @contextmanager

@@ -41,7 +41,7 @@ def session_key(vault: Vault, session: str) -> bytes:
     """The session's secret key. Raises NotVerified if it is gone: a new key would redraw for rows already answered."""
     if not vault.has_secret(f"sessions/{session}"):
         raise NotVerified(
-            f"the key of session {session} is not in the vault, so nothing more can be drawn: put it back, or end the "
+            f"the key of session {session} is not in the vault, so nothing more can be drawn: restore it, or end the "
             f"session by `concord close {session}`; one more of its kind, by --new-session, costs again"
         )
     return vault.secret(f"sessions/{session}")
@@ -111,7 +111,7 @@ class Randomness:
         """
         path = f"sessions/{self.session}/{name}.npz"
         with saying(
-            f"it holds noise of session {self.session}, which is not drawn again: put back a copy of it, or end the "
+            f"it holds noise of session {self.session}, which is not drawn again: restore a copy of it, or end the "
             f"session by `concord close --whole {self.session}`"
         ):
             if self.vault.find(path) is None and self.ledger.drawn(self.session, name) is not None:

@@ -110,8 +110,8 @@ def next_step(
     """
     if known is None and door.released.find(path(state.id, state.batches)) is not None:
         raise NotVerified(
-            f"{path(state.id, state.batches)} was released, and the ledger does not know of it: an older copy of the "
-            "ledger was put back; put the newer one in its place, or end the session by `concord close "
+            f"{path(state.id, state.batches)} was released, and the ledger does not know of it: the ledger was "
+            "restored from a backup; restore the newer copy, or end the session by `concord close "
             f"{state.id} --whole`"
         )
     index, first = (state.batches, state.next_row) if known is None else (known.index, known.first)

@@ -112,7 +112,7 @@ def _number(cut: float | None, kind: str) -> str:
 
 @dataclass(frozen=True)
 class Importance:
-    """How much shuffling each column spoils, in `measure`, the most first; with the standard deviation of repeats."""
+    """Permutation importance of each column, in `measure`, the largest first; with standard deviations of repeats."""
 
     measure: str
     rows: int
@@ -122,7 +122,7 @@ class Importance:
 def importance(student: Any, path: str, target: str | None) -> Importance:
     """The importance of every column on the public rows at `path`.
 
-    target   the column with what is right; if the table has none, answers are compared with the student's own before
+    target   the label column; if the table has none, predictions are compared with those before shuffling
     Raises WrongInput if the table lacks a column of the student.
     """
     table = open_public(path, "--rows", format_of(path, field="--rows"))
@@ -133,15 +133,15 @@ def importance(student: Any, path: str, target: str | None) -> Importance:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a shuffled column is as unread as it was
         right = student.predict(frame) if label is None else _truth(rows[label], numbers)
-        score = _minus_error if numbers else _share_right
+        score = _minus_error if numbers else _accuracy
         found = permutation_importance(student, frame, right, scoring=score, n_repeats=REPEATS, random_state=0)
     order = np.argsort(-found.importances_mean, kind="stable")
     pairs = zip(found.importances_mean.tolist(), found.importances_std.tolist(), strict=True)
     spoilt = dict(zip(frame.columns, pairs, strict=True))
     what = (
-        ("root mean squared error" if numbers else "share of right answers")
+        ("root mean squared error" if numbers else "accuracy")
         if label
-        else ("how far answers move" if numbers else "share of answers that change")
+        else ("root mean squared change" if numbers else "share of predictions that change")
     )
     return Importance(what, len(frame), {frame.columns[at]: spoilt[frame.columns[at]] for at in order})
 
@@ -150,7 +150,7 @@ def _truth(column: pl.Series, numbers: bool) -> Any:
     return cast_numbers(column) if numbers else column.cast(pl.String).to_numpy()
 
 
-def _share_right(student: Any, rows: Any, right: Any) -> float:
+def _accuracy(student: Any, rows: Any, right: Any) -> float:
     return float(np.mean(student.predict(rows) == right))
 
 

@@ -9,7 +9,7 @@ once more, however many sessions there are.
 Assumes      a ledger whose chain holds records what happened
 Guarantees   a changed byte in a file or record named here is found, and the check that finds it names the file
              A command that was killed may leave MLflow one publication behind the signed files: that is a warning
-Not covered  a home folder put back whole to an older copy, if no witness is named.
+Not covered  a home folder restored whole from a backup, if no witness is named.
              Checked by tests/tasks/verify/test_verify.py
 """
 

@@ -81,7 +81,7 @@ def test_no_secret_of_a_prefect_server_is_among_the_settings_that_tasks_are_sent
 
 
 class Named:
-    """A cluster of two processes, and what lets us in."""
+    """A cluster of two processes, and the credentials for it."""
 
     def __init__(self, folder: Path, made: Any) -> None:
         self.made, self.address = made, made.scheduler_address
@@ -185,7 +185,10 @@ def test_a_worker_must_see_the_home_and_a_stranger_is_not_let_in(
     for name, file in named.files.items():
         file.write_text(getattr(other, f"tls_{name}"))
     monkeypatch.setattr(cluster, "START_SECONDS", 3)
-    with dask.config.set(named.settings), pytest.raises(EnvironmentFailed, match="lets us in"):
+    with (
+        dask.config.set(named.settings),
+        pytest.raises(EnvironmentFailed, match="accepts the connection"),
+    ):
         task_runner(teachers, tmp_path / "home")
 
 

@@ -31,7 +31,7 @@ def test_shares_are_rounded() -> None:
         "about 100%",
     ]
     assert list(shares_in_words(WRONG)) == [
-        "about 100% of the private rows have a label that data.classes lacks: it counts as the first",
+        "about 100% of the private rows have a label that data.classes lacks: it counts as the first class",
         "about 13% of the private rows have an unknown value in 'shade': it counts as missing",
     ]
     assert list(shares_in_words(Unmatched(0.0, 0.0001, {}))) == [
@@ -40,8 +40,8 @@ def test_shares_are_rounded() -> None:
     ]
     beyond = list(shares_in_words(WRONG, (0.0, 4.0)))
     assert beyond[0] == (
-        "about 100% of the private rows have no label that is a number from 0 to 4, as data.bounds says: beyond them "
-        "it counts as the nearer one, and else as their middle"
+        "about 100% of the private rows have no label that is a number from 0 to 4, as data.bounds says: outside the "
+        "bounds it is clipped to the nearer bound; a missing one counts as the midpoint"
     )
     assert next(shares_in_words(RIGHT, (0.0, 4.0))).startswith("the label of every private row is a number from 0")
     assert is_worth_asking(WRONG)
@@ -104,8 +104,8 @@ def test_it_goes_on_if_the_operator_says_so_or_nobody_can_be_asked(monkeypatch: 
         silent = run_it(monkeypatch, WRONG, "n", wanted=wanted, tty=tty)
         assert silent.asked == []
         assert len(silent.lines) == 4
-        assert "'day' is left out: its public cells are empty, or dates in words" in silent.lines[2]
-        assert "nobody is asked here: it goes on, and spends" in silent.lines[3]
+        assert "'day' is left out: its public cells are empty, or dates as text" in silent.lines[2]
+        assert "without a terminal nothing is asked: the run goes on, and spends" in silent.lines[3]
     assert run_it(monkeypatch, RIGHT, "n", wanted=True).asked == []
 
 

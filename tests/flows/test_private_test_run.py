@@ -223,7 +223,7 @@ def test_a_vault_without_its_key_starts_no_other_session(plan: Plan, home: Path)
     (home / "vault" / "secrets" / "domains" / "people").unlink()
     cheap, ledger = another(another(plan, privacy__epsilon=0.3), labeling__cutoff=1, data__version="2"), Ledger.of(home)
     before = [session.id for session in ledger.sessions("people")]
-    with pytest.raises(NotVerified, match="put back a copy of it"):
+    with pytest.raises(NotVerified, match="restore a copy of it"):
         start(cheap, home, new_session=True)  # by another key, it might learn from units that the first tested
     assert [session.id for session in ledger.sessions("people")] == before
 

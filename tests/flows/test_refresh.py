@@ -396,13 +396,13 @@ def test_an_older_copy_of_the_vault_stops_it(data: Path, plan: Plan, home: Path)
     (file,) = (home / "vault" / "streams" / "people").rglob(f"{done.session}-00000.json")
     content = file.read_bytes()
     file.unlink()
-    with pytest.raises(NotVerified, match="an older copy of it was put back"):
+    with pytest.raises(NotVerified, match="it was restored from a backup"):
         start_refresh(plan, home)
     file.write_bytes(content)
     (key,) = (home / "vault" / "secrets" / "streams").iterdir()
     held = key.rename(home / "key")  # by a new one everybody would be a new unit
     arrive(data, 2, people(1500, 11))
-    with pytest.raises(NotVerified, match="by which the stream knows whom it asked: put back"):
+    with pytest.raises(NotVerified, match="by which the stream knows whom it asked: restore"):
         start_refresh(plan, home)
     assert not key.exists()
     held.rename(key)

@@ -72,7 +72,7 @@ def test_a_student_is_chosen_without_a_vote(plan: Plan, home: Path) -> None:
     assert "No teacher voted" in Path(summary.report).read_text()
     published = Run(summary, home)
     assert set(published.student.predict(pl.read_parquet(plan.path("public")))) == {"no", "yes"}
-    with pytest.raises(WrongInput, match="nobody voted"):
+    with pytest.raises(WrongInput, match="this run released none"):
         _ = published.labels
 
 

@@ -114,7 +114,7 @@ PROGRESS = re.compile(r" ✓ |━|\d:\d\d:\d\d$")
 """Matches the line of a stage, done or in progress, as shown by a run that goes on or cannot clear its progress."""
 OURS = "concord: "
 """The beginning of each of our sentences. Which sentence is shown depends on where the fault is met first."""
-KEPT = "nothing that was spent is lost"
+KEPT = "the budget already charged stays valid"
 FAULTS = {
     "Ctrl-C": Fault(130, f"interrupted; {KEPT}", lambda run: run.press(b"\x03")),
     "SIGTERM to the group": Fault(143, f"ended by SIGTERM; {KEPT}", to_group(signal.SIGTERM)),

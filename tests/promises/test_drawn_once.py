@@ -82,7 +82,7 @@ def test_noise_is_not_drawn_again_after_an_older_copy_is_put_back(home: Path, ki
         kind.ask(home)
         assert released.items() <= files(home / "released").items()
         return
-    with pytest.raises(NotVerified, match="put back a copy of it"):
+    with pytest.raises(NotVerified, match="restore a copy of it"):
         kind.ask(home)
     assert files(home / "released").items() <= released.items()
     Ledger.of(home).verify()
@@ -112,7 +112,7 @@ def test_of_two_copies_with_one_ledger_one_publishes(home: Path, kind: Kind) -> 
         kind.ask(other)
     with power_fails_at("commit_batch"):
         kind.ask(home)
-    with pytest.raises(NotVerified, match=r"(put that in its place|put back a copy of it).*concord close --whole d-1`"):
+    with pytest.raises(NotVerified, match=r"(put that in its place|restore a copy of it).*concord close --whole d-1`"):
         kind.ask(other)
     assert not files(other / "released")
 

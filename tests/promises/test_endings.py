@@ -79,4 +79,4 @@ def test_ctrl_c_while_packages_are_loaded_ends_in_one_sentence() -> None:
     """Before: in the first quarter of a second it ended in a traceback."""
     ended = subprocess.run([sys.executable, "-c", EARLY, "--help"], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (130, "")
-    assert ended.stderr == "concord: interrupted; nothing that was spent is lost: the same command goes on with it\n"
+    assert ended.stderr == "concord: interrupted; the budget already charged stays valid: the same command goes on\n"

@@ -230,7 +230,7 @@ def test_a_home_of_the_first_version_without_one_gets_no_other(world: World, of:
     named, refusing = SECRETS[of]
     file = world.without(named(world))
     for give in refusing.values():
-        with pytest.raises(NotVerified, match=r"put back"):
+        with pytest.raises(NotVerified, match=r"restore"):
             give(world)
         assert not file.exists()
 
@@ -270,7 +270,7 @@ def test_a_period_that_was_counted_is_never_counted_under_another_key(world: Wor
         world.without(f"streams/{session.stream}")
         erase(door, "arriving", "p22-4")
         for _ in range(2):
-            with pytest.raises(NotVerified, match="by which the stream knows whom it asked: put back a copy of it"):
+            with pytest.raises(NotVerified, match="by which the stream knows whom it asked: restore a copy of it"):
                 refresh.fn(world.stream, world.home)
         close(door, session.id, give_back=False)
         with pytest.raises(BudgetRefused, match="does not know any more whom it asked"):

@@ -100,7 +100,7 @@ def test_a_campaign_with_eleven_in_a_hundred(walk: Go) -> None:
     test = certified(went).student.public_test
     assert isinstance(test, PublicTest)
     assert 0.85 < test.majority < 0.95
-    assert "class recall precision named no named yes" in went.run
+    assert "class recall precision predicted no predicted yes" in went.run
     assert "prior odds" in went.run
 
 

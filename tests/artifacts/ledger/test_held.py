@@ -70,7 +70,7 @@ def test_a_ledger_that_was_changed_and_chained_anew_is_denied_by_the_home(
     Ledger.of(home).verify()  # its chain is intact
     with pytest.raises(NotVerified, match=CHANGES[change]) as found:
         Ledger.checked(home)
-    assert "put its own back" in str(found.value)
+    assert "restore the right one" in str(found.value)
 
 
 def test_a_ledger_that_was_deleted_or_replaced_is_denied_by_the_home(home: Path, tmp_path: Path) -> None:

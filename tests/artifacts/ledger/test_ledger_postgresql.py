@@ -67,7 +67,7 @@ def test_a_database_put_back_stops_until_what_was_lost_is_charged(address: str, 
     charged = ledger.total("census")
     delete_after(address, 4)
     older = Ledger(url, witness)
-    with pytest.raises(NotVerified, match="older copy was put back"):
+    with pytest.raises(NotVerified, match="restored from a backup"):
         older.begin_batch("one", batch(1, first=100))
     older.restore("the server's disk died")
     assert at_most(charged, older.total("census"))

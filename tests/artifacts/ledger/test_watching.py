@@ -60,7 +60,7 @@ def test_without_its_witness_it_stops_before_anything_is_written(
     gone(place, monkeypatch)
     before, ledger = lines(home), Ledger.of(home)
     for act in (CHANGES[change], Ledger.check_witness):
-        with pytest.raises(NotVerified, match=r"says that a witness sees it, .* put it back, .*`concord restore"):
+        with pytest.raises(NotVerified, match=r"says that a witness sees it, .* restore it, .*`concord restore"):
             act(ledger)
     assert lines(home) == before
     assert ledger.session("one").refused == 1  # it may still be looked at
@@ -102,7 +102,7 @@ def test_a_new_witness_has_seen_all_of_it(home: Path, place: Path) -> None:
     Ledger.of(home).restore("the machine that had it burnt")
     assert [head for sighting in seen(place) for head in sighting["heads"]] == [line.digest for line in lines(home)]  # type: ignore[attr-defined]  # JSON
     answer_on = put_back(home)
-    with pytest.raises(NotVerified, match="older copy"):
+    with pytest.raises(NotVerified, match="restored from a backup"):
         answer(answer_on, 1)
 
 
@@ -158,7 +158,7 @@ def separate(home: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
 
 def test_two_histories_are_charged_together(separate: Ledger, place: Path) -> None:
     charged_there = seen(place)[-1]["standings"][0]["charge"]["renyi"]  # type: ignore[index]  # JSON
-    with pytest.raises(NotVerified, match="older copy"):
+    with pytest.raises(NotVerified, match="restored from a backup"):
         answer(separate, 1, "ours")
     ours = separate.session("ours").reserved
     (standing,) = separate.restore("the witness was found")

@@ -49,10 +49,10 @@ def test_an_older_copy_stops_before_anything_is_written(home: Path, change: str)
     answer(Ledger.of(home), 1)
     older = put_back(home)
     before = lines(home)
-    with pytest.raises(NotVerified, match=r"older copy was put back, .* `concord restore` goes on"):
+    with pytest.raises(NotVerified, match=r"restored from a backup, .* `concord restore` goes on"):
         CHANGES[change](older)
     assert lines(home) == before
-    with pytest.raises(NotVerified, match="older copy"):
+    with pytest.raises(NotVerified, match="restored from a backup"):
         older.check_witness()
     assert older.session("one").refused == 1  # it may still be looked at
 
@@ -125,7 +125,7 @@ def test_a_restored_ledger_put_back_again_stops_again(home: Path) -> None:
     answer(Ledger.of(home), 1)
     put_back(home).restore("the disk died")
     older = put_back(home)
-    with pytest.raises(NotVerified, match="older copy"):
+    with pytest.raises(NotVerified, match="restored from a backup"):
         answer(older, 1)
     older.restore("and again")
     assert lines(home)[-1].kind == "restore"

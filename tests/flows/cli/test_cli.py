@@ -303,7 +303,8 @@ def test_a_plan_follows_the_cap_on_record_and_says_so(concord: Callable[..., Any
         assert "lifetime.epsilon of domain 'people' is 9.0 on the record, got 12.0: the plan that first named" in error
     assert concord("domain", "people", "--epsilon", "20", "--delta", "4e-5", "--reason", "a new study")[0] == 0
     note = (
-        "domain 'people' has the cap (ε 20, δ 4e-05) by `concord domain`, which holds, and not the (ε {}, δ 4e-05) of"
+        "the cap of domain 'people' is (ε 20, δ 4e-05), set by `concord domain`; privacy.lifetime in the "
+        "plan, (ε {}, δ 4e-05), does not apply"
     )
     for changes, given in (({}, 9), (higher, 12)):
         plan = plan_of(folder, **changes)

@@ -149,7 +149,7 @@ def test_what_is_interrupted_says_that_nothing_is_lost(monkeypatch: pytest.Monke
     monkeypatch.setattr("concord.artifacts.plan.load_plan", interrupt)
     status, printed, error = without_home("run", "plan.toml")
     assert (status, printed) == (130, "")
-    assert error.startswith("concord: interrupted; nothing that was spent is lost")
+    assert error.startswith("concord: interrupted; the budget already charged stays valid")
 
 
 def test_results_that_cannot_be_written_are_told_in_one_sentence() -> None:

@@ -42,8 +42,8 @@ def test_a_home_put_back_stops_until_it_is_restored(home: Path, place: Path, tmp
     for command in (("run", str(plan)), ("close", summary["session"])):
         status, _, wrong = concord(*command, "--home", str(home))
         assert status == 4
-        assert "an older copy was put back" in wrong
-        assert "`concord restore` goes on from an older copy" in wrong
+        assert "the ledger was restored from a backup" in wrong
+        assert "`concord restore` goes on from it" in wrong
     status, result, _ = concord("verify", "--home", str(home), "--json")
     assert status == 4
     assert [check["name"] for check in json.loads(result)["checks"] if not check["ok"]] == ["witness"]

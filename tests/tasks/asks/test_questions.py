@@ -147,7 +147,7 @@ def test_answers_that_were_changed_once_begun_stop_it(door: Stores, monkeypatch:
 def test_a_ledger_that_was_put_back_is_found(door: Stores) -> None:
     opened(door, STREAM)
     door.released.write(answer_path("d-1", 0), b"{}")
-    with pytest.raises(NotVerified, match="older copy of the ledger"):
+    with pytest.raises(NotVerified, match="the ledger was restored from a backup"):
         asked(door, STREAM, AGREED)
 
 

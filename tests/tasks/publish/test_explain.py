@@ -114,7 +114,7 @@ def test_shuffling_what_matters_spoils_answers_and_what_does_not_spoils_none(tmp
     rows = rows_of(4).with_columns(kind=pl.when(pl.col("size") > 0).then(pl.lit("yes")).otherwise(pl.lit("no")))
     rows.write_parquet(tmp_path / "rows.parquet")
     found = importance(fitted(), str(tmp_path / "rows.parquet"), "kind")
-    assert (found.measure, found.rows, [*found.columns]) == ("share of right answers", ROWS, ["size", "shade"])
+    assert (found.measure, found.rows, [*found.columns]) == ("accuracy", ROWS, ["size", "shade"])
     assert found.columns["size"][0] == pytest.approx(0.5, abs=0.1)
     assert found.columns["shade"] == (0.0, 0.0)
     own = importance(fitted(), str(tmp_path / "rows.parquet"), "absent")
@@ -131,7 +131,7 @@ def test_the_command_says_both(tmp_path: Path) -> None:
     folder, rows = made.released.root / SESSION, made.home / "test.parquet"
     status, printed, _ = heard("explain", str(folder), "--rows", str(rows), "--json")
     found = json.loads(printed)
-    assert (status, found["scorecard"], found["importance"]["measure"]) == (0, None, "share of right answers")
+    assert (status, found["scorecard"], found["importance"]["measure"]) == (0, None, "accuracy")
     assert [*found["importance"]["columns"]][-1] == "note"
     status, printed, _ = heard("explain", str(folder))
     assert (status, "no scorecard" in printed) == (0, True)
