@@ -53,7 +53,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a part without the rest": (tables(student={**STUMPS, "epsilon": 1.0}), r"student\.epsilon has no meaning without"),
     "three classes": (
         tables(data={**tables_of_plan(Path("data"))["data"], "classes": ["a", "b", "c"]}),
-        r"two classes apart, got 3 in data\.classes",
+        r"is for two classes, got 3 in data\.classes",
     ),
 }
 

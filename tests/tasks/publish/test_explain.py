@@ -118,7 +118,7 @@ def test_shuffling_what_matters_spoils_answers_and_what_does_not_spoils_none(tmp
     assert found.columns["size"][0] == pytest.approx(0.5, abs=0.1)
     assert found.columns["shade"] == (0.0, 0.0)
     own = importance(fitted(), str(tmp_path / "rows.parquet"), "absent")
-    assert own.measure == "share of answers that change"
+    assert own.measure == "share of predictions that change"
     assert own.columns["size"][0] == pytest.approx(0.5, abs=0.1)
 
 

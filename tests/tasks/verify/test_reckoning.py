@@ -248,7 +248,7 @@ def test_a_second_secret_or_question_of_one_name_is_found(kind: RemarkKind, monk
     for about in ("domains/people first", "streams/weekly first", "domains/people first"):
         ledger.remark("people", kind, about)
     assert [*reckon(ledger.kept)] == []
-    with pytest.raises(NotVerified, match="put that one back" if kind == "secret" else "signed another question"):
+    with pytest.raises(NotVerified, match="restore that one" if kind == "secret" else "signed another question"):
         ledger.remark("people", kind, "domains/people second")
     monkeypatch.setattr(Remarks, "check_only", lambda *_: None)
     ledger.remark("people", kind, "domains/people second")
