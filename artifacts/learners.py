@@ -52,7 +52,7 @@ class TeachersPlan(Learner):
     """How many shards the private rows are split into, and what learns on each."""
 
     count: Annotated[int, Field(ge=0, le=100_000), in_units("teachers")] = 0
-    """How many: more agree sooner, and each knows less. A shard wants a few dozen rows. Tallies have none."""
+    """With more teachers, noise matters less, but each is weaker: a shard needs a few dozen rows. Tallies have none."""
     runner: Annotated[Literal["threads", "processes", "dask"], OPERATOR] = "threads"
     """Where they learn and vote; for tallies, where private rows are coded and counted."""
     address: Annotated[str | None, OPERATOR] = None

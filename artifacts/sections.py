@@ -91,33 +91,33 @@ class DataPlan(Section):
     label: str
     """The column that the student predicts: classes, or a number."""
     classes: Annotated[tuple[str, ...], Field(min_length=2, max_length=1000)] = added(())
-    """The labels there are, as is known in public; must be given unless the label is a number. A private label that is
-    none of them counts as the first."""
+    """The labels, as they are publicly known; must be given unless the label is a number. Any other private label
+    counts as the first class."""
     bounds: Bounds | None = None
-    """In place of classes, if the label is a number: the least and the largest it may be, as is known in public. A
-    private label beyond them counts as the nearer one, and without a number as their middle."""
+    """In place of classes, if the label is a number: its smallest and largest value, as publicly known. Private
+    labels outside the bounds are clipped to the nearer bound; missing ones count as the midpoint."""
     most_unknown_labels: LabelShare | None = added(None)
-    """If a larger share of the private labels is no declared class, or no number within bounds, and nobody is asked at
-    a terminal, nothing is opened or charged. By default it goes on. A stop depends on private rows, and ε does not
-    count what it tells: see tests/privacy/README.md, "The pre-check"."""
+    """A run that asks nobody at a terminal stops before it is charged if a larger share of the private labels is not a
+    declared class, or not a number within bounds. By default it goes on. A stop depends on private rows, and ε does not
+    cover what it reveals: see tests/privacy/README.md, "The pre-check"."""
     test: Annotated[PlanTable | None, OPERATOR] = None
-    """Public labelled rows, on which the student is measured. Nothing learns from them."""
+    """Public labelled rows, on which the student is evaluated. Nothing learns from them."""
     groups: Names | None = None
-    """Columns of the test table by whose words the student's measures are given too, such as a sex or a region; the
-    private test counts by them as well. They need not be features."""
+    """Columns of the test table, such as sex or region, for whose categories performance is reported as well; the
+    private test counts by them, too. They need not be features."""
     version: str = "1"
-    """Names the state of the private data: name a new one when the data changes. That it changed is public."""
+    """The state of the private data: name a new version when the data changes. That it changed is public."""
     features: Names | None = None
     """The columns to learn from; by default those of the public table but for label and unit, with the types they have
     there."""
     categories: Names | None = None
-    """Features whose numbers name things, such as wards or codes: they are read as words. Dates in words, such as
-    31.12.2026, are words too if they are listed here, and are left out otherwise."""
+    """Features whose numbers are codes, such as wards: they are parsed as categories. Dates as text, as in 31.12.2026,
+    are categories too if they are listed here, and left out otherwise."""
     text: Names | None = None
     """Features of free text: the words of a cell are hashed to 256 columns, by a public rule. For mechanisms by which
     teachers vote; tallies would need a code for each text."""
     unit: str | None = None
-    """The column that says whose a row is: all rows of one value are protected together. By default each row is
+    """The column that identifies a person: all rows with the same value are protected together. By default each row is
     protected by itself."""
     format: Annotated[TextFormat, OPERATOR] = COMMAS
     """How the CSV files of this plan are written, one for all of them."""
@@ -167,8 +167,8 @@ class DataPlan(Section):
 
 
 class PrivateTestPlan(Section):
-    """Private units that take no part in learning, for the domain's whole life: each student is tried out on them, and
-    noisy counts are released."""
+    """Private units that take no part in learning, for the domain's whole life: each student is evaluated on
+    them, and noisy counts are released."""
 
     share: Share
     """The part of the units that is set aside; fixed for the domain's life."""
