@@ -118,7 +118,7 @@ class StudentPlan(Fitted):
     features: Names | None = None
     """For `universal`: the encoded columns it looks at, written COLUMN or COLUMN=WORD; by default all."""
     candidates: Annotated[tuple[Candidate, ...], Field(min_length=2, max_length=100)] | None = None
-    """Students of which one is chosen, by its errors on the private units that [test] sets aside."""
+    """Candidates for the student; one is chosen by its errors on the private units that [test] sets aside."""
     epsilon: Epsilon | None = None
     """What that choice may spend there; or the choice of a universal student, if labels are bought as well and have the
     rest."""
@@ -144,7 +144,7 @@ class StudentPlan(Fitted):
             return self
         for key in Fitted.model_fields:
             if getattr(self, key) != type(self).model_fields[key].default:
-                raise ValueError(f"{key} has no meaning if there are candidates, each of which has its own")
+                raise ValueError(f"{key} has no meaning if there are candidates, because each has its own")
         for at, candidate in enumerate(self.candidates):
             if candidate in self.candidates[:at]:
                 raise ValueError(f"candidates must differ from one another, and number {at + 1} came before")

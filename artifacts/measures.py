@@ -82,7 +82,7 @@ class ClassMeasured(CertificatePart):
     auc         how often its probability of the class is higher for a row of it than for another: 0.5 if it looks at
                 nothing, whatever threshold it names the class at; None without probabilities, or without such rows
     average_precision
-                the mean precision at the thresholds that find one more row: the class's share if it looks at nothing
+                the mean precision at the thresholds that find one more row: the class's share at chance level
     """
 
     name: str
@@ -353,7 +353,7 @@ class UnitsTested(CertificatePart):
 
 
 class NumberTested(UnitsTested):
-    """The student of a number, tried on units set aside.
+    """The student of a number, evaluated on units set aside.
 
     rmse           root of the mean squared error, where a true number beyond the bounds counts as the nearer one, a
                    unit without one as their middle, and an error that is larger than what lies between them as that
@@ -375,7 +375,7 @@ def number_tested_in_words(test: Mapping[str, Any]) -> str:
 
 
 class TestRecord(UnitsTested):
-    """The student of classes, tried on units set aside.
+    """The student of classes, evaluated on units set aside.
 
     majority   the share of the largest class, by the noisy counts
     matrix     the noisy counts themselves; None if there are too many classes to list

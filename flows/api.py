@@ -136,7 +136,7 @@ def contribute(
     """Answer the newest question of a run as one of several homes, as `concord contribute --json` has it.
 
     private       this home's private table: files, or an address
-    agreed        whoever answers for this home has read the plan, and agrees to what it costs
+    agreed        the person responsible for this home has read the plan and agrees to its cost
     new_session   take part in a further run of the plan, which costs again
     Raises a ConcordError for everything that is not a fault of this program.
     """

@@ -142,7 +142,7 @@ def _refs(result: Any) -> list[dict[str, str]]:
 
 
 class SealedResults(WritableFileSystem):
-    """Prefect's result storage for one home folder. It carries no key: whoever uses it opens the vault.
+    """Prefect's result storage for one home folder. It carries no key: its user opens the vault.
 
     address   the address of a folder in an object store; without it, results are in HOME/results
     """

@@ -1,4 +1,4 @@
-"""The flow of `concord contribute`: one of several homes answers the newest question of whoever leads them.
+"""The flow of `concord contribute`: one of several homes answers the newest question of their lead.
 
     question ─ checked ─ agreed to, once ─ bound on record ─ gather ─ tally ─┃ release ─ share, signed ─ exchange
 
@@ -147,7 +147,7 @@ class Contribution:
             precheck_tables(self.run, private, encoding, None)  # for who sits there, and nobody else
         if not agreed and not (may_ask() and confirmed("agree to this plan, and spend")):
             raise BudgetRefused(
-                f"the plan must be agreed to, once, by whoever answers for {self.name}: read it, and give --yes"
+                f"the plan needs the agreement, once, of those responsible for {self.name}: read it, and give --yes"
             )
         session = reserve_session(stores, run.plan, ask, encoding, (), new_session=run.new_session)
         return run.lock_session(session.id)

@@ -3,10 +3,10 @@
 The ledger and the released files are the record; MLflow repeats them. So if a store was deleted, or failed when a
 session was to be recorded, the next command that uses the session records it again: nothing is drawn, asked or spent.
 
-Assumes      whoever records a session holds its lock RUN, so that it is recorded once
+Assumes      the process that records a session holds its lock RUN, so that it is recorded once
 Guarantees   every run asks MLflow, except a replay whose last answer is still valid (artifacts.mlflow.last_answer). A
              run that shows the same files is not made twice
-Not covered  sessions that no command uses; estimates and audits, of which there is no released file
+Not covered  sessions that no command uses; estimates and audits, which have no released file
              Checked by tests/flows/test_mlflow_lost.py
 """
 

@@ -166,7 +166,7 @@ class ByStream(BySums):
 
     def _stream(self, known: Sequence[Session], *, answered: bool) -> tuple[str, bool]:
         """The stream whose season is due, and whether one more session is opened. Raises BudgetRefused if that would
-        ask everybody again, since whoever was asked is not known any more.
+        ask everybody again, because it is no longer known who was asked.
 
         known   all seasons with this plan's settings, in order
         """

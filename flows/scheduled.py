@@ -160,7 +160,7 @@ def scheduled_contribute(
 
     plan, exchange   as the lead has them
     private          this home's private table
-    agreed           whoever answers for this home has read the plan, and agrees to what it costs
+    agreed           the person responsible for this home has read the plan and agrees to its cost
     """
 
     def work(home: Path) -> State[Any]:

@@ -152,8 +152,8 @@ class Periods:
         return session, counted
 
     def again(self, session: Session, counted: Sequence[PeriodCounts], private: PrivateFiles) -> list[tuple[Ref, ...]]:
-        """The sums of these periods without units that were erased since; none if the ones on record are there, and
-        hold none of those units, as after a restore of the vault from a backup."""
+        """The sums of these periods without units that were erased since; empty if the recorded sums are present and
+        exclude those units, which after a restore of the vault they may not."""
         run, vault, erased = self.run, self.run.stores.vault, len(self.run.erased)
         known = counted_again(vault, session, erased)
         others = counted[len(known) :]

@@ -7,7 +7,7 @@ chunks and mark the last one, so that none can be cut off, moved or repeated (th
 Reyhanitabar, Rogaway and Vizár, CRYPTO 2015); the file's name is authenticated with every chunk.
 
 Assumes      the key is uniform and kept away from the disk that the vault lies on
-Guarantees   whoever has the files but not the key learns only their names, sizes and times; any change is refused
+Guarantees   a reader of the files without the key learns only their names, sizes and times; any change is refused
 Not covered  readers of this process's memory or environment; an older whole file put back under its own name, which
              the digest in its reference shows. Checked by tests/artifacts/home/test_cipher.py
 """

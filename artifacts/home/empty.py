@@ -5,10 +5,10 @@
 Prefect and MLflow make a new database by hundreds of migrations, which take seconds; `make install` has them do it once
 (`python -m concord.flows.database`).
 
-Assumes      whoever may write to PREFIX may replace the packages there as well
+Assumes      a user who may write to PREFIX may replace the packages there as well
 Guarantees   only a file is copied whose name matches its version and digest, that this user or root owns and nobody
              else may write. Any other file is ignored, and the database is made by its migrations
-Not covered  whether a file with the right name has the right tables: that is up to whoever installs. Checked by
+Not covered  whether a file with the right name has the right tables: that is up to the installer. Checked by
              tests/artifacts/home/test_empty.py
 """
 

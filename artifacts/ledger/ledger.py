@@ -7,7 +7,7 @@ Privacy statement
                  before anything is spent
     Ends         never: entries are only added
     Not covered  an old copy of the whole database put in the place of a newer one, unless a witness saw the newer one
-                 (artifacts.ledger.witness); whoever may write the database can rewrite it
+                 (artifacts.ledger.witness); anyone who may write the database can rewrite it
 
 A mutation is one transaction: take the writer lock, read what others wrote, decide, append. The lock is SQLite's or
 PostgreSQL's own and is freed when its holder dies. The state is the fold of the entries, kept in memory and updated

@@ -108,4 +108,4 @@ rows = polars.read_parquet("rows.parquet")
 print(mlflow.sklearn.load_model("{0}").predict_proba(rows))
 ```
 """
-"""Usage of a registered student: two programs, each of which runs as it is."""
+"""Usage of a registered student: two complete programs."""

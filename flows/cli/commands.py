@@ -304,7 +304,7 @@ def plan_command(
 def estimate_command(
     plan: Annotated[Path, typer.Argument(help="The plan; it may be without a cutoff.")],
     epsilon: Annotated[float, typer.Option(help="The ε the estimate costs.")],
-    share: Annotated[float, typer.Option(help="Share of units set aside to try teachers on.")] = 0.3,
+    share: Annotated[float, typer.Option(help="Share of units set aside to evaluate teachers.")] = 0.3,
     beta: Annotated[float, typer.Option(help="How likely the cutoff may be too low.")] = 0.05,
     again: Annotated[bool, typer.Option(help="Another estimate of the same data; it costs again.")] = False,
     yes: YesOption = False,
@@ -326,7 +326,7 @@ def estimate_command(
 @app.command("count")
 def count_command(
     plan: Annotated[Path, typer.Argument(help="The plan, whose public table has the groups.")],
-    by: Annotated[str, typer.Option(help="Columns whose words make the groups, with commas.")],
+    by: Annotated[str, typer.Option(help="Columns whose categories form the groups, with commas.")],
     epsilon: Annotated[float, typer.Option(help="The ε the counts cost.")],
     again: Annotated[bool, typer.Option(help="Count once more in this domain; it costs again.")] = False,
     yes: YesOption = False,

@@ -106,7 +106,7 @@ def close_command(
     end(door, session, give_back=not whole)
     ended = session_of(door.ledger, session)
     shared = door.ledger.domain_of(door.ledger.session(session)).filter.conversion
-    once = f", of which {shared:.3g} counts once for all sessions of its domain" if shared else ""
+    once = f" (including {shared:.3g} that all sessions of its domain share)" if shared else ""
     charged = f"charged ε = {ended['settled']['epsilon']:.3g}{once}"
     print_json(ended) if as_json else say(f"session {session} is {ended['status']}, {charged}")
 

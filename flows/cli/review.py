@@ -1,4 +1,4 @@
-"""A reviewer's commands: what to know before a model leaves, what an attack would find, and what each column does."""
+"""A reviewer's commands: a dossier before a release, a membership-inference attack, and feature effects."""
 
 from dataclasses import asdict
 from pathlib import Path

@@ -47,7 +47,7 @@ ROWS_IN_CACHE = 512
 MOST_HELD = 1 << 26
 """Most bytes of weights joined into one array, which is then divided into parts of TEACHERS_AT_A_TIME."""
 LACKS = -1e38
-"""Offset of a class of which a shard has no row. Not −∞, since −∞ times zero is NaN."""
+"""Offset of a class without a row in the shard. Not −∞, since −∞ times zero is NaN."""
 
 
 def aligned(*shape: int, dtype: Any = np.float32) -> NDArray[Any]:

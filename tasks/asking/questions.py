@@ -53,7 +53,7 @@ from concord.tasks.data.guard import private_stage
 VALID_NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,100}")
 """Names allowed for a question: one line, without half of a surrogate pair, which cannot be encoded."""
 REHEARSED = 256
-"""Most public rows that a question is tried on."""
+"""The most public rows on which a question is run first."""
 SCRIPT = Path(__file__).with_name("answers.py")
 ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
@@ -151,7 +151,7 @@ def rehearse_question(question: Question, batches: Sequence[PublicBatch], encodi
         outcome = answer_of(helper, probe, as_asked(rows.with_columns(labels), encoding))
     if outcome != PASSED:
         reason = json.loads(outcome) or "it ends its process"
-        raise WrongInput(f"question {question.name!r} cannot be asked, tried on public rows: {reason}")
+        raise WrongInput(f"question {question.name!r} cannot be asked: on public rows, {reason}")
 
 
 @private_stage

@@ -1,11 +1,11 @@
-"""The exchange: the folder, or address of an object store, through which several homes and whoever leads them speak.
+"""The exchange: the folder, or address of an object store, through which several homes and their lead communicate.
 
     question-2-3f9a01bc55de.json        of a round, with the beginning of its digest
     share-2-north-77ab1290ffe0.json     of a home
 
 All of it is public and signed. A file is written whole, under a name that follows from its bytes, and never changed.
 
-Assumes      nothing: whoever reaches the folder may write anything into it, and change it at any time
+Assumes      nothing: anyone who reaches the folder may write anything into it, and change it at any time
 Guarantees   a file is read if it is one of at most LARGEST bytes, never through a link, and used if its name fits its
              bytes. One that cannot be is refused by itself: it stops nobody from reading the others
              Another failure to read ends this call: whether the file is one's own cannot be told
@@ -38,7 +38,7 @@ NUMBER, HOME = "(0|[1-9][0-9]{0,2})", NAME_PATTERN.strip("^$")
 NAMES = re.compile(rf"(question-{NUMBER}|share-{NUMBER}-({HOME}))-([0-9a-f]{{{SHOWN}}})\.json")
 FIELD = "--exchange"
 BY_STRANGERS = {errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.EWOULDBLOCK, errno.EACCES, errno.EPERM, errno.ENOENT}
-"""Errors of reading a file that whoever writes it can make; a store's have no number, and are told by their type."""
+"""Errors of reading that the writer of a file can cause; those of a store have no number, only a type."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Exchange:
 
 
 def _opened(path: str, flags: int) -> int:
-    """Open a file, but no link, which leads anywhere; and do not wait for whoever writes into a pipe."""
+    """Open a file, but no link, which leads anywhere; and do not wait for a writer of a pipe."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 

@@ -44,7 +44,7 @@ MOSTLY_NUMBERS = (
 WITH_COMMAS = 'numbers with decimal commas, left out: say `format = { decimal = "," }` of CSV, or store them as numbers'
 NUMBERS_DIFFER = f"left out: {MOSTLY_NUMBERS}"
 TOO_MANY = "most cells hold a rare word, left out: it would be missing; name it as `unit` if it says whose a row is"
-ALL_DIFFER = "nearly every cell is another word, left out: it teaches nothing"
+ALL_DIFFER = "nearly every cell is another category, left out: it teaches nothing"
 DATES = "dates in words, left out: other tables hold other ones; write them as 2026-12-31, or store them as dates"
 ONE_VALUE = "one value alone, left out: it teaches nothing"
 LEADING_ZEROS = "digits with a zero in front are words"
@@ -80,7 +80,7 @@ def of_digits(cells: pl.Series) -> bool:
 
 
 def is_free_text(cells: pl.Series) -> bool:
-    """Whether words are sentences, most of which occur once, so that a vocabulary of them is useless."""
+    """Whether the values are sentences that mostly occur once, so that a vocabulary of them is useless."""
     texts = cells.cast(pl.String).drop_nulls()
     words = texts.str.split(" ").list.len().mean()
     return len(texts) > 0 and texts.n_unique() > len(texts) / 2 and float(str(words)) >= SENTENCE

@@ -157,7 +157,7 @@ def _kinds_of_lines(file: TableFile, columns: Sequence[str], codes: set[str]) ->
 
 
 def are_dates(cells: pl.Series) -> bool:
-    """Whether most words are dates, of which a vocabulary of one table has few of another's."""
+    """Whether most values are dates: a vocabulary of one table has few of another's."""
     words = cells.cast(pl.String).drop_nulls()
     return 2 * int(words.str.strip_chars().str.contains(DATE).sum()) > len(words)
 

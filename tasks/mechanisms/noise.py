@@ -85,7 +85,7 @@ def gaussian(scale: float, size: int) -> Ints:
 
 @cache
 def _opendp() -> Any:
-    """OpenDP; heavy, and whoever verifies draws nothing."""
+    """OpenDP, loaded only where noise is drawn, because it is heavy."""
     from opendp import prelude
 
     prelude.enable_features("contrib")

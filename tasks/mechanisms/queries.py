@@ -262,7 +262,7 @@ def leaders(answers: Sequence[AnswerT]) -> tuple[AnswerT, tuple[int, int]]:
     """The most frequent answer (ties go to the earliest shard), and the counts of it and of the runner-up."""
     if not answers:
         raise WrongInput("a question needs at least one shard's answer")
-    # 1, 1.0 and True are equal, but whoever reads one of them can tell which: they are different answers.
+    # 1, 1.0 and True are equal, but a reader can tell them apart: they are different answers.
     ranked = Counter((answer, type(answer), repr(answer)) for answer in answers).most_common(2)
     (winner, _, _), top = ranked[0]
     return winner, (top, ranked[1][1] if len(ranked) > 1 else 0)

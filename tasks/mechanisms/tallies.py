@@ -300,7 +300,7 @@ MIXED = 3 / 10
 LATER_FIELDS = 7
 """Most fields asked after the first round: the most predictive ones, judged by released sums."""
 PAIRED = 24
-"""Most columns of which all pairs may be asked."""
+"""The most columns whose pairs may all be asked."""
 GROUPS, FINER = 4, 8
 """Groups of a column's values, besides missing ones, if all pairs are asked, and then a few of them."""
 REPAIR_SHARE = 1 / 10

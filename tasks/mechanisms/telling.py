@@ -1,4 +1,4 @@
-"""How far a release is, for whoever watches it: drawing and decoding a round of many classes takes minutes.
+"""Progress of a release, for an observer: drawing and decoding a round of many classes takes minutes.
 
 Only numbers of draws and of classes are told, which are public, and never what was drawn.
 """
@@ -22,5 +22,5 @@ def telling(told: Told) -> Iterator[None]:
 
 
 def tell(done: int, size: int) -> None:
-    """Tell whoever watches that so many steps are done, of `size`."""
+    """Report to the observer that so many steps of `size` are done."""
     _told.get()(done, size)

@@ -111,7 +111,7 @@ def released_by(session: Session, ledger: Reading) -> list[Ref]:
 
 
 def _warnings(certificate: Certificate, released: Released) -> tuple[str, ...]:
-    """What whoever relies on the student must know."""
+    """Warnings about the student for its users."""
     if (student := certificate.learned) is None:
         return ()
     tables = tuple(file for file in certificate.leading.files if file.path.endswith(TABLE))

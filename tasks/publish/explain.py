@@ -1,4 +1,4 @@
-"""Explain: what each column does to the answers of a published student.
+"""Explain: the effect of each column on the predictions of a published student.
 
 A student that tallies of single columns are decoded to is additive: a scorecard says how many points each cell of a
 row adds, and ten points double the odds. Of any student, columns can be shuffled on public rows: the more answers that

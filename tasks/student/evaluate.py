@@ -47,7 +47,7 @@ MOST_LISTED = 100
 CONFIDENCE_BINS = 10
 """Number of bins of a student's confidence."""
 CHANCE = 0.5
-"""The AUC of a student that looks at nothing."""
+"""The AUC at chance level."""
 PROBABILITY_DIGITS = 6
 """Digits to which a mean probability is rounded, since its last bits depend on the machine."""
 

@@ -41,7 +41,7 @@ def strangers() -> Iterator[None]:
         yield
     except ConcordError:
         raise
-    except Exception as failed:  # whoever made the file may have made it so
+    except Exception as failed:  # the author of the file may have intended it
         raise NotVerified(f"the student's file is none that Concord writes ({type(failed).__name__})") from None
 
 

@@ -96,8 +96,4 @@ def trusted_types(file: bytes, planned: str | None = None) -> list[str]:
 
 
 def _advice(package: str) -> str:
-    return (
-        ""
-        if package in CLOSED
-        else f": if you trust whoever made it with all of {package}, set CONCORD_TRUST={package}"
-    )
+    return "" if package in CLOSED else f": if you trust its author with all of {package}, set CONCORD_TRUST={package}"

@@ -219,7 +219,7 @@ def test_answers_of_shards_go_with_their_session(plan: Path, home: Path) -> None
 
 
 def test_plans_without_shards_and_questions_that_cannot_be_asked_spend_nothing(plan: Path, home: Path) -> None:
-    with pytest.raises(WrongInput, match="tried on public rows: ColumnNotFoundError"):
+    with pytest.raises(WrongInput, match="on public rows, ColumnNotFoundError"):
         ask(plan, lambda rows: rows["wealth"][0], name="wealth")
     tallied = {
         "teachers": None,

@@ -16,4 +16,4 @@ def test_a_session_of_one_epsilon_was_said_to_be_charged_more(tmp_path: Path) ->
     status, printed, error = concord("close", SESSION, "--home", str(small.home))
     shared = Ledger.of(small.home).domains()[0].filter.conversion
     assert (status, shared > 1) == (0, True), error
-    assert f"of which {shared:.3g} counts once for all sessions of its domain" in printed
+    assert f"(including {shared:.3g} that all sessions of its domain share)" in printed

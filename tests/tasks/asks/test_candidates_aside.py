@@ -178,7 +178,7 @@ LINEAR = {"learner": "linear"}
         ),
         ({"student__epsilon": None}, "epsilon must be given if there are candidates: what the choice may spend"),
         ({"student__epsilon": 4.0}, "student.epsilon must be below privacy.epsilon = 4.*, got 4"),
-        ({"student__refused": "soft"}, "refused has no meaning if there are candidates, each of which has its own"),
+        ({"student__refused": "soft"}, "refused has no meaning if there are candidates, because each has its own"),
         ({"student__candidates": [LINEAR, {}]}, "student.learner = 'linear' is the model that tallies are decoded to"),
         (
             {"student__candidates": [{"epsilon": 1}, {}]},

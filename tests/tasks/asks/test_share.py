@@ -177,7 +177,7 @@ def test_a_plan_is_agreed_to_once_by_somebody(world: Watched, capsys: pytest.Cap
     shutil.rmtree(world.exchange)
     shutil.rmtree(world.home("north") / "released")
     world.post(asked.model_copy(update={"run": "0" * 32}))
-    world.refuses("must be agreed to", BudgetRefused, again=True, agreed=False)
+    world.refuses("needs the agreement, once, of", BudgetRefused, again=True, agreed=False)
     shown = " ".join(capsys.readouterr().err.split())
     assert "rounds cost ε = 4, δ = 1e-05 for all rows of one person" in shown
 
@@ -191,7 +191,7 @@ def test_an_operator_at_a_terminal_sees_what_is_usable_before_agreeing(
     monkeypatch.setattr(flows_homes, "may_ask", lambda: True)
     monkeypatch.setattr(flows_homes, "confirmed", lambda _: False)
     before = world.state()
-    with pytest.raises(BudgetRefused, match="must be agreed to"):
+    with pytest.raises(BudgetRefused, match="needs the agreement, once, of"):
         world.contribute("north", again=True, agreed=False)
     assert (world.read, world.state()) == (1, before)
     assert "check the label of every private row is one of data.classes" in capsys.readouterr().err
