@@ -38,12 +38,15 @@ def marked_labels() -> pl.DataFrame:
     )
 
 
-def canary_tables(folder: Path, rows: pl.DataFrame | None = None) -> dict[str, Any]:
-    """A plan, as nested tables, over a private folder of marked files."""
+def canary_tables(folder: Path, rows: pl.DataFrame | None = None, *, labels: bool = False) -> dict[str, Any]:
+    """A plan, as nested tables, over a private folder of marked files: in Parquet if `labels` alone are secret."""
     table, private = private_rows() if rows is None else rows, write_tables(folder) / f"{NAME}-folder"
     private.mkdir()
     for part in range(3):
-        table[part::3].write_csv(private / f"{NAME}-{part}.csv")
+        if labels:
+            table[part::3].write_parquet(private / f"{NAME}-{part}.parquet")
+        else:
+            table[part::3].write_csv(private / f"{NAME}-{part}.csv")
     (folder / "private.csv").unlink()
     tables = tables_of_plan(folder)
     tables["data"]["private"] = private.name

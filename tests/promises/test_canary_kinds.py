@@ -62,10 +62,7 @@ def scene(scene: Scene, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     scene.marks_of = marks
     if run.labels:
-        scene.tables = canary_tables(tmp_path / "labelled", marked_labels())
-        for path in sorted(scene.private.iterdir()):
-            pl.read_csv(path).write_parquet(path.with_suffix(".parquet"))
-            path.unlink()
+        scene.tables = canary_tables(tmp_path / "labelled", marked_labels(), labels=True)
     return scene
 
 

@@ -113,7 +113,7 @@ def test_calibration_there_gives_another_table() -> None:
     "run", [pytest.param(run, marks=[] if run.name in ALWAYS else pytest.mark.slow, id=run.name) for run in RUNS]
 )
 def test_a_session_goes_on_there_and_back_here_within_its_charge(home: Path, tmp_path: Path, run: Run) -> None:
-    plan = run.plan(canary_tables(tmp_path / "data"))
+    plan = run.plan(canary_tables(tmp_path / "data", labels=run.labels))
     fails_before_the_first_draw(run, plan, home)
     (first, *_), before = opened(home), charged(home)
     with another_processor():

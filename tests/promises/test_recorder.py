@@ -101,14 +101,10 @@ def tables_of(run: Run, folder: Path, *, other: bool) -> dict[str, Any]:
         rows = rows.with_columns(outcome=pl.when(fifth).then(swapped).otherwise("outcome"))
     elif other:
         rows = rows.filter(fifth.fill_null(value=False).not_())
-    tables = canary_tables(folder, rows)
+    tables = canary_tables(folder, rows, labels=run.labels)
     written = datetime(2001 + other, 1, 1, tzinfo=UTC).timestamp()
     for path in sorted((folder / tables["data"]["private"]).iterdir()):
-        kept = path
-        if run.labels:
-            pl.read_csv(path).write_parquet(kept := path.with_suffix(".parquet"))
-            path.unlink()
-        os.utime(kept, (written, written))
+        os.utime(path, (written, written))
     return tables
 
 
