@@ -85,7 +85,7 @@ def _cells(part: Pipeline, weights: Any) -> Iterator[CellPoints]:
         _points(weights[code.start + at]) for at in range(len(code.words if code.cuts is None else code.cuts) + 2)
     ]
     if code.cuts is None:
-        yield from map(CellPoints, [*code.words, "another word"], points[:-1])
+        yield from map(CellPoints, [*code.words, "other category"], points[:-1])
     else:
         ends = [None, *code.cuts, None]
         for each, group in groupby(range(len(points) - 1), key=points.__getitem__):

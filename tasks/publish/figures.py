@@ -118,10 +118,10 @@ def what_if_figure(session: Session, sooner: Spending) -> str:
 
 
 def expected_figure(expected: Sequence[Expected], epsilon: float) -> str:
-    """Number of labels without noise that are expected to be worth as much, by ε, with the session's ε marked."""
+    """The expected equivalent number of noise-free labels, by ε, with the session's ε marked."""
     from matplotlib.ticker import StrMethodFormatter
 
-    figure, axes = _axes("ε of the session", "labels without noise\nthat would teach as much")
+    figure, axes = _axes("ε of the session", "equivalent number of\nnoise-free labels")
     places, labels = [each.epsilon for each in expected], [each.labels for each in expected]
     axes.plot(places, labels, color=BLUE, linewidth=2, marker="o", label="expected, not measured")
     axes.axvline(epsilon, color=ORANGE, linestyle="--", label="ε of this session")
@@ -139,7 +139,7 @@ def releases_figure(history: Sequence[Estimate], tests: Mapping[int, Estimate]) 
     its number; with intervals."""
     from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-    figure, axes = _axes("release", "right on public test rows" if history else "right on units of its own")
+    figure, axes = _axes("release", "accuracy on public test rows" if history else "accuracy on units of its own")
     shown = dict(enumerate(history, start=1)) or tests
     axes.plot(list(shown), [of.value for of in shown.values()], color=BLUE, linewidth=2, marker="o", markersize=4)
     covered = {at: of for at, of in shown.items() if of.is_covered}
@@ -173,12 +173,12 @@ def budget_figure(domain: DomainCharge) -> str:
 
 
 def reliability_figure(calibration: Sequence[Surety]) -> str:
-    """How often the student is right, by how sure it says it is; each point's area grows with its rows."""
-    figure, axes = _axes("says it is sure by", "is right on", height=3.2)
+    """Reliability diagram: accuracy by mean confidence; each point's area grows with its rows."""
+    figure, axes = _axes("mean confidence", "accuracy", height=3.2)
     sure, right = [each.sure for each in calibration], [each.right.value for each in calibration]
     rows = np.array([each.rows for each in calibration])
     low = min(*sure, *right, 1.0)
-    axes.plot([low, 1], [low, 1], color=GREY, linestyle="--", label="knows itself")
+    axes.plot([low, 1], [low, 1], color=GREY, linestyle="--", label="perfect calibration")
     axes.plot(sure, right, color=BLUE, linewidth=2, label="this student")
     covered = [each for each in calibration if each.right.is_covered]
     least, most = ([getattr(each.right, end) for each in covered] for end in ("low", "high"))

@@ -78,7 +78,7 @@ def test_a_run_tests_its_student_at_no_further_charge(plan: Plan, home: Path) ->
     assert test.groups[2].accuracy is None
     assert summary.test == record.shown()
     report = Path(summary.report).read_text(encoding="utf-8")
-    assert "Tried out on private records" in report
+    assert "Evaluated on private records" in report
     assert f'shade: dark</th><td data-of="units">about {test.groups[0].rows:,}' in report
     assert f"{100 * test.accuracy.low:.1f}%" in report
     metrics = Records.of(home).recorded(summary.run_id)

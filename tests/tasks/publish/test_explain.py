@@ -85,7 +85,7 @@ def test_points_of_a_row_add_up_to_its_odds(tmp_path: Path, classes: tuple[str, 
         total = np.array(card.base)
         for name, value in row.items():
             cells = [each for each in card.columns[name] if each.cell != "no value" and holds(each.cell, value)]
-            [own] = [each for each in cells if each.cell != "another word"]
+            [own] = [each for each in cells if each.cell != "other category"]
             total = total + own.points
         rounding = (len(row) + 1) / 2 + 1
         assert np.abs(total - 10 * expected / math.log(2)).max() <= rounding, row

@@ -165,7 +165,7 @@ def test_what_is_expected_at_another_epsilon_is_no_measurement_and_says_so(certi
     assert lost == sorted(lost, reverse=True)
     assert lost[0] > lost[-1]
     page = Page(render(certificate, FIGURES)).words
-    section = " ".join(page.split("At another ε")[1].split("What was spent")[0].split())
+    section = " ".join(page.split("Privacy–utility trade-off")[1].split("Charges to the budget")[0].split())
     assert "Expected, not measured: it follows from public facts alone" in section
     assert f"1, as it ran {certificate.expected[2].labels:,} " in section
     tallied = certificate.mechanism.model_copy(
@@ -174,7 +174,7 @@ def test_what_is_expected_at_another_epsilon_is_no_measurement_and_says_so(certi
     of_tallies = with_leading(certificate, mechanism=tallied, teachers=0)
     assert "the stated number of private units" in Page(render(of_tallies, FIGURES)).words
     unknown = certificate.model_copy(update={"expected": ()})
-    assert "At another ε" not in Page(render(unknown, {})).words
+    assert "Privacy–utility trade-off" not in Page(render(unknown, {})).words
 
 
 def test_it_fits_phones_and_follows_the_dark_scheme(certificate: Certificate) -> None:
@@ -254,4 +254,4 @@ def test_an_additive_student_is_shown_as_a_scorecard(certificate: Certificate) -
     words = " ".join(page.words.split())
     assert "double the odds of yes. A row begins with -12" in words
     assert "age <b> below 3 -4 age <b> 3 or more +7 age <b> no value +0" in words
-    assert "What each column does" not in render(certificate, FIGURES)
+    assert "<h2>Scorecard</h2>" not in render(certificate, FIGURES)
