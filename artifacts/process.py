@@ -1,11 +1,11 @@
 """Changes of the process that Concord works in: they last as long as it works, and are taken back.
 
-Prefect, MLflow and Dask read some settings from the environment alone. `our_settings` sets those within a block. None
+Prefect, MLflow and Dask read some settings from the environment alone. `our_settings` sets those within a context. None
 of them names a home: what does is handed on by value, so that a process can work in several homes.
 
-Guarantees   after the last block the environment is as it was, also if a block raised; the user's own settings win.
-             Within a block MLflow logs nothing by itself
-Not covered  other threads of the process, which see the settings while a block lasts
+Guarantees   after the last context the environment is as it was, also if a context raised; the user's own settings win.
+             Within a context MLflow logs nothing by itself
+Not covered  other threads of the process, which see the settings while a context lasts
              Checked by tests/artifacts/test_process.py and tests/promises/test_own_process.py
 """
 
@@ -33,31 +33,31 @@ LOOPBACK = "127.0.0.1"
 
 
 class ProcessChange:
-    """A change of the whole process within blocks, which may be nested and lie in several threads: the first block
+    """A change of the whole process within contexts, which may be nested and lie in several threads: the first context
     makes it, and the last one takes it back."""
 
     def __init__(self, change: Callable[[], AbstractContextManager[object]]) -> None:
         self._change, self._made = change, ExitStack()
-        self._blocks, self._lock = 0, threading.Lock()
+        self._contexts, self._lock = 0, threading.Lock()
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
         with self._lock:
-            if not self._blocks:
+            if not self._contexts:
                 self._made.enter_context(self._change())
-            self._blocks += 1
+            self._contexts += 1
         try:
             yield
         finally:
             with self._lock:
-                self._blocks -= 1
-                if not self._blocks:
+                self._contexts -= 1
+                if not self._contexts:
                     self._made.close()
 
 
 @contextmanager
 def variables(values: Mapping[str, str]) -> Iterator[None]:
-    """Set variables of the environment within the block, and put back what they were."""
+    """Set variables of the environment within the context, and put back what they were."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -83,4 +83,4 @@ def _settings() -> Iterator[None]:
 
 
 our_settings = ProcessChange(_settings)
-"""The block in which Concord works: to be entered before Prefect or MLflow is imported by us, or called."""
+"""The context in which Concord works: to be entered before Prefect or MLflow is imported by us, or called."""

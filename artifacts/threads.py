@@ -4,8 +4,8 @@ Python raises Ctrl-C, and Prefect SIGTERM, in the main thread alone, and a pool 
 it has begun is done. Here what others run is stopped by an exception of its own, before the wait.
 
 Assumes      CPython, which can raise an exception in another thread, between two steps of its program
-Guarantees   of an interrupted block nothing further begins, and what runs ends with the call into compiled code that it
-             is in; a thread that works for nobody is never stopped
+Guarantees   of an interrupted context nothing further begins, and what runs ends with the call into compiled code that
+             it is in; a thread that works for nobody is never stopped
 Not covered  how long such a call takes; a thread that starts as the signal comes: it stops, but is not waited for.
              Checked by tests/artifacts/test_threads.py
 """
@@ -27,7 +27,7 @@ class Abandoned(BaseException):
 
 
 class Threads(ThreadPoolExecutor):
-    """A pool whose `each` stops if the block is left by an interruption, rather than by an error."""
+    """A pool whose `each` stops if the context is left by an interruption, rather than by an error."""
 
     def __init__(self, workers: int) -> None:
         super().__init__(workers)

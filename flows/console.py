@@ -63,7 +63,7 @@ SHOW_AFTER = 2.0
 
 @contextmanager
 def hushed(quiet: bool = True) -> Iterator[None]:
-    """Within the block, if `quiet`, stages print nothing to standard error."""
+    """Within the context, if `quiet`, stages print nothing to standard error."""
     before, err.quiet = err.quiet, quiet or err.quiet
     try:
         yield
@@ -76,7 +76,7 @@ _asked = threading.Event()
 
 @contextmanager
 def asking(wanted: bool) -> Iterator[None]:
-    """Within the block, if `wanted` and at a terminal, the operator may be asked questions."""
+    """Within the context, if `wanted` and at a terminal, the operator may be asked questions."""
     if wanted:
         _asked.set()
     try:

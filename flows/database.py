@@ -31,7 +31,7 @@ UNRECORDED = {f"PREFECT_SERVER_SERVICES_{each}_ENABLED": "false" for each in REC
 
 @contextmanager
 def database_of_its_own(home: Path) -> Iterator[dict[str, str]]:
-    """The settings by which a server has a new database within the block; none if the environment names one.
+    """The settings by which a server has a new database within the context; none if the environment names one.
 
     Without an empty one to copy, the server makes it by its migrations, which takes seconds.
     """

@@ -64,7 +64,7 @@ def reopen(home: Path, *, reading: bool = False) -> Path:
 
 @contextmanager
 def foreseen(home: Path, *, anew: bool) -> Iterator[None]:
-    """Within the block, run the home's own server if a run is sure to need it: it starts while the plan is read.
+    """Within the context, run the home's own server if a run is sure to need it: it starts while the plan is read.
 
     anew   whether the run may not be answered from cache
 

@@ -107,7 +107,7 @@ stores_of_run: ContextVar[OpenStores] = ContextVar("stores_of_run", default=_to_
 def running(
     plan: Plan, home: Path, *, new_session: bool = False, start_from: StageName | None = None
 ) -> Iterator[RunContext]:
-    """The context of a run of `plan`. Within the block no other command uses its sessions or erases in its domain."""
+    """The context of a run of `plan`. Within the context no other command uses its sessions or erases in its domain."""
     (stores, stages), domain = stores_of_run.get()(home, start_from), plan.privacy.domain
     signer = _signer(stores)  # refuses here, if the key cannot be read
     if not stages.in_replay:  # a replay makes MLflow ready only if it needs it

@@ -189,9 +189,9 @@ own_server: ContextVar[Server | None] = ContextVar("own_server", default=None)
 
 @contextmanager
 def serving(home: Path) -> Iterator[None]:
-    """A server within the block: the one that the environment names, or one of our own, in `own_server`.
+    """A server within the context: the one that the environment names, or one of our own, in `own_server`.
 
-    Nested blocks of a home share one server. Does not wait for it: `awake` does.
+    Nested contexts of a home share one server. Does not wait for it: `awake` does.
     """
     known = own_server.get()
     if os.environ.get(ADDRESS_VARIABLE) or (known is not None and known.home == home):

@@ -78,23 +78,23 @@ def servers_awake() -> None:
 
 @contextmanager
 def serving_flows(home: Path) -> Iterator[None]:
-    """One Prefect server within the block, with Prefect's settings for it; afterwards Prefect is as the user had it.
+    """One Prefect server within the context, with Prefect's settings for it; afterwards Prefect is as the user had it.
 
     On a server of our own a run belongs to no other, whatever flow or task this is called from: that is on another
     server. Our runs log to Prefect's server alone, unless they are part of a deployment's: on the console our errors
     are one sentence.
     """
-    with server.serving(home), silently(), ExitStack() as block:
+    with server.serving(home), silently(), ExitStack() as stack:
         own = server.own_server.get()
-        block.enter_context(_with(_ours, not _one_run.get()))
+        stack.enter_context(_with(_ours, not _one_run.get()))
         if own is None:
-            block.enter_context(temporary_settings(_named()))
+            stack.enter_context(temporary_settings(_named()))
         else:
             _send(own)  # what the user's own flows have logged so far, to their server
-            block.enter_context(temporary_settings(_own(home, own)))
-            block.enter_context(TagsContext())
+            stack.enter_context(temporary_settings(_own(home, own)))
+            stack.enter_context(TagsContext())
             for running in RUNNING:
-                block.enter_context(_with(running.__var__, None))
+                stack.enter_context(_with(running.__var__, None))
         try:
             yield
         finally:
@@ -183,7 +183,7 @@ def ready(flow: Flow[..., FlowResult], home: Path, teachers: TeachersPlan | None
 
 @contextmanager
 def as_one_run() -> Iterator[None]:
-    """Within the block, flows are parts of the run that is active: its page has their tasks, name and artifacts. Runs
+    """Within the context, flows are parts of the run that is active: its page has their tasks, name and artifacts. Runs
     of their own would stay "Running" in Prefect if the process were killed, since nobody watches those."""
     with _with(_one_run, True):
         yield

@@ -112,7 +112,7 @@ class MappedStage(Described, Generic[Each, P, Returned]):
     ) -> Iterator[Callable[[Each], Returned]]:
         """Yield a function that returns the result of a part; a call also begins up to `ahead` parts after it.
 
-        No other part is computed unless it is asked for. All begun parts have finished when the block ends.
+        No other part is computed unless it is asked for. All begun parts have finished when the context ends.
         """
         with run.stages.in_turn(self.task, parts, ahead, lambda part: self.arguments(part, *values, **named)) as result:
             yield result
@@ -294,7 +294,7 @@ class Stages:
 
     @contextmanager
     def _shown(self, name: StageName, total: int) -> Iterator[Progress]:
-        """Show a stage's progress within the block; then report it, before the stages that ran inside it."""
+        """Show a stage's progress within the context; then report it, before the stages that ran inside it."""
         at = len(self.reports)
         with Progress(name, total) as progress:
             self._open.append(progress)

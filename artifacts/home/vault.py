@@ -149,7 +149,7 @@ class Vault:
 
     @contextmanager
     def create(self, path: str, *, exclusive: bool = False) -> Iterator[Sink]:
-        """Write `path` (relative) whole: it appears, durable, when the block ends, or not at all.
+        """Write `path` (relative) whole: it appears, durable, when the context ends, or not at all.
 
         With `exclusive` the first writer wins and FileExistsError is raised to any other.
         """
@@ -162,7 +162,7 @@ class Vault:
 
     @contextmanager
     def passing(self, path: str) -> Iterator[str]:
-        """The path of a temporary folder whose files are removed however the block ends. They are not synced, and do
+        """The path of a temporary folder whose files are removed however the context ends. They are not synced, and do
         not survive a power cut."""
         with ExitStack() as held:
             with self._in_one_sentence("written"):
@@ -283,7 +283,7 @@ class Vault:
 
     @contextmanager
     def _new(self, path: str, *, exclusive: bool) -> Iterator[BinaryIO | Writer]:
-        """A file that gets its name when the block ends without an error, durably unless its folder is temporary;
+        """A file that gets its name when the context ends without an error, durably unless its folder is temporary;
         otherwise no trace of it remains."""
         final = self.root / path
         with self._in_one_sentence("written", besides=(FileExistsError,) if exclusive else ()):

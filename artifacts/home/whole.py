@@ -38,7 +38,7 @@ TOKEN = 16 * "[0-9a-f]"
 def write_whole(
     final: Path, root: Path, *, mode: int = 0o600, exclusive: bool = False, durable: bool = False
 ) -> Iterator[BinaryIO]:
-    """Open a file that appears at `final`, below `root`, when the block ends without an error, and otherwise never.
+    """Open a file that appears at `final`, below `root`, when the context ends without an error, and otherwise never.
 
     exclusive   the first writer wins, and FileExistsError is raised to any other
     durable     content and name are synced before this returns
@@ -59,7 +59,7 @@ def write_whole(
 
 @contextmanager
 def passing_folder(path: Path, root: Path) -> Iterator[Path]:
-    """A temporary folder for files that belong at `path`, below `root`; it is removed when the block ends."""
+    """A temporary folder for files that belong at `path`, below `root`; it is removed when the context ends."""
     passing = _passing(path, root).with_name(f"{path.name}.{secrets.token_hex(8)}")
     with ExitStack() as held:
         _enter(root / UNFINISHED)
@@ -167,7 +167,7 @@ def take_lock(descriptor: int, *, shared: bool = False, wait: bool = True) -> bo
 
 @contextmanager
 def locked(path: Path, *, shared: bool = False, wait: bool = True) -> Iterator[bool]:
-    """Hold the lock of the file at `path`, made if missing, within the block; yields whether it is held (`take_lock`).
+    """Hold the lock of the file at `path`, made if missing, in the context; yields whether it is held (`take_lock`).
 
     Raises EnvironmentFailed if the file cannot be made.
     """

@@ -122,7 +122,7 @@ class Entries:
 
     @contextmanager
     def writing(self) -> Iterator[LedgerRows]:
-        """The records; nobody else can append to them until the block ends."""
+        """The records; nobody else can append to them until the context ends."""
         with _in_one_sentence(self.engine), self._transaction() as connection:
             yield LedgerRows(connection)
 

@@ -114,7 +114,7 @@ class Witness:
 
     @contextmanager
     def _alone(self) -> Iterator[BinaryIO]:
-        """The file, open and locked within the block; its name is durable."""
+        """The file, open and locked within the context; its name is durable."""
         with os.fdopen(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600), "r+b") as file:
             take_lock(file.fileno())
             if not os.fstat(file.fileno()).st_size:

@@ -47,7 +47,7 @@ STORE_LOCK = "mlflow.lock"
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Log nothing of MLflow's within the block: its failures are raised too, and shown as one sentence."""
+    """Log nothing of MLflow's within the context: its failures are raised too, and shown as one sentence."""
     loggers = [logging.getLogger(name) for name in ("mlflow", "alembic")]
     before = [logger.level for logger in loggers]
     for logger in loggers:

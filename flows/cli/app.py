@@ -175,7 +175,7 @@ def options(
 
 @contextmanager
 def prefect_at(home: Path) -> Iterator[None]:
-    """Import Prefect within the block as if nobody had configured it: in a folder of this home's, unless the
+    """Import Prefect within the context as if nobody had configured it: in a folder of this home's, unless the
     environment names one."""
     with nullcontext() if "PREFECT_HOME" in os.environ else variables({"PREFECT_HOME": str(home / "prefect")}):
         yield

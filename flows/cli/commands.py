@@ -372,8 +372,8 @@ def show_counts(details: dict[str, Any]) -> None:
 
 @contextmanager
 def _paid_for(path: Path, home: Path, *, yes: bool) -> "Iterator[tuple[Plan, Path]]":
-    """A plan and its home, on the home's own server within the block, in which a question at a price is confirmed first
-    unless `yes`."""
+    """A plan and its home, on the home's own server within the context, in which a question at a price is confirmed
+    first unless `yes`."""
     from concord.artifacts.plan import load_plan
     from concord.flows.environment import prepare
     from concord.flows.server import serving
@@ -387,7 +387,7 @@ def _paid_for(path: Path, home: Path, *, yes: bool) -> "Iterator[tuple[Plan, Pat
 
 @contextmanager
 def _served(home: Path, *, quiet: bool) -> Iterator[None]:
-    """Run the home's own server within the block, and wait until it answers; `quiet` hides the progress of stages.
+    """Run the home's own server within the context, and wait until it answers; `quiet` hides the progress of stages.
 
     Packages are loaded while it starts.
     """
@@ -407,7 +407,7 @@ def _served(home: Path, *, quiet: bool) -> Iterator[None]:
 
 @contextmanager
 def _reopened(home: Path, *, quiet: bool) -> Iterator[Path]:
-    """An existing home, with Prefect's server within the block."""
+    """An existing home, with Prefect's server within the context."""
     with starting(quiet):
         from concord.flows.environment import reopen
 

@@ -117,7 +117,7 @@ def _say_refused(refused: dict[str, str]) -> None:
 
 @contextmanager
 def _at_home(path: Path, home: Path, private: str = "", *, ask: bool = False) -> "Iterator[tuple[Plan, Path]]":
-    """The plan and the home, on the home's own server within the block, in which the operator may be asked if `ask`."""
+    """The plan and the home, on the home's server within the context, in which the operator may be asked if `ask`."""
     from concord.artifacts.plan import load_homes_plan
     from concord.flows.environment import prepare
     from concord.flows.server import serving

@@ -85,8 +85,8 @@ class Groups:
         at = {column.name: int(start) for column, start in zip(encoding.columns, starts, strict=False)}
         found = np.zeros((len(X), len(self.columns)), dtype=np.int64)
         for place, (name, words) in enumerate(zip(self.columns, self.words, strict=True)):
-            block = X[:, at[name] : at[name] + len(words)] > 0
-            found[:, place] = np.where(block.any(axis=1), block.argmax(axis=1), len(words))
+            known = X[:, at[name] : at[name] + len(words)] > 0
+            found[:, place] = np.where(known.any(axis=1), known.argmax(axis=1), len(words))
         return found
 
     @property

@@ -59,7 +59,7 @@ def recounted() -> AbstractContextManager[None]:
 
 @contextmanager
 def saying(what: str) -> Iterator[None]:
-    """The block, whose failures to read a file of the vault say `what` it holds and what to do."""
+    """The context, whose failures to read a file of the vault say `what` it holds and what to do."""
     try:
         yield
     except NotVerified as wrong:

@@ -33,7 +33,7 @@ class Stores:
 
     @contextmanager
     def publishing(self, session: str) -> Iterator[None]:
-        """Publish a session within the block. If it is for the first time and the block does not end, as if it is
+        """Publish a session within the context. If it is for the first time and the context does not end, as if it is
         killed before MLflow shows the session, a mark in the vault says so until it is published again."""
         mark = f"sessions/{session}/{PUBLISHING}"
         if self.released.find(f"{session}/{CERTIFICATE_FILE}") is None:

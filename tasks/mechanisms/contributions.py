@@ -49,8 +49,8 @@ MOST_STEPS = 2**20
 """Most steps of a vote."""
 LARGEST_WEIGHT = 2**40
 """Largest weight of a model: sums of a million weights fit into 64 bits."""
-ROWS_OF_A_BLOCK = 1 << 16
-"""Rows computed at a time: a block's columns stay in the processor's cache."""
+ROWS_OF_A_CHUNK = 1 << 16
+"""Rows computed at a time: a chunk's columns stay in the processor's cache."""
 
 
 @lru_cache(maxsize=1)
@@ -256,9 +256,9 @@ def _below(steps: int) -> Ints:
 def row_sums(question: RoundQuestion, codes: CodeRows, labels: Ints) -> Ints:
     """Σ of the rows' contributions, (size,) int64, each row a unit of its own. Sums of blocks add up."""
     total = np.zeros(question.size, np.int64)
-    for start in range(0, len(codes), ROWS_OF_A_BLOCK):
-        block = slice(start, start + ROWS_OF_A_BLOCK)
-        _add_rows(total, question, codes[block], labels[block])
+    for start in range(0, len(codes), ROWS_OF_A_CHUNK):
+        chunk = slice(start, start + ROWS_OF_A_CHUNK)
+        _add_rows(total, question, codes[chunk], labels[chunk])
     return total
 
 

@@ -13,7 +13,7 @@ _told: ContextVar[Told] = ContextVar("told", default=lambda _done, _size: None)
 
 @contextmanager
 def telling(told: Told) -> Iterator[None]:
-    """Within the block, `told` is called with how many steps are done, and how many there are."""
+    """Within the context, `told` is called with how many steps are done, and how many there are."""
     token = _told.set(told)
     try:
         yield

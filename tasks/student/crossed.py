@@ -5,7 +5,7 @@ it has follows from their codes alone, never from their order: rows are sorted b
 n-th is taken, so that equal rows are in the sample as often as among all. Equal rows of it are one row with a weight.
 
 Assumes      rows are public; the codes of a coarse view follow from those of the fine one
-Guarantees   a function of the multiset of rows; memory for a block of rows and for the tables
+Guarantees   a function of the multiset of rows; memory for a chunk of rows and for the tables
 Checked by tests/tasks/student/test_crossed.py.
 """
 
@@ -24,8 +24,8 @@ from concord.tasks.mechanisms.distance import Floats
 
 SAMPLE = 1 << 17
 """Most public rows that a model is decoded on."""
-BLOCK = 1 << 14
-"""Rows of a block: its weights and the table of two fields stay in the processor's cache."""
+CHUNK = 1 << 14
+"""Rows of a chunk: its weights and the table of two fields stay in the processor's cache."""
 
 Digests = NDArray[np.uint64]
 
@@ -107,8 +107,8 @@ class CrossedRows:
         weighed = np.array(values) * self.counts
         found = np.zeros((len(values), self.size, self.size))
         spans = [slice(*edges) for edges in pairwise(self.starts.tolist())]
-        for first in range(0, len(self.counts), BLOCK):
-            rows = slice(first, first + BLOCK)
+        for first in range(0, len(self.counts), CHUNK):
+            rows = slice(first, first + CHUNK)
             for left, right in combinations(range(len(spans)), 2):
                 self._add(found[:, spans[left], spans[right]], left, right, weighed, rows)
         found += found.transpose(0, 2, 1)
@@ -158,8 +158,8 @@ class ReducedRows:
         """Σ values (rows,) of the rows along each two directions, (values, r, r): Yᵀ·diag(value)·Y with Y = Z·A."""
         weighed = np.array(values) * self.counts
         found = np.zeros((len(values), self.size, self.size))
-        for first in range(0, len(self.counts), BLOCK):
-            rows = slice(first, first + BLOCK)
+        for first in range(0, len(self.counts), CHUNK):
+            rows = slice(first, first + CHUNK)
             along = self._along(rows)
             for at, value in enumerate(weighed):
                 found[at] += along.T @ (value[rows, None] * along)

@@ -124,10 +124,10 @@ class Directions:
         return np.asarray(self._all(self.onto) @ weights, np.float64)
 
     def _all(self, parts: Sequence[Floats | None]) -> csr_array:
-        """The parts of all fields and the intercept, block by block; the identity in place of None."""
+        """The parts of all fields and the intercept along the diagonal; the identity in place of None."""
         sizes = [self.codes.fields[at].size for at in self.codes.weighed]
-        blocks = [np.eye(size) if part is None else part for size, part in zip(sizes, parts, strict=True)]
-        return csr_array(sparse_diag([*blocks, np.eye(1)], format="csr"))
+        squares = [np.eye(size) if part is None else part for size, part in zip(sizes, parts, strict=True)]
+        return csr_array(sparse_diag([*squares, np.eye(1)], format="csr"))
 
 
 @dataclass(frozen=True, eq=False)

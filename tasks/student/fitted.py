@@ -36,7 +36,7 @@ LARGEST_START = 2**31
 
 @contextmanager
 def strangers() -> Iterator[None]:
-    """Within the block, whatever a student's file makes fail is one error of ours, without its words."""
+    """Within the context, whatever a student's file makes fail is one error of ours, without its words."""
     try:
         yield
     except ConcordError:

@@ -50,7 +50,7 @@ CELL_NEIGHBOURS = 8
 """Number of neighbouring cells of a vector over which weights are alike."""
 EVEN = 1e-13
 """Share of the largest variance of a sum that is added to each, so that rounding makes no covariance singular."""
-BLOCK = 64
+CHUNK = 64
 """Rows of a triangular system that are solved at a time, so that nearly all work is in products of matrices."""
 INTERCEPT = 3.0
 """Prior sd of the intercept, which is not learned."""
@@ -111,14 +111,14 @@ class Prior:
 def prior_of(fields: Sequence[CodedField], straight: float = 0.0, onto: Sequence[Floats | None] = ()) -> Prior:
     """The prior of the fields' weights, in order, and an intercept; `straight` is λ. If `onto` has matrices (n, codes)
     for some fields, of these combinations of their weights."""
-    blocks = list[Floats]()
+    factors = list[Floats]()
     for field, part in zip_longest(fields, onto):
         found = correlations(field, straight)
-        blocks.append(cholesky(found if part is None else part @ found @ part.T, lower=True))
-    owner = np.repeat(np.arange(len(fields) + 1), [*(len(block) for block in blocks), 1])
+        factors.append(cholesky(found if part is None else part @ found @ part.T, lower=True))
+    owner = np.repeat(np.arange(len(fields) + 1), [*map(len, factors), 1])
     spread = np.array([FIRST_SPREAD] * len(fields) + [INTERCEPT])
-    others = np.array([*(field.size - len(block) for field, block in zip(fields, blocks, strict=True)), 0])
-    return Prior(block_diag(*blocks, np.eye(1)), owner, spread, others, straight)
+    others = np.array([*(field.size - len(factor) for field, factor in zip(fields, factors, strict=True)), 0])
+    return Prior(block_diag(*factors, np.eye(1)), owner, spread, others, straight)
 
 
 def straighter(fields: Sequence[CodedField], onto: Sequence[Floats | None] = ()) -> list[Prior]:
@@ -225,8 +225,8 @@ def likelihood(target: Floats, covariance: Floats) -> float:
 def solved(lower: Floats, right: Floats) -> Floats:
     """X (P, n) with lower · X = right. Unlike SciPy's solver, NumPy's lets other threads run."""
     found = np.empty_like(right)
-    for first in range(0, len(lower), BLOCK):
-        rows = slice(first, first + BLOCK)
+    for first in range(0, len(lower), CHUNK):
+        rows = slice(first, first + CHUNK)
         left = right[rows] - lower[rows, :first] @ found[:first]
         found[rows] = np.linalg.solve(lower[rows, rows], left)
     return found
@@ -235,8 +235,8 @@ def solved(lower: Floats, right: Floats) -> Floats:
 def inverted(lower: Floats) -> Floats:
     """The inverse (P, P) of a lower triangular matrix."""
     found = np.zeros_like(lower)
-    for first in range(0, len(lower), BLOCK):
-        rows = slice(first, first + BLOCK)
+    for first in range(0, len(lower), CHUNK):
+        rows = slice(first, first + CHUNK)
         found[rows, rows] = np.linalg.inv(lower[rows, rows])
         found[rows, :first] = -found[rows, rows] @ (lower[rows, :first] @ found[:first, :first])
     return found

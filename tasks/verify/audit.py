@@ -1,7 +1,7 @@
 """Audit: attack a mechanism as it runs, with real randomness, and compute the lower bound on ε that this proves.
 
 Every trial is a whole session: the stream goes through the mechanism's own `release`, with keyed draws under a fresh
-key for each block of trials, or OpenDP noise; only the attack's score of its answers is kept. The scores of many trials
+key for each batch of trials, or OpenDP noise; only the attack's score of its answers is kept. The scores of many trials
 prove a lower bound on ε that holds for any mechanism.
 
 Assumes      trials are independent, those of either neighbour alike; δ is the claimed one
@@ -88,8 +88,8 @@ def lower_bound(event: ScoreEvent, here: Floats, there: Floats, delta: float, co
     return max(0.0, float(log_ratio(likely, rare, len(here), delta, confidence)))
 
 
-ROWS_A_BLOCK = 2**18
-"""Rows drawn for at a time, over all trials of a block."""
+ROWS_A_BATCH = 2**18
+"""Rows drawn for at a time, over all trials of a batch."""
 AHEAD = 2**12
 """Noise drawn at a time."""
 LEAST_TRIALS = 100
@@ -115,7 +115,7 @@ class Fresh:
         self._once: dict[str, Ints] = {}
 
     def uniform(self, first: int, rows: int) -> Draws:
-        """Keyed draws of this trial's rows: each trial has rows of its own under the block's key."""
+        """Keyed draws of this trial's rows: each trial has rows of its own under the batch's key."""
         if self._stream is None:
             self._stream = noise.keyed_draws(self._key, 0, self._trials * self._rows)
         start = self._trial * self._rows + first
@@ -194,15 +194,15 @@ def both_sides(mechanism: Attacked, attack: Attack | SumsAttack, trials: int, ea
     each    `map`, or that of an executor
     """
     jobs = [(side, size) for side in (0, 1) for size in _sizes(trials, attack.rows)]
-    return np.concatenate(list(each(partial(_block, mechanism, attack), jobs))).reshape(2, trials)
+    return np.concatenate(list(each(partial(_batch, mechanism, attack), jobs))).reshape(2, trials)
 
 
 def _sizes(trials: int, rows: int) -> Iterator[int]:
-    size = max(1, ROWS_A_BLOCK // rows)
+    size = max(1, ROWS_A_BATCH // rows)
     yield from (min(size, trials - start) for start in range(0, trials, size))
 
 
-def _block(mechanism: Attacked, attack: Attack | SumsAttack, job: Job) -> Floats:
+def _batch(mechanism: Attacked, attack: Attack | SumsAttack, job: Job) -> Floats:
     """Scores (trials,) of whole sessions on one side."""
     side, trials = job
     source = Fresh(trials, attack.rows)

@@ -37,7 +37,7 @@ def test_blocks_of_rows_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     crossed, rows = CrossedRows.of(rows_of(500, 0), CODES)
     value = np.random.default_rng(1).normal(size=len(rows))
     whole = crossed.tables([value])
-    monkeypatch.setattr("concord.tasks.student.crossed.BLOCK", 7)
+    monkeypatch.setattr("concord.tasks.student.crossed.CHUNK", 7)
     assert np.allclose(crossed.tables([value]), whole)
 
 

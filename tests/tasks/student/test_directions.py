@@ -103,7 +103,7 @@ def test_sums_along_directions_are_those_of_rows_along_them(later: Sequence[int]
 
 @pytest.mark.usefixtures("wide")
 def test_tables_and_totals_are_those_of_rows_along_directions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("concord.tasks.student.crossed.BLOCK", 97)  # and blocks of rows add up
+    monkeypatch.setattr("concord.tasks.student.crossed.CHUNK", 97)  # and chunks of rows add up
     codes = codes_of(NUMBERS)
     public, labels = drawn(codes, 300, 0)
     rows = directions_of(codes, public, [heard(codes, public, labels, codes.coarse, 1.0)])[0].rows
