@@ -17,7 +17,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import ValidationError
+from pydantic import ValidationError, model_validator
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.measures import TestRecord
@@ -353,11 +353,19 @@ class NumberTestForm(Form):
 
 
 class GroupForm(Frozen):
-    """Noisy counts of a group, and of how sure the student is of it; `words` None of no group."""
+    """Noisy counts of a group, `words` None of no group: besides the matrix `pairs` of right and wrong, or, in files of
+    version 1.0.0, `sure` of the same by how sure the student was."""
 
     words: tuple[str | None, ...] | None
     matrix: tuple[Whole, ...]
-    sure: tuple[Whole, ...]
+    pairs: tuple[Whole, ...] = ()
+    sure: tuple[Whole, ...] = ()
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if bool(self.pairs) == bool(self.sure):
+            raise ValueError("a group must have either pairs or sure")
+        return self
 
 
 class ConfusionForm(Form):

@@ -26,7 +26,7 @@ ROUNDED = 1e-9
 LEVEL = 0.95
 """Coverage probability of each interval, of all candidates that were compared together."""
 SURE_FROM = [0.0, 0.75, 0.9]
-"""How sure a student says it is, at least, at each level."""
+"""How sure a student was, at least, at each level by which version 1.0.0 counted the units of a group."""
 OTHER = ""
 """In place of all words of a column that no group is named by."""
 HALVINGS = 6
@@ -122,17 +122,18 @@ def _groups(test: TestRecord, settings: Mapping[str, Any], released: Mapping[str
     for group in test.groups:
         found, name = parts[group.column, group.group], f"{group.column or 'no group'} {group.group!r}"
         matrix = np.sum([each["matrix"] for each in found], axis=0)
-        sure, many = np.sum([each["sure"] for each in found], axis=0), len(found)
-        right, wrong = sure.sum(axis=0).tolist()
+        pairs, many = np.sum([each.get("pairs") or each["sure"] for each in found], axis=0), len(found)
+        right, wrong = pairs.sum(axis=0).tolist()
         _same(f"the units of {name}", group.rows, max(0, right + wrong))
-        cells = many * len(sure)
+        cells = many * len(pairs)
         _shown(f"the accuracy of {name}", group.accuracy, (right, cells), (wrong, cells), scale, misses)
-        _same(f"the classes and levels of {name}", (len(matrix), SURE_FROM), _shapes(group))
+        levels = SURE_FROM if group.calibrated and "sure" in found[0] else []
+        _same(f"the classes and levels of {name}", (len(matrix), levels), _shapes(group))
         for at, share in enumerate(group.recalls):
             hits = (float(matrix[at, at]), many)
             others = (float(matrix[at].sum() - matrix[at, at]), many * (len(matrix) - 1))
             _shown(f"the recall of {test.classes[at].name!r} of {name}", share, hits, others, scale, misses)
-        for level, (hit, missed) in zip(group.calibrated, sure.tolist(), strict=True):
+        for level, (hit, missed) in zip(group.calibrated, pairs.tolist(), strict=False):
             what = f"how often it is right of {name} where it is sure by {level.least:g}"
             _shown(what, level.right, (hit, many), (missed, many), scale, misses)
 

@@ -32,7 +32,7 @@ from concord.tasks.verify import recompute
 from tests.privacy.exact import LEFT_OUT, Silent, gaussian_law
 
 EPSILON, DELTA = 1.5, 0.02
-CLASSES, LEVELS = 2, 3
+CLASSES = 2
 SECRETS = ("rows", "labels")
 BY_SEX = {"by": ("sex",), "named": (("a",), ("b",))}
 """Two groups, and all other units."""
@@ -47,7 +47,7 @@ def calibrated(secret: str, **given: Any) -> PrivateTest:
 def neighbours(mechanism: PrivateTest) -> Iterator[tuple[Ints, Ints]]:
     """Counts that differ in one unit: added anywhere; or, where labels are secret, of another class and said another
     thing of, for which row of a unit is looked at may change with its labels."""
-    shape: tuple[int, ...] = (max(1, mechanism.groups), LEVELS if mechanism.by else 1, CLASSES, CLASSES)
+    shape: tuple[int, ...] = (max(1, mechanism.groups), CLASSES, CLASSES)
     cells: list[Any] = list(product(*map(range, shape)))
     if not mechanism.classes:  # an error of the student, and one of the constant
         shape, cells = (2, len(PLACES)), [([0, 1], [error, of]) for error in (0, 1, 7) for of in (0, 1, 7)]
@@ -211,7 +211,7 @@ def coverage(units: int, chance: float, scale: float, level: float, others: int 
 
 CASES = [
     *[(12, 0.5, 1.2, 1, 1), (12, 0.93, 1.2, 1, 1), (30, 0.8, 0.6, 1, 1), (30, 0.04, 0.6, 1, 1), (20, 0.7, 0.5, 3, 1)],
-    *[(20, 0.8, 0.5, 3, 3), (15, 0.6, 0.5, 2, 4)],  # of a group: sums over levels, and over other columns' words
+    *[(20, 0.8, 0.5, 3, 3), (15, 0.6, 0.5, 2, 4)],  # of a group: sums over other columns' words
 ]
 
 
@@ -247,10 +247,10 @@ def test_the_noise_of_every_cell_of_a_sum_is_counted(monkeypatch: pytest.MonkeyP
 def test_a_group_s_measures_are_those_of_its_units_and_none_of_too_few() -> None:
     """Sex a is right on 90 of 100; b has few of the second class; few units are of others."""
     mechanism = replace(calibrated("rows", **BY_SEX), scale=1e-3, pair_scale=1e-3)
-    counts = np.zeros((3, LEVELS, CLASSES, CLASSES), np.int64)
-    counts[0] = [[[5, 5], [0, 0]], [[0, 0], [0, 0]], [[45, 5], [0, 40]]]
-    counts[1, 1] = [[60, 20], [3, 2]]
-    counts[2, 0, 0, 0] = 4
+    counts = np.zeros((3, CLASSES, CLASSES), np.int64)
+    counts[0] = [[50, 10], [0, 40]]
+    counts[1] = [[60, 20], [3, 2]]
+    counts[2, 0, 0] = 4
     noisy = Noisy.of(mechanism, mechanism.release(counts, Silent()).tolist())
     assert Measures.of(mechanism, noisy).accuracy.value == pytest.approx(156 / 189)
     assert [item.value for item in Measures.of(mechanism, noisy).recall] == pytest.approx([114 / 144, 42 / 45])
@@ -259,9 +259,8 @@ def test_a_group_s_measures_are_those_of_its_units_and_none_of_too_few() -> None
     assert a.accuracy is not None
     assert a.accuracy.value == pytest.approx(0.9)
     assert [item and round(item.value, 6) for item in a.recall] == [round(50 / 60, 6), 1.0]
-    assert [item and round(item.value, 6) for item in a.sure] == [None, None, round(85 / 90, 6)]
     assert [item and round(item.value, 6) for item in b.recall] == [0.75, None]
-    assert (others.accuracy, others.recall, others.sure) == (None, (None, None), (None, None, None))
+    assert (others.accuracy, others.recall) == (None, (None, None))
     both = GroupMeasures.of(mechanism, noisy, [0, 1], 30)
     assert both.rows == 185
     assert both.accuracy is not None
