@@ -292,8 +292,8 @@ class ClassTested(CertificatePart):
 
 
 class LevelTested(CertificatePart):
-    """The accuracy on a group's units to which the student gives a confidence of at least `least`; None if too few are
-    counted to measure it."""
+    """Of version 1.0.0: the accuracy on a group's units to which the student gives a confidence of at least `least`;
+    None if too few are counted to measure it."""
 
     least: float
     right: Estimate | None
@@ -306,7 +306,7 @@ class GroupTested(CertificatePart):
     rows       their noisy number
     accuracy   the accuracy; None if too few are counted to measure it
     recalls    of each class, in order, the share of its units that is found
-    calibrated the accuracy by confidence, from the lowest
+    calibrated of version 1.0.0: the accuracy by confidence, from the lowest
     """
 
     column: str | None
@@ -314,7 +314,7 @@ class GroupTested(CertificatePart):
     rows: int
     accuracy: Estimate | None
     recalls: tuple[Estimate | None, ...]
-    calibrated: tuple[LevelTested, ...]
+    calibrated: tuple[LevelTested, ...] = added(())
 
     @property
     def in_words(self) -> str:
@@ -324,12 +324,7 @@ class GroupTested(CertificatePart):
             name = "other values"
         if self.accuracy is None:
             return f"{name}: about {self.rows:,} private units, too few to measure"
-        confident = "".join(
-            f"; where its confidence is {level.least:.0%} or more, {level.right.in_words}"
-            for level in self.calibrated[-1:]
-            if level.right is not None
-        )
-        return f"{name}: accuracy {self.accuracy.in_words} on about {self.rows:,} private units{confident}"
+        return f"{name}: accuracy {self.accuracy.in_words} on about {self.rows:,} private units"
 
 
 class UnitsTested(CertificatePart):

@@ -19,7 +19,7 @@ from concord.tasks.asks.counted import Predictor, UnitCounts
 from concord.tasks.asks.counted import count_aside as count_rows_aside
 from concord.tasks.asks.counted import count_units as count_private_units
 from concord.tasks.asks.student_choice import ErrorsAside
-from concord.tasks.asks.student_test import Confusion, NumberErrors, level_of
+from concord.tasks.asks.student_test import Confusion, NumberErrors
 from concord.tasks.data import encode as data_encode
 from concord.tasks.data import split as data_split
 from concord.tasks.data.codes import Codes
@@ -217,7 +217,7 @@ def count_confusion(
     label is a number, by the errors of the student and of the constant."""
     model = _model(place, student, plan.student.estimator)
     groups = tuple(by), tuple(map(tuple, named))
-    counts: UnitCounts = Confusion((model.predict, codes), len(encoding.classes), level_of(model), *groups)
+    counts: UnitCounts = Confusion((model.predict, codes), len(encoding.classes), *groups)
     if encoding.bounds is not None and constant is not None:
         key = place.secret(plan.privacy.domain, "split")
         counts = NumberErrors((model.predict, codes), encoding.bounds, constant, key)

@@ -22,7 +22,6 @@ from concord.artifacts.measures import (
     ConfusionMatrix,
     Estimate,
     GroupTested,
-    LevelTested,
     NumberTested,
     TestRecord,
 )
@@ -37,7 +36,6 @@ from concord.tasks.mechanisms.mechanism import from_settings, mechanism_class
 from concord.tasks.mechanisms.private_test import (
     LEVEL,
     OTHER,
-    SURE_FROM,
     GroupMeasures,
     Measured,
     Measures,
@@ -132,9 +130,9 @@ def _number_tested(
 
 
 def _noisy(mechanism: PrivateTest, released: Released) -> Noisy:
-    """The noisy counts of a test's released file."""
-    groups = [(each["matrix"], each["sure"]) for each in released.get("groups", ())] or [(released["matrix"], [])]
-    tables = (np.ravel(counts) for counts in zip(*groups, strict=True))
+    """The noisy counts of a test's released file, where version 1.0.0 has pairs by the student's confidence."""
+    groups = [(each["matrix"], each.get("pairs") or each["sure"]) for each in released.get("groups", ())]
+    tables = (np.ravel(counts) for counts in zip(*(groups or [(released["matrix"], [])]), strict=True))
     return Noisy.of(mechanism, np.concatenate([[released["right"], released["wrong"]], *tables]).astype(int).tolist())
 
 
@@ -155,10 +153,6 @@ def _by_group(mechanism: PrivateTest, noisy: Noisy, level: float) -> Iterator[Gr
             rows=found.rows,
             accuracy=_maybe(found.accuracy),
             recalls=tuple(map(_maybe, found.recall)),
-            calibrated=tuple(
-                LevelTested(least=least, right=_maybe(right))
-                for least, right in zip(SURE_FROM, found.sure, strict=True)
-            ),
         )
 
 

@@ -25,7 +25,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import BudgetRefused, WrongInput
@@ -37,7 +36,6 @@ from concord.artifacts.schemas import Bounds, Encoding, Ref
 from concord.artifacts.sessions import STUDENT_TEST, Session
 from concord.tasks.asks.counted import (
     Predictor,
-    Says,
     classes_given,
     classes_of,
     format_of_student,
@@ -51,10 +49,8 @@ from concord.tasks.data.split import beside
 from concord.tasks.data.units import UNIT, keyed_bits, private_table
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.mechanisms.distance import Ints, RandomSource
-from concord.tasks.mechanisms.private_test import OTHER, PLACES, SURE_FROM, Noisy, PrivateTest, placed
+from concord.tasks.mechanisms.private_test import OTHER, PLACES, Noisy, PrivateTest, placed
 
-LEVELS = tuple(str(at + 1) for at in range(len(SURE_FROM)))
-"""Names of the levels of how sure a student is."""
 MOST_CELLS = 100_000
 """Most cells of the matrices of all groups."""
 FAR = -(10**9)
@@ -131,8 +127,8 @@ class StudentTestAsk(SingleAsk[PrivateTest]):
         found["matrix"] = noisy.matrices.sum(axis=0).tolist()
         if self.mechanism.by:
             found["groups"] = [
-                {"words": words, "matrix": matrix.tolist(), "sure": sure.tolist()}
-                for words, matrix, sure in zip([*self.mechanism.named, None], noisy.matrices, noisy.sure, strict=True)
+                {"words": words, "matrix": matrix.tolist(), "pairs": pairs.tolist()}
+                for words, matrix, pairs in zip([*self.mechanism.named, None], noisy.matrices, noisy.pairs, strict=True)
             ]
         return {**head, **found}
 
@@ -154,8 +150,8 @@ def planned_groups(plan: Plan, encoding: Encoding) -> dict[str, Any]:
         rule = f"data.groups must make at most {MOST_CELLS:,} counts for the private test"
         raise WrongInput(f"{rule}, got {many:,}: groups by all columns at once, times classes, squared; name fewer")
     named = tuple(product(*words))[:-1]
-    table, sure = [[FAR] * len(encoding.classes)] * len(encoding.classes), [[FAR] * 2] * len(LEVELS)
-    groups = [{"words": each, "matrix": table, "sure": sure} for each in (*named, None)]
+    table = [[FAR] * len(encoding.classes)] * len(encoding.classes)
+    groups = [{"words": each, "matrix": table, "pairs": [[FAR] * 2]} for each in (*named, None)]
     if len(json.dumps({"named": named, "groups": groups}, indent=2)) > MOST_WRITTEN:
         raise WrongInput("data.groups makes more groups, or longer names of them, than one test may hold: name fewer")
     return {"by": by, "named": named}
@@ -197,16 +193,14 @@ def left_for_test(learning: Charge, epsilon: float, choices: Iterable[tuple[Char
 
 @dataclass(frozen=True)
 class Confusion:
-    """Numbers of units of the test part, (groups or 1, levels, classes, classes): by group, by how sure the student is,
-    by true class and the one that the student predicts.
+    """Numbers of units of the test part, (groups or 1, classes, classes): by group, by true class and the one that the
+    student predicts.
 
-    sure       the level of each row, named by LEVELS, for rows in the student's own format; None for the first of all
     by, named  the groups, as `PrivateTest` has them
     """
 
     student: Predictor
     classes: int
-    sure: Says | None = None
     by: tuple[str, ...] = ()
     named: tuple[tuple[str | None, ...], ...] = ()
 
@@ -221,25 +215,23 @@ class Confusion:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """A row for each true class, of each level of each group."""
-        groups, levels = (len(self.named) + 1, len(LEVELS)) if self.by else (1, 1)
-        return groups, levels, self.classes, self.classes
+        """A row for each true class, of each group."""
+        return len(self.named) + 1 if self.by else 1, self.classes, self.classes
 
     def counted(self, rows: pl.DataFrame, encoding: Encoding) -> Ints:
         """The counts of some rows."""
         says, codes = self.student
         X = format_of_student(codes, rows, encoding)
         predicted, truth = classes_given(says, X, encoding.classes), classes_of(rows)
-        group = level = np.zeros(len(rows), dtype=np.int64)
+        group = np.zeros(len(rows), dtype=np.int64)
         if self.by:
             at = {words: at for at, words in enumerate(self.named)}
             own = [set(words) for words in zip(*self.named, strict=True)]
             cells = rows.select(map(beside, self.by)).iter_rows()
             known = (tuple(w if w in some else OTHER for w, some in zip(each, own, strict=True)) for each in cells)
             group = np.array([at.get(words, len(self.named)) for words in known], dtype=np.int64)
-            level = level if self.sure is None else classes_given(self.sure, X, LEVELS)
         counts = np.zeros(self.shape, dtype=np.int64)
-        np.add.at(counts, (group, level, truth, predicted), 1)
+        np.add.at(counts, (group, truth, predicted), 1)
         return counts
 
 
@@ -268,16 +260,3 @@ class NumberErrors:
             chances = keyed_bits(rows[UNIT], self.key, purpose) / 2.0**64
             np.add.at(own, placed((number - truth) / (high - low), chances), 1)
         return counts
-
-
-def level_of(model: Any) -> Says | None:
-    """How sure a model says it is of its answer: the name of the level of its largest probability; None if it gives
-    none."""
-    if not hasattr(model, "predict_proba"):
-        return None
-
-    def level(X: NDArray[Any]) -> NDArray[Any]:
-        sure = np.asarray(model.predict_proba(X)).max(axis=1)
-        return np.array([str(sum(each >= least for least in SURE_FROM)) for each in sure.tolist()])
-
-    return level

@@ -4,7 +4,7 @@ Two releases share the budget equally: the confusion matrix, and the numbers of 
 is separate because a sum over the many noisy cells of the matrix would be much noisier.
 
 By group: if units are told apart by public groups, each unit in one of them, the matrix is released for each group, and
-beside it a second table: right and wrong of each group, by how sure the student says it is. Both have the same scale.
+beside it a second table: right and wrong of each group. Both have the same scale.
 
 Of a number within bounds, two tables as well: units by the student's error, at the scale of right and wrong, and by
 that of naming one public constant for each. An error is a share of the bounds' length, at most 1, and is rounded to one
@@ -70,9 +70,6 @@ LARGEST_LAW = 1 << 22
 ABOUT = ("session", "student", "share", "release", "clean", "bounds", "constant")
 """Further keys of a session's record: the student that was tested, the units it was tested on; of a number, its bounds
 and the constant."""
-SURE_FROM = (0.0, 0.75, 0.9)
-"""How sure the student says it is, at least, at each level."""
-
 
 PLACES = (0.0, *(2.0**-halvings for halvings in range(6, -1, -1)))
 """Errors by which units are counted, as shares of what lies between a number's bounds."""
@@ -182,17 +179,17 @@ class PrivateTest(FieldSettings):
         return gaussians_delta(epsilon, self.draws)
 
     def release(self, counts: Ints, source: RandomSource) -> Ints:
-        """Noisy numbers as `Noisy` has them, from exact counts (groups or 1, levels, classes, classes) of units by
-        group, by how sure the student is, by true and by predicted class; of a number, from those by errors of the
-        student and of the constant (2, len(PLACES))."""
+        """Noisy numbers as `Noisy` has them, from exact counts (groups or 1, classes, classes) of units by group, true
+        and predicted class; of a number, from those by errors of the student and of the constant (2, len(PLACES))."""
         if not self.classes:
             noise = [source.gaussian(scale, len(PLACES)) for scale in (self.pair_scale, self.scale)]
             return counts.ravel() + np.concatenate(noise)
-        table = counts.reshape(max(1, self.groups), -1, self.classes, self.classes)
-        right = np.trace(table, axis1=2, axis2=3)
-        sure = np.stack([right, table.sum(axis=(2, 3)) - right], axis=2)
-        pair = sure.sum(axis=(0, 1)) + source.gaussian(self.pair_scale, 2)
-        tables = np.concatenate([table.sum(axis=1).ravel(), sure.ravel() if self.groups else ()]).astype(np.int64)
+        counts = counts.reshape(max(1, self.groups), -1, self.classes, self.classes)
+        matrices = counts.sum(axis=1)  # version 1.0.0 may have cached counts by level of confidence
+        right = np.trace(matrices, axis1=1, axis2=2)
+        pairs = np.column_stack([right, matrices.sum(axis=(1, 2)) - right])
+        pair = pairs.sum(axis=0) + source.gaussian(self.pair_scale, 2)
+        tables = np.concatenate([matrices.ravel(), pairs.ravel() if self.groups else ()]).astype(np.int64)
         return np.concatenate([pair, tables + source.gaussian(self.scale, tables.size)])
 
 
@@ -207,20 +204,21 @@ class Noisy:
 
     pair      right and wrong (2,)
     matrices  of each group, or of all units, by true and predicted class (groups or 1, classes, classes)
-    sure      of each group, right and wrong by how sure the student is (groups or 0, levels, 2)
+    pairs     of each group, right and wrong (groups or 0, parts, 2): one part; by version 1.0.0, one for each level of
+              the student's confidence
     """
 
     pair: Ints
     matrices: Ints
-    sure: Ints
+    pairs: Ints
 
     @classmethod
     def of(cls, mechanism: PrivateTest, numbers: Sequence[int]) -> "Noisy":
         """Those that `PrivateTest.release` draws, in its order."""
         groups, classes = mechanism.groups, mechanism.classes
         pair, tables = np.split(np.asarray(numbers, dtype=np.int64), [2])
-        matrices, sure = np.split(tables, [max(1, groups) * classes**2])
-        return cls(pair, matrices.reshape(-1, classes, classes), sure.reshape(groups, -1, 2) if groups else sure)
+        matrices, pairs = np.split(tables, [max(1, groups) * classes**2])
+        return cls(pair, matrices.reshape(-1, classes, classes), pairs.reshape(groups, -1, 2) if groups else pairs)
 
 
 @dataclass(frozen=True)
@@ -291,34 +289,31 @@ class GroupMeasures:
     """Measures of the units of some groups; None where too few are counted to say. `rows` is their noisy number.
 
     recall   of each class
-    sure     for each level of how sure the student says it is, how often it is right then
     """
 
     rows: int
     accuracy: Measured | None
     recall: tuple[Measured | None, ...]
-    sure: tuple[Measured | None, ...]
 
     @classmethod
     def of(
         cls, mechanism: PrivateTest, noisy: Noisy, groups: Sequence[int], least: int, level: float = LEVEL
     ) -> "GroupMeasures":
         """The measures of the groups of these numbers together, if at least `least` units are counted beyond noise."""
-        matrix, sure = noisy.matrices[list(groups)].sum(axis=0), noisy.sure[list(groups)].sum(axis=0)
-        many, (levels, _) = len(groups), sure.shape
+        matrix, pairs = noisy.matrices[list(groups)].sum(axis=0), noisy.pairs[list(groups)].reshape(-1, 2)
+        many, parts = len(groups), len(pairs)
 
         def shown(right: int, wrong: int, ones: int, others: int) -> Measured | None:
             beyond = quantile(mechanism.scale, ones + others, (1 - level) / 2)
             few = right + wrong - beyond < least
             return None if few else measured_share(right, wrong, mechanism.scale, 1 - level, others, ones)
 
-        right, wrong = sure.sum(axis=0).tolist()
+        right, wrong = pairs.sum(axis=0).tolist()
         others = many * (mechanism.classes - 1)
         return cls(
             rows=max(0, right + wrong),
-            accuracy=shown(right, wrong, many * levels, many * levels),
+            accuracy=shown(right, wrong, parts, parts),
             recall=tuple(shown(int(row[at]), int(row.sum() - row[at]), many, others) for at, row in enumerate(matrix)),
-            sure=tuple(shown(hits, fails, many, many) for hits, fails in sure.tolist()),
         )
 
 

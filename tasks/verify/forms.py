@@ -354,7 +354,7 @@ class NumberTestForm(Form):
 
 class GroupForm(Frozen):
     """Noisy counts of a group, `words` None of no group: besides the matrix `pairs` of right and wrong, or, in files of
-    version 1.0.0, `sure` of the same by how sure the student was."""
+    version 1.0.0, `sure` of the same by the student's confidence."""
 
     words: tuple[str | None, ...] | None
     matrix: tuple[Whole, ...]

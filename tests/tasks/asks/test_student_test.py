@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,9 @@ from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.tasks.asks.counted import classes_given, count_units, numbers_given
 from concord.tasks.asks.student_test import (
-    LEVELS,
     Confusion,
     NumberErrors,
     StudentTestAsk,
-    level_of,
     planned_groups,
     planned_test,
 )
@@ -32,7 +31,8 @@ from concord.tasks.data.units import NOBODY
 from concord.tasks.door.admit import claim, reserve_session
 from concord.tasks.door.door import release_once
 from concord.tasks.door.stores import Stores
-from concord.tasks.mechanisms.private_test import PLACES, PrivateTest
+from concord.tasks.mechanisms.private_test import PLACES, GroupMeasures, Noisy, PrivateTest
+from tests.privacy.exact import Silent
 from tests.support.at_door import STABLE, opening_of
 from tests.support.people import changed, people, tables_of_plan, write_tables
 
@@ -178,7 +178,7 @@ def by_group(plan: Plan, door: Stores) -> tuple[dict[str, Any], NDArray[np.int64
     """The plan's groups, and the exact counts by them."""
     encoding = learn_encoding(plan)
     groups = planned_groups(plan, encoding)
-    counts = Confusion((by_sign, None), 2, lambda X: np.array(["3" if X[0, 0] > 1 else "none such"]), **groups)
+    counts = Confusion((by_sign, None), 2, **groups)
     key = derive(door.vault.make_secret("domains/d"), "split")
     ref = count_units(plan, encoding, counts, door.vault, "tested/d/2", key, NOBODY)
     return groups, np.frombuffer(door.vault.read(ref), "<i8").reshape(counts.shape)
@@ -198,11 +198,9 @@ def test_a_unit_is_in_one_group_whatever_its_cells_say(plan: Plan, door: Stores)
         "by": ("shade", "ward"),
         "named": tuple((shade, ward) for shade in ("dark", "light", "") for ward in (None, "1", ""))[:-1],
     }
-    assert counts.shape == (9, 3, 2, 2)
-    assert counts.sum(axis=(0, 1)).tolist() == matrix(door, counted(plan, door)).tolist()
-    assert (counts.sum(axis=(1, 2, 3)) > 0).tolist() == [True] * 6 + [False] * 3  # there is no third shade
-    assert counts[:, 1].sum() == 0
-    assert counts[:, 2, :, 0].sum() == 0  # those it is sure of it says yes to
+    assert counts.shape == (9, 2, 2)
+    assert counts.sum(axis=0).tolist() == matrix(door, counted(plan, door)).tolist()
+    assert (counts.sum(axis=(1, 2)) > 0).tolist() == [True] * 6 + [False] * 3  # there is no third shade
 
     key, units = derive(door.vault.make_secret("domains/d"), "split"), private["person"].unique().sort()
     members = units.filter(of_part(plan, key, TEST)(units.to_frame(), units.cast(pl.Binary)))
@@ -228,7 +226,7 @@ def test_words_of_groups_are_read_alike_in_test_and_private_rows(
         held = pl.Series("ward", stored).gather([row % 2 for row in range(200)])
         pl.read_parquet(plan.path("test")).with_columns(held).write_parquet(plan.path("test"))
     _, counts = by_group(plan, door)
-    assert (counts.sum(axis=(1, 2, 3)) > 0).tolist() == [True, True, False]
+    assert (counts.sum(axis=(1, 2)) > 0).tolist() == [True, True, False]
 
 
 def test_groups_that_cannot_be_counted_are_refused_before_a_row_is_read(plan: Plan) -> None:
@@ -248,16 +246,26 @@ def test_groups_that_cannot_be_counted_are_refused_before_a_row_is_read(plan: Pl
         planned_groups(changed(plan.model_dump(), data__groups=["town", "home"]), encoding)
 
 
-def test_a_model_says_at_which_level_it_is_sure() -> None:
-    class Sure:
-        def predict_proba(self, X: Matrix) -> Matrix:
-            return np.column_stack([X[:, 0], 1 - X[:, 0]])
+def test_a_test_that_version_1_0_0_began_goes_on() -> None:
+    """It counted units of a group by three levels of sureness: such counts may be cached, and such draws be kept."""
+    test = PrivateTest.calibrate(epsilon=1.0, delta=1e-5, classes=2, secret="rows", by=("sex",), named=(("a",),))
+    counts = np.arange(24).reshape(2, 3, 2, 2)
+    assert test.release(counts, Silent()).tolist() == test.release(counts.sum(axis=1), Silent()).tolist()
+    pairs = [[[300, 100], [400, 0], [900, 200]], [[100, 100], [0, 0], [200, 500]]]
+    drawn = np.concatenate([[1900, 900], np.arange(8), np.ravel(pairs)])
+    ask = StudentTestAsk(test, {"session": "d-0", "student": "0" * 64, "share": 0.1, "clean": True}, CLASSES)
+    assert [group["pairs"] for group in ask.result(drawn)["groups"]] == pairs
+    noisy = Noisy.of(test, drawn.tolist())
+    wide, narrow = (GroupMeasures.of(test, noisy, [0, 1], 0), GroupMeasures.of(test, once(noisy), [0, 1], 0))
+    assert (wide.rows, narrow.rows) == (2800, 2800)
+    assert wide.accuracy is not None
+    assert narrow.accuracy is not None
+    assert wide.accuracy.low < narrow.accuracy.low < narrow.accuracy.high < wide.accuracy.high
 
-    level = level_of(Sure())
-    assert level is not None
-    assert level(np.array([[0.5], [0.75], [0.2], [0.9], [0.0]])).tolist() == ["1", "2", "2", "3", "3"]
-    assert classes_given(level, np.array([[np.nan], [1.0]]), LEVELS).tolist() == [0, 2]
-    assert level_of(object()) is None
+
+def once(noisy: Noisy) -> Noisy:
+    """The same numbers, as if each pair had been drawn once."""
+    return replace(noisy, pairs=noisy.pairs.sum(axis=1, keepdims=True))
 
 
 def opened(plan: Plan, door: Stores, counts: Ref, mechanism: PrivateTest) -> tuple[Session, Any]:

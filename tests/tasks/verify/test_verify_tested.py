@@ -25,7 +25,7 @@ def made(scale: float, groups: dict[str, Any]) -> tuple[TestRecord, dict[str, An
     about = {"session": "d-0", "student": "0" * 64, "share": 0.1, "clean": True}
     exact = PrivateTest(epsilon=1.0, delta=1e-6, classes=2, secret="rows", scale=scale, pair_scale=scale, **groups)
     ask = StudentTestAsk(exact, about, CLASSES)
-    counts = np.random.default_rng(0).integers(40, 300, size=(exact.groups or 1, 3 if groups else 1, 2, 2))
+    counts = np.random.default_rng(0).integers(40, 300, size=(exact.groups or 1, 2, 2))
     counts[-1] //= 90
     noise = np.random.default_rng(1).integers(-3, 4, size=1000)
     drawn = exact.release(counts, Silent())
@@ -91,14 +91,12 @@ CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
     "the units": lambda test: test.update(rows=test["rows"] + 1),
     "a group's accuracy": lambda test: narrower(test["groups"][0]["accuracy"]),
     "a group's recall": lambda test: narrower(test["groups"][1]["recalls"][0]),
-    "a group's calibration": lambda test: narrower(test["groups"][0]["calibrated"][2]["right"]),
     "a group's units": lambda test: test["groups"][2].update(rows=5),
     "a group left out": lambda test: test["groups"].pop(1),
     "a group twice": lambda test: test["groups"].append(test["groups"][0]),
     "a group that is silent": lambda test: test["groups"][0].update(accuracy=None),
     "a group's recall left out": lambda test: test["groups"][0]["recalls"].pop(),
-    "a level of sureness": lambda test: test["groups"][0]["calibrated"][2].update(least=0.99),
-    "a level left out": lambda test: test["groups"][0]["calibrated"].pop(),
+    "a level of sureness": lambda test: test["groups"][0].update(calibrated=[{"least": 0.0, "right": None}]),
     "the coverage": lambda test: test.update(level=0.5),
     "the candidates": lambda test: test.update(among=0),
     "that it is clean": lambda test: test.update(clean=False),
