@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import prefect.server
 import pytest
@@ -18,10 +19,13 @@ import yaml
 from docker.utils.build import PatternMatcher, exclude_paths  # type: ignore[import-untyped]  # Docker's own reading
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.events.actions import SendNotification
+from prefect.events.schemas.automations import AutomationCore, EventTrigger
 from prefect.flows import Flow, load_flow_from_entrypoint
 from prefect.server.schemas.schedules import CronSchedule
 from prefect.utilities.schema_tools.validation import validate
 
+from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.plan import load_plan
 from concord.artifacts.sections import MECHANISMS
 from tests.deployments.services import COMPOSE, ROOT
@@ -233,6 +237,16 @@ def test_a_change_of_code_leaves_the_packages_of_the_image_as_they_are() -> None
     before, _, after = DOCKERFILE.partition("pip install --constraint")
     assert re.findall(r"^COPY (.*) \S+$", before, re.MULTILINE) == ["pyproject.toml constraints.txt"]
     assert "pip install --no-deps --editable ." in after  # with the version that the code has
+
+
+def test_alerts_are_of_the_states_of_errors_that_somebody_must_see_to() -> None:
+    """As `prefect automation create --from-file` reads the file, once it names a block."""
+    text = (FOLDER / "automations.yaml").read_text().replace("BLOCK", str(UUID(int=0)))
+    (found,) = map(AutomationCore.model_validate, yaml.safe_load(text)["automations"])
+    assert isinstance(found.trigger, EventTrigger)
+    assert isinstance(found.actions[0], SendNotification)
+    names = {error.__name__ for error in (BudgetRefused, WrongInput, NotVerified)}
+    assert found.trigger.expect == {f"prefect.flow-run.{name}" for name in names}
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from tests.support.ports import own_port
 pytestmark = pytest.mark.slow
 GUIDE = (ROOT / "deployments/guides/schedule.md").read_text(encoding="utf-8")
 (TABLES,) = re.findall(r"^```python\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
-SETTINGS, SERVER, WORKER, DEPLOY, BY_HAND = re.findall(r"^```sh\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
+SETTINGS, SERVER, WORKER, DEPLOY, BY_HAND, ALERT = re.findall(r"^```sh\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
 LONG = 240
 """Seconds after which what is waited for is missing, on a machine that does much else."""
 
@@ -70,6 +70,11 @@ class Terminals:
         with temporary_settings({PREFECT_API_URL: self.api}), get_client(sync_client=True) as client:
             return [] if client.api_healthcheck() else [pool.name for pool in client.read_work_pools()]
 
+    def automations(self) -> list[str]:
+        """The names of the server's automations."""
+        with temporary_settings({PREFECT_API_URL: self.api}), get_client(sync_client=True) as client:
+            return [found["name"] for found in client.request("POST", "/automations/filter").json()]
+
     def answers(self) -> bool:
         """Whether the server does."""
         with temporary_settings({PREFECT_API_URL: self.api}), get_client(sync_client=True) as client:
@@ -90,6 +95,8 @@ def test_the_example_runs_as_written(tmp_path: Path) -> None:
             until(lambda: "concord" in terminals.pools(), LONG, (tmp_path / "worker.log").read_text)
             terminals.typed(DEPLOY)
             terminals.typed(BY_HAND)
+        terminals.typed(ALERT)
+        assert terminals.automations() == ["concord-refused"]
     (session,) = Ledger.of(root / ".concord").sessions("nightly-hospital")
     first, *later = Ledger.of(root / ".concord").batches(session.id)
     assert (first.first, bool(later), session.status) == (0, True, "open")
