@@ -174,15 +174,8 @@ class Released:
         labels          (asked,) class indices, negative if refused; rows after `asked` were not asked
         counts          (asked, classes) noisy votes, if the mechanism releases them; dropped for refused rows
         """
-        schema = labels_schema(len(classes), dict(guarantee))
-        columns = [
-            pa.array(np.arange(first, first + rows, dtype=np.uint64)),
-            _names(labels, rows, classes),
-            _outcomes(labels, rows),
-            _scores(labels, counts, rows, len(classes)),
-            pa.repeat(pa.scalar(session, pa.string()), rows),
-        ]
-        return self.write(labels_path(session, index), table_bytes(columns, schema))
+        table = labels_table(session, first, labels, counts, rows=rows, classes=classes, guarantee=guarantee)
+        return self.write(labels_path(session, index), table_bytes(table.columns, table.schema))
 
     def restamp(self, refs: Sequence[Ref]) -> None:
         """Rewrite files unchanged, so that neither their times nor their folder's tell when each was first written.
@@ -204,6 +197,27 @@ class Released:
     def labels(self, refs: Sequence[Ref]) -> pa.Table:
         """Released labels of batches in order, as one table of `labels_schema`. Raises NotVerified."""
         return pa.concat_tables([pa.ipc.open_file(pa.BufferReader(self.read_any(ref))).read_all() for ref in refs])
+
+
+def labels_table(
+    session: str,
+    first: int,
+    labels: Integers,
+    counts: Integers | None,
+    *,
+    rows: int,
+    classes: Sequence[str],
+    guarantee: Mapping[str, str],
+) -> pa.Table:
+    """Labels of a batch as a table of `labels_schema`; arguments as for `Released.write_labels`."""
+    columns = [
+        pa.array(np.arange(first, first + rows, dtype=np.uint64)),
+        _names(labels, rows, classes),
+        _outcomes(labels, rows),
+        _scores(labels, counts, rows, len(classes)),
+        pa.repeat(pa.scalar(session, pa.string()), rows),
+    ]
+    return pa.table(columns, schema=labels_schema(len(classes), dict(guarantee)))
 
 
 def table_bytes(columns: Sequence[Any], schema: pa.Schema, compression: str | None = "lz4") -> bytes:

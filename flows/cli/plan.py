@@ -33,7 +33,9 @@ from concord.tasks.advice.expect import (
     premises_of,
     read_agreement,
 )
-from concord.tasks.advice.rehearse import expect_tallies, span
+from concord.tasks.advice.rehearse import span
+from concord.tasks.advice.rehearse_tallies import expect_tallies
+from concord.tasks.advice.rehearse_votes import expect_votes
 from concord.tasks.advice.tallies import check_columns
 from concord.tasks.advice.worth import fields_of
 from concord.tasks.data.sources import with_public_snapshots
@@ -83,6 +85,12 @@ def _of_votes(
     votes = plan_mechanisms(stream, None if asked.mechanism else asked.cutoff)
     options = votes if plan is None or public is None else ranked([*votes, weigh_tallies(plan, public)])
     planned = plan_mechanism(asked.mechanism, stream, asked.cutoff) if asked.mechanism else None
+    advised = recommended(options, plan, public, planned)
+    runs = planned or next((each for each in votes if each.name == (advised["recommended"] or {}).get("name")), None)
+    ahead = None
+    if plan is not None and public is not None and runs is not None and plan.student.each[0].learner == "fitted":
+        mechanism = stream.calibrated(runs.name, runs.cutoff)
+        ahead = expect_votes(plan, public, stream, mechanism)
     what_if = (planned or options[0]).name
     if what_if == TALLIES and plan is not None and public is not None:
         other = tallies_at_other_epsilons(plan, public)
@@ -97,9 +105,10 @@ def _of_votes(
         "choice": None if plan is None or not asked.choice else asdict(expect_choice(plan, asked.choice)),
         "mechanisms": [asdict(option) for option in options],
         "planned": planned and asdict(planned),
+        "votes": ahead and asdict(ahead),
         "what_if": [_flat(item) for item in other],
         "what_if_teachers": [asdict(item) for item in teachers],
-        **recommended(options, plan, public, planned),
+        **advised,
     }
 
 
@@ -107,6 +116,8 @@ def show_plan(found: dict[str, Any]) -> None:
     """Print the mechanisms as a table, best first, and the advised one; the effect of another ε; and any choice."""
     if found["mechanisms"]:
         _show_mechanisms(found)
+    if found.get("votes"):
+        _show_rehearsed(found["votes"])
     if found["choice"]:
         _show_choice(found["choice"])
     if "tallies" in found:
@@ -264,17 +275,22 @@ def _show_tallies(found: dict[str, Any], other: list[dict[str, Any]]) -> None:
         table.add_row(str(number), item["what"], str(item["columns"]), f"{item['share']:.0%}", f"{item['noise']:,.1f}")
     out.print(table)
     out.print(f"The domain is charged ρ = {found['rho']:.4g}, all of it when the session is opened.")
+    _show_rehearsed(found)
+    if found["releases"]:
+        show_releases(found["releases"])
+    out.print(HEADINGS.partition(" margin needed")[0], style="dim", soft_wrap=True)
+    _show_what_if(other, relabelled=False)
+
+
+def _show_rehearsed(found: dict[str, Any]) -> None:
+    """Print what was simulated: accuracy by signal, share, recall and AUC by class, and all of it in words."""
     table = _table("simulated with synthetic labels", "signal", "accuracy", "without privacy", "majority class")
     for signal in dict.fromkeys(each["signal"] for each in found["rehearsed"]):
         draws = [each for each in found["rehearsed"] if each["signal"] == signal]
         table.add_row(signal, *(span(each[name] for each in draws) for name in ("right", "possible", "largest")))
     out.print(table)
     show_classes(found["classes"])
-    if found["releases"]:
-        show_releases(found["releases"])
     out.print(f"{found['reason'][:1].upper()}{found['reason'][1:]}.", markup=False, soft_wrap=True)
-    out.print(HEADINGS.partition(" margin needed")[0], style="dim", soft_wrap=True)
-    _show_what_if(other, relabelled=False)
 
 
 def show_classes(found: list[dict[str, Any]]) -> None:

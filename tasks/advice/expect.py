@@ -9,11 +9,8 @@ Not covered  how well a public guess of agreement describes the private teachers
 """
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -21,7 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from concord.artifacts.domains import Filter
-from concord.artifacts.errors import WrongInput, quoted
+from concord.artifacts.errors import WrongInput
 from concord.artifacts.learners import RelabelPlan
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import TextFormat
@@ -36,9 +33,7 @@ from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.noise import check_budget
 from concord.tasks.mechanisms.relabelled import inner_budget
 from concord.tasks.mechanisms.stable import LEAST_ORDER
-from concord.tasks.student.intervals import auc, share
 
-Truths = NDArray[np.bool_]
 Guess = float | NDArray[np.float64]
 """The agreement of teachers: the mean share of the winning class, or a table of votes on public rows."""
 
@@ -218,84 +213,6 @@ class ChosenStudent:
     cover_error: float
     private_units: dict[float, dict[float, int]]
     beta: float = BETA
-
-
-NEAR_NONE = 0.05
-"""A mean recall below which the student is expected to find next to no rows of a class."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClassRehearsed:
-    """A class in one draw of synthetic labels: its share of rows, and its recall and AUC as on a public test table.
-    None if no row is of it, or, of an AUC, every one."""
-
-    share: float
-    recall: float | None
-    auc: float | None
-
-    @classmethod
-    def of(cls, part: float, own: Truths, named: Truths, odds: NDArray[np.float64]) -> "ClassRehearsed":
-        """Of test rows (rows,): whether each is of the class, whether the student predicts it, and its probability."""
-        hits, rows = int((own & named).sum()), int(own.sum())
-        return cls(
-            share=part,
-            recall=share(hits, rows).value if rows else None,
-            auc=auc(odds, own).value if 0 < rows < len(own) else None,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClassAhead:
-    """What to expect of a class: its least and greatest share, recall and AUC over all draws; None if there are none.
-
-    missed   strengths of signal with which the mean recall is below NEAR_NONE
-    """
-
-    name: str
-    share: tuple[float, float]
-    recall: tuple[float, float] | None
-    auc: tuple[float, float] | None
-    missed: tuple[str, ...]
-
-
-def expect_classes(
-    names: Sequence[str], draws: Sequence[tuple[str, Sequence[ClassRehearsed]]]
-) -> tuple[ClassAhead, ...]:
-    """What to expect of each class, by draws of all classes, each with its strength of signal."""
-    found = []
-    for at, name in enumerate(names):
-        recalls = defaultdict[str, list[float | None]](list)
-        for signal, classes in draws:
-            recalls[signal].append(classes[at].recall)
-        known = {signal: [each for each in own if each is not None] for signal, own in recalls.items()}
-        own = [classes[at] for _, classes in draws]
-        found.append(
-            ClassAhead(
-                name=name,
-                share=(min(each.share for each in own), max(each.share for each in own)),
-                recall=_ends(each.recall for each in own),
-                auc=_ends(each.auc for each in own),
-                missed=tuple(signal for signal, some in known.items() if some and fmean(some) < NEAR_NONE),
-            )
-        )
-    return tuple(found)
-
-
-def _ends(values: Iterable[float | None]) -> tuple[float, float] | None:
-    known = [value for value in values if value is not None]
-    return (min(known), max(known)) if known else None
-
-
-def missed_in_words(classes: Sequence[ClassAhead]) -> str:
-    """A clause for the classes whose recall is expected to be near 0, with the signals for which it is; else empty."""
-    missed = defaultdict[tuple[str, ...], list[str]](list)
-    for each in classes:
-        missed[each.missed].append(each.name)
-    return "".join(
-        f"; expect a recall near 0 for {quoted(names)} if the signal is {' or '.join(signals)}"
-        for signals, names in missed.items()
-        if signals
-    )
 
 
 def expect_choice(plan: Plan, epsilon: float) -> ChosenStudent:

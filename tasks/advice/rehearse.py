@@ -1,78 +1,65 @@
-"""Rehearse: what tallies of a plan would teach, by running them on public rows with synthetic labels.
+"""Rehearse: what a plan would teach, by running it on public rows with synthetic labels.
 
-    public rows ─ synthetic labels ─ drawn again as private rows ─ sums, planned noise ─ decode ─ accuracy, and recall
-                                                                                                  and AUC by class
+    public rows ─ synthetic labels ─ drawn again as private rows ─ votes or sums, released with noise ─ student
+                                              accuracy, and recall and AUC by class, beside those without privacy
 
-Labels are drawn from additive models of the public codes, of three strengths of signal, and so are numbers. The rounds,
-their questions and the decoder are the code that runs. How good the best possible student would be is known, since the
-labels are synthetic. They are drawn several times, with noise of their own, since luck decides at a small ε; shares of
-the classes that are not known are the same in one draw and uneven in the next.
+Labels are drawn from additive models of the public codes, of three strengths of signal. How good the best possible
+student would be is known, since the labels are synthetic. They are drawn several times, with noise of their own, since
+luck decides at a small ε; shares of the classes that are not known are the same in one draw and uneven in the next.
 
-A rehearsal of a wide table, or of many classes, would take minutes. So it is of as many columns as MOST_WORK allows,
-chosen by the digest of their names, with that share of the units and public rows, and the noise that a plan of these
-columns alone has. If columns tell alike, the sums of each then stand out of their noise, and of the draw of labels and
-of public rows, as they do among all: of F columns with n units, their squares are as n²/F, and the noise's as F.
+Offers       `Rehearsed` and `ClassRehearsed` (one draw), `ClassAhead` (a class over all draws), `Stage` (what is
+             rehearsed: `rehearse_tallies`, `rehearse_votes`), `rehearse_classes` (one draw of it), and their words
 
 Assumes      plan, public rows and class shares are public
 Guarantees   nothing private is read and nothing is charged: NumPy's generator is seeded, so results repeat
-Not covered  labels that no additive model of the columns describes; columns that repeat one another, of a wide table;
-             private rows unlike the public ones. Pictures are rehearsed up to their first round of labels.
-             Checked by tests/tasks/advice/test_rehearse.py
+Not covered  labels that no additive model of the columns describes; private rows unlike the public ones.
+             Checked by tests/tasks/advice/test_rehearse.py and test_rehearse_votes.py
 """
 
-import math
+from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from hashlib import sha256
+from statistics import fmean
 
 import numpy as np
+from numpy.typing import NDArray
 
-from concord.artifacts.plan import Plan
-from concord.tasks.advice.choose import PublicFacts
-from concord.tasks.advice.expect import ClassAhead, ClassRehearsed, expect_classes, missed_in_words
-from concord.tasks.advice.made_up import (
-    SIGNALS,
-    apart,
-    at_random,
-    clear,
-    leading_directions,
-    own_shares,
-    shares_of,
-    with_shares,
-)
-from concord.tasks.advice.tallies import planned_tallies, read_at_end, tallies_option
-from concord.tasks.advice.worth import learning_units
-from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, deepens
-from concord.tasks.mechanisms.contributions import RoundQuestion, columns, tally
+from concord.artifacts.errors import quoted
+from concord.tasks.advice.made_up import SIGNALS, apart, at_random, clear, leading_directions, own_shares, with_shares
+from concord.tasks.data.codes import CodeMatrix, Codes
 from concord.tasks.mechanisms.distance import Floats, Ints
-from concord.tasks.mechanisms.stream import Stream
-from concord.tasks.mechanisms.tallies import Tallies
-from concord.tasks.student.crossed import sampled
-from concord.tasks.student.decode import Decoded, scores
-from concord.tasks.student.infer import RoundFile, RoundPlanner
+from concord.tasks.student.intervals import auc, share
 
-PRIVATE_ROWS = 20_000
-"""Most made-up private rows. More of them are stood in for by as many with that much less noise."""
-MOST_WORK = {"weak": 2e9, "typical": 2e9, "strong": 1.2e10}
-"""Most of C·(P + d)³ for P sums and d weights of each of C columns of a model: seconds of decoding. A strong signal has
-most of it, since clusters are told by many columns together."""
-EXPLAINED = {"weak": 0.1, "typical": 0.5, "strong": 0.9}
-"""Share of a number's variance that its row explains, by strength of signal."""
-SPREAD_OF_NUMBERS = 0.15
-"""Standard deviation of a made-up number, as a share of what lies between its bounds."""
-DRAWS = 3
-"""Draws of labels and noise, if their decoding is no more than ALL_DRAWS; otherwise as many as are, at least one."""
-ALL_DRAWS = 4e9
-"""Most work of all draws of a signal, unless a single one has more."""
-RELEASES = (1, 4, 13, 26)
-"""Releases of a season that a plan for a stream is told of, besides the last."""
+Truths = NDArray[np.bool_]
+TESTED = 10_000
+"""Rows with synthetic labels on which recall and AUC are measured."""
 BEATS = 0.01
 """What a student must be right on beyond the largest class, as a share of rows, to have learned something; or the share
 of a number's variance that it must explain."""
-TESTED = 10_000
-"""Rows with synthetic labels on which recall and AUC are measured."""
+NEAR_NONE = 0.05
+"""A mean recall below which the student is expected to find next to no rows of a class."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassRehearsed:
+    """A class in one draw of synthetic labels: its share of rows, and its recall and AUC as on a public test table.
+    None if no row is of it, or, of an AUC, every one."""
+
+    share: float
+    recall: float | None
+    auc: float | None
+
+    @classmethod
+    def of(cls, part: float, own: Truths, named: Truths, odds: NDArray[np.float64]) -> "ClassRehearsed":
+        """Of test rows (rows,): whether each is of the class, whether the student predicts it, and its probability."""
+        hits, rows = int((own & named).sum()), int(own.sum())
+        return cls(
+            share=part,
+            recall=share(hits, rows).value if rows else None,
+            auc=auc(odds, own).value if 0 < rows < len(own) else None,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,211 +81,43 @@ class Rehearsed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stage:
-    """What a signal is rehearsed by: codes and rows (m, F) of its columns, private units and the number of public rows
-    that go with so many columns, and the mechanism of a plan of these columns alone, as it is read at its end."""
+class ClassAhead:
+    """What to expect of a class: its least and greatest share, recall and AUC over all draws; None if there are none.
 
-    mechanism: Tallies
+    missed   strengths of signal with which the mean recall is below NEAR_NONE
+    """
+
+    name: str
+    share: tuple[float, float]
+    recall: tuple[float, float] | None
+    auc: tuple[float, float] | None
+    missed: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage(ABC):
+    """What is rehearsed, by codes and rows (m, F) of some public rows; `classes` is 2 of a number, which lies between
+    two bounds."""
+
     codes: Codes
     rows: CodeMatrix
-    units: float
-    public: int
-
-    @classmethod
-    def of(
-        cls,
-        plan: Plan,
-        mechanism: Tallies,
-        codes: Codes,
-        rows: CodeMatrix,
-        *,
-        public: int,
-        most: float,
-        released: int | None,
-    ) -> "Stage":
-        """All columns, or as many as have no more work than `most`; the others as for `rehearse`."""
-        units, width = learning_units(plan), len(codes.coarse)
-        assert units is not None  # a plan for tallies states its rows
-        codes, rows = within_work(mechanism, codes, rows, most)
-        if len(codes.coarse) < width:
-            part = len(codes.coarse) / width
-            of_labels = [each.fields for each in mechanism.rounds if each.what == "labels"]
-            mechanism, units = (
-                planned_tallies(plan, codes, public, (len(of_labels), of_labels[-1])),
-                max(1.0, units * part),
-            )
-            public = math.ceil(public * part)
-        if isinstance(mechanism, Stream):
-            season = mechanism.season
-            mechanism, units = mechanism.as_read(released or season), max(1.0, units * (released or season) / season)
-        return cls(mechanism=mechanism, codes=codes, rows=rows, units=units, public=public)
+    classes: int
 
     @cached_property
     def leading(self) -> Floats:
         """Places of rows along the directions in which they differ most."""
-        classes = self.mechanism.classes or 2  # a number lies between two bounds
-        return leading_directions(self.codes, self.rows, classes)
+        return leading_directions(self.codes, self.rows, self.classes)
 
-    @property
-    def draws(self) -> int:
-        """How many are no more work than ALL_DRAWS."""
-        return max(1, min(DRAWS, int(ALL_DRAWS // work(self.mechanism, self.codes, range(len(self.codes.coarse))))))
-
+    @abstractmethod
     def private(self, rng: np.random.Generator) -> Ints:
         """Rows that stand in for private ones."""
-        return rng.integers(0, len(self.rows), round(min(self.units, PRIVATE_ROWS)))
 
+    @abstractmethod
     def learned(self, private: Ints, labels: Ints, rng: np.random.Generator) -> Floats:
-        """The scores (m, C) that the student gives the rows, after tallies of those that are `private`, with labels."""
-        drawn = len(private)
-        asked = [replace(each, scale=each.scale * drawn / self.units) for each in self.mechanism.rounds]
-
-        def noisy(number: int, question: RoundQuestion) -> Ints:
-            noise = np.rint(rng.normal(scale=asked[number].scale, size=question.size)).astype(np.int64)
-            return tally(question, self.rows[private], labels) + noise
-
-        mechanism, public = replace(self.mechanism, rounds=tuple(asked)), sampled(self.rows, self.codes, self.public)
-        return scores(played(mechanism, self.codes, public, drawn, noisy), self.rows)
+        """The scores (m, C) that the student gives the rows, once those that are `private`, with labels, were asked."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RoundAhead:
-    """A planned round: `noise` is the standard deviation in each released sum, in units."""
-
-    what: str
-    columns: int
-    share: float
-    noise: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReleaseAhead:
-    """A release of a season: what running totals teach after it, if units arrive evenly and the signal is typical.
-
-    noise   of running totals, over that of one release of the same budget at the end
-    """
-
-    release: int
-    units: float
-    noise: float
-    rehearsed: Rehearsed
-
-
-@dataclass(frozen=True, kw_only=True)
-class TalliesAhead:
-    """Cost and expected worth of tallies, by public figures alone.
-
-    codes      number of codes of all `columns` columns of the public rows
-    rho        the domain's charge, in zero-concentrated DP
-    seen       units that must share a code for its sum to exceed the noise by twice its standard deviation
-    worth      as in Option
-    rehearsed  what was learned from made-up labels, draw by draw, by strength of signal; `feasible` if something was
-               from any. Of a stream, after the last release of a season
-    classes    what to expect of each class, with the shares of the public test table if there is one; none for a number
-    releases   of a stream: earlier ones, and the last
-    """
-
-    epsilon: float
-    delta: float
-    columns: int
-    codes: int
-    public_rows: int
-    rho: float
-    rounds: tuple[RoundAhead, ...]
-    seen: float
-    worth: float
-    lost: float | None
-    rehearsed: tuple[Rehearsed, ...]
-    classes: tuple[ClassAhead, ...]
-    releases: tuple[ReleaseAhead, ...]
-    feasible: bool
-    reason: str
-
-
-def expect_tallies(plan: Plan, public: PublicFacts) -> TalliesAhead:
-    """What to expect of a plan for tallies. Raises WrongInput if they do not fit the budget."""
-    codes, rows = public.codes(plan), public.rows
-    planned = planned_tallies(plan, codes, rows)
-    mechanism = read_at_end(planned)
-    rounds = tuple(
-        RoundAhead(what=each.what, columns=each.fields, share=each.share, noise=each.scale / mechanism.steps)
-        for each in mechanism.rounds
-    )
-    of_labels = next(each for each in rounds if each.what == "labels")
-    seen = 4 * of_labels.noise  # a unit moves its code's sum by half a vote
-    option = tallies_option(plan, codes, rows)
-    coded = codes.of(public.sample)
-    rehearsed = rehearse(plan, planned, codes, coded, rows, public.shares)
-    classes = expect_classes(plan.data.classes, [(each.signal, each.classes) for each in rehearsed])
-    return TalliesAhead(
-        epsilon=plan.privacy.epsilon,
-        delta=plan.privacy.delta,
-        columns=len(codes.coarse),
-        codes=codes.size,
-        public_rows=rows,
-        rho=planned.rho,
-        rounds=rounds,
-        seen=seen,
-        worth=option.worth,
-        lost=option.lost,
-        rehearsed=rehearsed,
-        classes=classes,
-        releases=tuple(_releases(plan, planned, codes, coded, public)) if isinstance(planned, Stream) else (),
-        feasible=learned(rehearsed),
-        reason=f"{in_words(rehearsed)}{missed_in_words(classes)}; smallest detectable group: about {seen:,.0f} units",
-    )
-
-
-def _releases(
-    plan: Plan, planned: Stream, codes: Codes, coded: CodeMatrix, public: PublicFacts
-) -> Iterator[ReleaseAhead]:
-    units, at_once = (
-        learning_units(plan) or 0.0,
-        planned_tallies(plan.model_copy(update={"stream": None}), codes, 1, (1, 1)),
-    )
-    for release in sorted({*(at for at in RELEASES if at < planned.season), planned.season}):
-        (typical,) = rehearse(
-            plan, planned, codes, coded, public.rows, public.shares, signals=("typical",), draws=1, released=release
-        )
-        noise = planned.as_read(release).rounds[-1].scale / at_once.rounds[-1].scale
-        share = release / planned.season
-        yield ReleaseAhead(release=release, units=units * share, noise=noise, rehearsed=typical)
-
-
-def rehearse(
-    plan: Plan,
-    mechanism: Tallies,
-    codes: Codes,
-    rows: CodeMatrix,
-    public: int,
-    shares: Sequence[float] | None = None,
-    *,
-    signals: Sequence[str] = tuple(SIGNALS),
-    draws: int = DRAWS,
-    released: int | None = None,
-) -> tuple[Rehearsed, ...]:
-    """Rehearse tallies for these strengths of signal, one after the other, several draws of each.
-
-    rows     codes (m, F) of some public rows, thousands at most
-    public   number of public rows
-    shares   of the classes; if they are not known equal and uneven ones, or those of clusters
-    draws    most draws
-    released  of a stream: releases after which its running totals are read; default: all of a season
-    """
-    found, classes = [], len(plan.data.classes)
-    for signal in signals:
-        stage = Stage.of(plan, mechanism, codes, rows, public=public, most=MOST_WORK[signal], released=released)
-        for draw in range(min(draws, stage.draws)):
-            rng = np.random.default_rng(1 + draw)
-            if plan.data.bounds is not None:
-                found.append(_of_number(signal, stage, rng))
-                continue
-            assumed = shares_of(classes, draw) if shares is None else np.asarray(shares, np.float64)
-            found.append(_of_classes(signal, stage, rng, assumed, known=shares is not None))
-    return tuple(found)
-
-
-def _of_classes(signal: str, stage: Stage, rng: np.random.Generator, shares: Floats, known: bool) -> Rehearsed:
+def rehearse_classes(signal: str, stage: Stage, rng: np.random.Generator, shares: Floats, known: bool) -> Rehearsed:
     """Rehearse made-up classes of these shares, unless they are not known and clusters have their own."""
     codes, rows, strength = stage.codes, stage.rows, SIGNALS[signal]
     along = [at_random(codes, rows, len(shares), rng)]
@@ -329,79 +148,44 @@ def _of_classes(signal: str, stage: Stage, rng: np.random.Generator, shares: Flo
     )
 
 
-def _of_number(signal: str, stage: Stage, rng: np.random.Generator) -> Rehearsed:
-    """Rehearse made-up numbers, with noise."""
-    codes, rows = stage.codes, stage.rows
-    logits = at_random(codes, rows, 2, rng)
-    if signal == "strong":
-        logits = apart(stage.leading, logits / 10, np.full(2, 1 / 2))[0]
-    explained, line = EXPLAINED[signal], logits[:, 1] - logits[:, 1].mean()
-    truth = 1 / 2 + SPREAD_OF_NUMBERS * math.sqrt(explained) * line
-    private = stage.private(rng)
-    noisy = truth[private] + SPREAD_OF_NUMBERS * math.sqrt(1 - explained) * rng.normal(size=len(private))
-    labels: Ints = np.rint(stage.mechanism.steps * np.clip(noisy, 0, 1)).astype(np.int64)
-    missed = float(np.mean((stage.learned(private, labels, rng)[:, 1] - truth) ** 2)) / SPREAD_OF_NUMBERS**2
-    return Rehearsed(signal=signal, right=explained - missed, possible=explained, largest=None)
+def expect_classes(
+    names: Sequence[str], draws: Sequence[tuple[str, Sequence[ClassRehearsed]]]
+) -> tuple[ClassAhead, ...]:
+    """What to expect of each class, by draws of all classes, each with its strength of signal."""
+    found = []
+    for at, name in enumerate(names):
+        recalls = defaultdict[str, list[float | None]](list)
+        for signal, classes in draws:
+            recalls[signal].append(classes[at].recall)
+        known = {signal: [each for each in own if each is not None] for signal, own in recalls.items()}
+        own = [classes[at] for _, classes in draws]
+        found.append(
+            ClassAhead(
+                name=name,
+                share=(min(each.share for each in own), max(each.share for each in own)),
+                recall=_ends(each.recall for each in own),
+                auc=_ends(each.auc for each in own),
+                missed=tuple(signal for signal, some in known.items() if some and fmean(some) < NEAR_NONE),
+            )
+        )
+    return tuple(found)
 
 
-def work(mechanism: Tallies, codes: Codes, kept: Sequence[int]) -> int:
-    """C·(P + d)³ if the columns `kept` were all that there are."""
-    coarse, fine = ([codes.fields[views[at]].size for at in kept] for views in (codes.coarse, codes.fine))
-    first = [each.what for each in mechanism.rounds].index("labels")
-    later = sum(sum(sorted(fine)[-each.fields :]) for each in mechanism.rounds[first + 1 :])
-    sums = (first + 1) * sum(coarse) + later
-    return columns(mechanism.classes, "labels") * (sums + sum(fine)) ** 3
+def _ends(values: Iterable[float | None]) -> tuple[float, float] | None:
+    known = [value for value in values if value is not None]
+    return (min(known), max(known)) if known else None
 
 
-def within_work(mechanism: Tallies, codes: Codes, rows: CodeMatrix, most: float) -> tuple[Codes, CodeMatrix]:
-    """Codes and rows of the columns that are rehearsed: all of them, or the first ones by the digest of their names."""
-    order = sorted(range(len(codes.coarse)), key=lambda at: sha256(codes.fields[codes.fine[at]].name.encode()).digest())
-    kept = order[:1]
-    for at in order[1:]:
-        if work(mechanism, codes, [*kept, at]) > most:
-            break
-        kept.append(at)
-    return (codes, rows) if len(kept) == len(order) else _of_columns(codes, rows, sorted(kept))
-
-
-def _of_columns(codes: Codes, rows: CodeMatrix, kept: Sequence[int]) -> tuple[Codes, CodeMatrix]:
-    """The codes of these columns alone, and the rows by them."""
-    views = [(codes.coarse[at], codes.fine[at]) for at in kept]
-    places = {old: new for new, old in enumerate(sorted({view for pair in views for view in pair}))}
-    fields, found, start = list[CodedField](), [], 0
-    for old in places:
-        field = codes.fields[old]
-        fields.append(field.model_copy(update={"start": start}))
-        found.append(rows[:, old] - field.start + start)
-        start += field.size
-    coarse, fine = (tuple(places[pair[side]] for pair in views) for side in (0, 1))
-    return Codes(fields=tuple(fields), coarse=coarse, fine=fine), np.asfortranarray(np.column_stack(found))
-
-
-def played(
-    mechanism: Tallies, codes: Codes, rows: CodeMatrix, drawn: int, noisy: Callable[[int, RoundQuestion], Ints]
-) -> Decoded:
-    """What rounds of tallies are decoded to, on public rows; `noisy` gives the released sums of a round's question.
-
-    drawn   number of private rows
-    Rounds after the first of labels are left out if each would ask about a space that is learned from the one before.
-    """
-    if deepens(codes):
-        first = [each.what for each in mechanism.rounds].index("labels") + 1
-        mechanism = replace(mechanism, rounds=mechanism.rounds[:first])
-    planner = RoundPlanner(mechanism, codes, rows, units=_known_units(mechanism, drawn))
-    released: list[RoundFile] = []
-    for number, each in enumerate(mechanism.rounds):
-        question = planner.question(released)
-        sums = noisy(number, question)
-        follows = planner.follow(released, question, sums)
-        released.append({"question": question.record(), "scale": each.scale, "sums": sums.tolist(), **follows})
-    return Decoded.from_record(released[-1]["decoded"])
-
-
-def _known_units(mechanism: Tallies, drawn: int) -> int | None:
-    """The number of private rows, if only labels are secret."""
-    return drawn if mechanism.secret == "labels" else None
+def missed_in_words(classes: Sequence[ClassAhead]) -> str:
+    """A clause for the classes whose recall is expected to be near 0, with the signals for which it is; else empty."""
+    missed = defaultdict[tuple[str, ...], list[str]](list)
+    for each in classes:
+        missed[each.missed].append(each.name)
+    return "".join(
+        f"; expect a recall near 0 for {quoted(names)} if the signal is {' or '.join(signals)}"
+        for signals, names in missed.items()
+        if signals
+    )
 
 
 def learned(rehearsed: Sequence[Rehearsed]) -> bool:

@@ -18,8 +18,9 @@ from concord.tasks.advice.choose import PublicFacts, later_rows, weigh_tallies
 from concord.tasks.advice.compare import Option, Stream, best_mechanism, plan_mechanism
 from concord.tasks.advice.cover import Account, check_cover
 from concord.tasks.advice.draft import EnsembleAdvice, Wishes, draft, usual_room
-from concord.tasks.advice.expect import ClassAhead
-from concord.tasks.advice.rehearse import ReleaseAhead, expect_tallies
+from concord.tasks.advice.rehearse import ClassAhead
+from concord.tasks.advice.rehearse_tallies import ReleaseAhead, expect_tallies
+from concord.tasks.advice.rehearse_votes import expect_votes
 from concord.tasks.advice.worth import fields_of
 
 ROWS_A_TEACHER = (200, 100, 50, 25)
@@ -30,7 +31,7 @@ MOST_TEACHERS = 2000
 @dataclass(frozen=True, kw_only=True)
 class Suggested:
     """The plan as text, its ensemble (None for tallies), the reason for it, whether its session can be extended, what
-    to expect of each class by tallies, and what releases of a stream teach."""
+    to expect of each class, and what releases of a stream teach."""
 
     text: str
     ensemble: EnsembleAdvice | None
@@ -88,8 +89,12 @@ def _suggested(wishes: Wishes, folder: Path, direct: str, public: PublicFacts, t
     reason = f"{voting.best.reason}; {less}"
     voting = replace(voting, best=replace(voting.best, reason=reason))
     text = draft(wishes, voting, folder)
-    later = later_rows(_parsed(text, folder), public.rows, voting.best)
-    return Suggested(text=text, ensemble=voting, reason=reason, later_rows=later)
+    plan = _parsed(text, folder)
+    stream, later = public.stream(plan), later_rows(plan, public.rows, voting.best)
+    ahead = expect_votes(plan, public, stream, stream.calibrated(voting.best.name, voting.best.cutoff))
+    classes = ahead.classes if ahead else ()
+    reason = f"{ahead.reason}; {reason}" if ahead else reason
+    return Suggested(text=text, ensemble=voting, reason=reason, later_rows=later, classes=classes)
 
 
 def _by_tallies(direct: str, plan: Plan, public: PublicFacts, asked: Option) -> Suggested:

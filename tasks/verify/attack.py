@@ -27,7 +27,7 @@ from concord.artifacts.guarantee import Guarantee
 from concord.artifacts.plan import Plan
 from concord.tasks.advice.choose import PublicFacts
 from concord.tasks.advice.made_up import made_up
-from concord.tasks.advice.rehearse import played, within_work
+from concord.tasks.advice.rehearse_tallies import played, within_work
 from concord.tasks.advice.tallies import planned_tallies, read_at_end
 from concord.tasks.advice.worth import learning_units
 from concord.tasks.asking.teachers import add_votes, aligned_copy, fitted_teacher
@@ -48,7 +48,7 @@ STAND_INS = 4_000
 TARGETS = 32
 """Rows that a session may have or not."""
 WORK = 1e9
-"""Most work of decoding a session, as of `rehearse.work`."""
+"""Most work of decoding a session, as of `rehearse_tallies.work`."""
 SHARD_ROWS = 30
 """Rows of a shard, if the plan does not say how many units there are."""
 FEW_WRONG = 0.01

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from concord.tasks.advice.choose import REHEARSED, PublicFacts
-from concord.tasks.advice.rehearse import TalliesAhead, expect_tallies
+from concord.tasks.advice.rehearse_tallies import TalliesAhead, expect_tallies
 from tests.benchmarks.accuracy import read
 from tests.benchmarks.ours import ORDER, Coded, coded, plan_of
 from tests.benchmarks.tables import cases

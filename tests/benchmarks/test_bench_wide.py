@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from concord.tasks.advice.rehearse import played
+from concord.tasks.advice.rehearse_tallies import played
 from concord.tasks.data.codes import LEAST_BINS, MOST_CODES, Codes, NumberField
 from concord.tasks.mechanisms.contributions import RoundQuestion, tally
 from concord.tasks.mechanisms.distance import Ints

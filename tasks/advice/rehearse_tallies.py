@@ -1,0 +1,337 @@
+"""Rehearse tallies: what the sums of a plan would teach, on public rows with synthetic labels or numbers.
+
+    private rows of synthetic labels ─ sums, planned noise ─ decode ─ scores of the public rows
+
+The rounds, their questions and the decoder are the code that runs; `rehearse` has the labels and the measures.
+
+A rehearsal of a wide table, or of many classes, would take minutes. So it is of as many columns as MOST_WORK allows,
+chosen by the digest of their names, with that share of the units and public rows, and the noise that a plan of these
+columns alone has. If columns carry similar information, the sums of each remain as distinguishable from their noise,
+and from the draw of labels and of public rows, as among all: of F columns with n units, their squares are as n²/F, and
+the noise's as F.
+
+Assumes      plan, public rows and class shares are public
+Guarantees   nothing private is read and nothing is charged: NumPy's generator is seeded, so results repeat
+Not covered  columns that repeat one another, of a wide table. Pictures are rehearsed up to their first round of labels.
+             Checked by tests/tasks/advice/test_rehearse.py
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+import numpy as np
+
+from concord.artifacts.plan import Plan
+from concord.tasks.advice.choose import PublicFacts
+from concord.tasks.advice.made_up import SIGNALS, apart, at_random, shares_of
+from concord.tasks.advice.rehearse import (
+    ClassAhead,
+    Rehearsed,
+    Stage,
+    expect_classes,
+    in_words,
+    learned,
+    missed_in_words,
+    rehearse_classes,
+)
+from concord.tasks.advice.tallies import planned_tallies, read_at_end, tallies_option
+from concord.tasks.advice.worth import learning_units
+from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, deepens
+from concord.tasks.mechanisms.contributions import RoundQuestion, columns, tally
+from concord.tasks.mechanisms.distance import Floats, Ints
+from concord.tasks.mechanisms.stream import Stream
+from concord.tasks.mechanisms.tallies import Tallies
+from concord.tasks.student.crossed import sampled
+from concord.tasks.student.decode import Decoded, scores
+from concord.tasks.student.infer import RoundFile, RoundPlanner
+
+PRIVATE_ROWS = 20_000
+"""Most made-up private rows. More of them are stood in for by as many with that much less noise."""
+MOST_WORK = {"weak": 2e9, "typical": 2e9, "strong": 1.2e10}
+"""Most of C·(P + d)³ for P sums and d weights of each of C columns of a model: seconds of decoding. A strong signal has
+most of it, since clusters are told by many columns together."""
+EXPLAINED = {"weak": 0.1, "typical": 0.5, "strong": 0.9}
+"""Share of a number's variance that its row explains, by strength of signal."""
+SPREAD_OF_NUMBERS = 0.15
+"""Standard deviation of a made-up number, as a share of what lies between its bounds."""
+DRAWS = 3
+"""Draws of labels and noise, if their decoding is no more than ALL_DRAWS; otherwise as many as are, at least one."""
+ALL_DRAWS = 4e9
+"""Most work of all draws of a signal, unless a single one has more."""
+RELEASES = (1, 4, 13, 26)
+"""Releases of a season that a plan for a stream is told of, besides the last."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TalliesStage(Stage):
+    """Tallies of the rehearsed columns: the private units and the number of public rows that go with so many, and the
+    mechanism of a plan of these columns alone, as it is read at its end."""
+
+    mechanism: Tallies
+    units: float
+    public: int
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        mechanism: Tallies,
+        codes: Codes,
+        rows: CodeMatrix,
+        *,
+        public: int,
+        most: float,
+        released: int | None,
+    ) -> "TalliesStage":
+        """All columns, or as many as have no more work than `most`; the others as for `rehearse`."""
+        units, width = learning_units(plan), len(codes.coarse)
+        assert units is not None  # a plan for tallies states its rows
+        codes, rows = within_work(mechanism, codes, rows, most)
+        if len(codes.coarse) < width:
+            part = len(codes.coarse) / width
+            of_labels = [each.fields for each in mechanism.rounds if each.what == "labels"]
+            mechanism, units = (
+                planned_tallies(plan, codes, public, (len(of_labels), of_labels[-1])),
+                max(1.0, units * part),
+            )
+            public = math.ceil(public * part)
+        if isinstance(mechanism, Stream):
+            season = mechanism.season
+            mechanism, units = mechanism.as_read(released or season), max(1.0, units * (released or season) / season)
+        classes = mechanism.classes or 2
+        return cls(mechanism=mechanism, codes=codes, rows=rows, classes=classes, units=units, public=public)
+
+    @property
+    def draws(self) -> int:
+        """How many are no more work than ALL_DRAWS."""
+        return max(1, min(DRAWS, int(ALL_DRAWS // work(self.mechanism, self.codes, range(len(self.codes.coarse))))))
+
+    def private(self, rng: np.random.Generator) -> Ints:
+        """Rows that stand in for private ones."""
+        return rng.integers(0, len(self.rows), round(min(self.units, PRIVATE_ROWS)))
+
+    def learned(self, private: Ints, labels: Ints, rng: np.random.Generator) -> Floats:
+        """The scores (m, C) that the student gives the rows, after tallies of those that are `private`, with labels."""
+        drawn = len(private)
+        asked = [replace(each, scale=each.scale * drawn / self.units) for each in self.mechanism.rounds]
+
+        def noisy(number: int, question: RoundQuestion) -> Ints:
+            noise = np.rint(rng.normal(scale=asked[number].scale, size=question.size)).astype(np.int64)
+            return tally(question, self.rows[private], labels) + noise
+
+        mechanism, public = replace(self.mechanism, rounds=tuple(asked)), sampled(self.rows, self.codes, self.public)
+        return scores(played(mechanism, self.codes, public, drawn, noisy), self.rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundAhead:
+    """A planned round: `noise` is the standard deviation in each released sum, in units."""
+
+    what: str
+    columns: int
+    share: float
+    noise: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseAhead:
+    """A release of a season: what running totals teach after it, if units arrive evenly and the signal is typical.
+
+    noise   of running totals, over that of one release of the same budget at the end
+    """
+
+    release: int
+    units: float
+    noise: float
+    rehearsed: Rehearsed
+
+
+@dataclass(frozen=True, kw_only=True)
+class TalliesAhead:
+    """Cost and expected worth of tallies, by public figures alone.
+
+    codes      number of codes of all `columns` columns of the public rows
+    rho        the domain's charge, in zero-concentrated DP
+    seen       units that must share a code for its sum to exceed the noise by twice its standard deviation
+    worth      as in Option
+    rehearsed  what was learned from made-up labels, draw by draw, by strength of signal; `feasible` if something was
+               from any. Of a stream, after the last release of a season
+    classes    what to expect of each class, with the shares of the public test table if there is one; none for a number
+    releases   of a stream: earlier ones, and the last
+    """
+
+    epsilon: float
+    delta: float
+    columns: int
+    codes: int
+    public_rows: int
+    rho: float
+    rounds: tuple[RoundAhead, ...]
+    seen: float
+    worth: float
+    lost: float | None
+    rehearsed: tuple[Rehearsed, ...]
+    classes: tuple[ClassAhead, ...]
+    releases: tuple[ReleaseAhead, ...]
+    feasible: bool
+    reason: str
+
+
+def expect_tallies(plan: Plan, public: PublicFacts) -> TalliesAhead:
+    """What to expect of a plan for tallies. Raises WrongInput if they do not fit the budget."""
+    codes, rows = public.codes(plan), public.rows
+    planned = planned_tallies(plan, codes, rows)
+    mechanism = read_at_end(planned)
+    rounds = tuple(
+        RoundAhead(what=each.what, columns=each.fields, share=each.share, noise=each.scale / mechanism.steps)
+        for each in mechanism.rounds
+    )
+    of_labels = next(each for each in rounds if each.what == "labels")
+    seen = 4 * of_labels.noise  # a unit moves its code's sum by half a vote
+    option = tallies_option(plan, codes, rows)
+    coded = codes.of(public.sample)
+    rehearsed = rehearse(plan, planned, codes, coded, rows, public.shares)
+    classes = expect_classes(plan.data.classes, [(each.signal, each.classes) for each in rehearsed])
+    return TalliesAhead(
+        epsilon=plan.privacy.epsilon,
+        delta=plan.privacy.delta,
+        columns=len(codes.coarse),
+        codes=codes.size,
+        public_rows=rows,
+        rho=planned.rho,
+        rounds=rounds,
+        seen=seen,
+        worth=option.worth,
+        lost=option.lost,
+        rehearsed=rehearsed,
+        classes=classes,
+        releases=tuple(_releases(plan, planned, codes, coded, public)) if isinstance(planned, Stream) else (),
+        feasible=learned(rehearsed),
+        reason=f"{in_words(rehearsed)}{missed_in_words(classes)}; smallest detectable group: about {seen:,.0f} units",
+    )
+
+
+def _releases(
+    plan: Plan, planned: Stream, codes: Codes, coded: CodeMatrix, public: PublicFacts
+) -> Iterator[ReleaseAhead]:
+    units, at_once = (
+        learning_units(plan) or 0.0,
+        planned_tallies(plan.model_copy(update={"stream": None}), codes, 1, (1, 1)),
+    )
+    for release in sorted({*(at for at in RELEASES if at < planned.season), planned.season}):
+        (typical,) = rehearse(
+            plan, planned, codes, coded, public.rows, public.shares, signals=("typical",), draws=1, released=release
+        )
+        noise = planned.as_read(release).rounds[-1].scale / at_once.rounds[-1].scale
+        share = release / planned.season
+        yield ReleaseAhead(release=release, units=units * share, noise=noise, rehearsed=typical)
+
+
+def rehearse(
+    plan: Plan,
+    mechanism: Tallies,
+    codes: Codes,
+    rows: CodeMatrix,
+    public: int,
+    shares: Sequence[float] | None = None,
+    *,
+    signals: Sequence[str] = tuple(SIGNALS),
+    draws: int = DRAWS,
+    released: int | None = None,
+) -> tuple[Rehearsed, ...]:
+    """Rehearse tallies for these strengths of signal, one after the other, several draws of each.
+
+    rows     codes (m, F) of some public rows, thousands at most
+    public   number of public rows
+    shares   of the classes; if they are not known equal and uneven ones, or those of clusters
+    draws    most draws
+    released  of a stream: releases after which its running totals are read; default: all of a season
+    """
+    found, classes = [], len(plan.data.classes)
+    for signal in signals:
+        stage = TalliesStage.of(plan, mechanism, codes, rows, public=public, most=MOST_WORK[signal], released=released)
+        for draw in range(min(draws, stage.draws)):
+            rng = np.random.default_rng(1 + draw)
+            if plan.data.bounds is not None:
+                found.append(_of_number(signal, stage, rng))
+                continue
+            assumed = shares_of(classes, draw) if shares is None else np.asarray(shares, np.float64)
+            found.append(rehearse_classes(signal, stage, rng, assumed, known=shares is not None))
+    return tuple(found)
+
+
+def _of_number(signal: str, stage: TalliesStage, rng: np.random.Generator) -> Rehearsed:
+    """Rehearse made-up numbers, with noise."""
+    codes, rows = stage.codes, stage.rows
+    logits = at_random(codes, rows, 2, rng)
+    if signal == "strong":
+        logits = apart(stage.leading, logits / 10, np.full(2, 1 / 2))[0]
+    explained, line = EXPLAINED[signal], logits[:, 1] - logits[:, 1].mean()
+    truth = 1 / 2 + SPREAD_OF_NUMBERS * math.sqrt(explained) * line
+    private = stage.private(rng)
+    noisy = truth[private] + SPREAD_OF_NUMBERS * math.sqrt(1 - explained) * rng.normal(size=len(private))
+    labels: Ints = np.rint(stage.mechanism.steps * np.clip(noisy, 0, 1)).astype(np.int64)
+    missed = float(np.mean((stage.learned(private, labels, rng)[:, 1] - truth) ** 2)) / SPREAD_OF_NUMBERS**2
+    return Rehearsed(signal=signal, right=explained - missed, possible=explained, largest=None)
+
+
+def work(mechanism: Tallies, codes: Codes, kept: Sequence[int]) -> int:
+    """C·(P + d)³ if the columns `kept` were all that there are."""
+    coarse, fine = ([codes.fields[views[at]].size for at in kept] for views in (codes.coarse, codes.fine))
+    first = [each.what for each in mechanism.rounds].index("labels")
+    later = sum(sum(sorted(fine)[-each.fields :]) for each in mechanism.rounds[first + 1 :])
+    sums = (first + 1) * sum(coarse) + later
+    return columns(mechanism.classes, "labels") * (sums + sum(fine)) ** 3
+
+
+def within_work(mechanism: Tallies, codes: Codes, rows: CodeMatrix, most: float) -> tuple[Codes, CodeMatrix]:
+    """Codes and rows of the columns that are rehearsed: all of them, or the first ones by the digest of their names."""
+    order = sorted(range(len(codes.coarse)), key=lambda at: sha256(codes.fields[codes.fine[at]].name.encode()).digest())
+    kept = order[:1]
+    for at in order[1:]:
+        if work(mechanism, codes, [*kept, at]) > most:
+            break
+        kept.append(at)
+    return (codes, rows) if len(kept) == len(order) else _of_columns(codes, rows, sorted(kept))
+
+
+def _of_columns(codes: Codes, rows: CodeMatrix, kept: Sequence[int]) -> tuple[Codes, CodeMatrix]:
+    """The codes of these columns alone, and the rows by them."""
+    views = [(codes.coarse[at], codes.fine[at]) for at in kept]
+    places = {old: new for new, old in enumerate(sorted({view for pair in views for view in pair}))}
+    fields, found, start = list[CodedField](), [], 0
+    for old in places:
+        field = codes.fields[old]
+        fields.append(field.model_copy(update={"start": start}))
+        found.append(rows[:, old] - field.start + start)
+        start += field.size
+    coarse, fine = (tuple(places[pair[side]] for pair in views) for side in (0, 1))
+    return Codes(fields=tuple(fields), coarse=coarse, fine=fine), np.asfortranarray(np.column_stack(found))
+
+
+def played(
+    mechanism: Tallies, codes: Codes, rows: CodeMatrix, drawn: int, noisy: Callable[[int, RoundQuestion], Ints]
+) -> Decoded:
+    """What rounds of tallies are decoded to, on public rows; `noisy` gives the released sums of a round's question.
+
+    drawn   number of private rows
+    Rounds after the first of labels are left out if each would ask about a space that is learned from the one before.
+    """
+    if deepens(codes):
+        first = [each.what for each in mechanism.rounds].index("labels") + 1
+        mechanism = replace(mechanism, rounds=mechanism.rounds[:first])
+    planner = RoundPlanner(mechanism, codes, rows, units=_known_units(mechanism, drawn))
+    released: list[RoundFile] = []
+    for number, each in enumerate(mechanism.rounds):
+        question = planner.question(released)
+        sums = noisy(number, question)
+        follows = planner.follow(released, question, sums)
+        released.append({"question": question.record(), "scale": each.scale, "sums": sums.tolist(), **follows})
+    return Decoded.from_record(released[-1]["decoded"])
+
+
+def _known_units(mechanism: Tallies, drawn: int) -> int | None:
+    """The number of private rows, if only labels are secret."""
+    return drawn if mechanism.secret == "labels" else None

@@ -1,0 +1,223 @@
+"""Rehearse votes: what an ensemble of teachers would teach, on public rows with synthetic labels.
+
+    private rows of synthetic labels ─ teachers ─ votes on public rows ─ mechanism ─ student ─ scores of the public rows
+
+Teachers, mechanism and student are the code that runs, with the plan's settings; `rehearse` has the labels and the
+measures. Noise is NumPy's, so that results repeat: nothing here is private.
+
+Hundreds of teachers on large shards would take minutes. So MOST_TRAINED teachers are trained at most, fewer if a fit is
+much work, on MOST_SHARD rows each at most; each casts the votes of an equal part of the ensemble. At most MOST_ASKED
+rows are asked. The expectation says how many of each there were.
+
+Assumes      plan, public rows and class shares are public
+Guarantees   nothing private is read and nothing is charged
+Not covered  how [relabel] changes labels; students that are chosen among hypotheses, and all candidates but the first;
+             teachers of free text alone. Teachers see some of the rows that they vote on, with other labels.
+             Checked by tests/tasks/advice/test_rehearse_votes.py
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from concord.artifacts.home.released import labels_table
+from concord.artifacts.learners import StudentPlan, TeachersPlan
+from concord.artifacts.plan import Plan
+from concord.tasks.advice.choose import PublicFacts
+from concord.tasks.advice.compare import Stream
+from concord.tasks.advice.made_up import SIGNALS, shares_of
+from concord.tasks.advice.rehearse import (
+    ClassAhead,
+    Rehearsed,
+    Stage,
+    expect_classes,
+    in_words,
+    learned,
+    missed_in_words,
+    rehearse_classes,
+)
+from concord.tasks.asking.arrays import is_linear
+from concord.tasks.asking.teachers import aligned_copy, fitted_teacher, read_only
+from concord.tasks.data.encode import Matrix, encode
+from concord.tasks.data.guard import silenced
+from concord.tasks.mechanisms.distance import Draws, Floats, Ints
+from concord.tasks.mechanisms.mechanism import Mechanism
+from concord.tasks.student.evaluate import probabilities
+from concord.tasks.student.study import SEED, fitted, lessons
+
+DRAWS = 2
+"""Draws of labels and noise, by strength of signal."""
+MOST_TRAINED, MOST_NOT_LINEAR, LEAST_TRAINED = 200, 40, 25
+"""Most teachers that are trained, most that are not linear, and least however much work one is."""
+MOST_WORK = 5e7
+"""Most cells of all shards, times classes, if more than LEAST_TRAINED teachers are trained."""
+MOST_SHARD = 1_000
+"""Most rows of a shard."""
+USUAL_SHARD = 100
+"""Rows of a shard if the plan does not state the number of private units."""
+MOST_ASKED = 20_000
+"""Most public rows that are asked."""
+
+
+@dataclass(frozen=True)
+class SimulatedNoise:
+    """A `RandomSource` for simulations alone: its noise is no protection."""
+
+    rng: np.random.Generator
+
+    def uniform(self, first: int, rows: int) -> Draws:  # noqa: ARG002, rows are drawn for once
+        """64-bit draws."""
+        return self.rng.integers(0, 2**64, rows, dtype=np.uint64)
+
+    def laplace(self, scale: float, size: int) -> Ints:
+        """Discrete Laplace noise: the difference of two geometric draws."""
+        stops = -np.expm1(-1 / scale)
+        return self.rng.geometric(stops, size) - self.rng.geometric(stops, size)
+
+    def gaussian(self, scale: float, size: int) -> Ints:
+        """Rounded Gaussian noise."""
+        return np.rint(self.rng.normal(scale=scale, size=size)).astype(np.int64)
+
+    def once(self, name: str, draw: Callable[[], Ints]) -> Ints:  # noqa: ARG002, a session is one call
+        """What `draw` gives."""
+        return draw()
+
+
+@dataclass(frozen=True, kw_only=True)
+class VotesStage(Stage):
+    """An ensemble of `voters` teachers, of which `trained` are trained on `size` rows each, and what their votes pass.
+
+    X      the rows as a matrix (m, width)
+    names  of the classes
+    asked  number of public rows that are asked
+    """
+
+    X: Matrix
+    names: Sequence[str]
+    voters: int
+    trained: int
+    size: int
+    asked: int
+    teachers: TeachersPlan
+    student: StudentPlan
+    mechanism: Mechanism
+
+    @classmethod
+    def of(cls, plan: Plan, public: PublicFacts, stream: Stream, mechanism: Mechanism) -> "VotesStage":
+        """The ensemble of a stream, by a plan's teachers and its first student."""
+        codes, names = public.codes(plan), plan.data.classes
+        X = encode(public.sample, public.encoding)
+        size = USUAL_SHARD if stream.rows is None else max(1, min(MOST_SHARD, round(stream.rows)))
+        most = MOST_TRAINED if is_linear(plan.teachers) else MOST_NOT_LINEAR
+        able = int(MOST_WORK // (size * max(1, X.shape[1]) * len(names)))
+        return cls(
+            codes=codes,
+            rows=codes.of(public.sample),
+            classes=len(names),
+            X=X,
+            names=names,
+            voters=stream.teachers,
+            trained=min(stream.teachers, most, max(LEAST_TRAINED, able)),
+            size=size,
+            asked=min(stream.queries, MOST_ASKED),
+            teachers=plan.teachers,
+            student=plan.student.each[0],
+            mechanism=mechanism,
+        )
+
+    def private(self, rng: np.random.Generator) -> Ints:
+        """The rows of all shards, one shard after the other."""
+        return rng.integers(0, len(self.rows), self.trained * self.size)
+
+    def votes(self, private: Ints, labels: Ints) -> Ints:
+        """Votes (m, C) of all teachers on the rows, once they have learned the labels of those that are `private`."""
+        counts, every = np.zeros((len(self.X), self.classes), np.int64), np.arange(len(self.X))
+        shards = zip(np.split(private, self.trained), np.split(labels, self.trained), strict=True)
+        with silenced():
+            for shard, (rows, own) in enumerate(shards):
+                X, y = aligned_copy(self.X[rows]), aligned_copy(own)
+                teacher = fitted_teacher(self.teachers, shard, X, y, self.classes)
+                stands_for = self.voters // self.trained + (shard < self.voters % self.trained)
+                counts[every, teacher.votes(read_only(self.X), self.classes)] += stands_for
+        return counts
+
+    def learned(self, private: Ints, labels: Ints, rng: np.random.Generator) -> Floats:
+        """The probabilities (m, C) that the student gives the rows, or 1 for its class if it gives none."""
+        votes, rows = self.votes(private, labels), np.arange(len(self.X))
+        asked = rows[: self.asked] if self.asked <= len(rows) else rng.integers(0, len(rows), self.asked)
+        answers = self.mechanism.release(votes[asked][: self.mechanism.queries], SimulatedNoise(rng), 0, 0)
+        given = {"rows": len(asked), "classes": self.names, "guarantee": {}}
+        released = labels_table("", 0, answers.labels, answers.counts, **given)  # type: ignore[arg-type]
+        used, targets = lessons(released, self.names, self.student.refused, teachers=self.voters, seed=SEED)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # such as of too few iterations, on labels that noise has changed
+            model = fitted(self.student, self.X[asked[used]], targets, self.names)
+        odds = probabilities(model, self.X, self.names)
+        if odds is not None:
+            return odds
+        return np.asarray(model.predict(self.X)[:, None] == np.array(self.names), np.float64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VotesAhead:
+    """What to expect of votes by a mechanism, by public figures alone.
+
+    trained    teachers that were trained in place of all `teachers`, on `shard` rows each
+    asked      public rows that were asked, of `queries`
+    rehearsed  what was learned from synthetic labels, draw by draw, by strength of signal
+    classes    what to expect of each class, with the shares of the public test table if there is one
+    feasible   whether the student is expected to beat the majority-class baseline
+    """
+
+    mechanism: str
+    cutoff: int | None
+    teachers: int
+    trained: int
+    shard: int
+    queries: int
+    asked: int
+    rehearsed: tuple[Rehearsed, ...]
+    classes: tuple[ClassAhead, ...]
+    feasible: bool
+    reason: str
+
+
+def expect_votes(
+    plan: Plan,
+    public: PublicFacts,
+    stream: Stream,
+    mechanism: Mechanism,
+    *,
+    signals: Sequence[str] = tuple(SIGNALS),
+    draws: int = DRAWS,
+) -> VotesAhead | None:
+    """What to expect if a stream of votes passes that mechanism; None if no student is fitted, or if no feature has
+    codes, since then there are no synthetic labels."""
+    if plan.student.each[0].learner != "fitted" or not public.codes(plan).fine:
+        return None
+    stage = VotesStage.of(plan, public, stream, mechanism)
+    found = list[Rehearsed]()
+    for signal in signals:
+        for draw in range(draws):
+            shares = shares_of(stage.classes, draw) if public.shares is None else np.asarray(public.shares, np.float64)
+            rng = np.random.default_rng(1 + draw)
+            found.append(rehearse_classes(signal, stage, rng, shares, known=public.shares is not None))
+    classes = expect_classes(plan.data.classes, [(each.signal, each.classes) for each in found])
+    ensemble = f"{stage.trained:,} of {stage.voters:,} teachers" if stage.trained < stage.voters else "all teachers"
+    stated = " (labeling.rows is not stated)" if stream.rows is None else ""
+    by = f"by {ensemble}, on {stage.size:,} rows each{stated}, asked about {stage.asked:,} of {stream.queries:,} rows"
+    return VotesAhead(
+        mechanism=mechanism.name,
+        cutoff=mechanism.cutoff,
+        teachers=stage.voters,
+        trained=stage.trained,
+        shard=stage.size,
+        queries=stream.queries,
+        asked=stage.asked,
+        rehearsed=tuple(found),
+        classes=classes,
+        feasible=learned(found),
+        reason=f"{in_words(found)}{missed_in_words(classes)}; simulated {by}",
+    )
