@@ -102,11 +102,7 @@ class Noise(CertificatePart):
 
 
 class Expected(CertificatePart):
-    """What the same way to ask would be expected to teach at another ε, by public facts alone: nothing was measured.
-
-    labels   labelled rows, free of noise, that would teach a student as much
-    lost     the share of rows, roughly, that a student of so many labels gets wrong for want of more
-    """
+    """What version 1.0.0 stated in certificates of what another ε would teach, by a formula: nothing was measured."""
 
     epsilon: float
     labels: int
@@ -120,7 +116,6 @@ class Stated(CertificatePart):
     units      how many private units there are, roughly, as the plan says in public; None if it does not
     features   columns of a row that the student may read
     noise      what noise did to released labels; None if no label was released by itself
-    expected   what other ε would be expected to teach, the planned one among them; empty if nothing is known of it
     learned    the student; None if there is none, but questions were answered
     """
 
@@ -128,7 +123,6 @@ class Stated(CertificatePart):
     units: int | None = None
     features: tuple[str, ...] = ()
     noise: Noise | None = None
-    expected: tuple[Expected, ...] = ()
     learned: StudentRecord | None = None
 
 
@@ -140,6 +134,7 @@ class Certificate(CertificatePart):
                students, and each test of one
     warnings   what whoever relies on the student must know (artifacts.measures), or on the domain's cap (`unpromised`)
     versions   of Concord and packages by which it was written, and of Concord when the oldest session was opened
+    expected   of certificates of version 1.0.0 alone
     Other fields are those of `Stated`.
     """
 
@@ -153,7 +148,7 @@ class Certificate(CertificatePart):
     units: int | None = added(None)
     sessions: Annotated[tuple[SessionRecord, ...], Field(min_length=1)]
     noise: Noise | None = None
-    expected: tuple[Expected, ...] = ()
+    expected: Annotated[tuple[Expected, ...] | None, Field(exclude_if=lambda stated: stated is None)] = None
     domain: DomainCharge
     features: tuple[str, ...] = ()
     learned: Annotated[StudentRecord | None, Field(alias="student")] = None

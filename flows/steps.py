@@ -26,7 +26,7 @@ from concord.flows.mirror import mirrored
 from concord.flows.outcome import Summary, briefly, extension_in_words, measures_of, merge_reports, season_of
 from concord.flows.run import Admitted, Asking, Balance, Counted, PrivateFiles, PublicStream, RunContext, ready_mlflow
 from concord.flows.stage import Disclosure, stage
-from concord.tasks.advice.choose import PublicFacts, decided, expected_at
+from concord.tasks.advice.choose import PublicFacts, decided
 from concord.tasks.advice.tallies import planned_codes
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import grouping, labelled_rows, read_frame
@@ -169,7 +169,7 @@ def publish(
     labelled = before[0].session if before else session
     stamp_earlier(run.stores, session)
     with run.stores.publishing(session.id):
-        certified, tracked = _certified_and_tracked(run, admitted, passed, student, before, codes)
+        certified, tracked = _certified_and_tracked(run, admitted, passed, student, before)
     certificate = Certificate.model_validate_json(run.stores.released.read(certified.certificate))
     return Summary(
         run_id=tracked.run_id,
@@ -220,7 +220,6 @@ def _certified_and_tracked(
     passed: Disclosure,
     student: Student,
     before: Sequence[Disclosure],
-    codes: Codes | None,
 ) -> tuple[Certified, Tracked]:
     """Certificate and report, written or from the cache; and their run in MLflow, recorded if it is missing."""
     session, stores, studied = passed.session, run.stores, datetime.now(UTC)
@@ -233,7 +232,6 @@ def _certified_and_tracked(
             student,
             others={each.session.id: each.released for each in before},
             features=admitted.stream.encoding.features,
-            expected=expected_at(run.plan, admitted.stream.encoding, admitted.stream.rows, codes),
             ledger=stores.ledger,
             released=stores.released,
         )

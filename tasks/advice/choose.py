@@ -9,7 +9,6 @@ Guarantees   no private row is read. The choice is a function of public figures,
 Not covered  how well guesses describe the private rows (worth.py). Checked by tests/tasks/advice/test_recommend.py
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +16,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from concord.artifacts.certificate import Expected
 from concord.artifacts.domains import Filter
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.guarantee import NO_LATER_ROWS, later_rows_in_words
@@ -25,7 +23,7 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding
 from concord.artifacts.sections import MECHANISMS, TALLIES
 from concord.tasks.advice.compare import Option, Stream, best_mechanism, recommend
-from concord.tasks.advice.expect import RATIOS, AtEpsilon, Premises, at_other_epsilons, premises_of
+from concord.tasks.advice.expect import RATIOS, AtEpsilon, Premises, premises_of
 from concord.tasks.advice.tallies import check_columns, planned_sizes, tallies_option
 from concord.tasks.advice.worth import enough, fields_of
 from concord.tasks.data.cells import cast_rows, systematic_sample
@@ -159,35 +157,6 @@ def tallies_at_other_epsilons(plan: Plan, public: PublicFacts) -> list[AtEpsilon
         AtEpsilon(epsilon=each, share=1.0, option=weigh_tallies(_with(ample, "privacy", epsilon=each), public))
         for each in epsilons
     ]
-
-
-SHARE_DIGITS = 4
-"""Digits to which an expected share is rounded."""
-
-
-def expected_at(plan: Plan, encoding: Encoding, rows: int, codes: Codes | None) -> tuple[Expected, ...]:
-    """Expected results of the mechanism that ran at RATIOS of the plan's ε, by public facts alone; empty if the plan
-    does not state enough, and without an ε that gives no finite number: it must not fail, since all is spent by now.
-
-    rows    number of public rows
-    codes   codes of tallies; None for votes
-    """
-    try:
-        if codes is not None:
-            public = PublicFacts(rows=rows, encoding=encoding, codes=lambda _: codes, order=math.inf)
-            other = tallies_at_other_epsilons(plan, public)
-        elif plan.votes and not plan.undecided and plan.student.learner == "fitted":
-            premises = Premises(**{**premises_of(plan, rows), "fields": fields_of(encoding)})
-            other = at_other_epsilons(premises, plan.labeling.mechanism)
-        else:
-            return ()
-    except WrongInput:  # a table of agreement that is not there any more
-        return ()
-    return tuple(
-        Expected(epsilon=each.epsilon, labels=int(each.option.worth), lost=round(each.option.lost, SHARE_DIGITS))
-        for each in other
-        if each.option.lost is not None and math.isfinite(each.option.lost) and math.isfinite(each.option.worth)
-    )
 
 
 def recommended(

@@ -26,7 +26,6 @@ from concord.artifacts.certificate import (
     SCHEMA_FILE,
     Certificate,
     Certified,
-    Expected,
     Noise,
     Stated,
     StudentRecord,
@@ -51,7 +50,6 @@ from concord.tasks.publish.explain import Scorecard, scorecard
 from concord.tasks.publish.figures import (
     budget_figure,
     epsilon_if_stopped_early,
-    expected_figure,
     labels_figure,
     releases_figure,
     reliability_figure,
@@ -73,8 +71,8 @@ EXPECTED_DIGITS = 6
 
 
 def render(certificate: Certificate, figures: Mapping[str, str], card: Scorecard | None = None) -> str:
-    """The report as HTML. `figures` are SVG documents by name: spend, what_if, labels, expected, reliability and
-    budget, if they exist; all other content is escaped.
+    """The report as HTML. `figures` are SVG documents by name: spend, what_if, labels, reliability and budget, if
+    they exist; all other content is escaped.
 
     card   of an additive student
     """
@@ -110,7 +108,6 @@ def certificate_of(
     *,
     others: Mapping[str, Sequence[Ref]],
     features: Sequence[str],
-    expected: Sequence[Expected] = (),
     ledger: Ledger,
     released: Released,
 ) -> Certificate:
@@ -120,7 +117,6 @@ def certificate_of(
                  tallies, the rounds and the labels inferred from them
     others       released files of other sessions of the same run, by session
     features     columns of a row that the student may read
-    expected     expected results at other ε
     Raises NotVerified if a file is not what was written, if its rows are not those on record, or if the ledger is
     behind its witness.
     """
@@ -132,7 +128,6 @@ def certificate_of(
         units=plan.labeling.rows,
         features=tuple(features),
         noise=noise_in(plan, session, labels, released),
-        expected=tuple(expected),
     )
     made = ledger.at_once(lambda now: describe({session_id: labels, **others}, stated, now, released))
     return made.model_copy(update={"versions": {OPENED: made.versions[OPENED]}})
@@ -161,8 +156,6 @@ def write(
     """
     session = ledger.session(certificate.session)
     drawn = {"budget": budget_figure(certificate.domain)}
-    if len({each.lost for each in certificate.expected}) > 1:
-        drawn["expected"] = expected_figure(certificate.expected, session.epsilon)
     if isinstance(found := certificate.student.public_test, PublicTest) and found.calibration:
         drawn["reliability"] = reliability_figure(found.calibration)
     if max(len(history := certificate.student.history), len(tests := certificate.by_release)) > 1:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from concord.artifacts.certificate import Expected
 from concord.artifacts.errors import in_one_line
 from concord.artifacts.guarantee import DomainCharge, Guarantee, shared
 from concord.artifacts.home.released import Integers
@@ -113,23 +112,6 @@ def what_if_figure(session: Session, sooner: Spending) -> str:
         ends = [session.answered, session.answered * session.cutoff // session.refused]
         axes.plot(ends, [sooner.epsilon[-1], session.epsilon], color=ORANGE, linestyle="--", label="if it goes on so")
     axes.set_ylim(0, session.epsilon * 1.15)
-    _legend(axes, loc="lower right")
-    return _svg(figure)
-
-
-def expected_figure(expected: Sequence[Expected], epsilon: float) -> str:
-    """The expected equivalent number of noise-free labels, by ε, with the session's ε marked."""
-    from matplotlib.ticker import StrMethodFormatter
-
-    figure, axes = _axes("ε of the session", "equivalent number of\nnoise-free labels")
-    places, labels = [each.epsilon for each in expected], [each.labels for each in expected]
-    axes.plot(places, labels, color=BLUE, linewidth=2, marker="o", label="expected, not measured")
-    axes.axvline(epsilon, color=ORANGE, linestyle="--", label="ε of this session")
-    axes.set_xscale("log")
-    axes.minorticks_off()
-    axes.set_xticks(places, [f"{place:g}" for place in places])
-    axes.set_ylim(0, max(*labels, 1) * 1.15)
-    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     _legend(axes, loc="lower right")
     return _svg(figure)
 

@@ -212,8 +212,10 @@ def _open_in(moment: Reading) -> Iterator[str]:
 
 def _parts(certificate: Certificate, by: str) -> dict[str, object]:
     """The fields of each session's record and of the certificate, by name; of the versions, the one that opened it. The
-    format and the words of warnings are those of the version `by` that wrote it, and compared only with its own."""
-    left_out = {"sessions", "versions"} if by == __version__ else {"sessions", "versions", "format", "warnings"}
+    format, the words of warnings and `expected` are those of the version `by` that wrote it, and compared only with its
+    own."""
+    of_others = set() if by == __version__ else {"format", "warnings", "expected"}
+    left_out = {"sessions", "versions", *of_others}
     fields = {name: part for name, part in certificate if name not in left_out}
     records = {f"{name} of session {record.session}": part for record in certificate.sessions for name, part in record}
     names = tuple(record.session for record in certificate.sessions)

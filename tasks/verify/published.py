@@ -48,7 +48,7 @@ SIGNED_WITH = (ATTESTATION_FILE, EXCERPT_FILE, KEY_FILE)
 LEFT = (
     "that these settings ran and no others, that the ledger holds no charge which its excerpt leaves out, what came "
     "after, whether people of this domain are in one that is not linked to it, and what is the publisher's word alone: "
-    "[about], how many private units there are, features, parameters of the student, what was expected, how many "
+    "[about], how many private units there are, features, parameters of the student, how many "
     "sessions looked at tested units before, and what report and figures show: they repeat the certificate. `concord "
     "verify --kept FOLDER` in the home folder says what the ledger knows of it, and `concord verify LATER --kept "
     "FOLDER` if a later certificate denies it"

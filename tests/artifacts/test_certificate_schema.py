@@ -21,7 +21,7 @@ MECHANISMS: dict[str, Mechanism] = {
 }
 PUBLISHED = {
     "concord certificate 1": "df991abd1860b1331e5aacd8e7f307359fe641f0a3710c0e14c7790d46598943",
-    "concord certificate 2": "30c9dbe7e17d5eaafd1286171f20d5814bd2d7faec8519e50c0fc53f6148d2db",
+    "concord certificate 2": "8f903784b31a84f4be3be010a7542a8d765d32790a0af6d23e6b30fada56a96a",
 }
 """SHA-256 of the schema of each format, but for its words."""
 

@@ -185,8 +185,7 @@ def test_a_run_publishes_labels_and_a_student_and_again_spends_nothing(tmp_path:
         "labels.arrow",
     ]
     assert "noisy sums were released" in Path(summary.report).read_text()
-    assert [each.epsilon / 4 for each in certificate.expected] == [0.25, 0.5, 1, 2, 4]
-    assert Path(summary.report).with_name("expected.svg").is_file()
+    assert certificate.expected is None
     ran = Run(summary, home)
     labels = ran.labels
     assert set(labels["outcome"]) == {"inferred"}

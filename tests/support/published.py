@@ -21,7 +21,6 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import LABELS, Batch, Opening
-from concord.tasks.advice.choose import expected_at
 from concord.tasks.data.encode import PublicBatch, learn_encoding, stage_public
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.publish.certify import certificate_of, write, written_now
@@ -209,7 +208,6 @@ def recertified(world: World, mechanism: Mechanism, refs: list[Ref], student: St
         student,
         others={},
         features=world.encoding.features,
-        expected=expected_at(world.plan, world.encoding, world.rows.height, None),
         ledger=ledger,
         released=released,
     )

@@ -12,7 +12,6 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import RelabelPlan
 from concord.artifacts.plan import Plan, parse_plan
-from concord.tasks.advice.choose import expected_at
 from concord.tasks.advice.compare import plan_mechanism
 from concord.tasks.advice.expect import (
     RATIOS,
@@ -28,7 +27,7 @@ from concord.tasks.data.encode import learn_encoding, stage_public
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.relabelled import Relabelled
 from tests.privacy.bounds import cover_rows
-from tests.support.people import changed, tables_of_plan, write_tables
+from tests.support.people import tables_of_plan, write_tables
 
 STUDENT = {"learner": "universal", "hypotheses": "rectangles", "features": ["size", "shade=dark"]}
 PREMISES = Premises(epsilon=1.0, delta=1e-5, teachers=600, queries=2000, classes=2, agreement=0.97)
@@ -135,14 +134,3 @@ def test_a_student_whose_public_rows_are_private_ones_is_not_planned(tables: dic
 
 def _without_votes(tables: dict[str, Any]) -> dict[str, Any]:
     return {name: section for name, section in tables.items() if name not in ("teachers", "labeling")}
-
-
-def test_what_is_no_number_is_not_expected_of_what_is_published(tables: dict[str, Any]) -> None:
-    """It is computed once all is spent, so nothing of a plan may end it."""
-    least = {"labeling__mechanism": "sparse_vector", "teachers__count": 1}
-    lifetime = {"epsilon": 600.0, "delta": 4e-5}
-    plan = changed(tables, privacy__epsilon=300.0, privacy__lifetime=lifetime, **least)
-    encoding = learn_encoding(plan)
-    assert [each.epsilon for each in expected_at(plan, encoding, 1, None)] == [75.0, 150.0, 300.0, 600.0]
-    undecided = changed(tables, labeling__mechanism="auto", labeling__cutoff=None)
-    assert expected_at(undecided, encoding, 300, None) == ()

@@ -121,7 +121,6 @@ def test_a_certificate_is_known_before_it_is_written_by_all_but_the_versions_tha
             student,
             others={},
             features=small.encoding.features,
-            expected=written.expected,
             ledger=ledger,
             released=small.released,
         )

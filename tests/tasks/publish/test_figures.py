@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from concord.artifacts.certificate import Expected
 from concord.artifacts.guarantee import DomainCharge
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.privacy import Charge, Cost
@@ -18,7 +17,6 @@ from concord.tasks.mechanisms.noisy_votes import NoisyVotes
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.figures import (
     budget_figure,
-    expected_figure,
     labels_figure,
     spend_figure,
     spending,
@@ -115,7 +113,6 @@ def test_figures_are_the_same_bytes_for_the_same_facts_and_stand_alone(small: Wo
             what_if_figure(now, spending(now, STABLE.per_refusal, found.refused)),
             labels_figure(found.by_class, CLASSES, counts),
             budget_figure(DomainCharge.of(ledger.domains()[0], ledger.sessions("people"), Charge())),
-            expected_figure([Expected(epsilon=at, labels=9, lost=0.1 / at) for at in (0.5, 1, 2)], 1.0),
         ]
 
     first = draw()

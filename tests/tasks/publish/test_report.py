@@ -19,7 +19,7 @@ SVG = (
 )
 ONE_PAGE = 300
 """Words that most readers are given."""
-FIGURES = dict.fromkeys(("spend", "what_if", "labels", "expected", "budget"), SVG)
+FIGURES = dict.fromkeys(("spend", "what_if", "labels", "budget"), SVG)
 
 
 class Page(HTMLParser):
@@ -159,22 +159,10 @@ def test_it_says_what_it_cannot_say(certificate: Certificate) -> None:
     assert "Why this ε, δ" not in known
 
 
-def test_what_is_expected_at_another_epsilon_is_no_measurement_and_says_so(certificate: Certificate) -> None:
-    assert [each.epsilon for each in certificate.expected] == [0.25, 0.5, 1, 2, 4]
-    lost = [each.lost for each in certificate.expected]
-    assert lost == sorted(lost, reverse=True)
-    assert lost[0] > lost[-1]
-    page = Page(render(certificate, FIGURES)).words
-    section = " ".join(page.split("Privacy–utility trade-off")[1].split("Charges to the budget")[0].split())
-    assert "Expected, not measured: it follows from public facts alone" in section
-    assert f"1, as it ran {certificate.expected[2].labels:,} " in section
-    tallied = certificate.mechanism.model_copy(
-        update={"name": "tallies", "settings": {"rounds": [], "steps": 1, "classes": 2}}
-    )
-    of_tallies = with_leading(certificate, mechanism=tallied, teachers=0)
-    assert "the stated number of private units" in Page(render(of_tallies, FIGURES)).words
-    unknown = certificate.model_copy(update={"expected": ()})
-    assert "Privacy–utility trade-off" not in Page(render(unknown, {})).words
+def test_no_advice_on_another_epsilon_stands_in_it(certificate: Certificate) -> None:
+    assert certificate.expected is None
+    assert "expected" not in certificate.model_dump(by_alias=True)
+    assert "Privacy–utility trade-off" not in Page(render(certificate, FIGURES)).words
 
 
 def test_it_fits_phones_and_follows_the_dark_scheme(certificate: Certificate) -> None:
@@ -182,14 +170,14 @@ def test_it_fits_phones_and_follows_the_dark_scheme(certificate: Certificate) ->
     assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in page
     assert "prefers-color-scheme: dark" in page
     images = [attributes for tag, attributes in Page(page).tags if tag == "svg"]
-    assert len(images) == 6
+    assert len(images) == 5
     assert all("width" not in image and "viewbox" in image for image in images)
 
 
 def test_a_reader_who_sees_no_picture_is_told_what_it_shows(certificate: Certificate) -> None:
     page = Page(render(certificate, FIGURES))
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
-    assert len(ids) == len(set(ids)) == 11  # a caption and a part of each figure, and the caption of the first page
+    assert len(ids) == len(set(ids)) == 9  # a caption and a part of each figure, and the caption of the first page
     for tag, attributes in page.tags:
         if tag == "svg":
             assert attributes["role"] == "img"
