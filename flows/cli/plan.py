@@ -1,4 +1,4 @@
-"""The command `plan`: its input, and its report on mechanisms, other values of ε, and chosen students."""
+"""The command `plan`: its input, and its report on mechanisms, on what was simulated, and on chosen students."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -18,17 +18,13 @@ from concord.tasks.advice.choose import (
     PublicFacts,
     no_votes,
     recommended,
-    tallies_at_other_epsilons,
     weigh_tallies,
 )
 from concord.tasks.advice.compare import plan_mechanism, plan_mechanisms, ranked
 from concord.tasks.advice.cover import Account, check_cover
 from concord.tasks.advice.expect import (
     EXCESSES,
-    AtEpsilon,
     Premises,
-    at_other_epsilons,
-    at_other_teachers,
     expect_choice,
     premises_of,
     read_agreement,
@@ -88,15 +84,8 @@ def _of_votes(
     advised = recommended(options, plan, public, planned)
     runs = planned or next((each for each in votes if each.name == (advised["recommended"] or {}).get("name")), None)
     ahead = None
-    if plan is not None and public is not None and runs is not None and plan.student.each[0].learner == "fitted":
-        mechanism = stream.calibrated(runs.name, runs.cutoff)
-        ahead = expect_votes(plan, public, stream, mechanism)
-    what_if = (planned or options[0]).name
-    if what_if == TALLIES and plan is not None and public is not None:
-        other = tallies_at_other_epsilons(plan, public)
-    else:
-        other = at_other_epsilons(asked, what_if)
-    teachers = at_other_teachers(asked)
+    if plan is not None and public is not None and runs is not None:
+        ahead = expect_votes(plan, public, stream, runs.name, runs.cutoff)
     return {
         **{name: getattr(asked, name) for name in FIGURES},
         "agreement": float(stream.shares[:, 0].mean()),
@@ -106,14 +95,12 @@ def _of_votes(
         "mechanisms": [asdict(option) for option in options],
         "planned": planned and asdict(planned),
         "votes": ahead and asdict(ahead),
-        "what_if": [_flat(item) for item in other],
-        "what_if_teachers": [asdict(item) for item in teachers],
         **advised,
     }
 
 
 def show_plan(found: dict[str, Any]) -> None:
-    """Print the mechanisms as a table, best first, and the advised one; the effect of another ε; and any choice."""
+    """Print the mechanisms as a table, best first, and the advised one; what was simulated; and any choice."""
     if found["mechanisms"]:
         _show_mechanisms(found)
     if found.get("votes"):
@@ -121,7 +108,7 @@ def show_plan(found: dict[str, Any]) -> None:
     if found["choice"]:
         _show_choice(found["choice"])
     if "tallies" in found:
-        _show_tallies(found["tallies"], found["what_if"])
+        _show_tallies(found["tallies"])
     if found.get("later_rows"):
         out.print(f"Later rows {found['later_rows']}.", markup=False, soft_wrap=True)
     if found["candidates"]:
@@ -168,12 +155,7 @@ def _of_tallies(plan: Plan, public: PublicFacts, **given: float | None) -> dict[
         "recommended": {"name": TALLIES, "cutoff": None, "reason": found.reason} if found.feasible else None,
         "tallies": asdict(found),
         "later_rows": NO_LATER_ROWS,
-        "what_if": [_flat(item) for item in tallies_at_other_epsilons(plan, public)],
     }
-
-
-def _flat(at_epsilon: AtEpsilon) -> dict[str, Any]:
-    return {"epsilon": at_epsilon.epsilon, "share": at_epsilon.share, **asdict(at_epsilon.option)}
 
 
 HEADINGS = (  # what the headings mean
@@ -206,8 +188,6 @@ def _show_mechanisms(found: dict[str, Any]) -> None:
     out.print(advice, soft_wrap=True)
     for name, why in _why_not(found).items():
         out.print(f"Not {name}: {why}.", markup=False, soft_wrap=True)
-    _show_what_if(found["what_if"], relabelled=found["relabel"] is not None)
-    _show_teachers(found["what_if_teachers"])
 
 
 def _why_not(found: dict[str, Any]) -> dict[str, str]:
@@ -218,15 +198,6 @@ def _why_not(found: dict[str, Any]) -> dict[str, str]:
         for item in found["mechanisms"]
         if best is None or item["name"] != best["name"]
     }
-
-
-def _show_teachers(rows: list[dict[str, Any]]) -> None:
-    """Print the effect of other numbers of teachers: more of them drown noise better, and each knows less."""
-    table = _table("the best, for other numbers of teachers", "teachers", "agreement", "mechanism", "cutoff", "worth")
-    for row in rows:
-        figures = (f"{row['agreement']:.1%}", row["name"] or "–", _count(row["cutoff"]), _count(row["worth"]))
-        table.add_row(f"{row['teachers']:,}", *figures)
-    out.print(table)
 
 
 def _shared_out(found: dict[str, Any]) -> list[str]:
@@ -241,16 +212,6 @@ def _shared_out(found: dict[str, Any]) -> list[str]:
             f"subset: teachers learn from it alone, {found['relabel']['share']:.1%} of the private rows in the mean."
         )
     return parts
-
-
-def _show_what_if(rows: list[dict[str, Any]], *, relabelled: bool) -> None:
-    first = 3 if rows[0]["name"] == TALLIES else 0  # columns about votes do not apply to sums
-    headings = ["cutoff", "rows answered", "labels changed", "worth", "lost", "of the private rows"]
-    table = _table(f"{rows[0]['name']} at another ε", "ε", *headings[first : None if relabelled else -1])
-    for row in rows:
-        share = ["–" if row["share"] is None else f"{row['share']:.1%}"] if relabelled else []
-        table.add_row(f"{row['epsilon']:g}", *_expected(row)[first:], *share, style=None if row["feasible"] else "dim")
-    out.print(table)
 
 
 def _show_choice(choice: dict[str, Any]) -> None:
@@ -268,7 +229,7 @@ def _show_choice(choice: dict[str, Any]) -> None:
     out.print(table)
 
 
-def _show_tallies(found: dict[str, Any], other: list[dict[str, Any]]) -> None:
+def _show_tallies(found: dict[str, Any]) -> None:
     title = f"ε = {found['epsilon']:g}, δ = {found['delta']:g}, {found['codes']:,} codes of {found['columns']} columns"
     table = _table(title, "round", "asked about", "columns", "share of the budget", "noise of a sum, in units")
     for number, item in enumerate(found["rounds"], start=1):
@@ -278,8 +239,6 @@ def _show_tallies(found: dict[str, Any], other: list[dict[str, Any]]) -> None:
     _show_rehearsed(found)
     if found["releases"]:
         show_releases(found["releases"])
-    out.print(HEADINGS.partition(" margin needed")[0], style="dim", soft_wrap=True)
-    _show_what_if(other, relabelled=False)
 
 
 def _show_rehearsed(found: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding
 from concord.artifacts.sections import MECHANISMS, TALLIES
 from concord.tasks.advice.compare import Option, Stream, best_mechanism, recommend
-from concord.tasks.advice.expect import RATIOS, AtEpsilon, Premises, premises_of
+from concord.tasks.advice.expect import Premises, premises_of
 from concord.tasks.advice.tallies import check_columns, planned_sizes, tallies_option
 from concord.tasks.advice.worth import enough, fields_of
 from concord.tasks.data.cells import cast_rows, systematic_sample
@@ -149,16 +149,6 @@ def weigh_tallies(plan: Plan, public: PublicFacts) -> Option:
     return tallies_option(asked, public.codes(asked), public.rows)
 
 
-def tallies_at_other_epsilons(plan: Plan, public: PublicFacts) -> list[AtEpsilon]:
-    """What to expect of tallies at RATIOS of the plan's ε, with a lifetime budget that covers each."""
-    epsilons, lifetime = [plan.privacy.epsilon * ratio for ratio in RATIOS], plan.privacy.lifetime
-    ample = _with(plan, "privacy", lifetime=lifetime.model_copy(update={"epsilon": max(lifetime.epsilon, *epsilons)}))
-    return [
-        AtEpsilon(epsilon=each, share=1.0, option=weigh_tallies(_with(ample, "privacy", epsilon=each), public))
-        for each in epsilons
-    ]
-
-
 def recommended(
     options: Sequence[Option], plan: Plan | None, public: PublicFacts | None, own: Option | None = None
 ) -> dict[str, Any]:
@@ -186,7 +176,3 @@ def later_rows(plan: Plan, rows: int, option: Option) -> str:
         asked=asked,
         refused=asked - option.expected_answered,
     )
-
-
-def _with(plan: Plan, section: str, **changes: Any) -> Plan:
-    return plan.model_copy(update={section: getattr(plan, section).model_copy(update=changes)})

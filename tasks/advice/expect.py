@@ -9,7 +9,7 @@ Not covered  how well a public guess of agreement describes the private teachers
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.learners import RelabelPlan
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import TextFormat
-from concord.tasks.advice.compare import Option, Stream, best_mechanism, plan_mechanism
+from concord.tasks.advice.compare import Stream
 from concord.tasks.advice.worth import Lesson, learning_units
 from concord.tasks.asking.relabel import Subset, hypothesis_space, subset_of
 from concord.tasks.data.encode import encode_public, learn_encoding
@@ -45,7 +45,7 @@ def public_row_count(plan: Plan) -> int:
 
 
 RATIOS = (0.25, 0.5, 1, 2, 4)
-"""Multiples of the planned ε and number of teachers that are compared."""
+"""Multiples of the planned ε, for which the number of private units is given."""
 EXCESSES = (0.1, 0.05, 0.02, 0.01, 0.005)
 """Excess errors of a chosen student over the best candidate, for which the number of private units is given."""
 BETA = 0.05
@@ -140,57 +140,6 @@ def premises_of(plan: Plan, rows: int | None = None) -> dict[str, Any]:
         "lesson": plan.student.refused,
         "units": learning_units(plan),
     }
-
-
-@dataclass(frozen=True, kw_only=True)
-class AtEpsilon:
-    """The expected result of a mechanism at this ε; teachers learn from `share` of the private rows.
-
-    share   None if no ε is left for the mechanism
-    """
-
-    epsilon: float
-    share: float | None
-    option: Option
-
-
-def at_other_epsilons(premises: Premises, name: str) -> list[AtEpsilon]:
-    """The mechanism of that name at RATIOS of the planned ε, with the plan's other settings."""
-    return [_at(premises, premises.epsilon * ratio, name) for ratio in RATIOS]
-
-
-def _at(premises: Premises, epsilon: float, name: str) -> AtEpsilon:
-    cutoff = premises.cutoff if premises.mechanism in (None, name) else None
-    try:
-        other = replace(premises, epsilon=epsilon)
-        stream, share = other.stream, 1.0 if other.subset is None else other.subset["share"]
-    except WrongInput as none_left:
-        nothing = Option(name=name, feasible=False, needs="another budget", reason=str(none_left))
-        return AtEpsilon(epsilon=epsilon, share=None, option=nothing)
-    return AtEpsilon(epsilon=epsilon, share=share, option=plan_mechanism(name, stream, cutoff))
-
-
-@dataclass(frozen=True, kw_only=True)
-class AtTeachers:
-    """The best mechanism for this number of teachers with this agreement; its name is None if none fits."""
-
-    teachers: int
-    agreement: float
-    name: str | None
-    cutoff: int | None
-    worth: float
-
-
-def at_other_teachers(premises: Premises) -> list[AtTeachers]:
-    """The best mechanism at RATIOS of the planned teachers; fewer agree more, if the number of rows is known."""
-    found = []
-    for teachers in sorted({max(1, round(premises.teachers * ratio)) for ratio in RATIOS}):
-        stream = replace(premises, teachers=teachers).stream
-        worth, best = best_mechanism(stream, premises.cutoff)
-        name, cutoff = (None, None) if best is None else (best.name, best.cutoff)
-        agreement = float(stream.shares[:, 0].mean())
-        found.append(AtTeachers(teachers=teachers, agreement=agreement, name=name, cutoff=cutoff, worth=worth))
-    return found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.released import labels_table
 from concord.artifacts.learners import StudentPlan, TeachersPlan
 from concord.artifacts.plan import Plan
@@ -188,14 +189,19 @@ def expect_votes(
     plan: Plan,
     public: PublicFacts,
     stream: Stream,
-    mechanism: Mechanism,
+    name: str,
+    cutoff: int | None,
     *,
     signals: Sequence[str] = tuple(SIGNALS),
     draws: int = DRAWS,
 ) -> VotesAhead | None:
-    """What to expect if a stream of votes passes that mechanism; None if no student is fitted, or if no feature has
-    codes, since then there are no synthetic labels."""
+    """What to expect if a stream of votes passes the mechanism of that name, at that cutoff if it has one; None if it
+    does not fit the budget, if no student is fitted, or if no feature has codes: then there are no synthetic labels."""
     if plan.student.each[0].learner != "fitted" or not public.codes(plan).fine:
+        return None
+    try:
+        mechanism = stream.calibrated(name, cutoff)
+    except WrongInput:
         return None
     stage = VotesStage.of(plan, public, stream, mechanism)
     found = list[Rehearsed]()

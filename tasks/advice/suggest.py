@@ -91,7 +91,7 @@ def _suggested(wishes: Wishes, folder: Path, direct: str, public: PublicFacts, t
     text = draft(wishes, voting, folder)
     plan = _parsed(text, folder)
     stream, later = public.stream(plan), later_rows(plan, public.rows, voting.best)
-    ahead = expect_votes(plan, public, stream, stream.calibrated(voting.best.name, voting.best.cutoff))
+    ahead = expect_votes(plan, public, stream, voting.best.name, voting.best.cutoff)
     classes = ahead.classes if ahead else ()
     reason = f"{ahead.reason}; {reason}" if ahead else reason
     return Suggested(text=text, ensemble=voting, reason=reason, later_rows=later, classes=classes)

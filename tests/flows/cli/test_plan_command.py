@@ -73,20 +73,18 @@ def test_a_plan_that_relabels_is_planned_with_what_relabelling_leaves(tmp_path: 
     assert "teachers learn from it alone, 30.0%" in " ".join(printed.split())
 
 
-def test_what_if_follows_the_mechanism_that_is_planned(tmp_path: Path) -> None:
+def test_the_planned_mechanism_is_stated_and_simulated(tmp_path: Path) -> None:
     own = planned(str(write_plan(write_tables(tmp_path))))
     assert (own["planned"]["name"], own["planned"]["cutoff"]) == ("stable", 12)
-    assert [item["name"] for item in own["what_if"]] == ["stable"] * 5
-    assert own["what_if"][2] == {"epsilon": own["epsilon"], "share": 1.0, **own["planned"]}
+    assert (own["votes"]["mechanism"], own["votes"]["cutoff"]) == ("stable", 12)
     best = planned(*ASKED)
-    assert best["planned"] is None
-    assert {item["name"] for item in best["what_if"]} == {best["mechanisms"][0]["name"]}
+    assert (best["planned"], best["votes"]) == (None, None)
 
 
 def test_the_best_is_taken_at_the_cutoff_that_is_planned(tmp_path: Path) -> None:
     changes = {"labeling__mechanism": "auto", "labeling__cutoff": 9}
     found = planned(str(write_plan(write_tables(tmp_path), **changes)))
-    assert {item["cutoff"] for item in (*found["mechanisms"], *found["what_if"])} <= {9, None}
+    assert {item["cutoff"] for item in found["mechanisms"]} <= {9, None}
     assert found["planned"] is None
 
 

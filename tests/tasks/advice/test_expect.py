@@ -1,7 +1,6 @@
-"""What planning expects of a plan: the budget its session runs at, what another ε changes, and a chosen student."""
+"""What planning expects of a plan: the budget its session runs at, and a chosen student."""
 
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,9 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import RelabelPlan
 from concord.artifacts.plan import Plan, parse_plan
-from concord.tasks.advice.compare import plan_mechanism
 from concord.tasks.advice.expect import (
     RATIOS,
     Premises,
-    at_other_epsilons,
     expect_choice,
     premises_of,
     selection_rows,
@@ -30,7 +27,6 @@ from tests.privacy.bounds import cover_rows
 from tests.support.people import tables_of_plan, write_tables
 
 STUDENT = {"learner": "universal", "hypotheses": "rectangles", "features": ["size", "shade=dark"]}
-PREMISES = Premises(epsilon=1.0, delta=1e-5, teachers=600, queries=2000, classes=2, agreement=0.97)
 
 
 @pytest.fixture(scope="module")
@@ -71,34 +67,8 @@ def test_labels_bought_beside_a_chosen_student_have_the_rest_of_the_budget(
     plan = parse_plan({**tables, "student": {**STUDENT, "epsilon": 1.5}})
     assert premises(plan).stream.epsilon == ran(plan, tmp_path).epsilon == plan.privacy.epsilon - 1.5
     for relabel in (None, RelabelPlan()):
-        nothing, *_, most = at_other_epsilons(
-            replace(premises(plan), relabel=relabel), "noisy_votes"
-        )  # the first at ε = 1
-        assert (nothing.share, nothing.option.feasible, most.option.feasible) == (None, False, True)
-        assert "epsilon must be above student.epsilon = 1.5" in nothing.option.reason
-
-
-def test_what_if_is_the_plan_at_another_epsilon() -> None:
-    planned = replace(PREMISES, mechanism="stable", cutoff=20)
-    found = at_other_epsilons(planned, "stable")
-    assert [item.epsilon for item in found] == list(RATIOS)
-    assert found[2].option == plan_mechanism("stable", planned.stream, 20)
-    assert found[3].option == plan_mechanism("stable", replace(planned, epsilon=2.0).stream, 20)
-    assert all(less.option.expected_answered <= more.option.expected_answered for less, more in pairwise(found))
-    assert found[0].option.expected_answered < found[-1].option.expected_answered
-    assert {item.option.cutoff for item in found} == {20}
-
-
-def test_what_if_says_where_relabelling_leaves_nothing(tables: dict[str, Any]) -> None:
-    plan = parse_plan({**tables, "relabel": {"share": 0.9, "epsilon": 3.0}})
-    least, *_, most = at_other_epsilons(premises(plan), "stable")
-    assert not least.option.feasible
-    assert "spent by the choice of labels alone" in least.option.reason
-    assert most.option.expected_answered > 0
-    shares = [
-        item.share or 0.0 for item in at_other_epsilons(premises(parse_plan({**tables, "relabel": {}})), "stable")
-    ]
-    assert 0 < shares[0] < shares[1] <= shares[-1] == 1
+        with pytest.raises(WrongInput, match=r"epsilon must be above student\.epsilon = 1\.5"):
+            replace(premises(plan), relabel=relabel, epsilon=1.0)
 
 
 def test_a_chosen_student_has_the_candidates_that_are_weighed(tables: dict[str, Any], tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def rehearsed(plan: Plan, **given: Any) -> VotesAhead:
     public = PublicFacts.of(plan)
     stream = public.stream(plan)
     labeling = plan.labeling
-    found = expect_votes(plan, public, stream, stream.calibrated(labeling.mechanism, labeling.cutoff), **given)
+    found = expect_votes(plan, public, stream, labeling.mechanism, labeling.cutoff, **given)
     assert found is not None
     return found
 
@@ -138,17 +138,32 @@ def test_much_work_trains_fewer_teachers_and_many_public_rows_are_not_all_asked(
     plan = asked(folder, labeling__queries=10**6)
     public = replace(PublicFacts.of(plan), rows=10**6)
     stream = public.stream(plan)
-    found = expect_votes(plan, public, stream, stream.calibrated("noisy_votes", None), signals=("weak",), draws=1)
+    found = expect_votes(plan, public, stream, "noisy_votes", None, signals=("weak",), draws=1)
     assert found is not None
     assert (found.trained, found.queries, found.asked) == (LEAST_TRAINED, 10**6, MOST_ASKED)
     assert f"asked about {MOST_ASKED:,} of 1,000,000 rows" in found.reason
 
 
-def test_a_student_that_is_chosen_is_not_rehearsed(folder: Path) -> None:
-    plan = asked(folder, student={"learner": "universal", "hypotheses": "stumps", "epsilon": 1.0})
+@pytest.mark.parametrize(
+    ("mechanism", "changes"),
+    [
+        ("noisy_votes", {"student": {"learner": "universal", "hypotheses": "stumps", "epsilon": 1.0}}),
+        (
+            "published",
+            {
+                "privacy__epsilon": 16.0,
+                "labeling__cutoff": 100,
+                "privacy__lifetime": {"epsilon": 16.0, "delta": 4e-5},
+            },
+        ),
+    ],
+)
+def test_what_is_not_fitted_or_beyond_the_budget_is_not_rehearsed(
+    folder: Path, mechanism: str, changes: dict[str, Any]
+) -> None:
+    plan = asked(folder, mechanism, **changes)
     public = PublicFacts.of(plan)
-    stream = public.stream(plan)
-    assert expect_votes(plan, public, stream, stream.calibrated("noisy_votes", None)) is None
+    assert expect_votes(plan, public, public.stream(plan), mechanism, plan.labeling.cutoff) is None
 
 
 @pytest.mark.parametrize("scale", [0.7, 30.0])
