@@ -130,7 +130,7 @@ def test_recall_and_auc_of_each_class_are_stated_beside_accuracy(tmp_path: Path,
     assert (often["name"], often["missed"]) == ("no", [])
     assert seldom["share"] == pytest.approx([1.5 / 101] * 2, abs=2e-3)
     assert seldom["recall"][0] < 0.05
-    assert seldom["auc"][0] < seldom["auc"][1]
+    assert 0.4 < seldom["auc"][0] <= seldom["auc"][1]
     assert "weak" in seldom["missed"]
     assert "Simulated with synthetic labels on the public rows: expect an accuracy of 9" in printed
     assert f"expect a recall near 0 for 'yes' if the signal is {' or '.join(seldom['missed'])}" in printed
