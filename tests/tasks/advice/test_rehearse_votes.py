@@ -75,7 +75,7 @@ def test_a_rehearsal_repeats_and_reads_no_private_table(folder: Path, learner: s
 
 
 def test_more_epsilon_teaches_more(folder: Path) -> None:
-    lifetime = {"privacy__lifetime": {"epsilon": 20.0, "delta": 4e-5}}
+    lifetime: dict[str, Any] = {"privacy__lifetime": {"epsilon": 20.0, "delta": 4e-5}}
     little, much = (
         rehearsed(asked(folder, privacy__epsilon=epsilon, **lifetime), signals=("typical",)) for epsilon in (0.05, 15.0)
     )
@@ -173,4 +173,5 @@ def test_simulated_noise_has_the_variance_of_what_is_drawn(scale: float) -> None
     assert np.var(source.laplace(scale, 200_000)) == pytest.approx(2 * decay / (1 - decay) ** 2, rel=0.03)
     assert np.var(source.gaussian(scale, 200_000)) == pytest.approx(scale**2 + 1 / 12, rel=0.03)
     draws = source.uniform(0, 100_000)
-    assert (draws.dtype, np.mean(draws / 2**64)) == (np.uint64, pytest.approx(0.5, abs=0.01))
+    assert draws.dtype == np.dtype(np.uint64)
+    assert np.mean(draws / 2**64) == pytest.approx(0.5, abs=0.01)
