@@ -63,7 +63,8 @@ def closed_cluster(workers: int, home: Path) -> Any:
     import dask
     from distributed import LocalCluster
 
-    with dask.config.set({pages: [] for pages in PAGES}):
+    own = {"temporary-directory": str(home), **{pages: [] for pages in PAGES}}  # its scheduler's files too
+    with dask.config.set(own):
         return LocalCluster(  # type: ignore[no-untyped-call]
             n_workers=workers,
             threads_per_worker=1,
