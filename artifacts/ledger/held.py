@@ -76,8 +76,10 @@ class Held:
     def unpublished(self, ledger: Knowing) -> set[str]:
         """The sessions of this home that are charged, could go on, and were not published whole: a command that opened
         one was killed, or failed, before its end."""
-        published = self._answers.union(*map(_listed, self._certificates.values())) - self._publishing
-        going_on = {session.id for session in _known(ledger).values() if session.status != "closed"}
+        sessions = [*_known(ledger).values()]
+        committed = self._answers - {session.id for session in sessions if session.pending is not None}
+        published = committed.union(*map(_listed, self._certificates.values())) - self._publishing
+        going_on = {session.id for session in sessions if session.status != "closed"}
         return (going_on & self._begun) - published
 
     def check(self, ledger: Knowing) -> None:

@@ -162,7 +162,7 @@ def unfinished(home: Path) -> dict[str, str]:
 def test_a_killed_session_that_was_closed_is_not_finished(tmp_path: Path, mlflow_database: Path) -> None:
     """Its operator has ended it: the next is a further one."""
     world = World(tmp_path, mlflow_database, voted)
-    world.killed(world.base, "concord.flows.learn.publish")
+    world.killed(world.base, "concord.artifacts.ledger.ledger.Ledger.begin_batch")
     _, second = Ledger.of(world.base).sessions("people")
     assert second.status == "open"
     close(Stores.of(world.base), second.id, give_back=False)
