@@ -59,7 +59,7 @@ class Groups:
         for name in by:
             if name not in known:
                 there = ", ".join(known) or "it has none"
-                raise WrongInput(f"--by must name columns of words that the public table has ({there}), got {name!r}")
+                raise WrongInput(f"--by must name categorical columns of the public table ({there}), got {name!r}")
         if not by or len(set(by)) < len(by):
             raise WrongInput(f"--by must name at least one column, and each once, got {', '.join(by) or 'none'}")
         words = tuple(known[name].vocabulary for name in by)

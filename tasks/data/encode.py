@@ -56,14 +56,14 @@ def learn_columns(
 ) -> tuple[Column, ...]:
     """A column of the encoding for each feature. Raises WrongInput if the table cannot give one.
 
-    categories   columns whose numbers are names: they are read as words; dates in words are not, but for these
+    categories   columns whose numbers are codes: they are parsed as categories, and so are their dates as text
     texts        columns of free text, whose words are hashed
     """
     kinds = table.kinds(features)
     kinds |= {name: "categorical" for name in categories if kinds.get(name) == "numeric"}
     for name in texts:
         if kinds[name] not in ("categorical", "null"):
-            raise WrongInput(f"data.text must name columns of words, but {name!r} is {kinds[name]} in {table.field}")
+            raise WrongInput(f"data.text must name text columns, but {name!r} is {kinds[name]} in {table.field}")
     lists = {
         name: Passed(name=name, element="uint8" if dtype.inner == pl.UInt8 else "float32", size=dtype.size)
         for name in features

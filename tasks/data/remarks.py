@@ -34,20 +34,20 @@ from concord.tasks.data.guard import private_stage
 from concord.tasks.data.tables import PublicTable, are_dates
 from concord.tasks.data.units import open_private, unit_names
 
-MAY_NAME_ROWS = "many whole numbers: take it out if they name rows, and name it as `unit` if they say whose a row is"
-MAY_BE_NAMES = "few whole numbers: list it in `categories` if they name things"
+MAY_NAME_ROWS = "many whole numbers: take it out if they identify rows; name it as `unit` if they identify persons"
+MAY_BE_NAMES = "few whole numbers: list it in `categories` if they are codes"
 FREE_TEXT = "free text, left out; list it in `text` if teachers are to vote by its words"
 MOSTLY_NUMBERS = (
-    "mostly numbers, but read as words: if the others mean that nothing is known, leave those cells empty, or list the "
-    "words in `format.missing` if it is CSV"
+    "mostly numbers, but parsed as text: if the other values mean that the number is missing, leave those cells empty, "
+    "or list them in `format.missing` for CSV"
 )
-WITH_COMMAS = 'numbers with decimal commas, left out: say `format = { decimal = "," }` of CSV, or store them as numbers'
+WITH_COMMAS = 'numbers with decimal commas, left out: declare `format = { decimal = "," }`, or store them as numbers'
 NUMBERS_DIFFER = f"left out: {MOSTLY_NUMBERS}"
-TOO_MANY = "most cells hold a rare word, left out: it would be missing; name it as `unit` if it says whose a row is"
-ALL_DIFFER = "nearly every cell is another category, left out: it teaches nothing"
-DATES = "dates in words, left out: other tables hold other ones; write them as 2026-12-31, or store them as dates"
-ONE_VALUE = "one value alone, left out: it teaches nothing"
-LEADING_ZEROS = "digits with a zero in front are words"
+TOO_MANY = "most cells hold a rare category, left out: it would be missing; name it as `unit` if it identifies persons"
+ALL_DIFFER = "nearly every cell is a different category, left out: nothing can be learned from it"
+DATES = "dates as text, left out: other tables hold other dates; write them as 2026-12-31, or store them as dates"
+ONE_VALUE = "one value alone, left out: nothing can be learned from it"
+LEADING_ZEROS = "digits with a leading zero are categories"
 NAMING_NUMBERS = range(3, 61)
 """Numbers of distinct integers that suggest names."""
 ALL_BUT = 0.9

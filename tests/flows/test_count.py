@@ -49,7 +49,7 @@ def test_counts_are_paid_for_once_certified_and_verified(plan: Path, home: Path)
 def test_a_further_count_costs_again_and_must_be_asked_for(plan: Path, home: Path) -> None:
     first = count(plan, home)[1]
     status, _, said = count(plan, home, by="shade,size")
-    assert (status, "--by must name columns of words" in said) == (2, True)
+    assert (status, "--by must name categorical columns" in said) == (2, True)
     second = count(plan, home, "--again")[1]
     assert second["session"] != first["session"]
     assert second["lifetime"]["now"] > 0

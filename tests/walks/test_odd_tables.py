@@ -143,9 +143,9 @@ def test_a_spreadsheet_of_europe(walk: Go) -> None:
 
 def test_codes_sentences_and_numbers_that_name_wards(walk: Go) -> None:
     went = walk("codes, sentences, numbers")
-    assert '"code", # categorical; digits with a zero in front are words' in went.init
+    assert '"code", # categorical; digits with a leading zero are categories' in went.init
     assert '# "note", # categorical; free text, left out' in went.init
-    assert '"ward", # numeric; few whole numbers: list it in `categories` if they name things' in went.init
+    assert '"ward", # numeric; few whole numbers: list it in `categories` if they are codes' in went.init
     features = {*certified(went).features}
     assert {"code", "ward"} < features
     assert "note" not in features

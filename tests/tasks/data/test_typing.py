@@ -318,7 +318,7 @@ def test_words_are_hashed_by_a_rule_that_needs_no_other_row(folder: Path) -> Non
     assert (matrix[0] == matrix[1]).all()
     assert set(encoding.outputs[-256:]) == {f"remark#{at}" for at in range(256)}
     assert column_types(str(folder / "public.csv"), encoding)["remark"] == "string"
-    with pytest.raises(WrongInput, match="must name columns of words, but 'age' is numeric in data"):
+    with pytest.raises(WrongInput, match="must name text columns, but 'age' is numeric in data"):
         learn_columns(table, ["age"], texts=["age"])
     digits = pl.DataFrame({"town": ["Ulm"], "remark": ["12"]})
     digits.write_csv(folder / "later.csv")
