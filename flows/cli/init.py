@@ -122,7 +122,7 @@ def show_begun(found: Mapping[str, Any]) -> None:
     if found["format"]:
         out.print(f"CSV files: {found['format']}, as found in a public one", markup=False)
     if words := [name for name, taken_for in found["columns"].items() if taken_for == "categorical"]:
-        out.print(f"read as words: {', '.join(map(repr, words))}", markup=False, soft_wrap=True)
+        out.print(f"parsed as categories: {', '.join(map(repr, words))}", markup=False, soft_wrap=True)
     for name, taken_for in found["columns"].items():
         if taken_for not in KINDS:
             out.print(f"column {name!r}: {taken_for}", markup=False, soft_wrap=True)
@@ -130,15 +130,15 @@ def show_begun(found: Mapping[str, Any]) -> None:
     if found["releases"]:
         show_releases(found["releases"])
     command = "run" if found["releases"] is None else "refresh"
-    out.print(f"next: look it through, then concord plan {found['plan']} and concord {command} {found['plan']}")
+    out.print(f"next: review the plan, then concord plan {found['plan']} and concord {command} {found['plan']}")
 
 
 def _categories(stated: Mapping[str, Any]) -> tuple[str, ...]:
-    """Columns of few whole numbers that the operator, asked at the terminal, says are names of things."""
+    """Columns of few whole numbers that the operator, asked at the terminal, says are codes."""
     table = open_public(stated["public"], "--public", stated["format"])
     remarks = remarks_on(table, features_of(table, (stated["label"], stated["unit"])))
     doubtful = [name for name, remark in remarks.items() if remark == MAY_BE_NAMES]
-    question = "{!r} holds few whole numbers. Do they name things, such as wards, instead of counting or measuring?"
+    question = "{!r} holds few whole numbers. Are they codes, such as wards, rather than counts or measurements?"
     return tuple(name for name in doubtful if typer.confirm(question.format(name), err=True))
 
 

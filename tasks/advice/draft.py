@@ -182,7 +182,7 @@ def described(wishes: Wishes) -> dict[str, str]:
     """
     table = open_public(wishes.public, "--public", wishes.format)
     kinds = features_of(table, (wishes.label, wishes.unit))
-    remarks = remarks_on(table, kinds) | dict.fromkeys(wishes.categories, "numbers that are words, by `categories`")
+    remarks = remarks_on(table, kinds) | dict.fromkeys(wishes.categories, "codes, by `categories`")
     known = open_private(wishes.private, wishes.format).names
     remarks |= {name: ABSENT for name in kinds if name not in known}
     if remarks.keys() == kinds.keys() and {*remarks.values()} <= {*LEFT_OUT}:
@@ -208,9 +208,9 @@ PLAN_HEAD = """\
 
 
 def _data(wishes: Wishes, features: Mapping[str, str], folder: Path) -> str:
-    test = f"test = {_path(wishes.test, folder)} # public labelled rows, to say how good the student is"
+    test = f"test = {_path(wishes.test, folder)} # public labelled rows, on which the student is evaluated"
     unit = f"unit = {_toml(wishes.unit)} # all rows with the same value are protected together"
-    no_test = '# test = "…" # public labelled rows, if there are any: they say how good the student is'
+    no_test = '# test = "…" # public labelled rows, if there are any, to evaluate the student'
     no_unit = '# unit = "…" # the column that says whose a row is; without it, each row is protected by itself'
     hidden = {name: "# " * remark.endswith(LEFT_OUT) for name, remark in features.items()}
     names = "\n".join(f"    {hidden[name]}{_toml(name)}, # {remark}" for name, remark in features.items())
@@ -232,15 +232,15 @@ label = {_toml(wishes.label)}
 def _label(wishes: Wishes) -> str:
     if wishes.bounds is not None:
         return (
-            f"bounds = {_toml(list(wishes.bounds))} # the label is a number; a private one beyond counts as the nearer"
+            f"bounds = {_toml(list(wishes.bounds))} # the label is a number; private ones are clipped to these bounds"
         )
-    return f"classes = {_toml(list(wishes.classes))} # a private label that is none of these counts as the first"
+    return f"classes = {_toml(list(wishes.classes))} # any other private label counts as the first class"
 
 
 def _categories(wishes: Wishes) -> str:
     """The line for columns whose numbers are names, if there are any."""
     names = _toml(list(wishes.categories))
-    return f"categories = {names} # features whose numbers name things: read as words\n" if wishes.categories else ""
+    return f"categories = {names} # features whose numbers are codes\n" if wishes.categories else ""
 
 
 def _format(form: TextFormat) -> str:
@@ -292,7 +292,7 @@ def _tallies(wishes: Wishes, *, lists: bool) -> str:
     whole, stream = ("", "") if wishes.season is None else (" of a whole season", STREAM.format(season=wishes.season))
     return f"""\
 [labeling]
-mechanism = "tallies" # nobody votes: exact noisy sums over the private rows are released, and labels inferred from them
+mechanism = "tallies" # no teacher ensemble: noisy sums over private rows are released, and labels inferred from them
 rows = {wishes.rows} # private units{whole}, as stated: a public rule takes one round or three by it
 {stream}
 [student]
@@ -303,7 +303,7 @@ rows = {wishes.rows} # private units{whole}, as stated: a public rule takes one 
 ABOUT = {
     "issuer": "who publishes it",
     "contact": "where to ask about it",
-    "use": "what it is meant for, and what not",
+    "use": "intended use, and uses to avoid",
     "date": "of the publication, such as 2026-01-31",
 }
 """What a publication says of itself, if the plan does."""

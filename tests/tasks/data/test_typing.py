@@ -177,7 +177,7 @@ def test_init_says_what_columns_are_taken_for(folder: Path) -> None:
     given = ("init", "--private", "private.csv", "--public", "public.csv", *stated)
     status, shown, error = without_home(*given)
     assert status == 0, error
-    assert "read as words: 'town', 'way'" in shown
+    assert "parsed as categories: 'town', 'way'" in shown
     assert f"column 'parts': categorical; {ONE_VALUE}" in shown
     assert f"column 'remark': categorical; {FREE_TEXT}" in shown
     assert "column 'age'" not in shown
@@ -216,7 +216,7 @@ def test_init_asks_about_few_whole_numbers_at_a_terminal() -> None:
     answers = Terminal("private.csv\npublic.csv\n\noutcome\nno,yes\n\nward\n9000\n1\n\n\n\ny\n\n\n\n\n")
     status, _, error = without_home("init", stdin=answers)
     assert status == 0, error
-    assert "'ward' holds few whole numbers. Do they name things" in error
+    assert "'ward' holds few whole numbers. Are they codes" in error
     assert "'age'" not in error
     assert load_plan(Path("plan.toml")).data.categories == ("ward",)
 
