@@ -3,7 +3,7 @@
 Offers       the plan: `plan`, `sections` and `learners` (its sections), `sources` (the tables it names),
              `wrong_plan` (what is wrong with one), `removed_keys` (what earlier versions kept)
              the guarantee: `privacy` (costs, composition), `domains` (the filter), `parts` (divided domains),
-             `sessions`, `guarantee`
+             `sessions` and `kinds` (of their settings), `guarantee`
              publications: `certificate`, `records` (of its sessions), `measures`, `student_warnings`,
              `attestation`, `published` (what is handed on), `vulnerabilities` (known faults of released versions)
              general: `schemas`, `settings` (environment variables), `process` (what is set for Prefect and MLflow

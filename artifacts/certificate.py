@@ -7,7 +7,7 @@ tests/artifacts/test_certificate_schema.py. The result of an attack on a mechani
 """
 
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import version
 from typing import Annotated, Any, Final, Literal, Self
@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from concord import __version__
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.guarantee import CAVEATS, UNWITNESSED, DomainCharge, Guarantee
+from concord.artifacts.kinds import Kind, Votes
 from concord.artifacts.measures import AnyPublicTest, AnyTested, Estimate, TestRecord, thresholds_of
 from concord.artifacts.records import Counts, MechanismRecord, SessionRecord
 from concord.artifacts.schemas import Budget, CertificatePart, Ref, added
@@ -62,12 +63,13 @@ class RelabellingRecord(CertificatePart):
     whole: Budget
 
     @classmethod
-    def of(cls, mechanisms: Iterable[Mapping[str, Any]]) -> Self | None:
-        """The relabelling that the mechanism settings of one run's sessions record; None if none was relabelled."""
-        for settings in (mechanism for mechanism in mechanisms if "relabel" in mechanism):
-            details = {name: value for name, value in settings["relabel"].items() if name in cls.model_fields}
-            inner, whole = (Budget(epsilon=of["epsilon"], delta=of["delta"]) for of in (settings, settings["relabel"]))
-            return cls(inner=inner, whole=whole, **details)
+    def of(cls, kinds: Iterable[Kind]) -> Self | None:
+        """The relabelling that the settings of one run's sessions record; None if none was relabelled."""
+        for kind in kinds:
+            if isinstance(kind, Votes) and (relabel := kind.relabel):
+                inner = Budget(epsilon=kind.epsilon, delta=kind.delta)
+                whole = Budget(epsilon=relabel.epsilon, delta=relabel.delta)
+                return cls(inner=inner, whole=whole, **relabel.model_dump(exclude={"grid", "epsilon", "delta"}))
         return None
 
 
@@ -210,7 +212,7 @@ class Certificate(CertificatePart):
     @property
     def what(self) -> str:
         """What the student is, in words."""
-        return "model of a number" if self.mechanism.settings.get("classes") == 0 else "classifier"
+        return "model of a number" if self.mechanism.kind.classes == 0 else "classifier"
 
     @property
     def choice(self) -> SessionRecord | None:
@@ -222,7 +224,7 @@ class Certificate(CertificatePart):
         """The latest test of this very student, if there was one."""
         student = None if self.learned is None else self.learned.file.digest
         tests = (record for record in self.sessions[::-1] if record.tested)
-        return next((test for test in tests if test.mechanism.settings.get("student") == student), None)
+        return next((test for test in tests if test.mechanism.kind.student == student), None)
 
     @property
     def tested(self) -> AnyTested | None:
@@ -237,7 +239,7 @@ class Certificate(CertificatePart):
     @property
     def by_release(self) -> dict[int, Estimate]:
         """Of a stream: the accuracy of the student of each release, from 1, on private units that arrived with it."""
-        tests = ((record.mechanism.settings.get("release"), record.tested) for record in self.sessions)
+        tests = ((record.mechanism.kind.release, record.tested) for record in self.sessions)
         return {
             number + 1: test.accuracy for number, test in tests if isinstance(test, TestRecord) and number is not None
         }
@@ -245,7 +247,7 @@ class Certificate(CertificatePart):
     @property
     def relabelling(self) -> RelabellingRecord | None:
         """How rows were relabelled, if they were."""
-        return RelabellingRecord.of([record.mechanism.settings for record in self.sessions])
+        return RelabellingRecord.of(record.mechanism.kind for record in self.sessions)
 
     @property
     def stated(self) -> Stated:

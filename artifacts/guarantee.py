@@ -94,7 +94,7 @@ class SessionCharge(Budget):
             epsilon=session.epsilon,
             delta=session.delta,
             session=session.id,
-            mechanism=str(session.mechanism["name"]),
+            mechanism=session.kind.name,
             share=domain.filter.share(session.charge),
             status=session.status,
             part=counted.part,

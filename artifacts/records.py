@@ -10,6 +10,7 @@ Checked by tests/artifacts/test_records.py and tests/tasks/verify/test_verify_ce
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+from concord.artifacts.kinds import Kind
 from concord.artifacts.measures import AnyTested, UnitsTested
 from concord.artifacts.parts import EVERY, paid
 from concord.artifacts.schemas import Budget, CertificatePart, Ref
@@ -26,6 +27,11 @@ class MechanismRecord(CertificatePart):
     settings: dict[str, Any]
     proof: str
     releases: str
+
+    @property
+    def kind(self) -> Kind:
+        """The settings, as their kind has them."""
+        return Kind.of(self.settings)
 
 
 class Counts(CertificatePart):
@@ -94,7 +100,7 @@ class SessionRecord(CertificatePart):
     @property
     def about(self) -> str | None:
         """The session whose students it compared or tested; None if it asked about no other session."""
-        return self.mechanism.settings.get("session")
+        return self.mechanism.kind.session
 
     @property
     def answers(self) -> tuple[AnswerRecord, ...]:

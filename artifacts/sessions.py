@@ -11,11 +11,13 @@ tests/artifacts/ledger/test_sessions.py.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, Literal, Protocol, Self
 
 from pydantic import computed_field
 
 from concord.artifacts.errors import BudgetRefused, NotVerified
+from concord.artifacts.kinds import Kind
 from concord.artifacts.privacy import Charge, Cost, compose
 from concord.artifacts.schemas import Ref
 
@@ -67,19 +69,24 @@ class Terms:
     division: str = ""
     stream: str = ""
 
+    @cached_property
+    def kind(self) -> Kind:
+        """The settings, as their kind has them."""
+        return Kind.of(self.mechanism)
+
     @property
     def asks(self) -> str:
         """What it asks, in the plural: rows, if teachers vote on them; rounds of sums, releases of them, or choices."""
         if self.purpose != LABELS:
-            return "rounds" if "rounds" in self.mechanism else "questions"
+            return "rounds" if self.kind.rounds else "questions"
         if self.teachers:
             return "rows"
-        return "releases" if "season" in self.mechanism else "rounds" if "rounds" in self.mechanism else "choices"
+        return "releases" if self.kind.season else "rounds" if self.kind.rounds else "choices"
 
     @property
     def relabelled(self) -> bool:
         """Whether it answers from the domain's secret subset, whose rows were relabelled."""
-        return "relabel" in self.mechanism
+        return self.kind.relabel is not None
 
 
 @dataclass(frozen=True, kw_only=True)

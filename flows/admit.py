@@ -51,7 +51,7 @@ def admit(run: RunContext, domain: Domain, asks: Sequence[Ask[Any]], public: Pub
     """
     say_of_cap(run, domain)
     for known in run.stores.ledger.sessions(domain.name):
-        if known.mechanism.get("name") != ErrorEstimate.name:  # which no certificate states
+        if known.kind.name != ErrorEstimate.name:  # which no certificate states
             kind_of(known)
     openings = [opening_of(run.plan, ask, public.encoding, run.stores.vault) for ask in asks]
     found = [_found(run, domain, *each, public) for each in zip(asks, openings, strict=True)]
@@ -93,7 +93,7 @@ def may_open_further(run: RunContext, first: Session | None, ask: Ask[Any]) -> b
     if run.new_session or first is None:
         return run.new_session
     since = dropwhile(lambda session: session.id != first.id, run.stores.ledger.sessions(first.domain))
-    return all(session.mechanism["name"] != ask.settings()["name"] for session in since)
+    return all(session.kind.name != ask.mechanism.name for session in since)
 
 
 def say_of_cap(run: RunContext, domain: Domain) -> None:

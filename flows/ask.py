@@ -104,7 +104,7 @@ def write_up(run: RunContext, admitted: Admitted[Any], passed: Disclosure) -> di
     answer = canonical_json(shown["answer"])
     told = answer if len(answer) <= MOST_LOGGED else f"in {file.path}"
     disclosed = {**shown, "answer": told}
-    fields = {**claim, **disclosed, "name": session.mechanism["name"], "shards": session.teachers}
+    fields = {**claim, **disclosed, "name": session.kind.name, "shards": session.teachers}
     return {
         **shown,
         "session": session.id,

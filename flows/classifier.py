@@ -90,7 +90,7 @@ class _Learner(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is unt
         """The classes or the bounds of a plan made of parameters; empty if they are missing."""
 
     @abstractmethod
-    def _target(self, y: Any, settings: dict[str, Any]) -> pl.Series:
+    def _target(self, y: Any, tables: dict[str, Any]) -> pl.Series:
         """Private labels as a column, each by itself. It cannot fail by their values."""
 
     def fit(self, X: Any, y: Any, *, public: Any = None) -> Self:
@@ -109,15 +109,15 @@ class _Learner(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is unt
                 "fit must be given public=: rows like X that may be published, without labels; cross_val_score "
                 "passes them on by params={'public': rows}"
             )
-        settings = self._settings()
-        target, label = self._target(y, settings), settings["data"]["label"]
+        tables = self._tables()
+        target, label = self._target(y, tables), tables["data"]["label"]
         check_consistent_length(rows, target)
         if getattr(y, "ndim", 1) == 2:
             warnings.warn(COLUMN, DataConversionWarning, stacklevel=2)
         if label in rows.column_names:
             raise WrongInput(f"X must not have a column {label!r}, which the plan calls y: give it another name")
         self.run_ = concord.run(
-            settings,
+            tables,
             private=rows.append_column(label, target.to_arrow()),
             public=self._rows(public),
             home=self.home,
@@ -126,7 +126,7 @@ class _Learner(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is unt
         self.student_ = self.run_.student
         return self
 
-    def _settings(self) -> dict[str, Any]:
+    def _tables(self) -> dict[str, Any]:
         """The plan's tables. Raises WrongInput if there is no plan and something that cannot be guessed is missing."""
         if isinstance(self.plan, Plan):
             return {**self.plan.model_dump(exclude_unset=True), "folder": self.plan.folder}
@@ -224,8 +224,8 @@ class ConcordClassifier(ClassifierMixin, _Learner):  # type: ignore[misc]  # sci
     def _known(self) -> dict[str, Any]:
         return {} if self.classes is None else {"classes": self.classes}
 
-    def _target(self, y: Any, settings: dict[str, Any]) -> pl.Series:
-        classes = self._declared(settings)
+    def _target(self, y: Any, tables: dict[str, Any]) -> pl.Series:
+        classes = self._declared(tables)
         self.classes_ = np.unique(np.asarray(classes))
         labels = column_of(y, "y")
         known = pl.col("c").replace_strict(_names_of(classes), default=None, return_dtype=pl.String())
@@ -236,8 +236,8 @@ class ConcordClassifier(ClassifierMixin, _Learner):  # type: ignore[misc]  # sci
         )
         return words.select(pl.coalesce(known, "word")).to_series()
 
-    def _declared(self, settings: dict[str, Any]) -> list[Any]:
-        declared = settings["data"].get("classes") if self.classes is None else self.classes
+    def _declared(self, tables: dict[str, Any]) -> list[Any]:
+        declared = tables["data"].get("classes") if self.classes is None else self.classes
         if declared is None:
             raise WrongInput("data.classes must be given in the plan: a classifier learns no number within data.bounds")
         return list(declared)
@@ -274,8 +274,8 @@ class ConcordRegressor(RegressorMixin, _Learner):  # type: ignore[misc]  # sciki
     def _known(self) -> dict[str, Any]:
         return {} if self.bounds is None else {"bounds": self.bounds}
 
-    def _target(self, y: Any, settings: dict[str, Any]) -> pl.Series:
-        if settings["data"].get("bounds") is None:
+    def _target(self, y: Any, tables: dict[str, Any]) -> pl.Series:
+        if tables["data"].get("bounds") is None:
             raise WrongInput("data.bounds must be given in the plan: a regressor learns no classes")
         return pl.Series(cast_numbers(column_of(y, "y", _number_word), np.inf)).fill_nan(None)
 

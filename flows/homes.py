@@ -17,6 +17,7 @@ from prefect import flow
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.home.signing import SigningKey
+from concord.artifacts.kinds import Tallies
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import canonical_json
 from concord.artifacts.sessions import Session
@@ -117,7 +118,7 @@ class Contribution:
         share = check_asked(asked, self.plan, self.name, own, bound(stores.ledger, domain.name, asked.run))
         codes, ask = self._codes(session), ShareAsk.of(asked, share, self.name, self.key)
         if session and deepens(asked.codes):
-            ask = replace(ask, codes=session.mechanism["codes"])
+            ask = replace(ask, codes=session.kind.only(Tallies).codes)
         if session is None:
             session = self._opened(domain, ask, agreed)
         elif canonical_json(session.mechanism) != canonical_json(ask.as_recorded(session.mechanism).settings()):

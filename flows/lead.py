@@ -18,6 +18,7 @@ from typing import Any
 
 from prefect import flow
 
+from concord.artifacts import kinds
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.signing import SigningKey
@@ -268,8 +269,8 @@ def lead(plan: Plan, home: Path, exchange: str, without: Sequence[str] = ()) -> 
         own_run = run.stores.vault.read(way._run_id()).decode()
         if any(asked.run != own_run for asked, _ in others.values()):
             raise NotVerified("the exchange holds questions of another run: each has a folder, and a home of its lead")
-        led = run.stores.ledger.sessions(joint.domain)
-        way.run = replace(run, new_session=all(each.mechanism["run"] != own_run for each in led))  # the homes pay
+        led = [session.kind.only(kinds.Joint).run for session in run.stores.ledger.sessions(joint.domain)]
+        way.run = replace(run, new_session=own_run not in led)  # the homes pay
         try:
             summary = shown(way.lead(post, without))
         except Missing as waiting:

@@ -16,6 +16,7 @@ from concord.artifacts.guarantee import (
     season_in_words,
     unasked_in_words,
 )
+from concord.artifacts.kinds import Kind
 from concord.artifacts.measures import (
     AnyPublicTest,
     AnyTested,
@@ -102,6 +103,11 @@ class Summary(BaseModel):
     conversion: float
     lifetime: dict[str, Any]
     stages: list[StageReport]
+
+    @property
+    def ran(self) -> str:
+        """The mechanism by its name, and its teachers, in words."""
+        return f"{Kind.of(self.mechanism).name}, {f'{self.teachers:,}' if self.teachers else 'no'} teachers"
 
 
 def merge_reports(reports: Sequence[StageReport]) -> list[StageReport]:
@@ -244,7 +250,7 @@ def extension_in_words(session: Session) -> str:
 
 def season_of(session: Session) -> str:
     """A sentence on how far the session's season is; empty if it has none."""
-    season = session.mechanism.get("season")
+    season = session.kind.season
     return (
         ""
         if season is None
@@ -291,7 +297,7 @@ def outcome_in_markdown(summary: Summary) -> str:
     details = {
         "guarantee": promised_in_words(guarantee),
         "for": f"{guarantee['unit']} ({guarantee['neighbours']})",
-        "mechanism": f"{summary.mechanism['name']}, {summary.teachers:,} teachers",
+        "mechanism": summary.ran,
         **({"season": summary.season} if summary.season else {}),
         f"{summary.asks} asked": f"{summary.asked:,}, of which {summary.asked_now:,} now",
         **(_of_rows(summary) if summary.asks == "rows" else {"rows labelled": f"{summary.inferred:,}"}),

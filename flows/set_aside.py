@@ -245,8 +245,8 @@ def pass_test_of_release(
     """
     stores, session, number = run.stores, passed.session, passed.session.asked - 1
     made = private_tests_of(stores.ledger.sessions(session.domain), session.id)
-    known = next((test for test in made if test.mechanism["release"] == number), None)
-    if known is not None and known.mechanism["student"] != student.ref.digest:
+    known = next((test for test in made if test.kind.release == number), None)
+    if known is not None and known.kind.student != student.ref.digest:
         close(stores, known.id, give_back=False)  # they have paid for it
         return _passed_over(way, passed, "is not the one that the units of its release were set aside to test")
     if known is not None and known.ended:
@@ -281,7 +281,7 @@ def test_again(
     session = passed.session
     divided = replace(run, plan=_divided(run, session))
     if epsilon is not None:
-        made = [] if again else [test for test in _tests(run, session, student) if test.mechanism["epsilon"] == epsilon]
+        made = [] if again else [test for test in _tests(run, session, student) if test.kind.epsilon == epsilon]
         mechanism = (  # as it was asked, whatever words the public test table has by now
             PrivateTest.from_settings(made[-1].mechanism)
             if made
@@ -302,7 +302,7 @@ def _at(plan: Plan, epsilon: float, groups: dict[str, Any]) -> PrivateTest:
 def _tests(run: RunContext, session: Session, student: Student) -> list[Session]:
     """The session's tests of exactly that student."""
     known = private_tests_of(run.stores.ledger.sessions(session.domain), session.id)
-    return [test for test in known if test.mechanism["student"] == student.ref.digest]
+    return [test for test in known if test.kind.student == student.ref.digest]
 
 
 def _divided(run: RunContext, session: Session) -> Plan:

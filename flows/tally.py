@@ -182,7 +182,7 @@ class BySums(Learning[TalliesAsk]):
         sizes = planned_sizes(run.plan, public.encoding)
         codes = code(run, public.encoding, public.batches, sizes)
         if session is not None:
-            of_labels = [each["fields"] for each in session.mechanism["rounds"] if each["what"] == "labels"]
+            of_labels = [each.fields for each in session.kind.rounds if each.what == "labels"]
             begun = len(of_labels), of_labels[-1]
             if session.mechanism["codes"] != codes.digest:  # an earlier version did not divide the outermost bins
                 codes = code(run, public.encoding, public.batches, {**sizes, "tails": False})
@@ -199,7 +199,7 @@ class BySums(Learning[TalliesAsk]):
         if sessions_for(stores, plan, advised, encoding):
             return advised
         left = stores.unpublished if self.run.new_session else {each.id for each in found}
-        others = [each for each in found if each.version != __version__ and "rounds" in each.mechanism]
+        others = [each for each in found if each.version != __version__ and each.kind.rounds]
         for session in reversed([each for each in others if each.id in left]):
             known = self.ask(domain, session)
             if session in sessions_for(stores, plan, known, encoding):
@@ -324,5 +324,5 @@ def label_claim(admitted: Admitted[TalliesAsk], passed: Disclosure) -> dict[str,
         "delta": repr(session.delta),
         "unit": domain.unit,
         "neighbours": domain.neighbours,
-        "mechanism": str(session.mechanism["name"]),
+        "mechanism": session.kind.name,
     }

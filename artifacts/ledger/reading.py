@@ -147,7 +147,7 @@ def _before(state: LedgerState, test: Session) -> Iterator[Session]:
 
 
 def _looked(state: LedgerState, test: Session, session: Session) -> bool:
-    learned, stream = test.mechanism["session"], state.parts.stream_of(test.id)
+    learned, stream = test.kind.session or "", state.parts.stream_of(test.id)
     if (
         session.id == learned
         or choices_of([session], learned)
@@ -168,4 +168,4 @@ def choices_of(sessions: Iterable[Session], learned: str) -> list[Session]:
 
 
 def _about_student(sessions: Iterable[Session], purpose: str, learned: str) -> list[Session]:
-    return [session for session in sessions if session.purpose == purpose and session.mechanism["session"] == learned]
+    return [session for session in sessions if session.purpose == purpose and session.kind.session == learned]

@@ -291,10 +291,10 @@ class LedgerState:
 
     def _check_untested(self, opening: Opening, seasons: Iterable[Session]) -> None:
         """Raise NotVerified if the units of the release that a season of tests names were tested: each pays for one."""
-        learned, release = (opening.mechanism.get(name) for name in ("session", "release"))
-        tested = [(known.mechanism.get("session"), known.mechanism.get("release")) for known in seasons]
-        if release is not None and (learned, release) in tested:
-            raise NotVerified(f"the units of release {release} of session {learned} were tested before")
+        asked = opening.kind
+        tested = [(known.kind.session, known.kind.release) for known in seasons]
+        if asked.release is not None and (asked.session, asked.release) in tested:
+            raise NotVerified(f"the units of release {asked.release} of session {asked.session} were tested before")
 
     def _check_subset(self, domain: str) -> None:
         """Raise BudgetRefused if a session has answered from the domain's secret subset, or a lost one may have.

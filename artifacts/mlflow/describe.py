@@ -207,7 +207,7 @@ def _aside(name: str, record: SessionRecord | None) -> dict[str, Stage]:
         return {}
     epsilon = record.guarantee.epsilon
     if record.tested:
-        return {name: _tested(record.tested, record.mechanism.settings.get("bounds"), epsilon)}
+        return {name: _tested(record.tested, record.mechanism.kind.bounds, epsilon)}
     return {name: _chosen(record.chosen, epsilon)} if record.chosen else {}
 
 
@@ -239,7 +239,7 @@ def _tested(test: AnyTested, bounds: Sequence[float] | None, epsilon: float) -> 
     ends |= {f"test_{name}": value for name, value in points.items() if value is not None}
     settings = {"share": test.share, "clean": test.clean, "level": test.level, "among": test.among}
     return Stage(
-        _settings(settings if bounds is None else {**settings, "bounds": bounds}, "test."),
+        _settings(settings if bounds is None else {**settings, "bounds": [*bounds]}, "test."),
         {"test_rows": float(test.rows), "test_epsilon": epsilon, **ends},
         "The student, evaluated on private units that were set aside. Counts are noisy; intervals include the noise.",
     )
@@ -297,8 +297,8 @@ def logged_digests(tags: Mapping[str, str]) -> dict[str, str]:
 
 def run_name(certificate: Certificate) -> str:
     """The name of a session's run. The number of a stream's release comes first, since MLflow cuts long names."""
-    settings, releases = certificate.leading.mechanism.settings, certificate.counts.asked
-    number = f"release {releases} of {settings['season']}, " if "season" in settings else ""
+    season = certificate.leading.mechanism.kind.season
+    number = f"release {certificate.counts.asked} of {season}, " if season else ""
     return f"{number}{certificate.session}"
 
 
@@ -409,7 +409,7 @@ def takes_alias(certificate: Certificate, now: Champion | None) -> bool:
     tried = bool(measured) and now.params.get("test.clean") != str(False)
     if test is not None and private is not None and private.clean and tried:
         if isinstance(private, NumberTested):
-            within = now.params.get("test.bounds") == str(test.mechanism.settings["bounds"])
+            within = now.params.get("test.bounds") == str([*(test.mechanism.kind.bounds or ())])
             return within and private.rmse.value < now.metrics["test_rmse"]
         return private.balanced_accuracy.value > now.metrics.get("test_balanced_accuracy", math.inf)
     return TEST_TABLE not in now.params and not tried

@@ -90,7 +90,7 @@ def attack_command(
         raise WrongInput(f"{plan} is not the plan of session {found.session}: it states another ε or δ")
     guarantee = Guarantee.at(own.epsilon, own.delta, whole.unit, whole.neighbours)
     mechanism = from_settings(found.mechanism.settings) if found.teachers else None
-    if mechanism is not None and mechanism.settings().keys() != found.mechanism.settings.keys():
+    if found.mechanism.kind.relabel is not None:
         raise WrongInput("attack knows no session whose rows were relabelled")
     with err.status(f"{sessions:,} sessions on simulated data …"):
         result = attack(asked, guarantee, mechanism, sessions)

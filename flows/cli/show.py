@@ -36,7 +36,7 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
     lines = {
         "session": summary.session,
         "guarantee": promised_in_words(summary.guarantee),
-        "mechanism": f"{summary.mechanism['name']}, {summary.teachers or 'no'} teachers",
+        "mechanism": summary.ran,
         "rows": f"{summary.asked:,} public rows asked, {summary.answered:,} labelled, {summary.refused:,} refused",
         **({"season": summary.season} if summary.season else {}),
         "later rows": summary.later_rows,
@@ -150,7 +150,7 @@ def _session(domain: Domain, session: Session, ledger: Reading) -> dict[str, Any
     settled = None if session.settled is None else _pair(domain.filter.spent(session.settled))
     return {
         "id": session.id,
-        "mechanism": session.mechanism["name"],
+        "mechanism": session.kind.name,
         "claim": {"epsilon": session.epsilon, "delta": session.delta},
         "reserved": _pair(domain.filter.spent(session.reserved)),
         "settled": settled,

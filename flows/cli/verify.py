@@ -24,11 +24,11 @@ AUDITED_SEASON = 12
 
 
 def audit_calibrated(
-    name: str, settings: dict[str, Any], *, epsilon: float, delta: float, trials: int, confidence: float
+    name: str, limits: dict[str, Any], *, epsilon: float, delta: float, trials: int, confidence: float
 ) -> "AuditReport":
-    """Audit the mechanism `name` calibrated to (epsilon, delta). Raises WrongInput if the settings cannot be met.
+    """Audit the mechanism `name` calibrated to (epsilon, delta). Raises WrongInput if the limits cannot be met.
 
-    settings    cutoff, queries, classes and teachers
+    limits      cutoff, queries, classes and teachers
     """
     from concord.tasks.mechanisms.mechanism import calibrate
     from concord.tasks.mechanisms.odds import Attacked
@@ -39,15 +39,15 @@ def audit_calibrated(
     from concord.tasks.verify.audit import audit_mechanism
 
     budget: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
-    classes = settings["classes"]
+    classes = limits["classes"]
     rounds = planned_rounds(classes=classes, fields=AUDITED_FIELDS, codes=AUDITED_CODES)
     others: dict[str, Callable[[], Attacked]] = {form.name: partial(form, **budget) for form in FORMS.values()}
     once = planned_rounds(classes=classes, fields=AUDITED_FIELDS, codes=AUDITED_CODES, rounds=1)
     others[Stream.name] = partial(Stream.of_season, **budget, classes=classes, rounds=once, season=AUDITED_SEASON)
     others[Tallies.name] = partial(Tallies.calibrate, **budget, classes=classes, rounds=rounds)
-    voting = partial(calibrate, name, **budget, order=LEAST_ORDER, **settings)  # no domain is charged
+    voting = partial(calibrate, name, **budget, order=LEAST_ORDER, **limits)  # no domain is charged
     mechanism = others.get(name, voting)()
-    votes = {"classes": classes, "teachers": settings["teachers"]}
+    votes = {"classes": classes, "teachers": limits["teachers"]}
     with err.status(f"{trials:,} sessions of {name} on each of two neighbours …"):
         return audit_mechanism(mechanism, epsilon=epsilon, delta=delta, trials=trials, confidence=confidence, **votes)
 
@@ -200,8 +200,8 @@ def audit_command(
     home = prepare(home)
     from concord.artifacts.mlflow.write import Tracking
 
-    settings = {"cutoff": cutoff, "queries": queries, "classes": classes, "teachers": teachers}
-    report = audit_calibrated(mechanism, settings, epsilon=epsilon, delta=delta, trials=trials, confidence=confidence)
+    limits = {"cutoff": cutoff, "queries": queries, "classes": classes, "teachers": teachers}
+    report = audit_calibrated(mechanism, limits, epsilon=epsilon, delta=delta, trials=trials, confidence=confidence)
     run_id = Tracking.of(home).keep_audit(report)
     print_json({**report.model_dump(), "run_id": run_id}) if as_json else show_audit(report)
     if not report.holds:

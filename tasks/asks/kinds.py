@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from concord.artifacts import kinds
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.measures import (
     LEAST_OF_GROUP,
@@ -27,6 +28,7 @@ from concord.artifacts.measures import (
 )
 from concord.artifacts.privacy import Cost
 from concord.artifacts.records import AnswerRecord, ChoiceRecord, MechanismRecord
+from concord.artifacts.schemas import Bounds
 from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import LABELS, Session
 from concord.tasks.mechanisms.exponential import StudentChoice, Universal, level_for
@@ -78,21 +80,20 @@ def answered(session: Session, released: Released, ledger: Record) -> AnswerReco
 
 def chosen(session: Session, released: Released, ledger: Record) -> ChoiceRecord:  # noqa: ARG001, as the others
     """A choice among students."""
-    named = {name: session.mechanism[name] for name in ("share", "clean", "candidates")}
-    return ChoiceRecord(chosen=released["chosen"], **named)
+    asked = session.kind.only(kinds.StudentChoice)
+    return ChoiceRecord(**asked.model_dump(include={"share", "clean", "candidates"}), chosen=released["chosen"])
 
 
 def tested(session: Session, released: Released, ledger: Record) -> AnyTested:
     """A private test, whose figures follow from the released noisy counts and nothing else."""
-    everything = ledger.sessions(session.domain)
-    before = (other.mechanism for other in everything[: everything.index(session)])
-    chosen_among = (each for each in before if each.get("session") == session.mechanism["session"])
-    among = max(1, sum(len(choice.get("candidates", ())) for choice in chosen_among))
+    everything, asked = ledger.sessions(session.domain), session.kind.only(kinds.PrivateTest)
+    before = (other.kind for other in everything[: everything.index(session)])
+    among = max(1, sum(each.compared for each in before if each.session == asked.session))
     mechanism, level = PrivateTest.from_settings(session.mechanism), level_for(among, LEVEL)
-    said = {name: session.mechanism[name] for name in ("share", "clean")}
-    said |= {"earlier": ledger.looks_before(session), "among": among, "level": LEVEL}
-    if not mechanism.classes:
-        return _number_tested(mechanism, released, level, session.mechanism, said)
+    said = {**asked.model_dump(include={"share", "clean"}), "earlier": ledger.looks_before(session)}
+    said |= {"among": among, "level": LEVEL}
+    if asked.bounds is not None:
+        return _number_tested(asked, asked.bounds, released, level, said)
     matrix, noisy = released["matrix"], _noisy(mechanism, released)
     found = Measures.of(mechanism, noisy, level)
     classes = zip(released["classes"], found.recall, found.precision, strict=True)
@@ -112,9 +113,9 @@ def tested(session: Session, released: Released, ledger: Record) -> AnyTested:
 
 
 def _number_tested(
-    mechanism: PrivateTest, released: Released, level: float, settings: Released, said: Released
+    asked: kinds.PrivateTest, bounds: Bounds, released: Released, level: float, said: Released
 ) -> NumberTested:
-    low, high = settings["bounds"]
+    low, high = bounds
 
     def error(counts: Sequence[int], scale: float) -> Estimate:
         shares = asdict(measured_error(counts, scale, level))
@@ -123,9 +124,9 @@ def _number_tested(
     return NumberTested(
         **said,
         rows=max(0, sum(released["errors"])),
-        rmse=error(released["errors"], mechanism.pair_scale),
-        constant=settings["constant"],
-        constant_rmse=error(released["constant_errors"], mechanism.scale),
+        rmse=error(released["errors"], asked.pair_scale),
+        constant=asked.constant,
+        constant_rmse=error(released["constant_errors"], asked.scale),
     )
 
 
@@ -162,7 +163,7 @@ def _maybe(found: Measured | None) -> Estimate | None:
 
 def of_homes(session: Session, rounds: Sequence[Released]) -> tuple[str, ...]:
     """Homes that took no part in a round, and shares that differ from the others' beyond noise."""
-    names, found = session.mechanism["names"], list[str]()
+    names, found = session.kind.names, list[str]()
     for number, each in enumerate(rounds):
         if absent := [name for name in names if name not in each["homes"]["shares"]]:
             found.append(f"Round {number} is without the rows of {', '.join(absent)}")
@@ -277,9 +278,9 @@ KINDS: dict[str, Kind] = {  # besides MECHANISMS, which are of votes
 
 def kind_of(session: Session) -> Kind:
     """The kind of a session. Raises NotVerified if Concord has no such mechanism."""
-    name = session.mechanism.get("name")
-    by_homes = " in several homes" if name == Stream.name and {"lead", "share"} & session.mechanism.keys() else ""
-    if by_homes or (name not in KINDS and name not in MECHANISMS):
+    name, settings = session.kind.name, session.kind
+    if isinstance(settings, kinds.Unknown) or (name not in KINDS and name not in MECHANISMS):
+        by_homes = " in several homes" if isinstance(settings, kinds.Unknown) and settings.of_homes else ""
         raise NotVerified(
             f"session {session.id} ran {name!r}{by_homes}, of which this version of Concord knows nothing: go on with "
             "the version that opened it"
@@ -303,11 +304,11 @@ def delta_of(settings: dict[str, Any], epsilon: float) -> float:
 
 def mechanism_of(session: Session) -> MechanismRecord:
     """The record of a session's mechanism."""
-    kind, settings = kind_of(session), session.mechanism
-    proof = f"{kind.proof}; {RELABELLED_PROOF}" if "relabel" in settings else kind.proof
-    rows = settings["name"] == Stream.name and not settings["many"]
+    kind, settings = kind_of(session), session.kind
+    proof = f"{kind.proof}; {RELABELLED_PROOF}" if settings.relabel else kind.proof
+    rows = isinstance(settings, kinds.Stream) and not settings.many
     releases = f"{kind.releases}; {ONCE}" if rows else kind.releases
-    return MechanismRecord(name=settings["name"], settings=settings, proof=proof, releases=releases)
+    return MechanismRecord(name=settings.name, settings=session.mechanism, proof=proof, releases=releases)
 
 
 def outcomes_of(session: Session, files: Iterable[bytes], ledger: Record) -> tuple[AnyOutcome, ...]:

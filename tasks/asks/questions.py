@@ -204,7 +204,7 @@ def _publish(door: Stores, session: Session, index: int, asked: Answered, *, ans
     outcome = "refused" if not answered else "no answer" if winner == NO_ANSWER else "answered"
     result = {
         "format": ANSWER_FORMAT,
-        "mechanism": session.mechanism["name"],
+        "mechanism": session.kind.name,
         "question": asked.question,
         "code": asked.code,
         "shards": session.teachers,

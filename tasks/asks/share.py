@@ -25,6 +25,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import Field
 
+from concord.artifacts import kinds
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.released import sha256
 from concord.artifacts.home.signing import QUESTION_TYPE, SHARE_TYPE, PublicKey, SigningKey, payload_of
@@ -320,8 +321,12 @@ class ShareAsk(TalliesAsk):
 
 def sessions_of_run(ledger: Ledger, domain: str, name: str, **of: str) -> list[Session]:
     """The sessions in which that home answered, of a `run` or a `plan`."""
-    found = [session for session in ledger.sessions(domain) if session.mechanism.get("share", {}).get("home") == name]
-    return [session for session in found if of.items() <= session.mechanism["share"].items()]
+    due = {"home": name, **of}.items()
+
+    def agreed(kind: kinds.Kind) -> bool:
+        return isinstance(kind, kinds.Share) and kind.share is not None and due <= kind.share.model_dump().items()
+
+    return [session for session in ledger.sessions(domain) if agreed(session.kind)]
 
 
 def bind(ledger: Ledger, domain: str, asked: Asked, digest: str) -> None:

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
+from concord.artifacts import kinds
 from concord.artifacts.errors import BudgetRefused, WrongInput
 from concord.artifacts.learners import StudentPlan
 from concord.artifacts.ledger.reading import choices_of
@@ -108,7 +109,7 @@ def with_chosen_student(stores: Stores, learned: Session, plan: Plan) -> Plan | 
         return plan
     asked = [candidate.model_dump(mode="json") for candidate in candidates]
     for session in choices_of(stores.ledger.sessions(learned.domain), learned.id):
-        if session.mechanism["candidates"] != asked:
+        if [*session.kind.only(kinds.StudentChoice).candidates] != asked:
             raise BudgetRefused(
                 f"session {learned.id} chose among other candidates: another choice costs again, with what is learned "
                 "from, so ask for it with --new-session; or name one of them in [student], which costs nothing"

@@ -23,8 +23,8 @@ COMMANDS = {
 def finished_by(session: Session) -> str:
     """The command that finishes a session, with the words that it is given in place of names."""
     if session.purpose == STUDENT_TEST and not session.stream:
-        return f"concord test {session.mechanism['session']}"
-    runs = "lead" if "lead" in session.mechanism else "refresh" if session.stream else "run"
+        return f"concord test {session.kind.session}"
+    runs = "lead" if session.kind.lead else "refresh" if session.stream else "run"
     return COMMANDS.get(session.purpose, f"concord {runs} PLAN")
 
 

@@ -66,7 +66,7 @@ class VotesAsk(StreamAsk[Mechanism]):
         Raises WrongInput.
         """
         if session is not None and plan.undecided:
-            plan = plan.naming(str(session.mechanism["name"]), session.cutoff)
+            plan = plan.naming(session.kind.name, session.cutoff)
         made = partial(_calibrated, plan, sum(batch.rows for batch in public), order)
         budget = {"epsilon": plan.epsilon_of_labels, "delta": plan.privacy.delta}
         space, known = candidates(plan, encoding, public, vault), tuple(batch.ref.digest for batch in public)
@@ -269,7 +269,7 @@ class LabelStream:
             "delta": repr(session.delta),
             "unit": domain.unit if domain else "",
             "neighbours": domain.neighbours if domain else "",
-            "mechanism": str(session.mechanism["name"]),
+            "mechanism": session.kind.name,
         }
 
 

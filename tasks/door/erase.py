@@ -141,7 +141,7 @@ def erase(door: Stores, domain: str, unit: str | None) -> bool:
     digests = _digests(door, domain, unit)
     with no_run_in(door.vault, domain):
         known = door.ledger.sessions(domain)
-        lasting = {each.stream for each in known if "session" not in each.mechanism and unit is not None} - {""}
+        lasting = {each.stream for each in known if each.kind.session is None and unit is not None} - {""}
         kept = {f"{kind}/{domain}" for kind in ("streams", "arrived") if lasting}
         sessions = [session.id for session in known if session.stream not in lasting]
         made = [*_made_public(door, sessions), *_made_of_rows(door.vault, domain)]

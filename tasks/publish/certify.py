@@ -198,7 +198,7 @@ def certify_answers(session: str, ledger: Ledger, released: Released, vault: Vau
 
 
 def _student(plan: StudentPlan, student: Student, session: Session) -> StudentRecord:
-    tallied = Tallied if session.mechanism.get("classes") else TalliedNumber
+    tallied = Tallied if session.kind.classes else TalliedNumber
     made = {"universal": Chosen, "linear": tallied}.get(plan.learner)
     params = {"universal": plan.space.model_dump(mode="json"), "linear": {}}.get(plan.learner, plan.params)
     return StudentRecord(

@@ -102,7 +102,7 @@ def followers(sessions: Sequence[Session], ledger: Reading) -> list[Session]:
     """The sessions that asked about students of these: all choices among them, and all tests of them."""
     learned = {session.id for session in sessions}
     everything = ledger.sessions(sessions[0].domain)
-    return [session for session in everything if session.mechanism.get("session") in learned]
+    return [session for session in everything if session.kind.session in learned]
 
 
 def released_by(session: Session, ledger: Reading) -> list[Ref]:
@@ -123,7 +123,7 @@ def _warnings(certificate: Certificate, released: Released) -> tuple[str, ...]:
 
 def _is_untested(session: Session, ledger: Reading) -> bool:
     """Whether a stream sets units aside, and those of its last release tested no student."""
-    tested = (test.mechanism.get("release") for test in followers([session], ledger) if test.asked)
+    tested = (test.kind.release for test in followers([session], ledger) if test.asked)
     aside = ledger.stream_of(session.id) and ledger.part_of(session.id) == LEARNING
     return bool(aside) and session.asked - 1 not in tested
 

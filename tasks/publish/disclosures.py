@@ -210,7 +210,7 @@ def registry(certificate: Certificate) -> str:
             "model_name_details": trusted(certificate),
             "release_type": "One release" if domain.sessions == 1 else "Many releases",
             "release_type_details": of_lifetime(certificate),
-            "data_source_type": "Dynamic" if "season" in certificate.mechanism.settings else "Static",
+            "data_source_type": "Dynamic" if certificate.mechanism.kind.season else "Static",
             "data_source_type_details": sourced(certificate),
             "access_type": "Non-interactive",
             "access_type_details": "The student is published as a file. Using it asks the private records nothing.",
@@ -264,18 +264,15 @@ def _short(settings: dict[str, Any]) -> Iterator[tuple[str, object]]:
 
 def trusted(certificate: Certificate) -> str:
     """Who is trusted with what."""
-    homes = certificate.mechanism.settings.get("names")
-    return CENTRAL if homes is None else OF_HOMES.format(_listed(homes))
+    homes = certificate.mechanism.kind.names
+    return CENTRAL if not homes else OF_HOMES.format(_listed(homes))
 
 
 def sourced(certificate: Certificate) -> str:
     """Whether the private data stand still, and with whom they lie."""
-    settings = certificate.mechanism.settings
-    homes = settings.get("names")
-    one = STATIC.format(certificate.data_version)
-    if "season" in settings:
-        one = GROWING.format(settings["season"])
-    return one if homes is None else one + SEVERAL.format(_listed(homes))
+    season, homes = certificate.mechanism.kind.season, certificate.mechanism.kind.names
+    one = GROWING.format(season) if season else STATIC.format(certificate.data_version)
+    return one if not homes else one + SEVERAL.format(_listed(homes))
 
 
 def _listed(homes: Sequence[str]) -> str:

@@ -24,6 +24,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import WrongInput, in_json
 from concord.artifacts.guarantee import Guarantee
+from concord.artifacts.kinds import GroupCounts, LaplaceRelease, NoisyCounts, PrivateTest, Tallies
 from concord.artifacts.records import SessionRecord
 from concord.tasks.publish.disclosures import (
     description,
@@ -170,13 +171,14 @@ def _bound(guarantee: Guarantee) -> str:
 def _noise(certificate: Certificate) -> Iterator[dict[str, Any]]:
     """The noise in each kind of released sum, of every session: its scale, in units."""
     for record in certificate.sessions:
-        settings = record.mechanism.settings
-        for at, each in enumerate(settings.get("rounds", ()), start=1):
-            noise = each["scale"] / settings["steps"] / 2 ** settings.get("bits", 0)  # of running sums, q is whole
-            yield _summed(record, f"round {at}: sums about {each['what']}", each["cells"], noise)
-        for name, what in (("scale", "counts"), ("pair_scale", "numbers of right and wrong")):
-            if name in settings:
-                yield _summed(record, what, None, settings[name])
+        kind = record.mechanism.kind
+        if isinstance(kind, Tallies):
+            for at, each in enumerate(kind.rounds, start=1):
+                yield _summed(record, f"round {at}: sums about {each.what}", each.cells, each.scale / kind.unit)
+        elif isinstance(kind, NoisyCounts | PrivateTest | GroupCounts | LaplaceRelease):
+            yield _summed(record, "counts", None, kind.scale)
+        if isinstance(kind, PrivateTest):
+            yield _summed(record, "numbers of right and wrong", None, kind.pair_scale)
 
 
 def _summed(record: SessionRecord, what: str, numbers: int | None, noise: float) -> dict[str, Any]:

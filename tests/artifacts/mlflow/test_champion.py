@@ -20,6 +20,7 @@ from concord.artifacts.student_warnings import warnings_of
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.student.intervals import share
 from tests.support.published import SESSION, world
+from tests.support.recorded import RECORDED
 from tests.support.tracked import tracked
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
@@ -90,7 +91,9 @@ def record_of(balanced: float, *, clean: bool) -> TestRecord:
 )
 def test_a_private_test_that_is_not_clean_counts_as_none(clean: bool, champion: bool, takes: bool) -> None:
     """A student tested on what it learned from took the alias of one that was tested on units it never saw."""
-    mechanism = MechanismRecord(name="private_test", settings={"student": "new"}, proof="", releases="")
+    mechanism = MechanismRecord(
+        name="private_test", settings={**RECORDED["private_test"], "student": "new"}, proof="", releases=""
+    )
     record = SessionRecord.model_construct(mechanism=mechanism, outcomes=(record_of(0.99, clean=clean),))
     certificate = student(None).model_copy(update={"sessions": (record,)})
     there = Champion({}, {"test.clean": str(champion)}, {"test_balanced_accuracy": 0.9})
@@ -110,7 +113,7 @@ def number_tested(rmse: float) -> NumberTested:
 
 
 def test_of_numbers_the_private_test_of_least_error_is_champion() -> None:
-    settings = {"student": "new", "bounds": [0.0, 50.0]}
+    settings = {**RECORDED["private_test"], "student": "new", "bounds": [0.0, 50.0]}
     mechanism = MechanismRecord(name="private_test", settings=settings, proof="", releases="")
     record = SessionRecord.model_construct(mechanism=mechanism, outcomes=(number_tested(3.0),))
     certificate = student(None).model_copy(update={"sessions": (record,)})

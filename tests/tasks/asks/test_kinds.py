@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -16,6 +15,7 @@ from concord.tasks.verify.recompute import ROUTES, releases
 from tests.promises import kinds as promised
 from tests.promises.kinds import EXAMPLES
 from tests.support.published import SESSION, certified, world
+from tests.support.recorded import RECORDED
 
 UNCERTIFIED = {"error_estimate"}
 """What is released without a certificate: it says what teachers to expect, before anything is learned."""
@@ -46,7 +46,7 @@ def test_promises_are_tested_on_every_kind_that_draws() -> None:
 
 
 def test_what_an_operator_declares_of_rows_without_names_is_said(session: tuple[Session, Ledger]) -> None:
-    said = [mechanism_of(replace(session[0], mechanism={"name": "stream", "many": many})) for many in (False, True)]
+    said = [mechanism_of(replace(session[0], mechanism={**RECORDED["stream"], "many": many})) for many in (False, True)]
     assert ["each is delivered once" in of.releases for of in said] == [True, False]
 
 
@@ -60,7 +60,7 @@ def test_pairs_of_columns_that_were_asked_about_are_said(
     fields = [{"name": name, "kind": "pair"} for name in read]
     asked = [{"codes": {"fields": part}} for part in (fields[:2], fields[2:]) if part]
     files = [json.dumps({"next": following}).encode() for following in (None, *asked, {"model": None}, None)]
-    found = remarks_of(replace(session[0], mechanism={"name": "tallies"}), files)
+    found = remarks_of(replace(session[0], mechanism=RECORDED["tallies"]), files)
     assert [each.split(", and ")[1].removeprefix("the student ") for each in found] == said
 
 
@@ -76,9 +76,8 @@ def test_questions_to_a_mechanism_of_labels_are_answers_by_both(session: tuple[S
     [("student_choice", b"{}"), ("private_test", b'{"matrix": 1}'), ("group_counts", b"[]"), ("laplace_release", b"")],
 )
 def test_what_is_no_outcome_is_a_sentence(session: tuple[Session, Ledger], name: str, text: bytes) -> None:
-    settings: dict[str, Any] = {"name": name, "session": SESSION}
     with pytest.raises(NotVerified, match="is not what such a session releases"):
-        outcomes_of(replace(session[0], mechanism=settings), [text], session[1])
+        outcomes_of(replace(session[0], mechanism=RECORDED[name]), [text], session[1])
 
 
 def test_a_mechanism_of_a_later_version_is_a_sentence(session: tuple[Session, Ledger]) -> None:
@@ -89,4 +88,4 @@ def test_a_mechanism_of_a_later_version_is_a_sentence(session: tuple[Session, Le
 @pytest.mark.parametrize("part", ["lead", "share"])
 def test_homes_with_a_stream_are_of_the_first_version(session: tuple[Session, Ledger], part: str) -> None:
     with pytest.raises(NotVerified, match="ran 'stream' in several homes, of which this version"):
-        mechanism_of(replace(session[0], mechanism={"name": "stream", "many": True, part: {}}))
+        mechanism_of(replace(session[0], mechanism={**RECORDED["stream"], part: {}}))

@@ -1,0 +1,354 @@
+"""Kinds of sessions: the settings that the ledger records of each, as types, told apart by the mechanism's name.
+
+    the ledger's or a certificate's JSON ─ Kind.of ─ one frozen value: Stable, Tallies, PrivateTest …, or Unknown
+
+Nothing else reads a session's settings by key. Whether a kind has classes, bounds, a season or a lead is a field of its
+type; where a kind lacks such a field, it has the default that stands in `Kind`. What an ask adds to its mechanism's own
+settings may be absent: the settings of a mechanism by itself are a kind as well.
+Settings of another version, with a name, a field or a value that this one does not know, are `Unknown`. A session of
+that kind concerns its own domain alone: whatever needs more of it than its name stops there (exit 4).
+Checked by tests/artifacts/test_settings_of_sessions.py
+"""
+
+from collections.abc import Mapping
+from inspect import get_annotations
+from typing import Any, TypeVar
+
+from pydantic import Field, ValidationError
+
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.schemas import Bounds, Budget, Frozen
+
+
+class Round(Frozen):
+    """The settings of a round of sums (tasks.mechanisms.tallies)."""
+
+    what: str
+    fields: int
+    cells: int
+    least: int
+    count: int
+    share: float
+    scale: float
+
+
+class Relabelling(Frozen):
+    """How the rows of a session were relabelled, and the claim (epsilon, delta) of the whole
+    (tasks.mechanisms.relabelled)."""
+
+    hypotheses: str
+    features: tuple[str, ...]
+    grid: str
+    share: float
+    choice_epsilon: float
+    form: str
+    copies: int
+    epsilon: float
+    delta: float
+
+
+Some = TypeVar("Some", bound="Kind")
+
+
+class Kind(Frozen):
+    """The settings of a session: these fields are of several kinds, and each kind states which of them it has.
+
+    epsilon, delta  the claim, of relabelled rows before amplification; delta None if the mechanism is pure
+    classes         number of classes; 0 if the label is a number within `bounds`
+    cutoff          refusals until it ends
+    queries         rows or rounds until it ends
+    secret          what is secret of a unit, a key of artifacts.sessions.NEIGHBOURS
+    relabel         how its rows were relabelled, if they were
+    rounds          of sums
+    season          releases of a season of a stream
+    session         whose students it compares or tests
+    student         digest of the student that it tests
+    release         of the stream, on whose units it tests
+    lead, names     of several homes: the key of whoever leads, and the homes
+    """
+
+    name: str
+    epsilon: float | None = None
+    delta: float | None = None
+    classes: int | None = None
+    bounds: Bounds | None = None
+    cutoff: int | None = None
+    queries: int | None = None
+    secret: str | None = None
+    relabel: Relabelling | None = None
+    rounds: tuple[Round, ...] = ()
+    season: int | None = None
+    session: str | None = None
+    student: str | None = None
+    release: int | None = None
+    lead: str | None = None
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> "Kind":
+        """The settings that the ledger or a certificate records, as their kind has them; `Unknown` if none does."""
+        name = settings.get("name")
+        kind = KINDS.get(name, Unknown) if isinstance(name, str) else Unknown
+        foreign = settings.keys() & Kind.model_fields.keys() - _own(kind) - {"name"}
+        try:
+            if kind is not Unknown and not foreign:
+                return kind.model_validate(settings)
+        except ValidationError:  # fields or values of another version, or no settings of Concord's at all
+            pass
+        homes = {"lead", "share"} & settings.keys()
+        return Unknown(name=str(name), relabel=settings.get("relabel"), of_homes=name == "stream" and bool(homes))
+
+    def only(self, kind: type[Some]) -> Some:
+        """These settings, which must be of that kind. Raises NotVerified if they are of another."""
+        if not isinstance(self, kind):
+            raise NotVerified(f"the settings of {self.name!r} are not those of a session of that kind")
+        return self
+
+    @property
+    def claim(self) -> tuple[float | None, float | None]:
+        """ε and δ that the settings state of the whole session; None of what they do not state."""
+        whole = self.relabel or self
+        return whole.epsilon, whole.delta
+
+    @property
+    def compared(self) -> int:
+        """The number of candidates that were compared on the units of the test part."""
+        return 0
+
+
+class Unknown(Kind):
+    """A kind of another version, of which no more is known than its name and what no other session may repeat.
+
+    relabel   whatever it says of relabelled rows: a domain's secret subset answers once, whichever version asked it
+    of_homes  whether it is a stream in several homes, as 1.0.0 had them
+    """
+
+    relabel: Any = None
+    of_homes: bool = False
+
+
+class Votes(Kind):
+    """Labels of public rows by votes, or answers to questions that shards have in common.
+
+    question  the only question of the session
+    """
+
+    epsilon: float
+    delta: float
+    relabel: Relabelling | None = None
+    question: str | None = None
+
+
+class Stable(Votes):
+    """Stable voting; `refusal` is the table that runs, in base64, and `order` the Rényi order that it was made for."""
+
+    cutoff: int
+    order: float
+    refusal: str
+
+
+class NoisyThreshold(Votes):
+    """The sparse vector technique."""
+
+    cutoff: int
+    threshold: int
+    threshold_scale: float
+    query_scale: float
+
+
+class Published(NoisyThreshold):
+    """The papers' Algorithm 3, with the thresholds that they give for so many teachers."""
+
+    queries: int
+    beta: float
+    teachers: int
+
+
+class NoisyCounts(Votes):
+    """Noisy counts of votes, Gaussian or Laplace."""
+
+    queries: int
+    classes: int
+    scale: float
+
+
+class Confident(NoisyCounts):
+    """Noisy counts of votes where a noisy test finds them far apart."""
+
+    answers: int
+    threshold: int
+    test_scale: float
+
+
+class OptimalRelease(Votes):
+    """A single question, by a table of refusals."""
+
+    refusal: str
+
+
+class LaplaceRelease(Votes):
+    """A single question, by a noisy threshold."""
+
+    scale: float
+    threshold: float
+
+
+class Tallies(Kind):
+    """Rounds of noisy sums about the codes of that digest; `many` says whether a unit may have several rows."""
+
+    epsilon: float
+    delta: float
+    classes: int
+    bounds: Bounds | None = None
+    steps: int
+    secret: str
+    many: bool
+    rounds: tuple[Round, ...]
+    codes: str = ""
+
+    @property
+    def unit(self) -> int:
+        """What a unit's vote adds to a released sum at most."""
+        return self.steps
+
+
+class Stream(Tallies):
+    """A season of running sums, by coefficients of so many `bits`."""
+
+    season: int
+    bits: int
+    matrix: str
+    naming: str = ""
+
+    @property
+    def unit(self) -> int:
+        """As of tallies, in the coefficients' own steps."""
+        return self.steps << self.bits
+
+
+class ShareTerms(Frozen):
+    """What a home's share stands for."""
+
+    run: str
+    plan: str
+    home: str
+    key: str
+    encoding: str
+
+
+class Share(Tallies):
+    """The tallies of one home, in a run of several."""
+
+    queries: int | None = None
+    share: ShareTerms | None = None
+
+
+class Joint(Tallies):
+    """The tallies of several homes, added up; a person may be in `homes` of them."""
+
+    homes: int
+    run: str = ""
+    plan: str = ""
+    names: tuple[str, ...] = ()
+    public_keys: tuple[str, ...] = Field(default=(), alias="keys")
+    people: str = ""
+    lead: str | None = None
+    each: Budget | None = Field(default=None, alias="claim")
+
+
+class Universal(Kind):
+    """The choice of a hypothesis, of the class of that name and digest, among so many candidates."""
+
+    epsilon: float
+    secret: str
+    hypotheses: str = ""
+    features: tuple[str, ...] = ()
+    digest: str = Field(default="", alias="class")
+    candidates: int = 0
+
+
+class StudentChoice(Kind):
+    """The choice of a student among candidates, by their errors on a share of the units; `clean` says whether they
+    learned from none of these."""
+
+    epsilon: float
+    secret: str
+    session: str | None = None
+    candidates: tuple[dict[str, Any], ...] = ()
+    students: tuple[str, ...] = ()
+    share: float | None = None
+    clean: bool = False
+
+    @property
+    def compared(self) -> int:
+        """All candidates."""
+        return len(self.candidates)
+
+
+class PrivateTest(Kind):
+    """A private test: noise of `scale` and `pair_scale`; by groups of units, if `by` names columns; of a number, beside
+    the errors of a constant."""
+
+    epsilon: float
+    delta: float
+    classes: int
+    bounds: Bounds | None = None
+    secret: str
+    scale: float
+    pair_scale: float
+    by: tuple[str, ...] = ()
+    named: tuple[tuple[str | None, ...], ...] = ()
+    session: str | None = None
+    student: str | None = None
+    release: int | None = None
+    share: float | None = None
+    clean: bool = False
+    constant: float = 0.0
+
+
+class GroupCounts(Kind):
+    """Counts of units by the columns `by`, in so many groups of that digest."""
+
+    epsilon: float
+    scale: float
+    by: tuple[str, ...] = ()
+    groups: int = 0
+    digest: str = ""
+
+
+class ErrorEstimate(Kind):
+    """An estimate of how much teachers err, from so many shards; a `share` of the units is set aside."""
+
+    epsilon: float
+    shards: int
+    steps: int
+    scale: float
+    share: float = 0.0
+
+
+KINDS: dict[str, type[Kind]] = {
+    "stable": Stable,
+    "noisy_votes": NoisyCounts,
+    "laplace_votes": NoisyCounts,
+    "confident": Confident,
+    "sparse_vector": NoisyThreshold,
+    "published": Published,
+    "optimal_release": OptimalRelease,
+    "laplace_release": LaplaceRelease,
+    "tallies": Tallies,
+    "stream": Stream,
+    "share": Share,
+    "joint": Joint,
+    "universal": Universal,
+    "student_choice": StudentChoice,
+    "private_test": PrivateTest,
+    "group_counts": GroupCounts,
+    "error_estimate": ErrorEstimate,
+}
+"""The kinds by the names of their mechanisms."""
+
+
+def _own(kind: type[Kind]) -> set[str]:
+    """The fields of a kind, without those of `Kind` that it does not state to have."""
+    stated = (each for each in kind.__mro__ if issubclass(each, Kind) and each is not Kind)
+    return {name for each in stated for name in get_annotations(each)}

@@ -1,0 +1,62 @@
+"""Settings of a session of each kind, as the ledger records them."""
+
+import json
+from typing import Any
+
+from concord.artifacts.sections import MECHANISMS
+from concord.tasks.mechanisms.error_estimate import ErrorEstimate
+from concord.tasks.mechanisms.exponential import StudentChoice, Universal
+from concord.tasks.mechanisms.group_counts import GroupCounts
+from concord.tasks.mechanisms.homes import Joint, Share
+from concord.tasks.mechanisms.mechanism import calibrate
+from concord.tasks.mechanisms.private_test import PrivateTest
+from concord.tasks.mechanisms.queries import FORMS
+from concord.tasks.mechanisms.stream import Stream
+from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
+
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
+STREAM: dict[str, Any] = {"cutoff": 20, "queries": 1000, "classes": 2, "teachers": 200, "order": 2.0}
+ROUNDS = planned_rounds(classes=2, fields=14, codes=450, rounds=2)
+SUMS: dict[str, Any] = {**BUDGET, "classes": 2, "rounds": ROUNDS}
+TERMS = {"run": "1f", "plan": "2f", "home": "north", "key": "3f", "encoding": "4f"}
+AGREED = {"run": "1f", "plan": "2f", "names": ["north", "south"], "keys": ["3f", "5f"], "people": "in several"}
+ASIDE = {"session": "census-1", "share": 0.1, "clean": True}
+RELABEL = {
+    **{"hypotheses": "rectangles", "features": ["age", "hours"], "grid": "6f", "share": 0.05, "choice_epsilon": 1.0},
+    **{"form": "tight", "copies": 1, "epsilon": 0.5, "delta": 1e-6},
+}
+NUMBER = {"bounds": [0.0, 50.0], "constant": 23.4}
+GROUPS: dict[str, Any] = {"by": ("sex",), "named": (("f",), ("m",))}
+
+ADDED: dict[str, dict[str, Any]] = {
+    "stable": {"relabel": RELABEL},
+    "optimal_release": {"question": "which is most common"},
+    "tallies": {"codes": "7f", "bounds": [0.0, 50.0]},
+    "stream": {"codes": "7f", "naming": "keyed"},
+    "share": {"codes": "7f", "queries": len(ROUNDS), "share": TERMS},
+    "joint": {"codes": "7f", **AGREED, "lead": "3f", "claim": BUDGET},
+    "universal": {"hypotheses": "rectangles", "features": ["age"], "class": "8f", "candidates": 120},
+    "student_choice": {**ASIDE, "candidates": [{"estimator": "one"}, {"estimator": "two"}], "students": ["9f", "af"]},
+    "private_test": {**ASIDE, "student": "9f", "release": 3, **NUMBER},
+    "group_counts": {"by": ["sex"], "groups": 2, "digest": "bf"},
+    "error_estimate": {"share": 0.3},
+}
+"""What an ask adds to the settings of its mechanism."""
+DRAWN = {
+    **{name: calibrate(name, **BUDGET, **STREAM) for name in MECHANISMS},
+    **{name: form.calibrate(**BUDGET) for name, form in FORMS.items()},
+    "tallies": Tallies.calibrate(**SUMS),
+    "stream": Stream.of_season(**SUMS, season=12),
+    "share": Share(**{**SUMS, "steps": 1 << 16, "secret": "rows", "many": True}),
+    "joint": Joint.of(Tallies.calibrate(**SUMS), 2),
+    "universal": Universal(epsilon=1.0, secret="rows"),
+    "student_choice": StudentChoice(epsilon=1.0, secret="labels"),
+    "private_test": PrivateTest.calibrate(**BUDGET, classes=2, secret="rows", **GROUPS),
+    "group_counts": GroupCounts.calibrate(epsilon=1.0),
+    "error_estimate": ErrorEstimate.calibrate(epsilon=1.0, shards=40),
+}
+"""A mechanism of each kind."""
+RECORDED: dict[str, dict[str, Any]] = {
+    each.name: json.loads(json.dumps({**each.settings(), **ADDED.get(each.name, {})})) for each in DRAWN.values()
+}
+"""Every setting that a session of each kind may have."""
