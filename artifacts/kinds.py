@@ -89,25 +89,29 @@ class Kind(Frozen):
         """The settings that the ledger or a certificate records, as their kind has them; `Unknown` if none does."""
         name = settings.get("name")
         kind = KINDS.get(name, Unknown) if isinstance(name, str) else Unknown
-        foreign = settings.keys() & Kind.model_fields.keys() - _own(kind) - {"name"}
+        why = "this version has no such kind"
         try:
-            if kind is not Unknown and not foreign:
+            if foreign := sorted(settings.keys() & Kind.model_fields.keys() - _own(kind) - {"name"}):
+                why = f"this version's has no {foreign[0]}"
+            elif kind is not Unknown:
                 return kind.model_validate(settings)
-        except ValidationError:  # fields or values of another version, or no settings of Concord's at all
-            pass
-        homes = {"lead", "share"} & settings.keys()
-        return Unknown(name=str(name), relabel=settings.get("relabel"), of_homes=name == "stream" and bool(homes))
+        except ValidationError as wrong:  # fields or values of another version, or no settings of Concord's at all
+            first = wrong.errors()[0]
+            why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        of_homes = name == "stream" and bool({"lead", "share"} & settings.keys())
+        return Unknown(name=str(name), relabel=settings.get("relabel"), of_homes=of_homes, why=why)
 
     def only(self, kind: type[Some]) -> Some:
         """These settings, which must be of that kind. Raises NotVerified if they are of another."""
         if not isinstance(self, kind):
-            raise NotVerified(f"the settings of {self.name!r} are not those of a session of that kind")
+            why = f": {self.why}" if isinstance(self, Unknown) else ""
+            raise NotVerified(f"the settings of {self.name!r} are not those of a session of that kind{why}")
         return self
 
     @property
     def claim(self) -> tuple[float | None, float | None]:
         """ε and δ that the settings state of the whole session; None of what they do not state."""
-        whole = self.relabel or self
+        whole = self.relabel if isinstance(self.relabel, Relabelling) else self
         return whole.epsilon, whole.delta
 
     @property
@@ -121,10 +125,12 @@ class Unknown(Kind):
 
     relabel   whatever it says of relabelled rows: a domain's secret subset answers once, whichever version asked it
     of_homes  whether it is a stream in several homes, as 1.0.0 had them
+    why       what is unknown of it, in words
     """
 
     relabel: Any = None
     of_homes: bool = False
+    why: str
 
 
 class Votes(Kind):
@@ -218,7 +224,7 @@ class Stream(Tallies):
     season: int
     bits: int
     matrix: str
-    naming: str = ""
+    naming: int = 0
 
     @property
     def unit(self) -> int:
@@ -239,40 +245,48 @@ class ShareTerms(Frozen):
 class Share(Tallies):
     """The tallies of one home, in a run of several."""
 
-    queries: int | None = None
-    share: ShareTerms | None = None
+    queries: int
+    share: ShareTerms
 
 
 class Joint(Tallies):
     """The tallies of several homes, added up; a person may be in `homes` of them."""
 
     homes: int
-    run: str = ""
-    plan: str = ""
-    names: tuple[str, ...] = ()
-    public_keys: tuple[str, ...] = Field(default=(), alias="keys")
-    people: str = ""
-    lead: str | None = None
-    each: Budget | None = Field(default=None, alias="claim")
+    run: str
+    plan: str
+    names: tuple[str, ...]
+    public_keys: tuple[str, ...] = Field(alias="keys")
+    people: str
+    lead: str
+    each: Budget = Field(alias="claim")
+
+    @property
+    def keys_by_name(self) -> dict[str, str]:
+        """The public key of each home. Raises ValueError if they are not as many as the homes."""
+        return dict(zip(self.names, self.public_keys, strict=True))
 
 
-class Universal(Kind):
-    """The choice of a hypothesis, of the class of that name and digest, among so many candidates."""
+class ChoiceByErrors(Kind):
+    """One choice among candidates by their errors on private units."""
 
     epsilon: float
     secret: str
+
+
+class Universal(ChoiceByErrors):
+    """The choice of a hypothesis, of the class of that name and digest, among so many."""
+
     hypotheses: str = ""
     features: tuple[str, ...] = ()
     digest: str = Field(default="", alias="class")
     candidates: int = 0
 
 
-class StudentChoice(Kind):
-    """The choice of a student among candidates, by their errors on a share of the units; `clean` says whether they
-    learned from none of these."""
+class StudentChoice(ChoiceByErrors):
+    """The choice of a student by errors on a share of the units; `clean` says whether candidates learned from none of
+    these."""
 
-    epsilon: float
-    secret: str
     session: str | None = None
     candidates: tuple[dict[str, Any], ...] = ()
     students: tuple[str, ...] = ()

@@ -73,20 +73,20 @@ def run(
     return Run(start(_with_frames(loaded, given, folder), folder, new_session=new_session), folder)
 
 
-def _known(settings: dict[str, Any], takes: Callable[..., Any], public: Any) -> dict[str, Any]:
+def _known(given: dict[str, Any], takes: Callable[..., Any], public: Any) -> dict[str, Any]:
     """The settings beside a private frame. Raises WrongInput, naming all that `takes` needs or does not take."""
     parameters = signature(takes).parameters
     needed = [name for name, parameter in parameters.items() if parameter.default is parameter.empty]
-    missing = [name for name in needed if name not in settings]
-    missing += ["classes or bounds"] * settings.keys().isdisjoint({"classes", "bounds"})
+    missing = [name for name in needed if name not in given]
+    missing += ["classes or bounds"] * given.keys().isdisjoint({"classes", "bounds"})
     missing += ["public"] * (public is None)
-    unknown = [name for name in settings if name not in parameters]
+    unknown = [name for name in given if name not in parameters]
     wrong = [f"{', '.join(names)} {what}" for names, what in ((missing, "missing"), (unknown, "not known")) if names]
     if wrong:
         raise WrongInput(
             f"a frame must be given with {', '.join(needed)}, classes or bounds, public: {'; '.join(wrong)}"
         )
-    return settings
+    return given
 
 
 @our_settings()

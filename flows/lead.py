@@ -192,7 +192,7 @@ class ByHomes(BySums):
         if kept is None:
             domain = stores.ledger.domain_of(session)
             unit = domain.unit, domain.neighbours
-            heard, refused = fitting(post, homes, asked, letter, before, session.mechanism, unit)
+            heard, refused = fitting(post, homes, asked, letter, before, session.kind.only(kinds.Joint), unit)
             if missing := [name for name in taking if name not in heard]:
                 raise Missing(asked.number, missing, {name: why for name, why in refused.items() if name in missing})
             if not taking:
@@ -220,20 +220,20 @@ def fitting(
     asked: Asked,
     letter: Letter,
     before: Mapping[str, tuple[int, str]],
-    settings: Mapping[str, Any],
+    kind: kinds.Joint,
     unit: tuple[str, str],
 ) -> tuple[dict[str, tuple[Answered, Letter]], dict[str, str]]:
     """The shares that answer a question and with which what is published would verify, by home; and why others are
     refused.
 
     before          the homes' last shares, as `last_of` gives them
-    settings, unit  of all homes together; the unit with its neighbours
+    kind, unit      of all homes together; the unit with its neighbours
     """
 
     def verified(name: str, answered: Answered) -> str:
         share, follows = json.loads(answered.model_dump_json()), {"question_before": asked.before}
-        check_share(asked.number, name, share, settings, unit, {"question": letter.digest, **follows})
-        check_charge(name, share, settings)
+        check_share(asked.number, name, share, kind, unit, {"question": letter.digest, **follows})
+        check_charge(name, share, kind)
         return ""
 
     heard, refused = accepted(post, homes, asked, letter, before)
@@ -285,9 +285,9 @@ def status(plan: Plan, exchange: str) -> dict[str, Any]:
     terms, digest = terms_of(plan), plan_digest(plan)
     for number, (asked, letter) in sorted(questions.items()):
         joint, agreed = Joint.of(asked.mechanism, homes.a_person_in), agreed_in(plan, asked.run, digest)
-        settings = JointAsk(joint, asked.codes.digest, (), agreed).settings()
+        kind = kinds.Kind.of(JointAsk(joint, asked.codes.digest, (), agreed).settings()).only(kinds.Joint)
         unit = terms["unit"], terms["neighbours"]
-        heard, refused = fitting(post, homes, asked, letter, before, settings, unit)
+        heard, refused = fitting(post, homes, asked, letter, before, kind, unit)
         missing = [name for name in homes.names if name not in heard]
         rounds.append({"round": number, "answered": [*heard], "missing": missing, "refused": refused})
         before |= last_of(heard)

@@ -173,7 +173,7 @@ def run_planned_test(
         return passed
     session, domain = passed.session, admitted.balance.domain
     if own := _tests(run, session, student):
-        mechanism = PrivateTest.from_settings(own[-1].mechanism)
+        mechanism = PrivateTest.from_settings(own[-1].kind)
     elif private_tests_of(run.stores.ledger.sessions(session.domain), session.id):
         return _passed_over(way, passed, "is not the one that was tested")
     else:
@@ -283,7 +283,7 @@ def test_again(
     if epsilon is not None:
         made = [] if again else [test for test in _tests(run, session, student) if test.kind.epsilon == epsilon]
         mechanism = (  # as it was asked, whatever words the public test table has by now
-            PrivateTest.from_settings(made[-1].mechanism)
+            PrivateTest.from_settings(made[-1].kind)
             if made
             else _at(divided.plan, epsilon, planned_groups(divided.plan, admitted.stream.encoding))
         )

@@ -32,6 +32,8 @@ NEWEST_NAMES = re.compile(
     r"\b(group_counts|GroupCounts|CountsAsk|CountQuestion|show_counts|count_command|MOST_GROUPS_SHOWN)\b"
 )
 """Names by which other files know it."""
+KINDS = "artifacts/kinds.py"
+"""The room that reads the settings of sessions by key, and makes typed values of them."""
 MAIN = ("flows/learn.py", "learn")
 KIND_FACTS = {"tallied", "undecided", "relabel", "learner", "purpose"}
 """Attributes that say of which kind a plan or a session is; `votes` does, of a plan."""
@@ -46,6 +48,7 @@ AIMS = {
     "median file": 250,
     "largest file": 450,
     "lines of tests": 42_000,
+    "reads of a session's settings by key": 0,
     "places that branch on a kind": 40,
     "definitions two calls below `learn`": 60,
     "files two calls below `learn`": 18,
@@ -173,6 +176,12 @@ class House:
         return [path for path in self.rooms if any(known.search(part) for part in _code_of(self.trees[path]))]
 
     @cached_property
+    def keyed(self) -> dict[str, list[int]]:
+        """The lines of each room but KINDS at which the settings of a session are read by key."""
+        found = {path: sorted(_keyed(self.trees[path])) for path in self.rooms if path != KINDS}
+        return {path: lines for path, lines in found.items() if lines}
+
+    @cached_property
     def branches(self) -> dict[str, list[int]]:
         """The lines of each room at which a condition asks of which kind a plan, a session or a student is."""
         found = {path: sorted(_branches(self.trees[path])) for path in self.rooms}
@@ -245,6 +254,30 @@ class House:
         return {MAIN, *first, *second}, types
 
 
+def _keyed(tree: ast.AST) -> Iterator[int]:
+    """Lines that take a part of settings by its key, or ask whether they have one."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Subscript(value=whole, ctx=ast.Load()) | ast.Attribute(value=whole, attr="get" | "keys" | "pop"):
+                found = _is_settings(whole)
+            case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[whole]):
+                found = _is_settings(whole)
+            case _:
+                continue
+        if found:
+            yield node.lineno
+
+
+def _is_settings(node: ast.AST) -> bool:
+    """Whether an expression is named, or is made by something named, as the settings of a session are."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=name)):
+            return name in ("settings", "mechanism")
+        case ast.Call(func=made):
+            return _is_settings(made)
+    return False
+
+
 def _branches(tree: ast.AST) -> Iterator[int]:
     """Lines of conditions, each once with all of its parts, and of comparisons elsewhere."""
     tests = list[ast.expr]()
@@ -271,7 +304,7 @@ def _asks_kind(part: ast.AST) -> bool:
     sides = [part.left, *part.comparators]
     texts = {node.value for side in sides for node in ast.walk(side) if isinstance(node, ast.Constant)}
     names = {node.id for side in sides for node in ast.walk(side) if isinstance(node, ast.Name)}
-    return bool(KIND_NAMES & (texts | names)) or any(ast.unparse(side).endswith("mechanism['name']") for side in sides)
+    return bool(KIND_NAMES & (texts | names))
 
 
 def imported(tree: ast.AST) -> set[str]:
@@ -395,6 +428,7 @@ def figures(house: House) -> dict[str, object]:
         "private definitions named once": once,
         f"runs of {WINDOW} lines that stand twice": house.repeated,
         "files that know a mechanism by name": len(house.touched),
+        "reads of a session's settings by key": sum(map(len, house.keyed.values())),
         "places that branch on a kind": sum(map(len, house.branches.values())),
         "definitions two calls below `learn`": len(reached),
         "files two calls below `learn`": len({path for path, _ in reached}),

@@ -9,7 +9,7 @@ import pytest
 
 from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import STUDENT_CHOICE, STUDENT_TEST
-from tests.house import AIMS, House, _branches, figures, imported
+from tests.house import AIMS, House, _branches, _keyed, figures, imported
 
 ROOT = Path(__file__).parents[1]
 HOUSE = House(ROOT)
@@ -27,7 +27,7 @@ ROOMS: dict[str, set[str]] = {
     "artifacts/ledger": {"pydantic", *TYPES},
     "artifacts/mlflow": {"numpy", "pyarrow", "pydantic", *TYPES},
     "tasks/mechanisms": {"concord.artifacts.privacy", "concord.artifacts.errors", "concord.tasks.mechanisms", *PURE}
-    | {"concord.artifacts.sections.MECHANISMS"},
+    | {"concord.artifacts.sections.MECHANISMS", "concord.artifacts.kinds"},
     "tasks/data": {"concord.tasks.data", "sklearn", "threadpoolctl", *ROWS, *TYPES},
     "tasks/asking": {"concord.tasks.data", "concord.tasks.mechanisms", "concord.tasks.asking", *TYPES, *ROWS}
     | {"scipy", "sklearn", "threadpoolctl"},
@@ -132,11 +132,11 @@ def test_the_table_refuses_what_it_should(path: str, module: str) -> None:
 
 
 APART = {
-    "tasks/verify/reckoning.py": {"concord.artifacts.errors", "concord.tasks.verify"},
+    "tasks/verify/reckoning.py": {"concord.artifacts.errors", "concord.artifacts.kinds", "concord.tasks.verify"},
     "tasks/verify/holdings.py": {"concord.tasks.verify"},
-    "tasks/verify/recompute.py": {"concord.artifacts.errors", "concord.tasks.verify"},
-    "tasks/verify/recompute_gaussian.py": {"concord.artifacts.errors"},
-    "tasks/verify/recompute_questions.py": set[str](),
+    "tasks/verify/recompute.py": {"concord.artifacts.errors", "concord.artifacts.kinds", "concord.tasks.verify"},
+    "tasks/verify/recompute_gaussian.py": {"concord.artifacts.errors", "concord.artifacts.kinds"},
+    "tasks/verify/recompute_questions.py": {"concord.artifacts.kinds"},
 }
 """What checks the ledger shares no line with what writes it."""
 
@@ -256,6 +256,26 @@ def test_nobody_but_the_catalogues_compares_a_kind_by_its_name(path: str) -> Non
 )
 def test_a_comparison_of_a_kind_is_seen(text: str) -> None:
     assert kinds_compared(ast.parse(text))
+
+
+def test_nobody_reads_a_session_s_settings_by_key() -> None:
+    """Whoever does infers a kind from its keys, and knows each by heart: artifacts.kinds makes typed values of them."""
+    assert HOUSE.keyed == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'low, high = session.mechanism["bounds"]',
+        'record.mechanism.settings.get("season")',
+        '"lead" in settings',
+        '"share" not in of.mechanism.keys()',
+        'body["mechanism"]["relabel"]',
+        'ask.settings()["name"]',
+    ],
+)
+def test_a_read_by_key_is_seen(text: str) -> None:
+    assert list(_keyed(ast.parse(text)))
 
 
 def test_a_place_that_branches_on_a_kind_is_counted() -> None:

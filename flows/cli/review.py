@@ -89,7 +89,7 @@ def attack_command(
     if (own.epsilon, own.delta) != (asked.privacy.epsilon, asked.privacy.delta):
         raise WrongInput(f"{plan} is not the plan of session {found.session}: it states another ε or δ")
     guarantee = Guarantee.at(own.epsilon, own.delta, whole.unit, whole.neighbours)
-    mechanism = from_settings(found.mechanism.settings) if found.teachers else None
+    mechanism = from_settings(found.mechanism.kind) if found.teachers else None
     if found.mechanism.kind.relabel is not None:
         raise WrongInput("attack knows no session whose rows were relabelled")
     with err.status(f"{sessions:,} sessions on simulated data …"):

@@ -89,7 +89,7 @@ def tested(session: Session, released: Released, ledger: Record) -> AnyTested:
     everything, asked = ledger.sessions(session.domain), session.kind.only(kinds.PrivateTest)
     before = (other.kind for other in everything[: everything.index(session)])
     among = max(1, sum(each.compared for each in before if each.session == asked.session))
-    mechanism, level = PrivateTest.from_settings(session.mechanism), level_for(among, LEVEL)
+    mechanism, level = PrivateTest.from_settings(asked), level_for(among, LEVEL)
     said = {**asked.model_dump(include={"share", "clean"}), "earlier": ledger.looks_before(session)}
     said |= {"among": among, "level": LEVEL}
     if asked.bounds is not None:
@@ -201,7 +201,7 @@ def _estimate(found: Measured) -> Estimate:
 
 
 @dataclass(frozen=True)
-class Kind:
+class Publication:
     """How what a mechanism drew is published.
 
     proof     where its guarantee is proved
@@ -215,7 +215,7 @@ class Kind:
     releases: str
     outcome: Callable[[Session, Released, Record], AnyOutcome] | None = None
     remarks: Callable[[Session, Sequence[Released]], tuple[str, ...]] | None = None
-    mechanism: Callable[[dict[str, Any]], Costed] | None = None
+    mechanism: Callable[[kinds.Kind], Costed] | None = None
 
 
 VOTES = "labels of public rows, by votes of teachers, each of which learned from a part of the private rows of its own"
@@ -227,56 +227,58 @@ RUNNING = (
 ONCE = (
     "the rows have no names of units, and a unit is a delivered row: the operator declares that each is delivered once"
 )
-KINDS: dict[str, Kind] = {  # besides MECHANISMS, which are of votes
-    **{form.name: Kind(form.proof, COMMON, answered) for form in FORMS.values()},
-    Tallies.name: Kind(
+KINDS: dict[str, Publication] = {  # besides MECHANISMS, which are of votes
+    **{form.name: Publication(form.proof, COMMON, answered) for form in FORMS.values()},
+    Tallies.name: Publication(
         Tallies.proof,
         "noisy sums over public codes; all else follows from them and public rows",
         remarks=of_pairs,
         mechanism=Tallies.from_settings,
     ),
-    Stream.name: Kind(
+    Stream.name: Publication(
         Stream.proof,
         f"{RUNNING}, as all seasons of the stream are, since a unit is asked in one of them alone; all else follows "
         "from them",
         mechanism=Stream.from_settings,
     ),
-    Share.name: Kind(
+    Share.name: Publication(
         Share.proof,
         "this home's share of each round: noisy sums over public codes with full noise of its own, which promise as "
         "much against everybody, whoever leads and whoever adds them to others",
         answered,
         mechanism=Share.from_settings,
     ),
-    Joint.name: Kind(
+    Joint.name: Publication(
         Joint.proof,
         "the sum of the shares of several homes, each with full noise of its own; all else follows from them and "
         "public rows. Each home's ledger enforces its own part of the claim, and none enforces the whole",
         remarks=of_homes,
         mechanism=Joint.from_settings,
     ),
-    Universal.name: Kind(
+    Universal.name: Publication(
         Universal.proof,
         "one hypothesis of a class, chosen by its errors on the private rows",
         mechanism=Universal.from_settings,
     ),
-    StudentChoice.name: Kind(
+    StudentChoice.name: Publication(
         StudentChoice.proof,
         "the choice of a student by errors on private units",
         chosen,
         mechanism=StudentChoice.from_settings,
     ),
-    PrivateTest.name: Kind(
+    PrivateTest.name: Publication(
         PrivateTest.proof,
         "noisy counts of private units by true and named class, or by the errors of a named number and of a constant",
         tested,
         mechanism=PrivateTest.from_settings,
     ),
-    GroupCounts.name: Kind(GroupCounts.proof, "noisy counts of private units by groups of public rows", answered),
+    GroupCounts.name: Publication(
+        GroupCounts.proof, "noisy counts of private units by groups of public rows", answered
+    ),
 }
 
 
-def kind_of(session: Session) -> Kind:
+def kind_of(session: Session) -> Publication:
     """The kind of a session. Raises NotVerified if Concord has no such mechanism."""
     name, settings = session.kind.name, session.kind
     if isinstance(settings, kinds.Unknown) or (name not in KINDS and name not in MECHANISMS):
@@ -285,17 +287,17 @@ def kind_of(session: Session) -> Kind:
             f"session {session.id} ran {name!r}{by_homes}, of which this version of Concord knows nothing: go on with "
             "the version that opened it"
         )
-    kind = KINDS.get(name) or Kind(mechanism_class(name).proof, VOTES)
+    kind = KINDS.get(name) or Publication(mechanism_class(name).proof, VOTES)
     is_question = session.purpose != LABELS and kind.outcome is None
     return replace(kind, releases=COMMON, outcome=answered) if is_question else kind
 
 
-def delta_of(settings: dict[str, Any], epsilon: float) -> float:
+def delta_of(settings: kinds.Kind, epsilon: float) -> float:
     """A δ at which a session with those recorded settings is proved (epsilon, δ)-differentially private; rounded up.
     1 if nothing is proved of them at other ε than their own."""
-    kind = KINDS.get(name := settings.get("name", ""))
-    make = kind.mechanism if kind else from_settings if name in MECHANISMS else None
-    if make is None or "relabel" in settings:
+    kind = KINDS.get(settings.name)
+    make = kind.mechanism if kind else from_settings if settings.name in MECHANISMS else None
+    if make is None or settings.relabel is not None:
         return 1.0
     mechanism = make(settings)
     proved = [mechanism.cost.delta_at, getattr(mechanism, "delta_at", mechanism.cost.delta_at)]  # the latter: Gaussian

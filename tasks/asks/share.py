@@ -324,7 +324,7 @@ def sessions_of_run(ledger: Ledger, domain: str, name: str, **of: str) -> list[S
     due = {"home": name, **of}.items()
 
     def agreed(kind: kinds.Kind) -> bool:
-        return isinstance(kind, kinds.Share) and kind.share is not None and due <= kind.share.model_dump().items()
+        return isinstance(kind, kinds.Share) and due <= kind.share.model_dump().items()
 
     return [session for session in ledger.sessions(domain) if agreed(session.kind)]
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.released import labels_path
 from concord.artifacts.home.vault import Vault
+from concord.artifacts.kinds import Kind
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref, canonical_json
 from concord.artifacts.sessions import LABELS, Batch, Session
@@ -106,8 +107,8 @@ class VotesAsk(StreamAsk[Mechanism]):
         }
         if plan.epsilon_beside_labels:
             settings["choice"] = plan.epsilon_beside_labels
-        if plan.relabel is not None:
-            settings["relabel"] = self.settings()["relabel"]
+        if relabel := Kind.of(self.settings()).relabel:
+            settings["relabel"] = relabel.model_dump(mode="json")
         if plan.data.public_share is not None:
             settings["public_share"] = plan.data.public_share
         return settings

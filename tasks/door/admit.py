@@ -212,9 +212,9 @@ def on_record(door: Stores, session: Session, ask: Asking) -> Asking:
 def _check_cost(door: Stores, session: Session) -> None:
     """Raise NotVerified unless the settings on record prove the session's claim, at no more than its reservation."""
     rule, reserved = door.ledger.domain_of(session).filter, session.reserved
-    nats, delta = charge(session.mechanism, rule.order)
+    nats, delta = charge(session.kind, rule.order)
     paid = float(reserved.renyi), float(reserved.delta)
-    proved = least_delta(session.mechanism, session.epsilon)
+    proved = least_delta(session.kind, session.epsilon)
     if not (proved <= session.delta * SLACK and nats <= paid[0] * SLACK and delta <= paid[1] * SLACK):
         raise NotVerified(
             f"the settings on record of session {session.id} do not prove its guarantee at its charge, so nothing more "

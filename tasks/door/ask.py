@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
+from concord.artifacts.kinds import Kind
 from concord.artifacts.parts import LEARNING
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
@@ -34,7 +35,7 @@ class Priced(Protocol):
     @property
     def cost(self) -> Cost: ...
     def settings(self) -> dict[str, Any]: ...
-    def from_settings(self, settings: dict[str, Any], /) -> Self: ...
+    def from_settings(self, kind: Kind, /) -> Self: ...
 
 
 class PaysAsItGoes(Priced, Protocol):
@@ -125,8 +126,7 @@ class Ask(ABC, Generic[Answering]):
         own = json.loads(canonical_json(self.settings()))
         if own == settings or not _agree(own, settings, self.mechanism.calibrated):
             return self
-        recorded = {name: settings[name] for name in self.mechanism.settings()}
-        return replace(self, mechanism=self.mechanism.from_settings(recorded))
+        return replace(self, mechanism=self.mechanism.from_settings(Kind.of(settings)))
 
     @abstractmethod
     def depends(self, plan: Plan) -> dict[str, Any]:

@@ -69,7 +69,7 @@ Checked by tests/privacy/test_student_choice.py: the exact law on small parts, a
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -78,6 +78,7 @@ from concord.artifacts.privacy import UP, Cost
 from concord.tasks.mechanisms import noise
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.hypotheses.dichotomies import Hypotheses
+from concord.tasks.mechanisms.mechanism import FieldSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,12 +123,9 @@ class ExponentialMechanism:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ByErrors:
+class ByErrors(FieldSettings):
     """One choice by errors on private units, each of which counts once. Public settings only: its ε, and which part of
     a unit is secret."""
-
-    name: ClassVar[str]
-    calibrated: ClassVar[tuple[str, ...]] = ()
 
     epsilon: float
     secret: Literal["rows", "labels"]
@@ -135,11 +133,6 @@ class ByErrors:
     def __post_init__(self) -> None:
         if not 0 < self.epsilon < math.inf:
             raise WrongInput(f"{self.name}: epsilon must be positive and finite, got {self.epsilon!r}")
-
-    @classmethod
-    def from_settings(cls, settings: dict[str, Any]) -> Self:
-        """The mechanism that `settings` was taken from."""
-        return cls(epsilon=float(settings["epsilon"]), secret=settings["secret"])
 
     @property
     def choice(self) -> ExponentialMechanism:
@@ -150,10 +143,6 @@ class ByErrors:
     def cost(self) -> Cost:
         """Pure ε, with bounded range."""
         return self.choice.cost
-
-    def settings(self) -> dict[str, Any]:
-        """As JSON."""
-        return {"name": self.name, "epsilon": self.epsilon, "secret": self.secret}
 
     def choose(self, scores: Ints) -> int:
         """Draw the index of a candidate from private scores (candidates,)."""

@@ -1,8 +1,9 @@
 """Mechanisms: their protocol, the catalogue by name, and what to expect of one on a stream.
 
 A mechanism is one value with everything about a way to answer votes: calibration, cost, answers, odds, attacks and
-proof. To add one, write its file, add a line to `artifacts.sections.MECHANISMS` and its independent recomputation to
-`tasks.verify.recompute`; tests/privacy/test_new_mechanism.py adds one.
+proof. To add one, write its file, add a line to `artifacts.sections.MECHANISMS`, its settings to
+`artifacts.kinds` and its independent recomputation to `tasks.verify.recompute`: tests/privacy/test_new_mechanism.py
+adds one.
 
 Offers       `Mechanism` (the protocol), `calibrate` and `from_settings` (a mechanism by its name in
              `artifacts.sections.MECHANISMS`: `MECHANISM` of the module of that name), `expectation` (rows answered, and
@@ -27,6 +28,7 @@ from importlib import import_module
 from typing import Any, ClassVar, Protocol, Self, cast
 
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.kinds import KINDS, Kind
 from concord.artifacts.privacy import Cost
 from concord.artifacts.sections import MECHANISMS
 from concord.tasks.mechanisms.distance import Answers, Floats, Ints, RandomSource
@@ -54,8 +56,8 @@ class Mechanism(Protocol):
     def settings(self) -> dict[str, Any]:
         """Its public settings as JSON, enough to rebuild and certify it: calibration inputs and their results."""
 
-    def from_settings(self, settings: dict[str, Any], /) -> Self:
-        """The mechanism that `settings` was taken from."""
+    def from_settings(self, kind: Kind, /) -> Self:
+        """The mechanism that a session ran, from its settings on record. Raises NotVerified if they are another's."""
 
     # How it runs ------------------------------------------------------------------------------------------------------
 
@@ -127,8 +129,8 @@ class MechanismClass(Protocol):
         """Makes the mechanism that spends at most (epsilon, delta), from the other settings of `calibrate` it needs."""
 
     @property
-    def from_settings(self) -> Callable[[dict[str, Any]], Mechanism]:
-        """Makes the mechanism that `settings` was taken from."""
+    def from_settings(self) -> Callable[[Kind], Mechanism]:
+        """As `Mechanism.from_settings`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,12 +141,10 @@ class FieldSettings:
     calibrated: ClassVar[Collection[str]] = ()
 
     @classmethod
-    def from_settings(cls, settings: dict[str, Any]) -> Self:
-        """The mechanism that `settings` was taken from. Raises WrongInput for a key that is not a field."""
-        unknown = settings.keys() - {"name", *(each.name for each in fields(cls))}
-        if unknown:
-            raise WrongInput(f"settings of {cls.name} must not have {', '.join(sorted(unknown))}: it has no such field")
-        return cls(**{name: value for name, value in settings.items() if name != "name"})
+    def from_settings(cls, kind: Kind) -> Self:
+        """As `Mechanism.from_settings`."""
+        own = kind.only(KINDS[cls.name])
+        return cls(**{each.name: getattr(own, each.name) for each in fields(cls)})
 
     def settings(self) -> dict[str, Any]:
         """Its public settings as JSON: the keywords it is built from, and its name."""
@@ -177,7 +177,7 @@ def calibrate(
     Raises WrongInput if the settings cannot be met.
     """
     make = mechanism_class(name).calibrate
-    settings = {
+    known = {
         "cutoff": cutoff or 0,
         "queries": queries,
         "classes": classes,
@@ -186,18 +186,17 @@ def calibrate(
     }
     taken = inspect.signature(make).parameters
     try:
-        return make(epsilon=epsilon, delta=delta, **{key: settings[key] for key in settings if key in taken})
+        return make(epsilon=epsilon, delta=delta, **{key: value for key, value in known.items() if key in taken})
     except ValueError as wrong:
         raise WrongInput(f"labeling: {wrong}") from None
 
 
-def from_settings(settings: dict[str, Any]) -> Mechanism:
+def from_settings(kind: Kind) -> Mechanism:
     """The mechanism that answered, from its recorded settings: for relabelled rows, the inner one.
 
-    Raises WrongInput if its name is not in the catalogue.
+    Raises WrongInput if its name is not in the catalogue, NotVerified if the settings are not of that kind.
     """
-    inner = {name: value for name, value in settings.items() if name != "relabel"}
-    return mechanism_class(str(inner["name"])).from_settings(inner)
+    return mechanism_class(kind.name).from_settings(kind)
 
 
 @dataclass(frozen=True)

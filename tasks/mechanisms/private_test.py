@@ -44,7 +44,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,9 +67,6 @@ REACH = 14
 """Standard deviations beyond which noise is not summed: its probability is less than 1e-42."""
 LARGEST_LAW = 1 << 22
 """Largest size of a noise distribution that is summed; the quantile of a wider one is bounded."""
-ABOUT = ("session", "student", "share", "release", "clean", "bounds", "constant")
-"""Further keys of a session's record: the student that was tested, the units it was tested on; of a number, its bounds
-and the constant."""
 
 PLACES = (0.0, *(2.0**-halvings for halvings in range(6, -1, -1)))
 """Errors by which units are counted, as shares of what lies between a number's bounds."""
@@ -99,13 +96,6 @@ class PrivateTest(FieldSettings):
     """Columns by whose words units are told apart; none if they are not."""
     named: tuple[tuple[str | None, ...], ...] = ()
     """Of each group, its word in each column, where OTHER is any other; one more group has units of OTHER in all."""
-
-    @classmethod
-    def from_settings(cls, settings: dict[str, Any]) -> Self:
-        """The test with these settings; a session's record, which also has the keys of ABOUT, will do."""
-        by, named = tuple(settings.get("by", ())), tuple(map(tuple, settings.get("named", ())))
-        own = {key: settings[key] for key in settings if key not in ABOUT}
-        return super().from_settings({**own, "by": by, "named": named})
 
     def settings(self) -> dict[str, Any]:
         """Its settings, without those of groups if there are none."""

@@ -54,7 +54,9 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from concord.artifacts import kinds
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.kinds import Kind
 from concord.artifacts.privacy import UP, Cost
 from concord.tasks.mechanisms.distance import (
     REFUSED,
@@ -166,9 +168,10 @@ class OptimalRelease:
         return cls(epsilon=epsilon, delta=delta, refusal=table)
 
     @classmethod
-    def from_settings(cls, settings: dict[str, Any]) -> Self:
-        """The mechanism that `settings` was taken from."""
-        return cls(epsilon=settings["epsilon"], delta=settings["delta"], refusal=table_of(settings["refusal"]))
+    def from_settings(cls, kind: Kind) -> Self:
+        """The mechanism that a session ran, from its settings on record. Raises NotVerified if they are another's."""
+        own = kind.only(kinds.OptimalRelease)
+        return cls(epsilon=own.epsilon, delta=own.delta, refusal=table_of(own.refusal))
 
     @property
     def cost(self) -> Cost:

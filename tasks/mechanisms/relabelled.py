@@ -35,7 +35,8 @@ from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, Self
 
-from concord.artifacts.errors import WrongInput
+from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.kinds import Kind, Votes
 from concord.artifacts.privacy import UP, Cost
 from concord.tasks.mechanisms.distance import Answers, Floats, Ints, RandomSource
 from concord.tasks.mechanisms.exponential import ExponentialMechanism
@@ -84,12 +85,6 @@ class Relabelling:
             )
         if self.copies < 1 or (self.copies > 1 and self.form != "published"):
             raise WrongInput(f"relabel: form {self.form!r} does not go with {self.copies!r} copies in different shards")
-
-    @classmethod
-    def from_settings(cls, settings: dict[str, Any]) -> "Relabelling":
-        """The relabelling recorded in the `relabel` part of a session's settings."""
-        given = {field.name: settings[field.name] for field in fields(cls)}
-        return cls(**{**given, "features": tuple(given["features"])})
 
     def whole(self, epsilon: float, delta: float) -> tuple[float, float]:
         """(ε, δ) of the whole if the inner mechanism is (epsilon, delta)-DP; rounded up."""
@@ -171,15 +166,14 @@ class Relabelled:
         return self.inner.calibrated
 
     @classmethod
-    def from_settings(cls, settings: dict[str, Any]) -> Self:
-        """The mechanism that `settings` was taken from."""
-        relabel = settings["relabel"]
-        return cls(
-            inner=from_settings(settings),
-            relabelling=Relabelling.from_settings(relabel),
-            epsilon=relabel["epsilon"],
-            delta=relabel["delta"],
-        )
+    def from_settings(cls, kind: Kind) -> Self:
+        """The mechanism that a session ran, from its settings on record. Raises NotVerified if they are another's."""
+        relabel = kind.only(Votes).relabel
+        if relabel is None:
+            raise NotVerified(f"the settings of {kind.name!r} are not those of a session whose rows were relabelled")
+        own = {each.name: getattr(relabel, each.name) for each in fields(Relabelling)}
+        whole = {"epsilon": relabel.epsilon, "delta": relabel.delta}
+        return cls(inner=from_settings(kind), relabelling=Relabelling(**own), **whole)
 
     def settings(self) -> dict[str, Any]:
         """The inner mechanism's settings, and under `relabel` those of the relabelling and the whole's budget."""

@@ -32,6 +32,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.kinds import Kind, Stable
 from concord.artifacts.privacy import ORDERS, UP, Cost
 from concord.tasks.mechanisms.distance import (
     REFUSED,
@@ -122,9 +123,10 @@ class StableVoting:
         return cls(epsilon=float(epsilon), delta=float(delta), cutoff=int(cutoff), order=built_at, refusal=refusal)
 
     @classmethod
-    def from_settings(cls, settings: dict[str, Any]) -> Self:
-        """The mechanism that `settings` was taken from."""
-        return cls(**{key: settings[key] for key in SCALAR_FIELDS}, refusal=table_of(settings["refusal"]))
+    def from_settings(cls, kind: Kind) -> Self:
+        """The mechanism that a session ran, from its settings on record. Raises NotVerified if they are another's."""
+        own = kind.only(Stable)
+        return cls(**{key: getattr(own, key) for key in SCALAR_FIELDS}, refusal=table_of(own.refusal))
 
     def settings(self) -> dict[str, Any]:
         """JSON. `refusal` is the table, base64 of little-endian 64-bit integers: enough to recompute κ and π."""

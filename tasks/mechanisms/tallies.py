@@ -29,6 +29,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.kinds import KINDS, Kind
 from concord.artifacts.privacy import UP, Cost
 from concord.tasks.mechanisms.contributions import (
     LARGEST_WEIGHT,
@@ -179,10 +180,11 @@ class Tallies:
         return [(square, each.cells, each.scale) for square, each in self.squares_by_round]
 
     @classmethod
-    def from_settings(cls, settings: dict[str, Any]) -> Self:
-        """The mechanism that `settings` was taken from."""
-        values = {each.name: settings[each.name] for each in fields(cls)}
-        return cls(**{**values, "rounds": tuple(Round(**each) for each in settings["rounds"])})
+    def from_settings(cls, kind: Kind) -> Self:
+        """The mechanism that a session ran, from its settings on record. Raises NotVerified if they are another's."""
+        own = kind.only(KINDS[cls.name])
+        values = {each.name: getattr(own, each.name) for each in fields(cls)}
+        return cls(**{**values, "rounds": tuple(Round(**dict(each)) for each in own.rounds)})
 
     def settings(self) -> dict[str, Any]:
         """Its public settings as JSON: the keywords it is built from, and its name."""

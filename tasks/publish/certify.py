@@ -221,7 +221,7 @@ def noise_in(plan: Plan, session: Session, labels: Sequence[Ref], released: Rele
     """
     if not (labels := voted(session, labels)) or not session.answered:
         return None
-    mechanism, classes = from_settings(session.mechanism), len(plan.data.classes)
+    mechanism, classes = from_settings(session.kind), len(plan.data.classes)
     if mechanism.counts:
         return Noise(
             changed=round(_changed(mechanism, classes, tables(labels, released)), EXPECTED_DIGITS), by="counts"

@@ -241,7 +241,7 @@ def epsilon_if_stopped_early(session: Session, spent: Spending) -> Spending | No
     """
     if not session.teachers or session.relabelled or not session.asked:
         return None
-    mechanism = from_settings(session.mechanism)
+    mechanism = from_settings(session.kind)
     at = np.unique(np.linspace(0, len(spent.rows) - 1, PLANS).astype(np.int64))
     rows, answered = spent.rows[at], spent.answered[at]
     plans = zip(rows.tolist(), answered.tolist(), strict=True)

@@ -41,5 +41,5 @@ def most_found(guarantees: Sequence[Guarantee], wrong: float) -> float:
 def _at(record: SessionRecord, part: float) -> SessionRecord:
     """The record with what its settings prove at that part of its ε."""
     epsilon = part * record.guarantee.epsilon
-    pair = Budget(epsilon=epsilon, delta=delta_of(record.mechanism.settings, epsilon))
+    pair = Budget(epsilon=epsilon, delta=delta_of(record.mechanism.kind, epsilon))
     return record.model_copy(update={"guarantee": pair})

@@ -18,10 +18,10 @@ Not covered  in MLflow, the words of a description or a note that another versio
 """
 
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,6 +31,7 @@ from concord import __version__
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import ConcordError, NotVerified
 from concord.artifacts.home.released import Released, labels_path
+from concord.artifacts.kinds import Kind
 from concord.artifacts.ledger.held import AGAIN, Held, named
 from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.mlflow.describe import (
@@ -47,7 +48,6 @@ from concord.artifacts.mlflow.describe import (
 from concord.artifacts.sessions import Session
 from concord.artifacts.vulnerabilities import Vulnerability
 from concord.tasks.verify.recompute import SLACK, least_delta
-from concord.tasks.verify.recompute_gaussian import PublicSettings
 
 TO_DO = (
     "Where one of these cannot be ruled out, do not rely on the guarantee: open a further session with this version "
@@ -162,16 +162,16 @@ def _short(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:80]}…"
 
 
-def proved(settings: PublicSettings, claim: tuple[float, float], of: str = "") -> str:
+def proved(settings: Mapping[str, Any], claim: tuple[float, float], of: str = "") -> str:
     """Check that settings state a claim (ε, δ), if they state any, and prove it. Raises NotVerified.
 
     of   whose settings they are, in the words of a sentence
     """
-    stated = {**settings, **settings.get("relabel", {})}
-    for term, claimed in zip(("epsilon", "delta"), claim, strict=True):
-        equal(f"the {term} that is claimed{of}", claimed, stated.get(term, claimed))
-    if settings.get("classes") == 0:
-        stated_bounds(settings)
+    kind = Kind.of(settings)
+    for term, claimed, stated in zip(("epsilon", "delta"), claim, kind.claim, strict=True):
+        equal(f"the {term} that is claimed{of}", claimed, claimed if stated is None else stated)
+    if kind.classes == 0:
+        stated_bounds(kind)
     epsilon, delta = claim
     least = _least_delta(json.dumps(settings, sort_keys=True), epsilon)
     if not least <= delta * SLACK:
@@ -179,18 +179,18 @@ def proved(settings: PublicSettings, claim: tuple[float, float], of: str = "") -
     return f"at ε = {epsilon:g} the settings prove δ = {least:.6g} of the {delta:g} claimed"
 
 
-def stated_bounds(settings: PublicSettings) -> tuple[float, float]:
+def stated_bounds(kind: Kind) -> tuple[float, float]:
     """The bounds of a number that the settings state. Raises NotVerified if there are none."""
-    match settings.get("bounds"):
-        case [int() | float() as low, int() | float() as high] if -math.inf < low < high < math.inf:
-            return float(low), float(high)
+    match kind.bounds:
+        case [low, high] if low < high:
+            return low, high
     raise NotVerified("the label is a number, and the settings do not state what it lies between")
 
 
 @lru_cache(maxsize=256)
 def _least_delta(settings: str, epsilon: float) -> float:
     """What the same settings of any number of sessions prove."""
-    return least_delta(json.loads(settings), epsilon)
+    return least_delta(Kind.of(json.loads(settings)), epsilon)
 
 
 def of_home(held: Held, ledger: Reading, others: set[str]) -> list[Check]:
@@ -233,9 +233,9 @@ def labels(subject: CheckedSession) -> str:
             raise NotVerified(
                 f"the released file {path} holds answers that the ledger never committed: it was cut back"
             )
-    inferred = released.find(f"{session.id}/labels.arrow") if session.mechanism.get("classes") == 0 else None
+    inferred = released.find(f"{session.id}/labels.arrow") if session.kind.classes == 0 else None
     if inferred is not None:
-        _check_within(stated_bounds(session.mechanism), released.labels([inferred])["label"])
+        _check_within(stated_bounds(session.kind), released.labels([inferred])["label"])
     return f"{len(refs)} files are as committed"
 
 

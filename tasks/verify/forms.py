@@ -14,12 +14,23 @@ Not covered  what was drawn. Checked by tests/tasks/verify/test_every_field.py, 
 
 import json
 from abc import abstractmethod
-from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import ValidationError, model_validator
 
 from concord.artifacts.errors import NotVerified
+from concord.artifacts.kinds import (
+    GroupCounts,
+    Joint,
+    Kind,
+    PrivateTest,
+    Share,
+    Stream,
+    StudentChoice,
+    Tallies,
+    Universal,
+    Votes,
+)
 from concord.artifacts.measures import TestRecord
 from concord.artifacts.records import AnswerRecord, ChoiceRecord, Outcome, SessionRecord
 from concord.artifacts.schemas import Frozen, canonical_json
@@ -162,7 +173,7 @@ class RoundForm(LearnedForm):
 
     def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:
         """Its number and its noise."""
-        return {"round": number, "scale": record.mechanism.settings["rounds"][number]["scale"]}
+        return {"round": number, "scale": record.mechanism.kind.rounds[number].scale}
 
 
 class LettersForm(Frozen):
@@ -208,7 +219,7 @@ class ShareForm(Form):
 
     def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:
         """Its number, its noise, and the certified answer."""
-        scale = record.mechanism.settings["rounds"][number]["scale"]
+        scale = record.mechanism.kind.rounds[number].scale
         return {"round": number, "scale": scale, **_repeated(record, number)}
 
 
@@ -234,9 +245,8 @@ class ReleaseForm(LearnedForm):
 
     def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:
         """Its number, the season's length, and the noise."""
-        settings = record.mechanism.settings
-        scales = tuple(each["scale"] for each in settings["rounds"])
-        return {"release": number, "season": settings["season"], "scales": scales}
+        kind = record.mechanism.kind
+        return {"release": number, "season": kind.season, "scales": tuple(each.scale for each in kind.rounds)}
 
 
 class AnswerForm(Form):
@@ -255,9 +265,9 @@ class AnswerForm(Form):
 
     def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:
         """The mechanism, the shards, the question if the session has one alone, and the certified answer."""
-        asked = record.mechanism.settings.get("question", self.question)
+        alone = record.mechanism.kind.only(Votes).question
         repeated = {**_repeated(record, number), "mechanism": record.mechanism.name, "shards": record.teachers}
-        equal(f"the question in answer {number}", self.question, asked)
+        equal(f"the question in answer {number}", self.question, self.question if alone is None else alone)
         equal(f"whether answer {number} is none", self.answer is None, self.outcome != "answered")
         return repeated
 
@@ -284,11 +294,11 @@ class CountsForm(Form):
 
     def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:
         """The question and its groups, by the settings and by the certified answer."""
-        settings, said = record.mechanism.settings, _repeated(record, number)
+        kind, said = record.mechanism.kind.only(GroupCounts), _repeated(record, number)
         equal("the certified counts", said.pop("answer"), self.answer.model_dump(mode="json"))
-        sizes = {len(self.answer.groups), len(self.answer.counts), settings["groups"]}
-        equal("the number of groups", sizes, {settings["groups"]})
-        return {**said, "question": f"units by {', '.join(settings['by'])}", "code": settings["digest"]}
+        sizes = {len(self.answer.groups), len(self.answer.counts), kind.groups}
+        equal("the number of groups", sizes, {kind.groups})
+        return {**said, "question": f"units by {', '.join(kind.by)}", "code": kind.digest}
 
 
 class ChoiceForm(Form):
@@ -303,10 +313,10 @@ class ChoiceForm(Form):
 
     def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:
         """Its settings, and the certified choice, which is one of the candidates."""
-        outcome, settings = record.outcomes[number], record.mechanism.settings
+        outcome, among = record.outcomes[number], record.mechanism.kind.compared
         assert isinstance(outcome, ChoiceRecord)
-        equal("whether a candidate was chosen", 0 <= self.chosen < len(settings["candidates"]), True)
-        return {"settings": settings, "chosen": outcome.chosen}
+        equal("whether a candidate was chosen", 0 <= self.chosen < among, True)
+        return {"settings": record.mechanism.settings, "chosen": outcome.chosen}
 
 
 class BoxForm(Frozen):
@@ -391,20 +401,20 @@ class ConfusionForm(Form):
         return {"settings": record.mechanism.settings, "classes": classes, **listed}
 
 
-def form_of(settings: Mapping[str, Any]) -> type[Form]:
-    """The form of the files that a session of these settings releases, besides tables."""
-    if "rounds" in settings:
-        return next((form for key, form in ROUNDS.items() if key in settings), RoundForm)
-    if "pair_scale" in settings:  # which a private test alone has
-        return ConfusionForm if settings["classes"] else NumberTestForm
-    return FORMS.get(str(settings.get("name")), AnswerForm)
+def form_of(kind: Kind) -> type[Form]:
+    """The form of the files that a session of that kind releases, besides tables."""
+    if isinstance(kind, PrivateTest):
+        return ConfusionForm if kind.classes else NumberTestForm
+    return FORMS.get(type(kind), AnswerForm)
 
 
-ROUNDS: dict[str, type[Form]] = {"season": ReleaseForm, "share": ShareForm, "lead": JointRoundForm}
-"""Forms of rounds that are not of one table at one time, by the setting that they alone have."""
-FORMS: dict[str, type[Form]] = {
-    "universal": HypothesisForm,
-    "group_counts": CountsForm,
-    "student_choice": ChoiceForm,
+FORMS: dict[type[Kind], type[Form]] = {
+    Tallies: RoundForm,
+    Stream: ReleaseForm,
+    Share: ShareForm,
+    Joint: JointRoundForm,
+    Universal: HypothesisForm,
+    GroupCounts: CountsForm,
+    StudentChoice: ChoiceForm,
 }
-"""Forms of single answers; any other is to a question."""
+"""Forms by kind; any other answers questions."""

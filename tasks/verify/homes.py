@@ -25,6 +25,7 @@ from typing import Any
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.released import sha256
 from concord.artifacts.home.signing import QUESTION_TYPE, SHARE_TYPE, PublicKey, payload_of
+from concord.artifacts.kinds import Joint, Kind, Share, Tallies
 from concord.artifacts.ledger.excerpt import Excerpt
 from concord.tasks.verify.checks import equal, proved
 from concord.tasks.verify.reckoning import check_counts, reckon
@@ -39,31 +40,31 @@ ALL_PAY = ("rounds", "classes", "steps", "secret", "many")
 """Settings of every home by which all together are charged."""
 
 
-def joint_rounds(settings: Said, rounds: Sequence[bytes], unit: tuple[str, str], warnings: Sequence[str] | None) -> str:
+def joint_rounds(kind: Joint, rounds: Sequence[bytes], unit: tuple[str, str], warnings: Sequence[str] | None) -> str:
     """Check the released files of all rounds so far, in order. Raises NotVerified naming what is wrong.
 
     unit      and neighbours, of which the guarantee is stated
     warnings  of the certificate; None before there is one
     """
-    if len(rounds) > (most := steps(settings)):
+    if len(rounds) > (most := steps(kind)):
         raise NotVerified(f"{len(rounds)} rounds were added, and the settings pay for {most}")
-    keys, before, last = dict(zip(settings["names"], settings["keys"], strict=True)), "", dict[str, Said]()
+    keys, before, last = kind.keys_by_name, "", dict[str, Said]()
     digests, earlier, codes, counts = list[dict[str, str]](), dict[str, Any](), None, dict[str, list[float]]()
     for number, text in enumerate(rounds):
         released = json.loads(text)
         homes, question = released["homes"], released["homes"]["question"].encode()
-        asked = _question(number, question, settings, before)
+        asked = _question(number, question, kind, before)
         _asked(number, [released["question"]], asked)
         equal(f"the shares named in question {number}", asked["shares"], digests)
         codes = (earlier.get("next") or {}).get("codes") or codes or asked["codes"]
         equal(f"the codes of question {number}", asked["codes"], codes)
-        of_one = {**released, "scale": settings["rounds"][number]["scale"]}
-        if fault := round_fault(settings, number, of_one, earlier):
+        of_one = {**released, "scale": kind.rounds[number].scale}
+        if fault := round_fault(kind, number, of_one, earlier):
             raise NotVerified(fault)
         shares = _shares(number, homes, keys)
         for name, share in shares.items():
             follows = {"question_before": before, "share_before": digests[-1].get(name, "") if digests else ""}
-            check_share(number, name, share, settings, unit, {"question": sha256(question), **follows})
+            check_share(number, name, share, kind, unit, {"question": sha256(question), **follows})
         for name, share in shares.items():
             counts.setdefault(name, []).extend(_counts(released["question"], share["sums"]))
         _added(number, released, shares, counts)
@@ -71,17 +72,18 @@ def joint_rounds(settings: Said, rounds: Sequence[bytes], unit: tuple[str, str],
         before, last, earlier = sha256(question), {**last, **shares}, released
         digests.append({name: sha256(share.encode()) for name, share in homes["shares"].items()})
     for name, share in last.items():
-        check_charge(name, share, settings)
+        check_charge(name, share, kind)
     return f"{len(rounds)} rounds are the sums of signed shares of {', '.join(last)}, each charged by its own ledger"
 
 
-def _question(at: int, question: bytes, settings: Said, before: str) -> Any:
+def _question(at: int, question: bytes, kind: Joint, before: str) -> Any:
     """The signed question of that number, checked against the settings."""
-    asked = _read(question, QUESTION_TYPE, settings["lead"], f"question {at}")
-    _equal(at, "question", asked, number=at, run=settings["run"], plan=settings["plan"], before=before)
+    asked = _read(question, QUESTION_TYPE, kind.lead, f"question {at}")
+    _equal(at, "question", asked, number=at, run=kind.run, plan=kind.plan, before=before)
+    each = Kind.of({**asked["mechanism"], "name": "tallies"}).only(Tallies)
     for name in ALL_PAY:
-        equal(f"the {name} in question {at}", asked["mechanism"].get(name), settings[name])
-    _agreed(at, asked["homes"], settings)
+        equal(f"the {name} in question {at}", getattr(each, name), getattr(kind, name))
+    _agreed(at, asked["homes"], kind)
     return asked
 
 
@@ -103,13 +105,14 @@ def _asked(at: int, questions: Sequence[Said], asked: Said) -> None:
             equal(f"the spans of round {at}", [start, stop], due)
 
 
-def _agreed(at: int, homes: Said, settings: Said) -> None:
+def _agreed(at: int, homes: Said, kind: Joint) -> None:
     """Check that settings say of the homes what the question said, to which each of them agreed."""
     keys = dict(zip(homes["names"], homes["keys"], strict=True))
     several = len(keys) if homes["people"] == "in several" else 1
     said = {**homes, "lead": keys.get(homes["lead"], homes["lead"]), "homes": several}
-    for name in ("names", "keys", "people", "lead", "homes"):
-        equal(f"what question {at} says of {name}", said[name], settings.get(name))
+    stated = kind.model_dump(mode="json", by_alias=True, include={"names", "public_keys", "people", "lead", "homes"})
+    for name, value in stated.items():
+        equal(f"what question {at} says of {name}", said[name], value)
 
 
 def _read(envelope: bytes, kind: str, key: str, what: str) -> Any:
@@ -159,24 +162,22 @@ def _warned(number: int, absent: Sequence[str], differ: Sequence[str], warnings:
 
 
 def check_share(
-    number: int, name: str, share: Said, settings: Said, unit: tuple[str, str], follows: Mapping[str, str]
+    number: int, name: str, share: Said, kind: Joint, unit: tuple[str, str], follows: Mapping[str, str]
 ) -> None:
     """Check the share of one home in a round against the settings. Raises NotVerified naming what is wrong.
 
     unit      and neighbours, of which the guarantee is stated
     follows   the digests that it must give of its `question`, the `question_before` and the `share_before`
     """
-    fixed = {"number": number, "home": name, "run": settings["run"], **follows}
-    noise = {"scale": settings["rounds"][number]["scale"], "unit": unit[0], "neighbours": unit[1]}
-    claim = {name: settings["claim"][name] for name in ("epsilon", "delta")}
-    _equal(number, f"share of {name}", share, **fixed, **noise, **claim)
+    fixed = {"number": number, "home": name, "run": kind.run, **follows}
+    noise = {"scale": kind.rounds[number].scale, "unit": unit[0], "neighbours": unit[1]}
+    _equal(number, f"share of {name}", share, **fixed, **noise, **kind.each.model_dump())
 
 
-def check_charge(name: str, share: Said, settings: Said) -> None:
+def check_charge(name: str, share: Said, kind: Joint) -> None:
     """Check a home's charge by its ledger's excerpt: the rule, recomputed, and the settings of what it claims. Raises
     NotVerified naming what is wrong."""
-    keys = dict(zip(settings["names"], settings["keys"], strict=True))
-    agreed = {"run": settings["run"], "plan": settings["plan"], "home": name, "key": keys[name]}
+    agreed = {"run": kind.run, "plan": kind.plan, "home": name, "key": kind.keys_by_name[name]}
     excerpt = Excerpt.read(share["excerpt"].encode())
     for line in excerpt.entries:
         check_counts(line.body)
@@ -186,10 +187,11 @@ def check_charge(name: str, share: Said, settings: Said) -> None:
         session = excerpt.reading.session(share["session"])
     except WrongInput as missing:
         raise NotVerified(f"the ledger of {name}: {missing}") from None
+    own = session.kind.only(Share)
     for term, value in agreed.items():
-        equal(f"the {term} that {name} agreed to", session.mechanism["share"][term], value)
+        equal(f"the {term} that {name} agreed to", getattr(own.share, term), value)
     for term in (*ALL_PAY, "codes"):
-        equal(f"the {term} that {name} charged", session.mechanism[term], settings[term])
+        equal(f"the {term} that {name} charged", getattr(own, term), getattr(kind, term))
     equal(f"the claim of {name}", (share["epsilon"], share["delta"]), (session.epsilon, session.delta))
     proved(session.mechanism, (session.epsilon, session.delta), f" of {name}")
     if session.asked <= share["release"]:

@@ -28,6 +28,7 @@ from concord.artifacts.certificate import CERTIFICATE_FILE, OPENED, Certificate
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.guarantee import CAVEATS, UNPROMISED, Guarantee
 from concord.artifacts.home.released import sha256
+from concord.artifacts.kinds import PrivateTest, Stream
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt
 from concord.artifacts.ledger.held import named
 from concord.artifacts.records import SessionRecord, promised
@@ -167,33 +168,32 @@ def _check_streams(records: Sequence[SessionRecord]) -> None:
     """
     by_name, tested = {record.session: record for record in records}, set[tuple[str, int]]()
     for record in records:
-        settings, learned = record.mechanism.settings, by_name.get(str(record.about))
-        if not record.stream or settings.get("name") == "stream":
+        kind, learned = record.mechanism.kind, by_name.get(str(record.about))
+        if not record.stream or isinstance(kind, Stream):
             continue
-        number = settings.get("release")
         if (
-            "pair_scale" not in settings  # which a private test alone has
+            not isinstance(kind, PrivateTest)
             or record.part != "test"
             or learned is None
             or not learned.stream
             or record.stream != f"{learned.stream}-tests"
-            or not isinstance(number, int)
-            or not 0 <= number < learned.counts.asked
-            or (learned.session, number) in tested
+            or kind.release is None
+            or not 0 <= kind.release < learned.counts.asked
+            or (learned.session, kind.release) in tested
         ):
             raise NotVerified(
                 f"session {record.session} names a stream, and is not the one test of one of its releases"
             )
-        tested.add((learned.session, number))
+        tested.add((learned.session, kind.release))
 
 
 def _proves(record: SessionRecord, neighbours: str) -> str:
     """Check that the settings of a session prove its claim."""
-    claim, settings = record.guarantee, record.mechanism.settings
-    equal("the mechanism's name", settings.get("name"), record.mechanism.name)
-    equal("what is protected", neighbours, NEIGHBOURS[settings.get("secret", _secret(neighbours))])
-    check_counts(settings)
-    return proved(settings, (claim.epsilon, claim.delta))
+    claim, mechanism = record.guarantee, record.mechanism
+    equal("the mechanism's name", mechanism.kind.name, mechanism.name)
+    equal("what is protected", neighbours, NEIGHBOURS[mechanism.kind.secret or _secret(neighbours)])
+    check_counts(mechanism.settings)
+    return proved(mechanism.settings, (claim.epsilon, claim.delta))
 
 
 def _secret(neighbours: str) -> str:

@@ -36,6 +36,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from concord.artifacts.errors import NotVerified
+from concord.artifacts.kinds import Kind, PrivateTest, Stream
 from concord.tasks.verify import recompute
 from concord.tasks.verify.holdings import Amount, DomainSums, Holding, RecordBody, cap_of, exact, or_endless
 
@@ -177,7 +178,7 @@ class Reckoning:
             holding.open = False  # at its whole charge, which is the amount held for it
 
     def _open(self, record: RecordKept, body: RecordBody) -> Iterator[str]:
-        account, mechanism, each = self.accounts[record.domain], body["mechanism"], body["per_refusal"]
+        account, kind, each = self.accounts[record.domain], Kind.of(body["mechanism"]), body["per_refusal"]
         if record.session in self.holdings or body["commitment"] in self._keys:
             yield "the session was opened before, or its key has served another"
         self._keys.add(body["commitment"])
@@ -193,31 +194,30 @@ class Reckoning:
             stream="" if body["stream"] in account.unknown else body["stream"],
         )
         self.holdings[record.session] = holding
-        yield from _priced(holding, mechanism, account.order)
-        if HIDDEN.get(mechanism.get("secret"), account.neighbours) != account.neighbours:
-            yield f"its mechanism hides {mechanism['secret']}, and its domain compares: {account.neighbours}"
-        if "relabel" in mechanism:
+        yield from _priced(holding, body["mechanism"], account.order)
+        if HIDDEN.get(kind.secret or "", account.neighbours) != account.neighbours:
+            yield f"its mechanism hides {kind.secret}, and its domain compares: {account.neighbours}"
+        if kind.relabel is not None:
             if account.relabelled or account.lost:
                 yield "a second session may have answered from the domain's secret subset"
             account.relabelled = True
         if holding.part not in ("", *account.alone):
             yield f"it names a part that is none: {holding.part!r}"
             holding.part = ""
-        if body["stream"] and mechanism["name"] != "stream" and (fault := self._of_release(holding, mechanism, body)):
+        if body["stream"] and not isinstance(kind, Stream) and (fault := self._of_release(holding, kind, body)):
             yield f"it names a stream, and {fault}"
             holding.stream = ""
         account.hold(record.session, holding.reserved, holding)
         yield from _covered(account, "the domain's cap")
 
-    def _of_release(self, holding: Holding, mechanism: RecordBody, body: RecordBody) -> str:
+    def _of_release(self, holding: Holding, kind: Kind, body: RecordBody) -> str:
         """Why a session that names a stream and is no season does not test the units of one release; empty if it does.
 
         The units of a release are tested once.
         """
-        release = learned, number = mechanism.get("session"), mechanism.get("release")
-        if "pair_scale" not in mechanism or not isinstance(number, int):  # which a private test alone has
-            return f"{mechanism['name']!r} has no seasons"
-        named = self.holdings.get(str(learned))
+        if not isinstance(kind, PrivateTest) or kind.release is None:
+            return f"{kind.name!r} has no seasons"
+        release, named = (kind.session, kind.release), self.holdings.get(str(kind.session))
         if holding.part != "test" or named is None or not named.stream or body["stream"] != f"{named.stream}-tests":
             return "it is not the one of tests of the session that it names"
         again, self._tested = release in self._tested, self._tested | {release}
@@ -317,14 +317,14 @@ def _charged(what: str, found: Amount, due: Price, refusals: int) -> Iterator[st
 
 @lru_cache(maxsize=256)
 def _prices(mechanism: str, order: float) -> tuple[Price, Price | None]:
-    settings = json.loads(mechanism)
-    return recompute.charge(settings, order), recompute.charge_of_refusal(settings, order)
+    kind = Kind.of(json.loads(mechanism))
+    return recompute.charge(kind, order), recompute.charge_of_refusal(kind, order)
 
 
-def check_counts(settings: object) -> None:
-    """Raise NotVerified if one of LARGEST_SETTINGS, anywhere inside settings, is larger than that, or no number."""
-    largest = LARGEST_SETTINGS | LARGEST_OF.get(str(settings.get("name")), {}) if isinstance(settings, dict) else {}
-    for name, item in settings.items() if isinstance(settings, dict) else ():
+def check_counts(written: object) -> None:
+    """Raise NotVerified if one of LARGEST_SETTINGS, anywhere in what is written, is larger, or no number."""
+    largest = LARGEST_SETTINGS | LARGEST_OF.get(str(written.get("name")), {}) if isinstance(written, dict) else {}
+    for name, item in written.items() if isinstance(written, dict) else ():
         if name == "rounds" and isinstance(item, list) and len(item) > MOST_ROUNDS:
             raise NotVerified(f"the mechanism has {len(item):,} rounds, with which Concord does not run")
         if name == "refusal" and isinstance(item, str) and len(item) > LONGEST_REFUSALS:
@@ -335,5 +335,5 @@ def check_counts(settings: object) -> None:
             raise NotVerified(
                 f"the mechanism's {name} is beyond {largest[name]:,}, or no number: its cost is not computed here"
             )
-    for part in settings.values() if isinstance(settings, dict) else settings if isinstance(settings, list) else ():
+    for part in written.values() if isinstance(written, dict) else written if isinstance(written, list) else ():
         check_counts(part)

@@ -21,14 +21,27 @@ from typing import Any, Literal
 import numpy as np
 
 from concord.artifacts.errors import NotVerified
+from concord.artifacts.kinds import (
+    ChoiceByErrors,
+    Confident,
+    ErrorEstimate,
+    GroupCounts,
+    Kind,
+    NoisyCounts,
+    NoisyThreshold,
+    PrivateTest,
+    Stable,
+    Tallies,
+    Unknown,
+    Votes,
+)
 from concord.tasks.verify.recompute_gaussian import (
-    PublicSettings,
     sums_delta,
     tallied_moves,
     tallies_charge,
     tallies_delta,
 )
-from concord.tasks.verify.recompute_questions import DIGITS, TWO_TO_64, question_delta, question_slip
+from concord.tasks.verify.recompute_questions import DIGITS, TWO_TO_64, QuestionKind, question_delta, question_slip
 
 WIDE = 12
 """Width of the sum over responses, in units of the root of their number; the rest, below 1e-125, is added."""
@@ -56,38 +69,40 @@ Moves = Sequence[tuple[int, int, float]]
 """Discrete Gaussians: squared norm of what a unit moves, coordinates that it may move, scale."""
 
 
-def least_delta(settings: PublicSettings, epsilon: float) -> float:
+def least_delta(kind: Kind, epsilon: float) -> float:
     """δ at which the settings are proved (epsilon, δ)-DP. Raises NotVerified if it cannot be recomputed."""
-    return _route(settings).least_delta(settings, epsilon)
+    return _route(kind).least_delta(kind, epsilon)
 
 
-def stated_budget(settings: PublicSettings) -> tuple[float, float]:
+def stated_budget(kind: Kind) -> tuple[float, float]:
     """The (ε, δ) that the settings state for the whole session. Raises NotVerified unless they prove it."""
-    whole = settings.get("relabel", settings)
-    epsilon, delta = float(whole["epsilon"]), float(whole["delta"])
-    proved = least_delta(settings, epsilon)
+    epsilon, delta = kind.claim
+    if epsilon is None or delta is None:
+        raise NotVerified(f"the settings of {kind.name!r} state no ε and δ")
+    proved = least_delta(kind, epsilon)
     if not proved <= delta * SLACK:
         raise NotVerified(f"at ε = {epsilon:g} its settings prove δ = {proved:.6g}, and they state {delta:g}")
     return epsilon, delta
 
 
-def charge(settings: PublicSettings, order: float) -> tuple[float, float]:
+def charge(kind: Kind, order: float) -> tuple[float, float]:
     """Rényi nats at `order` and the additive δ that the settings cost. Raises NotVerified."""
-    return _route(settings).charge(settings, order)
+    return _route(kind).charge(kind, order)
 
 
-def charge_of_refusal(settings: PublicSettings, order: float) -> tuple[float, float] | None:
+def charge_of_refusal(kind: Kind, order: float) -> tuple[float, float] | None:
     """Nats and δ of one refusal; None if the session is charged whole. Raises NotVerified."""
-    return charge({**settings, "cutoff": 1}, order) if _route(settings).by_refusal else None
+    return charge(kind.model_copy(update={"cutoff": 1}), order) if _route(kind).by_refusal else None
 
 
-def _relabelled_delta(settings: PublicSettings, epsilon: float) -> float:
+def _relabelled_delta(kind: Votes, epsilon: float) -> float:
     """From the whole ε back to that of the inner mechanism: amplification (Li, Qardaji & Su 2012), LabelBoost for an
     added or removed row, and group privacy over a row's copies; then δ forward again."""
-    relabel, inner = settings["relabel"], {name: settings[name] for name in settings if name != "relabel"}
-    copies = _at_most(MOST_COPIES, "copies", int(relabel["copies"]))
+    relabel, inner = kind.relabel, kind.model_copy(update={"relabel": None})
+    assert relabel is not None  # as its route says
+    copies = _at_most(MOST_COPIES, "copies", relabel.copies)
     with localcontext(prec=DIGITS):
-        share, choice = Decimal(relabel["share"]), Decimal(relabel["choice_epsilon"])
+        share, choice = Decimal(relabel.share), Decimal(relabel.choice_epsilon)
         on_subset = 1 + (Decimal(epsilon).exp() - 1) / share
         each = (on_subset / (1 + (choice / 2).exp())).ln() / copies
         if each <= 0:
@@ -96,61 +111,61 @@ def _relabelled_delta(settings: PublicSettings, epsilon: float) -> float:
         return float(share * steps * Decimal(least_delta(inner, float(each))))
 
 
-def releases(settings: PublicSettings, purpose: str = LABELS) -> Releases:
+def releases(kind: Kind, purpose: str = LABELS) -> Releases:
     """What a session of that purpose releases. Raises NotVerified if its guarantee cannot be recomputed."""
-    return _named(settings).releases if purpose == LABELS else "answers"
+    return _named(kind).releases if purpose == LABELS else "answers"
 
 
-def as_answers(settings: PublicSettings) -> PureAnswers:
+def as_answers(kind: Kind) -> PureAnswers:
     """The session as pure answers; as one, by the (ε, δ) that it states, if nothing finer is proved. Raises
     NotVerified."""
-    return _route(settings).answers(settings)
+    return _route(kind).answers(kind)
 
 
-def moves(settings: PublicSettings) -> Moves:
+def moves(kind: Kind) -> Moves:
     """The Gaussian noise of a session, if it has no other. Raises NotVerified if it cannot be recomputed."""
-    return _route(settings).moves(settings)
+    return _route(kind).moves(kind)
 
 
-def _stated(settings: PublicSettings) -> PureAnswers:
-    epsilon, delta = stated_budget(settings)
+def _stated(kind: Kind) -> PureAnswers:
+    epsilon, delta = stated_budget(kind)
     return epsilon, 1, delta
 
 
-def _answers_delta(settings: PublicSettings, epsilon: float) -> float:
-    each, times, besides = as_answers(settings)
+def _answers_delta(kind: Kind, epsilon: float) -> float:
+    each, times, besides = as_answers(kind)
     return _responses_delta(each, times, epsilon) + besides
 
 
-def _answers_nats(settings: PublicSettings, order: float) -> tuple[float, float]:
-    each, times, besides = as_answers(settings)
+def _answers_nats(kind: Kind, order: float) -> tuple[float, float]:
+    each, times, besides = as_answers(kind)
     return _responses_nats(each, times, order), besides
 
 
-def _route(settings: PublicSettings) -> "Route":
-    return RELABELLED if "relabel" in settings else _named(settings)
+def _route(kind: Kind) -> "Route":
+    named = _named(kind)
+    return named if kind.relabel is None else RELABELLED
 
 
-def _named(settings: PublicSettings) -> "Route":
-    name = settings.get("name")
-    if name not in ROUTES:
-        raise NotVerified(f"the guarantee of {name!r} cannot be recomputed by another path")
-    return ROUTES[name]
+def _named(kind: Kind) -> "Route":
+    if isinstance(kind, Unknown) or kind.name not in ROUTES:
+        why = f": {kind.why}" if isinstance(kind, Unknown) else ""
+        raise NotVerified(f"the guarantee of {kind.name!r} cannot be recomputed by another path{why}")
+    return ROUTES[kind.name]
 
 
-def _stable_delta(settings: PublicSettings, epsilon: float) -> float:
+def _stable_delta(kind: Stable, epsilon: float) -> float:
     """Rényi bound of the table at its own order, converted (Canonne, Kamath & Steinke 2020, Prop. 12), plus slips."""
-    order = float(settings["order"])
-    nats, slips = _stable_charge(settings, order)
-    return _converted(nats, order, epsilon) + slips
+    nats, slips = _stable_charge(kind, kind.order)
+    return _converted(nats, kind.order, epsilon) + slips
 
 
-def _stable_charge(settings: PublicSettings, order: float) -> tuple[float, float]:
+def _stable_charge(kind: Stable, order: float) -> tuple[float, float]:
     """T·κ(α)/(α−1) and T·π/(1−π), from the table's integers in decimal arithmetic."""
-    cutoff, first = int(settings["cutoff"]), _table(settings["refusal"])[0]
+    cutoff, first = kind.cutoff, _table(kind.refusal)[0]
     with localcontext(prec=DIGITS):
         slips = Decimal(cutoff) * (TWO_TO_64 - first) / first
-        return float(cutoff * _kappa(settings["refusal"], order) / (Decimal(order) - 1)), float(slips)
+        return float(cutoff * _kappa(kind.refusal, order) / (Decimal(order) - 1)), float(slips)
 
 
 @lru_cache(maxsize=64)
@@ -180,19 +195,19 @@ def _converted(nats: float, order: float, epsilon: float) -> float:
     return math.exp(min(0.0, (order - 1) * (nats - epsilon + math.log1p(-1 / order)) - math.log(order)))
 
 
-def _moved(settings: PublicSettings, rows: str) -> int:
-    """Number of noisy counts that one teacher moves by one over all rows."""
-    return int(settings[rows]) * (1 if settings["classes"] == 2 else 2)
+def _moved(kind: NoisyCounts, rows: int) -> int:
+    """Number of noisy counts that one teacher moves by one over so many rows."""
+    return rows * (1 if kind.classes == 2 else 2)
 
 
-def _gaussian_delta(settings: PublicSettings, epsilon: float) -> float:
+def _gaussian_delta(kind: Kind, epsilon: float) -> float:
     """δ from the laws of one or two sums: of all released counts, and of the noise of all tests."""
-    return sums_delta(epsilon, *((count, scale) for _, count, scale in moves(settings)))
+    return sums_delta(epsilon, *((count, scale) for _, count, scale in moves(kind)))
 
 
-def _concentrated_charge(settings: PublicSettings, order: float) -> tuple[float, float]:
+def _concentrated_charge(kind: Kind, order: float) -> tuple[float, float]:
     """α·Σ sensitivity² / (2·scale²): zero-concentrated DP (Bun & Steinke 2016)."""
-    return order * sum(norm / (2 * scale**2) for norm, _, scale in moves(settings)), 0.0
+    return order * sum(norm / (2 * scale**2) for norm, _, scale in moves(kind)), 0.0
 
 
 def _by_ones(*groups: tuple[int, float]) -> Moves:
@@ -200,28 +215,26 @@ def _by_ones(*groups: tuple[int, float]) -> Moves:
     return [(count, count, scale) for count, scale in groups]
 
 
-def _noisy_moves(settings: PublicSettings) -> Moves:
-    return _by_ones((_moved(settings, "queries"), float(settings["scale"])))
+def _noisy_moves(kind: NoisyCounts) -> Moves:
+    return _by_ones((_moved(kind, kind.queries), kind.scale))
 
 
-def _confident_moves(settings: PublicSettings) -> Moves:
+def _confident_moves(kind: Confident) -> Moves:
     """The tests of all rows, and the counts of those answered."""
-    tests = int(settings["queries"]), float(settings["test_scale"])
-    return _by_ones(tests, (_moved(settings, "answers"), float(settings["scale"])))
+    return _by_ones((kind.queries, kind.test_scale), (_moved(kind, kind.answers), kind.scale))
 
 
-def _tested_moves(settings: PublicSettings) -> Moves:
+def _tested_moves(kind: PrivateTest) -> Moves:
     """A cell of the matrix, by group one of a table beside it, and one of right and wrong; two of each if only a unit's
     labels change."""
-    if settings["secret"] not in VOTES_MOVED:
-        raise NotVerified(f"a private test must say what is secret of a unit, got {settings['secret']!r}")
-    moved = VOTES_MOVED[settings["secret"]]
-    cells = moved + moved * bool(settings.get("by"))
-    return _by_ones((cells, float(settings["scale"])), (moved, float(settings["pair_scale"])))
+    if kind.secret not in VOTES_MOVED:
+        raise NotVerified(f"a private test must say what is secret of a unit, got {kind.secret!r}")
+    moved = VOTES_MOVED[kind.secret]
+    return _by_ones((moved + moved * bool(kind.by), kind.scale), (moved, kind.pair_scale))
 
 
-def _tallied_moves(settings: PublicSettings) -> Moves:
-    return [(norm, cells, float(scale)) for norm, cells, scale in tallied_moves(settings)]
+def _tallied_moves(kind: Tallies) -> Moves:
+    return [(norm, cells, float(scale)) for norm, cells, scale in tallied_moves(kind)]
 
 
 def _at_most(most: int, what: str, number: int) -> int:
@@ -250,31 +263,31 @@ def _responses_nats(each: float, times: int, order: float) -> float:
         return float(times * moment.ln() / (alpha - 1))
 
 
-def _laplace_answers(settings: PublicSettings) -> PureAnswers:
+def _laplace_answers(kind: NoisyCounts) -> PureAnswers:
     """The counts that a teacher moves."""
-    return 1 / float(settings["scale"]), _moved(settings, "queries"), 0.0
+    return 1 / kind.scale, _moved(kind, kind.queries), 0.0
 
 
-def _chosen(settings: PublicSettings) -> float:
+def _chosen(kind: ChoiceByErrors) -> float:
     """ε of a choice, of which a unit moves an error count by 1: that of its settings divided by ROUNDING_ROOM."""
-    if settings.get("secret") not in VOTES_MOVED:
-        raise NotVerified(f"a choice must say what is secret of a unit, got {settings.get('secret')!r}")
-    return float(settings["epsilon"]) / ROUNDING_ROOM
+    if kind.secret not in VOTES_MOVED:
+        raise NotVerified(f"a choice must say what is secret of a unit, got {kind.secret!r}")
+    return kind.epsilon / ROUNDING_ROOM
 
 
-def _choice_answers(settings: PublicSettings) -> PureAnswers:
+def _choice_answers(kind: ChoiceByErrors) -> PureAnswers:
     """A privacy loss within ε/2 of its middle, which normalisation shifts."""
-    return _chosen(settings) / 2, 1, 0.0
+    return _chosen(kind) / 2, 1, 0.0
 
 
-def _choice_delta(settings: PublicSettings, epsilon: float) -> float:
-    return _responses_delta(_chosen(settings), 1, epsilon)
+def _choice_delta(kind: ChoiceByErrors, epsilon: float) -> float:
+    return _responses_delta(_chosen(kind), 1, epsilon)
 
 
-def _choice_charge(settings: PublicSettings, order: float) -> tuple[float, float]:
+def _choice_charge(kind: ChoiceByErrors, order: float) -> tuple[float, float]:
     """The worst two-valued loss of range ε (Dong, Durfee & Rogers 2020), found by search."""
     with localcontext(prec=DIGITS):
-        alpha, spread = Decimal(order), Decimal(_chosen(settings))
+        alpha, spread = Decimal(order), Decimal(_chosen(kind))
         low, high = Decimal(0), spread
         for _ in range(4 * DIGITS):  # ternary search: the moment rises, then falls
             third = (high - low) / 3
@@ -290,39 +303,34 @@ def _two_valued_nats(top: Decimal, spread: Decimal, alpha: Decimal) -> Decimal:
     return (odds * above**alpha + (1 - odds) * below**alpha).ln() / (alpha - 1)
 
 
-def _estimate_answers(settings: PublicSettings) -> PureAnswers:
+def _estimate_answers(kind: ErrorEstimate) -> PureAnswers:
     """One sum, which a shard moves by some steps."""
-    return int(settings["steps"]) / float(settings["scale"]), 1, 0.0
+    return kind.steps / kind.scale, 1, 0.0
 
 
-def _counted_answers(settings: PublicSettings) -> PureAnswers:
+def _counted_answers(kind: GroupCounts) -> PureAnswers:
     """Counts of groups, of which a unit moves one by one."""
-    return 1 / float(settings["scale"]), 1, 0.0
+    return 1 / kind.scale, 1, 0.0
 
 
-def _question_answers(settings: PublicSettings) -> PureAnswers:
-    return stated_budget(settings)[0], 1, question_slip(settings)
+def _question_answers(kind: QuestionKind) -> PureAnswers:
+    return stated_budget(kind)[0], 1, question_slip(kind)
 
 
-def _epochs(settings: PublicSettings) -> PureAnswers:
+def _epochs(kind: NoisyThreshold) -> PureAnswers:
     """The epochs of a sparse vector, and the probability that a label escapes."""
-    return _epoch(settings), int(settings["cutoff"]), _escapes(settings)
+    return 1 / kind.threshold_scale + 2 / kind.query_scale, kind.cutoff, _escapes(kind)
 
 
-def _epoch(settings: PublicSettings) -> float:
-    return 1 / float(settings["threshold_scale"]) + 2 / float(settings["query_scale"])
-
-
-def _escapes(settings: PublicSettings) -> float:
+def _escapes(kind: NoisyThreshold) -> float:
     """T·Pr[Y − X > threshold] of discrete Laplace X (threshold) and Y (query), summed over X, AT_ONCE of it."""
     from scipy.stats import dlaplace  # heavy, and rarely asked for
 
-    across, along = float(settings["threshold_scale"]), float(settings["query_scale"])
-    threshold = int(settings["threshold"])
+    across, along, threshold = kind.threshold_scale, kind.query_scale, kind.threshold
     reach = _at_most(FARTHEST, "steps of noise", threshold + math.ceil(80 * across))  # the rest is e^(-80) of the sum
     parts = (np.arange(start, min(start + AT_ONCE, reach + 1)) for start in range(-reach, reach + 1, AT_ONCE))
     chances = (dlaplace.pmf(noise, 1 / across) * dlaplace.sf(threshold + noise, 1 / along) for noise in parts)
-    return int(settings["cutoff"]) * math.fsum(float(chance.sum()) for chance in chances)
+    return kind.cutoff * math.fsum(float(chance.sum()) for chance in chances)
 
 
 def _hockey_stick(law: Any, loss: Any, epsilon: float) -> float:
@@ -342,10 +350,10 @@ class Route:
     by_refusal    whether a session that ends early is charged by its refusals
     """
 
-    answers: Callable[[PublicSettings], PureAnswers]
-    least_delta: Callable[[PublicSettings, float], float] = _answers_delta
-    charge: Callable[[PublicSettings, float], tuple[float, float]] = _answers_nats
-    moves: Callable[[PublicSettings], Moves] = lambda _: ()
+    answers: Callable[[Any], PureAnswers]
+    least_delta: Callable[[Any, float], float] = _answers_delta
+    charge: Callable[[Any, float], tuple[float, float]] = _answers_nats
+    moves: Callable[[Any], Moves] = lambda _: ()
     releases: Releases = "labels"
     by_refusal: bool = False
 

@@ -36,7 +36,7 @@ Of several homes, `rounds` are those of each, and a person may move every round 
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
@@ -47,6 +47,7 @@ from scipy.fft import next_fast_len
 from scipy.special import log_ndtr
 
 from concord.artifacts.errors import NotVerified
+from concord.artifacts.kinds import Joint, Round, Stream, Tallies
 
 Group = tuple[int, float]
 """A number of draws, and their scale."""
@@ -193,7 +194,6 @@ def _log(value: Any) -> float:
     return math.log(value) if value > 0 else -math.inf
 
 
-PublicSettings = Mapping[str, Any]
 LATTICE_SCALE = Decimal("1.5")
 """t."""
 TALLIES_DIGITS = 60
@@ -208,41 +208,42 @@ TALLIES_ROUNDING = 1e-11
 """Added to δ, relatively."""
 
 
-def tallies_charge(settings: PublicSettings, order: float) -> tuple[float, float]:
+def tallies_charge(kind: Tallies, order: float) -> tuple[float, float]:
     """Rényi nats at `order`: ρ·order (Bun & Steinke 2016), ρ = Σ N/2σ² (Canonne, Kamath & Steinke 2020)."""
     with localcontext(prec=TALLIES_DIGITS):
-        return float(_rho(settings) * Decimal(order)), 0.0
+        return float(_rho(kind) * Decimal(order)), 0.0
 
 
-def tallies_delta(settings: PublicSettings, epsilon: float) -> float:
+def tallies_delta(kind: Tallies, epsilon: float) -> float:
     """δ of all rounds at ε, the smaller of two proofs."""
     with localcontext(prec=TALLIES_DIGITS):
-        return min(_by_rounding(settings, epsilon), _by_curve(float(_rho(settings)), epsilon))
+        return min(_by_rounding(kind, epsilon), _by_curve(float(_rho(kind)), epsilon))
 
 
-def moved_norm(settings: PublicSettings, of_round: PublicSettings) -> int:
+def moved_norm(kind: Tallies, of_round: Round) -> int:
     """N: the largest squared norm by which neighbours move a round's sums."""
-    _check_bounds(settings)
-    classes, steps = int(settings["classes"]), int(settings["steps"])
-    fields, count = int(of_round["fields"]), int(of_round["count"])
-    if not 0 <= int(of_round["least"]) <= steps:
+    _check_bounds(kind)
+    if not 0 <= of_round.least <= kind.steps:
         raise NotVerified("the least of a vote's steps must be from 0 to all of them")
-    row = fields * max(_squares(classes, steps, str(of_round["what"]), int(of_round["least"])))
-    if settings["secret"] == "rows":
-        return row + count**2
-    one_label = [steps] if classes <= 2 else [steps, -steps]
-    changed = fields * sum(part**2 for part in one_label)
-    if not settings["many"]:
+    row = of_round.fields * max(_squares(kind.classes, kind.steps, of_round.what, of_round.least))
+    if kind.secret == "rows":
+        return row + of_round.count**2
+    one_label = [kind.steps] if kind.classes <= 2 else [kind.steps, -kind.steps]
+    changed = of_round.fields * sum(part**2 for part in one_label)
+    if not kind.many:
         return changed
     with localcontext(prec=TALLIES_DIGITS):
-        truncated = Decimal(changed).sqrt() + Decimal(int(of_round["cells"])).sqrt()
+        truncated = Decimal(changed).sqrt() + Decimal(of_round.cells).sqrt()
         return min(4 * row, math.ceil(truncated**2))
 
 
-def _check_bounds(settings: PublicSettings) -> None:
+def _check_bounds(kind: Tallies) -> None:
     """Raise NotVerified if a setting is larger than Concord has any."""
-    for name, most in MOST.items():
-        if not 0 <= int(settings.get(name, 0)) <= most:
+    stated = {"steps": kind.steps, "classes": kind.classes}
+    if isinstance(kind, Stream):
+        stated |= {"season": kind.season, "bits": kind.bits}
+    for name, number in stated.items():
+        if not 0 <= number <= (most := MOST[name]):
             raise NotVerified(f"the setting {name} must be from 0 to {most:,}: what another costs is not computed")
 
 
@@ -266,40 +267,40 @@ Move = tuple[int, int, Decimal]
 """N, number of numbers, and scale."""
 
 
-def tallied_moves(settings: PublicSettings) -> list[Move]:
+def tallied_moves(kind: Tallies) -> list[Move]:
     """By how much neighbours move all steps together: rounds, or releases of a season."""
-    weights = [part**2 for part in coefficients(settings)] if settings["name"] == "stream" else [1]
-    homes = int(settings["homes"]) if settings["name"] == "joint" else 1
+    weights = [part**2 for part in coefficients(kind)] if isinstance(kind, Stream) else [1]
+    homes = kind.homes if isinstance(kind, Joint) else 1
     return [
         (
-            moved_norm(settings, each) * sum(weights) * homes,
-            int(each["cells"]) * len(weights) * homes,
-            Decimal(float(each["scale"])),
+            moved_norm(kind, each) * sum(weights) * homes,
+            each.cells * len(weights) * homes,
+            Decimal(each.scale),
         )
-        for each in settings["rounds"]
+        for each in kind.rounds
     ]
 
 
-def steps(settings: PublicSettings) -> int:
+def steps(kind: Tallies) -> int:
     """Number of steps."""
-    return int(settings["season"]) if settings["name"] == "stream" else len(settings["rounds"])
+    return kind.season if isinstance(kind, Stream) else len(kind.rounds)
 
 
-def coefficients(settings: PublicSettings) -> list[int]:
+def coefficients(kind: Stream) -> list[int]:
     """q_k by c_k = c_{k−1}·(2k − 1)/2k, c_0 = 1, in fractions; halves are rounded up. Raises NotVerified for a matrix
     that is not the square root, or of other bounds."""
-    if settings["matrix"] != "square root":
-        raise NotVerified(f"what a stream by the matrix {settings['matrix']!r} costs cannot be recomputed")
-    _check_bounds(settings)
+    if kind.matrix != "square root":
+        raise NotVerified(f"what a stream by the matrix {kind.matrix!r} costs cannot be recomputed")
+    _check_bounds(kind)
     exact, found = Fraction(1), list[int]()
-    for k in range(1, int(settings["season"]) + 1):
-        found.append(math.floor(exact * 2 ** int(settings["bits"]) + Fraction(1, 2)))
+    for k in range(1, kind.season + 1):
+        found.append(math.floor(exact * 2**kind.bits + Fraction(1, 2)))
         exact *= Fraction(2 * k - 1, 2 * k)
     return found
 
 
-def _rho(settings: PublicSettings) -> Decimal:
-    return sum((square / (2 * scale**2) for square, _, scale in tallied_moves(settings)), Decimal(0))
+def _rho(kind: Tallies) -> Decimal:
+    return sum((square / (2 * scale**2) for square, _, scale in tallied_moves(kind)), Decimal(0))
 
 
 def _by_curve(rho: float, epsilon: float) -> float:
@@ -309,8 +310,8 @@ def _by_curve(rho: float, epsilon: float) -> float:
     return math.exp(min(0.0, float(logs.min())))
 
 
-def _by_rounding(settings: PublicSettings, epsilon: float) -> float:
-    rounds = tallied_moves(settings)
+def _by_rounding(kind: Tallies, epsilon: float) -> float:
+    rounds = tallied_moves(kind)
     if min(scale for _, _, scale in rounds) <= 2 * LATTICE_SCALE:
         return 1.0
     above = sum((cells * (1 + theta(LATTICE_SCALE)).ln() for _, cells, _ in rounds), Decimal(0))

@@ -27,12 +27,13 @@ import pyarrow.compute as pc
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import sha256
+from concord.artifacts.kinds import Joint, PrivateTest, Share, Stream, Tallies
 from concord.artifacts.measures import UnitsTested
 from concord.artifacts.records import SessionRecord
 from concord.artifacts.schemas import Ref, canonical_json
 from concord.tasks.data.codes import Codes
 from concord.tasks.verify import tested
-from concord.tasks.verify.checks import equal
+from concord.tasks.verify.checks import equal, stated_bounds
 from concord.tasks.verify.folder import LARGEST_PARSED, PublishedSession
 from concord.tasks.verify.forms import (
     DecodedForm,
@@ -42,6 +43,7 @@ from concord.tasks.verify.forms import (
     ModelForm,
     NextForm,
     QuestionForm,
+    ReleaseForm,
     RoundForm,
     ShareForm,
     form_of,
@@ -70,10 +72,10 @@ NOT_DECODED = "that this was decoded from the released sums is not checked, sinc
 def released_as_certified(record: SessionRecord, at: PublishedSession) -> str:
     """Check that a session released as many labels or answers as are counted, no more than its settings pay for, and in
     files that say so. Raises NotVerified."""
-    counts, settings = record.counts, record.mechanism.settings
-    what = releases(settings, record.purpose)
-    most_asked = settings.get("queries", 1 if what == "answers" and settings.get("cutoff") is None else None)
-    for name, most in (("asked", most_asked), ("refused", settings.get("cutoff"))):
+    counts, kind = record.counts, record.mechanism.kind
+    what = releases(kind, record.purpose)
+    alone = 1 if what == "answers" and kind.cutoff is None else None
+    for name, most in (("asked", alone if kind.queries is None else kind.queries), ("refused", kind.cutoff)):
         if most is not None and getattr(counts, name) > most:
             raise NotVerified(f"{getattr(counts, name)} were {name}, but the settings pay for {most}")
     for path, times in Counter(file.path for file in record.files).items():
@@ -96,20 +98,19 @@ def released_as_certified(record: SessionRecord, at: PublishedSession) -> str:
         _inferred(record, table, learned[-1].decoded, at)
     if what == "hypothesis":
         return "one hypothesis was released"
-    if "lead" in settings:
+    if isinstance(kind, Joint):
         whole, texts = at.certificate.guarantee, [each.text for each in files]
-        said = joint_rounds(settings, texts, (whole.unit, whole.neighbours), at.certificate.warnings)
+        said = joint_rounds(kind, texts, (whole.unit, whole.neighbours), at.certificate.warnings)
     else:
-        said = _totals(record, files) if "season" in settings else _rounds(record, files)
-    _models(settings, learned)
+        said = _totals(kind, files) if isinstance(kind, Stream) else _rounds(kind.only(Tallies), files)
+    _models(kind.only(Tallies), learned)
     return f"{said}; {NOT_DECODED}"
 
 
 def _forms(record: SessionRecord, files: Sequence[Ref], at: PublishedSession) -> Iterator[Form]:
     """The content of JSON files, each compared with the record in all that follows from it."""
-    settings = record.mechanism.settings
-    form = form_of(settings)
-    most = LARGEST_ANSWER if form.indented or "season" in settings else LARGEST_PARSED
+    form = form_of(record.mechanism.kind)
+    most = LARGEST_ANSWER if form.indented or issubclass(form, ReleaseForm) else LARGEST_PARSED
     for number, file in enumerate(files):
         found = form.read(at.named(file, most), file.path)
         found.check(record, number, file.path)
@@ -119,17 +120,16 @@ def _forms(record: SessionRecord, files: Sequence[Ref], at: PublishedSession) ->
 def _answers(record: SessionRecord, at: PublishedSession) -> str:
     """Check that the figures of a private test follow from its counts, that shares were paid for, and that there are as
     many answers as are counted."""
-    counts, settings = record.counts, record.mechanism.settings
+    counts, kind = record.counts, record.mechanism.kind
     equal("the number of answers that are certified", len(record.outcomes), len(record.files))
     files = [*_forms(record, record.files, at)]
     for outcome, form in zip(record.outcomes, files, strict=True):
         if isinstance(outcome, UnitsTested):
-            leading = at.certificate.mechanism.settings
-            equal("the bounds of a tested number", settings.get("bounds"), leading.get("bounds"))
-            tested.follow(outcome, settings, form.content, _compared(at, record))
+            equal("the bounds of a tested number", kind.bounds, at.certificate.mechanism.kind.bounds)
+            tested.follow(outcome, kind.only(PrivateTest), form.content, _compared(at, record))
     for number, form in enumerate(files):
         if isinstance(form, ShareForm):
-            _share(settings, number, form)
+            _share(kind.only(Share), number, form)
     refused = sum(getattr(outcome, "outcome", "") == "refused" for outcome in record.outcomes)
     equal("the number of answers", (counts.asked, counts.refused), (len(record.files), refused))
     return f"{counts.answered} answers and {counts.refused} refusals are as counted"
@@ -139,45 +139,43 @@ def _compared(at: PublishedSession, test: SessionRecord) -> int:
     """The candidates that were compared on the units of a test before it; 1 without a choice."""
     sessions = at.certificate.sessions
     before = (each for each in sessions[: sessions.index(test)] if each.about == test.about)
-    return max(1, sum(len(each.mechanism.settings.get("candidates", ())) for each in before))
+    return max(1, sum(each.mechanism.kind.compared for each in before))
 
 
-def _share(settings: Mapping[str, Any], number: int, share: ShareForm) -> None:
+def _share(kind: Share, number: int, share: ShareForm) -> None:
     """Check that a home's share asked what was paid for, and says which sums it is of."""
-    run = settings["share"]["run"]
-    equal(f"the question of share {number}", share.question, f"round {number} of the run {run}")
+    equal(f"the question of share {number}", share.question, f"round {number} of the run {kind.share.run}")
     equal(f"the answer of share {number}", share.answer, sha256(canonical_json(share.content["sums"]).encode()))
-    if fault := round_fault(settings, number, {**share.content, "question": share.content["asked"]}):
+    if fault := round_fault(kind, number, {**share.content, "question": share.content["asked"]}):
         raise NotVerified(fault)
     if (model := share.asked.model) is not None:
-        equal(f"the columns of the model in share {number}", model.columns, _columns(settings))
+        equal(f"the columns of the model in share {number}", model.columns, _columns(kind))
         if len(_weights(model)) <= max(stop for _, stop in share.asked.spans):
             raise NotVerified(f"the model in share {number} has no weight for some of the codes that were asked about")
 
 
-def _rounds(record: SessionRecord, files: Sequence[Form]) -> str:
+def _rounds(kind: Tallies, files: Sequence[Form]) -> str:
     """Check that each round asked no more than it paid for, and what the one before announced."""
     before = None
     for number, form in enumerate(files):
         found = form.content
-        if fault := round_fault(record.mechanism.settings, number, found, before):
+        if fault := round_fault(kind, number, found, before):
             raise NotVerified(fault)
         before = found
     return f"{len(files)} rounds asked no more than they paid for"
 
 
-def _totals(record: SessionRecord, files: Sequence[Form]) -> str:
+def _totals(kind: Stream, files: Sequence[Form]) -> str:
     """Check that a season released no more than it pays for, to questions that stayed the same and follow no model, and
     that its running totals follow from what was released."""
-    settings = record.mechanism.settings
-    if record.counts.asked > steps(settings):
-        raise NotVerified(f"{record.counts.asked} releases were made, but the settings pay for {steps(settings)}")
-    if fault := season_fault(settings, [form.content for form in files]):
+    if len(files) > steps(kind):
+        raise NotVerified(f"{len(files)} releases were made, but the settings pay for {steps(kind)}")
+    if fault := season_fault(kind, [form.content for form in files]):
         raise NotVerified(fault)
     return f"the running totals follow from {len(files)} releases"
 
 
-def _models(settings: Mapping[str, Any], files: Sequence[LearnedForm]) -> None:
+def _models(kind: Tallies, files: Sequence[LearnedForm]) -> None:
     """Check that the models and questions in files of rounds or releases fit one another. Raises NotVerified."""
     first = dict[int, tuple[int, int]]()
     codes, spans, before = None, first, None
@@ -185,14 +183,14 @@ def _models(settings: Mapping[str, Any], files: Sequence[LearnedForm]) -> None:
         for question in form.asked:
             _laid_out(number, question, codes, spans)
         model, following, round_by_round = form.decoded, form.following, isinstance(form, RoundForm)
-        of_labels = not round_by_round or any(each["what"] == "labels" for each in settings["rounds"][: number + 1])
-        follows = round_by_round and of_labels and number + 1 < len(settings["rounds"])
+        of_labels = not round_by_round or any(each.what == "labels" for each in kind.rounds[: number + 1])
+        follows = round_by_round and of_labels and number + 1 < len(kind.rounds)
         equal(f"whether there is a model after round {number}", model is not None, of_labels)
         equal(f"whether a question follows round {number}", following is not None, follows)
         if following is not None and codes is not None and codes.pairs:  # what single columns say was decoded before
             equal(f"the model of round {number}", model, before)
         elif model is not None:
-            _fits(number, model, settings, spans)
+            _fits(number, model, kind, spans)
         if following is not None and model is not None:
             _announced(number, following, model)
             codes, spans = following.codes, first if following.codes is None else {}
@@ -211,9 +209,9 @@ def _laid_out(number: int, question: QuestionForm, codes: Codes | None, spans: d
             raise NotVerified(f"the codes of field {following} in round {number} do not follow those of the one before")
 
 
-def _fits(number: int, model: DecodedForm, settings: Mapping[str, Any], spans: Mapping[int, tuple[int, int]]) -> None:
+def _fits(number: int, model: DecodedForm, kind: Tallies, spans: Mapping[int, tuple[int, int]]) -> None:
     """Check that a decoded model is one of the codes and classes that were asked about."""
-    columns, last = _columns(settings), max(spans)
+    columns, last = _columns(kind), max(spans)
     widths = {len(row) for row in (*model.weights, *model.spread, model.intercept, model.prior, model.kappa)}
     fields, codes = len(model.importance) - last - 1, len(model.weights) - spans[last][1]  # that were not asked
     if widths != {columns} or not 0 <= fields <= codes or (codes and not fields) or len(model.spread) < 2:
@@ -232,9 +230,9 @@ def _announced(number: int, following: NextForm, model: DecodedForm) -> None:
         raise NotVerified(f"the question after round {number} does not follow from its model")
 
 
-def _columns(settings: Mapping[str, Any]) -> int:
+def _columns(kind: Tallies) -> int:
     """Columns of a model: one for two classes or a number, otherwise one for each class."""
-    return int(settings["classes"]) if settings["classes"] > 2 else 1
+    return kind.classes if kind.classes > 2 else 1
 
 
 def _weights(model: ModelForm) -> Any:
@@ -286,7 +284,7 @@ class LabelTable:
 
 def _votes(record: SessionRecord, at: PublishedSession) -> str:
     """Check the labels of rows that teachers voted on."""
-    counts, settings = record.counts, record.mechanism.settings
+    counts, paid = record.counts, record.mechanism.kind.classes
     if not record.teachers:
         raise NotVerified(f"{record.mechanism.name} answers by votes, and no teacher is said to have voted")
     for number, ref in enumerate(record.files):
@@ -302,8 +300,8 @@ def _votes(record: SessionRecord, at: PublishedSession) -> str:
             equal(f"which rows of {ref.path} have scores", scored.equals(answered), True)
             votes = batch["scores"].drop_null()
             table.scored(ref.path, batch["label"].drop_null(), votes.flatten().to_numpy().reshape(len(votes), -1))
-    if len(labels) > (classes := settings.get("classes", len(labels))):
-        raise NotVerified(f"{len(labels)} classes were released, but the settings pay for votes on {classes}")
+    if paid is not None and len(labels) > paid:
+        raise NotVerified(f"{len(labels)} classes were released, but the settings pay for votes on {paid}")
     for name, claimed in (("answered", counts.answered), ("refused", counts.refused), ("not asked", counts.not_asked)):
         equal(f"the number of rows {name}", found[name], claimed)
     return f"{counts.answered} answers and {counts.refused} refusals are as counted"
@@ -311,18 +309,18 @@ def _votes(record: SessionRecord, at: PublishedSession) -> str:
 
 def _inferred(record: SessionRecord, ref: Ref, model: DecodedForm | None, at: PublishedSession) -> None:
     """Check the labels that were inferred from the last round or release."""
-    settings, table = record.mechanism.settings, LabelTable(record, at)
+    kind, table = record.mechanism.kind, LabelTable(record, at)
     for batch in at.inferred(ref):
         table.check(ref.path, batch)
         equal(f"the outcomes in {ref.path}", batch["outcome"].unique().to_pylist(), ["inferred"])
-        if not settings["classes"]:
-            (low, high), labels = settings["bounds"], np.asarray(batch["label"])
+        if not kind.classes:
+            (low, high), labels = stated_bounds(kind), np.asarray(batch["label"])
             if not np.all(np.abs(labels - (low + high) / 2) <= (high - low) * (1 / 2 + ROUNDED)):
                 raise NotVerified(f"labels in {ref.path} are not between {low:g} and {high:g}")
             continue
         odds = batch["scores"].flatten().to_numpy().astype(np.float64).reshape(batch.num_rows, -1)
-        if odds.shape[1] != settings["classes"] or not np.all(np.abs(odds.sum(axis=1) - 1) < ROUNDED) or odds.min() < 0:
-            raise NotVerified(f"the scores in {ref.path} are no probabilities of {settings['classes']} classes")
+        if odds.shape[1] != kind.classes or not np.all(np.abs(odds.sum(axis=1) - 1) < ROUNDED) or odds.min() < 0:
+            raise NotVerified(f"the scores in {ref.path} are no probabilities of {kind.classes} classes")
         table.scored(ref.path, batch["label"], odds)
         if model is not None:
             table.scored(ref.path, batch["balanced"], _risen(odds, model), gap=SURELY)
@@ -356,5 +354,5 @@ def student_as_released(certificate: Certificate, at: PublishedSession) -> str:
         if not np.array_equal(np.asarray(getattr(student, name)), np.array(getattr(last.decoded, name))):
             raise NotVerified(f"the {name} of the student are not those of the last released model")
     if made == "TalliedNumber":
-        equal("the bounds of the student", [student.low, student.high], [*record.mechanism.settings["bounds"]])
+        equal("the bounds of the student", [student.low, student.high], [*stated_bounds(record.mechanism.kind)])
     return f"it has the weights of the last released model; {NOT_DECODED}"

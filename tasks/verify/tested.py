@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri
 
 from concord.artifacts.errors import NotVerified
+from concord.artifacts.kinds import PrivateTest
 from concord.artifacts.measures import LEAST_OF_GROUP, AnyTested, Estimate, GroupTested, NumberTested, TestRecord
 
 ROUNDED = 1e-9
@@ -35,33 +36,33 @@ Sum = tuple[float, int]
 """A sum of noisy counts, and their number."""
 
 
-def follow(test: AnyTested, settings: Mapping[str, Any], released: Mapping[str, Any], among: int) -> None:
+def follow(test: AnyTested, kind: PrivateTest, released: Mapping[str, Any], among: int) -> None:
     """Raise NotVerified if a figure does not follow from the counts of the released file.
 
     among   the candidates that were compared on the same units, by the certified choice; 1 without one
     """
     try:
         stated = test.level, test.among, test.clean, test.share
-        _same("level, candidates, cleanness and share", (LEVEL, among, settings["clean"], settings["share"]), stated)
-        _same("a number as label", settings["classes"] == 0, isinstance(test, NumberTested))
+        _same("level, candidates, cleanness and share", (LEVEL, among, kind.clean, kind.share), stated)
+        _same("a number as label", kind.classes == 0, isinstance(test, NumberTested))
         if isinstance(test, NumberTested):
-            _number(test, settings, released)
+            _number(test, kind, released)
         else:
-            _all(test, settings, released)
-            _groups(test, settings, released)
+            _all(test, kind, released)
+            _groups(test, kind, released)
     except (KeyError, TypeError, ValueError, IndexError, ArithmeticError):
         raise NotVerified("the file of a private test is not what such a test releases") from None
 
 
-def _all(test: TestRecord, settings: Mapping[str, Any], released: Mapping[str, Any]) -> None:
+def _all(test: TestRecord, kind: PrivateTest, released: Mapping[str, Any]) -> None:
     matrix, tables = np.array(released["matrix"], dtype=np.int64), released.get("groups", ())
     parts = max(1, len(tables))
     if tables and np.any(np.sum([each["matrix"] for each in tables], axis=0) != matrix):
         raise NotVerified("the groups of the file are not all units together, by their counts")
-    misses, scale = (1 - test.level) / test.among, float(settings["scale"])
+    misses, scale = (1 - test.level) / test.among, kind.scale
     right, wrong = int(released["right"]), int(released["wrong"])
     _same("the number of tested units", max(0, right + wrong), test.rows)
-    _share("the accuracy", test.accuracy, (right, 1), (wrong, 1), float(settings["pair_scale"]), misses)
+    _share("the accuracy", test.accuracy, (right, 1), (wrong, 1), kind.pair_scale, misses)
     together = []
     for at, item in enumerate(test.classes):
         hits, others = (float(matrix[at, at]), parts), parts * (len(matrix) - 1)
@@ -75,17 +76,17 @@ def _all(test: TestRecord, settings: Mapping[str, Any], released: Mapping[str, A
     _same("the share of the largest class", of_class.max() / of_class.sum() if of_class.any() else None, test.majority)
 
 
-def _number(test: NumberTested, settings: Mapping[str, Any], released: Mapping[str, Any]) -> None:
+def _number(test: NumberTested, kind: PrivateTest, released: Mapping[str, Any]) -> None:
     """Raise NotVerified if an error does not follow, as a share of what lies between the bounds."""
-    low, high = settings["bounds"]
-    _same("the constant", (settings["constant"], True), (test.constant, low <= test.constant <= high))
+    low, high = kind.bounds or ()
+    _same("the constant", (kind.constant, True), (test.constant, low <= test.constant <= high))
     _same("the number of tested units", max(0, sum(released["errors"])), test.rows)
     misses = (1 - test.level) / test.among
     for what, error, counts, scale in (
-        ("the RMSE", test.rmse, "errors", "pair_scale"),
-        ("the RMSE of the constant", test.constant_rmse, "constant_errors", "scale"),
+        ("the RMSE", test.rmse, "errors", kind.pair_scale),
+        ("the RMSE of the constant", test.constant_rmse, "constant_errors", kind.scale),
     ):
-        found = _error(np.array(released[counts], dtype=np.int64), float(settings[scale]), misses)
+        found = _error(np.array(released[counts], dtype=np.int64), scale, misses)
         _covers(what, Estimate(**{end: value / (high - low) for end, value in error.model_dump().items()}), found)
 
 
@@ -102,10 +103,10 @@ def _error(counts: NDArray[np.int64], scale: float, misses: float) -> tuple[floa
     return value, low, high
 
 
-def _groups(test: TestRecord, settings: Mapping[str, Any], released: Mapping[str, Any]) -> None:
+def _groups(test: TestRecord, kind: PrivateTest, released: Mapping[str, Any]) -> None:
     """Raise NotVerified if the groups are not those of the file, or have other figures."""
-    by, tables = settings.get("by", ()), released.get("groups", ())
-    named = [list(words) for words in settings.get("named", ())]
+    by, tables = kind.by, released.get("groups", ())
+    named = [list(words) for words in kind.named]
     if [each["words"] for each in tables] != ([*named, None] if by else []):
         raise NotVerified("the groups of the file are not those of the settings, by their words")
     every = [{OTHER, *words} for words in zip(*named, strict=True)]
@@ -118,7 +119,7 @@ def _groups(test: TestRecord, settings: Mapping[str, Any], released: Mapping[str
                 parts.setdefault((column, word), []).append(each)
     _same("the groups", {(each.column, each.group) for each in test.groups}, set(parts))
     _same("the number of groups", len(test.groups), len(parts))
-    misses, scale = (1 - test.level) / test.among, float(settings["scale"])
+    misses, scale = (1 - test.level) / test.among, kind.scale
     for group in test.groups:
         found, name = parts[group.column, group.group], f"{group.column or 'no group'} {group.group!r}"
         matrix = np.sum([each["matrix"] for each in found], axis=0)

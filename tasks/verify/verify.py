@@ -24,6 +24,7 @@ from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.guarantee import unpromised
 from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
+from concord.artifacts.kinds import Joint
 from concord.artifacts.ledger.excerpt import EXCERPT_SECRET, hiding
 from concord.artifacts.ledger.held import Held
 from concord.artifacts.ledger.ledger import Ledger
@@ -115,7 +116,7 @@ def _of_sessions(subjects: list[CheckedSession], ledger: Ledger, released: Relea
         subject = replace(given, latest=given.latest and not behind)
         shown = WHEN_PUBLISHED if subject.session.purpose == LABELS else {}  # answers have a certificate alone
         published = {"certificate": certificates.check, "signature": _signature, **shown}
-        shares = {"shares": _shares} if "lead" in subject.session.mechanism else {}
+        shares = {"shares": _shares} if subject.session.kind.lead else {}
         these = {**AT_THE_DOOR, **shares, **(published if subject.published else {})}
         for name, check in these.items():
             yield checked(f"{subject.session.id}: {name}", partial(check, subject))
@@ -205,8 +206,8 @@ def _guarantee(subject: CheckedSession) -> str:
     """The settings prove what the session claims."""
     session = subject.session
     for term in ("cutoff", "queries"):
-        if session.mechanism.get(term) is not None:
-            equal(term, getattr(session, term), session.mechanism[term])
+        if (stated := getattr(session.kind, term)) is not None:
+            equal(term, getattr(session, term), stated)
     return proved(session.mechanism, (session.epsilon, session.delta))
 
 
@@ -218,7 +219,7 @@ def _shares(subject: CheckedSession) -> str:
     ref = released.find(path)
     warnings = None if ref is None else Certificate.read(released.read(ref), path).warnings
     rounds = [released.read(outcome.released) for outcome in outcomes]
-    return joint_rounds(session.mechanism, rounds, (of.unit, of.neighbours), warnings)
+    return joint_rounds(session.kind.only(Joint), rounds, (of.unit, of.neighbours), warnings)
 
 
 def _public_test(subject: CheckedSession) -> str:

@@ -40,7 +40,9 @@ def test_the_subset_of_another_version_counts_as_answered_from() -> None:
     """A later version's session that says anything of relabelled rows lets no second one answer from the subset."""
     later: dict[str, Any] = {**RECORDED["stable"], "relabel": {"rate": 0.05}, "later": 1}
     for said in ({"rate": 0.05}, {}, "later"):
-        assert Kind.of({**later, "relabel": said}).relabel is not None
+        found = Kind.of({**later, "relabel": said})
+        assert found.relabel is not None
+        assert found.claim == (None, None)
 
 
 def test_what_a_kind_states_follows_from_its_settings() -> None:

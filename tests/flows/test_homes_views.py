@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from concord.artifacts.errors import NotVerified
+from concord.artifacts.kinds import Joint, Kind
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.concord_pictures import Pictures
 from concord.tasks.data.vectors import VectorField
@@ -81,7 +82,8 @@ def changed_on_the_way(certificate: dict[str, Any], rounds: list[dict[str, Any]]
     settings, unit = certificate["sessions"][0]["mechanism"]["settings"], certificate["guarantee"]
 
     def check(rounds: list[dict[str, Any]], settings: dict[str, Any]) -> None:
-        joint_rounds(settings, [json.dumps(each).encode() for each in rounds], (unit["unit"], unit["neighbours"]), ())
+        kind, texts = Kind.of(settings).only(Joint), [json.dumps(each).encode() for each in rounds]
+        joint_rounds(kind, texts, (unit["unit"], unit["neighbours"]), ())
 
     check(rounds, settings)
     for codes in (first.model_dump(mode="json"), None):

@@ -17,7 +17,7 @@ from concord.flows.outcome import Summary
 from concord.flows.start import start, start_extension
 from concord.tasks.door.erase import close, forget
 from concord.tasks.door.stores import Stores
-from concord.tasks.mechanisms.relabelled import Relabelling
+from concord.tasks.mechanisms.relabelled import Relabelled
 from concord.tasks.verify.verify import verify
 from tests.support.homes import charged, labels_of
 from tests.support.people import changed, people
@@ -68,7 +68,7 @@ def test_every_part_of_the_cost_is_shown(home: Path, session: str) -> None:
     record = certificate.relabelling
     assert record is not None
     assert (record.share, record.choice_epsilon, record.form, record.copies) == (0.3, 1.0, "tight", 1)
-    made = Relabelling.from_settings(certificate.mechanism.settings["relabel"])
+    made = Relabelled.from_settings(certificate.mechanism.kind).relabelling
     assert made.whole(record.inner.epsilon, record.inner.delta) == pytest.approx((4.0, 1e-5))
     for name in ("Nandi & Bassily 2020", "Beimel, Nissim & Stemmer 2015", "amplification"):
         assert name in certificate.mechanism.proof

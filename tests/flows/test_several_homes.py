@@ -11,6 +11,7 @@ import pytest
 
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.released import Released
+from concord.artifacts.kinds import Joint, Kind
 from concord.artifacts.ledger.excerpt import Excerpt
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.schemas import Ref
@@ -86,7 +87,7 @@ def _tampered(settings: dict[str, Any], rounds: list[dict[str, Any]], unit: tupl
         copy = json.loads(json.dumps(rounds))
         change(copy)
         with pytest.raises(NotVerified) as raised:
-            joint_rounds(settings | terms, [json.dumps(each).encode() for each in copy], of, ())
+            joint_rounds(Kind.of(settings | terms).only(Joint), [json.dumps(each).encode() for each in copy], of, ())
         return str(raised.value)
 
     def swapped(copy: list[dict[str, Any]]) -> None:
@@ -102,7 +103,7 @@ def _tampered(settings: dict[str, Any], rounds: list[dict[str, Any]], unit: tupl
     def asking(change: dict[str, Any]) -> Callable[[list[dict[str, Any]]], object]:
         return lambda copy: copy[1]["question"].update(change)
 
-    assert joint_rounds(settings, [json.dumps(each).encode() for each in rounds], unit, ())
+    assert joint_rounds(Kind.of(settings).only(Joint), [json.dumps(each).encode() for each in rounds], unit, ())
     assert "not the sum of its shares" in found(added)
     assert "not the sum of its shares" in found(lambda copy: copy[0]["homes"]["shares"].pop("west"))
     assert "the share of north in round 0 is not signed" in found(swapped)
@@ -159,7 +160,7 @@ def test_a_home_that_drops_out_loses_its_rows_and_nothing_else(tmp_path: Path) -
     certificate = json.loads(Path(done["certificate"]).read_bytes())
     settings, guarantee = certificate["sessions"][0]["mechanism"]["settings"], certificate["guarantee"]
     with pytest.raises(NotVerified, match="Round 1 is without the rows of south"):  # and nobody is told
-        joint_rounds(settings, rounds_of(done), (guarantee["unit"], guarantee["neighbours"]), ())
+        joint_rounds(Kind.of(settings).only(Joint), rounds_of(done), (guarantee["unit"], guarantee["neighbours"]), ())
     assert done["student"]["accuracy"] > 0.8
     assert wrong(verify_published(Path(done["certificate"]).parent)) == []
     several.contribute("south")  # too late: what is decoded stays

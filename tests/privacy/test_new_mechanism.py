@@ -1,4 +1,4 @@
-"""A new mechanism is its file, a line of the catalogue and its recomputation: one is added here and goes all the way.
+"""A new mechanism is its file, a line of the catalogue, its kind and its recomputation: one is added, and all work.
 
 It answers every row with the plurality label, or by a keyed coin with the other one: randomised response.
 """
@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pytest
 
-from concord.artifacts.errors import WrongInput
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.kinds import KINDS, Kind, Votes
 from concord.artifacts.privacy import ORDERS, Cost
 from concord.artifacts.sections import MECHANISMS
 from concord.tasks.advice.compare import Stream, plan_mechanisms
@@ -21,8 +22,9 @@ from concord.tasks.mechanisms.distance import Answers, Floats, Ints, RandomSourc
 from concord.tasks.mechanisms.mechanism import FieldSettings, calibrate, from_settings
 from concord.tasks.mechanisms.odds import Attack, Odds, label_weights, one_vote_moved
 from concord.tasks.verify.audit import audit_mechanism
-from concord.tasks.verify.recompute import ROUTES, Route, charge, least_delta
+from concord.tasks.verify.recompute import ROUTES, Route
 from tests.support.at_door import CLASSES, counts_of, make_case
+from tests.support.recomputed import charge, least_delta
 
 NAME = "responses"
 
@@ -79,6 +81,13 @@ class Responses(FieldSettings):
         return (Attack(name="a torn row", here=here, there=there, labels=labels),)
 
 
+class ResponsesKind(Votes):
+    """Its settings, as the ledger records them."""
+
+    queries: int
+    each: float
+
+
 class Leaking(Responses):
     """A planted bug: it flips half as often as it says."""
 
@@ -89,12 +98,13 @@ class Leaking(Responses):
 
 @pytest.fixture(autouse=True)
 def added(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its file, its line of the catalogue, its recomputation."""
+    """Its file, its line of the catalogue, its kind, its recomputation."""
     module = ModuleType(f"concord.tasks.mechanisms.{NAME}")
     module.MECHANISM = Responses  # type: ignore[attr-defined]  # what the file would define
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setitem(MECHANISMS, NAME, ("queries",))
-    monkeypatch.setitem(ROUTES, NAME, Route(lambda settings: (settings["each"], settings["queries"], 0.0)))
+    monkeypatch.setitem(KINDS, NAME, ResponsesKind)
+    monkeypatch.setitem(ROUTES, NAME, Route(lambda kind: (kind.each, kind.queries, 0.0)))
 
 
 def made(epsilon: float = 12.0) -> Responses:
@@ -104,7 +114,7 @@ def made(epsilon: float = 12.0) -> Responses:
 
 
 def test_it_is_calibrated_rebuilt_and_planned_by_its_name() -> None:
-    assert from_settings(made().settings()) == made()
+    assert from_settings(Kind.of(made().settings())) == made()
     stream = Stream.expected(epsilon=300.0, delta=1e-9, teachers=600, queries=120, classes=2)
     option = next(mechanism for mechanism in plan_mechanisms(stream) if mechanism.name == NAME)
     assert option.feasible
@@ -113,8 +123,8 @@ def test_it_is_calibrated_rebuilt_and_planned_by_its_name() -> None:
 
 
 def test_settings_of_a_later_version_are_not_taken_for_those_of_this_one() -> None:
-    with pytest.raises(WrongInput, match=f"settings of {NAME} must not have later"):
-        from_settings({**made().settings(), "later": 1})
+    with pytest.raises(NotVerified, match=f"settings of {NAME!r} are not those .*later"):
+        from_settings(Kind.of({**made().settings(), "later": 1}))
 
 
 def test_it_passes_the_door_and_a_retry_gives_the_same_labels(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from scipy.stats import beta, binom, multinomial
 
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.kinds import Kind
 from concord.artifacts.privacy import ORDERS
 from concord.tasks.mechanisms import private_test
 from concord.tasks.mechanisms.distance import Ints
@@ -98,7 +99,7 @@ def test_the_claim_holds_exactly_and_little_is_wasted(secret: str, groups: dict[
     assert mechanism.cost.epsilon(DELTA) <= EPSILON
     exact = exact_delta(mechanism)
     assert 0.3 * DELTA < exact <= DELTA + LEFT_OUT
-    assert exact <= recompute.least_delta(mechanism.settings(), EPSILON) + LEFT_OUT <= DELTA
+    assert exact <= recompute.least_delta(Kind.of(mechanism.settings()), EPSILON) + LEFT_OUT <= DELTA
 
 
 @KINDS
@@ -155,10 +156,10 @@ def test_it_costs_no_more_than_learning(secret: str, groups: dict[str, Any]) -> 
         mechanism = PrivateTest.calibrate(**given, most=(order, nats))
         assert mechanism.cost.renyi[ORDERS.index(order)] <= nats
         assert mechanism.cost.epsilon(1e-5) <= 1.0
-        due, additive = recompute.charge(mechanism.settings(), order)
+        due, additive = recompute.charge(Kind.of(mechanism.settings()), order)
         assert due == pytest.approx(mechanism.cost.renyi[ORDERS.index(order)], rel=1e-12)
         assert additive == 0
-        assert PrivateTest.from_settings(json.loads(json.dumps(mechanism.settings()))) == mechanism
+        assert PrivateTest.from_settings(Kind.of(json.loads(json.dumps(mechanism.settings())))) == mechanism
 
 
 def test_what_is_no_test_is_refused() -> None:

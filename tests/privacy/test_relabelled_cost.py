@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import binom
 
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.kinds import Kind
 from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
 from concord.tasks.mechanisms.relabelled import (
     Form,
@@ -170,7 +171,7 @@ def test_settings_are_json_and_tell_the_relabelling() -> None:
     settings = json.loads(json.dumps(made.settings(), allow_nan=False))
     assert settings["name"] == "noisy_votes"
     assert (settings["relabel"]["epsilon"], settings["relabel"]["delta"]) == (1.0, 1e-5)
-    assert Relabelling.from_settings(settings["relabel"]) == made.relabelling
+    assert Relabelled.from_settings(Kind.of(settings)) == made
 
 
 @pytest.mark.parametrize(

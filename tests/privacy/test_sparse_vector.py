@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.kinds import Kind
 from concord.artifacts.privacy import hockey_stick
 from concord.tasks.mechanisms.distance import REFUSED, Draws, Ints, margin
 from concord.tasks.mechanisms.sparse_vector import NoisyThreshold, SparseVector, least_with_tail, sum_tail
@@ -234,7 +235,7 @@ def test_calibrated_settings_cost_at_most_the_budget(epsilon: float, delta: floa
     mechanism = SparseVector.calibrate(epsilon=epsilon, delta=delta, cutoff=cutoff)
     assert 0.99 * epsilon < mechanism.cost.epsilon(delta) <= epsilon
     assert mechanism.cost.delta <= delta
-    assert SparseVector.from_settings(mechanism.settings()) == mechanism
+    assert SparseVector.from_settings(Kind.of(mechanism.settings())) == mechanism
 
 
 @pytest.mark.parametrize("delta", [0.7, 0.99])

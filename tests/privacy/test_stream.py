@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.kinds import Kind
 from concord.artifacts.privacy import ORDERS
 from concord.tasks.mechanisms.contributions import IntegerModel, tally
 from concord.tasks.mechanisms.distance import Floats, Ints
@@ -133,9 +134,9 @@ def priced_once() -> Stream:
 @pytest.mark.parametrize(
     "bug",
     [
-        lambda: AnotherMatrix.from_settings(tiny().settings()),
-        lambda: Reused.from_settings(tiny().settings()),
-        lambda: Following.from_settings(tiny().settings()),
+        lambda: AnotherMatrix.from_settings(Kind.of(tiny().settings())),
+        lambda: Reused.from_settings(Kind.of(tiny().settings())),
+        lambda: Following.from_settings(Kind.of(tiny().settings())),
         priced_once,
     ],
 )
@@ -277,7 +278,7 @@ def test_each_question_has_noise_of_its_own_scale_in_every_release() -> None:
 
 
 def test_it_is_rebuilt_from_its_settings() -> None:
-    assert Stream.from_settings(json.loads(json.dumps(season().settings()))) == season()
+    assert Stream.from_settings(Kind.of(json.loads(json.dumps(season().settings())))) == season()
 
 
 class Leaking(Stream):
@@ -290,4 +291,4 @@ class Leaking(Stream):
 def test_an_audit_attacks_it_and_finds_a_planted_bug() -> None:
     claim: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA, "trials": 2_000, "workers": 1, "confidence": 1 - 1e-7}
     assert audit_mechanism(tiny(), **claim).holds
-    assert not audit_mechanism(Leaking.from_settings(tiny().settings()), **claim).holds
+    assert not audit_mechanism(Leaking.from_settings(Kind.of(tiny().settings())), **claim).holds

@@ -16,6 +16,7 @@ import pytest
 from scipy.stats import binom
 
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.kinds import Kind
 from concord.artifacts.privacy import ORDERS, Cost
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.exponential import StudentChoice, level_for
@@ -107,7 +108,7 @@ def _losses(secret: str, at: int, choice: StudentChoice, **planted: Any) -> Iter
 
 
 def made(secret: str) -> StudentChoice:
-    return StudentChoice.from_settings({"name": "student_choice", "epsilon": EPSILON, "secret": secret})
+    return StudentChoice.from_settings(Kind.of({"name": "student_choice", "epsilon": EPSILON, "secret": secret}))
 
 
 @pytest.mark.parametrize("secret", SECRETS)
@@ -124,7 +125,7 @@ def test_its_renyi_cost_holds(secret: str) -> None:
     for order in (1.25, 5.0, 33.0):
         most = choice.cost.renyi[ORDERS.index(order)]
         assert renyi(secret, choice, order) <= most < Cost.approximate(EPSILON).renyi[ORDERS.index(order)]
-        assert most == pytest.approx(recompute.charge(choice.settings(), order)[0], rel=1e-7)
+        assert most == pytest.approx(recompute.charge(Kind.of(choice.settings()), order)[0], rel=1e-7)
 
 
 @cache

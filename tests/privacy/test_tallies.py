@@ -12,6 +12,7 @@ import pytest
 from scipy.signal import fftconvolve
 
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.kinds import Kind
 from concord.artifacts.privacy import ORDERS, Cost
 from concord.tasks.mechanisms.contributions import CodeRows, IntegerModel, RoundQuestion, row_square, tally
 from concord.tasks.mechanisms.distance import Floats, Ints
@@ -365,7 +366,7 @@ def test_every_number_gets_noise_of_the_rounds_own_scale() -> None:
 
 @pytest.mark.parametrize("mechanism", ONE_ROUND)
 def test_it_is_rebuilt_from_its_settings(mechanism: Tallies) -> None:
-    assert Tallies.from_settings(json.loads(json.dumps(mechanism.settings()))) == mechanism
+    assert Tallies.from_settings(Kind.of(json.loads(json.dumps(mechanism.settings())))) == mechanism
 
 
 class Leaking(Tallies):
@@ -379,4 +380,4 @@ class Leaking(Tallies):
 def test_an_audit_attacks_it_and_finds_a_planted_bug(mechanism: Tallies) -> None:
     claim: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA, "trials": 2_000, "workers": 1, "confidence": 1 - 1e-7}
     assert audit_mechanism(mechanism, **claim).holds
-    assert not audit_mechanism(Leaking.from_settings(mechanism.settings()), **claim).holds
+    assert not audit_mechanism(Leaking.from_settings(Kind.of(mechanism.settings())), **claim).holds

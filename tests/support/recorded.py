@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from concord.artifacts.sections import MECHANISMS
+from concord.tasks.data.arrivals import NAMING
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 from concord.tasks.mechanisms.exponential import StudentChoice, Universal
 from concord.tasks.mechanisms.group_counts import GroupCounts
@@ -32,7 +33,7 @@ ADDED: dict[str, dict[str, Any]] = {
     "stable": {"relabel": RELABEL},
     "optimal_release": {"question": "which is most common"},
     "tallies": {"codes": "7f", "bounds": [0.0, 50.0]},
-    "stream": {"codes": "7f", "naming": "keyed"},
+    "stream": {"codes": "7f", "naming": NAMING},
     "share": {"codes": "7f", "queries": len(ROUNDS), "share": TERMS},
     "joint": {"codes": "7f", **AGREED, "lead": "3f", "claim": BUDGET},
     "universal": {"hypotheses": "rectangles", "features": ["age"], "class": "8f", "candidates": 120},

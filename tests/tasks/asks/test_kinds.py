@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from concord.artifacts.errors import NotVerified
+from concord.artifacts.kinds import Kind
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import Session
@@ -32,9 +33,9 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> tuple[Session, Ledger]:
 def test_producer_and_referee_know_the_same_mechanisms() -> None:
     assert {*KINDS, *MECHANISMS} == ROUTES.keys() - UNCERTIFIED
     for name, kind in KINDS.items():
-        assert (releases({"name": name}) == "answers") is (kind.outcome is not None), name
+        assert (releases(Kind.of(RECORDED[name])) == "answers") is (kind.outcome is not None), name
         assert kind.releases
-    assert {releases({"name": name}) for name in MECHANISMS} == {"labels"}
+    assert {releases(Kind.of(RECORDED[name])) for name in MECHANISMS} == {"labels"}
 
 
 DRAWS_NOTHING = {"joint"}
@@ -67,7 +68,7 @@ def test_pairs_of_columns_that_were_asked_about_are_said(
 def test_questions_to_a_mechanism_of_labels_are_answers_by_both(session: tuple[Session, Ledger]) -> None:
     asked = replace(session[0], purpose="questions")
     assert kind_of(asked).outcome is not None
-    assert releases(asked.mechanism, asked.purpose) == "answers"
+    assert releases(asked.kind, asked.purpose) == "answers"
     assert mechanism_of(asked).releases != mechanism_of(session[0]).releases
 
 

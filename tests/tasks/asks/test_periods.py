@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from concord.artifacts import kinds
 from concord.artifacts.errors import BudgetRefused, NotVerified
 from concord.tasks.asks.stream import keep_counted, periods_counted
 from concord.tasks.data.arrivals import Period
@@ -97,7 +98,7 @@ def planted(released: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_the_referee_rejects_releases_that_are_not_those_of_a_season(season: Season) -> None:
-    released, settings = season.all(), season.session.mechanism
+    released, settings = season.all(), season.session.kind.only(kinds.Stream)
     assert [season_fault(settings, released[:number]) for number in range(4)] == [""] * 4
     assert {wrong for wrong, found in planted(released).items() if not season_fault(settings, found)} == set()
 

@@ -283,7 +283,7 @@ def test_noisy_counts_alone_are_released(plan: Plan, door: Stores, monkeypatch: 
     mechanism = PrivateTest.calibrate(epsilon=1.0, delta=1e-5, classes=2, secret="rows")
     session, trial = opened(plan, door, counts, mechanism)
     assert session.part == TEST
-    assert PrivateTest.from_settings(session.mechanism) == mechanism
+    assert PrivateTest.from_settings(session.kind) == mechanism
     assert trial.about["clean"] is False  # its student learned before anything was divided
     drawn: list[Any] = []
     true = PrivateTest.release

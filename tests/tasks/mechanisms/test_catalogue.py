@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from concord.artifacts.kinds import Kind
 from concord.artifacts.sections import MECHANISMS, TALLIES
 from concord.tasks.mechanisms import mechanism
 from concord.tasks.mechanisms.laplace_votes import LaplaceVotes
@@ -21,7 +22,7 @@ from tests.privacy.exact import Silent
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_settings_rebuild_it_to_the_bit(name: str) -> None:
     made = calibrate(name, epsilon=1.0, delta=1e-6, cutoff=5, queries=100, classes=3, teachers=250, order=5.0)
-    again = from_settings(json.loads(json.dumps(made.settings())))
+    again = from_settings(Kind.of(json.loads(json.dumps(made.settings()))))
     assert (made.name, type(again)) == (name, type(made))
     assert again.settings() == made.settings()
     assert again.cost == made.cost

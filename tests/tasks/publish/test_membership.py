@@ -10,6 +10,7 @@ from scipy.stats import norm
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.guarantee import Guarantee
+from concord.artifacts.kinds import Kind
 from concord.artifacts.privacy import Cost
 from concord.artifacts.sections import MECHANISMS
 from concord.tasks.asks.kinds import KINDS, delta_of
@@ -20,6 +21,7 @@ from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
 from concord.tasks.publish.membership import guarantees_of, most_found
+from tests.support.recorded import RECORDED
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 TALLIES = Tallies.calibrate(**BUDGET, classes=2, rounds=planned_rounds(classes=2, fields=4, codes=12))
@@ -29,8 +31,8 @@ SETTINGS: dict[str, Mapping[str, Any]] = {
     **{name: calibrate(name, **BUDGET, **VOTES).settings() for name in MECHANISMS},
     "tallies": TALLIES.settings(),
     "stream": Stream.of_season(**BUDGET, classes=2, rounds=ONCE, season=4).settings(),
-    "share": {**TALLIES.settings(), "name": Share.name},
-    "joint": Joint.of(TALLIES, 1).settings(),
+    "share": {**RECORDED["share"], **TALLIES.settings(), "name": Share.name},
+    "joint": {**RECORDED["joint"], **Joint.of(TALLIES, 1).settings()},
     "universal": Universal(epsilon=1.0, secret="rows").settings(),
     "student_choice": StudentChoice(epsilon=1.0, secret="rows").settings(),
     "private_test": PrivateTest.calibrate(**BUDGET, classes=2, secret="rows").settings(),
@@ -68,7 +70,7 @@ def certificate_of(*settings: Mapping[str, Any], part: str = "") -> Certificate:
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_every_kind_states_a_delta_that_falls_to_its_own_and_bounds_more_than_its_claim(name: str) -> None:
-    found = [delta_of(dict(SETTINGS[name]), epsilon) for epsilon in np.linspace(0, 1, 17)]
+    found = [delta_of(Kind.of(SETTINGS[name]), epsilon) for epsilon in np.linspace(0, 1, 17)]
     assert found == sorted(found, reverse=True)
     assert 0 < found[0] < 1
     assert found[-1] <= 1e-5

@@ -13,8 +13,8 @@ from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.figures import PLANS, Spending, epsilon_if_stopped_early, spending
 from concord.tasks.publish.outcomes import Outcomes
-from concord.tasks.verify.recompute import least_delta
 from tests.support.published import SESSION, session, world
+from tests.support.recomputed import least_delta
 
 ROWS, CUTOFF = 300, 20
 BY_REFUSAL = ("stable", "sparse_vector", "published")

@@ -19,7 +19,7 @@ from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
 from concord.tasks.mechanisms.queries import FORMS, SingleRelease
 from concord.tasks.mechanisms.relabelled import Relabelled, Relabelling, calibrate_relabelled
 from concord.tasks.verify import recompute
-from concord.tasks.verify.recompute import charge, least_delta
+from tests.support.recomputed import charge, least_delta
 
 DELTA = 1e-5
 LOOSE = {"published"}
@@ -169,7 +169,8 @@ def test_a_steeper_table_is_rejected() -> None:
 
 def test_a_table_of_one_step_by_rational_arithmetic() -> None:
     table = np.array([2**64 - 2**44, 2**63], dtype="<u8")
-    settings = {"name": "stable", "cutoff": 3, "order": 2.0, "refusal": base64.b64encode(table.tobytes()).decode()}
+    text = base64.b64encode(table.tobytes()).decode()
+    settings = settings_of(made("stable")) | {"cutoff": 3, "order": 2.0, "refusal": text}
     p, q = (Fraction(int(entry), 2**64) for entry in table)
     assert (1 - q) ** 2 > 1 - p  # one way round, the moment that κ bounds has no bound
     assert charge(settings, 2.0)[0] == math.inf
@@ -183,19 +184,19 @@ def test_a_table_of_one_step_by_rational_arithmetic() -> None:
 
 
 def test_one_gaussian_and_one_response_by_hand() -> None:
-    settings = {"name": "noisy_votes", "queries": 1, "classes": 2, "scale": 1.5}
+    settings = settings_of(made("noisy_votes")) | {"queries": 1, "scale": 1.5}
     law = {k: math.exp(-(k**2) / 4.5) for k in range(-60, 61)}
     whole = sum(law.values())
     by_hand = sum(max(0.0, law[k] - math.e**0.3 * law.get(k - 1, 0.0)) for k in law) / whole
     assert least_delta(settings, 0.3) == pytest.approx(by_hand, rel=2e-9)
-    settings = {"name": "laplace_votes", "queries": 1, "classes": 2, "scale": 2.0}
+    settings = settings_of(made("laplace_votes")) | {"queries": 1, "scale": 2.0}
     kept = 1 / (1 + math.exp(-0.5))
     assert least_delta(settings, 0.2) == pytest.approx(kept - math.exp(0.2) * (1 - kept), rel=1e-9)
     assert least_delta(settings, 0.5) == pytest.approx(0, abs=1e-15)
 
 
 def test_two_sums_of_gaussians_by_hand() -> None:
-    settings = {"name": "confident", "queries": 1, "test_scale": 2.0, "answers": 1, "classes": 2, "scale": 1.5}
+    settings = settings_of(made("confident")) | {"queries": 1, "test_scale": 2.0, "answers": 1, "scale": 1.5}
     first, second = ({k: math.exp(-(k**2) / (2 * s**2)) for k in range(-60, 61)} for s in (2.0, 1.5))
     whole = sum(first.values()) * sum(second.values())
     pairs = [(a, b) for a in first for b in second]
@@ -211,7 +212,7 @@ def test_sums_narrow_and_wide_prove_what_confident_votes_claim(delta: float, que
 
 
 def test_large_sums_meet_the_convolved_ones() -> None:
-    grid = {"name": "noisy_votes", "queries": 900, "classes": 2, "scale": 110.0}
+    grid = settings_of(made("noisy_votes")) | {"queries": 900, "scale": 110.0}
     large = {**grid, "queries": 900 * 10**8, "scale": 110.0 * 10**4}
     assert least_delta(large, 1.0) == pytest.approx(least_delta(grid, 1.0), rel=1e-3)
 

@@ -7,14 +7,17 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
+from concord.artifacts import kinds
 from concord.artifacts.errors import NotVerified
+from concord.artifacts.kinds import Kind
 from concord.artifacts.privacy import ORDERS
 from concord.tasks.mechanisms.noise import moved_delta
 from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.mechanisms.tallies import Round, Tallies, planned_rounds
-from concord.tasks.verify.recompute import charge, charge_of_refusal, least_delta
+from concord.tasks.verify.recompute import charge_of_refusal
 from concord.tasks.verify.recompute_gaussian import _squares, moved_norm
 from concord.tasks.verify.rounds import round_fault, totals_off
+from tests.support.recomputed import charge, least_delta
 
 DELTA = 1e-5
 Secret = Literal["rows", "labels"]
@@ -41,6 +44,10 @@ def settings_of(mechanism: Tallies) -> dict[str, Any]:
     return recorded
 
 
+def sums_of(settings: dict[str, Any]) -> kinds.Tallies:
+    return Kind.of(settings).only(kinds.Tallies)
+
+
 @pytest.mark.parametrize(("epsilon", "classes", "rounds", "secret", "many"), CASES)
 def test_it_proves_what_they_claim_and_is_no_loose_bound(
     epsilon: float, classes: int, rounds: int, secret: Secret, many: bool
@@ -57,13 +64,14 @@ def test_the_charge_is_the_mechanisms_cost(
 ) -> None:
     mechanism = made(epsilon, classes, rounds, secret, many)
     settings = settings_of(mechanism)
-    assert [moved_norm(settings, each) for each in settings["rounds"]] == [n for n, _ in mechanism.squares_by_round]
+    kind = sums_of(settings)
+    assert [moved_norm(kind, each) for each in kind.rounds] == [n for n, _ in mechanism.squares_by_round]
     for order in (2.0, 4.0, 50.0):
         nats, additive = charge(settings, order)
         cost = mechanism.cost.renyi[ORDERS.index(order)]
         assert cost * (1 - 1e-8) < nats <= cost
         assert additive == 0.0
-    assert charge_of_refusal(settings, 2.0) is None
+    assert charge_of_refusal(Kind.of(settings), 2.0) is None
 
 
 BROKEN = [
@@ -91,8 +99,8 @@ def test_another_grid_or_neighbours_are_found(key: str, value: Any) -> None:
 
 def test_labels_of_units_of_many_rows_cost_more() -> None:
     settings = settings_of(made(1.0, 7, 1, "labels", False))
-    (each,) = settings["rounds"]
-    assert moved_norm({**settings, "many": True}, each) > moved_norm(settings, each) == 2 * 14 * (1 << 32)
+    once, often = (sums_of({**settings, "many": many}) for many in (False, True))
+    assert moved_norm(often, *often.rounds) > moved_norm(once, *once.rounds) == 2 * 14 * (1 << 32)
 
 
 @pytest.mark.parametrize("scale", [0.8, 2.5])
@@ -132,9 +140,9 @@ def asked_of(mechanism: Tallies, fields: int) -> dict[str, Any]:
 def test_a_released_round_is_what_was_paid_for_and_another_is_found(classes: int, fields: int) -> None:
     rounds = planned_rounds(classes=classes, fields=14, codes=450, pairs=True)
     mechanism = Tallies.calibrate(epsilon=1.0, delta=DELTA, classes=classes, rounds=rounds)
-    settings, found = settings_of(mechanism), asked_of(mechanism, fields)
+    kind, found = sums_of(settings_of(mechanism)), asked_of(mechanism, fields)
     question = found["question"]
-    assert round_fault(settings, 3, found) == ""
+    assert round_fault(kind, 3, found) == ""
     changes: dict[str, dict[str, Any]] = {
         "further than was paid for": {"steps": question["steps"] + 40, "least": question["least"] + 1},
         "further than": {"least": question["least"] - 40},
@@ -151,16 +159,16 @@ def test_a_released_round_is_what_was_paid_for_and_another_is_found(classes: int
         "not what tallies release": {"spans": None},
     }
     for fault, change in changes.items():
-        assert fault in round_fault(settings, 3, {**found, "question": question | change})
-    assert "other noise" in round_fault(settings, 3, {**found, "scale": found["scale"] * 0.99})
-    assert "another size" in round_fault(settings, 3, {**found, "sums": found["sums"][1:]})
-    assert "something else" in round_fault(settings, 3, {**found, "sums": ["0"] * len(found["sums"])})
-    assert "another question" in round_fault(settings, 2, found)
+        assert fault in round_fault(kind, 3, {**found, "question": question | change})
+    assert "other noise" in round_fault(kind, 3, {**found, "scale": found["scale"] * 0.99})
+    assert "another size" in round_fault(kind, 3, {**found, "sums": found["sums"][1:]})
+    assert "something else" in round_fault(kind, 3, {**found, "sums": ["0"] * len(found["sums"])})
+    assert "another question" in round_fault(kind, 2, found)
     announced = {"fields": question["fields"], "model": question["model"]}
-    assert round_fault(settings, 3, found, {"next": announced}) == ""
+    assert round_fault(kind, 3, found, {"next": announced}) == ""
     for other in ({"fields": [*question["fields"], fields]}, {"model": {"columns": 1, "weights": ""}}):
-        assert "before announced" in round_fault(settings, 3, found, {"next": announced | other})
-    assert round_fault(settings, 7, found) == "round 7 is not what tallies release"
+        assert "before announced" in round_fault(kind, 3, found, {"next": announced | other})
+    assert round_fault(kind, 7, found) == "round 7 is not what tallies release"
 
 
 def season(epsilon: float, releases: int, **changed: Any) -> Stream:
@@ -180,7 +188,7 @@ def test_a_season_costs_what_it_claims_by_coefficients_found_another_way(
     nats, additive = charge(settings, 4.0)
     cost = mechanism.cost.renyi[ORDERS.index(4.0)]
     assert cost * (1 - 1e-8) < nats <= cost
-    assert (additive, charge_of_refusal(settings, 2.0)) == (0.0, None)
+    assert (additive, charge_of_refusal(Kind.of(settings), 2.0)) == (0.0, None)
 
 
 @pytest.mark.parametrize("changed", [{"season": 53}, {"bits": 9}, {"rounds": 0.999}, {"season": 1}])
@@ -225,9 +233,9 @@ def test_another_matrix_is_not_known() -> None:
 def test_running_totals_follow_from_releases_by_another_path_and_others_do_not(releases: int, bits: int) -> None:
     mechanism, rng = season(1.0, 52, bits=bits), np.random.default_rng(5)
     released = [rng.integers(-(2**45), 2**45, 30) for _ in range(releases)]
-    totals, settings = mechanism.totals(released), settings_of(mechanism)
-    assert totals_off(settings, released, totals) <= 0
+    totals, kind = mechanism.totals(released), Kind.of(settings_of(mechanism)).only(kinds.Stream)
+    assert totals_off(kind, released, totals) <= 0
     moved = totals + 2**20 * (np.arange(30) == 7)
-    assert totals_off(settings, released, moved) > 2**19
+    assert totals_off(kind, released, moved) > 2**19
     if releases > 1:
-        assert totals_off(settings, released[::-1], totals) > 0
+        assert totals_off(kind, released[::-1], totals) > 0

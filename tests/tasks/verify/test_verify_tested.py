@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from concord.artifacts import kinds
 from concord.artifacts.errors import NotVerified
+from concord.artifacts.kinds import Kind
 from concord.artifacts.measures import AnyTested, NumberTested, TestRecord
 from concord.tasks.asks.kinds import tested as certified
 from concord.tasks.asks.student_test import StudentTestAsk
@@ -20,8 +22,8 @@ CLASSES = ("no", "yes")
 BY = {"by": ("sex", "ward"), "named": tuple((sex, ward) for sex in ("a", "b", "") for ward in (None, "1", ""))[:-1]}
 
 
-def made(scale: float, groups: dict[str, Any]) -> tuple[TestRecord, dict[str, Any], dict[str, Any]]:
-    """The record of a test, its settings and its released file; the noise of its counts is below 3."""
+def made(scale: float, groups: dict[str, Any]) -> tuple[TestRecord, kinds.PrivateTest, dict[str, Any]]:
+    """The record of a test, its kind and its released file; the noise of its counts is below 3."""
     about = {"session": "d-0", "student": "0" * 64, "share": 0.1, "clean": True}
     exact = PrivateTest(epsilon=1.0, delta=1e-6, classes=2, secret="rows", scale=scale, pair_scale=scale, **groups)
     ask = StudentTestAsk(exact, about, CLASSES)
@@ -30,19 +32,20 @@ def made(scale: float, groups: dict[str, Any]) -> tuple[TestRecord, dict[str, An
     noise = np.random.default_rng(1).integers(-3, 4, size=1000)
     drawn = exact.release(counts, Silent())
     released = json.loads(json.dumps(ask.result(drawn + noise[: len(drawn)])))
-    test = recorded(ask.settings(), released)
+    kind = Kind.of(ask.settings()).only(kinds.PrivateTest)
+    test = recorded(kind, released)
     assert isinstance(test, TestRecord)
-    return test, ask.settings(), released
+    return test, kind, released
 
 
-def recorded(settings: dict[str, Any], released: dict[str, Any]) -> AnyTested:
+def recorded(kind: kinds.PrivateTest, released: dict[str, Any]) -> AnyTested:
     """What a certificate says of a test with that released file."""
-    session: Any = SimpleNamespace(domain="d", mechanism=settings)
+    session: Any = SimpleNamespace(domain="d", kind=kind)
     ledger: Any = SimpleNamespace(sessions=lambda _: [session], looks_before=lambda _: 0)
     return certified(session, released, ledger)
 
 
-def of_number(scale: float) -> tuple[NumberTested, dict[str, Any], dict[str, Any]]:
+def of_number(scale: float) -> tuple[NumberTested, kinds.PrivateTest, dict[str, Any]]:
     """The same of a test of a number from 10 to 60."""
     about = {
         "session": "d-0",
@@ -56,16 +59,17 @@ def of_number(scale: float) -> tuple[NumberTested, dict[str, Any], dict[str, Any
     ask = StudentTestAsk(exact, about, ())
     counts = [range(800, 0, -100), range(0, 800, 100)]
     released = json.loads(json.dumps(ask.result(exact.release(np.array(counts), Silent()))))
-    test = recorded(ask.settings(), released)
+    kind = Kind.of(ask.settings()).only(kinds.PrivateTest)
+    test = recorded(kind, released)
     assert isinstance(test, NumberTested)
-    return test, ask.settings(), released
+    return test, kind, released
 
 
 @pytest.mark.parametrize("scale", [0.7, 5.0, 900.0])
 @pytest.mark.parametrize("groups", [{}, BY], ids=["together", "by group"])
 def test_a_test_s_figures_follow_from_its_counts(scale: float, groups: dict[str, Any]) -> None:
-    test, settings, released = made(scale, groups)
-    follow(test, settings, released, 1)
+    test, kind, released = made(scale, groups)
+    follow(test, kind, released, 1)
     assert len(test.groups) == (5 if groups else 0)
     if groups:
         names = [(each.column, each.group) for each in test.groups]
@@ -107,11 +111,11 @@ CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_figure_that_does_not_follow_is_found(change: str) -> None:
-    test, settings, released = made(5.0, BY)
+    test, kind, released = made(5.0, BY)
     said = test.model_dump(mode="json")
     CHANGES[change](said)
     with pytest.raises(NotVerified, match=r"certified|must be|given"):
-        follow(TestRecord.model_validate_json(json.dumps(said)), settings, released, 1)
+        follow(TestRecord.model_validate_json(json.dumps(said)), kind, released, 1)
 
 
 FILES: dict[str, Callable[[dict[str, Any]], object]] = {
@@ -123,29 +127,29 @@ FILES: dict[str, Callable[[dict[str, Any]], object]] = {
 
 @pytest.mark.parametrize("change", FILES)
 def test_a_file_of_other_groups_than_were_paid_for_is_found(change: str) -> None:
-    test, settings, released = made(5.0, BY)
+    test, kind, released = made(5.0, BY)
     FILES[change](released)
     with pytest.raises(NotVerified, match="groups of the file are not"):
-        follow(test, settings, released, 1)
+        follow(test, kind, released, 1)
 
 
 def test_groups_that_leave_out_a_combination_of_words_are_found() -> None:
-    test, settings, released = made(5.0, {**BY, "named": BY["named"][1:]})
+    test, kind, released = made(5.0, {**BY, "named": BY["named"][1:]})
     with pytest.raises(NotVerified, match="the number of combinations of words follow as 9"):
-        follow(test, settings, released, 1)
+        follow(test, kind, released, 1)
 
 
 def test_figures_without_a_positive_count_are_the_middle_of_what_is_possible() -> None:
-    _, settings, released = made(5.0, {})
+    _, kind, released = made(5.0, {})
     released["matrix"] = [[100, 3], [-2, -1]]
-    test = recorded(settings, released)
+    test = recorded(kind, released)
     assert isinstance(test, TestRecord)
-    follow(test, settings, released, 1)
+    follow(test, kind, released, 1)
     for recall, mean in ((0.4, test.balanced_accuracy.value), (test.classes[1].recall.value, 0.7)):
         said = test.model_dump(mode="json")
         said["classes"][1]["recall"]["value"], said["balanced_accuracy"]["value"] = recall, mean
         with pytest.raises(NotVerified, match="but it was certified as"):
-            follow(TestRecord.model_validate_json(json.dumps(said)), settings, released, 1)
+            follow(TestRecord.model_validate_json(json.dumps(said)), kind, released, 1)
 
 
 @pytest.mark.parametrize(
@@ -159,15 +163,15 @@ def test_figures_without_a_positive_count_are_the_middle_of_what_is_possible() -
     ],
 )
 def test_a_file_that_is_none_is_found(broken: dict[str, Any]) -> None:
-    test, settings, released = made(5.0, BY)
+    test, kind, released = made(5.0, BY)
     with pytest.raises(NotVerified, match="is not what such a test releases"):
-        follow(test, settings, {**released, **broken}, 1)
+        follow(test, kind, {**released, **broken}, 1)
 
 
 @pytest.mark.parametrize("scale", [0.7, 5.0, 900.0])
 def test_a_number_s_figures_follow_from_its_counts(scale: float) -> None:
-    test, settings, released = of_number(scale)
-    follow(test, settings, released, 1)
+    test, kind, released = of_number(scale)
+    follow(test, kind, released, 1)
     assert 0 <= test.rmse.low < test.rmse.value < test.rmse.high <= 50
     squares = [at and 4.0 ** (at - 7) for at in range(8)]
     assert test.rmse.value == pytest.approx(50 * np.sqrt(np.average(squares, weights=range(8, 0, -1))))
@@ -192,41 +196,41 @@ OF_NUMBER: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
 
 @pytest.mark.parametrize("change", OF_NUMBER)
 def test_a_figure_of_a_number_that_does_not_follow_is_found(change: str) -> None:
-    test, settings, released = of_number(5.0)
+    test, kind, released = of_number(5.0)
     said = test.model_dump(mode="json")
     OF_NUMBER[change][0](said)
     with pytest.raises(NotVerified, match=OF_NUMBER[change][1]):
-        follow(NumberTested.model_validate_json(json.dumps(said)), settings, released, 1)
+        follow(NumberTested.model_validate_json(json.dumps(said)), kind, released, 1)
 
 
 def test_a_number_tested_as_classes_or_without_all_its_counts_is_found() -> None:
-    test, settings, released = of_number(5.0)
+    test, kind, released = of_number(5.0)
     with pytest.raises(NotVerified, match="a number as label follow as False"):
-        follow(test, {**settings, "classes": 2}, released, 1)
+        follow(test, kind.model_copy(update={"classes": 2}), released, 1)
     with pytest.raises(NotVerified, match="the number of counts follow"):
-        follow(test, settings, {**released, "constant_errors": released["constant_errors"][1:]}, 1)
+        follow(test, kind, {**released, "constant_errors": released["constant_errors"][1:]}, 1)
     beyond = test.model_copy(update={"constant": 60.5})
     with pytest.raises(NotVerified, match="the constant follow"):
-        follow(beyond, {**settings, "constant": 60.5}, released, 1)
+        follow(beyond, kind.model_copy(update={"constant": 60.5}), released, 1)
     empty = {**released, "errors": [-3] * 8, "constant_errors": [-1] * 8}
-    nothing = recorded(settings, empty)
-    follow(nothing, settings, empty, 1)
+    nothing = recorded(kind, empty)
+    follow(nothing, kind, empty, 1)
     assert isinstance(nothing, NumberTested)
     assert (nothing.rows, nothing.rmse.low, nothing.rmse.high, nothing.constant_rmse.high) == (0, 0, 50, 50)
     said = nothing.model_dump(mode="json")
     said["rmse"]["value"] -= 1
     with pytest.raises(NotVerified, match="the RMSE is"):
-        follow(NumberTested.model_validate_json(json.dumps(said)), settings, empty, 1)
+        follow(NumberTested.model_validate_json(json.dumps(said)), kind, empty, 1)
 
 
 @pytest.mark.parametrize("length", [1e-6, 1e9])
 def test_a_number_s_figures_are_compared_whatever_its_unit(length: float) -> None:
     """A difference of a thousandth of the bounds' length was none in tons, and rounding was one in grams."""
-    _, settings, released = of_number(5.0)
-    settings |= {"bounds": [0.0, length], "constant": length / 2}
-    test = recorded(settings, released)
-    follow(test, settings, released, 1)
+    _, kind, released = of_number(5.0)
+    kind = kind.model_copy(update={"bounds": (0.0, length), "constant": length / 2})
+    test = recorded(kind, released)
+    follow(test, kind, released, 1)
     said = test.model_dump(mode="json")
     said["rmse"]["value"] += length / 1000
     with pytest.raises(NotVerified, match="the RMSE is"):
-        follow(NumberTested.model_validate_json(json.dumps(said)), settings, released, 1)
+        follow(NumberTested.model_validate_json(json.dumps(said)), kind, released, 1)

@@ -1,0 +1,15 @@
+"""The guarantee recomputed of settings as the ledger has them, or of what was made of them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from concord.artifacts.kinds import Kind
+from concord.tasks.verify import recompute
+
+
+def least_delta(settings: Mapping[str, Any], epsilon: float) -> float:
+    return recompute.least_delta(Kind.of(settings), epsilon)
+
+
+def charge(settings: Mapping[str, Any], order: float) -> tuple[float, float]:
+    return recompute.charge(Kind.of(settings), order)
