@@ -10,6 +10,7 @@ import pytest
 
 from concord.artifacts.certificate import FIRST_FORMAT, Certificate
 from concord.artifacts.errors import NotVerified
+from concord.artifacts.kinds import PrivateTest
 from concord.artifacts.measures import TestRecord
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.tested import follow
@@ -64,20 +65,20 @@ def test_groups_by_how_sure_the_student_was_are_still_read(published: Path) -> N
     """Tests of 1.0.0 counted right and wrong of a group by three levels of sureness; a later one counts them once."""
     record = Certificate.read((published / "certificate.json").read_bytes(), "certificate.json").test
     assert record is not None
-    test, settings = record.tested, record.mechanism.settings
+    test, kind = record.tested, record.mechanism.kind.only(PrivateTest)
     assert isinstance(test, TestRecord)
     released = json.loads((published.parent / record.files[0].path).read_bytes())
-    follow(test, settings, released, 1)
+    follow(test, kind, released, 1)
     for change in LEVELS.values():
         said = test.model_dump(mode="json")
         change(next(group for group in said["groups"] if group["calibrated"][0]["right"]))
         with pytest.raises(NotVerified, match=r"certified|must be"):
-            follow(TestRecord.model_validate_json(json.dumps(said)), settings, released, 1)
-    again = recorded(settings, released)
-    follow(again, settings, released, 1)
+            follow(TestRecord.model_validate_json(json.dumps(said)), kind, released, 1)
+    again = recorded(kind, released)
+    follow(again, kind, released, 1)
     assert again.groups == tuple(group.model_copy(update={"calibrated": ()}) for group in test.groups) != ()
     made_up = {**released, "groups": [{**each, "pairs": each["sure"]} for each in released["groups"]]}
     for each in made_up["groups"]:
         del each["sure"]
     with pytest.raises(NotVerified, match="the classes and levels"):
-        follow(test, settings, made_up, 1)
+        follow(test, kind, made_up, 1)
