@@ -79,6 +79,7 @@ class Summary(BaseModel):
     """
 
     run_id: str
+    domain: str
     session: str
     certificate: str
     certificate_digest: str
@@ -268,18 +269,18 @@ SCHEDULED = "scheduled-"
 
 
 def shown(summary: Summary) -> Summary:
-    """Show outcome and stages on the page of the current flow run, if there is one, and name it for its session.
-    Returns the summary."""
+    """Show outcome and stages on the page of the current flow run, if there is one, name it for its session, and tag it
+    with domain and session. Returns the summary."""
     if not on_page():
         return summary
     from prefect.artifacts import create_markdown_artifact, create_table_artifact
     from prefect.client.orchestration import get_client
     from prefect.runtime import flow_run
 
+    name = f"{flow_run.flow_name.removeprefix(SCHEDULED)} {summary.session}"
+    tags = {*flow_run.tags, f"domain:{summary.domain}", f"session:{summary.session}"}
     with get_client(sync_client=True) as client:
-        client.update_flow_run(
-            UUID(flow_run.id), name=f"{flow_run.flow_name.removeprefix(SCHEDULED)} {summary.session}"
-        )
+        client.update_flow_run(UUID(flow_run.id), name=name, tags=sorted(tags))
     create_markdown_artifact(outcome_in_markdown(summary), key="outcome", description=f"Session {summary.session}")
     create_table_artifact(stage_rows(summary), key="stages", description=f"Stages of session {summary.session}")
     return summary

@@ -173,6 +173,7 @@ def publish(
     certificate = Certificate.model_validate_json(run.stores.released.read(certified.certificate))
     return Summary(
         run_id=tracked.run_id,
+        domain=certificate.domain.name,
         session=session.id,
         certificate=str(released / certified.certificate.path),
         certificate_digest=certified.certificate.digest,

@@ -66,6 +66,7 @@ def test_all_that_a_deployment_s_run_does_is_on_its_own_page(session: str, home:
     ended(scheduled.scheduled_extend, session="people", public=str(arriving), home=home)
     (run,) = runs_since(began)
     assert run.name == f"extend {session}"
+    assert {"domain:people", f"session:{session}"} <= {*run.tags}
     with get_client(sync_client=True) as client:
         found = client.read_artifacts(
             artifact_filter=ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[run.id]))
