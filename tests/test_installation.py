@@ -2,6 +2,7 @@
 
 import ast
 import importlib.metadata
+import os
 import shutil
 import subprocess
 import sys
@@ -95,3 +96,19 @@ def test_what_is_installed_stays_until_the_packages_named_change(tmp_path: Path)
     (tmp_path / ".venv/share/concord").touch()
     plan = ["make", "--dry-run", "check"]
     assert "pip install" not in subprocess.run(plan, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+
+def test_what_make_runs_keeps_what_it_compiles(tmp_path: Path) -> None:
+    """Nothing is compiled at installation: if the variable held, each process would compile all that it imports."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    for name in ("pyproject.toml", "constraints.txt"):
+        (tmp_path / name).touch()
+    for name in ("python", "concord"):
+        (tmp_path / ".venv/bin" / name).write_text("#!/bin/sh\nenv >> environments\n")
+        (tmp_path / ".venv/bin" / name).chmod(0o755)
+    (tmp_path / ".venv/share").mkdir()
+    told = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+    subprocess.run(["make", "run"], cwd=tmp_path, env=told, capture_output=True, check=True)
+    assert "PATH=" in (tmp_path / "environments").read_text()
+    assert "PYTHONDONTWRITEBYTECODE" not in (tmp_path / "environments").read_text()
