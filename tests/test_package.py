@@ -75,6 +75,14 @@ for name, without in {LIGHT!r}.items():
     assert python(tmp_path, program).split("\n")[:-1] == [""] * len(LIGHT)
 
 
+def test_predicting_loads_the_student_s_libraries_alone(tmp_path: Path) -> None:
+    """SciPy's stats is one of them: scikit-learn imports it whatever is used."""
+    named = ("concord.flows.cli.record", "concord.tasks.publish.predict", "concord.tasks.verify.handing", "skops.io")
+    heavy = {"prefect", "mlflow", "alembic", "matplotlib", "opendp", "dp_accounting", "uvicorn", "fastapi"}
+    program = f"import importlib, sys; [*map(importlib.import_module, {named!r})]; print(*{heavy!r} & set(sys.modules))"
+    assert python(tmp_path, program).strip() == ""
+
+
 @pytest.mark.parametrize(("typed", "completed"), [("ver", "verify"), ("budget --js", "--json"), ("sing", "")])
 def test_a_shell_completes_commands_and_options(typed: str, completed: str, tmp_path: Path) -> None:
     asked = {
