@@ -67,7 +67,7 @@ TALLIES = "tallies"
 """The other way to ask: nobody votes, noisy sums over public codes are released (tasks/mechanisms/tallies.py)."""
 ALIAS = "champion"
 """MLflow's alias of the student that a domain recommends: see `artifacts.mlflow.describe.takes_alias`."""
-AUTO = "auto"  # whichever of these is expected to teach the student most: tasks/advice/choose.py
+AUTO = "auto"  # tallies, unless they cannot be asked: tasks/advice/choose.py
 if TYPE_CHECKING:
     MechanismName = str
 else:
@@ -230,7 +230,8 @@ class LabelingPlan(Section):
 
     mechanism: MechanismName = "stable"
     """Which mechanism stands at the door: `tallies` asks the rows by noisy sums, the others the teachers' votes; `auto`
-    takes what is expected to teach more. `concord plan` compares them."""
+    is `tallies` unless they cannot be asked; then `stable` if cutoff is given, otherwise `noisy_votes`. `concord plan`
+    simulates each."""
     cutoff: Annotated[int, Field(ge=1, le=1_000_000), in_units("refusals")] | None = None
     """Refusals after which the session ends; a refusal is a row on which teachers disagree. It may be missing until the
     plan is run: `concord plan` and `concord estimate` find one."""

@@ -26,11 +26,10 @@ from concord.flows.mirror import mirrored
 from concord.flows.outcome import Summary, briefly, extension_in_words, measures_of, merge_reports, season_of
 from concord.flows.run import Admitted, Asking, Balance, Counted, PrivateFiles, PublicStream, RunContext, ready_mlflow
 from concord.flows.stage import Disclosure, stage
-from concord.tasks.advice.choose import PublicFacts, decided
-from concord.tasks.advice.tallies import planned_codes
+from concord.tasks.advice.choose import decided
 from concord.tasks.data.codes import Codes
-from concord.tasks.data.encode import grouping, labelled_rows, read_frame
-from concord.tasks.door.admit import on_record, planned_domain
+from concord.tasks.data.encode import grouping, labelled_rows
+from concord.tasks.door.admit import on_record
 from concord.tasks.door.checkpoint import Checkpoint
 from concord.tasks.door.stores import Stores
 from concord.tasks.publish import certify as publish_certify
@@ -118,15 +117,7 @@ def decide(run: RunContext, public: PublicRows) -> RunContext:
     """The run with mechanism = "auto" resolved: from here on the same as if the plan had named the mechanism."""
     if not run.plan.undecided:
         return run
-    encoding, vault = public.encoding, run.stores.vault
-    frames = [batch.ref for batch in public.batches]
-    facts = PublicFacts(
-        rows=sum(batch.rows for batch in public.batches),
-        encoding=encoding,
-        codes=lambda asked: planned_codes(asked, encoding, (read_frame(ref, vault) for ref in frames)),
-        order=planned_domain(run.stores, run.plan).filter.order,
-    )
-    plan, reason = decided(run.plan, facts)
+    plan, reason = decided(run.plan, public.encoding)
     err.print(f"{'auto':>8} {plan.labeling.mechanism}: {reason}", soft_wrap=True, markup=False)
     return replace(run, plan=plan)
 

@@ -243,7 +243,7 @@ def init_command(
     use: Annotated[str | None, typer.Option(help="What it is meant for, and what not.")] = None,
     date: Annotated[str | None, typer.Option(help="Of the publication: YYYY-MM-DD.")] = None,
     path: Annotated[Path, typer.Option("--out", help="A new file for the plan.")] = Path("plan.toml"),
-    tallies: Annotated[bool | None, typer.Option(help="Noisy sums, or votes; default: the better one.")] = None,
+    tallies: Annotated[bool | None, typer.Option(help="Noisy sums (default, if possible), or votes.")] = None,
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:

@@ -63,7 +63,7 @@ def begin(given: Mapping[str, Any], path: Path, home: Path, *, tallies: bool | N
     """Write the plan at `path`. Returns a summary of its content.
 
     home      the home whose ledger, if there is one, has the domain's remaining budget
-    tallies   whether to use tallies rather than votes; None for the one expected to teach more, or possible
+    tallies   whether to use tallies rather than votes; None for tallies, unless they cannot be asked
     Raises WrongInput if a setting is missing or wrong, or if the file exists; BudgetRefused if the lifetime budget does
     not cover it.
     """

@@ -1,7 +1,7 @@
 """The command `plan`: its input, and its report on mechanisms, on what was simulated, and on chosen students."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,8 @@ from concord.artifacts.plan import Plan, load_plan
 from concord.artifacts.sections import TALLIES
 from concord.flows.console import out
 from concord.tasks.advice.candidates import expect_candidates
-from concord.tasks.advice.choose import (
-    PublicFacts,
-    no_votes,
-    recommended,
-    weigh_tallies,
-)
-from concord.tasks.advice.compare import plan_mechanism, plan_mechanisms, ranked
+from concord.tasks.advice.choose import PublicFacts, decided, recommended
+from concord.tasks.advice.compare import Option, plan_mechanism, plan_mechanisms
 from concord.tasks.advice.cover import Account, check_cover
 from concord.tasks.advice.expect import (
     EXCESSES,
@@ -31,9 +26,8 @@ from concord.tasks.advice.expect import (
 )
 from concord.tasks.advice.rehearse import span
 from concord.tasks.advice.rehearse_tallies import expect_tallies
-from concord.tasks.advice.rehearse_votes import expect_votes
+from concord.tasks.advice.rehearse_votes import expect_votes, simulated_votes
 from concord.tasks.advice.tallies import check_columns
-from concord.tasks.advice.worth import fields_of
 from concord.tasks.data.sources import with_public_snapshots
 
 FIGURES = ("epsilon", "delta", "teachers", "queries", "classes")
@@ -48,10 +42,10 @@ def report(path: Path | None, agreement: str | None, home: Path, **given: float 
     if path is None:
         return {**_of_votes(None, None, agreement, **given), "candidates": None, "lifetime": None}
     plan = with_public_snapshots(_planned(path, given), home)
-    if plan.undecided and no_votes(plan) and not given["teachers"]:
-        plan = plan.naming(TALLIES)
-    account, asks = Account.of(plan, home), plan.votes or plan.tallied
+    account, asks = Account.of(plan, home), plan.votes or plan.tallied or plan.undecided
     public = PublicFacts.of(plan, account.domain.filter.order) if asks and plan.data.public is not None else None
+    if plan.undecided and public is not None:
+        plan, _ = decided(plan, public.encoding)
     covered = check_cover(plan, public, account)
     if not asks:
         found = _of_choice(plan, **given)
@@ -75,33 +69,34 @@ def _planned(path: Path, given: Mapping[str, float | None]) -> Plan:
 def _of_votes(
     plan: Plan | None, public: PublicFacts | None, agreement: str | None, **given: float | None
 ) -> dict[str, Any]:
-    """What to expect of every mechanism of votes, and of tallies for comparison."""
+    """What to expect of every mechanism of votes, and of a student that learns by the planned one, or else the best."""
     asked = _asked(plan, public, agreement, **given)
+    if plan is not None and public is not None and asked.agreement is None:
+        teachers = plan.teachers.model_copy(update={"count": asked.teachers})
+        asked = replace(asked, agreement=simulated_votes(teachers, plan, public, asked.stream.rows))
     stream = asked.stream
-    votes = plan_mechanisms(stream, None if asked.mechanism else asked.cutoff)
-    options = votes if plan is None or public is None else ranked([*votes, weigh_tallies(plan, public)])
+    options = plan_mechanisms(stream, None if asked.mechanism else asked.cutoff)
     planned = plan_mechanism(asked.mechanism, stream, asked.cutoff) if asked.mechanism else None
-    advised = recommended(options, plan, public, planned)
-    runs = planned or next((each for each in votes if each.name == (advised["recommended"] or {}).get("name")), None)
-    ahead = None
-    if plan is not None and public is not None and runs is not None:
+    runs, ahead = planned or options[0], None
+    if plan is not None and public is not None:
         ahead = expect_votes(plan, public, stream, runs.name, runs.cutoff)
     return {
         **{name: getattr(asked, name) for name in FIGURES},
         "agreement": float(stream.shares[:, 0].mean()),
+        "guessed": agreement is not None,
         "mechanism_at": {"epsilon": stream.epsilon, "delta": stream.delta},
         "relabel": asked.subset,
         "choice": None if plan is None or not asked.choice else asdict(expect_choice(plan, asked.choice)),
         "mechanisms": [asdict(option) for option in options],
         "planned": planned and asdict(planned),
         "votes": ahead and asdict(ahead),
-        **advised,
+        **recommended(options, plan, public, planned),
     }
 
 
 def show_plan(found: dict[str, Any]) -> None:
     """Print the mechanisms as a table, best first, and the advised one; what was simulated; and any choice."""
-    if found["mechanisms"]:
+    if found["mechanisms"] and "tallies" not in found:
         _show_mechanisms(found)
     if found.get("votes"):
         _show_rehearsed(found["votes"])
@@ -121,7 +116,6 @@ def _asked(plan: Plan | None, public: PublicFacts | None, agreement: str | None,
     """The figures to plan for: those given, otherwise the plan's. Raises WrongInput."""
     rows = int(given["queries"] or (public.rows if public else 0)) or None
     result = premises_of(plan, rows) if plan else {}
-    result |= {} if public is None else {"fields": fields_of(public.encoding)}
     result |= {name: given[name] for name in FIGURES if given[name] is not None}
     for name in FIGURES:
         if name not in result:
@@ -147,11 +141,12 @@ def _of_tallies(plan: Plan, public: PublicFacts, **given: float | None) -> dict[
             raise WrongInput(f"--{name} has no meaning for a plan that asks for tallies, in which nobody votes")
     check_columns(plan, public.encoding)
     found = expect_tallies(plan, public)
+    option = Option(name=TALLIES, feasible=found.feasible, expected_answered=public.rows, reason=found.reason)
     return {
         "epsilon": found.epsilon,
         "delta": found.delta,
         "choice": None,
-        "mechanisms": [],
+        "mechanisms": [asdict(option)],
         "recommended": {"name": TALLIES, "cutoff": None, "reason": found.reason} if found.feasible else None,
         "tallies": asdict(found),
         "later_rows": NO_LATER_ROWS,
@@ -159,27 +154,29 @@ def _of_tallies(plan: Plan, public: PublicFacts, **given: float | None) -> dict[
 
 
 HEADINGS = (  # what the headings mean
-    "worth: labelled rows, free of noise, that would teach the student as much. lost: the share of rows it gets wrong, "
-    "roughly, for want of more; they may be all rows of a rare class. margin needed: votes by which the largest class "
-    "must lead so that a row gets its label 99 times of 100. teachers needed: how many it takes for a row of average "
-    "agreement. cutoff: refusals until the session ends."
+    "margin needed: votes by which the largest class must lead so that a row gets its label 99 times of 100. teachers "
+    "needed: how many it takes for a row of average agreement. cutoff: refusals until the session ends. informative: "
+    "labels without noise that tell as much of what teachers vote for; the simulation says what a student learns."
 )
 
 
 def _show_mechanisms(found: dict[str, Any]) -> None:
     at = found["mechanism_at"]
     title = f"ε = {at['epsilon']:.4g}, δ = {at['delta']:.4g}, {found['teachers']:,} teachers, {found['queries']:,} rows"
-    headings = ("cutoff", "margin needed", "teachers needed", "rows answered", "labels changed", "worth", "lost")
+    headings = ("cutoff", "margin needed", "teachers needed", "rows answered", "labels changed", "informative")
     table = _table(title, "mechanism", *headings)
     for item in found["mechanisms"]:
-        counts = (_count(item["margin_needed"]), _count(item["teachers_needed"]))
-        cutoff, *rest = _expected(item)
-        table.add_row(item["name"], cutoff, *counts, *rest, style=None if item["feasible"] else "dim")
+        counts = (_count(item[name]) for name in ("cutoff", "margin_needed", "teachers_needed", "expected_answered"))
+        rest = (f"{item['label_error']:.1%}", _count(item["informative"]))
+        table.add_row(item["name"], *counts, *rest, style=None if item["feasible"] else "dim")
     out.print(table)
     out.print(HEADINGS, style="dim", soft_wrap=True)
     for part in _shared_out(found):
         out.print(part)
-    out.print(f"Expected where winners have {found['agreement']:.1%} of the votes in the mean, a public guess.")
+    guess = "as simulated by a typical signal" if found["votes"] and not found["guessed"] else "a public guess"
+    out.print(
+        f"Expected where winners have {found['agreement']:.1%} of the votes in the mean, {guess}.", soft_wrap=True
+    )
     best, own = found["recommended"], found["planned"]
     if own is not None:
         named = own["name"] if own["cutoff"] is None else f"{own['name']}, cutoff {own['cutoff']:,}"
@@ -194,9 +191,7 @@ def _why_not(found: dict[str, Any]) -> dict[str, str]:
     """For each mechanism that is not advised, why not."""
     best = found["recommended"]
     return {
-        item["name"]: f"it would teach as much as {item['worth']:,.0f} labels" if item["feasible"] else item["reason"]
-        for item in found["mechanisms"]
-        if best is None or item["name"] != best["name"]
+        item["name"]: item["reason"] for item in found["mechanisms"] if best is None or item["name"] != best["name"]
     }
 
 
@@ -292,13 +287,6 @@ def _table(title: str, first: str, *headings: str) -> Table:
     for heading in headings:
         table.add_column(heading, justify="right")
     return table
-
-
-def _expected(details: dict[str, Any]) -> tuple[str, str, str, str, str]:
-    """The table cells of an option: cutoff, rows answered, labels changed, worth, lost."""
-    rows, worth = _count(details["expected_answered"]), _count(details["worth"])
-    lost = "–" if details["lost"] is None else f"{details['lost']:.1%}"
-    return _count(details["cutoff"]), rows, f"{details['label_error']:.1%}", worth, lost
 
 
 def _share(value: float | None) -> str:

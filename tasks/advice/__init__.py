@@ -1,9 +1,8 @@
 """Advice on plans, from public figures alone; nothing is spent and nothing private is read.
 
-Offers       `worth` (value of answers to a student), `compare` (voting mechanisms and cutoffs), `tallies` (planned
-             tallies), `rehearse`, `rehearse_tallies` and `rehearse_votes` (a plan on public rows with synthetic
-             labels), `made_up` (those labels), `choose` (the mechanism for "auto"), `expect` (expected results of a
-             plan), `cover` (whether the domain's budget covers it), `candidates` (the cost of a choice among students),
-             `keys` (reference of a plan's keys), `draft` (a first plan), `suggest` (votes or tallies for it), `demo`
-             (the demonstration)
+Offers       `compare` (voting mechanisms and cutoffs), `tallies` (planned tallies), `rehearse`, `rehearse_tallies` and
+             `rehearse_votes` (a plan on public rows with synthetic labels), `made_up` (those labels), `choose` (the
+             mechanism for "auto"), `expect` (expected results of a plan), `cover` (whether the domain's budget covers
+             it), `candidates` (the cost of a choice among students), `keys` (reference of a plan's keys), `draft` (a
+             first plan), `suggest` (votes or tallies for it), `demo` (the demonstration)
 """

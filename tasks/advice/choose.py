@@ -1,12 +1,14 @@
-"""Choose: resolve mechanism = "auto" to votes or tallies, by their worth to the student.
+"""Choose: resolve mechanism = "auto": tallies, unless they cannot be asked.
 
-The plan states what may be compared: votes if it has [teachers], at its cutoff and rows if it names them; and tallies
-if it has labeling.rows. The reason names each alternative that is left out. The
-result is a plan that names the chosen mechanism; it is that plan which runs, is charged and is recorded.
+Where they cannot, teachers vote: by `stable` if the plan says at which cutoff its session ends, otherwise by
+`noisy_votes`, which need neither a cutoff nor a guess of how much teachers agree. The result is a plan that names the
+mechanism; it is that plan which runs, is charged and is recorded.
 
 Assumes      the public facts in `PublicFacts` belong to the plan
-Guarantees   no private row is read. The choice is a function of public figures, and its worth does not fall as ε grows
-Not covered  how well guesses describe the private rows (worth.py). Checked by tests/tasks/advice/test_recommend.py
+Guarantees   no private row is read. The choice follows from the plan and the types of public columns, by no arithmetic:
+             it is the same on every machine
+Not covered  whether another way would teach more: `concord plan` simulates each, if the plan names it.
+             Checked by tests/tasks/advice/test_recommend.py
 """
 
 from collections.abc import Callable, Sequence
@@ -18,21 +20,20 @@ import polars as pl
 
 from concord.artifacts.domains import Filter
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.guarantee import NO_LATER_ROWS, later_rows_in_words
+from concord.artifacts.guarantee import later_rows_in_words
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding
 from concord.artifacts.sections import MECHANISMS, TALLIES
-from concord.tasks.advice.compare import Option, Stream, best_mechanism, recommend
+from concord.tasks.advice.compare import Option, Stream, recommend
 from concord.tasks.advice.expect import Premises, premises_of
-from concord.tasks.advice.tallies import check_columns, planned_sizes, tallies_option
-from concord.tasks.advice.worth import enough, fields_of
+from concord.tasks.advice.tallies import check_columns, planned_sizes
 from concord.tasks.data.cells import cast_rows, systematic_sample
 from concord.tasks.data.codes import Codes, learn_codes
 from concord.tasks.data.encode import labelled_rows, learn_encoding
 from concord.tasks.data.tables import open_public
 
 REHEARSED = 4_000
-"""Most public rows on which tallies are rehearsed."""
+"""Most public rows on which a plan is rehearsed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +75,7 @@ class PublicFacts:
 
     def stream(self, plan: Plan) -> Stream:
         """The stream that a voting mechanism would answer. Raises WrongInput if no budget is left for it."""
-        return Premises(
-            **{**premises_of(plan, self.rows), "order": self.order, "fields": fields_of(self.encoding)}
-        ).stream
+        return Premises(**{**premises_of(plan, self.rows), "order": self.order}).stream
 
 
 def _once_by_sizes(encoding: Encoding, frames: Sequence[pl.DataFrame]) -> Callable[[Plan], Codes]:
@@ -93,27 +92,15 @@ def _once_by_sizes(encoding: Encoding, frames: Sequence[pl.DataFrame]) -> Callab
     return codes
 
 
-def decided(plan: Plan, public: PublicFacts) -> tuple[Plan, str]:
-    """The plan with mechanism = "auto" replaced by the chosen one, and the reason. Raises WrongInput if none can run.
-
-    Tallies are taken unless votes are worth more and teach a student by themselves.
-    """
-    tallies, worth, mechanism = weigh_tallies(plan, public), 0.0, None
-    if no_votes(plan) is None:
-        stream = public.stream(plan)
-        worth, mechanism = best_mechanism(stream, plan.labeling.cutoff)
-    least = enough(len(plan.data.classes), fields_of(public.encoding))
-    if tallies.feasible and (worth < least or tallies.worth > worth):
-        otherwise = no_votes(plan) or f"votes would teach as much as {worth:,.0f}"
-        return plan.naming(TALLIES), f"{tallies.reason}; {otherwise}"
-    if mechanism is None or worth < least:
-        few = f"votes would teach as much as {worth:,.0f} labels, and a student needs about {least:,}"
-        why = f"no tallies: {tallies.reason}; {no_votes(plan) or few}"
-        raise WrongInput(f"labeling.mechanism = 'auto' finds nothing that can work: {why}")
-    less = f"tallies would teach as much as {tallies.worth:,.0f}"
-    otherwise = less if tallies.feasible else f"no tallies: {tallies.reason}"
-    votes = f"{mechanism.name} of {plan.teachers.count:,} teachers is as good as {worth:,.0f} labels"
-    return plan.naming(mechanism.name, mechanism.cutoff), f"{votes}; {otherwise}"
+def decided(plan: Plan, encoding: Encoding) -> tuple[Plan, str]:
+    """The plan that names what mechanism = "auto" stands for, and the reason. Raises WrongInput if none can run."""
+    against = no_tallies(plan, encoding)
+    if against is None:
+        return plan.naming(TALLIES), "they can be asked: noisy sums over the private rows label all public rows"
+    if (silent := no_votes(plan)) is not None:
+        raise WrongInput(f"labeling.mechanism = 'auto' finds nothing that can work: no tallies: {against}; {silent}")
+    votes = "noisy_votes" if plan.labeling.cutoff is None else "stable"
+    return plan.naming(votes, plan.labeling.cutoff), f"teachers vote; no tallies: {against}"
 
 
 def no_votes(plan: Plan) -> str | None:
@@ -140,17 +127,8 @@ def no_tallies(plan: Plan, encoding: Encoding) -> str | None:
     return None
 
 
-def weigh_tallies(plan: Plan, public: PublicFacts) -> Option:
-    """What to expect of tallies with the plan's settings."""
-    reason = no_tallies(plan, public.encoding)
-    if reason is not None:
-        return Option(name=TALLIES, feasible=False, reason=reason)
-    asked = plan.naming(TALLIES)
-    return tallies_option(asked, public.codes(asked), public.rows)
-
-
 def recommended(
-    options: Sequence[Option], plan: Plan | None, public: PublicFacts | None, own: Option | None = None
+    options: Sequence[Option], plan: Plan | None, public: PublicFacts | None, own: Option | None
 ) -> dict[str, Any]:
     """The recommended option and the reason, or why there is none; and whether the session of the plan's `own` option,
     or else of the recommended one, can be extended."""
@@ -165,8 +143,6 @@ def recommended(
 
 def later_rows(plan: Plan, rows: int, option: Option) -> str:
     """Whether the plan's session can be extended after its own `rows`, as expected of that option, in words."""
-    if option.name == TALLIES:
-        return NO_LATER_ROWS
     by_rows = "queries" in MECHANISMS[option.name]
     paid = plan.labeling.queries or rows
     asked = min(rows, paid) if by_rows else rows

@@ -1,16 +1,20 @@
 """Compare: find the voting mechanism and cutoff that are worth most within a budget, from public figures alone.
 
 Every mechanism is calibrated by the catalogue, as at the door, and its expected outcome is computed over a public
-profile of votes: a guess of how much teachers agree, which is a figure, or a table of votes that public teachers cast
-on public rows. Its worth is that of the answers to the plan's student (worth.py). The search finds the cutoff of most
-worth, and the least sufficient margin and ensemble; more votes for the winner never make a row fail more often.
+profile of votes: a guess of how much teachers agree, which is a figure, or a table of votes that public or simulated
+teachers cast on public rows. The search finds the cutoff with most informative labels, and the least sufficient margin
+and ensemble; more votes for the winner never make a row fail more often.
+
+A label that noise changes at random with odds e tells as much of its class as (1 − e·C/(C − 1))² labels without noise
+(Angluin & Laird 1988, for C = 2); noisy counts tell as much as the share of their variance that comes from the votes.
+That orders ways to answer the same votes. It says nothing of a student: `rehearse_votes` simulates one.
 
 Assumes      budget, teachers, queries and profile are public
 Guarantees   nothing is charged and nothing drawn: a plan reads no private row and costs no privacy. Every search is
-             deterministic. The worth of the best option does not fall as ε grows
+             deterministic. The best option has no fewer informative labels as ε grows
 Ends         not applicable
 Not covered  whether answered rows are easier ones; a session that goes on with further rows; several best cutoffs far
-             apart: the search stops at a larger cutoff that is worth less than half
+             apart: the search stops at a larger cutoff with less than half of the labels
 
 Checked by tests/tasks/advice/test_planning.py and tests/flows/cli/test_plan_command.py.
 """
@@ -24,15 +28,16 @@ from numpy.typing import ArrayLike
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.sections import MECHANISMS
-from concord.tasks.advice.worth import TYPICAL_AGREEMENT, Lesson, enough, lost, typical_agreement, worth_of_votes
 from concord.tasks.mechanisms.distance import Floats
 from concord.tasks.mechanisms.mechanism import Expectation, Mechanism, calibrate, expectation
 from concord.tasks.mechanisms.noise import check_budget
-from concord.tasks.mechanisms.odds import Shares, profile
+from concord.tasks.mechanisms.odds import TYPICAL_AGREEMENT, Shares, profile
 from concord.tasks.mechanisms.stable import LEAST_ORDER
 
 FAILURE_ODDS = 0.01
 """A margin or a number of teachers is enough if a row is refused, or its label changed, with at most these odds."""
+LABELS_A_CLASS = 10
+"""Least number of informative labels for each class."""
 LARGEST_SEARCHED = 10**7
 """Largest margin or ensemble searched."""
 
@@ -42,8 +47,7 @@ class Stream:
     """A request for labels: budget, teachers, rows, the profile (rows, classes) of vote shares, and the Rényi order.
 
     room     later rows beyond `queries` for which a mechanism that ends by rows is calibrated
-    lesson   how the student uses the answers
-    rows     rows of a teacher, and `fields` the columns it learns from, if they are known
+    rows     rows of a teacher, if their number is known
     """
 
     epsilon: float
@@ -54,9 +58,7 @@ class Stream:
     shares: Shares
     order: float
     room: int = 0
-    lesson: Lesson = "soft"
     rows: float | None = None
-    fields: int | None = None
 
     @classmethod
     def expected(
@@ -70,22 +72,17 @@ class Stream:
         agreement: ArrayLike | None = None,
         order: float = LEAST_ORDER,
         room: int = 0,
-        lesson: Lesson = "soft",
         units: float | None = None,
-        fields: int | None = None,
     ) -> Self:
         """The stream expected from a public guess of agreement. Raises WrongInput if figures are out of range.
 
-        agreement   as `odds.profile` takes it; default: typical of teachers with this many rows and columns
+        agreement   as `odds.profile` takes it; default: TYPICAL_AGREEMENT
         order       the Rényi order of the domain it will be charged in, if that is known
         units       number of units that teachers learn from, as stated in public
         """
         check_budget(epsilon=epsilon, delta=delta, queries=queries, classes=classes)
         if teachers < 1:
             raise WrongInput(f"planning needs teachers >= 1, got {teachers}")
-        rows = None if units is None else units / teachers
-        if agreement is None and rows is not None and fields is not None:
-            agreement = typical_agreement(rows, fields, classes)
         return cls(
             epsilon=epsilon,
             delta=delta,
@@ -95,9 +92,7 @@ class Stream:
             shares=profile(TYPICAL_AGREEMENT if agreement is None else agreement, classes),
             order=order,
             room=room,
-            lesson=lesson,
-            rows=rows,
-            fields=fields,
+            rows=None if units is None else units / teachers,
         )
 
     def calibrated(self, name: str, cutoff: int | None) -> Mechanism:
@@ -117,30 +112,26 @@ class Stream:
         """The expected result of a mechanism."""
         return expectation(mechanism, self.shares * self.teachers, self.queries)
 
-    def worth(self, expected: Expectation) -> float:
-        """Worth of an expected result to the student, in labels."""
-        return worth_of_votes(
-            expected,
-            queries=self.queries,
-            classes=self.classes,
-            lesson=self.lesson,
-            rows=self.rows,
-            fields=self.fields,
-        )
+    def informative(self, expected: Expectation) -> float:
+        """The number of labels without noise that tell as much as an expected result."""
+        if expected.kept is not None:
+            return expected.answered * expected.kept
+        return expected.answered * max(0.0, 1 - expected.changed * self.classes / (self.classes - 1)) ** 2
 
     def best(self, name: str, cutoff: int | None = None) -> Mechanism:
-        """The mechanism at that cutoff, or at the one of CUTOFFS with most worth. Raises WrongInput if none fits."""
+        """The mechanism at that cutoff, or at the one of CUTOFFS with most informative labels. Raises WrongInput if
+        none fits."""
         if "cutoff" not in MECHANISMS[name] or cutoff is not None:
             return self.calibrated(name, cutoff if "cutoff" in MECHANISMS[name] else None)
 
-        def worth(place: int) -> float:
+        def labels(place: int) -> float:
             try:
-                return self.worth(self.outcome(self.calibrated(name, CUTOFFS[place])))
+                return self.informative(self.outcome(self.calibrated(name, CUTOFFS[place])))
             except WrongInput:
                 return 0.0
 
         useful = [each for each in CUTOFFS if each <= self.queries] or CUTOFFS[:1]
-        return self.calibrated(name, CUTOFFS[_peak(worth, len(useful))])
+        return self.calibrated(name, CUTOFFS[_peak(labels, len(useful))])
 
 
 def margin_needed(mechanism: Mechanism, stream: Stream) -> int | None:
@@ -199,14 +190,13 @@ CUTOFFS = (1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300, 500, 1000, 2000, 3000, 500
 class Option:
     """The expected result of one mechanism. JSON by dataclasses.asdict.
 
-    feasible           whether it fits the budget and is expected to be worth `enough` labels
-    cutoff             the one of CUTOFFS with most worth; None for mechanisms that do not pay by refusal
+    feasible           whether it fits the budget, with LABELS_A_CLASS informative labels for each class
+    cutoff             the one of CUTOFFS with most of them; None for mechanisms that do not pay by refusal
     margin_needed      lead in votes at which a row fails with odds of at most 1%, for any other votes
     teachers_needed    teachers for which a row of average agreement fails as rarely; None if no number is enough
     expected_answered  expected number of answered rows
     label_error        share of released labels that noise changes
-    worth              number of labels without noise that are worth as much to the student
-    lost               rough share of rows that the student gets wrong for lack of labels; None if columns are unknown
+    informative        number of labels without noise that tell as much
     needs              settings to fix before it is asked
     reason             reason for it, or if it is not feasible against it
     """
@@ -218,9 +208,7 @@ class Option:
     teachers_needed: int | None = None
     expected_answered: float = 0.0
     label_error: float = 0.0
-    expected_right: float = 0.0
-    worth: float = 0.0
-    lost: float | None = None
+    informative: float = 0.0
     needs: str = ""
     reason: str
 
@@ -231,8 +219,8 @@ def plan_mechanisms(stream: Stream, cutoff: int | None = None) -> list[Option]:
 
 
 def ranked(options: Sequence[Option]) -> list[Option]:
-    """Options sorted: feasible ones first, then by worth, equal ones in their given order."""
-    return sorted(options, key=lambda option: (not option.feasible, -option.worth))
+    """Options sorted: feasible ones first, then by informative labels, equal ones in their given order."""
+    return sorted(options, key=lambda option: (not option.feasible, -option.informative))
 
 
 def recommend(options: Sequence[Option]) -> Option:
@@ -242,21 +230,19 @@ def recommend(options: Sequence[Option]) -> Option:
         able = min((option.teachers_needed for option in options if option.teachers_needed), default=None)
         hint = f"; from about {able:,} teachers on, one can" if able else ""
         raise WrongInput(f"no mechanism can label these rows within the budget{hint}")
-    rival = next(
-        (f"; {other.name} would teach as much as {other.worth:,.0f}" for other in others if other.feasible), ""
-    )
+    rival = next((f"; {other.name}: {other.informative:,.0f}" for other in others if other.feasible), "")
     return replace(best, reason=f"{best.reason}{rival}")
 
 
 def best_mechanism(stream: Stream, cutoff: int | None = None) -> tuple[float, Mechanism | None]:
-    """The largest worth of a mechanism, and that mechanism; 0 and None if none fits the budget."""
+    """The most informative labels by a mechanism, and that mechanism; 0 and None if none fits the budget."""
     found: list[tuple[float, Mechanism]] = []
     for name in MECHANISMS:
         try:
             mechanism = stream.best(name, cutoff)
         except WrongInput:
             continue
-        found.append((stream.worth(stream.outcome(mechanism)), mechanism))
+        found.append((stream.informative(stream.outcome(mechanism)), mechanism))
     return max(found, key=lambda each: each[0], default=(0.0, None))
 
 
@@ -267,38 +253,36 @@ def plan_mechanism(name: str, stream: Stream, cutoff: int | None = None) -> Opti
     except WrongInput as wrong:
         return Option(name=name, feasible=False, needs="another budget", reason=str(wrong))
     expected = stream.outcome(mechanism)
-    worth, least = stream.worth(expected), enough(stream.classes, stream.fields)
+    labels, least = stream.informative(expected), LABELS_A_CLASS * stream.classes
     needed = teachers_needed(mechanism, stream)
     return Option(
         name=name,
-        feasible=worth >= least,
+        feasible=labels >= least,
         cutoff=mechanism.cutoff,
         margin_needed=margin_needed(mechanism, stream),
         teachers_needed=needed,
         expected_answered=expected.answered,
         label_error=expected.changed,
-        expected_right=expected.answered * (1 - expected.changed),
-        worth=worth,
-        lost=None if stream.fields is None else lost(worth, stream.classes, stream.fields),
+        informative=labels,
         needs=mechanism.needs,
-        reason=_reason(mechanism, stream, expected, worth) if worth >= least else _too_few(worth, least, needed),
+        reason=_reason(mechanism, stream, expected, labels) if labels >= least else _too_few(labels, least, needed),
     )
 
 
-def _reason(mechanism: Mechanism, stream: Stream, expected: Expectation, worth: float) -> str:
+def _reason(mechanism: Mechanism, stream: Stream, expected: Expectation, labels: float) -> str:
     rows = f"answers about {expected.answered:,.0f} of {stream.queries:,} rows"
-    good = f"as good as {worth:,.0f} labels without noise"
+    good = f"as informative as {labels:,.0f} labels without noise"
     if mechanism.cutoff is not None:
         return f"{rows} before refusal {mechanism.cutoff:,}, each with the label most teachers gave: {good}"
-    if stream.lesson == "soft" and mechanism.counts:
-        return f"{rows}, with counts whose noise is averaged out: {good}"
+    if mechanism.counts:
+        return f"{rows}, with noisy counts, by which {expected.changed:.1%} of the labels change: {good}"
     return f"{rows}, noise changing {expected.changed:.1%} of the labels: {good}"
 
 
-def _too_few(worth: float, least: int, needed: int | None) -> str:
+def _too_few(labels: float, least: int, needed: int | None) -> str:
     if needed is None:
         return "at this agreement no number of teachers is enough"
     return (
-        f"as good as {worth:,.0f} labels, and a student needs about {least:,}: teachers are too few or agree too "
-        f"little (a row of average agreement takes {needed:,})"
+        f"as informative as {labels:,.0f} labels, and a student needs {least:,} at least: teachers are too few or "
+        f"agree too little (a row of average agreement takes {needed:,})"
     )

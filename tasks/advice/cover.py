@@ -211,7 +211,7 @@ def _what_fits(plan: Plan, account: Account) -> str:
 
 def _decided(plan: Plan, public: PublicFacts | None) -> Plan:
     """The plan as a run takes it, as far as that is known."""
-    return decided(plan, public)[0] if plan.undecided and public is not None else plan
+    return decided(plan, public.encoding)[0] if plan.undecided and public is not None else plan
 
 
 def _fitting(largest: float | None) -> str:

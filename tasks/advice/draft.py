@@ -74,8 +74,8 @@ class Wishes:
 
 @dataclass(frozen=True, kw_only=True)
 class EnsembleAdvice:
-    """The number of teachers, the mechanism of most worth for their votes on the public rows, and the number of rows
-    that are paid for, later ones too, if it ends by rows."""
+    """The number of teachers, the mechanism with most informative labels of their votes on the public rows, and the
+    number of rows that are paid for, later ones too, if it ends by rows."""
 
     teachers: int
     best: Option
@@ -166,7 +166,7 @@ def draft(wishes: Wishes, ensemble: EnsembleAdvice | None, folder: Path) -> str:
     asked = (
         (_tallies(wishes, lists="list" in features.values()),)
         if ensemble is None
-        else (_teachers(wishes, ensemble), _door(ensemble))
+        else (_teachers(wishes, ensemble), _door(wishes, ensemble))
     )
     sections = (_data(wishes, features, folder), _privacy(wishes), *asked, _about(wishes))
     command = "run" if wishes.season is None else "refresh"
@@ -317,7 +317,7 @@ def _about(wishes: Wishes) -> str:
     return "\n".join(("[about] # certificate, report and dossier say so; what is missing is not stated", *lines)) + "\n"
 
 
-def _door(ensemble: EnsembleAdvice) -> str:
+def _door(wishes: Wishes, ensemble: EnsembleAdvice) -> str:
     best = ensemble.best
     counting = mechanism_class(best.name).counts
     cutoff = None if best.cutoff is None else f"cutoff = {best.cutoff} # refusals until it ends"
@@ -332,6 +332,7 @@ def _door(ensemble: EnsembleAdvice) -> str:
 {textwrap.fill(best.reason, 118, initial_indent="# ", subsequent_indent="# ")}
 mechanism = "{best.name}"
 {ends}
+rows = {wishes.rows} # private units, as stated: δ is judged by their number
 
 [student]
 estimator = "sklearn.linear_model.{learner}"

@@ -23,7 +23,7 @@ from concord.artifacts.learners import RelabelPlan
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import TextFormat
 from concord.tasks.advice.compare import Stream
-from concord.tasks.advice.worth import Lesson, learning_units
+from concord.tasks.advice.tallies import learning_units
 from concord.tasks.asking.relabel import Subset, hypothesis_space, subset_of
 from concord.tasks.data.encode import encode_public, learn_encoding
 from concord.tasks.data.files import format_of
@@ -64,8 +64,7 @@ class Premises:
     cutoff           its planned cutoff; None for the best
     choice           the part of ε for the choice of a student
     relabel          how rows are relabelled before teachers learn from them, if they are
-    lesson           how the student uses the answers
-    units            number of private units that are learned from, as the plan states; `fields` the number of columns
+    units            number of private units that are learned from, as the plan states
     """
 
     epsilon: float
@@ -80,9 +79,7 @@ class Premises:
     cutoff: int | None = None
     choice: float = 0.0
     relabel: RelabelPlan | None = None
-    lesson: Lesson = "soft"
     units: float | None = None
-    fields: int | None = None
 
     def __post_init__(self) -> None:
         check_budget(epsilon=self.epsilon, delta=self.delta, queries=self.queries, classes=self.classes)
@@ -112,9 +109,7 @@ class Premises:
             agreement=self.agreement,
             order=self.order,
             room=self.room,
-            lesson=self.lesson,
             units=units,
-            fields=self.fields,
         )
 
 
@@ -137,7 +132,6 @@ def premises_of(plan: Plan, rows: int | None = None) -> dict[str, Any]:
         "cutoff": labeling.cutoff,
         "choice": plan.epsilon_beside_labels,
         "relabel": plan.relabel,
-        "lesson": plan.student.refused,
         "units": learning_units(plan),
     }
 

@@ -117,6 +117,13 @@ class Stage(ABC):
         """The scores (m, C) that the student gives the rows, once those that are `private`, with labels, were asked."""
 
 
+def labels_of(rows: Ints, truth: Floats, rng: np.random.Generator) -> Ints:
+    """Synthetic labels (n,) of these rows (n,), by the probabilities (m, C) of all rows."""
+    below = rng.random((len(rows), 1)) > truth[rows].cumsum(axis=1)
+    found: Ints = np.minimum(below.sum(axis=1), truth.shape[1] - 1)
+    return found
+
+
 def rehearse_classes(signal: str, stage: Stage, rng: np.random.Generator, shares: Floats, known: bool) -> Rehearsed:
     """Rehearse made-up classes of these shares, unless they are not known and clusters have their own."""
     codes, rows, strength = stage.codes, stage.rows, SIGNALS[signal]
@@ -127,15 +134,10 @@ def rehearse_classes(signal: str, stage: Stage, rng: np.random.Generator, shares
             shares = own_shares(strength * along[0])
     truth = clear(with_shares(strength * each, shares) for each in along)
 
-    def labelled(drawn: Ints) -> Ints:
-        below = rng.random((len(drawn), 1)) > truth[drawn].cumsum(axis=1)
-        found: Ints = np.minimum(below.sum(axis=1), truth.shape[1] - 1)
-        return found
-
     private = stage.private(rng)
-    odds = stage.learned(private, labelled(private), rng)
+    odds = stage.learned(private, labels_of(private, truth, rng), rng)
     given, tested = odds.argmax(axis=1), rng.integers(0, len(rows), TESTED)
-    actual = labelled(tested)
+    actual = labels_of(tested, truth, rng)
     return Rehearsed(
         signal=signal,
         right=float(truth[np.arange(len(rows)), given].mean()),

@@ -36,8 +36,7 @@ from concord.tasks.advice.rehearse import (
     missed_in_words,
     rehearse_classes,
 )
-from concord.tasks.advice.tallies import planned_tallies, read_at_end, tallies_option
-from concord.tasks.advice.worth import learning_units
+from concord.tasks.advice.tallies import learning_units, planned_tallies, read_at_end
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, deepens
 from concord.tasks.mechanisms.contributions import RoundQuestion, columns, tally
 from concord.tasks.mechanisms.distance import Floats, Ints
@@ -150,12 +149,11 @@ class ReleaseAhead:
 
 @dataclass(frozen=True, kw_only=True)
 class TalliesAhead:
-    """Cost and expected worth of tallies, by public figures alone.
+    """Cost of tallies, and what to expect of them, by public figures alone.
 
     codes      number of codes of all `columns` columns of the public rows
     rho        the domain's charge, in zero-concentrated DP
     seen       units that must share a code for its sum to exceed the noise by twice its standard deviation
-    worth      as in Option
     rehearsed  what was learned from made-up labels, draw by draw, by strength of signal; `feasible` if something was
                from any. Of a stream, after the last release of a season
     classes    what to expect of each class, with the shares of the public test table if there is one; none for a number
@@ -170,8 +168,6 @@ class TalliesAhead:
     rho: float
     rounds: tuple[RoundAhead, ...]
     seen: float
-    worth: float
-    lost: float | None
     rehearsed: tuple[Rehearsed, ...]
     classes: tuple[ClassAhead, ...]
     releases: tuple[ReleaseAhead, ...]
@@ -190,7 +186,6 @@ def expect_tallies(plan: Plan, public: PublicFacts) -> TalliesAhead:
     )
     of_labels = next(each for each in rounds if each.what == "labels")
     seen = 4 * of_labels.noise  # a unit moves its code's sum by half a vote
-    option = tallies_option(plan, codes, rows)
     coded = codes.of(public.sample)
     rehearsed = rehearse(plan, planned, codes, coded, rows, public.shares)
     classes = expect_classes(plan.data.classes, [(each.signal, each.classes) for each in rehearsed])
@@ -203,8 +198,6 @@ def expect_tallies(plan: Plan, public: PublicFacts) -> TalliesAhead:
         rho=planned.rho,
         rounds=rounds,
         seen=seen,
-        worth=option.worth,
-        lost=option.lost,
         rehearsed=rehearsed,
         classes=classes,
         releases=tuple(_releases(plan, planned, codes, coded, public)) if isinstance(planned, Stream) else (),

@@ -28,13 +28,14 @@ from concord.artifacts.learners import StudentPlan, TeachersPlan
 from concord.artifacts.plan import Plan
 from concord.tasks.advice.choose import PublicFacts
 from concord.tasks.advice.compare import Stream
-from concord.tasks.advice.made_up import SIGNALS, shares_of
+from concord.tasks.advice.made_up import SIGNALS, made_up, shares_of
 from concord.tasks.advice.rehearse import (
     ClassAhead,
     Rehearsed,
     Stage,
     expect_classes,
     in_words,
+    labels_of,
     learned,
     missed_in_words,
     rehearse_classes,
@@ -87,50 +88,30 @@ class SimulatedNoise:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VotesStage(Stage):
-    """An ensemble of `voters` teachers, of which `trained` are trained on `size` rows each, and what their votes pass.
+class Ensemble:
+    """Teachers of `classes` classes, of which `trained` are trained on `size` rows each.
 
-    X      the rows as a matrix (m, width)
-    names  of the classes
-    asked  number of public rows that are asked
+    X   public rows as a matrix (m, width)
     """
 
     X: Matrix
-    names: Sequence[str]
-    voters: int
+    classes: int
+    teachers: TeachersPlan
     trained: int
     size: int
-    asked: int
-    teachers: TeachersPlan
-    student: StudentPlan
-    mechanism: Mechanism
 
     @classmethod
-    def of(cls, plan: Plan, public: PublicFacts, stream: Stream, mechanism: Mechanism) -> "VotesStage":
-        """The ensemble of a stream, by a plan's teachers and its first student."""
-        codes, names = public.codes(plan), plan.data.classes
-        X = encode(public.sample, public.encoding)
-        size = USUAL_SHARD if stream.rows is None else max(1, min(MOST_SHARD, round(stream.rows)))
-        most = MOST_TRAINED if is_linear(plan.teachers) else MOST_NOT_LINEAR
-        able = int(MOST_WORK // (size * max(1, X.shape[1]) * len(names)))
-        return cls(
-            codes=codes,
-            rows=codes.of(public.sample),
-            classes=len(names),
-            X=X,
-            names=names,
-            voters=stream.teachers,
-            trained=min(stream.teachers, most, max(LEAST_TRAINED, able)),
-            size=size,
-            asked=min(stream.queries, MOST_ASKED),
-            teachers=plan.teachers,
-            student=plan.student.each[0],
-            mechanism=mechanism,
-        )
+    def of(cls, teachers: TeachersPlan, X: Matrix, classes: int, rows: float | None) -> "Ensemble":
+        """Teachers that have so many private rows each, if that is known, as far as the bounds of work allow."""
+        size = USUAL_SHARD if rows is None else max(1, min(MOST_SHARD, round(rows)))
+        most = MOST_TRAINED if is_linear(teachers) else MOST_NOT_LINEAR
+        able = int(MOST_WORK // (size * max(1, X.shape[1]) * classes))
+        trained = min(teachers.count, most, max(LEAST_TRAINED, able))
+        return cls(X=X, classes=classes, teachers=teachers, trained=trained, size=size)
 
     def private(self, rng: np.random.Generator) -> Ints:
         """The rows of all shards, one shard after the other."""
-        return rng.integers(0, len(self.rows), self.trained * self.size)
+        return rng.integers(0, len(self.X), self.trained * self.size)
 
     def votes(self, private: Ints, labels: Ints) -> Ints:
         """Votes (m, C) of all teachers on the rows, once they have learned the labels of those that are `private`."""
@@ -140,25 +121,76 @@ class VotesStage(Stage):
             for shard, (rows, own) in enumerate(shards):
                 X, y = aligned_copy(self.X[rows]), aligned_copy(own)
                 teacher = fitted_teacher(self.teachers, shard, X, y, self.classes)
-                stands_for = self.voters // self.trained + (shard < self.voters % self.trained)
+                stands_for = self.teachers.count // self.trained + (shard < self.teachers.count % self.trained)
                 counts[every, teacher.votes(read_only(self.X), self.classes)] += stands_for
         return counts
 
+
+def simulated_votes(teachers: TeachersPlan, plan: Plan, public: PublicFacts, rows: float | None) -> Floats | None:
+    """Votes (m, C) on public rows of teachers that have so many private rows each, with synthetic labels of a typical
+    signal; None if no feature has codes, since then there are none."""
+    codes, classes, rng = public.codes(plan), len(plan.data.classes), np.random.default_rng(1)
+    if not codes.fine:
+        return None
+    ensemble = Ensemble.of(teachers, encode(public.sample, public.encoding), classes, rows)
+    truth = made_up(codes, codes.of(public.sample), public.shares or shares_of(classes, 0).tolist(), rng)
+    private = ensemble.private(rng)
+    return ensemble.votes(private, labels_of(private, truth, rng)).astype(np.float64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VotesStage(Stage):
+    """An ensemble, and what its votes pass.
+
+    names  of the classes
+    asked  number of public rows that are asked
+    """
+
+    ensemble: Ensemble
+    names: Sequence[str]
+    asked: int
+    student: StudentPlan
+    mechanism: Mechanism
+
+    @classmethod
+    def of(cls, plan: Plan, public: PublicFacts, stream: Stream, mechanism: Mechanism) -> "VotesStage":
+        """The ensemble of a stream, by a plan's teachers and its first student."""
+        codes, names = public.codes(plan), plan.data.classes
+        teachers, X = (
+            plan.teachers.model_copy(update={"count": stream.teachers}),
+            encode(public.sample, public.encoding),
+        )
+        return cls(
+            codes=codes,
+            rows=codes.of(public.sample),
+            classes=len(names),
+            ensemble=Ensemble.of(teachers, X, len(names), stream.rows),
+            names=names,
+            asked=min(stream.queries, MOST_ASKED),
+            student=plan.student.each[0],
+            mechanism=mechanism,
+        )
+
+    def private(self, rng: np.random.Generator) -> Ints:
+        """The rows of all shards, one shard after the other."""
+        return self.ensemble.private(rng)
+
     def learned(self, private: Ints, labels: Ints, rng: np.random.Generator) -> Floats:
         """The probabilities (m, C) that the student gives the rows, or 1 for its class if it gives none."""
-        votes, rows = self.votes(private, labels), np.arange(len(self.X))
+        X, voters = self.ensemble.X, self.ensemble.teachers.count
+        votes, rows = self.ensemble.votes(private, labels), np.arange(len(X))
         asked = rows[: self.asked] if self.asked <= len(rows) else rng.integers(0, len(rows), self.asked)
         answers = self.mechanism.release(votes[asked][: self.mechanism.queries], SimulatedNoise(rng), 0, 0)
         given = {"rows": len(asked), "classes": self.names, "guarantee": {}}
         released = labels_table("", 0, answers.labels, answers.counts, **given)  # type: ignore[arg-type]
-        used, targets = lessons(released, self.names, self.student.refused, teachers=self.voters, seed=SEED)
+        used, targets = lessons(released, self.names, self.student.refused, teachers=voters, seed=SEED)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # such as of too few iterations, on labels that noise has changed
-            model = fitted(self.student, self.X[asked[used]], targets, self.names)
-        odds = probabilities(model, self.X, self.names)
+            model = fitted(self.student, X[asked[used]], targets, self.names)
+        odds = probabilities(model, X, self.names)
         if odds is not None:
             return odds
-        return np.asarray(model.predict(self.X)[:, None] == np.array(self.names), np.float64)
+        return np.asarray(model.predict(X)[:, None] == np.array(self.names), np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,15 +243,16 @@ def expect_votes(
             rng = np.random.default_rng(1 + draw)
             found.append(rehearse_classes(signal, stage, rng, shares, known=public.shares is not None))
     classes = expect_classes(plan.data.classes, [(each.signal, each.classes) for each in found])
-    ensemble = f"{stage.trained:,} of {stage.voters:,} teachers" if stage.trained < stage.voters else "all teachers"
+    size, trained, voters = stage.ensemble.size, stage.ensemble.trained, stream.teachers
+    who = f"{trained:,} of {voters:,} teachers" if trained < voters else "all teachers"
     stated = " (labeling.rows is not stated)" if stream.rows is None else ""
-    by = f"by {ensemble}, on {stage.size:,} rows each{stated}, asked about {stage.asked:,} of {stream.queries:,} rows"
+    by = f"by {who}, on {size:,} rows each{stated}, asked about {stage.asked:,} of {stream.queries:,} rows"
     return VotesAhead(
         mechanism=mechanism.name,
         cutoff=mechanism.cutoff,
-        teachers=stage.voters,
-        trained=stage.trained,
-        shard=stage.size,
+        teachers=voters,
+        trained=trained,
+        shard=size,
         queries=stream.queries,
         asked=stage.asked,
         rehearsed=tuple(found),

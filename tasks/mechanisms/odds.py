@@ -48,6 +48,9 @@ from concord.tasks.mechanisms.distance import REFUSED, Answers, Floats, Ints, Ra
 
 Shares = NDArray[np.float64]
 
+TYPICAL_AGREEMENT = 0.9
+"""Mean share of the winning class if nothing is known of rows and columns, close to that of linear teachers on tables
+and digits."""
 PROFILE_ROWS = 512
 """Most rows of a profile: more would only slow planning."""
 

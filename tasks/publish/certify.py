@@ -40,9 +40,8 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
-from concord.tasks.advice.worth import TYPICAL_AGREEMENT
 from concord.tasks.mechanisms.mechanism import Mechanism, expectation, from_settings
-from concord.tasks.mechanisms.odds import profile
+from concord.tasks.mechanisms.odds import TYPICAL_AGREEMENT, profile
 from concord.tasks.publish.attest import publish_certificate
 from concord.tasks.publish.describe import describe, released_by
 from concord.tasks.publish.disclosures import in_words, reworded

@@ -28,8 +28,7 @@ from concord.artifacts.plan import Plan
 from concord.tasks.advice.choose import PublicFacts
 from concord.tasks.advice.made_up import made_up
 from concord.tasks.advice.rehearse_tallies import played, within_work
-from concord.tasks.advice.tallies import planned_tallies, read_at_end
-from concord.tasks.advice.worth import learning_units
+from concord.tasks.advice.tallies import learning_units, planned_tallies, read_at_end
 from concord.tasks.asking.teachers import add_votes, aligned_copy, fitted_teacher
 from concord.tasks.data.codes import CodeMatrix, Codes
 from concord.tasks.data.encode import encode

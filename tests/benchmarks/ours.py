@@ -17,12 +17,11 @@ from scipy.sparse import csr_matrix
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import LogisticRegression, RidgeCV
 
-from concord.artifacts.errors import WrongInput
 from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Encoding, Passed, Scaled
 from concord.artifacts.sections import TALLIES
-from concord.tasks.advice.choose import PublicFacts, decided
+from concord.tasks.advice.choose import decided
 from concord.tasks.advice.tallies import asks_pairs, planned_sizes, planned_tallies
 from concord.tasks.asking.teachers import PROPOSED, add_votes, aligned_copy, fitted_teacher
 from concord.tasks.data.cells import LABEL, cast_rows
@@ -211,14 +210,8 @@ def taught(data: Coded, codes: Codes, targets: Floats, seed: int) -> Said:
 
 
 def auto(data: Coded, epsilon: float, seed: int) -> Said | str:
-    """What mechanism = "auto" chooses by public facts, run; or why it chooses nothing."""
-    facts = PublicFacts(
-        rows=len(data.labels.public), encoding=data.encoding, codes=lambda _: data.at(epsilon)[0], order=ORDER
-    )
-    try:
-        chosen = decided(plan_of(data, epsilon, "auto"), facts)[0].labeling.mechanism
-    except WrongInput:
-        return "says that nothing can work"
+    """What mechanism = "auto" stands for, run."""
+    chosen = decided(plan_of(data, epsilon, "auto"), data.encoding)[0].labeling.mechanism
     return replace((tallies if chosen == TALLIES else voted(chosen))(data, epsilon, seed), chosen=chosen)
 
 

@@ -110,6 +110,7 @@ def test_other_teachers_or_another_door_need_a_new_session(session: str, plan: P
         {"labeling__cutoff": 13},
         {"privacy__epsilon": 3.0},
         {"data__version": "2"},
+        {"labeling__mechanism": "auto", "labeling__rows": 3000},  # which took votes in 1.0.0, if they were worth more
     ]
     for change in changes:
         other = another(plan, **change)
@@ -206,6 +207,13 @@ def test_auto_is_the_mechanism_it_stands_for(plan: Plan, home: Path) -> None:
     first = start(another(plan, labeling__mechanism="auto", labeling__cutoff=None), home)
     chosen = {"labeling__mechanism": first.mechanism["name"], "labeling__cutoff": first.mechanism.get("cutoff")}
     assert start(another(plan, **chosen), home).session == first.session
+
+
+@pytest.mark.slow
+def test_auto_goes_on_with_the_session_of_what_it_stands_for(session: str, plan: Plan, home: Path) -> None:
+    charge = spent(home)
+    assert start(another(plan, labeling__mechanism="auto"), home).session == session
+    assert spent(home) == charge
 
 
 @pytest.mark.slow

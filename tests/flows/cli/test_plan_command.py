@@ -37,7 +37,7 @@ def test_json_holds_the_mechanisms_best_first_with_their_reasons() -> None:
     best = found["mechanisms"][0]
     assert found["recommended"]["name"] == best["name"]
     assert found["recommended"]["reason"].startswith(best["reason"])
-    assert best["worth"] >= 0.9 * max(item["worth"] for item in found["mechanisms"])
+    assert best["informative"] == max(item["informative"] for item in found["mechanisms"])
 
 
 def test_the_table_names_every_mechanism_and_the_one_to_take() -> None:

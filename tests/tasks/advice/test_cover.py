@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from concord.artifacts.errors import BudgetRefused, WrongInput
-from concord.artifacts.guarantee import NO_LATER_ROWS, later_rows_in_words
+from concord.artifacts.guarantee import later_rows_in_words
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.parts import LEARNING, TEST, Division
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.sessions import Opening
-from concord.tasks.advice.choose import PublicFacts, later_rows, weigh_tallies
+from concord.tasks.advice.choose import PublicFacts
 from concord.tasks.advice.cover import EPSILONS, Account, check_cover, costs_of, largest_epsilon
 from concord.tasks.advice.tallies import planned_tallies
 from concord.tasks.asks.hypothesis import HypothesisAsk
@@ -201,10 +201,8 @@ def test_it_says_how_many_later_rows_a_session_has_room_for(
     assert said(ended=True).startswith("none")
 
 
-def test_of_tallies_it_says_that_nothing_is_to_be_extended(folder: Path) -> None:
+def test_tallies_have_no_rows_that_are_paid_for(folder: Path) -> None:
     plan = planned(folder, "tallies", 0.5)
-    public = facts(plan)
-    assert later_rows(plan, public.rows, weigh_tallies(plan, public)) == NO_LATER_ROWS
     with pytest.raises(WrongInput, match="queries has no meaning for mechanism = 'tallies'"):
         changed(plan.model_dump(exclude_unset=True), labeling__queries=5)
 

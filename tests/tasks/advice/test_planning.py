@@ -21,7 +21,7 @@ from concord.tasks.advice.compare import (
     recommend,
     teachers_needed,
 )
-from concord.tasks.mechanisms.mechanism import calibrate, expectation
+from concord.tasks.mechanisms.mechanism import Expectation, calibrate, expectation
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes
 from concord.tasks.mechanisms.odds import Odds, profile
 from concord.tasks.mechanisms.published import noise_scale, teachers_required
@@ -53,8 +53,8 @@ def stream(classes: int = 2, teachers: int = 600, agreement: float = 0.92) -> St
 # Laws -----------------------------------------------------------------------------------------------------------------
 
 
-def worth_of(name: str, option: Option) -> float:
-    return option.expected_answered if name in ("stable", "sparse_vector", "published") else option.worth
+def labels_of(name: str, option: Option) -> float:
+    return option.expected_answered if name in ("stable", "sparse_vector", "published") else option.informative
 
 
 @pytest.mark.parametrize("name", ["stable", "sparse_vector", "noisy_votes", "laplace_votes"])
@@ -64,7 +64,7 @@ def test_a_larger_budget_more_teachers_and_more_agreement_never_teach_less(name:
     by_teachers = [planned(teachers=value, classes=classes)[name] for value in (300, 600, 1200)]
     by_agreement = [planned(agreement=value, classes=classes)[name] for value in (0.8, 0.9, 0.98)]
     for options in (by_epsilon, by_teachers, by_agreement):
-        assert all(worth_of(name, less) <= worth_of(name, more) for less, more in pairwise(options))
+        assert all(labels_of(name, less) <= labels_of(name, more) for less, more in pairwise(options))
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -168,8 +168,8 @@ def test_options_are_json_best_first_and_every_mechanism_is_there() -> None:
     options = list(planned().values())
     assert sorted(option.name for option in options) == sorted(MECHANISMS)
     assert [option.feasible for option in options] == sorted((option.feasible for option in options), reverse=True)
-    worth = [option.worth for option in options if option.feasible]
-    assert worth == sorted(worth, reverse=True)
+    labels = [option.informative for option in options if option.feasible]
+    assert labels == sorted(labels, reverse=True)
     assert json.loads(json.dumps([asdict(option) for option in options]))[0]["name"] == options[0].name
 
 
@@ -191,7 +191,7 @@ def test_the_recommended_option_names_its_rival() -> None:
     options = list(planned().values())
     best = recommend(options)
     assert best.name == options[0].name
-    assert f"{options[1].name} would teach" in best.reason
+    assert f"; {options[1].name}: {options[1].informative:,.0f}" in best.reason
 
 
 def test_a_cutoff_that_is_fixed_is_kept() -> None:
@@ -224,3 +224,56 @@ def test_an_option_is_what_the_door_would_run() -> None:
     expected = expectation(made, profile(0.92, 2) * 600, 2000)
     assert expected.answered == option.expected_answered
     assert isinstance(made.odds(np.array([[600.0, 0.0]])), Odds)
+
+
+# Informative labels ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.4, 1.0, 3.0, 12.0])
+@pytest.mark.parametrize("queries", [3, 40, 2000])
+@pytest.mark.parametrize("classes", [2, 5])
+def test_of_two_noises_the_one_of_smaller_variance_is_more_informative(
+    epsilon: float, queries: int, classes: int
+) -> None:
+    at = Stream.expected(epsilon=epsilon, delta=1e-5, teachers=600, queries=queries, classes=classes)
+    gaussian, laplace = (at.calibrated(name, None) for name in ("noisy_votes", "laplace_votes"))
+    variances = [getattr(gaussian, "scale") ** 2, 2 * getattr(laplace, "scale") ** 2]  # noqa: B009
+    values = [at.informative(at.outcome(each)) for each in (gaussian, laplace)]
+    assert (variances[0] < variances[1]) == (values[0] > values[1])
+
+
+def test_a_count_is_as_informative_as_it_is_reliable_and_a_changed_label_less_than_one() -> None:
+    mechanism = NoisyVotes(epsilon=1.0, delta=1e-5, queries=10, classes=2, scale=5000.0)
+    found = expectation(mechanism, np.array([[600.0, 400.0]]), 10)
+    assert found.kept == 2 * 100.0**2 / (2 * 100.0**2 + 2 * 5000.0**2)
+    assert stream().informative(found) == 10 * found.kept
+    assert stream().informative(Expectation(answered=100.0, changed=0.0)) == 100
+    assert stream().informative(Expectation(answered=100.0, changed=0.25)) == 25
+    assert stream(classes=3).informative(Expectation(answered=100.0, changed=0.7)) == 0
+
+
+def falls(at: list[Stream]) -> list[tuple[float, float]]:
+    """Where the informative labels of what is chosen fall as ε grows."""
+    values = [best_mechanism(each)[0] for each in at]
+    return [(less, more) for less, more in pairwise(values) if more < less]
+
+
+def test_more_epsilon_never_chooses_worse() -> None:
+    """Among options nearly as good as the best, the first was taken once: from one ε to the next that was a loss."""
+    given: dict[str, Any] = {"delta": 1e-5, "teachers": 300, "queries": 1000, "classes": 2, "agreement": 0.95}
+    assert falls([Stream.expected(epsilon=epsilon, **given) for epsilon in (1.4, 1.5, 1.6, 1.7, 1.8)]) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"teachers": 200, "queries": 10_000, "agreement": 0.86},
+        {"teachers": 500, "queries": 1000, "classes": 5, "agreement": 0.95},
+        {"teachers": 100, "queries": 500, "classes": 3},
+        {"teachers": 1500, "queries": 17_000, "agreement": 0.99},
+    ],
+)
+def test_more_epsilon_never_chooses_worse_of_anything(given: dict[str, Any]) -> None:
+    figures = {"delta": 1e-5, "classes": 2, **given}
+    assert falls([Stream.expected(epsilon=float(epsilon), **figures) for epsilon in np.geomspace(0.1, 8, 10)]) == []

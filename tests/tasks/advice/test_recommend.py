@@ -1,4 +1,4 @@
-"""What mechanism = "auto" stands for: both families, keys it keeps to, the settings that run, and what would work."""
+"""What mechanism = "auto" stands for: tallies or votes, keys it keeps to, what runs, and what cannot work."""
 
 from pathlib import Path
 from typing import Any
@@ -10,13 +10,11 @@ import pytest
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Encoding, Passed
-from concord.tasks.advice.choose import PublicFacts, decided, weigh_tallies
-from concord.tasks.advice.tallies import planned_codes, planned_sizes, planned_tallies, tallies_option
-from concord.tasks.advice.worth import enough
+from concord.tasks.advice.choose import PublicFacts, decided
+from concord.tasks.advice.tallies import planned_sizes, planned_tallies
 from concord.tasks.data.codes import VECTOR_CELLS, learn_codes
 from concord.tasks.data.encode import learn_encoding
-from concord.tasks.mechanisms.mechanism import calibrate
-from tests.support.people import tables_of_plan, write_tables
+from tests.support.people import changed, tables_of_plan, write_tables
 
 
 @pytest.fixture(scope="module")
@@ -29,29 +27,39 @@ def auto(folder: Path, *, without: tuple[str, ...] = (), **labeling: Any) -> Pla
     return parse_plan({name: section for name, section in tables.items() if name not in without})
 
 
-def test_rows_that_may_be_asked_themselves_are_and_votes_are_told_of(folder: Path) -> None:
+def test_rows_that_may_be_asked_themselves_are(folder: Path) -> None:
     plan = auto(folder, rows=3000, cutoff=9)
-    chosen, reason = decided(plan, PublicFacts.of(plan))
+    chosen, reason = decided(plan, learn_encoding(plan))
     assert chosen.tallied
     assert (chosen.labeling.cutoff, chosen.labeling.rows) == (None, 3000)
     assert (chosen.teachers.count, chosen.student.learner) == (0, "linear")
-    assert "votes would teach as much as" in reason
+    assert "they can be asked" in reason
 
 
-def test_without_rows_votes_are_taken_at_the_plan_s_cutoff_and_it_says_why_tallies_are_not(folder: Path) -> None:
-    plan = auto(folder, cutoff=9)
-    chosen, reason = decided(plan, PublicFacts.of(plan))
-    assert chosen.labeling.mechanism not in ("auto", "tallies")
-    assert chosen.labeling.cutoff in (9, None)
-    assert chosen.teachers.count == 150
+@pytest.mark.parametrize(
+    ("ends", "votes"), [({"cutoff": 9}, "stable"), ({}, "noisy_votes"), ({"queries": 9}, "noisy_votes")]
+)
+def test_without_rows_votes_are_taken_as_the_plan_ends_them_and_it_says_why(
+    folder: Path, ends: dict[str, int], votes: str
+) -> None:
+    plan = auto(folder, **ends)
+    chosen, reason = decided(plan, learn_encoding(plan))
+    assert (chosen.labeling.mechanism, chosen.teachers.count) == (votes, 150)
+    assert {name: getattr(chosen.labeling, name) for name in ends} == ends
     assert "no tallies: labeling.rows does not say" in reason
 
 
-def test_without_teachers_tallies_are_taken_and_it_says_why_votes_are_not(folder: Path) -> None:
-    plan = auto(folder, without=("teachers",), rows=3000)
-    chosen, reason = decided(plan, PublicFacts.of(plan))
-    assert chosen.tallied
-    assert "[teachers] does not say who would vote" in reason
+@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 300.0])
+@pytest.mark.parametrize("teachers", [1, 100_000])
+def test_the_choice_follows_from_no_figure(folder: Path, epsilon: float, teachers: int) -> None:
+    """What was reckoned once differed by ε, and by the last bits of a machine's logarithms."""
+    plan = changed(
+        auto(folder, rows=3000).model_dump(exclude_unset=True),
+        privacy__epsilon=epsilon,
+        privacy__lifetime={"epsilon": 400.0, "delta": 4e-5},
+        teachers__count=teachers,
+    )
+    assert decided(plan, learn_encoding(plan))[0].tallied
 
 
 @pytest.mark.parametrize(
@@ -66,7 +74,7 @@ def test_what_only_votes_can_do_is_left_to_them(folder: Path, changes: dict[str,
     for name, section in changes.items():
         tables[name] = {**tables.get(name, {}), **section}
     plan = parse_plan(tables)
-    chosen, reason = decided(plan, PublicFacts.of(plan))
+    chosen, reason = decided(plan, learn_encoding(plan))
     assert chosen.votes
     with pytest.raises(AssertionError, match=why):
         raise AssertionError(reason)
@@ -77,7 +85,7 @@ def test_where_labels_alone_are_secret_tallies_are_weighed_by_their_one_round(fo
     tables["privacy"] = {**tables["privacy"], "secret": "labels"}
     plan = parse_plan({name: tables[name] for name in tables if name != "teachers"})
     public = PublicFacts.of(plan)
-    chosen, _ = decided(plan, public)
+    chosen, _ = decided(plan, public.encoding)
     assert chosen.tallied
     mechanism = planned_tallies(chosen, public.codes(chosen), public.rows)
     assert (mechanism.secret, mechanism.many, len(mechanism.rounds)) == ("labels", True, 1)
@@ -119,7 +127,7 @@ def test_lists_have_fewer_cells_if_units_are_few_and_one_round_then(folder: Path
     tables = {**tables_of_plan(folder), "labeling": {"mechanism": "tallies", "rows": 1000}}
     tables["privacy"] = {**tables["privacy"], "epsilon": 1.0}
     plan = parse_plan({name: section for name, section in tables.items() if name != "teachers"})
-    codes = planned_codes(plan, encoding, [pictures])
+    codes = learn_codes([pictures], encoding.columns, **planned_sizes(plan, encoding))
     assert codes.size == few + 1  # and one for rows without a list
     assert [each.what for each in planned_tallies(plan, codes, len(pictures)).rounds] == ["codes", "labels"]
 
@@ -133,22 +141,15 @@ def test_the_outermost_bins_are_divided_if_units_are_many(folder: Path) -> None:
     assert (tails(3_000), tails(10**6), tails(10**6, secret="labels")) == (False, True, False)
 
 
-def test_what_was_weighed_is_what_runs(folder: Path) -> None:
-    """Its cost is computed from the settings of the plan that is settled, and so is its worth."""
+def test_what_was_chosen_is_what_runs(folder: Path) -> None:
+    """Its cost is computed from the settings of the plan that is settled."""
     plan = auto(folder, rows=3000)
     public = PublicFacts.of(plan)
-    chosen, _ = decided(plan, public)
+    chosen, _ = decided(plan, public.encoding)
     named = parse_plan(chosen.model_dump(exclude_unset=True))
     codes = public.codes(chosen)
     assert codes == public.codes(named)
     assert planned_tallies(chosen, codes, public.rows) == planned_tallies(named, codes, public.rows)
-    assert weigh_tallies(plan, public) == tallies_option(named, codes, public.rows)
-    voted = auto(folder)
-    chosen, _ = decided(voted, public)
-    stream = public.stream(voted)
-    name, cutoff = chosen.labeling.mechanism, chosen.labeling.cutoff
-    figures = {"epsilon": 4.0, "delta": 1e-5, "queries": 300, "classes": 2, "teachers": 150, "order": public.order}
-    assert stream.best(name, cutoff).settings() == calibrate(name, cutoff=cutoff, **figures).settings()  # type: ignore[arg-type]
 
 
 def test_a_settled_plan_keeps_what_has_meaning_alone(folder: Path) -> None:
@@ -165,7 +166,7 @@ def test_candidates_stay_candidates_whichever_way_is_taken(folder: Path, linear:
     each: list[dict[str, Any]] = [{"params": {"C": 1.0}}, {"learner": "linear"} if linear else {"params": {"C": 2.0}}]
     tables = {**tables_of_plan(folder), "labeling": {"mechanism": "auto", "rows": 3000}, "test": {"share": 0.3}}
     plan = parse_plan({**tables, "student": {"candidates": each, "epsilon": 0.5}})
-    chosen, reason = decided(plan, PublicFacts.of(plan))
+    chosen, reason = decided(plan, learn_encoding(plan))
     assert chosen.labeling.mechanism in asked
     assert chosen.student == plan.student
     assert ("learner = 'linear' is decoded from tallies alone" in reason) is linear
@@ -182,38 +183,9 @@ def test_candidates_that_differ_in_refused_rows_alone_need_a_mechanism_by_its_na
 # What cannot work -----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def few(tmp_path_factory: pytest.TempPathFactory) -> Plan:
-    """800 private rows of fourteen columns, at ε = 0.3: what was once recommended for 14 labels' worth."""
-    folder, rng = tmp_path_factory.mktemp("few"), np.random.default_rng(1)
-    columns = {f"column {at}": rng.normal(size=400).round(3) for at in range(14)}
-    pl.DataFrame(columns).write_parquet(folder / "public.parquet")
-    tables = tables_of_plan(folder)
-    data = {**tables["data"], "test": None}
-    privacy = {**tables["privacy"], "epsilon": 0.3}
-    return parse_plan(
-        {
-            **tables,
-            "data": data,
-            "privacy": privacy,
-            "teachers": {"count": 0},
-            "labeling": {"mechanism": "auto", "rows": 800},
-        }
-    )
-
-
-def test_few_rows_are_asked_all_the_same(few: Plan) -> None:
-    chosen, reason = decided(few, PublicFacts.of(few))
-    assert chosen.tallied
-    assert "[teachers] does not say who would vote" in reason
-
-
-def test_without_rows_and_with_too_little_for_votes_it_says_why_of_both(few: Plan) -> None:
-    teachers = few.teachers.model_copy(update={"count": 100})
-    silent = few.model_copy(update={"labeling": few.labeling.model_copy(update={"rows": None}), "teachers": teachers})
-    why = (
-        r"no tallies: labeling.rows does not say .*; votes would teach as much as \d+ labels, and a student needs about"
-    )
-    with pytest.raises(WrongInput, match=f"{why} 70"):
-        decided(silent, PublicFacts.of(silent))
-    assert enough(2, 14) == 70
+def test_where_neither_can_be_asked_it_says_why_of_both(folder: Path) -> None:
+    tables = {**tables_of_plan(folder), "labeling": {"mechanism": "auto"}}
+    tables["student"] = {"learner": "linear"}
+    plan = parse_plan(tables)
+    with pytest.raises(WrongInput, match=r"no tallies: labeling\.rows does not say .*; student\.learner = 'linear'"):
+        decided(plan, learn_encoding(plan))

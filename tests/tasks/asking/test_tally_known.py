@@ -11,10 +11,11 @@ import pytest
 
 from concord.artifacts.home.vault import derive
 from concord.artifacts.schemas import Ref
-from concord.tasks.advice.tallies import planned_codes, planned_tallies
+from concord.tasks.advice.tallies import planned_sizes, planned_tallies
 from concord.tasks.asking import tally as asking_tally
 from concord.tasks.asking.tally import Coding, count, gather, known_codes, total_of
 from concord.tasks.data.cells import LABEL, cast_rows
+from concord.tasks.data.codes import learn_codes
 from concord.tasks.data.encode import learn_encoding
 from concord.tasks.data.parts import public_key
 from concord.tasks.data.split import with_public
@@ -45,7 +46,7 @@ class Asked:
         public = public_rows(self.plan)
         encoding = learn_encoding(self.plan)
         cells = cast_rows(public.select(encoding.features), encoding)
-        self.codes = planned_codes(self.plan, encoding, [cells])
+        self.codes = learn_codes([cells], encoding.columns, **planned_sizes(self.plan, encoding))
         mechanism = planned_tallies(self.plan, self.codes, public.height)
         (self.question,) = RoundPlanner(mechanism, self.codes, self.codes.of(cells)).first_questions()
         key = derive(vault.secret("domains/people"), "split")
