@@ -40,7 +40,7 @@ def test_rows_that_may_be_asked_themselves_are(folder: Path) -> None:
     ("ends", "votes"), [({"cutoff": 9}, "stable"), ({}, "noisy_votes"), ({"queries": 9}, "noisy_votes")]
 )
 def test_without_rows_votes_are_taken_as_the_plan_ends_them_and_it_says_why(
-    folder: Path, ends: dict[str, int], votes: str
+    folder: Path, ends: dict[str, Any], votes: str
 ) -> None:
     plan = auto(folder, **ends)
     chosen, reason = decided(plan, learn_encoding(plan))

@@ -22,7 +22,9 @@ from concord.tasks.advice.rehearse_votes import (
     VotesAhead,
     VotesStage,
     expect_votes,
+    simulated_votes,
 )
+from concord.tasks.data.codes import Codes
 from tests.support.people import changed, tables_of_plan, write_tables
 
 LEARNERS: dict[str, dict[str, Any]] = {
@@ -126,9 +128,22 @@ def test_votes_of_a_few_trained_teachers_are_those_of_all(folder: Path) -> None:
     stream = public.stream(plan)
     stage = VotesStage.of(plan, public, stream, stream.calibrated("noisy_votes", None))
     private = stage.private(np.random.default_rng(0))
-    votes = stage.votes(private, private % 2)
-    assert (stage.trained, votes.shape) == (MOST_TRAINED, (len(stage.X), 2))
+    votes = stage.ensemble.votes(private, private % 2)
+    assert (stage.ensemble.trained, votes.shape) == (MOST_TRAINED, (len(stage.rows), 2))
     assert set(votes.sum(axis=1)) == {777}
+
+
+def test_the_agreement_of_a_plan_is_that_of_simulated_teachers_with_rows_of_their_own(folder: Path) -> None:
+    """More rows of a teacher agree more; without codes, such as of free text alone, there are no labels to simulate."""
+    plan = asked(folder)
+    public = PublicFacts.of(plan)
+    few, many = (simulated_votes(plan.teachers, plan, public, rows) for rows in (10, 500))
+    assert few is not None
+    assert many is not None
+    assert few.max(axis=1).mean() < many.max(axis=1).mean()
+    assert set(few.sum(axis=1)) == set(many.sum(axis=1)) == {150}
+    silent = replace(public, codes=lambda _: Codes(fields=(), coarse=(), fine=()))
+    assert simulated_votes(plan.teachers, plan, silent, 10) is None
 
 
 def test_much_work_trains_fewer_teachers_and_many_public_rows_are_not_all_asked(
