@@ -15,6 +15,7 @@ from concord.artifacts.schemas import Ref
 from concord.artifacts.student_warnings import warnings_of
 from concord.tasks.mechanisms.private_test import Measured, Measures, Noisy, PrivateTest
 from concord.tasks.verify.published import _consistent
+from tests.support.recorded import RECORDED
 
 NAMES = ("no", "it's rare", "other")
 MATRIX = ((3730, 10, 4), (160, -8, 0), (3, 1, 90))
@@ -96,8 +97,7 @@ def certificate_of(teachers: int, warnings: tuple[str, ...]) -> Certificate:
     """A certificate with that private test and those warnings."""
     file = Ref(path="d-1/student.skops", digest="1" * 64)
     counts = Counts(asked=1, answered=1, refused=0, not_asked=0)
-    asked = PrivateTest.calibrate(epsilon=1.0, delta=1e-6, classes=len(NAMES), secret="rows")
-    settings = {**asked.settings(), "student": file.digest, "session": "d-1"}
+    settings = {**RECORDED["private_test"], "student": file.digest, "session": "d-1"}
     test = MechanismRecord(name="private_test", settings=settings, proof="", releases="")
     learned = SessionRecord.model_construct(session="d-1", counts=counts, teachers=teachers, outcomes=())
     trial = SessionRecord.model_construct(session="d-2", mechanism=test, outcomes=(record_of(MATRIX),))

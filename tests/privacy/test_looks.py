@@ -22,11 +22,11 @@ from concord.artifacts.sections import PrivateTestPlan
 from concord.artifacts.sessions import LABELS, STUDENT_CHOICE, STUDENT_TEST, Opening, Session
 from tests.privacy.test_divided import NAMES, Kind, kind, write
 from tests.support.people import changed, tables_of_plan, write_tables
+from tests.support.recorded import RECORDED
 
 WIDE = {"unit": "u", "neighbours": "add or remove one unit", "epsilon": 900.0, "delta": 0.01}
 LEARNED = "learned"
-ABOUT_ANOTHER = {"session": "another", "student": "", "candidates": [], "share": 0.5, "clean": True}
-ABOUT_IT = {**ABOUT_ANOTHER, "session": LEARNED}
+ABOUT_ANOTHER, ABOUT_IT = {"session": "another"}, {"session": LEARNED}
 
 
 @dataclass(frozen=True)
@@ -53,15 +53,15 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Step]:
     votes = {"name": "stable"}
     found = (
         Step(LEARNED, learning, votes),
-        Step("test", tested, {"name": "private_test", **ABOUT_IT}, STUDENT_TEST),
+        Step("test", tested, {**RECORDED["private_test"], **ABOUT_IT}, STUDENT_TEST),
         Step("labels of everybody", every, votes),
         Step("questions to everybody", every, votes, "questions"),
         Step("questions to who learns", learning, votes, "questions"),
         Step("an estimate on everybody", every, {"name": "error_estimate"}, "an estimate"),
         Step("labels of who learns", learning, votes),
-        Step("another test", tested, {"name": "private_test", **ABOUT_ANOTHER}, STUDENT_TEST),
-        Step("another choice", tested, {"name": "student_choice", **ABOUT_ANOTHER}, STUDENT_CHOICE),
-        Step("its own choice", tested, {"name": "student_choice", **ABOUT_IT}, STUDENT_CHOICE),
+        Step("another test", tested, {**RECORDED["private_test"], **ABOUT_ANOTHER}, STUDENT_TEST),
+        Step("another choice", tested, {**RECORDED["student_choice"], **ABOUT_ANOTHER}, STUDENT_CHOICE),
+        Step("its own choice", tested, {**RECORDED["student_choice"], **ABOUT_IT}, STUDENT_CHOICE),
         Step("who learns by another key", kind(plan, other, LEARNING), votes),
         Step("who learns by another share", kind(narrower, own, LEARNING), votes),
         Step("labels in a linked domain", replace(every, division=learning.division), votes, domain="linked"),
