@@ -26,7 +26,8 @@ from tests.support.recorded import RECORDED
 
 WIDE = {"unit": "u", "neighbours": "add or remove one unit", "epsilon": 900.0, "delta": 0.01}
 LEARNED = "learned"
-ABOUT_ANOTHER, ABOUT_IT = {"session": "another"}, {"session": LEARNED}
+ABOUT_ANOTHER = {"session": "another", "release": None}
+ABOUT_IT = {**ABOUT_ANOTHER, "session": LEARNED}
 
 
 @dataclass(frozen=True)
