@@ -26,8 +26,8 @@ from tests.support.recorded import RECORDED
 
 WIDE = {"unit": "u", "neighbours": "add or remove one unit", "epsilon": 900.0, "delta": 0.01}
 LEARNED = "learned"
-ABOUT_ANOTHER = {"session": "another", "release": None}
-ABOUT_IT = {**ABOUT_ANOTHER, "session": LEARNED}
+ABOUT_ANOTHER, ABOUT_IT = {"session": "another"}, {"session": LEARNED}
+TESTED = {**RECORDED["private_test"], "release": None}
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Step]:
     votes = {"name": "stable"}
     found = (
         Step(LEARNED, learning, votes),
-        Step("test", tested, {**RECORDED["private_test"], **ABOUT_IT}, STUDENT_TEST),
+        Step("test", tested, {**TESTED, **ABOUT_IT}, STUDENT_TEST),
         Step("labels of everybody", every, votes),
         Step("questions to everybody", every, votes, "questions"),
         Step("questions to who learns", learning, votes, "questions"),
         Step("an estimate on everybody", every, {"name": "error_estimate"}, "an estimate"),
         Step("labels of who learns", learning, votes),
-        Step("another test", tested, {**RECORDED["private_test"], **ABOUT_ANOTHER}, STUDENT_TEST),
+        Step("another test", tested, {**TESTED, **ABOUT_ANOTHER}, STUDENT_TEST),
         Step("another choice", tested, {**RECORDED["student_choice"], **ABOUT_ANOTHER}, STUDENT_CHOICE),
         Step("its own choice", tested, {**RECORDED["student_choice"], **ABOUT_IT}, STUDENT_CHOICE),
         Step("who learns by another key", kind(plan, other, LEARNING), votes),
