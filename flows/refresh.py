@@ -129,7 +129,7 @@ class ByStream(BySums):
         known = [each for each in same if each.id not in self.left]
         if any(each.division != opening.division for each in known):
             raise NotVerified(
-                "the key by which units are set aside is not the one that the stream began with: put back the newer "
+                "the key by which units are set aside is not the one that the stream began with: restore the newer "
                 "copy of the vault"
             )
         answered = bool(known) and self._answered(known[-1], now)

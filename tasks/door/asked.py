@@ -38,7 +38,7 @@ def online_rows(
     """
     pattern = "*.arrow" if index is None else f"{index:09d}-*.arrow"
     with saying(
-        f"it holds rows that session {session} was asked, one of which could be answered twice without it: put back a "
+        f"it holds rows that session {session} was asked, one of which could be answered twice without it: restore a "
         f"copy of it, or end the session by `concord close {session}`"
     ):
         for path in vault.paths(f"sessions/{session}/online", pattern, known):

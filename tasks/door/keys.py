@@ -66,7 +66,7 @@ def ready_stream(door: Stores, domain: str, stream: str, *, asked: bool) -> None
         known = [remark.about for remark in door.ledger.remarks(domain) if remark.kind == "secret"]
         if asked or any(about.startswith(f"{name} ") for about in known):
             raise NotVerified(
-                f"the vault lacks {vault.root}/secrets/{name}, by which the stream knows whom it asked: put back a "
+                f"the vault lacks {vault.root}/secrets/{name}, by which the stream knows whom it asked: restore a "
                 "copy of it, or end the season by `concord close --whole SESSION`; `concord refresh PLAN "
                 "--new-session` then asks everybody again, which costs again"
             )
