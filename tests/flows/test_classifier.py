@@ -52,7 +52,7 @@ class Told(ConcordClassifier):
         self.known_ += [each for each in (0, 1) if len(self.known_) < 2 and each not in self.known_]
         return super().fit(X, y, public=X if public is None else public)
 
-    def _settings(self) -> dict[str, Any]:
+    def _tables(self) -> dict[str, Any]:
         return settings_for("label", self.known_, domain="checks", rows=100)
 
     def _declared(self, _: dict[str, Any]) -> list[Any]:

@@ -123,9 +123,7 @@ def test_a_notebook_shows_it_in_the_cell_and_goes_on(monkeypatch: pytest.MonkeyP
     precheck_tables(asked_by(), private, ENCODING, None)
     lines = [cell["text/plain"] for cell in cells]
     assert "about 100% of the private rows have a label that data.classes lacks" in lines[0]
-    assert lines[-1].endswith(
-        "nobody is asked here: it goes on, and spends; data.most_unknown_labels in the plan can stop it\n"
-    )
+    assert lines[-1].endswith("the run goes on, and spends; data.most_unknown_labels in the plan can stop it\n")
     assert all(cell["text/html"].startswith("<pre") for cell in cells)
 
 
