@@ -112,7 +112,7 @@ def check_private_test(summary: Summary, plan: Plan, home: Path) -> None:
     assert found["rmse"]["high"] < there["low"] < np.sqrt(np.mean((found["constant"] - truth) ** 2)) < there["high"]
     assert summary.test is not None
     assert outcome.tested_in_words(summary.test).startswith(f"RMSE {found['rmse']['value']:.4g} (")
-    assert f"Its RMSE is about {found['rmse']['value']:.4g}" in Path(summary.report).read_text()
+    assert f"RMSE</span> <span>{found['rmse']['value']:.4g} (" in Path(summary.report).read_text()
     recorded = Records.of(home).recorded(summary.run_id)
     assert recorded is not None
     assert recorded.metrics["test_rmse_high"] == found["rmse"]["high"]
