@@ -160,7 +160,7 @@ def test_a_secret_that_is_lost_is_asked_for_and_never_made_anew(world: World, of
     try:
         charged = {domain: Ledger.of(world.home).total(domain) for domain in ("people", "arriving")}
         for command, give in refusing.items():
-            with pytest.raises(NotVerified, match=r"put .*back") as stopped:
+            with pytest.raises(NotVerified, match="restore") as stopped:
                 give(world)
             assert (name in str(stopped.value)) or name.startswith("sessions/"), command
             assert not file.exists(), command

@@ -20,6 +20,7 @@ from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.published import verify_published
 from tests.support.console import heard
 from tests.support.published import SESSION, certified, rewrite, world
+from tests.support.recorded import RECORDED
 from tests.tasks.verify.signed_folder import STABLE, claim, sign_again
 
 DOUBT = "Do not rely on it"
@@ -257,8 +258,9 @@ def test_of_several_homes_it_does_not_say_that_one_curator_holds_all(folder: Pat
         answers = [each for part in of_settings(folder, settings)["parts"] for each in part["questions"]]
         return next(str(each["answer"]) for each in answers if each["question"] == "Who is trusted?")
 
-    assert "One curator holds the private records" in trusted({})
-    assert trusted({"names": ["north", "south", "west"]}).startswith("north, south and west hold private records of")
+    assert "One curator holds the private records" in trusted(RECORDED["tallies"])
+    homes = {**RECORDED["joint"], "names": ["north", "south", "west"]}
+    assert trusted(homes).startswith("north, south and west hold private records of")
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 0.0), (1.0, 1e-5), (4.0, 1e-3)])

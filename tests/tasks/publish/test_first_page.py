@@ -28,6 +28,7 @@ from concord.tasks.publish.membership import guarantees_of, most_found
 from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.published import verify_published
 from tests.support.published import SESSION, certified, with_leading, world
+from tests.support.recorded import RECORDED
 
 WARNED = "a warning of the certificate"
 
@@ -78,9 +79,8 @@ def evaluated(certificate: Certificate, public: Any = None, private: Any = None)
     student = certificate.student.model_copy(update={"public_test": public})
     tests = []
     if private is not None:
-        made = certificate.mechanism.model_copy(
-            update={"settings": {"session": SESSION, "student": student.file.digest}}
-        )
+        settings = {**RECORDED["private_test"], "session": SESSION, "student": student.file.digest}
+        made = certificate.mechanism.model_copy(update={"settings": settings})
         tests = [certificate.leading.model_copy(update={"mechanism": made, "outcomes": (private,)})]
     assert all(isinstance(record, SessionRecord) for record in tests)
     return certificate.model_copy(update={"learned": student, "sessions": (*certificate.sessions[:1], *tests)})

@@ -22,9 +22,9 @@ from concord.tasks.student.model import load
 from concord.tasks.verify.handing import handed_on
 from tests.support.console import concord
 from tests.support.published import SESSION, certified, rewrite, world
+from tests.support.recorded import RECORDED
 from tests.tasks.verify.signed_folder import sign_again
 
-HOMES = {"names": ["north", "south"]}
 SAID = {
     "issuer": "A ward",
     "use": "To plan beds.",
@@ -132,7 +132,7 @@ def test_a_private_test_is_told_where_accuracy_is(folder: Path, certificate: Cer
         balanced_accuracy=share,
         classes=(),
     )
-    settings = {"session": SESSION, "student": certificate.student.file.digest}
+    settings = {**RECORDED["private_test"], "session": SESSION, "student": certificate.student.file.digest}
     mechanism = certificate.mechanism.model_copy(update={"settings": settings})
     record = certificate.leading.model_copy(update={"mechanism": mechanism, "outcomes": (tested,)})
     whole = certificate.model_copy(update={"sessions": (certificate.leading, record)})
@@ -172,14 +172,13 @@ def test_the_command_writes_a_new_file_and_no_other(home: Path, tmp_path: Path) 
 
 
 def test_a_stream_and_several_homes_are_not_called_static(certificate: Certificate) -> None:
-    def of(**settings: Any) -> str:
-        mechanism = certificate.mechanism.model_copy(
-            update={"settings": {**certificate.mechanism.settings, **settings}}
-        )
+    def of(settings: dict[str, Any]) -> str:
+        mechanism = certificate.mechanism.model_copy(update={"settings": settings})
         first = certificate.sessions[0].model_copy(update={"mechanism": mechanism})
         return registry(certificate.model_copy(update={"sessions": (first, *certificate.sessions[1:])}))
 
-    basic = [yaml.safe_load(of(**more))["deployment"]["deployment_model"] for more in ({}, {"season": 52}, HOMES)]
+    kinds = certificate.mechanism.settings, {**RECORDED["stream"], "season": 52}, RECORDED["joint"]
+    basic = [yaml.safe_load(of(settings))["deployment"]["deployment_model"] for settings in kinds]
     assert [each["data_source_type"] for each in basic] == ["Static", "Dynamic", "Static"]
     details = [each["data_source_type_details"] for each in basic]
     assert "one state of the private data" in details[0]
