@@ -103,7 +103,7 @@ def test_it_ends_when_rows_arrive_that_are_not_paid_for(
     labeling = {"mechanism": "noisy_votes", "queries": 400, "batch": 128}
     start.start(changed({**plan.model_dump(), "labeling": labeling}), home)
     comes(monkeypatch, idle, idle)
-    with pytest.raises(BudgetRefused, match="50 public rows of session"):
+    with pytest.raises(BudgetRefused, match="50 public rows have no label"):
         serve("people", arriving, home, cron="0 3 * * *", timezone="UTC")
     assert "100 rows asked now, 400 of 400 answered in all, 50 not asked" in capsys.readouterr().out
 
