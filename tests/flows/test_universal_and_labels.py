@@ -52,7 +52,7 @@ def test_both_are_paid_for_and_the_certificate_says_the_sum(plan: Plan, home: Pa
     assert len(certificate.other_sessions[0].files) == 3
     assert all(check.ok for check in verify(home))
     report = Path(summary.report).read_text()
-    assert "the promise above is the sum" in report
+    assert "the guarantee above is the sum" in report
     assert "ε = 4" in report
     for session in (labels, choice):
         with pytest.raises(WrongInput, match="labels any row by itself"):
