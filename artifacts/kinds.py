@@ -64,7 +64,7 @@ class Kind(Frozen):
     session         whose students it compares or tests
     student         digest of the student that it tests
     release         of the stream, on whose units it tests
-    lead, names     of several homes: the key of whoever leads, and the homes
+    lead, names     of several homes: the key of the leading home, and the names of all
     """
 
     name: str

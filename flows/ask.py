@@ -102,8 +102,8 @@ def write_up(run: RunContext, admitted: Admitted[Any], passed: Disclosure) -> di
     claim = {"epsilon": session.epsilon, "delta": session.delta}
     shown = {name: record[name] for name in ("question", "outcome", "answer")}
     answer = canonical_json(shown["answer"])
-    told = answer if len(answer) <= MOST_LOGGED else f"in {file.path}"
-    disclosed = {**shown, "answer": told}
+    logged = answer if len(answer) <= MOST_LOGGED else f"in {file.path}"
+    disclosed = {**shown, "answer": logged}
     fields = {**claim, **disclosed, "name": session.kind.name, "shards": session.teachers}
     return {
         **shown,

@@ -163,13 +163,13 @@ class Excerpt(BaseModel):
                     f"the later excerpt denies what was signed before ({line.kind} {line.session or line.domain}), or "
                     "it is the earlier of the two, or of another domain or home"
                 )
-        ended, rows = {line.session for line in self.entries if line.kind == "settle"}, _rows_told(later)
-        for session, (told, lines) in _rows_told(self).items():
+        ended, rows = {line.session for line in self.entries if line.kind == "settle"}, _rows_disclosed(later)
+        for session, (signed, lines) in _rows_disclosed(self).items():
             if session not in rows and session not in ended:
                 continue
-            more, others = rows.get(session, (told, []))
-            fewer = any(more.get(name, 0) < count for name, count in told.items())
-            if fewer or ((more == told or session in ended) and others != lines):
+            more, others = rows.get(session, (signed, []))
+            fewer = any(more.get(name, 0) < count for name, count in signed.items())
+            if fewer or ((more == signed or session in ended) and others != lines):
                 raise NotVerified(f"the later excerpt denies rows of session {session} that were signed before")
 
 
@@ -178,7 +178,7 @@ def _without_rows(excerpt: Excerpt) -> list[Line]:
     return [line for line in excerpt.entries if line.kind not in ("begin", "commit")]
 
 
-def _rows_told(excerpt: Excerpt) -> dict[str, tuple[dict[str, int], list[Line]]]:
+def _rows_disclosed(excerpt: Excerpt) -> dict[str, tuple[dict[str, int], list[Line]]]:
     """For each session: how many rows are shown by outcome, and the entries that show them."""
     found: dict[str, tuple[dict[str, int], list[Line]]] = {}
     for line in excerpt.entries:

@@ -64,7 +64,7 @@ class ClassRehearsed:
 
 @dataclass(frozen=True, kw_only=True)
 class Rehearsed:
-    """Shares of rows with the right label, for one draw of made-up labels of this strength of signal; or shares of a
+    """Shares of rows with the right label, for one draw of synthetic labels of this strength of signal; or shares of a
     number's variance that are explained (R²).
 
     right     by the student
@@ -125,7 +125,7 @@ def labels_of(rows: Ints, truth: Floats, rng: np.random.Generator) -> Ints:
 
 
 def rehearse_classes(signal: str, stage: Stage, rng: np.random.Generator, shares: Floats, known: bool) -> Rehearsed:
-    """Rehearse made-up classes of these shares, unless they are not known and clusters have their own."""
+    """Rehearse synthetic classes of these shares, unless they are not known and clusters have their own."""
     codes, rows, strength = stage.codes, stage.rows, SIGNALS[signal]
     along = [at_random(codes, rows, len(shares), rng)]
     if signal == "strong":

@@ -154,7 +154,7 @@ class TalliesAhead:
     codes      number of codes of all `columns` columns of the public rows
     rho        the domain's charge, in zero-concentrated DP
     seen       units that must share a code for its sum to exceed the noise by twice its standard deviation
-    rehearsed  what was learned from made-up labels, draw by draw, by strength of signal; `feasible` if something was
+    rehearsed  what was learned from synthetic labels, draw by draw, by strength of signal; `feasible` if something was
                from any. Of a stream, after the last release of a season
     classes    what to expect of each class, with the shares of the public test table if there is one; none for a number
     releases   of a stream: earlier ones, and the last
@@ -256,7 +256,7 @@ def rehearse(
 
 
 def _of_number(signal: str, stage: TalliesStage, rng: np.random.Generator) -> Rehearsed:
-    """Rehearse made-up numbers, with noise."""
+    """Rehearse synthetic numbers, with noise."""
     codes, rows = stage.codes, stage.rows
     logits = at_random(codes, rows, 2, rng)
     if signal == "strong":

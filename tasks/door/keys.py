@@ -33,8 +33,8 @@ def ready_secret(door: Stores, domain: str) -> None:
     if is_lost(door, domain):
         raise NotVerified(
             f"the vault lacks {vault.root}/secrets/{name}, by which domain {domain!r} knows who was erased or set "
-            "aside: restore a copy of it; if there is none, name another domain in the plan, take whoever was erased "
-            f"out of its table, and let `concord link {domain} OTHER` say that people may be in both"
+            "aside: restore a copy of it; if there is none, name another domain in the plan, remove the erased "
+            f"units from its table, and let `concord link {domain} OTHER` say that people may be in both"
         )
     if not vault.has_secret(name):
         others = KEPT | {"tables"}  # copies of tables are made by no secret
