@@ -23,6 +23,7 @@ from concord.artifacts.measures import (
     ConfusionMatrix,
     Estimate,
     GroupTested,
+    LevelTested,
     NumberTested,
     TestRecord,
 )
@@ -36,6 +37,7 @@ from concord.tasks.mechanisms.group_counts import GroupCounts
 from concord.tasks.mechanisms.homes import Joint, Share
 from concord.tasks.mechanisms.mechanism import from_settings, mechanism_class
 from concord.tasks.mechanisms.private_test import (
+    CONFIDENCES,
     LEVEL,
     OTHER,
     GroupMeasures,
@@ -89,9 +91,13 @@ def tested(session: Session, released: Released, ledger: Record) -> AnyTested:
     everything, asked = ledger.sessions(session.domain), session.kind.only(kinds.PrivateTest)
     before = (other.kind for other in everything[: everything.index(session)])
     among = max(1, sum(each.compared for each in before if each.session == asked.session))
+    return test_figures(asked, released, among, ledger.looks_before(session))
+
+
+def test_figures(asked: kinds.PrivateTest, released: Released, among: int, earlier: int) -> AnyTested:
+    """The figures of a private test's released file; see `UnitsTested` for `among` and `earlier`."""
     mechanism, level = PrivateTest.from_settings(asked), level_for(among, LEVEL)
-    said = {**asked.model_dump(include={"share", "clean"}), "earlier": ledger.looks_before(session)}
-    said |= {"among": among, "level": LEVEL}
+    said = {**asked.model_dump(include={"share", "clean"}), "earlier": earlier, "among": among, "level": LEVEL}
     if asked.bounds is not None:
         return _number_tested(asked, asked.bounds, released, level, said)
     matrix, noisy = released["matrix"], _noisy(mechanism, released)
@@ -147,13 +153,18 @@ def _by_group(mechanism: PrivateTest, noisy: Noisy, level: float) -> Iterator[Gr
                 parts.setdefault((column, word), []).append(at)
     in_order = sorted(parts, key=lambda part: (mechanism.by.index(str(part[0])), part[1] is not None, part[1]))
     for part in [*in_order, (None, None)] if mechanism.by else ():
-        found = GroupMeasures.of(mechanism, noisy, parts.get(part, [others]), LEAST_OF_GROUP, level)
+        found, *by_confidence = (
+            GroupMeasures.of(mechanism, counts, parts.get(part, [others]), LEAST_OF_GROUP, level)
+            for counts in (noisy, *noisy.by_confidence)
+        )
+        levels = zip(CONFIDENCES, by_confidence, strict=False)
         yield GroupTested(
             column=part[0],
             group=part[1],
             rows=found.rows,
             accuracy=_maybe(found.accuracy),
             recalls=tuple(map(_maybe, found.recall)),
+            calibrated=tuple(LevelTested(least=least, right=_maybe(each.accuracy)) for least, each in levels),
         )
 
 

@@ -42,7 +42,7 @@ Checked by tests/privacy/test_private_test.py: exact δ and exact coverage of sm
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -70,6 +70,9 @@ LARGEST_LAW = 1 << 22
 
 PLACES = (0.0, *(2.0**-halvings for halvings in range(6, -1, -1)))
 """Errors by which units are counted, as shares of what lies between a number's bounds."""
+
+CONFIDENCES = (0.0, 0.75, 0.9)
+"""The least confidence of each level by which version 1.0.0 counted the units of a group."""
 
 OTHER = ""
 """In place of the words of a column that no group is named by; no cell reads as it."""
@@ -209,6 +212,12 @@ class Noisy:
         pair, tables = np.split(np.asarray(numbers, dtype=np.int64), [2])
         matrices, pairs = np.split(tables, [max(1, groups) * classes**2])
         return cls(pair, matrices.reshape(-1, classes, classes), pairs.reshape(groups, -1, 2) if groups else pairs)
+
+    @property
+    def by_confidence(self) -> tuple["Noisy", ...]:
+        """The same with the pairs of one of CONFIDENCES alone, each; none unless version 1.0.0 counted them."""
+        levels = range(self.pairs.shape[1]) if self.pairs.ndim > 1 and self.pairs.shape[1] > 1 else ()
+        return tuple(replace(self, pairs=self.pairs[:, at : at + 1]) for at in levels)
 
 
 @dataclass(frozen=True)
