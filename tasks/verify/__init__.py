@@ -5,7 +5,7 @@ Offers       `verify` (all of a home), `published` (a session's folder by itself
              made-up data)
 Its own      `checks` (of a session and of a home), `certificate`, `folder` (what a published one holds), `released`
              (its files, each in its `forms`; `rounds` and releases of sums), `signed` (the evidence beside a
-             certificate), `measured` (the student on public test rows), `tested` (the student
-             on private units), `homes` (shares of several homes); the ledger's rule a second time: `reckoning`,
-             `holdings`; a guarantee from its settings: `recompute`, `recompute_gaussian`, `recompute_questions`
+             certificate), `measured` (the student on public test rows), `homes` (shares of several homes); the
+             ledger's rule a second time: `reckoning`, `holdings`; a guarantee from its settings: `recompute`,
+             `recompute_gaussian`, `recompute_questions`
 """

@@ -18,6 +18,7 @@ Not covered  in MLflow, the words of a description or a note that another versio
 """
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -34,6 +35,7 @@ from concord.artifacts.home.released import Released, labels_path
 from concord.artifacts.kinds import Kind
 from concord.artifacts.ledger.held import AGAIN, Held, named
 from concord.artifacts.ledger.reading import Reading
+from concord.artifacts.measures import Estimate
 from concord.artifacts.mlflow.describe import (
     MODEL_FILE,
     NOTE,
@@ -45,6 +47,7 @@ from concord.artifacts.mlflow.describe import (
     tags,
     whole,
 )
+from concord.artifacts.schemas import CertificatePart
 from concord.artifacts.sessions import Session
 from concord.artifacts.vulnerabilities import Vulnerability
 from concord.tasks.verify.recompute import SLACK, least_delta
@@ -53,6 +56,10 @@ TO_DO = (
     "Where one of these cannot be ruled out, do not rely on the guarantee: open a further session with this version "
     "(--new-session), which costs again. Concord's README says more, under “Changes to the guarantee”."
 )
+
+
+ROUNDED = 1e-6
+"""By what part a figure may differ that follows from the same counts: libraries of another version round otherwise."""
 
 
 class Check(BaseModel):
@@ -128,6 +135,34 @@ def equal(what: str, found: object, recorded: object) -> None:
     """Raise NotVerified, naming `what`, if `found` differs from `recorded`."""
     if found != recorded:
         raise NotVerified(difference(what, found, recorded))
+
+
+def alike(what: str, found: object, certified: object, apart: float = 0.0) -> None:
+    """Raise NotVerified, naming the first that differs, unless figures are the certified ones, but for rounding and for
+    what numbers may be `apart`. A certified figure without an interval is compared by its value alone."""
+    match found, certified:
+        case Estimate(), Estimate():
+            ends = ("value", "low", "high") if certified.is_covered else ("value",)
+            same = all(_near(getattr(found, end), getattr(certified, end), apart) for end in ends)
+            if not same:
+                raise NotVerified(f"{what} is {found:.6g}, but it was certified as {certified:.6g}")
+        case (float(), float()) if not _near(found, certified, apart):
+            raise NotVerified(f"{what} is {found:.6g}, but it was certified as {certified:.6g}")
+        case (float(), float()):
+            pass
+        case (CertificatePart(), CertificatePart()) if type(found) is type(certified):
+            for name, value in found:
+                alike(f"{what}, {name}", value, getattr(certified, name), apart)
+        case (tuple(), tuple()):
+            equal(f"how many there are of {what}", len(found), len(certified))
+            for at, (own, other) in enumerate(zip(found, certified, strict=True)):
+                alike(f"{what}, {at}", own, other, apart)
+        case _:
+            equal(what, found, certified)
+
+
+def _near(found: float, certified: float, apart: float) -> bool:
+    return math.isclose(found, certified, rel_tol=ROUNDED, abs_tol=apart or ROUNDED**2)
 
 
 def difference(what: str, found: object, recorded: object) -> str:

@@ -45,10 +45,8 @@ from concord.tasks.student.evaluate import (
 )
 from concord.tasks.student.groups import measured_group
 from concord.tasks.student.intervals import share
-from concord.tasks.verify.checks import equal
+from concord.tasks.verify.checks import ROUNDED, alike, equal
 
-ROUNDED = 1e-6
-"""By how much a figure may differ that follows from the same counts: libraries of another version round otherwise."""
 TIED_SHARE = 1 / 1000
 """Share of the rows that another machine may predict differently."""
 RANKED = 1 / 100
@@ -68,7 +66,7 @@ def public_test(certificate: Certificate, read: Callable[[Ref], bytes], named: s
         raise NotVerified("a figure of the public test has no interval, as certificates of this format have")
     if isinstance(test, NumberTest):
         follows = "its R² follows from its errors"
-        _near("R²", 1 - (test.rmse.value / test.mean_rmse) ** 2 if test.mean_rmse else 0.0, test.r2.value)
+        alike("R²", 1 - (test.rmse.value / test.mean_rmse) ** 2 if test.mean_rmse else 0.0, test.r2.value, ROUNDED)
     else:
         follows = "its shares and intervals follow from its counts"
         _shares_follow(test)
@@ -109,18 +107,18 @@ def _shares_follow(test: PublicTest) -> None:
         raise NotVerified("the rows of the public test that are right are not among those there are")
     found = shares(names, hits, np.array(rows), np.array(predicted))
     equal("the rows of all classes in the public test", found["rows"], test.rows)
-    _near("the share of the largest class", found["majority"], test.majority)
-    _alike("the accuracy", found["accuracy"], test.accuracy)
-    _alike("the balanced accuracy", found["balanced_accuracy"], test.balanced_accuracy)
+    alike("the share of the largest class", found["majority"], test.majority)
+    alike("the accuracy", found["accuracy"], test.accuracy)
+    alike("the balanced accuracy", found["balanced_accuracy"], test.balanced_accuracy)
     for due, item in zip(found["classes"], test.classes, strict=True):
         for what in ("recall", "precision"):
-            _alike(f"the {what} of {item.name!r}", getattr(due, what), getattr(item, what))
+            alike(f"the {what} of {item.name!r}", getattr(due, what), getattr(item, what))
     if test.calibration is not None:
         equal("the rows by how sure the student is", sum(each.rows for each in test.calibration), test.rows)
         right = [round(each.rows * each.right.value) for each in test.calibration]
         equal("the rows that are right by how sure the student is", sum(right), int(hits.sum()))
         for each, of in zip(test.calibration, right, strict=True):
-            _alike(f"how often it is right where it is sure by {each.sure:.1%}", share(of, each.rows), each.right)
+            alike(f"how often it is right where it is sure by {each.sure:.1%}", share(of, each.rows), each.right)
 
 
 def _groups_follow(test: AnyPublicTest, column: str, groups: Sequence[GroupMeasured]) -> None:
@@ -146,9 +144,9 @@ def _check_student(test: AnyPublicTest, student: Any, rows: pl.DataFrame, truth:
     if isinstance(test, NumberTest):
         found = number_measured(truth, np.asarray(said, np.float64), test.label, test.table)
         equal("the rows of the public test", found.rows, test.rows)
-        _near("the RMSE of the mean", found.mean_rmse, test.mean_rmse, ROUNDED * found.mean_rmse)
-        _alike("the RMSE", found.rmse, test.rmse, TIED_SHARE * test.mean_rmse)
-        _alike("R²", found.r2, test.r2, RANKED)
+        alike("the RMSE of the mean", found.mean_rmse, test.mean_rmse)
+        alike("the RMSE", found.rmse, test.rmse, TIED_SHARE * test.mean_rmse)
+        alike("R²", found.r2, test.r2, RANKED)
     else:
         encoding = Encoding(columns=(), label=test.label, classes=names)
         _check_answers(test, measured(student, rows, truth, encoding, path))
@@ -156,13 +154,13 @@ def _check_student(test: AnyPublicTest, student: Any, rows: pl.DataFrame, truth:
             for threshold in test.thresholds:
                 at, what = names.index(threshold.name), f"of {threshold.name!r} at its threshold"
                 due = at_threshold(threshold.name, threshold.least, odds[:, at], truth == at)
-                _alike(f"the recall {what}", due.recall, threshold.recall, RANKED)
-                _alike(f"the precision {what}", due.precision, threshold.precision, RANKED)
+                alike(f"the recall {what}", due.recall, threshold.recall, RANKED)
+                alike(f"the precision {what}", due.precision, threshold.precision, RANKED)
         if test.prior_odds is not None:
             equal("the other operating point", "point" in student["student"].get_params(), True)
             at_odds = at_prior_odds(student["student"], student[:-1].transform(rows), truth, names)
             for what, figure in test.prior_odds:
-                _alike(f"the {what.replace('_', ' ')} at prior odds", getattr(at_odds, what), figure, RANKED)
+                alike(f"the {what.replace('_', ' ')} at prior odds", getattr(at_odds, what), figure, RANKED)
     for column, words in _words(test, path).items():
         of_words = [each.group for each in test.groups if each.column == column]
         equal(f"the groups by {column!r}", sorted(map(str, of_words)), sorted(map(str, words.unique().to_list())))
@@ -181,12 +179,12 @@ def _check_answers(test: PublicTest, found: PublicTest) -> None:
             f"the student answers {other:.0f} of {test.rows} public test rows otherwise than was certified"
         )
     if test.calibration is not None:
-        _alike("the expected calibration error", found.calibration_error, test.calibration_error, RANKED)
+        alike("the expected calibration error", found.calibration_error, test.calibration_error, RANKED)
     equal("the classes with a threshold", [of.name for of in test.thresholds], [of.name for of in found.thresholds])
     for due, item in zip(found.classes, test.classes, strict=True):
         for what in ("auc", "average_precision"):
             if getattr(item, what) is not None:
-                _alike(f"the {what} of {item.name!r}", getattr(due, what), getattr(item, what), RANKED)
+                alike(f"the {what} of {item.name!r}", getattr(due, what), getattr(item, what), RANKED)
 
 
 def _check_group(group: GroupMeasured, found: GroupMeasured, test: AnyPublicTest) -> None:
@@ -195,29 +193,14 @@ def _check_group(group: GroupMeasured, found: GroupMeasured, test: AnyPublicTest
     name = f"{group.column} = {group.group!r}"
     equal(f"the rows of {name}", found.rows, group.rows)
     if isinstance(test, NumberTest):
-        return _alike(f"the RMSE of {name}", found.rmse, group.rmse, TIED_SHARE * test.mean_rmse)
-    _alike(f"the accuracy of {name}", found.accuracy, group.accuracy, 1.5 / max(1, group.rows))
+        return alike(f"the RMSE of {name}", found.rmse, group.rmse, TIED_SHARE * test.mean_rmse)
+    alike(f"the accuracy of {name}", found.accuracy, group.accuracy, 1.5 / max(1, group.rows))
     equal(f"the number of recalls of {name}", len(found.recalls), len(group.recalls))
     for item, due, recall in zip(test.classes, found.recalls, group.recalls, strict=False):
-        _alike(f"the recall of {item.name!r} of {name}", due, recall, 1.5 / LEAST_OF_GROUP)
+        alike(f"the recall of {item.name!r} of {name}", due, recall, 1.5 / LEAST_OF_GROUP)
     if (found.sure is None) != (group.sure is None) or abs((found.sure or 0.0) - (group.sure or 0.0)) > RANKED:
         raise NotVerified(f"how sure the student is of {name} is {found.sure}, but it was certified as {group.sure}")
     return None
-
-
-def _alike(what: str, found: Estimate | None, recorded: Estimate | None, apart: float = ROUNDED) -> None:
-    """Raise NotVerified unless a figure and its interval, if it has one, are the recorded ones."""
-    if found is None or recorded is None:
-        return equal(what, found, recorded)
-    ends = ("value", "low", "high") if recorded.is_covered else ("value",)
-    if any(abs(getattr(found, end) - getattr(recorded, end)) > apart for end in ends):
-        raise NotVerified(f"{what} is {found:.6g}, but it was certified as {recorded:.6g}")
-    return None
-
-
-def _near(what: str, found: float, recorded: float, apart: float = ROUNDED) -> None:
-    if not abs(found - recorded) <= apart:
-        raise NotVerified(f"{what} is {found:.6g}, but it was certified as {recorded:.6g}")
 
 
 def _table(test: AnyPublicTest, named: str | None, home: Path | None) -> str | None:

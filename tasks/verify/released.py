@@ -8,13 +8,15 @@ Assumes      the record of the session was compared with its own settings and wi
 Guarantees   found and named: a file that no such session releases, in any of its fields (tasks.verify.forms); a round
              or release that asked what was not paid for, or states other noise; a question that does not follow from
              the model before it; running totals that do not follow from what was released; an answer other than the
-             certified one; tables of labels with other rows, classes, outcomes or claims, or in other numbers
+             certified one; figures of a private test other than the function that made them gives of its counts; tables
+             of labels with other rows, classes, outcomes or claims, or in other numbers
 Not covered  that a model was decoded from these sums: it follows from public rows as well, which are not published
              Checked by tests/tasks/verify/test_every_field.py and test_verify_published.py
 """
 
 import base64
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -31,9 +33,10 @@ from concord.artifacts.kinds import Joint, PrivateTest, Share, Stream, Tallies
 from concord.artifacts.measures import UnitsTested
 from concord.artifacts.records import SessionRecord
 from concord.artifacts.schemas import Ref, canonical_json
+from concord.tasks.asks.kinds import test_figures
 from concord.tasks.data.codes import Codes
-from concord.tasks.verify import tested
-from concord.tasks.verify.checks import equal, stated_bounds
+from concord.tasks.mechanisms.private_test import CONFIDENCES, OTHER, PLACES
+from concord.tasks.verify.checks import alike, equal, stated_bounds
 from concord.tasks.verify.folder import LARGEST_PARSED, PublishedSession
 from concord.tasks.verify.forms import (
     DecodedForm,
@@ -66,6 +69,9 @@ SURELY = 1e-3
 """By how much log-odds may differ, of probabilities in single precision."""
 OURS = ("concord_tallied", "concord_student")
 """Modules of students that are what was released; any other was fitted to released labels."""
+ONCE_OR_BY = [{(1, 0)}, {(0, len(CONFIDENCES))}]
+"""Numbers of pairs, and of pairs by confidence, in each group of a private test."""
+COUNTS_OF_NUMBER = ("errors", "constant_errors")
 NOT_DECODED = "that this was decoded from the released sums is not checked, since it takes the public rows as well"
 
 
@@ -126,13 +132,38 @@ def _answers(record: SessionRecord, at: PublishedSession) -> str:
     for outcome, form in zip(record.outcomes, files, strict=True):
         if isinstance(outcome, UnitsTested):
             equal("the bounds of a tested number", kind.bounds, at.certificate.mechanism.kind.bounds)
-            tested.follow(outcome, kind.only(PrivateTest), form.content, _compared(at, record))
+            check_tested(outcome, kind.only(PrivateTest), form.content, _compared(at, record))
     for number, form in enumerate(files):
         if isinstance(form, ShareForm):
             _share(kind.only(Share), number, form)
     refused = sum(getattr(outcome, "outcome", "") == "refused" for outcome in record.outcomes)
     equal("the number of answers", (counts.asked, counts.refused), (len(record.files), refused))
     return f"{counts.answered} answers and {counts.refused} refusals are as counted"
+
+
+def check_tested(test: UnitsTested, kind: PrivateTest, released: Mapping[str, Any], among: int) -> None:
+    """Raise NotVerified unless the figures of a private test are those of its released counts, and the groups of these
+    are all that the settings name.
+
+    among   the candidates that were compared on the same units, by the certified choice; 1 without one
+    """
+    try:
+        tables, words = released.get("groups", ()), [{OTHER, *own} for own in zip(*kind.named, strict=True)]
+        due = [*map(list, kind.named), None] if kind.by else []
+        equal("the groups of the file, by their words,", [each["words"] for each in tables], due)
+        equal("the number of combinations of words", len(tables), math.prod(map(len, words)) if kind.by else 0)
+        if tables:
+            together = np.sum([each["matrix"] for each in tables], axis=0).tolist()
+            equal("the counts of all groups of the file together", together, released["matrix"])
+            levels = {(len(each.get("pairs", ())), len(each.get("sure", ()))) for each in tables}
+            equal("whether pairs are counted once, or by confidence as version 1.0.0 did", levels in ONCE_OR_BY, True)
+        equal("whether the label is a number", kind.bounds is not None, kind.classes == 0)
+        alike("the private test", test_figures(kind, released, among, test.earlier), test)
+        if kind.bounds is not None:
+            equal("the number of counts", {len(released[of]) for of in COUNTS_OF_NUMBER}, {len(PLACES)})
+            equal("whether the constant is within the bounds", kind.bounds[0] <= kind.constant <= kind.bounds[1], True)
+    except (KeyError, TypeError, ValueError, IndexError, ArithmeticError):
+        raise NotVerified("the file of a private test is not what such a test releases") from None
 
 
 def _compared(at: PublishedSession, test: SessionRecord) -> int:

@@ -1,4 +1,4 @@
-"""Figures of a private test: they follow from its counts as an independent implementation has them."""
+"""Figures of a private test: they follow from its counts by the function that made them."""
 
 import json
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from concord.artifacts.measures import AnyTested, NumberTested, TestRecord
 from concord.tasks.asks.kinds import tested as certified
 from concord.tasks.asks.student_test import StudentTestAsk
 from concord.tasks.mechanisms.private_test import PrivateTest
-from concord.tasks.verify.tested import follow
+from concord.tasks.verify.released import check_tested
 from tests.privacy.exact import Silent
 
 CLASSES = ("no", "yes")
@@ -69,7 +69,7 @@ def of_number(scale: float) -> tuple[NumberTested, kinds.PrivateTest, dict[str, 
 @pytest.mark.parametrize("groups", [{}, BY], ids=["together", "by group"])
 def test_a_test_s_figures_follow_from_its_counts(scale: float, groups: dict[str, Any]) -> None:
     test, kind, released = made(scale, groups)
-    follow(test, kind, released, 1)
+    check_tested(test, kind, released, 1)
     assert len(test.groups) == (5 if groups else 0)
     if groups:
         names = [(each.column, each.group) for each in test.groups]
@@ -114,8 +114,8 @@ def test_a_figure_that_does_not_follow_is_found(change: str) -> None:
     test, kind, released = made(5.0, BY)
     said = test.model_dump(mode="json")
     CHANGES[change](said)
-    with pytest.raises(NotVerified, match=r"certified|must be|given"):
-        follow(TestRecord.model_validate_json(json.dumps(said)), kind, released, 1)
+    with pytest.raises(NotVerified, match=r"the private test, .* (certified|recorded) as"):
+        check_tested(TestRecord.model_validate_json(json.dumps(said)), kind, released, 1)
 
 
 FILES: dict[str, Callable[[dict[str, Any]], object]] = {
@@ -129,14 +129,14 @@ FILES: dict[str, Callable[[dict[str, Any]], object]] = {
 def test_a_file_of_other_groups_than_were_paid_for_is_found(change: str) -> None:
     test, kind, released = made(5.0, BY)
     FILES[change](released)
-    with pytest.raises(NotVerified, match="groups of the file are not"):
-        follow(test, kind, released, 1)
+    with pytest.raises(NotVerified, match="groups of the file"):
+        check_tested(test, kind, released, 1)
 
 
 def test_groups_that_leave_out_a_combination_of_words_are_found() -> None:
     test, kind, released = made(5.0, {**BY, "named": BY["named"][1:]})
-    with pytest.raises(NotVerified, match="the number of combinations of words follow as 9"):
-        follow(test, kind, released, 1)
+    with pytest.raises(NotVerified, match="the number of combinations of words is 8, but it was recorded as 9"):
+        check_tested(test, kind, released, 1)
 
 
 def test_figures_without_a_positive_count_are_the_middle_of_what_is_possible() -> None:
@@ -144,12 +144,12 @@ def test_figures_without_a_positive_count_are_the_middle_of_what_is_possible() -
     released["matrix"] = [[100, 3], [-2, -1]]
     test = recorded(kind, released)
     assert isinstance(test, TestRecord)
-    follow(test, kind, released, 1)
+    check_tested(test, kind, released, 1)
     for recall, mean in ((0.4, test.balanced_accuracy.value), (test.classes[1].recall.value, 0.7)):
         said = test.model_dump(mode="json")
         said["classes"][1]["recall"]["value"], said["balanced_accuracy"]["value"] = recall, mean
         with pytest.raises(NotVerified, match="but it was certified as"):
-            follow(TestRecord.model_validate_json(json.dumps(said)), kind, released, 1)
+            check_tested(TestRecord.model_validate_json(json.dumps(said)), kind, released, 1)
 
 
 @pytest.mark.parametrize(
@@ -164,14 +164,14 @@ def test_figures_without_a_positive_count_are_the_middle_of_what_is_possible() -
 )
 def test_a_file_that_is_none_is_found(broken: dict[str, Any]) -> None:
     test, kind, released = made(5.0, BY)
-    with pytest.raises(NotVerified, match="is not what such a test releases"):
-        follow(test, kind, {**released, **broken}, 1)
+    with pytest.raises(NotVerified, match=r"is not what such a test releases|of the file"):
+        check_tested(test, kind, {**released, **broken}, 1)
 
 
 @pytest.mark.parametrize("scale", [0.7, 5.0, 900.0])
 def test_a_number_s_figures_follow_from_its_counts(scale: float) -> None:
     test, kind, released = of_number(scale)
-    follow(test, kind, released, 1)
+    check_tested(test, kind, released, 1)
     assert 0 <= test.rmse.low < test.rmse.value < test.rmse.high <= 50
     squares = [at and 4.0 ** (at - 7) for at in range(8)]
     assert test.rmse.value == pytest.approx(50 * np.sqrt(np.average(squares, weights=range(8, 0, -1))))
@@ -183,14 +183,14 @@ def lower(error: dict[str, Any]) -> None:
 
 
 OF_NUMBER: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
-    "an error": (lambda test: lower(test["rmse"]), "the RMSE is"),
-    "an interval": (lambda test: narrower(test["rmse"]), "the interval of the RMSE must be"),
-    "an interval below 0": (lambda test: test["rmse"].update(low=-1e9), "the RMSE must be certified within"),
-    "an interval beyond the bounds": (lambda test: test["rmse"].update(high=51.0), "the RMSE must be certified within"),
-    "the constant's error": (lambda test: lower(test["constant_rmse"]), "the RMSE of the constant is"),
-    "the constant's interval": (lambda test: narrower(test["constant_rmse"]), "the interval of the RMSE of the const"),
-    "the constant": (lambda test: test.update(constant=30.0), "the constant follow"),
-    "the units": (lambda test: test.update(rows=1), "the number of tested units"),
+    "an error": (lambda test: lower(test["rmse"]), "rmse is"),
+    "an interval": (lambda test: narrower(test["rmse"]), "rmse is"),
+    "an interval below 0": (lambda test: test["rmse"].update(low=-1e9), "rmse is"),
+    "an interval beyond the bounds": (lambda test: test["rmse"].update(high=51.0), "rmse is"),
+    "the constant's error": (lambda test: lower(test["constant_rmse"]), "constant_rmse is"),
+    "the constant's interval": (lambda test: narrower(test["constant_rmse"]), "constant_rmse is"),
+    "the constant": (lambda test: test.update(constant=30.0), "constant is"),
+    "the units": (lambda test: test.update(rows=1), "rows is"),
 }
 
 
@@ -200,27 +200,28 @@ def test_a_figure_of_a_number_that_does_not_follow_is_found(change: str) -> None
     said = test.model_dump(mode="json")
     OF_NUMBER[change][0](said)
     with pytest.raises(NotVerified, match=OF_NUMBER[change][1]):
-        follow(NumberTested.model_validate_json(json.dumps(said)), kind, released, 1)
+        check_tested(NumberTested.model_validate_json(json.dumps(said)), kind, released, 1)
 
 
 def test_a_number_tested_as_classes_or_without_all_its_counts_is_found() -> None:
     test, kind, released = of_number(5.0)
-    with pytest.raises(NotVerified, match="a number as label follow as False"):
-        follow(test, kind.model_copy(update={"classes": 2}), released, 1)
-    with pytest.raises(NotVerified, match="the number of counts follow"):
-        follow(test, kind, {**released, "constant_errors": released["constant_errors"][1:]}, 1)
+    with pytest.raises(NotVerified, match="whether the label is a number"):
+        check_tested(test, kind.model_copy(update={"classes": 2}), released, 1)
+    shorter = {**released, "constant_errors": released["constant_errors"][1:]}
+    with pytest.raises(NotVerified, match="the number of counts"):
+        check_tested(recorded(kind, shorter), kind, shorter, 1)
     beyond = test.model_copy(update={"constant": 60.5})
-    with pytest.raises(NotVerified, match="the constant follow"):
-        follow(beyond, kind.model_copy(update={"constant": 60.5}), released, 1)
+    with pytest.raises(NotVerified, match="constant is"):
+        check_tested(beyond, kind.model_copy(update={"constant": 60.5}), released, 1)
     empty = {**released, "errors": [-3] * 8, "constant_errors": [-1] * 8}
     nothing = recorded(kind, empty)
-    follow(nothing, kind, empty, 1)
+    check_tested(nothing, kind, empty, 1)
     assert isinstance(nothing, NumberTested)
     assert (nothing.rows, nothing.rmse.low, nothing.rmse.high, nothing.constant_rmse.high) == (0, 0, 50, 50)
     said = nothing.model_dump(mode="json")
     said["rmse"]["value"] -= 1
-    with pytest.raises(NotVerified, match="the RMSE is"):
-        follow(NumberTested.model_validate_json(json.dumps(said)), kind, empty, 1)
+    with pytest.raises(NotVerified, match="rmse is"):
+        check_tested(NumberTested.model_validate_json(json.dumps(said)), kind, empty, 1)
 
 
 @pytest.mark.parametrize("length", [1e-6, 1e9])
@@ -229,8 +230,8 @@ def test_a_number_s_figures_are_compared_whatever_its_unit(length: float) -> Non
     _, kind, released = of_number(5.0)
     kind = kind.model_copy(update={"bounds": (0.0, length), "constant": length / 2})
     test = recorded(kind, released)
-    follow(test, kind, released, 1)
+    check_tested(test, kind, released, 1)
     said = test.model_dump(mode="json")
     said["rmse"]["value"] += length / 1000
-    with pytest.raises(NotVerified, match="the RMSE is"):
-        follow(NumberTested.model_validate_json(json.dumps(said)), kind, released, 1)
+    with pytest.raises(NotVerified, match="rmse is"):
+        check_tested(NumberTested.model_validate_json(json.dumps(said)), kind, released, 1)
