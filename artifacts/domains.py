@@ -15,6 +15,9 @@ from typing import Self
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import DELTA_QUANTUM, ORDERS, RENYI_QUANTUM, UP, Charge, Cost, rounded_up
 
+NEIGHBOURS = {"rows": "add or remove one unit", "labels": "change the labels of one unit"}
+"""Which pairs of tables a claim compares, by what is secret of a unit: its rows, or their labels alone."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Filter:
@@ -98,6 +101,11 @@ class Domain:
     unit: str
     neighbours: str
     filter: Filter
+
+    @property
+    def labels_only(self) -> bool:
+        """Whether labels alone are protected."""
+        return self.neighbours == NEIGHBOURS["labels"]
 
     @classmethod
     def frozen(cls, name: str, *, unit: str, neighbours: str, epsilon: float, delta: float) -> Self:

@@ -5,16 +5,16 @@ over its life, as certificate and report show them, and the caveats in plain wor
 """
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Literal, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, Self
 
 from pydantic import Field
 
-from concord.artifacts.domains import Domain
+from concord.artifacts.domains import NEIGHBOURS, Domain
 from concord.artifacts.parts import EVERY, PARTS, Counted, by_part, largest, paid
 from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Budget, CertificatePart
-from concord.artifacts.sessions import NEIGHBOURS, Session, Status
+from concord.artifacts.sessions import Session, Status
 
 
 class Guarantee(Budget):
@@ -53,6 +53,26 @@ class Guarantee(Budget):
         return self.neighbours == NEIGHBOURS["labels"]
 
     @property
+    def in_words(self) -> str:
+        """The claim in a line."""
+        return claim_in_words(self.model_dump())
+
+    @property
+    def meaning(self) -> str:
+        """The claim in a sentence for everyone."""
+        act = "changing" if self.labels_only else "leaving out"
+        rare = f", except in cases whose probability is at most δ = {self.delta:g}" if self.delta else ""
+        return (
+            f"Whatever anyone concludes from all that was published, {act} {self.unit} changes its odds by at most "
+            f"{self.factor:.4g} times (e^ε){rare}."
+        )
+
+    @property
+    def unprotected(self) -> str:
+        """What of the records is not protected, in a sentence; empty if all of a unit's rows are."""
+        return LABELS_ALONE if self.labels_only else ""
+
+    @property
     def factor(self) -> float:
         """e^ε: by how much at most one unit changes the odds of any conclusion, up to δ."""
         return _exp(self.epsilon)
@@ -66,6 +86,15 @@ class Guarantee(Budget):
     def largest_auc(self) -> float:
         """The largest area under that curve: how often any score can be higher for a unit that is there."""
         return 1 - (1 - self.delta) ** 2 / (1 + self.factor)
+
+
+def claim_in_words(guarantee: Mapping[str, Any]) -> str:
+    """A guarantee, given as JSON, in a line; beside δ the number of private units by which to judge it, if it is
+    stated."""
+    units = guarantee.get("units")
+    among = "" if units is None else f" (about {units:,} private units)"
+    pair = Budget(epsilon=guarantee["epsilon"], delta=guarantee["delta"])
+    return f"{pair.in_words}{among} for {guarantee['unit']}"
 
 
 def _exp(epsilon: float) -> float:
@@ -315,9 +344,9 @@ def linked_caveat(domain: Domain, others: Sequence[Domain]) -> str:
         return f"{nothing}."
     names = ", ".join(other.name for other in others)
     linked = f"The domain {domain.name} {LINKED} {names}: the same people may be in each. "
-    epsilon = math.fsum(item.filter.epsilon for item in (domain, *others))
-    delta = math.fsum(item.filter.delta for item in (domain, *others))
+    caps = [item.filter for item in (domain, *others)]
+    total = _budget((math.fsum(cap.epsilon for cap in caps), math.fsum(cap.delta for cap in caps)))
     return (
-        f"{linked}Over the life of all of them together they are promised the sum of the caps, ε = {epsilon:g}, "
-        f"δ = {delta:g}, and no less."
+        f"{linked}Over the life of all of them together they are promised the sum of the caps, {total.in_words}, and "
+        "no less."
     )

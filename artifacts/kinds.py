@@ -57,7 +57,7 @@ class Kind(Frozen):
     classes         number of classes; 0 if the label is a number within `bounds`
     cutoff          refusals until it ends
     queries         rows or rounds until it ends
-    secret          what is secret of a unit, a key of artifacts.sessions.NEIGHBOURS
+    secret          what is secret of a unit, a key of artifacts.domains.NEIGHBOURS
     relabel         how its rows were relabelled, if they were
     rounds          of sums
     season          releases of a season of a stream

@@ -307,3 +307,8 @@ class Budget(CertificatePart):
 
     epsilon: float
     delta: float
+
+    @property
+    def in_words(self) -> str:
+        """Both, in words."""
+        return f"ε = {self.epsilon:g}, δ = {self.delta:g}"

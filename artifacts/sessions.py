@@ -22,8 +22,6 @@ from concord.artifacts.privacy import Charge, Cost, compose
 from concord.artifacts.schemas import Ref
 
 Status = Literal["open", "spent", "closed"]
-NEIGHBOURS = {"rows": "add or remove one unit", "labels": "change the labels of one unit"}
-"""Which pairs of tables a claim compares, by what is secret of a unit: its rows, or their labels alone."""
 LABELS, STUDENT_CHOICE, STUDENT_TEST = "labels", "a choice of a student", "a test of a student"
 """Purposes of sessions that other records of a home refer to. What is asked says its own (tasks.asks)."""
 

@@ -18,7 +18,7 @@ from typing import Literal, Protocol
 from pydantic import BaseModel, ConfigDict
 
 from concord.artifacts.domains import Domain
-from concord.artifacts.sessions import NEIGHBOURS, Session
+from concord.artifacts.sessions import Session
 
 
 def is_version(text: str) -> bool:
@@ -45,7 +45,7 @@ class Promised(Protocol):
     @property
     def unit(self) -> str: ...
     @property
-    def neighbours(self) -> str: ...
+    def labels_only(self) -> bool: ...
 
 
 class Vulnerability(BaseModel):
@@ -90,7 +90,7 @@ def faults_of(version: str, promised: Promised) -> tuple[Vulnerability, ...]:
 SCOPES: Mapping[Scope, Callable[[Promised], bool]] = {
     "every session": lambda _: True,
     "units named by a column": lambda promised: "all rows of one " in promised.unit,
-    "only labels are secret": lambda promised: promised.neighbours == NEIGHBOURS["labels"],
+    "only labels are secret": lambda promised: promised.labels_only,
 }
 """For each scope, the test whether a session of a domain is in it."""
 

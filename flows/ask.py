@@ -15,6 +15,7 @@ from typing import Any
 from prefect import flow
 
 from concord.artifacts.errors import BudgetRefused
+from concord.artifacts.guarantee import claim_in_words
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref, canonical_json
 from concord.artifacts.sessions import Session
@@ -186,10 +187,9 @@ def write_down(run: RunContext, balance: Balance, passed: Disclosure, suggestion
 
 def show_estimate(details: dict[str, Any]) -> None:
     """Print the estimate, its cost, and how to use it."""
-    guarantee = details["guarantee"]
     rows = {
         "teachers": f"{details['teachers']} err on {details['rate']:.1%} of rows set aside, by a noisy estimate",
-        "guarantee": f"ε = {guarantee['epsilon']:g}, δ = 0 for {guarantee['unit']}, in session {details['session']}",
+        "guarantee": f"{claim_in_words(details['guarantee'])}, in session {details['session']}",
         "budget": spent_in_words(details["lifetime"]),
         "next": f"set cutoff = {details['cutoff']} in [labeling], for a mechanism that ends by refusals: enough for "
         f"{details['queries']:,} public rows, but for a chance of {details['beta']:g} (BTT18, Theorem 3.2)",

@@ -11,6 +11,7 @@ from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import BudgetRefused
 from concord.artifacts.guarantee import (
     NO_LATER_ROWS,
+    claim_in_words,
     later_rows_in_words,
     lifetime_in_words,
     season_in_words,
@@ -142,13 +143,6 @@ def spent_in_words(lifetime: Mapping[str, Any]) -> str:
     """A sentence on the share of the lifetime budget that this command was charged, and the room that is left."""
     words = lifetime_in_words(lifetime["now"], lifetime["used"], lifetime["more"])
     return words if lifetime["more"] is None else f"this session {words}"
-
-
-def promised_in_words(guarantee: Mapping[str, Any]) -> str:
-    """A guarantee in a line; beside δ stands the number of private units by which to judge it, if it is stated."""
-    units = guarantee.get("units")
-    among = "" if units is None else f" (about {units:,} private units)"
-    return f"ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g}{among} for {guarantee['unit']}"
 
 
 def measures_of(certificate: Certificate) -> dict[str, Any]:
@@ -296,7 +290,7 @@ def outcome_in_markdown(summary: Summary) -> str:
     """The outcome of a run, in Markdown."""
     guarantee, public = summary.guarantee, summary.student.get("public_test")
     details = {
-        "guarantee": promised_in_words(guarantee),
+        "guarantee": claim_in_words(guarantee),
         "for": f"{guarantee['unit']} ({guarantee['neighbours']})",
         "mechanism": summary.ran,
         **({"season": summary.season} if summary.season else {}),

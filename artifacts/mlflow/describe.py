@@ -331,8 +331,8 @@ def guarantee_text(certificate: Certificate) -> str:
         rows = f"Released, without a teacher ensemble: {certificate.mechanism.releases}. "
     warned = "".join(f"Warning: {warning}.\n\n" for warning in certificate.warnings)
     return (
-        f"{warned}ε = {guarantee.epsilon:g}, δ = {guarantee.delta:g} for {guarantee.unit} ({guarantee.neighbours}): "
-        f"differential privacy, by `{certificate.mechanism.name}`{voters}.\n\n"
+        f"{warned}{guarantee.in_words} ({guarantee.neighbours}): differential privacy, by "
+        f"`{certificate.mechanism.name}`{voters}.\n\n"
         f"{rows}{measured}The certificate and the report are among the run's artifacts.\n\n"
         f"To verify it: `concord verify {certificate.session}`"
     )

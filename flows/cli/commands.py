@@ -350,9 +350,10 @@ def count_command(
 
 def show_counts(details: dict[str, Any]) -> None:
     """Print the counts, largest first, with their cost."""
+    from concord.artifacts.guarantee import claim_in_words
     from concord.flows.outcome import spent_in_words
 
-    answer, guarantee = details["answer"], details["guarantee"]
+    answer = details["answer"]
     rows = sorted(zip(answer["groups"], answer["counts"], strict=True), key=lambda row: -row[1])
     table = Table("group", "about", **NARROW)
     for words, about in rows[:MOST_GROUPS_SHOWN]:
@@ -361,7 +362,7 @@ def show_counts(details: dict[str, Any]) -> None:
     out.print(table)
     lines = {
         "groups": f"{len(rows):,}, each within {details['within']:,} of its exact count with probability 0.95",
-        "guarantee": f"ε = {guarantee['epsilon']:g}, δ = 0 for {guarantee['unit']}, in session {details['session']}",
+        "guarantee": f"{claim_in_words(details['guarantee'])}, in session {details['session']}",
         "budget": spent_in_words(details["lifetime"]),
         "counts": details["file"],
         "certificate": details["certificate"],

@@ -27,7 +27,8 @@ OUTCOMES = ("asked", "answered", "refused")
 
 def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
     """Print the outcome of a run, and where to look next; if `quiet`, only the path of its certificate."""
-    from concord.flows.outcome import chosen_in_words, promised_in_words, spent_in_words, tested_in_words
+    from concord.artifacts.guarantee import claim_in_words
+    from concord.flows.outcome import chosen_in_words, spent_in_words, tested_in_words
 
     if quiet:
         say(summary.certificate)
@@ -35,7 +36,7 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
     student = summary.student
     lines = {
         "session": summary.session,
-        "guarantee": promised_in_words(summary.guarantee),
+        "guarantee": claim_in_words(summary.guarantee),
         "mechanism": summary.ran,
         "rows": f"{summary.asked:,} public rows asked, {summary.answered:,} labelled, {summary.refused:,} refused",
         **({"season": summary.season} if summary.season else {}),

@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from concord import __version__
-from concord.artifacts.domains import Domain
+from concord.artifacts.domains import NEIGHBOURS, Domain
 from concord.artifacts.errors import BudgetRefused, NotVerified
 from concord.artifacts.home.vault import Vault, derive, keyed_digest
 from concord.artifacts.parts import EVERY
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, canonical_json
-from concord.artifacts.sessions import NEIGHBOURS, Opening, Session
+from concord.artifacts.sessions import Opening, Session
 from concord.tasks.data.parts import division_of
 from concord.tasks.data.snapshots import reading_of
 from concord.tasks.data.units import names_held

@@ -38,7 +38,7 @@ from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.parts import LEARNING
 from concord.artifacts.records import SessionRecord, promised
 from concord.artifacts.schemas import Budget, Ref
-from concord.artifacts.sessions import NEIGHBOURS, Session
+from concord.artifacts.sessions import Session
 from concord.artifacts.student_warnings import warnings_of
 from concord.artifacts.vulnerabilities import concerning, older, oldest
 from concord.tasks.asks.kinds import mechanism_of, outcomes_of, remarks_of
@@ -145,7 +145,7 @@ def caveats(
     knew."""
     known = {item.name for session in sessions for item in concerning(session, domain) if not older(by, item.fixed)}
     faulty = (faulty_caveat(oldest(sessions), sorted(known)),) if known else ()
-    labels = (LABELS_ALONE,) if domain.neighbours == NEIGHBOURS["labels"] else ()
+    labels = (LABELS_ALONE,) if domain.labels_only else ()
     relabelled = (RELABELLED,) if any(session.relabelled for session in sessions) else ()
     untested = (UNTESTED,) if any(_is_untested(session, ledger) for session in sessions) else ()
     others = ledger.linked(domain.name)

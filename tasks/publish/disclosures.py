@@ -29,7 +29,6 @@ from concord.artifacts.measures import (
     PublicTest,
     number_tested_in_words,
 )
-from concord.artifacts.sessions import NEIGHBOURS
 
 NOT_STATED = "Not stated by the publisher."
 ABOUT = {
@@ -108,9 +107,8 @@ def model_card(published: Certificate, student: Pipeline) -> Iterator[str]:
     yield f"# A {certificate.what}{' of ' * bool(named)}{', '.join(named)}\n"
     yield (
         f"Learned from private data (domain {certificate.domain.name}, session {certificate.session}) with "
-        f"ε = {guarantee.epsilon:g}, δ = {guarantee.delta:g} for {guarantee.unit} ({guarantee.neighbours}): "
-        f"differential privacy, by {certificate.mechanism.name}. {certificate.delta_in_words} Using it costs nothing "
-        "more.\n"
+        f"{guarantee.in_words} ({guarantee.neighbours}): differential privacy, by {certificate.mechanism.name}. "
+        f"{certificate.delta_in_words} Using it costs nothing more.\n"
     )
     if certificate.teachers:
         yield f"It learned from {counts.answered:,} answers to {counts.asked:,} public rows.\n"
@@ -281,9 +279,7 @@ def _listed(homes: Sequence[str]) -> str:
 
 def unprotected(certificate: Certificate) -> str:
     """What is not protected."""
-    labels = " Only labels are protected: features of the records are treated as public."
-    alone = labels if certificate.guarantee.neighbours == NEIGHBOURS["labels"] else ""
-    return f"The public rows, the plan and the declared classes or bounds.{alone}"
+    return f"The public rows, the plan and the declared classes or bounds. {certificate.guarantee.unprotected}".rstrip()
 
 
 def of_lifetime(certificate: Certificate) -> str:
@@ -291,7 +287,7 @@ def of_lifetime(certificate: Certificate) -> str:
     domain = certificate.domain
     charged = "1 session has" if domain.sessions == 1 else f"{domain.sessions} sessions have"
     spent = (
-        f"Over its lifetime the domain {domain.name} may spend ε = {domain.cap.epsilon:g}, δ = {domain.cap.delta:g}; "
-        f"{charged} been charged, ε = {domain.spent.epsilon:.3g} at δ = {domain.spent.delta:g}."
+        f"Over its lifetime the domain {domain.name} may spend {domain.cap.in_words}; {charged} been charged, "
+        f"ε = {domain.spent.epsilon:.3g} at δ = {domain.spent.delta:g}."
     )
     return " ".join((spent, *(caveat for caveat in certificate.caveats if LINKED in caveat)))

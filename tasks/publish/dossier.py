@@ -23,7 +23,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import WrongInput, in_json
-from concord.artifacts.guarantee import Guarantee
 from concord.artifacts.kinds import GroupCounts, LaplaceRelease, NoisyCounts, PrivateTest, Tallies
 from concord.artifacts.records import SessionRecord
 from concord.tasks.publish.disclosures import (
@@ -131,9 +130,8 @@ def _facts(
         "g": guarantee,
         "about": certificate.about,
         "domain": certificate.domain,
-        "num": lambda value: f"{value:.4g}",
-        "claim": _claim(certificate),
-        "bound": _bound(guarantee),
+        "claim": f"Differential privacy with {guarantee.in_words}. {certificate.delta_in_words}",
+        "bound": guarantee.meaning,
         "found": page.facts.found if page.facts else "",
         "counts": _of_counts(noise),
         "releases": "; ".join(dict.fromkeys(record.mechanism.releases for record in certificate.sessions)),
@@ -149,23 +147,6 @@ def _facts(
         "passed": len(page.passed or ()),
         "open": len(page.left),
     }
-
-
-def _claim(certificate: Certificate) -> str:
-    guarantee = certificate.guarantee
-    of = "the labels of " if guarantee.labels_only else ""
-    pair = f"ε = {guarantee.epsilon:.4g} and δ = {guarantee.delta:.4g}"
-    return f"Differential privacy with {pair} for {of}{guarantee.unit}. {certificate.delta_in_words}"
-
-
-def _bound(guarantee: Guarantee) -> str:
-    """The guarantee in a sentence for everyone."""
-    act = "changing the labels of" if guarantee.labels_only else "leaving out"
-    rare = f", except in cases whose probability is at most {guarantee.delta:.4g}" if guarantee.delta else ""
-    return (
-        f"Whatever anyone concludes from all that was published here, {act} {guarantee.unit} changes its odds by at "
-        f"most {guarantee.factor:.4g} times{rare}."
-    )
 
 
 def _noise(certificate: Certificate) -> Iterator[dict[str, Any]]:

@@ -188,9 +188,8 @@ def _facts(certificate: Certificate) -> Facts:
     steps = [(at / POINTS, most_found(guarantees, at / POINTS)) for at in range(POINTS + 1)]
     own = next((charge.share for charge in domain.charges if charge.session == certificate.session), 0.0)
     return Facts(
-        claim=f"ε = {guarantee.epsilon:.4g}, δ = {guarantee.delta:.4g}".replace("e-0", "e-"),
-        meaning=f"Differential privacy for {'the labels of ' * guarantee.labels_only}{guarantee.unit}, under the "
-        f"relation “{guarantee.neighbours}”. {certificate.delta_in_words}",
+        claim=guarantee.in_words,
+        meaning=f"Differential privacy under the relation “{guarantee.neighbours}”. {certificate.delta_in_words}",
         found=_found(certificate, most_found(guarantees, FEW_WRONG)),
         curve=" ".join(f"{100 * wrong:.0f},{100 - _up(share):.1f}" for wrong, share in steps),
         measured=tuple(_measured(certificate)),
@@ -209,14 +208,17 @@ def _up(share: float) -> float:
 def _found(certificate: Certificate, share: float) -> str:
     """What an attacker gains, in a sentence, and whom the unit does not protect."""
     guarantee = certificate.guarantee
-    what = "labels of {} are those in the records" if guarantee.labels_only else "records contain {}"
-    alone = "Features of the records, and whose records they are, are treated as public." * guarantee.labels_only
+    what = (
+        f"{guarantee.unit} are those in the records"
+        if guarantee.labels_only
+        else f"the records contain {guarantee.unit}"
+    )
     whole = "" if "all rows of" in guarantee.unit else "A person with several rows is not protected as a whole."
     gain = (
-        f"An attacker who decides from all that was published whether the {what.format(guarantee.unit)}, with "
+        f"An attacker who decides from all that was published whether {what}, with "
         f"{FEW_WRONG:.0%} false positives, reaches at most {_up(share):.1f}% true positives; by chance {FEW_WRONG:.0%}."
     )
-    return " ".join(filter(None, (gain, alone, whole)))
+    return " ".join(filter(None, (gain, guarantee.unprotected, whole)))
 
 
 def _lifetime(certificate: Certificate, own: float) -> str:

@@ -25,6 +25,7 @@ from pathlib import Path
 from concord import __version__
 from concord.artifacts.attestation import ATTESTATION_FILE, KEY_FILE
 from concord.artifacts.certificate import CERTIFICATE_FILE, OPENED, Certificate
+from concord.artifacts.domains import NEIGHBOURS
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.guarantee import CAVEATS, UNPROMISED, Guarantee
 from concord.artifacts.home.released import sha256
@@ -33,7 +34,6 @@ from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt
 from concord.artifacts.ledger.held import named
 from concord.artifacts.records import SessionRecord, promised
 from concord.artifacts.schemas import Budget
-from concord.artifacts.sessions import NEIGHBOURS
 from concord.artifacts.student_warnings import warnings_of
 from concord.artifacts.vulnerabilities import faults_of, is_version, older
 from concord.tasks.verify.checks import Check, NotIncluded, checked, equal, known_faults, proved

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from concord.artifacts.domains import NEIGHBOURS
 from concord.artifacts.errors import BudgetRefused, WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.home.whole import UNFINISHED
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
-from concord.artifacts.sessions import NEIGHBOURS
 from concord.flows.cli.show import erased, show_erasure
 from concord.flows.start import start, start_extension
 from concord.tasks.door.erase import erase

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from concord.artifacts.domains import NEIGHBOURS
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.guarantee import linked_caveat
 from concord.artifacts.ledger.events import Entry, Remark, RemarkKind
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.state import LedgerState
-from concord.artifacts.sessions import NEIGHBOURS
 from tests.artifacts.ledger.openings import CAP, DOMAIN, named, opening
 from tests.artifacts.ledger.test_chain import forged, lines, read, rechained
 

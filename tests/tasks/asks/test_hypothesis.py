@@ -9,11 +9,11 @@ import polars as pl
 import pytest
 
 from concord.artifacts.certificate import Certificate
+from concord.artifacts.domains import NEIGHBOURS
 from concord.artifacts.guarantee import LABELS_ALONE
 from concord.artifacts.home.vault import derive
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.sessions import NEIGHBOURS
 from concord.flows.start import start
 from concord.tasks.asks.hypothesis import HypothesisAsk, count_errors
 from concord.tasks.data.encode import learn_encoding, stage_public

@@ -53,7 +53,7 @@ def test_the_units_that_the_plan_states_stand_beside_delta(small: World) -> None
     assert stating.delta_in_words.endswith("is 0.2.")
     for certificate in (silent, stating):
         page = " ".join(render(certificate, {}).split())
-        assert page.index("δ = 1e-5") < page.index(certificate.delta_in_words) < page.index("What the guarantee means")
+        assert page.index("δ = 1e-05") < page.index(certificate.delta_in_words) < page.index("What the guarantee means")
         assert certificate.delta_in_words in dossier(certificate, ())["claim"]
     assert whole(stating).params["units"] == "20000"
     assert "units" not in whole(silent).params

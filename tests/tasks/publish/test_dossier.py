@@ -86,7 +86,7 @@ def test_an_honest_set_is_what_it_says_and_every_figure_follows_from_it(folder: 
         "Not checked whose key signed it",
         "Not checked: signer, what only the publisher knows.",
         f"concord verify {SESSION} --key KEY",
-        "ε = 2.5, δ = 1e-5",
+        "ε = 2.5, δ = 1e-05",
         found["found"],
         "A person with several rows is not protected as a whole.",
         "No count and no sum of records leaves",

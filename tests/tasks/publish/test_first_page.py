@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from concord.artifacts.certificate import Certificate
+from concord.artifacts.domains import NEIGHBOURS
 from concord.artifacts.guarantee import Guarantee
 from concord.artifacts.measures import (
     ClassMeasured,
@@ -18,7 +19,6 @@ from concord.artifacts.measures import (
 )
 from concord.artifacts.records import SessionRecord
 from concord.artifacts.sections import AboutPlan
-from concord.artifacts.sessions import NEIGHBOURS
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.certify import render
 from concord.tasks.publish.dossier import dossier
@@ -197,11 +197,11 @@ def test_what_an_attacker_gains_is_the_bound_rounded_up(certificate: Certificate
     stated = float(facts.found.split("at most ")[1].split("%")[0])
     assert share <= stated < share + 0.1
     assert "whether the records contain one row, with 1% false positives" in facts.found
-    labels = Guarantee.at(1.0, 1e-5, "one row", NEIGHBOURS["labels"])
+    labels = Guarantee.at(1.0, 1e-5, "the labels of one row", NEIGHBOURS["labels"])
     alone = facts_of(certificate.model_copy(update={"guarantee": labels}))
     assert "whether the labels of one row are those in the records" in alone.found
     assert "treated as public" in alone.found
-    assert "for the labels of one row" in alone.meaning
+    assert (alone.claim, facts.claim) == ("ε = 1, δ = 1e-05 for the labels of one row", "ε = 1, δ = 1e-05 for one row")
 
 
 def test_the_lifetime_budget_says_why_a_share_is_no_ratio_of_epsilons(certificate: Certificate) -> None:

@@ -83,7 +83,7 @@ def test_most_readers_need_one_page(certificate: Certificate) -> None:
     page = Page(render(certificate, FIGURES))
     assert len(page.unfolded.split()) <= ONE_PAGE
     for part in (
-        "ε = 1, δ = 1e-5",
+        "ε = 1, δ = 1e-05",
         "false positives, reaches at most",
         "majority-class baseline",
         "Lifetime privacy budget",
@@ -110,7 +110,7 @@ def test_settings_of_several_parts_are_tables(certificate: Certificate) -> None:
 def test_both_readers_find_what_they_need(certificate: Certificate) -> None:
     words = " ".join(Page(render(certificate, FIGURES)).words.split())
     for part in (
-        "ε = 1, δ = 1e-5",
+        "ε = 1, δ = 1e-05",
         "add or remove one unit",
         "ε = 2",
         "lifetime cap",
