@@ -106,24 +106,24 @@ class Entries:
 
     def __init__(self, url: str) -> None:
         """Open the table, made if missing. Raises NotVerified if the database is not a ledger."""
-        self.engine = _engine(url)
-        with _in_one_sentence(self.engine), self.engine.connect() as connection:
+        self.engine, self.file = _engine(url), sqlite_file(url)
+        with self._in_one_sentence(), self.engine.connect() as connection:
             there = _recognised(connection)  # reading needs no lock and no permission to write
         if not there:
-            with _in_one_sentence(self.engine), self._transaction() as connection:
+            with self._in_one_sentence(), self._transaction() as connection:
                 if not _recognised(connection):
                     METADATA.create_all(connection, checkfirst=False)
 
     @contextmanager
     def reading(self) -> Iterator[LedgerRows]:
         """The records as they are, for reading."""
-        with _in_one_sentence(self.engine), self.engine.connect() as connection:
+        with self._in_one_sentence(), self.engine.connect() as connection:
             yield LedgerRows(connection)
 
     @contextmanager
     def writing(self) -> Iterator[LedgerRows]:
         """The records; nobody else can append to them until the context ends."""
-        with _in_one_sentence(self.engine), self._transaction() as connection:
+        with self._in_one_sentence(), self._transaction() as connection:
             yield LedgerRows(connection)
 
     @contextmanager
@@ -132,7 +132,7 @@ class Entries:
         with self.engine.connect() as connection:
             if self.engine.dialect.name == "sqlite":
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
-                check_owner("the ledger", sqlite_file(_address(self.engine)) or Path())
+                check_owner("the ledger", self.file or Path())
             else:
                 connection.execute(text("SET LOCAL synchronous_commit = on"))
                 connection.execute(text(f"SET LOCAL lock_timeout = '{LOCK_WAIT}s'"))
@@ -140,8 +140,31 @@ class Entries:
             yield connection
             connection.commit()
 
+    @contextmanager
+    def _in_one_sentence(self) -> Iterator[None]:
+        """Raise database errors as our own: EnvironmentFailed for the machine's, NotVerified for a changed database."""
+        try:
+            yield
+        except SQLAlchemyError as failed:
+            cause = getattr(failed, "orig", None) or failed
+            message = " ".join(str(cause).split())
+            code = getattr(cause, "sqlite_errorcode", None)
+            if code is not None and code & 0xFF in MAY_NOT_WRITE and self.file is not None:
+                user = user_name(os.geteuid())
+                why = f"cannot be written ({message}): it belongs to {user}, as whom this runs: make the file and its "
+                why += "folder writable"
+                try:
+                    check_owner("the ledger", self.file)
+                except OSError:
+                    why = f"cannot be found ({message}): restore it, or give {user} access to its folder"
+                raise EnvironmentFailed(f"the ledger {self.file} {why}") from None
+            if isinstance(failed, OperationalError | InterfaceError) and code != sqlite3.SQLITE_ERROR:
+                raise EnvironmentFailed(f"the ledger's database failed: {message}") from None
+            raise NotVerified(f"the ledger's database cannot be read: {message}") from None
+
 
 def _engine(url: str) -> Engine:
+    """The engine of a database; a SQLite file is made if there is none, which nobody else may read."""
     try:
         parsed = make_url(url)
         engine = create_engine(parsed, poolclass=NullPool, hide_parameters=True)
@@ -149,15 +172,26 @@ def _engine(url: str) -> Engine:
         raise WrongInput("the ledger's address must be a database URL such as sqlite:////folder/ledger.db") from None
     except ImportError as missing:
         raise EnvironmentFailed(f"the ledger's database needs the package {missing.name}") from None
-    if engine.dialect.name == "sqlite":
-        _check_local(sqlite_file(url) or Path())
-        _create(sqlite_file(url) or Path())
-        event.listen(engine, "connect", _durable)
+    if engine.dialect.name != "sqlite":
+        return engine
+    file = sqlite_file(url) or Path()
+    _check_local(file)
+    try:
+        if not file.is_file():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as failed:
+        raise EnvironmentFailed(f"the ledger {file} cannot be opened: {failed.strerror}") from None
+
+    @event.listens_for(engine, "connect")
+    def durable(connection: sqlite3.Connection, _: Any) -> None:
+        connection.isolation_level = None  # transactions begin where this file begins them
+        # A cell that is not UTF-8 was tampered with: it must reach the chain's check, not fail while it is fetched.
+        connection.text_factory = lambda cell: cell.decode(errors="surrogateescape")
+        connection.execute(f"PRAGMA busy_timeout = {LOCK_WAIT * 1000}")
+        connection.execute("PRAGMA synchronous = EXTRA")  # syncs the folder as well: a commit survives a power cut
+
     return engine
-
-
-def _address(engine: Engine) -> str:
-    return engine.url.render_as_string(hide_password=False)
 
 
 def _check_local(file: Path) -> None:
@@ -175,25 +209,6 @@ def _check_local(file: Path) -> None:
             f"the ledger {file} lies on a shared file system ({kind}), whose locks may not hold: let CONCORD_LEDGER "
             "name a PostgreSQL database, or a file on a disk of this machine"
         )
-
-
-def _create(file: Path) -> None:
-    """Make an empty database file that nobody else may read, unless there is a file."""
-    if file.is_file():
-        return
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
-    except OSError as failed:
-        raise EnvironmentFailed(f"the ledger {file} cannot be opened: {failed.strerror}") from None
-
-
-def _durable(connection: sqlite3.Connection, _: Any) -> None:
-    connection.isolation_level = None  # transactions begin where this file begins them
-    # A cell that is not UTF-8 has been tampered with: it must reach the chain's check, not fail while it is fetched.
-    connection.text_factory = lambda cell: cell.decode(errors="surrogateescape")
-    connection.execute(f"PRAGMA busy_timeout = {LOCK_WAIT * 1000}")
-    connection.execute("PRAGMA synchronous = EXTRA")  # syncs the folder as well: a commit survives a power cut
 
 
 def _recognised(connection: Connection) -> bool:
@@ -214,35 +229,3 @@ def _recognised(connection: Connection) -> bool:
             "holds its table of entries as it was made, and nothing else"
         )
     return bool(found)
-
-
-@contextmanager
-def _in_one_sentence(engine: Engine) -> Iterator[None]:
-    """Raise database errors as our own: EnvironmentFailed for the machine's, NotVerified for a changed database."""
-    try:
-        yield
-    except SQLAlchemyError as failed:
-        cause = getattr(failed, "orig", None) or failed
-        message = " ".join(str(cause).split())
-        code = getattr(cause, "sqlite_errorcode", None)
-        file = sqlite_file(_address(engine))
-        if code is not None and code & 0xFF in MAY_NOT_WRITE and file is not None:
-            raise EnvironmentFailed(_unusable(file, message)) from None
-        if isinstance(failed, OperationalError | InterfaceError) and code != sqlite3.SQLITE_ERROR:
-            raise EnvironmentFailed(f"the ledger's database failed: {message}") from None
-        raise NotVerified(f"the ledger's database cannot be read: {message}") from None
-
-
-def _unusable(file: Path, message: str) -> str:
-    """That a ledger cannot be used, and what to do; whose it is, if it is another's."""
-    user = user_name(os.geteuid())
-    try:
-        check_owner("the ledger", file)
-    except EnvironmentFailed as anothers:
-        return str(anothers)
-    except OSError:
-        return f"the ledger {file} cannot be found ({message}): restore it, or give {user} access to its folder"
-    return (
-        f"the ledger {file} cannot be written ({message}): it belongs to {user}, as whom this runs: make the file and "
-        "its folder writable"
-    )

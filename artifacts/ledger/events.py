@@ -165,7 +165,7 @@ EVENT_KINDS: dict[str, type[Event]] = {
     "commit": BatchOutcome,
     "settle": Settlement,
 }
-_KIND_OF = {event: kind for kind, event in EVENT_KINDS.items()}
+_KIND = {event: kind for kind, event in EVENT_KINDS.items()}
 _ADAPTERS: dict[str, TypeAdapter[Any]] = {kind: TypeAdapter(event) for kind, event in EVENT_KINDS.items()}
 
 
@@ -194,7 +194,7 @@ class LogRecord:
     @classmethod
     def after(cls, head: Self | None, entry: Entry, at: str) -> Self:
         """The record of `entry` following `head`, or the first one. Raises WrongInput if it could not be read back."""
-        kind = _kind(entry.event)
+        kind = _KIND[type(entry.event)]
         record = cls.following(head, at, entry.domain, entry.session, kind, _text(entry.event))
         try:
             record.entry_after(head)
@@ -237,13 +237,9 @@ def _digest(seq: int, previous: str, *, at: str, domain: str, session: str, kind
     return hashlib.sha256(json.dumps([seq, at, domain, session, kind, body, previous]).encode()).hexdigest()
 
 
-def _kind(event: Event) -> str:
-    return _KIND_OF[type(event)]
-
-
 def _text(event: Event) -> str:
     later = STATE if isinstance(event, Session) else None
-    plain = _ADAPTERS[_kind(event)].dump_python(event, mode="json", exclude=later)
+    plain = _ADAPTERS[_KIND[type(event)]].dump_python(event, mode="json", exclude=later)
     return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -252,7 +248,7 @@ def _event(kind: str, body: str) -> Event:
         raise NotVerified("this version does not know its kind: go on with the version that wrote it")
     try:
         event: Event = _ADAPTERS[kind].validate_json(body)
-        faithful = _kind(event) == kind and _text(event) == body
+        faithful = _KIND[type(event)] == kind and _text(event) == body
     except (ValidationError, ValueError):
         faithful = False
     if not faithful:

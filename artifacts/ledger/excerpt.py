@@ -85,12 +85,12 @@ class Excerpt(BaseModel):
 
         covered   of each open session, by id: how many rows asked the certificate covers
         """
-        disclosed = _disclosed(records, domain, covered)
-        lines = [
-            _line(record, event, hide)
-            for record in records
-            for event in _shown(record, domain, disclosed.get(record.seq, ()), hide)
-        ]
+        disclosed, lines = _disclosed(records, domain, covered), list[Line]()
+        for record in records:
+            at = {"commitment": hide(record.digest), "domain": record.domain, "session": record.session}
+            for event in _shown(record, domain, disclosed.get(record.seq, ()), hide):
+                shown = LogRecord.after(None, Entry(domain=record.domain, session=record.session, event=event), "")
+                lines.append(Line(**at, kind=shown.kind, body=json.loads(shown.body)))
         return cls(entries=tuple(lines))
 
     @classmethod
@@ -191,42 +191,33 @@ def _rows_disclosed(excerpt: Excerpt) -> dict[str, tuple[dict[str, int], list[Li
 
 
 def _disclosed(records: Iterable[LogRecord], domain: str, covered: Mapping[str, int]) -> dict[int, list[Event]]:
-    """The batches of each session of the domain merged into one, at the entry that ends it. A batch that was begun and
-    never committed is shown if its session was settled, since its rows may have been refused."""
-    asked: dict[str, list[tuple[LogRecord, Batch | BatchOutcome]]] = {}
+    """The batches of each session of the domain merged into one, at the entry that ends it: of an open session, up to
+    the rows that are covered. A batch that was begun and never committed is shown if its session was settled, since its
+    rows may have been refused."""
+    asked: dict[str, list[tuple[int, Event]]] = {}
     settled = set()
     for record in records:
         if record.domain == domain and record.kind in ("begin", "commit"):
-            event = record.event
-            asked.setdefault(record.session, []).append((record, event))  # type: ignore[arg-type]  # of these kinds
+            asked.setdefault(record.session, []).append((record.seq, record.event))
         settled |= {record.session} if record.kind == "settle" else set()
     found: dict[int, list[Event]] = {}
     for session, steps in asked.items():
         most = math.inf if session in settled else covered.get(session, 0)
-        found |= _as_one(steps, most, pending=session in settled)
-    return found
-
-
-def _as_one(
-    steps: Sequence[tuple[LogRecord, Batch | BatchOutcome]], most: float, *, pending: bool
-) -> dict[int, list[Event]]:
-    """The batches of a session, up to `most` rows asked, merged into one; by the entry at which it ends."""
-    rows, last = dict.fromkeys(("rows", "asked", "answered", "refused"), 0), 0
-    begun: tuple[LogRecord, Batch] | None = None
-    for record, step in steps:
-        if isinstance(step, Batch):
-            begun = (record, step)
-        elif begun is None or rows["asked"] + step.asked > most:
-            break
-        else:
-            now = {"rows": begun[1].rows, "asked": step.asked, "answered": step.answered, "refused": step.refused}
-            rows, last, begun = {name: rows[name] + now[name] for name in rows}, record.seq, None
-    found: dict[int, list[Event]] = {}
-    if last:
-        counts = {name: count for name, count in rows.items() if name != "rows"}
-        found[last] = [_batch(0, 0, rows["rows"]), BatchOutcome(index=0, **counts, released=Ref(path="", digest=""))]
-    if pending and begun is not None:
-        found[begun[0].seq] = [_batch(1 if last else 0, rows["rows"], begun[1].rows)]
+        rows, counts, last = 0, dict.fromkeys(("asked", "answered", "refused"), 0), 0
+        begun: tuple[int, Batch] | None = None
+        for seq, step in steps:
+            if isinstance(step, Batch):
+                begun = seq, step
+            elif not isinstance(step, BatchOutcome) or begun is None or counts["asked"] + step.asked > most:
+                break
+            else:
+                counts = {name: count + getattr(step, name) for name, count in counts.items()}
+                rows, last, begun = rows + begun[1].rows, seq, None
+        if last:
+            outcome = BatchOutcome(index=0, **counts, released=Ref(path="", digest=""))
+            found[last] = [_batch(0, 0, rows), outcome]
+        if session in settled and begun is not None:
+            found[begun[0]] = [_batch(1 if last else 0, rows, begun[1].rows)]
     return found
 
 
@@ -262,14 +253,3 @@ def _shown(record: LogRecord, domain: str, batches: Iterable[Event], hide: Hide)
             yield replace(event, commitment=hide(event.commitment), naming="")
         case event:
             yield event
-
-
-def _line(record: LogRecord, event: Event, hide: Hide) -> Line:
-    shown = LogRecord.after(None, Entry(domain=record.domain, session=record.session, event=event), "")
-    return Line(
-        commitment=hide(record.digest),
-        domain=record.domain,
-        session=record.session,
-        kind=shown.kind,
-        body=json.loads(shown.body),
-    )

@@ -77,10 +77,13 @@ class Held:
         """The sessions of this home that are charged, could go on, and were not published whole: a command that opened
         one was killed, or failed, before its end."""
         sessions = [*_known(ledger).values()]
-        committed = self._answers - {session.id for session in sessions if session.pending is not None}
-        published = committed.union(*map(_listed, self._certificates.values())) - self._publishing
+        published = self._answers - {session.id for session in sessions if session.pending is not None}
+        for certificate in self._certificates.values():
+            with suppress(LookupError, TypeError):  # what is no certificate says nothing
+                # It has no files of a test that is charged and not drawn.
+                published |= {record["session"] for record in certificate["sessions"] if record["files"]}
         going_on = {session.id for session in sessions if session.status != "closed"}
-        return (going_on & self._begun) - published
+        return (going_on & self._begun) - (published - self._publishing)
 
     def check(self, ledger: Knowing) -> None:
         """Raise NotVerified, naming it, if the ledger denies something that the home holds."""
@@ -96,17 +99,10 @@ class Held:
             yield f"{'; '.join(places)}, which the ledger does not know"
         if never := {name for name in self._answers if name in known and not known[name].batches}:
             yield f"released files: an estimate of {named(never)}, which the ledger never began"
-        for name, certificate in self._certificates.items():
-            if name in known:
-                with suppress(LookupError, TypeError):  # as above
-                    yield from (f"the certificate of {name} {wrong}" for wrong in _denied(certificate, known, ledger))
-
-
-def _listed(certificate: Any) -> set[str]:
-    """The sessions of which a certificate has files; of a test that is charged and not drawn it has none."""
-    with suppress(LookupError, TypeError):  # what is no certificate says nothing
-        return {record["session"] for record in certificate["sessions"] if record["files"]}
-    return set()
+        for name in sorted(self._certificates.keys() & known):
+            with suppress(LookupError, TypeError):  # what is no certificate says nothing
+                for wrong in _denied(self._certificates[name], known, ledger):
+                    yield f"the certificate of {name} {wrong}"
 
 
 def _known(ledger: Knowing) -> dict[str, Session]:

@@ -25,7 +25,7 @@ from typing import Self
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import NotKept, NotVerified
 from concord.artifacts.ledger.database import Entries, LedgerRows
-from concord.artifacts.ledger.events import Entry, LogRecord, Remark, RemarkKind, Total
+from concord.artifacts.ledger.events import Entry, LogRecord, Remark, RemarkKind, Total, Watch
 from concord.artifacts.ledger.held import Held
 from concord.artifacts.ledger.reading import Reading, Value
 from concord.artifacts.ledger.state import LedgerState
@@ -247,7 +247,8 @@ class Ledger(Reading):
         if not self._state.witnessed:
             with self._guard, self._entries.writing() as rows:
                 _catch_up(self._state, rows)
-                self._append(self._watching.announce(self._state), rows)
+                if not self._state.witnessed:  # another process may have been first
+                    self._append([Entry(domain="", event=Watch(witnessed=True))], rows)
             self._be_seen()
 
 

@@ -3,7 +3,7 @@
 Checked by tests/artifacts/ledger/test_ledger.py and tests/privacy/test_looks.py.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import takewhile
 from typing import TypeVar
 
@@ -78,7 +78,18 @@ class Reading:
         stream; the session that the student learned from; and a choice among its candidates. The certificate shows the
         last two by themselves.
         """
-        return self._read(lambda state: sum(_looked(state, test, session) for session in _before(state, test)))
+
+        def count(state: LedgerState) -> int:
+            domains, learned = {test.domain, *state.remarks.linked(test.domain)}, test.kind.session or ""
+            stream, looks = state.parts.stream_of(test.id), 0
+            for session in takewhile(lambda session: session.id != test.id, state.sessions.values()):
+                own = session.id == learned or choices_of([session], learned)
+                beside = stream and state.parts.stream_of(session.id) == stream
+                if session.domain in domains and not (own or beside):
+                    looks += state.parts.of(session.id) != LEARNING or session.division != test.division
+            return looks
+
+        return self._read(count)
 
     def remarks(self, domain: str) -> tuple[Remark, ...]:
         """The remarks on the domain, in order."""
@@ -137,24 +148,6 @@ class Reading:
 
     def _read(self, ask: Callable[[LedgerState], Value]) -> Value:
         return ask(self._state)
-
-
-def _before(state: LedgerState, test: Session) -> Iterator[Session]:
-    """Sessions opened before the test in its domain and linked ones, in order."""
-    domains = {test.domain, *state.remarks.linked(test.domain)}
-    opened = takewhile(lambda session: session.id != test.id, state.sessions.values())
-    return (session for session in opened if session.domain in domains)
-
-
-def _looked(state: LedgerState, test: Session, session: Session) -> bool:
-    learned, stream = test.kind.session or "", state.parts.stream_of(test.id)
-    if (
-        session.id == learned
-        or choices_of([session], learned)
-        or (stream and state.parts.stream_of(session.id) == stream)
-    ):
-        return False
-    return state.parts.of(session.id) != LEARNING or session.division != test.division
 
 
 def private_tests_of(sessions: Iterable[Session], learned: str) -> list[Session]:

@@ -22,11 +22,9 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import reduce
 from itertools import takewhile
-from operator import add
 from pathlib import Path
-from typing import BinaryIO, NoReturn, Self
+from typing import BinaryIO, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -35,7 +33,6 @@ from concord.artifacts.home.whole import sync_folder, take_lock
 from concord.artifacts.ledger.database import LedgerRows
 from concord.artifacts.ledger.events import Entry, Restoration, Total, Watch, shortfall
 from concord.artifacts.ledger.state import LedgerState
-from concord.artifacts.privacy import Charge
 from concord.artifacts.settings import WITNESS, Settings
 
 TAIL_BYTES = 1 << 12
@@ -95,7 +92,11 @@ class Witness:
 
     def see(self, since: Callable[[Sighting | None], Sighting | None]) -> None:
         """Write the next sighting, computed by `since` from the last; None writes nothing."""
-        with self._in_one_sentence("written"), self._alone() as file:
+        flags = os.O_CREAT | os.O_RDWR
+        with self._in_one_sentence("written"), os.fdopen(os.open(self.path, flags, 0o600), "r+b") as file:
+            take_lock(file.fileno())
+            if not os.fstat(file.fileno()).st_size:
+                sync_folder(self.path.parent)
             end, line = _last_line(file)
             seen = since(self._read(line))
             if seen is None:
@@ -111,15 +112,6 @@ class Witness:
             return Sighting.model_validate_json(line) if line else None
         except ValidationError:
             raise NotVerified(f"the witness {self.path} holds a line that is no sighting of a ledger") from None
-
-    @contextmanager
-    def _alone(self) -> Iterator[BinaryIO]:
-        """The file, open and locked within the context; its name is durable."""
-        with os.fdopen(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600), "r+b") as file:
-            take_lock(file.fileno())
-            if not os.fstat(file.fileno()).st_size:
-                sync_folder(self.path.parent)
-            yield file
 
     @contextmanager
     def _in_one_sentence(self, what: str) -> Iterator[None]:
@@ -145,12 +137,6 @@ def _last_line(file: BinaryIO) -> tuple[int, bytes]:
         length *= 2
 
 
-GONE = (
-    "restore it, or name its place; if it is lost, `concord restore --reason WHY` goes on {how}, ending every "
-    "open session at its whole charge"
-)
-
-
 class Watching:
     """A ledger's witness, if it has one, and the checks of one against the other."""
 
@@ -164,7 +150,15 @@ class Watching:
     def check(self, seen: Sighting | None, state: LedgerState, rows: LedgerRows) -> None:
         """Raise NotVerified if the ledger lacks what was `seen` before it was read, or its witness is gone."""
         if seen is None and state.witnessed:
-            seen = self.last() or self._gone()  # the record of a witness follows its first sighting
+            seen = self.last()  # the record of a witness follows its first sighting
+            if seen is None:
+                lost, how = "CONCORD_WITNESS names none", "without one"
+                if self.witness is not None:
+                    lost, how = f"{self.witness.path} has seen nothing", "with a new one there"
+                raise NotVerified(
+                    f"the ledger says that a witness sees it, and {lost}: restore it, or name its place; if it is "
+                    f"lost, `concord restore --reason WHY` goes on {how}, ending every open session at its whole charge"
+                )
         if seen is not None and not _stands(seen, state, rows):
             raise NotVerified(
                 f"the ledger has {state.length} entries and its witness saw entry {seen.seq}, which is not among "
@@ -174,8 +168,14 @@ class Watching:
 
     def show(self, state: LedgerState, rows: LedgerRows) -> None:
         """Show the witness the entries it has not seen yet."""
+
+        def since(last: Sighting | None) -> Sighting | None:
+            known = 0 if last is None else last.seq if last.head not in state.restored else self._met(rows)
+            heads = rows.digests(known + 1, state.length)
+            return Sighting(seq=state.length, heads=heads, standings=state.standings()) if heads else None
+
         if self.witness is not None:
-            self.witness.see(lambda last: self._sighting(last, state, rows))
+            self.witness.see(since)
 
     def restore(self, state: LedgerState, rows: LedgerRows, reason: str) -> list[Entry]:
         """The entries with which the ledger can go on. Raises WrongInput if it needs none; NotVerified if what was
@@ -183,50 +183,29 @@ class Watching:
         """
         seen = self.last()
         if seen is None:
-            return self._without(state, reason)
+            if not state.witnessed:
+                raise WrongInput("nothing is to be restored: CONCORD_WITNESS must name the witness that saw the ledger")
+            if self.witness is not None:
+                self.witness.see(lambda _: None)  # fails before anything is charged if it cannot be written
+            return [Entry(domain="", event=Watch(witnessed=self.witness is not None, reason=reason))]
         if _stands(seen, state, rows):
             raise WrongInput("nothing is to be restored: the ledger holds all that its witness saw")
-        then = self._agreed(state, rows)
-        _check_adds_up(state, then, seen.standings)
-        standings = tuple(
-            replace(standing, charge=standing.charge + _since(then, state, standing)) for standing in seen.standings
-        )
-        return [Entry(domain="", event=Restoration(witnessed=seen.head, standings=standings, reason=reason))]
-
-    def announce(self, state: LedgerState) -> list[Entry]:
-        """The entry recording that a witness sees the ledger; none if that is on record already."""
-        return [] if state.witnessed else [Entry(domain="", event=Watch(witnessed=True))]
-
-    def _without(self, state: LedgerState, reason: str) -> list[Entry]:
-        if not state.witnessed:
-            raise WrongInput("nothing is to be restored: CONCORD_WITNESS must name the witness that saw the ledger")
-        if self.witness is not None:
-            self.witness.see(lambda _: None)  # fails before anything is charged if it cannot be written
-        return [Entry(domain="", event=Watch(witnessed=self.witness is not None, reason=reason))]
-
-    def _agreed(self, state: LedgerState, rows: LedgerRows) -> LedgerState:
-        """The last state on which ledger and witness agree. Raises NotVerified if they never agreed."""
         met, then = self._met(rows), LedgerState()
         if state.length and not met:
             raise NotVerified(
                 "the ledger holds nothing of what the witness saw, which is another ledger's: CONCORD_WITNESS must "
                 "name its own"
             )
-        for record in rows.since(1)[:met]:
+        for record in rows.since(1)[:met]:  # as far as ledger and witness agree
             then.read(record)
-        return then
-
-    def _gone(self) -> NoReturn:
-        if self.witness is None:
-            named = "the ledger says that a witness sees it, and CONCORD_WITNESS names none"
-            raise NotVerified(f"{named}: {GONE.format(how='without one')}")
-        named = f"the ledger says that a witness sees it, and {self.witness.path} has seen nothing"
-        raise NotVerified(f"{named}: {GONE.format(how='with a new one there')}")
-
-    def _sighting(self, last: Sighting | None, state: LedgerState, rows: LedgerRows) -> Sighting | None:
-        since = 0 if last is None else last.seq if last.head not in state.restored else self._met(rows)
-        heads = rows.digests(since + 1, state.length)
-        return Sighting(seq=state.length, heads=heads, standings=state.standings()) if heads else None
+        _check_adds_up(state, then, seen.standings)
+        standings = []
+        for standing in seen.standings:
+            name = standing.domain.name
+            charge = standing.charge + shortfall(state.lost(name), then.lost(name))
+            new = (session.charge for session in state.sessions_of(name) if session.id not in then.sessions)
+            standings.append(replace(standing, charge=sum(new, charge)))
+        return [Entry(domain="", event=Restoration(witnessed=seen.head, standings=tuple(standings), reason=reason))]
 
     def _met(self, rows: LedgerRows) -> int:
         """The number of the last entry on which ledger and witness agree; 0 if there is none."""
@@ -253,10 +232,3 @@ def _check_adds_up(state: LedgerState, then: LedgerState, standings: tuple[Total
     for domain in (standing.domain for standing in standings):
         if not state.domains.get(domain.name, domain).differs_only_in_cap(domain):
             raise NotVerified(f"domain {domain.name!r} of this ledger is not the one that its witness saw")
-
-
-def _since(then: LedgerState, state: LedgerState, standing: Total) -> Charge:
-    """The domain's charge in this ledger since `then`, for sessions that were not in it then."""
-    domain = standing.domain.name
-    new = (session.charge for session in state.sessions_of(domain) if session.id not in then.sessions)
-    return reduce(add, new, shortfall(state.lost(domain), then.lost(domain)))
