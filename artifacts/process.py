@@ -67,10 +67,12 @@ def variables(values: Mapping[str, str]) -> Iterator[None]:
             os.environ.pop(name, None) if value is None else os.environ.update({name: value})
 
 
+@ProcessChange
 @contextmanager
-def _settings() -> Iterator[None]:
-    """Set those of VARIABLES that the environment does not have, and no proxy for our own servers if it names one.
+def our_settings() -> Iterator[None]:
+    """The context in which Concord works: to be entered before Prefect or MLflow is imported by us, or called.
 
+    It sets those of VARIABLES that the environment does not have, and no proxy for our own servers if it names one.
     MLflow's autologging, if the user has switched it on, would record what models of private rows score.
     """
     values = {name: value for name, value in VARIABLES.items() if name not in os.environ}
@@ -80,7 +82,3 @@ def _settings() -> Iterator[None]:
     autologging = sys.modules.get("mlflow.utils.autologging_utils")
     with variables(values), nullcontext() if autologging is None else autologging.disable_autologging():
         yield
-
-
-our_settings = ProcessChange(_settings)
-"""The context in which Concord works: to be entered before Prefect or MLflow is imported by us, or called."""

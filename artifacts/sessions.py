@@ -246,7 +246,10 @@ class Session(Terms):
             refused=self.refused + outcome.refused,
         )
         complete = outcome.asked == self.pending.rows or (outcome.asked < self.pending.rows and after.exhausted)
-        if not complete or not _adds_up(outcome) or after._beyond_its_terms:
+        adds_up = min(outcome.answered, outcome.refused) >= 0 and outcome.answered + outcome.refused == outcome.asked
+        within_refusals = self.cutoff is None or after.refused <= self.cutoff
+        within_rows = self.queries is None or after.asked <= self.queries
+        if not (complete and adds_up and within_refusals and within_rows):
             raise NotVerified(f"batch {outcome.index} of session {self.id} has counts that cannot be")
         return after
 
@@ -268,15 +271,6 @@ class Session(Terms):
         happened = self.per_refusal.times(refusals if self.cutoff is None else min(refusals, self.cutoff))
         return happened if happened <= self.reserved else self.reserved
 
-    @property
-    def _beyond_its_terms(self) -> bool:
-        over = self.cutoff is not None and self.refused > self.cutoff
-        return over or (self.queries is not None and self.asked > self.queries)
-
 
 STATE = {"status", "batches", "next_row", "asked", "answered", "refused", "pending", "settled"}
 """Fields of a session that follow from later entries of the ledger: the entry that opens it has none of them."""
-
-
-def _adds_up(outcome: BatchOutcome) -> bool:
-    return min(outcome.answered, outcome.refused) >= 0 and outcome.answered + outcome.refused == outcome.asked

@@ -5,7 +5,7 @@ never shown. Checked by tests/tasks/data/test_sources.py.
 """
 
 import re
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
@@ -45,7 +45,7 @@ class TableSource(BaseModel):
             )
         if self.frame is not None and not re.fullmatch("[0-9a-f]{32}", self.frame):
             raise ValueError("a frame is given to concord.run, and no plan names it")  # it names a folder
-        check_address(self.delta)
+        check_address(self.delta or "")
         return self
 
     @property
@@ -54,10 +54,10 @@ class TableSource(BaseModel):
         return self.frame is not None
 
 
-def check_address(place: str | None) -> None:
-    """Raise ValueError if `place` is an address other than an object store's. The message hides it: it may hold a
-    password."""
-    scheme, address, rest = (place or "").partition("://")
+def check_address(place: str) -> str:
+    """Return `place`. Raises ValueError if it is an address other than an object store's; the message hides it, since
+    it may hold a password."""
+    scheme, address, rest = place.partition("://")
     if address and scheme not in STORES:
         raise ValueError(
             f"must be a path, or begin with {', '.join(f'{store}://' for store in STORES)}; a database is named by "
@@ -65,10 +65,7 @@ def check_address(place: str | None) -> None:
         )
     if address and (not rest.partition("/")[0] or any(sign in rest for sign in "@?#")):
         raise ValueError("must name a bucket and a path in it, and nothing else: credentials belong in the environment")
-
-
-def _kind(table: Any) -> str:
-    return A_PATH if isinstance(table, str) else A_SOURCE
+    return place
 
 
 KEYS = {
@@ -90,13 +87,8 @@ SCHEMA = {
 }
 
 
-def _of_a_store(path: str) -> str:
-    check_address(path)
-    return path
-
-
 PlanTable = Annotated[
-    Annotated[str, AfterValidator(_of_a_store), Tag(A_PATH)] | Annotated[TableSource, Tag(A_SOURCE)],
-    Discriminator(_kind),
+    Annotated[str, AfterValidator(check_address), Tag(A_PATH)] | Annotated[TableSource, Tag(A_SOURCE)],
+    Discriminator(lambda table: A_PATH if isinstance(table, str) else A_SOURCE),
     WithJsonSchema(SCHEMA),
 ]

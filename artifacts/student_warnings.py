@@ -13,6 +13,7 @@ from concord.artifacts.measures import AnyPublicTest, AnyTested, NumberTest, Num
 
 LEAST_ASKED = 0.01
 """The share of public rows that a session should have asked before it ended."""
+UNTESTED = "no test measures whether the student distinguishes the classes"
 
 
 def warnings_of(
@@ -32,50 +33,34 @@ def warnings_of(
     asked      how many public rows were asked, and how many there are
     tallied    whether it was decoded from sums, which no teacher voted on
     """
-    thresholds = None if public else thresholds_of(public, private, tallied=tallied)
-    return (*_of_rows(*(asked or (0, 0))), *_of_student(public, private, thresholds, released, named))
-
-
-def _of_rows(asked: int, rows: int) -> Iterator[str]:
-    if asked < LEAST_ASKED * rows:
-        yield (
-            f"the session ended after {asked:,} of {rows:,} public rows: the others were not asked, and have no label "
-            "to learn from"
+    found, (queried, rows) = list[str](), asked or (0, 0)
+    if queried < LEAST_ASKED * rows:
+        found.append(
+            f"the session ended after {queried:,} of {rows:,} public rows: the others were not asked, and have no "
+            "label to learn from"
         )
-
-
-def _of_student(
-    public: AnyPublicTest | None,
-    private: AnyTested | None,
-    thresholds: Mapping[str, float] | None,
-    released: Sequence[str] | None,
-    named: Sequence[str] | None,
-) -> tuple[str, ...]:
     if isinstance(public, NumberTest):
-        return (*_of_number(public), *_of_private(private, set(), None))
+        if public.rmse.value >= public.mean_rmse:
+            found.append(
+                "the student does not beat a constant prediction, the mean of the public test rows: RMSE "
+                f"{public.rmse:.4g} against {public.mean_rmse:.4g}"
+            )
+        return (*found, *_of_private(private, set(), None))
     if public is None and private is None:
-        return tuple(f"{words}, and {UNTESTED}" for words in _of_one_class(released, named))
-    found = (
-        set[str]() if public is None else {item.name for item in public.classes if item.recall and item.recall.value}
-    )
-    return (*_of_public(public), *_of_private(private, found, thresholds))
+        if released is not None and not released:
+            found.append(f"no label was released, and {UNTESTED}")
+        elif released is not None and len(released) == 1:
+            found.append(f"every released label is the class {released[0]!r}, and {UNTESTED}")
+        elif named is not None and len(named) == 1:
+            found.append(f"the student predicts the class {named[0]!r} for every public row, and {UNTESTED}")
+        return tuple(found)
+    if public is None:
+        return (*found, *_of_private(private, set(), thresholds_of(public, private, tallied=tallied)))
+    recalled = {item.name for item in public.classes if item.recall and item.recall.value}
+    return (*found, *_of_public(public), *_of_private(private, recalled, None))
 
 
-UNTESTED = "no test measures whether the student distinguishes the classes"
-
-
-def _of_one_class(released: Sequence[str] | None, named: Sequence[str] | None) -> Iterator[str]:
-    if released is not None and not released:
-        yield "no label was released"
-    elif released is not None and len(released) == 1:
-        yield f"every released label is the class {released[0]!r}"
-    elif named is not None and len(named) == 1:
-        yield f"the student predicts the class {named[0]!r} for every public row"
-
-
-def _of_public(test: PublicTest | None) -> Iterator[str]:
-    if test is None:
-        return
+def _of_public(test: PublicTest) -> Iterator[str]:
     if test.accuracy.value <= test.majority:
         yield (
             f"the student does not beat the majority-class baseline: accuracy {test.accuracy.in_words} on the public "
@@ -85,14 +70,6 @@ def _of_public(test: PublicTest | None) -> Iterator[str]:
         yield f"recall is 0 for {_listed(missed)}: the student finds none of the public test rows of that class"
         for threshold in test.thresholds:
             yield f"recall for the class {threshold.name!r} is above 0 at a lower threshold: {threshold.in_words}"
-
-
-def _of_number(test: NumberTest) -> Iterator[str]:
-    if test.rmse.value >= test.mean_rmse:
-        yield (
-            "the student does not beat a constant prediction, the mean of the public test rows: RMSE "
-            f"{test.rmse:.4g} against {test.mean_rmse:.4g}"
-        )
 
 
 def _of_private(test: AnyTested | None, found: set[str], thresholds: Mapping[str, float] | None) -> Iterator[str]:
@@ -115,14 +92,11 @@ def _of_private(test: AnyTested | None, found: set[str], thresholds: Mapping[str
             "by the private test the student does not beat the majority-class baseline: accuracy about "
             f"{test.accuracy.value:.1%} against about {test.majority:.1%}"
         )
-    if missed := [item.name for item in test.classes if item.recall.low <= 0 and item.name not in found]:
+    missed = [item.name for item in test.classes if item.recall.low <= 0 and item.name not in found]
+    if missed:
         yield f"recall may be 0 for {_listed(missed)}: its interval by the private test includes 0"
-        if thresholds is not None:
-            yield from _of_thresholds(missed, thresholds)
-
-
-def _of_thresholds(missed: Sequence[str], thresholds: Mapping[str, float]) -> Iterator[str]:
-    """The proposed threshold of each of these classes, or what it takes to propose one."""
+    if thresholds is None:
+        return
     for name in (name for name in missed if name in thresholds):
         least = thresholds[name]
         yield (

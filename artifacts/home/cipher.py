@@ -16,7 +16,6 @@ import base64
 import binascii
 import os
 import secrets
-from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Self
 
@@ -44,16 +43,24 @@ class Cipher:
     def given(cls) -> Self | None:
         """The cipher of the key named in the environment, if any. Raises EnvironmentFailed if it is not a valid key."""
         settings = Settings.now()
-        text, path = settings.vault_key, settings.vault_key_file
-        if text and path:
+        stated, path = settings.vault_key, settings.vault_key_file
+        if stated and path:
             raise EnvironmentFailed(f"the vault's key must be given once, got both {KEY} and {KEY_FILE}")
-        if text:
-            return cls(_key_of(text.get_secret_value(), KEY))
-        if path is None:
+        if stated:
+            where, text = KEY, stated.get_secret_value()
+        elif path is not None:
+            where, text = KEY_FILE, read_own(path, KEY_FILE).decode("ascii", errors="replace")
+        else:
             return None
-        return cls(
-            _key_of(read_own(path, KEY_FILE, f"the key file {path}").decode("ascii", errors="replace"), KEY_FILE)
-        )
+        try:
+            key = base64.b64decode(text.strip(), validate=True)
+        except (binascii.Error, ValueError):
+            key = b""
+        if len(key) != KEY_BYTES:
+            raise EnvironmentFailed(
+                f"{where} must give {KEY_BYTES} random bytes in base64, as `openssl rand -base64 32` does"
+            )
+        return cls(key)
 
     def writer(self, file: BinaryIO, name: str) -> "Writer":
         """A writer that encrypts into `file` under that name; the file is complete once the writer is finished."""
@@ -63,14 +70,19 @@ class Cipher:
 
     def read(self, file: BinaryIO, name: str) -> bytes:
         """Decrypt a file that was encrypted under that name. Raises NotVerified if it is anything else."""
+        changed = NotVerified(f"the vault file {name} is not what was written")
         left = os.fstat(file.fileno()).st_size - len(MAGIC) - SALT_BYTES
         if file.read(len(MAGIC)) != MAGIC or left < TAG_BYTES:
-            raise _changed(name)
-        chunks = _chunks(file, self._of_file(file.read(SALT_BYTES)), name.encode(), left)
-        try:
-            return b"".join(chunks)
-        except InvalidTag:
-            raise _changed(name) from None
+            raise changed
+        aead, chunks = self._of_file(file.read(SALT_BYTES)), list[bytes]()
+        while not chunks or left:
+            chunk = file.read(min(left, CHUNK_BYTES + TAG_BYTES))
+            left -= len(chunk)
+            try:
+                chunks.append(aead.decrypt(_nonce(len(chunks), last=not left), chunk, name.encode()))
+            except InvalidTag:  # as of a chunk shorter than its tag
+                raise changed from None
+        return b"".join(chunks)
 
     def _of_file(self, salt: bytes) -> AESGCM:
         hkdf = HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=salt, info=b"concord/file of the vault")
@@ -114,32 +126,5 @@ def encrypted(path: Path) -> bool:
         return file.read(len(MAGIC)) == MAGIC
 
 
-def _chunks(file: BinaryIO, aead: AESGCM, name: bytes, left: int) -> Iterator[bytes]:
-    count = 0
-    while count == 0 or left:
-        chunk = file.read(min(left, CHUNK_BYTES + TAG_BYTES))
-        left -= len(chunk)
-        if len(chunk) < TAG_BYTES:
-            raise InvalidTag
-        yield aead.decrypt(_nonce(count, last=not left), chunk, name)
-        count += 1
-
-
 def _nonce(count: int, *, last: bool) -> bytes:
     return count.to_bytes(11, "big") + bytes([last])
-
-
-def _changed(name: str) -> NotVerified:
-    return NotVerified(f"the vault file {name} is not what was written")
-
-
-def _key_of(text: str, where: str) -> bytes:
-    try:
-        key = base64.b64decode(text.strip(), validate=True)
-    except (binascii.Error, ValueError):
-        key = b""
-    if len(key) != KEY_BYTES:
-        raise EnvironmentFailed(
-            f"{where} must give {KEY_BYTES} random bytes in base64, as `openssl rand -base64 32` does"
-        )
-    return key

@@ -30,10 +30,19 @@ def copy_empty(package: str, place: Path) -> bool:
 
     Returns whether there was one. If not, or if the package cannot use the copy, the package makes its own database.
     """
-    for content in filter(None, map(_content, FOLDER.glob(f"{package}-{version(package)}-*.db"))):
-        place.touch(mode=0o600)
-        place.write_bytes(content)
-        return True
+    for file in FOLDER.glob(f"{package}-{version(package)}-*.db"):
+        try:
+            descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with os.fdopen(descriptor, "rb") as opened:
+                status = os.fstat(descriptor)
+                ours = stat.S_ISREG(status.st_mode) and _is_ours(status) and _is_ours(file.parent.stat())
+                content = opened.read() if ours else b""
+        except OSError:
+            continue
+        if ours and file.stem.rpartition("-")[2] == sha256(content).hexdigest():
+            place.touch(mode=0o600)
+            place.write_bytes(content)
+            return True
     return False
 
 
@@ -51,19 +60,6 @@ def keep_as_empty(package: str, made: Path) -> None:
             other.unlink()
 
 
-def _content(file: Path) -> bytes | None:
-    """The file's content; None if its digest is not that of its name, or somebody else could have written it."""
-    try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(descriptor, "rb") as opened:
-            status = os.fstat(descriptor)
-            if not (stat.S_ISREG(status.st_mode) and _is_ours(status) and _is_ours(file.parent.stat())):
-                return None
-            content = opened.read()
-    except OSError:
-        return None
-    return content if file.stem.rpartition("-")[2] == sha256(content).hexdigest() else None
-
-
 def _is_ours(status: os.stat_result) -> bool:
+    """Whether this user or root owns a file or folder, and nobody else may write it."""
     return status.st_uid in (0, os.geteuid()) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

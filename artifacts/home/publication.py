@@ -47,13 +47,9 @@ def settle(home: Path) -> None:
         folder = home / "released" / ready.parent.name
         make_folder(folder, mode=0o777)  # as the umask allows
         with suppress(FileNotFoundError):  # another process was faster
-            _move(ready, folder)
-
-
-def _move(ready: Path, folder: Path) -> None:
-    for file in sorted(ready.iterdir()):
-        with suppress(FileNotFoundError):  # another process moved this one
-            file.replace(folder / file.name.partition("-")[2])
-    sync_folder(folder)
-    with suppress(OSError):  # it is gone, or is another publication by now
-        ready.rmdir()
+            for file in sorted(ready.iterdir()):
+                with suppress(FileNotFoundError):  # another process moved this one
+                    file.replace(folder / file.name.partition("-")[2])
+            sync_folder(folder)
+            with suppress(OSError):  # it is gone, or is another publication by now
+                ready.rmdir()

@@ -210,11 +210,21 @@ def labels_table(
     guarantee: Mapping[str, str],
 ) -> pa.Table:
     """Labels of a batch as a table of `labels_schema`; arguments as for `Released.write_labels`."""
+    classed = np.full(rows, -1)
+    classed[: len(labels)] = labels
+    unlabelled = classed < 0
+    outcomes = pa.array(np.where(np.arange(rows) < len(labels), unlabelled, 2))
+    scores = pa.nulls(rows, pa.list_(pa.int64(), len(classes)))
+    if counts is not None and len(counts):
+        values = np.zeros((rows, len(classes)), dtype=np.int64)
+        values[: len(counts)] = counts
+        values[unlabelled] = 0
+        scores = pa.FixedSizeListArray.from_arrays(values.ravel(), len(classes), mask=pa.array(unlabelled))
     columns = [
         pa.array(np.arange(first, first + rows, dtype=np.uint64)),
-        _names(labels, rows, classes),
-        _outcomes(labels, rows),
-        _scores(labels, counts, rows, len(classes)),
+        pa.array(classes, pa.string()).take(pa.array(classed, mask=unlabelled)),
+        pa.array(["answered", "refused", "not asked"], pa.string()).take(outcomes),
+        scores,
         pa.repeat(pa.scalar(session, pa.string()), rows),
     ]
     return pa.table(columns, schema=labels_schema(len(classes), dict(guarantee)))
@@ -256,24 +266,3 @@ def sha256_of_all(parts: Iterable[bytes]) -> str:
 
 def _changed(ref: Ref) -> NotVerified:
     return NotVerified(f"the released file {ref.path} is not what was written: restore a copy of it")
-
-
-def _names(labels: Integers, rows: int, classes: Sequence[str]) -> Any:
-    indices = np.full(rows, -1)
-    indices[: len(labels)] = labels
-    return pa.array(classes, pa.string()).take(pa.array(indices, mask=indices < 0))
-
-
-def _outcomes(labels: Integers, rows: int) -> Any:
-    codes = np.full(rows, 2)
-    codes[: len(labels)] = labels < 0
-    return pa.array(["answered", "refused", "not asked"], pa.string()).take(pa.array(codes))
-
-
-def _scores(labels: Integers, counts: Integers | None, rows: int, classes: int) -> Any:
-    if counts is None or not len(counts):
-        return pa.nulls(rows, pa.list_(pa.int64(), classes))
-    values, absent = np.zeros((rows, classes), dtype=np.int64), np.ones(rows, dtype=bool)
-    absent[: len(labels)] = labels < 0
-    values[: len(counts)][~absent[: len(counts)]] = counts[~absent[: len(counts)]]
-    return pa.FixedSizeListArray.from_arrays(values.ravel(), classes, mask=pa.array(absent))

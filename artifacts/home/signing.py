@@ -133,15 +133,25 @@ class SigningKey:
         for the address of a key in a token.
         """
         named = Settings.now().signing_key
-        if named is not None:
-            if named.lower().startswith("pkcs11:"):
-                raise WrongInput(
-                    f"{SIGNING_KEY} must name a file, got the address of a key in a token, by which nothing is signed "
-                    "any more: `openssl genpkey -algorithm ed25519 -out KEY` makes a key file"
-                )
-            return cls(_read(Path(named)))
-        seed = derive(vault.make_secret(SIGNING_SECRET), "signing key")
-        return cls(Ed25519PrivateKey.from_private_bytes(seed))
+        if named is None:
+            seed = derive(vault.make_secret(SIGNING_SECRET), "signing key")
+            return cls(Ed25519PrivateKey.from_private_bytes(seed))
+        if named.lower().startswith("pkcs11:"):
+            raise WrongInput(
+                f"{SIGNING_KEY} must name a file, got the address of a key in a token, by which nothing is signed "
+                "any more: `openssl genpkey -algorithm ed25519 -out KEY` makes a key file"
+            )
+        text = read_own(Path(named), SIGNING_KEY)
+        try:
+            key = load_pem_private_key(text, password=None)
+        except Exception:  # an encrypted key raises TypeError, an odd one anything; none of it is shown
+            key = None
+        if not isinstance(key, Ed25519PrivateKey):
+            raise EnvironmentFailed(
+                f"the key file {Path(named)} must hold an Ed25519 private key in PEM without a password, as `openssl "
+                "genpkey -algorithm ed25519` writes it"
+            )
+        return cls(key)
 
     def envelope(self, kind: str, payload: bytes) -> bytes:
         """Sign a payload of type `kind`. Returns the envelope as JSON."""
@@ -176,17 +186,3 @@ def pre_authentication(kind: str, payload: bytes) -> bytes:
 
 def _text(data: bytes) -> str:
     return base64.b64encode(data).decode()
-
-
-def _read(path: Path) -> Ed25519PrivateKey:
-    text = read_own(path, SIGNING_KEY, f"the key file {path}")
-    try:
-        key = load_pem_private_key(text, password=None)
-    except Exception:  # an encrypted key raises TypeError, an odd one anything; none of it is shown
-        key = None
-    if not isinstance(key, Ed25519PrivateKey):
-        raise EnvironmentFailed(
-            f"the key file {path} must hold an Ed25519 private key in PEM without a password, as `openssl genpkey "
-            "-algorithm ed25519` writes it"
-        )
-    return key

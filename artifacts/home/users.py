@@ -36,18 +36,16 @@ def user_name(number: int) -> str:
         return f"user {number}"
 
 
-def read_own(path: Path, named_by: str, what: str) -> bytes:
-    """The content of a file with a secret, which only its owner may read.
+def read_own(path: Path, setting: str) -> bytes:
+    """The content of a key file, which only its owner may read; `setting` names it.
 
-    named_by, what   the setting that names the file, and the file, in errors: by its path, but for a PIN's file, whose
-                     path may be the PIN itself
     Raises EnvironmentFailed if others may read it, or if it cannot be read.
     """
     try:
         mode, content = path.stat().st_mode & 0o777, path.read_bytes()[:MOST_BYTES]
     except (OSError, ValueError) as failed:
         why = failed.strerror if isinstance(failed, OSError) else "its name is none"
-        raise EnvironmentFailed(f"{named_by} names {what}, which cannot be read: {why}") from None
+        raise EnvironmentFailed(f"{setting} names the key file {path}, which cannot be read: {why}") from None
     if mode & 0o077:
-        raise EnvironmentFailed(f"{what} must be readable by its owner alone (0600), found {mode:04o}")
+        raise EnvironmentFailed(f"the key file {path} must be readable by its owner alone (0600), found {mode:04o}")
     return content

@@ -288,21 +288,14 @@ class Vault:
         final = self.root / path
         with self._in_one_sentence("written", besides=(FileExistsError,) if exclusive else ()):
             make_folder(final.parent)
-            with (
-                write_whole(final, self.root, exclusive=exclusive, durable=not path.startswith(UNFINISHED)) as file,
-                self._coded(file, path) as coded,
-            ):
-                yield coded
-
-    @contextmanager
-    def _coded(self, file: BinaryIO, path: str) -> Iterator[BinaryIO | Writer]:
-        """The writer for a file of the vault: plain, or encrypting if the vault is encrypted."""
-        if self._cipher is None:
-            yield file
-            return
-        writer = self._cipher.writer(file, path)
-        yield writer
-        writer.finish()
+            durable = not path.startswith(UNFINISHED)
+            with write_whole(final, self.root, exclusive=exclusive, durable=durable) as file:
+                if self._cipher is None:
+                    yield file
+                else:
+                    writer = self._cipher.writer(file, path)
+                    yield writer
+                    writer.finish()
 
     @contextmanager
     def _in_one_sentence(self, what: str, besides: tuple[type[OSError], ...] = ()) -> Iterator[None]:

@@ -45,7 +45,12 @@ def write_whole(
     """
     passing = _passing(final, root).with_name(f"{final.name}.{secrets.token_hex(8)}")
     try:
-        with os.fdopen(_created(passing, root / UNFINISHED, mode), "wb") as file:
+        _enter(root / UNFINISHED)
+        with _held(root / UNFINISHED, shared=True):
+            _enter(passing.parent)
+            descriptor = os.open(passing, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode)  # read: for NFS's shared locks
+            take_lock(descriptor, shared=True)
+        with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
             if durable:
@@ -114,16 +119,6 @@ def _passing(path: Path, root: Path) -> Path:
     return path if path.is_relative_to(unfinished) else unfinished / path.relative_to(root)
 
 
-def _created(passing: Path, folder: Path, mode: int) -> int:
-    """Create a file, open and locked. Returns its descriptor."""
-    _enter(folder)
-    with _held(folder, shared=True):
-        _enter(passing.parent)
-        descriptor = os.open(passing, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode)  # read: for NFS's shared locks
-        take_lock(descriptor, shared=True)
-    return descriptor
-
-
 def _enter(folder: Path) -> None:
     """Make a folder for temporary names, if missing: nothing in it needs to survive a power cut."""
     if not folder.is_dir():
@@ -134,21 +129,13 @@ def _enter(folder: Path) -> None:
 def _clear(folder: Path) -> None:
     """Remove everything in a folder of temporary names but the files that somebody is still writing."""
     for path in list(folder.iterdir()):
-        if not path.is_dir():
-            _remove_dead(path)
-            continue
-        with suppress(FileNotFoundError), _held(path, wait=False) as dead:
-            if dead:
+        with suppress(FileNotFoundError), _held(path, wait=False) as dead:  # unless its writer has just finished it
+            if dead and path.is_dir():
                 _clear(path)
                 with suppress(OSError):  # one that is not empty stays
                     path.rmdir()
-
-
-def _remove_dead(file: Path) -> None:
-    """Remove a temporary file unless its writer is alive or has just finished it."""
-    with suppress(FileNotFoundError), _held(file, wait=False) as dead:
-        if dead:
-            file.unlink()
+            elif dead:
+                path.unlink()
 
 
 def take_lock(descriptor: int, *, shared: bool = False, wait: bool = True) -> bool:
@@ -171,7 +158,11 @@ def locked(path: Path, *, shared: bool = False, wait: bool = True) -> Iterator[b
 
     Raises EnvironmentFailed if the file cannot be made.
     """
-    descriptor = _opened(path)
+    try:
+        make_folder(path.parent)
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    except OSError as failed:
+        raise EnvironmentFailed(f"the lock {path} cannot be taken: {failed.strerror}") from None
     try:
         yield take_lock(descriptor, shared=shared, wait=wait)
     finally:
@@ -186,14 +177,6 @@ def _held(path: Path, *, shared: bool = False, wait: bool = True) -> Iterator[bo
         yield take_lock(descriptor, shared=shared, wait=wait)
     finally:
         os.close(descriptor)
-
-
-def _opened(path: Path) -> int:
-    try:
-        make_folder(path.parent)
-        return os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
-    except OSError as failed:
-        raise EnvironmentFailed(f"the lock {path} cannot be taken: {failed.strerror}") from None
 
 
 FORMAT = 1

@@ -23,7 +23,7 @@ from typing import Self
 from urllib.parse import quote
 
 import mlflow.artifacts
-from mlflow.entities import Experiment, Run, RunData, ViewType
+from mlflow.entities import Run, RunData, ViewType
 from mlflow.exceptions import MlflowException
 
 from concord.artifacts.errors import WrongInput
@@ -68,23 +68,34 @@ class Records:
 
         ours   the store is this home's own: its files lie below `folder` wherever the home was
         """
+        self._uri, self._folder, self._elsewhere = uri, folder, set[str]()
         with in_one_sentence():
-            _require_database(uri)
+            if (file := sqlite_file(uri)) and file.is_file():
+                with closing(sqlite3.connect(file)) as database:  # MLflow does not notice another kind of file
+                    database.execute("SELECT count(*) FROM sqlite_master")
             self._client = client_of(uri)
-        self._uri, self._folder = uri, folder
-        with in_one_sentence():
-            self._elsewhere = self._other_places() if ours else set[str]()
+            for experiment in self._client.search_experiments(view_type=ViewType.ALL) if ours else ():
+                place = EXPERIMENT.fullmatch(experiment.artifact_location or "")
+                if place and place[1].endswith(f"/{folder.name}") and place[1] != folder.as_uri():
+                    self._elsewhere.add(place[1])  # where this home's artifacts were before it was moved
 
     @classmethod
     def of(cls, home: Path) -> Self:
         """The store of a home folder; its files are found even if the home was moved."""
         check_answers(STORE)
-        uri, folder = Settings.now().store_of(home), home.absolute() / "mlartifacts"
-        if own_store(home):
-            with in_one_sentence():
-                make_if_missing(home)
-                uri = sqlite_address(_readable(own_store_file(home)))
-        return cls(uri, folder, ours=own_store(home))
+        folder, database = home.absolute() / "mlartifacts", own_store_file(home)
+        if not own_store(home):
+            return cls(Settings.now().store_of(home), folder)
+        with in_one_sentence():
+            make_if_missing(home)
+            if not os.access(database, os.W_OK):  # MLflow opens a copy
+                COPIES.append(TemporaryDirectory())
+                copy = Path(COPIES[-1].name) / database.name
+                address = f"file:{quote(str(database))}?mode=ro"
+                with closing(sqlite3.connect(address, uri=True)) as store, closing(sqlite3.connect(copy)) as made:
+                    store.backup(made)
+                database = copy
+        return cls(sqlite_address(database), folder, ours=True)
 
     def runs(self, session: str) -> list[str]:
         """Ids of the finished runs of a session, the latest first."""
@@ -174,17 +185,6 @@ class Records:
                 model_files={name: sha256(data) for name, data in self._files(place).items()} if place else {},
             )
 
-    def _other_places(self) -> set[str]:
-        """Former places of this home's artifact folder, from the addresses that experiments have."""
-        experiments = self._client.search_experiments(view_type=ViewType.ALL)
-        found = map(EXPERIMENT.fullmatch, (experiment.artifact_location or "" for experiment in experiments))
-        roots = {made[1] for made in found if made}
-        return {root for root in roots if root.endswith(f"/{self._folder.name}")} - {self._folder.as_uri()}
-
-    def _is_elsewhere(self, made: Experiment) -> bool:
-        """Whether MLflow would look for an experiment's files at a former place of this home."""
-        return self._here(str(made.artifact_location)) != made.artifact_location
-
     def _here(self, location: str) -> str:
         """The present address of an artifact location."""
         for root in self._elsewhere:
@@ -207,10 +207,6 @@ class Records:
         name, _, version = model_uri.removeprefix("models:/").rpartition("/")
         return str(self._client.get_registered_model(name).aliases.get(ALIAS)) == version
 
-    def _model_digests(self, model_id: str) -> dict[str, str]:
-        files = self._files(self._client.get_logged_model(model_id).artifact_location)
-        return {name: sha256(data) for name, data in files.items()}
-
     def _names(self, location: str) -> set[str]:
         """The files at an artifact location; MLflow's client would look at a run's first place."""
         found = mlflow.artifacts.list_artifacts(artifact_uri=self._here(location), tracking_uri=self._uri)
@@ -225,25 +221,3 @@ class Records:
             )
             paths = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
             return {str(path): (root / path).read_bytes() for path in paths if not NOT_OURS & set(path.parts)}
-
-
-def _readable(database: Path) -> Path:
-    """A store that can be opened: itself, or a copy if it cannot be written. Raises sqlite3.Error."""
-    if os.access(database, os.W_OK):
-        return database
-    COPIES.append(TemporaryDirectory())
-    copy = Path(COPIES[-1].name) / database.name
-    with (
-        closing(sqlite3.connect(f"file:{quote(str(database))}?mode=ro", uri=True)) as store,
-        closing(sqlite3.connect(copy)) as made,
-    ):
-        store.backup(made)
-    return copy
-
-
-def _require_database(uri: str) -> None:
-    """Raise sqlite3.Error if a SQLite store is another kind of file, which MLflow does not notice."""
-    file = sqlite_file(uri)
-    if file and file.is_file():
-        with closing(sqlite3.connect(file)) as database:
-            database.execute("SELECT count(*) FROM sqlite_master")

@@ -12,7 +12,7 @@ Not covered  stores elsewhere that MLFLOW_TRACKING_URI names: they are used as t
 import logging
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from importlib.metadata import version
 from itertools import count
 from pathlib import Path
@@ -45,8 +45,9 @@ STORE_LOCK = "mlflow.lock"
 """Held by the process that makes a store, or migrates it."""
 
 
+@ProcessChange
 @contextmanager
-def _silence() -> Iterator[None]:
+def silently() -> Iterator[None]:
     """Log nothing of MLflow's within the context: its failures are raised too, and shown as one sentence."""
     loggers = [logging.getLogger(name) for name in ("mlflow", "alembic")]
     before = [logger.level for logger in loggers]
@@ -59,7 +60,6 @@ def _silence() -> Iterator[None]:
             logger.setLevel(level)
 
 
-silently = ProcessChange(_silence)
 unpooled = ProcessChange(lambda: variables({"MLFLOW_SQLALCHEMYSTORE_POOLCLASS": "NullPool"}))
 """To open a store that is a file: a pool would write to one that was deleted."""
 
@@ -84,8 +84,14 @@ def ready_store(home: Path) -> Path | None:
     check_answers(STORE)
     with in_one_sentence(), locked(home / STORE_LOCK):
         if own_store(home):
-            aside = _put_aside_if_unreadable(own_store_file(home))
-            _make(own_store_file(home))
+            database = own_store_file(home)
+            if _there(database) and not _readable(database):
+                names = (database.with_name(f"{database.name}.unreadable-{number}") for number in count(1))
+                aside = next(name for name in names if not name.exists())
+                _clear_journals(database)
+                database.replace(aside)
+                sync_folder(database.parent)
+            _make(database)
         client_of(Settings.now().store_of(home))
     return aside
 
@@ -106,25 +112,20 @@ def client_of(uri: str) -> MlflowClient:
             client.search_experiments(max_results=1)
             client.search_registered_models(max_results=1)
     except Exception as failed:
-        _check_version(uri)
+        file, tables = sqlite_file(uri), set[str]()
+        with (
+            suppress(sqlite3.Error),  # it is no database, or none of MLflow's
+            closing(sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True)) as store,
+        ):
+            tables = {revision for (revision,) in store.execute("SELECT version_num FROM alembic_version")}
+        if tables and tables != {_get_latest_schema_revision()}:  # type: ignore[no-untyped-call]
+            raise OtherVersion(
+                f"the MLflow store {file} was made by another version of MLflow than {version('mlflow')}, which is "
+                f"installed (its tables are those of {', '.join(tables)}): upgrade it, or move it away, as "
+                "deployments/guides/upgrade.md says"
+            ) from None
         raise MlflowException(str(failed)) from None
     return client
-
-
-def _check_version(uri: str) -> None:
-    """Raise OtherVersion if a store, which this version of MLflow does not open, has the tables of another."""
-    file = sqlite_file(uri)
-    try:
-        with closing(sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True)) as store:
-            tables = {revision for (revision,) in store.execute("SELECT version_num FROM alembic_version")}
-    except sqlite3.Error:  # it is no database, or none of MLflow's
-        return
-    if tables and tables != {_get_latest_schema_revision()}:  # type: ignore[no-untyped-call]
-        raise OtherVersion(
-            f"the MLflow store {file} was made by another version of MLflow than {version('mlflow')}, which is "
-            f"installed (its tables are those of {', '.join(tables)}): upgrade it, or move it away, as "
-            "deployments/guides/upgrade.md says"
-        )
 
 
 def make_if_missing(home: Path) -> None:
@@ -166,20 +167,11 @@ def _without_default(database: Path) -> None:
         store.execute("UPDATE experiments SET artifact_location = 'mlruns/0', lifecycle_stage = 'deleted'")
 
 
-def _put_aside_if_unreadable(database: Path) -> Path | None:
-    """Rename a store that is damaged. Raises sqlite3.OperationalError if it cannot be read now, as if it is locked."""
-    if not _there(database) or _readable(database):
-        return None
-    names = (database.with_name(f"{database.name}.unreadable-{number}") for number in count(1))
-    aside = next(name for name in names if not name.exists())
-    _clear_journals(database)
-    database.replace(aside)
-    sync_folder(database.parent)
-    return aside
-
-
 def _readable(database: Path) -> bool:
-    """Whether the file is an intact database. One without a run must open too: nothing is lost with it."""
+    """Whether the file is an intact database. One without a run must open too: nothing is lost with it.
+
+    Raises sqlite3.OperationalError if it cannot be read now, as if it is locked.
+    """
     try:
         with closing(sqlite3.connect(database, timeout=STORE_PATIENCE)) as store:
             if store.execute("PRAGMA quick_check(1)").fetchall() != [("ok",)]:

@@ -84,8 +84,9 @@ REQUIREMENTS = (
 """Packages that a copy of the model needs to run, besides the source file that comes with it."""
 
 
+@ProcessChange
 @contextmanager
-def _saving() -> Iterator[None]:
+def saving() -> Iterator[None]:
     """Keep MLflow from warning of its own type hints, once per process, and from listing the modules of all packages to
     compare with these versions what is installed, a tenth of a run."""
     with warnings.catch_warnings():
@@ -95,9 +96,6 @@ def _saving() -> Iterator[None]:
 
     with patch.object(environment, "warn_dependency_requirement_mismatches", create=True):
         yield
-
-
-saving = ProcessChange(_saving)
 
 
 def save(folder: Path, described: "Model", publication: Publication) -> None:
@@ -140,7 +138,9 @@ class Tracking(Records):
             for name, shown in {NOTE: about_domain(certificate, experiment), **SHOWN_AS}.items():
                 self._client.set_experiment_tag(experiment, name, shown)
             described = {**tags(certificate), NOTE: guarantee_text(certificate)}
-            begun = self._after_its_runs(certificate.session, publication.started)
+            # After the session's runs, so that a clock set back does not reorder them.
+            ends: list[int] = [run.info.end_time + 1 for run in self._runs(certificate.session, 1)]
+            begun = max([_milliseconds(publication.started), *ends])
             with self._run(experiment, run_name(certificate), begun, described) as run:
                 self._log(run.info.run_id, publication)
                 model_id = self._log_model(run, publication)
@@ -193,7 +193,7 @@ class Tracking(Records):
         if found is not None:
             if found.lifecycle_stage == LifecycleStage.DELETED:
                 self._client.restore_experiment(found.experiment_id)
-            if not self._is_elsewhere(found):
+            if self._here(str(found.artifact_location)) == found.artifact_location:
                 return str(found.experiment_id)
             self._client.rename_experiment(found.experiment_id, f"{domain} ({found.experiment_id}, in another place)")
         served = self._uri.startswith(("http://", "https://"))  # a server decides where files go
@@ -229,24 +229,17 @@ class Tracking(Records):
         everywhere = [experiment.experiment_id for experiment in self._client.search_experiments()]
         unfinished = f"tags.session = '{session}' and attributes.status != 'FINISHED'"
         for run in [*self._client.search_runs(everywhere, unfinished), *self._runs(session, 1)]:
-            version = self._version(run.info.run_id)
-            if run.info.status != "FINISHED" or not self._is_whole(run, version):
-                self._delete(run, version)
-
-    def _delete(self, run: Run, version: ModelVersion | None) -> None:
-        experiment, run_id = [run.info.experiment_id], run.info.run_id
-        if version is not None:
-            self._client.delete_model_version(version.name, version.version)
-        for model in self._client.search_logged_models(experiment, f"source_run_id = '{run_id}'"):
-            self._client.delete_logged_model(model.model_id)
-        for nested in self._client.search_runs(experiment, f"tags.`{PARENT}` = '{run_id}'"):
-            self._client.delete_run(nested.info.run_id)
-        self._client.delete_run(run_id)
-
-    def _after_its_runs(self, session: str, moment: datetime) -> int:
-        """That moment, or the first one after the session's runs, so that a clock set back does not reorder runs."""
-        ends: list[int] = [run.info.end_time for run in self._runs(session, 1)]
-        return max([_milliseconds(moment), *(end + 1 for end in ends)])
+            experiment, run_id = [run.info.experiment_id], run.info.run_id
+            version = self._version(run_id)
+            if run.info.status == "FINISHED" and self._is_whole(run, version):
+                continue
+            if version is not None:
+                self._client.delete_model_version(version.name, version.version)
+            for model in self._client.search_logged_models(experiment, f"source_run_id = '{run_id}'"):
+                self._client.delete_logged_model(model.model_id)
+            for nested in self._client.search_runs(experiment, f"tags.`{PARENT}` = '{run_id}'"):
+                self._client.delete_run(nested.info.run_id)
+            self._client.delete_run(run_id)
 
     def _log(self, run_id: str, publication: Publication) -> None:
         now = _now()
@@ -301,11 +294,13 @@ class Tracking(Records):
         name = registered(certificate.domain.name)
         if not self._client.search_registered_models(f"name = '{name}'"):
             self._client.create_registered_model(name)
+        place = self._client.get_logged_model(model_id).artifact_location
+        digests = {name: sha256(data) for name, data in self._files(place).items()}
         made = self._client.create_model_version(
             name,
-            self._client.get_logged_model(model_id).artifact_location,
+            place,
             run.info.run_id,
-            tags={**tags(certificate), "digest.model": listing(self._model_digests(model_id))},
+            tags={**tags(certificate), "digest.model": listing(digests)},
             description=guarantee_text(certificate),
             model_id=model_id,
         )
