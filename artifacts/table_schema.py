@@ -1,0 +1,247 @@
+"""The declared schema of a private table: of each feature its type, and a range or its categories.
+
+It takes the place of a public table: everything that is learned of columns is learned from this, or from what was
+released. Its form is Frictionless Data's Table Schema, so that a data dictionary is read as it is.
+
+    {"fields": [{"name": "age", "type": "integer", "constraints": {"minimum": 17, "maximum": 90}},
+                {"name": "sex", "type": "string", "constraints": {"enum": ["Female", "Male"]}}]}
+
+Assumes      the schema was declared, from documentation or by law, and not read off private rows: nobody can check that
+Guarantees   every column it names has a finite range or distinct categories; nothing is ever filled in from a table
+Not covered  keys of a Table Schema that say nothing of ranges and categories: they are left unread
+             Checked by tests/artifacts/test_table_schema.py
+"""
+
+import hashlib
+import json
+import math
+import unicodedata
+from collections.abc import Iterable, Mapping
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.schemas import NULL_WORDS, Frozen, canonical_json
+
+LARGEST_NUMBER = 1e100
+"""Bounds of a range lie within ±this: numbers beyond it count as missing."""
+DAY_SECONDS = 86_400
+WHOLE_TYPES = ("integer", "year", "date")
+TYPES: dict[str, Literal["numeric", "date"]] = {
+    **dict.fromkeys(("number", "integer", "year"), "numeric"),
+    **dict.fromkeys(("date", "datetime"), "date"),
+}
+"""Types of a Table Schema that have a range, and their kind of column."""
+SCALARS = (*TYPES, "boolean", "string")
+
+
+class DeclaredRange(Frozen):
+    """A number, or a date in days since 1970, from `low` to `high`; `whole` if there is nothing between whole ones."""
+
+    kind: Literal["numeric", "date"]
+    name: str
+    low: Annotated[float, Field(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
+    high: Annotated[float, Field(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
+    whole: bool
+
+    @model_validator(mode="after")
+    def low_is_below_high(self) -> Self:
+        """Check that the range holds more than one value."""
+        if not self.low < self.high:
+            raise ValueError(f"minimum must be below maximum, got {self.low:g} and {self.high:g}")
+        if self.whole and not (self.low.is_integer() and self.high.is_integer()):
+            raise ValueError(f"minimum and maximum must be whole numbers, got {self.low:g} and {self.high:g}")
+        return self
+
+
+class DeclaredTruth(Frozen):
+    """A truth value: false or true."""
+
+    kind: Literal["boolean"] = "boolean"
+    name: str
+
+
+class DeclaredCategories(Frozen):
+    """Text, or numbers that stand for categories, by their words as they are read from a table."""
+
+    kind: Literal["categorical"] = "categorical"
+    name: str
+    words: Annotated[tuple[str, ...], Field(min_length=1)]
+
+    @field_validator("words")
+    @classmethod
+    def words_differ(cls, words: tuple[str, ...]) -> tuple[str, ...]:
+        """Check that the words are distinct, and none of them is that of a missing cell."""
+        for at, word in enumerate(words):
+            if word in words[:at]:
+                raise ValueError(f"enum must list each category once, got {word!r} twice")
+            if word in NULL_WORDS:
+                raise ValueError(f"enum must not list {word!r}, which stands for a missing cell: leave it out")
+        return words
+
+
+DeclaredColumn = Annotated[DeclaredRange | DeclaredTruth | DeclaredCategories, Field(discriminator="kind")]
+
+
+class TableSchema(Frozen):
+    """The declared columns of a private table, features alone, in order.
+
+    undeclared   names of text columns without categories, of which nothing can be learned
+    """
+
+    columns: Annotated[tuple[DeclaredColumn, ...], Field(min_length=1)]
+    undeclared: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of its columns."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 in hex of its JSON: not keyed, because a schema is public."""
+        return hashlib.sha256(canonical_json(self.model_dump()).encode()).hexdigest()
+
+    def check(self, label: str, header: Iterable[str] | None = None, beside: Iterable[str] = ()) -> None:
+        """Raise WrongInput if the schema names the label, or other columns than a table's header has.
+
+        header   column names of the private table; None if they are not known yet
+        beside   columns of the table that are no features, such as that of the unit
+        """
+        named = {*self.names, *self.undeclared}
+        if label in named:
+            raise WrongInput(f"data.schema must not name the label {label!r}: data.classes declares what it may be")
+        if header is None:
+            return
+        present = {*header} - {label, *beside}
+        for name in (*self.names, *self.undeclared):
+            if name not in present:
+                rule = f"data.schema names the column {name!r}, which data.private lacks"
+                raise WrongInput(f"{rule}: correct the name, or leave the field out")
+        for name in header:
+            if name in present - named:
+                rule = f"data.private has the column {name!r}, which data.schema lacks"
+                raise WrongInput(f"{rule}: add a field for it, or name the columns to learn from in data.features")
+
+    def only(self, features: Iterable[str]) -> "TableSchema":
+        """With these columns alone, in this order. Raises WrongInput if one is not declared."""
+        by_name = {column.name: column for column in self.columns}
+        for name in features:
+            if name not in by_name:
+                raise WrongInput(f"data.features names {name!r}, for which data.schema declares no range or categories")
+        return TableSchema(columns=tuple(by_name[name] for name in features))
+
+
+def read_schema(path: Path) -> TableSchema:
+    """The schema in a JSON file of Frictionless Data's Table Schema. Raises WrongInput if it is none."""
+    try:
+        descriptor = json.loads(path.read_text("utf-8"))
+    except OSError as failed:
+        raise WrongInput(f"data.schema = {path.name!r} cannot be read: {failed.strerror}") from None
+    except ValueError:
+        raise WrongInput(f"data.schema = {path.name!r} must be JSON of a Table Schema: it is no JSON") from None
+    return schema_of(descriptor)
+
+
+def schema_of(descriptor: Any) -> TableSchema:
+    """The schema that a Table Schema describes. Raises WrongInput, in a sentence that names the field and the rule."""
+    fields = descriptor.get("fields") if isinstance(descriptor, Mapping) else None
+    if not isinstance(fields, list) or not fields or not all(isinstance(field, Mapping) for field in fields):
+        raise WrongInput(
+            "data.schema must be a Table Schema: an object with a list of `fields`, each with name and type"
+        )
+    columns, undeclared, names = list[DeclaredColumn](), list[str](), set[str]()
+    for field in fields:
+        name = field.get("name")
+        if not isinstance(name, str) or not name:
+            raise WrongInput("data.schema must give every field a name, in quotes")
+        if name in names:
+            raise WrongInput(f"data.schema must name each column once, got {name!r} twice")
+        names.add(name)
+        try:
+            column = _column(name, field)
+        except ValueError as wrong:
+            raise WrongInput(f"data.schema, field {name!r}: {_rule(wrong)}") from None
+        if column is None:
+            undeclared.append(name)
+        else:
+            columns.append(column)
+    if not columns:
+        raise WrongInput("data.schema must declare a range or categories for one column at least")
+    return TableSchema(columns=tuple(columns), undeclared=tuple(undeclared))
+
+
+def _column(name: str, field: Mapping[str, Any]) -> DeclaredColumn | None:
+    """A field as a column; None of text without categories. Raises ValueError with the rule."""
+    kind, limits = field.get("type", "string"), field.get("constraints", {})
+    if kind not in SCALARS:
+        rule = f"type must be one of {', '.join(SCALARS)}, got {kind!r}"
+        raise ValueError(f"{rule}: lists, pictures and objects need a public table (data.public)")
+    if not isinstance(limits, Mapping):
+        raise ValueError(f"constraints must be an object, got {limits!r}")
+    if kind == "boolean":
+        return DeclaredTruth(name=name)
+    if "enum" in limits:
+        if not isinstance(limits["enum"], list):
+            raise ValueError(f"enum must be a list of categories, got {limits['enum']!r}")
+        return DeclaredCategories(name=name, words=tuple(_word(value) for value in limits["enum"]))
+    if kind == "string":
+        return None
+    for key in ("minimum", "maximum"):
+        if key not in limits:
+            rule = f"constraints must give {key}, from documentation and not from the rows"
+            raise ValueError(f"{rule}; a range much too wide costs nothing")
+    low, high = (_bound(key, limits[key], kind) for key in ("minimum", "maximum"))
+    return DeclaredRange(kind=TYPES[kind], name=name, low=low, high=high, whole=kind in WHOLE_TYPES)
+
+
+def _word(value: Any) -> str:
+    """A category as its cells are read: outer blanks cut off, characters composed, whole numbers without a point."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f"enum must list text or numbers, got {value!r}")
+    return unicodedata.normalize("NFC", str(value).strip())
+
+
+def _bound(key: str, value: Any, kind: str) -> float:
+    """A bound of a range as a number: dates in days since 1970."""
+    if TYPES[kind] == "date":
+        return _days(key, value)
+    if isinstance(value, str):  # as the standard allows
+        try:
+            value = float(value)
+        except ValueError:
+            raise ValueError(f"{key} must be a number, got {value!r}") from None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{key} must be a finite number, got {value!r}")
+    return float(value)
+
+
+def _days(key: str, value: Any) -> float:
+    """An ISO date or moment (UTC unless it names another zone), or a date of TOML, in days since 1970."""
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:
+        moment = None
+    if isinstance(moment, date) and not isinstance(moment, datetime):
+        moment = datetime(moment.year, moment.month, moment.day)
+    if not isinstance(moment, datetime):
+        raise ValueError(f"{key} must be a date such as 2001-12-31, got {value!r}")
+    known = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return (known - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() / DAY_SECONDS
+
+
+def _rule(wrong: ValueError) -> str:
+    """The rule of an error, without pydantic's words."""
+    errors = getattr(wrong, "errors", None)
+    if errors is None:
+        return str(wrong)
+    first = errors()[0]
+    if first["type"] == "value_error":
+        return str(first["ctx"]["error"])
+    key = {"low": "minimum", "high": "maximum", "words": "enum"}.get(str(first["loc"][-1]), str(first["loc"][-1]))
+    return f"{key}: {first['msg'].replace('Input should', 'must')}, got {first['input']!r}"

@@ -1,0 +1,129 @@
+"""The grid: the cells in which private rows are counted if there is no public table, from the declared schema alone.
+
+A number has a narrow view, and a wide one of WIDE cells if it has more than twice as many; a truth value and a category
+have one view. All later codes are groups of narrow cells, found in released sums: `recoded` looks them up, so that the
+table is read once.
+
+Assumes      the schema was declared, not read off private rows
+Guarantees   a row has exactly one cell of each view, whatever its cells are, found cell by cell, by comparisons and
+             look-ups with declared numbers and words. A number beyond its range is in the cell at that end; one that is
+             infinite, beyond 1e100, NaN or unreadable is missing. A word that was not declared has a cell of its own
+Not covered  whether ranges and categories are true: wrong ones cost accuracy, never privacy
+             Checked by tests/tasks/data/test_grid.py and, alone against in company, by tests/privacy/test_row_alone.py
+"""
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from concord.artifacts.schemas import Column, Hashed, Scaled
+from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, TableSchema
+from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, PairField, WordField, coarser
+
+NARROW = 1024
+"""Most cells of a number, nearly: half of them even and half geometric, because even ones alone fail on heavy tails."""
+WIDE = 32
+"""Cells of a number's wide view: sums of many narrow ones would be too noisy."""
+CLOSEST = 1e-9
+"""First geometric cut, as a share of the range."""
+
+
+def grid_of(schema: TableSchema) -> Codes:
+    """The grid as codes: `fine` are the narrow views, `coarse` the wide ones, or the only ones. Columns for which the
+    schema allows one value are left out."""
+    fields, coarse, fine = list[CodedField](), list[int](), list[int]()
+    start = 0
+    for column in schema.columns:
+        views: list[CodedField] = []
+        if isinstance(column, DeclaredCategories):
+            if len(column.words) > 1:
+                views = [WordField(name=column.name, start=start, words=column.words)]
+        else:
+            narrow = grid_cuts(column) if isinstance(column, DeclaredRange) else np.ones(1)
+            views = [_number(column.kind, column.name, start, narrow)]
+            if len(narrow) + 1 > 2 * WIDE:
+                views.insert(0, _number(column.kind, column.name, start, narrow[wide_places(len(narrow) + 1)]))
+                views[1] = views[1].model_copy(update={"start": start + views[0].size})
+        if views:
+            coarse.append(len(fields))
+            fields += views
+            fine.append(len(fields) - 1)
+            start += sum(view.size for view in views)
+    return Codes(fields=tuple(fields), coarse=tuple(coarse), fine=tuple(fine))
+
+
+def _number(kind: str, name: str, start: int, cuts: NDArray[np.float64]) -> NumberField:
+    return NumberField.model_validate({"kind": kind, "name": name, "start": start, "cuts": cuts.tolist()})
+
+
+def grid_cuts(column: DeclaredRange) -> NDArray[np.float64]:
+    """The cuts between a range's cells, ascending: [v, v + 1) for each of at most NARROW whole numbers v; else even
+    ones, and geometric ones from the low end."""
+    low, high = column.low, column.high
+    if column.whole and high - low < NARROW:
+        return np.arange(low + 1, high + 1)
+    even = np.linspace(0, 1, NARROW // 2 + 1)[1:-1]
+    shares = np.union1d(even, np.geomspace(CLOSEST, 1, NARROW // 2 + 1)[:-1])
+    cuts = low * (1 - shares) + high * shares  # the difference of two finite numbers may be infinite
+    return np.unique(np.ceil(cuts) if column.whole else cuts)
+
+
+def wide_places(cells: int) -> NDArray[np.int64]:
+    """Which of the cuts between so many narrow cells are cuts of the wide view, too."""
+    wide = np.arange(cells) * WIDE // cells
+    return np.flatnonzero(wide[1:] != wide[:-1])
+
+
+def reading_columns(schema: TableSchema) -> tuple[Column, ...]:
+    """Columns by whose rules cells are cast for the grid; any word stays one, so that undeclared ones are not missing."""
+    return tuple(
+        Hashed(name=column.name)
+        if isinstance(column, DeclaredCategories)
+        else Scaled(kind=column.kind, name=column.name, mean=0, scale=1, fill=0, low=0, high=1, missing=True)
+        for column in schema.columns
+    )
+
+
+def with_tables(grid: Codes, groups: Sequence[NDArray[np.int64]]) -> Codes:
+    """The grid and a field for each pair of its columns, by groups of their narrow cells.
+
+    groups   by column, the group of each narrow cell (cells,), from 0
+    """
+    fields = list(grid.fields)
+    for one, other in combinations(range(len(grid.fine)), 2):
+        left, right = (tuple(groups[at].tolist()) for at in (one, other))
+        both = grid.fine[one], grid.fine[other]
+        name = " × ".join(grid.fields[at].name for at in both)
+        start = fields[-1].start + fields[-1].size
+        fields.append(PairField(name=name, start=start, both=both, left=left, right=right))
+    return grid.model_copy(update={"fields": tuple(fields)})
+
+
+def recoded(rows: CodeMatrix, grid: Codes, codes: Codes) -> CodeMatrix:
+    """The codes (rows, F) of rows by their grid cells (rows, grid's fields): of the grid's pairs, or of other codes,
+    whose cuts are cuts of the grid and whose words are words of it."""
+    if codes.fields[: grid.width] == grid.fields:
+        return codes.paired(rows)
+    narrow = {grid.fields[at].name: at for at in grid.fine}
+    found = np.empty((len(rows), codes.width), np.int32, order="F")
+    for at, field in enumerate(codes.fields):
+        own = narrow[field.name]
+        table = (groups_of(grid.fields[own], field) + field.start).astype(np.int32)
+        found[:, at] = table[rows[:, own] - grid.fields[own].start]
+    return found
+
+
+def groups_of(narrow: CodedField, field: CodedField) -> NDArray[np.int64]:
+    """The code of `field`, from 0, for each narrow cell of the same column (cells,). Raises ValueError if a cut or word
+    of it is none of the grid's."""
+    if isinstance(narrow, NumberField) and isinstance(field, NumberField):
+        if not set(field.cuts) <= set(narrow.cuts):
+            raise ValueError(f"the cuts of {field.name!r} must be cuts of the grid")
+        return coarser(narrow, field)
+    if not (isinstance(narrow, WordField) and isinstance(field, WordField) and set(field.words) <= set(narrow.words)):
+        raise ValueError(f"the words of {field.name!r} must be declared words")
+    places = {word: at for at, word in enumerate(field.words)}
+    other = field.size - 2
+    return np.array([*(places.get(word, other) for word in narrow.words), other, other + 1])

@@ -1,0 +1,154 @@
+"""The declared schema: what a Table Schema is read as, and one sentence for each way to be wrong."""
+
+import json
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.table_schema import (
+    DeclaredCategories,
+    DeclaredRange,
+    DeclaredTruth,
+    TableSchema,
+    read_schema,
+    schema_of,
+)
+
+AGE = {"name": "age", "type": "integer", "constraints": {"minimum": 17, "maximum": 90}}
+SEX = {"name": "sex", "type": "string", "constraints": {"enum": ["Female", "Male"]}}
+
+
+def of(*fields: Any) -> TableSchema:
+    return schema_of({"fields": list(fields)})
+
+
+def test_a_data_dictionary_is_read_as_it_is() -> None:
+    found = schema_of(
+        {
+            "$schema": "https://datapackage.org/profiles/2.0/tableschema.json",
+            "primaryKey": "id",
+            "missingValues": ["", "-99"],
+            "fields": [
+                {**AGE, "title": "Age in years", "constraints": {"required": True, "minimum": "17", "maximum": 90}},
+                SEX,
+                {"name": "wage", "type": "number", "constraints": {"minimum": -0.5, "maximum": 1e6}},
+                {"name": "veteran", "type": "boolean"},
+                {"name": "since", "type": "date", "constraints": {"minimum": "1970-01-02", "maximum": "2020-12-31"}},
+                {"name": "code", "type": "integer", "constraints": {"enum": [1, 2.0, "03"]}},
+                {"name": "note", "type": "string"},
+            ],
+        }
+    )
+    assert found.columns == (
+        DeclaredRange(kind="numeric", name="age", low=17, high=90, whole=True),
+        DeclaredCategories(name="sex", words=("Female", "Male")),
+        DeclaredRange(kind="numeric", name="wage", low=-0.5, high=1e6, whole=False),
+        DeclaredTruth(name="veteran"),
+        DeclaredRange(kind="date", name="since", low=1, high=18627, whole=True),
+        DeclaredCategories(name="code", words=("1", "2", "03")),
+    )
+    assert found.undeclared == ("note",)
+
+
+def test_dates_of_toml_and_moments_are_days_since_1970() -> None:
+    days = {"minimum": date(1970, 1, 2), "maximum": date(1970, 2, 1)}
+    moments = {"minimum": "1970-01-02T12:00:00", "maximum": "1970-01-03T00:00:00+01:00"}
+    found = of(
+        {"name": "day", "type": "date", "constraints": days},
+        {"name": "moment", "type": "datetime", "constraints": moments},
+    )
+    assert [(column.low, column.high) for column in found.columns if isinstance(column, DeclaredRange)] == [
+        (1.0, 31.0),
+        (1.5, 2 - 1 / 24),
+    ]
+
+
+def limits(kind: str, **constraints: Any) -> dict[str, Any]:
+    return {"name": "x", "type": kind, "constraints": constraints}
+
+
+@pytest.mark.parametrize(
+    ("field", "sentence"),
+    [
+        (limits("number", minimum=1, maximum=1), "minimum must be below maximum, got 1 and 1"),
+        (limits("number", minimum=2, maximum=1), "minimum must be below maximum, got 2 and 1"),
+        (limits("integer", minimum=0.5, maximum=3), "minimum and maximum must be whole numbers"),
+        (limits("number", minimum=0), "constraints must give maximum, from documentation and not from the rows"),
+        (limits("number"), "constraints must give minimum"),
+        (limits("number", minimum=0, maximum="many"), "maximum must be a number, got 'many'"),
+        (limits("number", minimum=0, maximum=float("inf")), "maximum must be a finite number"),
+        (limits("number", minimum=0, maximum=float("nan")), "maximum must be a finite number"),
+        (limits("number", minimum=0, maximum=1e300), "maximum: must be less than or equal to"),
+        (limits("number", minimum=False, maximum=1), "minimum must be a finite number, got False"),
+        (limits("date", minimum="yesterday", maximum="2020-01-01"), "minimum must be a date such as"),
+        (limits("date", minimum=5, maximum="2020-01-01"), "minimum must be a date such as"),
+        (limits("string", enum=["a", "b", "a"]), "enum must list each category once, got 'a' twice"),
+        (limits("string", enum=["a ", "a"]), "enum must list each category once, got 'a' twice"),
+        (limits("string", enum=["e\u0301", "\u00e9"]), "enum must list each category once"),
+        (limits("integer", enum=[1, 1.0]), "enum must list each category once, got '1' twice"),
+        (limits("string", enum=["a", "?"]), "which stands for a missing cell"),
+        (limits("string", enum=[]), "enum: "),
+        (limits("string", enum="a"), "enum must be a list of categories"),
+        (limits("string", enum=[["a"]]), "enum must list text or numbers"),
+        (limits("array"), "lists, pictures and objects need a public table"),
+        (limits("geopoint"), "type must be one of number, integer"),
+        ({"name": "x", "type": "number", "constraints": 3}, "constraints must be an object"),
+    ],
+)
+def test_a_wrong_field_is_named_with_its_rule(field: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(WrongInput, match=r"^data\.schema, field 'x': ") as wrong:
+        of(SEX, field)
+    assert sentence in str(wrong.value)
+    assert "\n" not in str(wrong.value)
+
+
+@pytest.mark.parametrize("given", [[], {}, {"fields": {}}, {"fields": []}, {"fields": ["age"]}, "age", None])
+def test_what_is_no_table_schema_is_refused(given: Any) -> None:
+    with pytest.raises(WrongInput, match=r"data\.schema must be a Table Schema"):
+        schema_of(given)
+
+
+def test_names_are_given_once_and_something_is_declared() -> None:
+    with pytest.raises(WrongInput, match="name each column once, got 'age' twice"):
+        of(AGE, AGE)
+    with pytest.raises(WrongInput, match="give every field a name"):
+        of({"type": "integer"})
+    with pytest.raises(WrongInput, match="declare a range or categories for one column"):
+        of({"name": "note", "type": "string"})
+
+
+def test_schema_and_table_must_have_the_same_columns() -> None:
+    found = of(AGE, SEX)
+    found.check("income", ["age", "sex", "income"])
+    found.check("income", ["age", "sex", "income", "person"], beside=["person"])
+    with pytest.raises(WrongInput, match="must not name the label 'sex'"):
+        found.check("sex")
+    with pytest.raises(WrongInput, match=r"names the column 'sex', which data\.private lacks"):
+        found.check("income", ["age", "income"])
+    with pytest.raises(WrongInput, match=r"data\.private has the column 'race', which data\.schema lacks"):
+        found.check("income", ["age", "sex", "race", "income"])
+
+
+def test_features_choose_and_order_columns() -> None:
+    found = of(AGE, SEX)
+    assert found.only(["sex"]).names == ("sex",)
+    with pytest.raises(WrongInput, match=r"data\.features names 'race'"):
+        found.only(["race"])
+
+
+def test_a_file_is_read_or_refused_in_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "schema.json"
+    with pytest.raises(WrongInput, match=r"data.schema = 'schema.json' cannot be read: No such file"):
+        read_schema(path)
+    path.write_text("{")
+    with pytest.raises(WrongInput, match="it is no JSON"):
+        read_schema(path)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(WrongInput, match="it is no JSON"):
+        read_schema(path)
+    path.write_text(json.dumps({"fields": [AGE, SEX]}))
+    assert read_schema(path) == of(AGE, SEX)
+    assert read_schema(path).digest == of(AGE, SEX).digest != of(SEX, AGE).digest
