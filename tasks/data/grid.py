@@ -77,7 +77,7 @@ def wide_places(cells: int) -> NDArray[np.int64]:
 
 
 def reading_columns(schema: TableSchema) -> tuple[Column, ...]:
-    """Columns by whose rules cells are cast for the grid; any word stays one, so that undeclared ones are not missing."""
+    """Columns by whose rules cells are cast for the grid; any word stays one, so undeclared ones are not missing."""
     return tuple(
         Hashed(name=column.name)
         if isinstance(column, DeclaredCategories)

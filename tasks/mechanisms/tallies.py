@@ -333,11 +333,11 @@ def planned_rounds(
     later           most fields that these ask about
     """
     if secret == "labels":
-        return (_labels_round(classes, fields, codes, 0, 1.0, steps, counted=False),)
+        return (labels_round(classes, fields, codes, 0, 1.0, steps, counted=False),)
     rest = 1 - REPAIR_SHARE if repair else 1.0
     paired = _cells_of_pairs(fields) if pairs else 0
     asked = [
-        _labels_round(
+        labels_round(
             classes,
             fields if at == 0 else min(fields, later),
             max(codes, paired) if at else codes,
@@ -358,7 +358,12 @@ def _cells_of_pairs(fields: int) -> int:
     return max(pairs * (GROUPS + 1) ** 2, min(pairs, LATER_FIELDS) * (FINER + 1) ** 2)
 
 
-def _labels_round(classes: int, fields: int, codes: int, at: int, share: float, steps: int, counted: bool) -> Round:
+def labels_round(classes: int, fields: int, codes: int, at: int, share: float, steps: int, counted: bool) -> Round:
+    """The round of labels that comes `at`, from 0: the later, the surer its model may be.
+
+    fields, codes   fields asked, and code numbers in all
+    counted         whether units add a constant by being present
+    """
     part = TRUST[at] if classes <= 2 else (1.0 if at == 0 else MIXED) / classes
     least = math.floor(steps * part)
     norm = math.isqrt(fields * row_square(classes, steps, "labels", least))

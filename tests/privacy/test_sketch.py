@@ -1,0 +1,310 @@
+"""Sketch: the exact law of tables and labels on a tiny universe, against an adversary, and planted bugs.
+
+The universe has two columns, of three and of two cells, and two classes. The adversary has the unit's row be another
+one, the cells be grouped otherwise and the model be another one after each release.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations_with_replacement, product
+from math import isqrt
+from typing import Any
+
+import numpy as np
+import pytest
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.privacy import ORDERS
+from concord.tasks.data.codes import Codes, WordField
+from concord.tasks.data.grid import recoded, with_tables
+from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion, tally
+from concord.tasks.mechanisms.distance import Floats, Ints
+from concord.tasks.mechanisms.sketch import MOST_PAIR_CELLS, Sketch, most_groups, sketch_rounds
+from concord.tasks.mechanisms.tallies import Round
+from concord.tasks.verify.audit import audit_mechanism
+from tests.privacy.exact import LEFT_OUT
+from tests.privacy.test_tallies import loss_law
+
+EPSILON, DELTA, STEPS = 1.0, 0.01, 2
+GRID = Codes(
+    fields=(WordField(name="a", start=0, words=("x",)), WordField(name="b", start=3, words=())),
+    coarse=(0, 1),
+    fine=(0, 1),
+)
+"""Three cells, and two: a word, other words, and missing."""
+ROWS = np.array(list(product(range(3), (3, 4))), np.int32)
+"""Every row there is."""
+TABLES = Round(what="codes", fields=2, cells=6, least=0, count=isqrt(2 * STEPS**2) // 2, share=0.25)
+PAIRS = Round(what="codes", fields=1, cells=6, least=0, share=0.35)
+LABELS = Round(fields=2, cells=5, least=0, share=0.4)
+STEPS_ASKED = (TABLES, PAIRS, LABELS)
+
+
+def calibrated(*rounds: Round, **settings: Any) -> Sketch:
+    return Sketch.calibrate(epsilon=EPSILON, delta=DELTA, classes=2, rounds=rounds, steps=STEPS, **settings)
+
+
+MECHANISM = calibrated(*STEPS_ASKED)
+
+
+def partitions(cells: int) -> Iterator[Ints]:
+    """Every way to group cells."""
+    for groups in product(range(cells), repeat=cells):
+        if all(group <= max(groups[:at], default=-1) + 1 for at, group in enumerate(groups)):
+            yield np.array(groups)
+
+
+GROUPED = [with_tables(GRID, both) for both in product(partitions(3), partitions(2))]
+SURE = [IntegerModel(np.zeros((5, 1), np.int64), np.array([logit])) for logit in (-9000, 0, 9000)]
+
+
+@dataclass(frozen=True)
+class Move:
+    """What a step asks of the unit, whose row is then this one."""
+
+    question: RoundQuestion
+    codes: Codes = GRID
+    row: int = 0
+    label: int = 0
+
+    @property
+    def shift(self) -> tuple[int, ...]:
+        """By how much the unit moves the sums."""
+        return tuple(tally(self.question, recoded(ROWS[[self.row]], GRID, self.codes), np.array([self.label])).tolist())
+
+
+def spans(codes: Codes, fields: Sequence[int]) -> list[tuple[int, int]]:
+    return [(codes.span(at).start, codes.span(at).stop) for at in fields]
+
+
+def moves(mechanism: Sketch, number: int) -> Iterator[Move]:
+    """All that an adversary may ask in a step."""
+    if number == 0:
+        question = mechanism.question(0, GRID.coarse, spans(GRID, GRID.coarse))
+        yield from (Move(question, row=row) for row in range(len(ROWS)))
+    elif mechanism.rounds[number].what == "codes":
+        for codes in GROUPED:
+            question = mechanism.question(number, list(codes.pairs), spans(codes, list(codes.pairs)))
+            yield from (Move(question, codes, row) for row in range(len(ROWS)))
+    else:
+        for model in SURE:
+            question = mechanism.question(number, GRID.fine, spans(GRID, GRID.fine), model)
+            yield from (Move(question, row=row, label=label) for row in range(len(ROWS)) for label in (0, 1))
+
+
+Shift = tuple[int, ...]
+Choice = tuple[Shift, Shift]
+"""By how much an adversary has the unit move a step's sums: if what was released speaks for the unit, and if not."""
+
+
+def exact_delta(choices: Sequence[Choice], scales: Sequence[float]) -> float:
+    """δ at EPSILON of all steps. In each the loss is (‖v‖² − 2·v·Y)/2σ², and v·Y has a law on a lattice; all that an
+    adversary can go by is the loss so far."""
+    losses, odds = np.zeros(1), np.ones(1)
+    for choice, scale in zip(choices, scales, strict=True):
+        parts = []
+        for shift, those in zip(choice, (losses > 0, losses <= 0), strict=True):
+            sums, law = loss_law(shift, scale)
+            gained = (square(shift) - 2 * sums) / (2 * scale**2)
+            parts.append((np.add.outer(losses[those], gained).ravel(), np.outer(odds[those], law).ravel()))
+        losses, odds = binned(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+    return float(np.sum(odds * -np.expm1(np.minimum(EPSILON - losses, 0))))
+
+
+def binned(losses: Floats, odds: Floats) -> tuple[Floats, Floats]:
+    """Losses rounded upwards to a ten-thousandth, which can only raise δ."""
+    places = np.ceil(losses * 1e4 - 1e-9).astype(np.int64)
+    law = np.bincount(places - places.min(), odds)
+    kept = np.flatnonzero(law > 1e-19)
+    return (kept + places.min()) / 1e4, law[kept]
+
+
+def square(shift: Shift) -> int:
+    return sum(part**2 for part in shift)
+
+
+def longest(mechanism: Sketch) -> list[Shift]:
+    return [max((move.shift for move in moves(mechanism, at)), key=square) for at in range(len(mechanism.rounds))]
+
+
+def shortest(mechanism: Sketch) -> list[Shift]:
+    return [min((move.shift for move in moves(mechanism, at)), key=square) for at in range(len(mechanism.rounds))]
+
+
+def always(shifts: Sequence[Shift]) -> list[Choice]:
+    return [(shift, shift) for shift in shifts]
+
+
+def scales_of(mechanism: Sketch) -> list[float]:
+    return [each.scale for each in mechanism.rounds]
+
+
+NO_PAIRS = calibrated(TABLES, replace(LABELS, share=0.75))
+BOTH = pytest.mark.parametrize("mechanism", [MECHANISM, NO_PAIRS], ids=["pairs", "no pairs"])
+
+
+@BOTH
+def test_every_row_moves_every_table_by_its_norm_whatever_the_groups_and_labels_by_no_more(mechanism: Sketch) -> None:
+    for number, (bound, each) in enumerate(mechanism.squares_by_round):
+        norms = {square(move.shift) for move in moves(mechanism, number)}
+        assert max(norms) == bound
+        assert len(norms) == 1 or each.what == "labels"
+
+
+@BOTH
+def test_the_claim_holds_exactly_against_an_adversary_and_little_is_wasted(mechanism: Sketch) -> None:
+    assert mechanism.cost.claims == ((EPSILON, DELTA),)
+    long, short, scales = longest(mechanism), shortest(mechanism), scales_of(mechanism)
+    assert 0.7 * DELTA < exact_delta(always(long), scales) + LEFT_OUT <= DELTA
+    for choices in (zip(long, short, strict=True), zip(short, long, strict=True)):
+        assert exact_delta(list(choices), scales) + LEFT_OUT <= DELTA
+
+
+def test_a_count_that_is_not_paid_for_is_rejected() -> None:
+    """Planted bug 1."""
+    counted = calibrated(replace(TABLES, count=3 * STEPS), PAIRS, LABELS)
+    uncounted = calibrated(replace(TABLES, count=1), PAIRS, LABELS)
+    assert exact_delta(always(longest(counted)), scales_of(counted)) <= DELTA
+    assert exact_delta(always(longest(counted)), scales_of(uncounted)) > DELTA
+
+
+def test_pairs_that_are_asked_twice_are_rejected() -> None:
+    """Planted bug 2: other groups of the same columns, at the price of one step."""
+    (totals, pairs, labels), scales = longest(MECHANISM), scales_of(MECHANISM)
+    assert exact_delta(always([totals, pairs, pairs, labels]), [scales[0], scales[1], scales[1], scales[2]]) > DELTA
+
+
+def test_a_row_in_two_cells_of_a_table_is_rejected() -> None:
+    """Planted bug 3: groups that overlap."""
+    totals, _, labels = longest(MECHANISM)
+    assert exact_delta(always([totals, (STEPS, STEPS), labels]), scales_of(MECHANISM)) > DELTA
+
+
+def test_groups_that_move_the_norm_are_rejected() -> None:
+    """Planted bug 4: a column is cut twice, which makes two tables, at the price of one. The door checks that."""
+    finest, coarser = GROUPED[-1], GROUPED[0]
+    both = spans(finest, list(finest.pairs))
+    asked = (*both, (both[0][1], both[0][1] + coarser.size))
+    question = RoundQuestion(
+        classes=2, steps=STEPS, what="codes", least=0, count=0, fields=(2, 3), spans=asked, model=None
+    )
+    totals, pairs, labels = longest(MECHANISM)
+    assert exact_delta(always([totals, (*pairs, STEPS), labels]), scales_of(MECHANISM)) > DELTA
+    with pytest.raises(ValueError, match="paid for 1 fields of 2 steps a vote"):
+        MECHANISM.check(1, question)
+
+
+def test_wide_tables_that_are_not_paid_for_are_rejected() -> None:
+    """Planted bug 5: a second view of a number is a table more."""
+    totals, *others = longest(MECHANISM)
+    assert exact_delta(always([(*totals, STEPS, STEPS), *others]), scales_of(MECHANISM)) > DELTA
+
+
+def test_groups_that_follow_from_exact_counts_are_rejected() -> None:
+    """Planted bug 6: the question is published, so what it follows from is released."""
+
+    def published(exact: Ints, noise: Ints, *, of_exact: bool) -> tuple[bytes, bytes]:
+        released = exact + noise
+        seen = exact if of_exact else released
+        return (seen[:3] >= 2 * STEPS).tobytes(), released.tobytes()
+
+    here = tally(next(moves(MECHANISM, 0)).question, ROWS[[0, 0]], np.zeros(2, np.int64))
+    there = tally(next(moves(MECHANISM, 0)).question, ROWS[[0]], np.zeros(1, np.int64))
+    reached = np.zeros((1, len(here)), np.int64) + np.arange(-3 * STEPS, 3 * STEPS + 1)[:, None]
+    for of_exact in (True, False):
+        one, other = (
+            {published(sums, noise - sums + here, of_exact=of_exact) for noise in reached} for sums in (here, there)
+        )
+        assert bool(one & other) is not of_exact  # disjoint outcomes: δ = 1
+
+
+def test_the_mean_of_a_units_rows_is_no_longer_than_a_row() -> None:
+    mechanism = calibrated(*STEPS_ASKED, many=True)
+    bounds = [bound for bound, _ in mechanism.squares_by_round]
+    for number, bound in enumerate(bounds):
+        for move in list(moves(mechanism, number))[:: 7 if number else 1]:
+            for rows in (*combinations_with_replacement(range(len(ROWS)), 2), (0, 1, 2), (0, 0, 5)):
+                codes = recoded(ROWS[list(rows)], GRID, move.codes)
+                labels = np.arange(len(rows)) % 2
+                mean = tally(move.question, codes, labels, np.zeros(len(rows), np.int64))
+                assert square(tuple(mean.tolist())) <= bound
+
+
+def test_a_sum_with_a_row_less_the_sum_without_is_the_rows_contribution_to_the_bit() -> None:
+    others = ROWS[[0, 3, 3, 5, 1]]
+    for number in range(3):
+        for move in moves(MECHANISM, number):
+            codes = recoded(np.vstack([others, ROWS[[move.row]]]), GRID, move.codes)
+            labels = np.array([0, 1, 1, 0, 0, move.label])
+            added = tally(move.question, codes, labels) - tally(move.question, codes[:-1], labels[:-1])
+            assert tuple(added.tolist()) == move.shift
+
+
+@pytest.mark.parametrize("classes", [2, 7])
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-5), (1.0, 1e-6), (4.0, 1e-9)])
+def test_calibration_uses_the_budget_and_no_more(epsilon: float, delta: float, classes: int) -> None:
+    rounds = sketch_rounds(classes=classes, narrow=[1000, 70, 12, 5], wide=[33, 33])
+    mechanism = Sketch.calibrate(epsilon=epsilon, delta=delta, classes=classes, rounds=rounds)
+    assert mechanism.cost.epsilon(delta) <= epsilon
+    less = tuple(replace(each, scale=each.scale * 0.9999) for each in mechanism.rounds)
+    assert replace(mechanism, rounds=less).cost.epsilon(delta) > epsilon
+    rho = sum(bound / (2 * each.scale**2) for bound, each in mechanism.squares_by_round)
+    assert mechanism.cost.renyi[ORDERS.index(2.0)] == pytest.approx(2 * rho)
+    parts = [bound / (2 * each.scale**2 * rho) for bound, each in mechanism.squares_by_round]
+    assert parts == pytest.approx([0.1, 0.3, 0.12, 0.18, 0.3])
+
+
+def test_planned_steps_are_those_of_the_design() -> None:
+    totals, pairs, *labels = sketch_rounds(classes=2, narrow=[1000, 70, 12, 5], wide=[33, 33], steps=1024)
+    assert (totals.fields, totals.cells, totals.count) == (6, 1000 + 70 + 12 + 5 + 66 + 1, isqrt(6 * 1024**2) // 2)
+    assert (pairs.fields, pairs.cells) == (6, 34 * 34 + 2 * 34 * 12 + 2 * 34 * 5 + 12 * 5)
+    assert [each.fields for each in labels] == [4, 4, 4]
+    assert [each.least for each in labels] == [512, 256, 51]
+    assert most_groups([1000] * 60) == 24
+    assert MOST_PAIR_CELLS < 6**2 * 250 * 249 // 2
+    without = sketch_rounds(classes=2, narrow=[1000] * 250)
+    assert [each.what for each in without] == ["codes", "labels", "labels", "labels"]
+    assert [each.share for each in without] == pytest.approx([0.1, 0.18, 0.27, 0.45])
+    assert [each.what for each in sketch_rounds(classes=2, narrow=[5])][:2] == ["codes", "labels"]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "message"),
+    [
+        ((LABELS,), "asks one-way tables"),
+        ((TABLES,), "asks one-way tables"),
+        ((LABELS, TABLES), "asks one-way tables"),
+        ((TABLES, PAIRS, PAIRS, LABELS), "asks one-way tables"),
+        ((TABLES, LABELS, PAIRS, LABELS), "asks one-way tables"),
+        ((replace(TABLES, count=0), PAIRS, LABELS), "counts units in its first step"),
+        ((TABLES, replace(PAIRS, count=1), LABELS), "counts units in its first step"),
+    ],
+)
+def test_steps_in_another_order_are_refused(rounds: tuple[Round, ...], message: str) -> None:
+    with pytest.raises(WrongInput, match=message):
+        calibrated(*(replace(each, share=0.1) for each in rounds))
+
+
+def test_secret_labels_need_no_sketch() -> None:
+    with pytest.raises(WrongInput, match="the rows are public"):
+        calibrated(LABELS, secret="labels")
+
+
+def test_it_is_rebuilt_from_its_settings() -> None:
+    settings = json.loads(json.dumps(MECHANISM.settings()))
+    assert settings["name"] == "sketch"
+    assert Sketch.from_settings(settings) == MECHANISM
+
+
+class Leaking(Sketch):
+    """Planted bug 7: noise of a fifth of the scale."""
+
+    def release(self, number: int, sums: Ints, source: Any) -> Ints:
+        return np.asarray(sums + source.gaussian(self.rounds[number].scale / 5, len(sums)))
+
+
+def test_an_audit_attacks_it_and_finds_a_planted_bug() -> None:
+    claim: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA, "trials": 2_000, "workers": 1, "confidence": 1 - 1e-7}
+    assert audit_mechanism(MECHANISM, **claim).holds
+    assert not audit_mechanism(Leaking.from_settings(MECHANISM.settings()), **claim).holds
