@@ -370,6 +370,7 @@ ROUTES = {
     "tallies": Route(_stated, tallies_delta, tallies_charge, _tallied_moves, releases="rounds"),
     "stream": Route(_stated, tallies_delta, tallies_charge, _tallied_moves, releases="rounds"),
     "share": Route(_stated, tallies_delta, tallies_charge, _tallied_moves, releases="answers"),
+    "sketch": Route(_stated, tallies_delta, tallies_charge, _tallied_moves, releases="rounds"),
     "joint": Route(_stated, tallies_delta, tallies_charge, _tallied_moves, releases="rounds"),
     "universal": Route(_choice_answers, _choice_delta, _choice_charge, releases="hypothesis"),
     "student_choice": Route(_choice_answers, _choice_delta, _choice_charge, releases="answers"),
