@@ -67,7 +67,8 @@ def grid_cuts(column: DeclaredRange) -> NDArray[np.float64]:
     even = np.linspace(0, 1, NARROW // 2 + 1)[1:-1]
     shares = np.union1d(even, np.geomspace(CLOSEST, 1, NARROW // 2 + 1)[:-1])
     cuts = low * (1 - shares) + high * shares  # the difference of two finite numbers may be infinite
-    return np.unique(np.ceil(cuts) if column.whole else cuts)
+    cuts = np.unique(np.ceil(cuts) if column.whole else cuts)
+    return cuts[(cuts > low) & (cuts <= high)]
 
 
 def wide_places(cells: int) -> NDArray[np.int64]:

@@ -1,0 +1,157 @@
+"""Questions of a sketch, step by step, from what was released; and the model that is decoded from its labels.
+
+    one-way tables ─ groups of cells ─ two-way tables ─ synthetic rows and codes ─ rounds of labels ─ decoded model
+
+What follows from a step is computed once, in floats, rounded or drawn, and published with it: groups, synthetic rows,
+codes, models. A process that continues the session reads it there, and never computes it again.
+
+Assumes      steps were released at the door, in order
+Guarantees   post-processing of published files and a declared schema: no function here sees a private row
+Not covered  how good synthetic rows are: wrong ones cost accuracy, never privacy
+             Checked by tests/tasks/student/test_sketch_planner.py
+"""
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pydantic import TypeAdapter
+
+from concord.tasks.data.codes import CodedField, CodeMatrix, Codes
+from concord.tasks.data.grid import groups_of, recoded, with_tables
+from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion
+from concord.tasks.mechanisms.distance import Floats, Ints
+from concord.tasks.mechanisms.sketch import Sketch, most_groups
+from concord.tasks.student.decode import Decoded, decode, next_fields, next_model
+from concord.tasks.student.infer import RoundFile, heard
+from concord.tasks.student.margins import Margins, margins_of
+from concord.tasks.student.synthetic import bins_of, label_codes, synthetic_cells, table_codes
+
+FIELDS: TypeAdapter[tuple[CodedField, ...]] = TypeAdapter(tuple[CodedField, ...])
+
+
+@dataclass(frozen=True)
+class SketchPlanner:
+    """The mechanism of a session, and the grid of its schema."""
+
+    mechanism: Sketch
+    grid: Codes
+
+    @property
+    def tables(self) -> int:
+        """Number of steps before labels are asked."""
+        return self.mechanism.tables
+
+    def codes_after(self, released: Sequence[RoundFile]) -> Codes:
+        """The codes that the next step asks about, after the released steps."""
+        if not released:
+            return self.grid
+        if len(released) < self.tables:
+            return with_tables(self.grid, self._groups(released[0]))
+        return Codes.model_validate_json(json.dumps(released[self.tables - 1]["next"]["codes"]))
+
+    def question(self, released: Sequence[RoundFile]) -> RoundQuestion:
+        """The question of the next step, after the released steps."""
+        number, codes, model = len(released), self.codes_after(released), None
+        if number < self.tables:
+            fields = [*codes.pairs] if number else [*range(codes.width)]
+        else:
+            following = released[-1]["next"]
+            fields = following["fields"]
+            model = None if following["model"] is None else IntegerModel.from_record(following["model"])
+        spans = [(codes.span(at).start, codes.span(at).stop) for at in fields]
+        return self.mechanism.question(number, fields, spans, model)
+
+    def first_questions(self) -> tuple[RoundQuestion, ...]:
+        """The first question, and one that is counted and never drawn: of labels by cell, so that a session knows its
+        private rows by all that its answers depend on."""
+        first, classes = self.question(()), self.mechanism.classes
+        least = self.mechanism.steps // (classes or 2)
+        spans = [(self.grid.span(at).start, self.grid.span(at).stop) for at in self.grid.fine]
+        asked = {"classes": classes, "steps": self.mechanism.steps, "what": "labels", "least": least, "count": 0}
+        labels = RoundQuestion.from_record({**asked, "fields": self.grid.fine, "spans": spans, "model": None})
+        return first, labels
+
+    def follow(self, released: Sequence[RoundFile], question: RoundQuestion, sums: Ints) -> dict[str, Any]:
+        """The part of a step's file that follows from its noisy sums: what is asked next, and what it needs."""
+        number, scale = len(released), self.mechanism.rounds[len(released)].scale
+        if number >= self.tables:
+            return self._decoded(released, {"question": question.record(), "scale": scale, "sums": sums.tolist()})
+        files = [*released, {"sums": sums.tolist()}]
+        margins = self._margins(files[0])
+        bins = bins_of(margins, self._pair_noise)
+        if number + 1 < self.tables:
+            groups = table_codes(self.grid, margins, bins, self._most_groups)
+            tables = FIELDS.dump_python(groups, mode="json")
+            return {"decoded": None, "next": {"tables": tables}, "units": margins.units}
+        return {"decoded": None, "units": margins.units, **self._synthetic(files, margins, bins)}
+
+    def cells(self, released: Sequence[RoundFile]) -> CodeMatrix:
+        """The published synthetic rows (rows, the grid's fields)."""
+        record = released[self.tables - 1]["synthetic"]
+        places = np.frombuffer(b64decode(record["cells"]), "<u2").reshape(-1, len(self.grid.fine))
+        found = np.empty((len(places), self.grid.width), np.int32, order="F")
+        for column, (wide, narrow) in enumerate(zip(self.grid.coarse, self.grid.fine, strict=True)):
+            field = self.grid.fields[narrow]
+            found[:, wide] = groups_of(field, self.grid.fields[wide])[places[:, column]] + self.grid.fields[wide].start
+            found[:, narrow] = places[:, column].astype(np.int32) + field.start
+        return found
+
+    def _synthetic(self, files: Sequence[Mapping[str, Any]], margins: Margins, bins: int) -> dict[str, Any]:
+        """Synthetic rows, and the codes and fields that the first round of labels asks about."""
+        if self.tables > 1:
+            groups = FIELDS.validate_json(json.dumps(files[0]["next"]["tables"]))
+            pairs = _split(np.array(files[1]["sums"], np.int64) / self.mechanism.steps, groups)
+        else:
+            groups, pairs = table_codes(self.grid, margins, bins, self._most_groups), []
+        seed = json.dumps([file["sums"] for file in files]).encode()
+        cells = synthetic_cells(self.grid, margins, groups, pairs, self._pair_noise, seed)
+        places = np.column_stack([cells[:, at] - self.grid.fields[at].start for at in self.grid.fine]).astype("<u2")
+        codes = label_codes(self.grid, margins, groups, bins)
+        following = {"fields": list(codes.coarse), "model": None, "codes": codes.model_dump(mode="json")}
+        return {"synthetic": {"cells": b64encode(places.tobytes()).decode()}, "next": following}
+
+    def _decoded(self, released: Sequence[RoundFile], now: Mapping[str, Any]) -> dict[str, Any]:
+        """The model decoded so far, by the labels' rounds, the synthetic rows and the number of units alone."""
+        codes, rounds = self.codes_after(released), [*released[self.tables :], now]
+        rows = recoded(self.cells(released), self.grid, codes)
+        begun = None if len(rounds) == 1 else Decoded.from_record(rounds[-2]["decoded"])
+        units = float(released[0]["units"])
+        decoded = decode([heard(each) for each in rounds], rows, codes, units=units, begun=begun)
+        if len(released) + 1 == len(self.mechanism.rounds):
+            return {"decoded": decoded.record(), "next": None}
+        asked = next_fields(decoded, codes, self.mechanism.rounds[len(released) + 1].fields)
+        return {"decoded": decoded.record(), "next": {"fields": list(asked), "model": next_model(decoded).record()}}
+
+    def _margins(self, first: Mapping[str, Any]) -> Margins:
+        each = self.mechanism.rounds[0]
+        sums = np.array(first["sums"], np.int64)
+        return margins_of(self.grid, sums, steps=self.mechanism.steps, scale=each.scale, count=each.count)
+
+    def _groups(self, first: RoundFile) -> list[Ints]:
+        """By column, the group of each narrow cell in two-way tables."""
+        tables = FIELDS.validate_json(json.dumps(first["next"]["tables"]))
+        return [groups_of(self.grid.fields[at], field) for at, field in zip(self.grid.fine, tables, strict=True)]
+
+    @property
+    def _pair_noise(self) -> float:
+        """sd of the noise in a cell of a two-way table, or of the first labels, in units."""
+        return self.mechanism.rounds[1].scale / self.mechanism.steps
+
+    @property
+    def _most_groups(self) -> int:
+        sizes = [self.grid.fields[at].size for at in self.grid.fine]
+        return most_groups(sizes) or max(sizes)
+
+
+def _split(cells: Floats, groups: Sequence[CodedField]) -> list[Floats]:
+    """Two-way tables (groups, groups) from all their cells."""
+    found, top = list[Floats](), 0
+    for at, one in enumerate(groups):
+        for other in groups[at + 1 :]:
+            found.append(cells[top : top + one.size * other.size].reshape(one.size, other.size))
+            top += one.size * other.size
+    return found

@@ -1,0 +1,211 @@
+"""Synthetic rows: what plays the public table if there is none, drawn from a sketch's released tables.
+
+    one-way tables ─ margins ─┬─ groups of cells ─ two-way tables ─ mixture ─ cells ─┬─ codes
+                              └──────────────────────────────────────────────────────┴─ values
+
+A synthetic row is a narrow cell of the grid in each column. Its codes are looked up as a private row's are, and its
+values are drawn within the cells, so that any learner can use the rows.
+
+Assumes      the sums are released: post-processing. The generator's seed is the SHA-256 of the sums, no privacy noise
+Guarantees   total: any whole numbers give groups, codes and rows. A value lies in its cell, so its codes are the row's
+Not covered  rows are nobody's; that one equals a person's by chance tells no more of anyone than (epsilon, delta)
+             Checked by tests/tasks/student/test_synthetic.py
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from concord.artifacts.table_schema import DeclaredRange, TableSchema
+from concord.tasks.data.cells import DAY_MICROSECONDS
+from concord.tasks.data.codes import MOST_CODES, CodedField, CodeMatrix, Codes, NumberField, WordField
+from concord.tasks.data.grid import groups_of
+from concord.tasks.mechanisms.distance import Floats, Ints
+from concord.tasks.student.margins import Margins, drawn
+from concord.tasks.student.mixture import Mixture, NoisyTables, fitted_mixture
+from concord.tasks.student.prior import correlations
+
+ROWS = 10_000
+"""Number of synthetic rows."""
+ATOM = 0.1
+"""Share of units from which a cell is a group of its own."""
+FEWEST_BINS, MOST_BINS = 4, 32
+"""Quantiles of a number in two-way tables."""
+FINER_FROM = 12
+"""Quantiles from which later rounds ask twice as many: within fewer, what depends on finer ones would be lost."""
+FREQUENT = 1 / 128
+"""Share of units from which a word has a code of its own."""
+UNDECLARED = "undeclared"
+"""The word of an undeclared cell in synthetic rows, unless that is declared."""
+
+
+def bins_of(margins: Margins, pair_noise: float) -> int:
+    """k: quantiles in two-way tables, so many that a cell of n/k² units is as large as its noise; finer tables would be
+    noisier, not richer."""
+    return int(np.clip(round((margins.units / pair_noise) ** 0.5), FEWEST_BINS, MOST_BINS))
+
+
+def table_codes(grid: Codes, margins: Margins, bins: int, most: int) -> tuple[CodedField, ...]:
+    """By column, the groups of its cells in two-way tables: at most `most`, missing and other words among them."""
+    return tuple(
+        _field(grid.fields[at], counts, margins, bins, most)
+        for at, counts in zip(grid.fine, margins.counts, strict=True)
+    )
+
+
+def label_codes(grid: Codes, margins: Margins, coarse: Sequence[CodedField], bins: int) -> Codes:
+    """The codes of label rounds: of a number the groups of two-way tables, and finer ones that nest in them."""
+    finer = min(MOST_BINS, 2 * bins) if bins >= FINER_FROM else bins
+    found = _label_codes(grid, margins, coarse, bins, finer)
+    while sum(found.fields[at].size for at in found.fine) > MOST_CODES and finer > 1:
+        finer //= 2
+        found = _label_codes(grid, margins, coarse, bins, finer)
+    return found
+
+
+def _label_codes(grid: Codes, margins: Margins, coarse: Sequence[CodedField], bins: int, finer: int) -> Codes:
+    fields, views = list[CodedField](), list[tuple[int, int]]()
+    for at, group, counts in zip(grid.fine, coarse, margins.counts, strict=True):
+        narrow, first = grid.fields[at], len(fields)
+        fields.append(group if isinstance(group, NumberField) else _field(narrow, counts, margins, bins, narrow.size))
+        if isinstance(group, NumberField) and isinstance(narrow, NumberField):
+            cuts = sorted({*group.cuts, *_cuts(narrow, counts, finer, narrow.size)})
+            fields.append(group.model_copy(update={"cuts": tuple(cuts)}))
+        views.append((first, len(fields) - 1))
+    start = 0
+    for number, field in enumerate(fields):
+        fields[number] = field.model_copy(update={"start": start})
+        start += field.size
+    return Codes(fields=tuple(fields), coarse=tuple(a for a, _ in views), fine=tuple(b for _, b in views))
+
+
+def _field(narrow: CodedField, counts: Floats, margins: Margins, bins: int, most: int) -> CodedField:
+    if isinstance(narrow, NumberField):
+        return narrow.model_copy(update={"start": 0, "cuts": _cuts(narrow, counts, bins, most - 1)})
+    if not isinstance(narrow, WordField):
+        raise TypeError(f"a sketch has numbers and words, not {narrow.name!r}")
+    least = max(margins.units * FREQUENT, 2 * margins.noise)
+    order = np.argsort(-counts[:-2], kind="stable")
+    kept = [at for at in order if counts[at] >= least] or [order[0]]
+    return narrow.model_copy(update={"start": 0, "words": tuple(narrow.words[at] for at in kept[: max(1, most - 2)])})
+
+
+def _cuts(narrow: NumberField, counts: Floats, bins: int, most: int) -> tuple[float, ...]:
+    """The least value of every group but the first, at most `most` groups: cells of more than ATOM of the units alone,
+    and quantiles of the others; fewer of them until groups are few enough."""
+    own = counts[:-1]
+    atom = own > ATOM * own.sum()
+    others = np.where(atom, 0.0, own)
+    middle = 2 * np.cumsum(others) - others
+    while True:
+        quantile = np.floor(bins * middle / max(1e-9, 2 * others.sum()))
+        group = np.where(atom, -1 - np.arange(len(own)), quantile)
+        found = tuple(np.array(narrow.cuts)[group[1:] != group[:-1]].tolist())
+        if len(found) < most:
+            return found
+        if bins == 1:
+            return found[: most - 1]
+        bins -= 1
+
+
+def synthetic_cells(
+    grid: Codes, margins: Margins, coarse: Sequence[CodedField], pairs: Sequence[Floats], pair_noise: float, seed: bytes
+) -> CodeMatrix:
+    """Synthetic rows as cells (ROWS, grid's fields), from margins and two-way tables.
+
+    coarse   `table_codes`
+    pairs    counts (groups, groups) of all pairs of columns, in order; none if they were not asked
+    seed     the released sums
+    """
+    source = np.random.default_rng(list(hashlib.sha256(seed).digest()))
+    maps = [groups_of(grid.fields[at], field) for at, field in zip(grid.fine, coarse, strict=True)]
+    grouped: list[Floats] = [
+        np.bincount(own, counts, field.size) for own, counts, field in zip(maps, margins.counts, coarse, strict=True)
+    ]
+    if pairs:
+        drawn_groups = _mixture(grid, margins, coarse, grouped, pairs, pair_noise).draw(ROWS, source)
+    else:
+        drawn_groups = np.column_stack([drawn(own, ROWS, source) for own in grouped])
+    found = np.empty((ROWS, grid.width), np.int32, order="F")
+    for column, (wide, narrow) in enumerate(zip(grid.coarse, grid.fine, strict=True)):
+        cells = _within(maps[column], margins.counts[column], drawn_groups[:, column], source)
+        found[:, narrow] = cells + grid.fields[narrow].start
+        if wide != narrow:
+            found[:, wide] = groups_of(grid.fields[narrow], grid.fields[wide])[cells] + grid.fields[wide].start
+    return found
+
+
+def _mixture(
+    grid: Codes,
+    margins: Margins,
+    coarse: Sequence[CodedField],
+    grouped: Sequence[Floats],
+    pairs: Sequence[Floats],
+    pair_noise: float,
+) -> Mixture:
+    each = [(one, other) for one in range(len(coarse)) for other in range(one + 1, len(coarse))]
+    two_views = [wide != narrow for wide, narrow in zip(grid.coarse, grid.fine, strict=True)]
+    return fitted_mixture(
+        NoisyTables(
+            units=margins.units,
+            margins=grouped,
+            margin_sd=[margins.noise * 3**0.5 if wide else margins.noise for wide in two_views],
+            pairs=dict(zip(each, pairs, strict=True)),
+            pair_sd=pair_noise,
+            alike=[correlations(field) for field in coarse],
+        )
+    )
+
+
+def _within(groups: Ints, counts: Floats, drawn_groups: Ints, source: np.random.Generator) -> Ints:
+    """A narrow cell within each drawn group, by settled counts."""
+    found = np.empty(len(drawn_groups), np.int64)
+    for group in np.unique(drawn_groups):
+        rows, cells = np.flatnonzero(drawn_groups == group), np.flatnonzero(groups == group)
+        found[rows] = cells[drawn(counts[cells], len(rows), source)]
+    return found
+
+
+def synthetic_table(schema: TableSchema, grid: Codes, cells: CodeMatrix, seed: bytes) -> pl.DataFrame:
+    """Synthetic rows with a value in each cell, drawn evenly within it; null if it is missing."""
+    source = np.random.default_rng([1, *hashlib.sha256(seed).digest()])
+    declared = {column.name: column for column in schema.columns}
+    values = dict[str, pl.Series]()
+    for at in grid.fine:
+        field, column = grid.fields[at], declared[grid.fields[at].name]
+        own = cells[:, at].astype(np.int64) - field.start
+        if isinstance(field, WordField):
+            undeclared = UNDECLARED
+            while undeclared in field.words:
+                undeclared += "*"
+            values[field.name] = pl.Series([*field.words, undeclared, None], dtype=pl.String)[own]
+        elif isinstance(field, NumberField):
+            values[field.name] = _numbers(column, field, own, source)
+    return pl.DataFrame(values)
+
+
+def _numbers(column: Any, field: NumberField, own: NDArray[np.int64], source: np.random.Generator) -> pl.Series:
+    """A value in each cell of a number, truth value or date."""
+    missing = own == len(field.cuts) + 1
+    if not isinstance(column, DeclaredRange):
+        return pl.Series(own == 1).set(pl.Series(missing), None)
+    unit = DAY_MICROSECONDS if column.kind == "date" and not column.whole else 1
+    edges = np.array([column.low, *field.cuts, column.high + column.whole, np.inf]) * unit
+    low, high = edges[own], np.where(missing, np.inf, edges[np.minimum(own + 1, len(edges) - 1)])
+    with np.errstate(invalid="ignore"):
+        value = low + source.random(len(own)) * (high - low)
+    if column.whole or unit > 1:
+        value = np.minimum(np.floor(value), np.ceil(high) - 1)
+        value = np.maximum(value, np.ceil(low))
+    else:
+        last = own == len(field.cuts)
+        value = np.where(last, np.minimum(value, high), np.minimum(value, np.nextafter(high, -np.inf)))
+    found = pl.Series(np.where(missing, 0, value)).set(pl.Series(missing), None)
+    if column.kind == "numeric":
+        return found.cast(pl.Int64) if column.whole else found
+    whole = found.cast(pl.Int64)
+    return whole.cast(pl.Datetime("us")) if unit > 1 else whole.cast(pl.Int32).cast(pl.Date)
