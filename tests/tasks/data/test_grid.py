@@ -1,0 +1,174 @@
+"""The grid: one cell for any value, from the schema alone; later codes are groups of its cells."""
+
+from datetime import UTC, date, datetime
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from concord.artifacts.schemas import Encoding
+from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, DeclaredTruth, TableSchema
+from concord.tasks.asking.tally import _coded
+from concord.tasks.data.codes import Codes, NumberField, WordField
+from concord.tasks.data.grid import NARROW, WIDE, grid_cuts, grid_of, groups_of, reading_columns, recoded, with_tables
+
+
+def number(low: float, high: float, *, whole: bool = False, name: str = "x") -> DeclaredRange:
+    return DeclaredRange(kind="numeric", name=name, low=low, high=high, whole=whole)
+
+
+SCHEMA = TableSchema(
+    columns=(
+        number(0, 4, whole=True, name="age"),
+        number(-10.0, 1e6, name="wage"),
+        DeclaredTruth(name="member"),
+        DeclaredRange(kind="date", name="since", low=0, high=9, whole=True),
+        DeclaredCategories(name="sex", words=("Female", "Male", "7")),
+        DeclaredCategories(name="country", words=("Italy",)),
+    )
+)
+GRID = grid_of(SCHEMA)
+
+
+def cells_of(name: str, values: Any, dtype: Any = None) -> list[int]:
+    """The narrow cell of each value, from 0."""
+    raw = pl.DataFrame({name: pl.Series(values, dtype=dtype)})
+    absent = [pl.lit(None).alias(each) for each in SCHEMA.names if each != name]
+    codes = GRID.of_raw(raw.with_columns(absent), reading_columns(SCHEMA))
+    at = next(at for at in GRID.fine if GRID.fields[at].name == name)
+    return (codes[:, at].astype(int) - GRID.fields[at].start).tolist()
+
+
+def test_a_whole_number_has_a_cell_of_its_own_and_whatever_lies_above_it_below_the_next() -> None:
+    values = [0, 1, 3, 4, 3.0000001, 3.9999999, -5, 99, 1e99, 1e101, float("inf"), float("-inf"), float("nan"), None]
+    assert cells_of("age", values, pl.Float64) == [0, 1, 3, 4, 3, 3, 0, 4, 4, 5, 5, 5, 5, 5]
+    assert cells_of("age", ["2", " 2 ", "2.5", "two", "", None, "1e0"]) == [2, 2, 2, 5, 5, 5, 1]
+    assert cells_of("age", [[1, 2]]) == [5]
+    assert cells_of("age", [date(2000, 1, 1)]) == [5]
+
+
+def test_words_that_are_declared_others_and_missing_ones_are_three_things() -> None:
+    assert cells_of("sex", ["Female", "Male", " Male", "male", "", None, "7"]) == [0, 1, 1, 3, 3, 4, 2]
+    assert cells_of("sex", [7, 8]) == [2, 3]
+    assert cells_of("sex", [7.0, 7.5, float("nan")]) == [2, 3, 4]
+
+
+def test_truth_values_and_dates_have_cells() -> None:
+    assert cells_of("member", [True, False, None]) == [1, 0, 2]
+    assert cells_of("member", ["true", "0", "yes"]) == [1, 0, 2]
+    assert cells_of("since", [date(1970, 1, 1), date(1970, 1, 10), date(1969, 1, 1), None]) == [0, 9, 0, 10]
+    assert cells_of("since", ["1970-01-03", "1970-01-03 23:59:59", "1970-13-01"]) == [2, 2, 10]
+    assert cells_of("since", [datetime(1970, 1, 2, 12, tzinfo=UTC)]) == [1]
+
+
+def test_a_column_of_which_one_value_is_declared_is_left_out() -> None:
+    assert "country" not in {field.name for field in GRID.fields}
+    assert len(GRID.coarse) == len(GRID.fine) == 5
+
+
+def test_a_row_has_one_cell_of_each_view_and_wide_ones_hold_narrow_ones() -> None:
+    values = pl.Series([-11, -10, 0.5, 3, 999, 1e6, 1e7, None], dtype=pl.Float64)
+    raw = pl.DataFrame({"wage": values}).with_columns(
+        pl.lit(None).alias(name) for name in SCHEMA.names if name != "wage"
+    )
+    codes = GRID.of_raw(raw, reading_columns(SCHEMA)).astype(int)
+    for at, field in enumerate(GRID.fields):
+        assert all(field.start <= code < field.start + field.size for code in codes[:, at])
+    wide, narrow = (next(at for at in which if GRID.fields[at].name == "wage") for which in (GRID.coarse, GRID.fine))
+    assert wide != narrow
+    groups = groups_of(GRID.fields[narrow], GRID.fields[wide])
+    assert (groups[codes[:, narrow] - GRID.fields[narrow].start] == codes[:, wide] - GRID.fields[wide].start).all()
+    assert GRID.fields[wide].size == WIDE + 1
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        number(0, 1023, whole=True),
+        number(0, 1024, whole=True),
+        number(-1e100, 1e100),
+        number(0, 5e-324),
+        number(1e12, 1e12 + 1),
+        number(-1e9, 1e12, whole=True),
+        number(0.1, 0.3),
+    ],
+)
+def test_cuts_ascend_within_the_range_and_tails_have_fine_ones(declared: DeclaredRange) -> None:
+    cuts = grid_cuts(declared)
+    assert np.isfinite(cuts).all()
+    assert (np.diff(cuts) > 0).all()
+    assert (cuts > declared.low).all()
+    assert (cuts <= declared.high).all()
+    assert len(cuts) < NARROW
+    if declared.whole:
+        assert (cuts == np.rint(cuts)).all()
+    if declared.high - declared.low > 1e6:
+        assert (cuts < declared.low + (declared.high - declared.low) / 1000).sum() > 100
+
+
+def test_a_number_of_1024_whole_values_has_a_cell_for_each() -> None:
+    assert grid_cuts(number(0, 1023, whole=True)).tolist() == [*range(1, 1024)]
+    assert len(grid_cuts(number(0, 1024, whole=True))) != 1024
+
+
+def made(name: str) -> NumberField | WordField:
+    field = next(GRID.fields[at] for at in GRID.fine if GRID.fields[at].name == name)
+    assert isinstance(field, NumberField | WordField)
+    return field
+
+
+def test_later_codes_are_looked_up_in_the_grid_as_if_they_were_read_from_the_table() -> None:
+    age, sex = made("age"), made("sex")
+    codes = Codes(
+        fields=(
+            age.model_copy(update={"start": 0, "cuts": (2.0,)}),
+            age.model_copy(update={"start": 3, "cuts": (1.0, 2.0, 4.0)}),
+            sex.model_copy(update={"start": 8, "words": ("Male",)}),
+        ),
+        coarse=(0, 2),
+        fine=(1, 2),
+    )
+    raw = pl.DataFrame(
+        {
+            "age": [0.0, 1.5, 2, 4, 9, None, 3, 3],
+            "sex": ["Female", "Male", "7", "?", None, "Male", "x", "Female"],
+        }
+    ).with_columns(pl.lit(None).alias(name) for name in ("wage", "member", "since"))
+    grid = GRID.of_raw(raw, reading_columns(SCHEMA)).astype(np.int32)
+    found = recoded(grid, GRID, codes)
+    assert found.dtype == np.int32
+    assert (found == codes.of_raw(raw, reading_columns(SCHEMA))).all()
+
+
+def test_tables_of_two_columns_have_a_cell_for_two_groups() -> None:
+    groups = [np.arange(GRID.fields[at].size) // 3 for at in GRID.fine]
+    tables = with_tables(GRID, groups)
+    assert len(tables.pairs) == 10
+    rows = np.column_stack([np.full(4, GRID.fields[at].start) for at in range(GRID.width)]).astype(np.int32)
+    rows[:, GRID.fine[0]] += np.array([0, 2, 3, 5], np.int32)
+    rows[:, GRID.fine[1]] += np.array([1, 7, 7, 30], np.int32)
+    found = recoded(rows, GRID, tables)
+    first = GRID.width
+    width = max(groups[1]) + 1
+    assert (found[:, first] - tables.fields[first].start).tolist() == [0, 2, width + 2, width + 10]
+    assert Codes.model_validate_json(tables.model_dump_json()) == tables
+
+
+@pytest.mark.parametrize("field", [{"cuts": (1.5,)}, {"cuts": (0.0,)}])
+def test_cuts_that_are_none_of_the_grids_are_refused(field: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="must be cuts of the grid"):
+        groups_of(made("age"), made("age").model_copy(update=field))
+
+
+def test_words_that_are_not_declared_are_refused() -> None:
+    with pytest.raises(ValueError, match="must be declared words"):
+        groups_of(made("sex"), made("sex").model_copy(update={"words": ("other",)}))
+
+
+def test_private_rows_are_written_as_cells_of_the_grid() -> None:
+    encoding = Encoding(columns=reading_columns(SCHEMA), label="y", classes=("a", "b"))
+    raw = pl.DataFrame({"age": [1], "sex": ["x"], "wage": [2.0], "member": [True], "since": [None], "country": ["?"]})
+    coded = _coded(raw.with_columns(pl.lit("b").alias("y")), encoding, GRID)
+    assert coded.height == 1
+    assert coded.row(0)[-1] == 1

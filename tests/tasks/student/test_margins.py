@@ -1,0 +1,99 @@
+"""Margins: least squares, totals and the simplex; and any whole numbers give a result."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.optimize import nnls
+
+from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, TableSchema
+from concord.tasks.data.grid import grid_of, groups_of
+from concord.tasks.mechanisms.distance import Floats, Ints
+from concord.tasks.student.margins import Margins, drawn, margins_of, nearest
+
+SCHEMA = TableSchema(
+    columns=(
+        DeclaredRange(kind="numeric", name="wage", low=0, high=1e6, whole=False),
+        DeclaredRange(kind="numeric", name="age", low=17, high=90, whole=True),
+        DeclaredCategories(name="sex", words=("Female", "Male")),
+    )
+)
+GRID = grid_of(SCHEMA)
+STEPS, COUNT = 1024, 1100
+
+
+def exact(units: int, seed: int = 3) -> tuple[list[Floats], Ints]:
+    """Counts by column of narrow cells, and the sums of all views with the count."""
+    source = np.random.default_rng(seed)
+    counts, tables = [], {}
+    for wide, narrow in zip(GRID.coarse, GRID.fine, strict=True):
+        size = GRID.fields[narrow].size
+        own = source.multinomial(units, source.dirichlet(np.full(size, 0.3)))
+        counts.append(own.astype(np.float64))
+        tables[narrow] = own
+        if wide != narrow:
+            tables[wide] = np.bincount(groups_of(GRID.fields[narrow], GRID.fields[wide]), own)
+    sums = np.concatenate([tables[at] for at in range(GRID.width)]) * STEPS
+    return counts, np.append(sums, units * COUNT).astype(np.int64)
+
+
+def of(sums: Ints, scale: float) -> Margins:
+    return margins_of(GRID, sums, steps=STEPS, scale=scale, count=COUNT)
+
+
+def test_without_noise_margins_are_the_counts() -> None:
+    counts, sums = exact(30_000)
+    found = of(sums, 1e-3)
+    assert found.units == pytest.approx(30_000)
+    for own, estimated in zip(counts, found.counts, strict=True):
+        assert estimated == pytest.approx(own, abs=1e-3)
+
+
+def test_noise_is_averaged_over_both_views_and_all_totals() -> None:
+    counts, sums = exact(30_000)
+    noise = np.random.default_rng(4)
+    units, wide_errors, plain = [], [], []
+    wide, narrow = GRID.coarse[0], GRID.fine[0]
+    groups = groups_of(GRID.fields[narrow], GRID.fields[wide])
+    for _ in range(60):
+        noisy = sums + np.rint(noise.normal(0, 50 * STEPS, len(sums))).astype(np.int64)
+        found = of(noisy, 50 * STEPS)
+        units.append(found.units)
+        wide_errors.append(np.bincount(groups, found.counts[0] - counts[0]))
+        plain.append(noisy[GRID.span(wide)] / STEPS - np.bincount(groups, counts[0]))
+    assert abs(np.mean(units) - 30_000) < 4 * 50 / np.sqrt(60)
+    assert np.std(units) < 50  # better than the count alone
+    assert np.square(wide_errors).mean() < np.square(plain).mean()
+    assert found.noise == 50
+
+
+@pytest.mark.parametrize(("value", "scale"), [(0, 1.0), (-(10**9), 10.0), (10**12, 1e3), (-1, 1e9)])
+def test_any_numbers_give_margins(value: int, scale: float) -> None:
+    size = GRID.size + 1
+    for sums in (np.full(size, value), np.where(np.arange(size) % 3, value, -value)):
+        found = of(sums.astype(np.int64), scale)
+        assert found.units >= 1
+        for own in found.counts:
+            assert np.isfinite(own).all()
+            assert (own >= 0).all()
+            assert own.sum() == pytest.approx(found.units)
+
+
+@pytest.mark.parametrize("total", [0.5, 3.0, 100.0])
+def test_the_nearest_counts_without_a_negative_part_are_found(total: float) -> None:
+    source = np.random.default_rng(1)
+    for _ in range(20):
+        counts = source.normal(0, 5, 6)
+        heavy = 1e5  # holds the total in a least-squares problem without negative parts
+        rows, wanted = np.vstack([np.eye(6), np.full(6, heavy)]), np.append(counts, heavy * total)
+        assert nearest(counts, total) == pytest.approx(nnls(rows, wanted)[0], abs=1e-4)
+
+
+def test_drawn_places_are_as_frequent_as_their_shares_to_within_one() -> None:
+    source = np.random.default_rng(2)
+    for weights, size in product(([1.0, 2, 0, 7], [0.0, 0, 0], [1e-300, 1]), (0, 1, 7, 1000)):
+        found = drawn(np.array(weights), size, source)
+        shares = np.array(weights) if sum(weights) else np.ones(len(weights))
+        assert (
+            np.abs(np.bincount(found, minlength=len(weights)) - size * shares / shares.sum()).max(initial=0) < 1 + 1e-9
+        )

@@ -1,0 +1,110 @@
+"""The questions of a sketch: each is paid for, follows from published files alone, and never gets stuck."""
+
+import json
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, TableSchema
+from concord.tasks.data.grid import grid_of, reading_columns, recoded
+from concord.tasks.mechanisms.contributions import tally
+from concord.tasks.mechanisms.distance import Ints
+from concord.tasks.mechanisms.sketch import Sketch, sketch_rounds
+from concord.tasks.student.decode import Decoded, scores
+from concord.tasks.student.sketch import SketchPlanner
+
+SCHEMA = TableSchema(
+    columns=(
+        DeclaredRange(kind="numeric", name="wage", low=0, high=1e6, whole=False),
+        DeclaredRange(kind="numeric", name="age", low=17, high=90, whole=True),
+        DeclaredCategories(name="sex", words=("Female", "Male")),
+    )
+)
+
+
+def planner(schema: TableSchema = SCHEMA, classes: int = 2, epsilon: float = 1.0) -> SketchPlanner:
+    grid = grid_of(schema)
+    narrow = [grid.fields[at].size for at in grid.fine]
+    wide = [grid.fields[at].size for at, one in zip(grid.coarse, grid.fine, strict=True) if at != one]
+    rounds = sketch_rounds(classes=classes, narrow=narrow, wide=wide)
+    return SketchPlanner(Sketch.calibrate(epsilon=epsilon, delta=1e-5, classes=classes, rounds=rounds), grid)
+
+
+def people(rows: int, classes: int = 2) -> tuple[pl.DataFrame, Ints]:
+    """Wages that rise with age, and a class that follows from both and from sex."""
+    source = np.random.default_rng(1)
+    age = source.integers(17, 91, rows)
+    wage = np.exp(source.normal(8, 1, rows)) * age / 40
+    sex = source.choice(["Female", "Male"], rows)
+    points = (np.log(wage) - 8) + (age - 50) / 20 + (sex == "Male") + source.logistic(0, 0.5, rows)
+    frame = pl.DataFrame({"wage": wage, "age": age, "sex": sex})
+    return frame, np.digitize(points, np.quantile(points, np.arange(1, classes) / classes)).astype(np.int64)
+
+
+def released(of: SketchPlanner, frame: pl.DataFrame, labels: Ints, seed: int = 0) -> list[dict[str, Any]]:
+    """All steps, each as its file would be read again."""
+    source, files = np.random.default_rng(seed), list[dict[str, Any]]()
+    cells = of.grid.of_raw(frame, reading_columns(SCHEMA)).astype(np.int32)
+    for each in of.mechanism.rounds:
+        question = of.question(files)
+        sums = tally(question, recoded(cells, of.grid, of.codes_after(files)), labels)
+        sums = sums + np.rint(source.normal(0, each.scale, len(sums))).astype(np.int64)
+        file = {"question": question.record(), "scale": each.scale, "sums": sums.tolist()}
+        files.append(json.loads(json.dumps({**file, **of.follow(files, question, sums)})))
+    return files
+
+
+@pytest.mark.parametrize(("classes", "least"), [(2, 0.80), (4, 0.55)])
+def test_a_model_is_learned_without_a_public_row(classes: int, least: float) -> None:
+    of = planner(classes=classes)
+    files = released(of, *people(20_000, classes))
+    decoded, codes = Decoded.from_record(files[-1]["decoded"]), of.codes_after(files)
+    frame, labels = people(5_000, classes)
+    rows = codes.of_raw(frame, reading_columns(SCHEMA)).astype(np.int32)
+    assert (scores(decoded, rows).argmax(axis=1) == labels).mean() > least
+    assert decoded.units == files[0]["units"]
+    assert files[0]["units"] == pytest.approx(20_000, rel=0.01)
+
+
+def test_questions_follow_from_published_files_alone() -> None:
+    of = planner()
+    frame, labels = people(3_000)
+    files = released(of, frame, labels)
+    for number in range(1, len(files) + 1):
+        again = of.codes_after(files[:number])
+        assert again == of.codes_after(json.loads(json.dumps(files[:number])))
+        if number < len(files):
+            assert json.loads(json.dumps(of.question(files[:number]).record())) == files[number]["question"]
+    synthetic = of.cells(files)
+    assert (synthetic == of.cells(json.loads(json.dumps(files)))).all()
+    assert files[-1]["next"] is None
+
+
+def test_changed_labels_change_what_a_session_is_known_by() -> None:
+    of = planner()
+    frame, labels = people(100)
+    cells = of.grid.of_raw(frame, reading_columns(SCHEMA)).astype(np.int32)
+    first, identity = of.first_questions()
+    assert first.record() == of.question(()).record()
+    assert identity.what == "labels"
+    assert (tally(first, cells, labels) == tally(first, cells, 1 - labels)).all()
+    assert (tally(identity, cells, labels) != tally(identity, cells, 1 - labels)).any()
+
+
+ONE = TableSchema(columns=SCHEMA.columns[1:2])
+
+
+@pytest.mark.parametrize("schema", [SCHEMA, ONE], ids=["pairs", "one column, no pairs"])
+@pytest.mark.parametrize("value", [0, -(10**12), 10**12])
+@pytest.mark.parametrize("classes", [2, 3, 0])
+def test_a_session_that_has_paid_never_gets_stuck(schema: TableSchema, value: int, classes: int) -> None:
+    of, files = planner(schema, classes), list[dict[str, Any]]()
+    assert of.tables == (1 if schema is ONE else 2)
+    for each in of.mechanism.rounds:
+        question = of.question(files)
+        sums = np.full(question.size, value, np.int64)
+        file = {"question": question.record(), "scale": each.scale, "sums": sums.tolist()}
+        files.append(json.loads(json.dumps({**file, **of.follow(files, question, sums)}, allow_nan=False)))
+    assert np.isfinite(Decoded.from_record(files[-1]["decoded"]).weights).all()

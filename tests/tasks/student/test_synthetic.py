@@ -1,0 +1,148 @@
+"""Synthetic rows: groups and codes that nest, values that lie in their cells, and a result whatever was released."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, DeclaredTruth, TableSchema
+from concord.tasks.data.codes import MOST_CODES, CodedField, NumberField, WordField
+from concord.tasks.data.grid import grid_of, groups_of, reading_columns, recoded
+from concord.tasks.student.margins import Margins
+from concord.tasks.student.synthetic import (
+    FINER_FROM,
+    ROWS,
+    bins_of,
+    label_codes,
+    synthetic_cells,
+    synthetic_table,
+    table_codes,
+)
+
+
+def of_range(name: str, low: float, high: float, *, whole: bool = False, kind: str = "numeric") -> DeclaredRange:
+    return DeclaredRange.model_validate({"kind": kind, "name": name, "low": low, "high": high, "whole": whole})
+
+
+SCHEMA = TableSchema(
+    columns=(
+        of_range("age", 17, 90, whole=True),
+        of_range("wage", -1e3, 1e6),
+        of_range("gain", 0, 99_999, whole=True),
+        of_range("tiny", 0.1, 0.3),
+        of_range("far", 1e12, 1e12 + 1),
+        of_range("huge", -1e100, 1e100),
+        DeclaredTruth(name="member"),
+        of_range("day", -20_000, 20_000, whole=True, kind="date"),
+        of_range("moment", 10_000, 20_000, kind="date"),
+        DeclaredCategories(name="sex", words=("Female", "Male", "undeclared")),
+    )
+)
+GRID = grid_of(SCHEMA)
+
+
+def margins(units: float = 30_000, noise: float = 57.0, seed: int = 0) -> Margins:
+    """Skewed counts, with missing cells."""
+    source = np.random.default_rng(seed)
+    sizes = [GRID.fields[at].size for at in GRID.fine]
+    return Margins(units, noise, tuple(units * source.dirichlet(np.full(size, 0.2)) for size in sizes))
+
+
+def nothing() -> Margins:
+    return Margins(1.0, 57.0, tuple(np.full(GRID.fields[at].size, 1 / GRID.fields[at].size) for at in GRID.fine))
+
+
+def single() -> Margins:
+    """All units in the last cell, which is that of missing ones."""
+    sizes = [GRID.fields[at].size for at in GRID.fine]
+    return Margins(500.0, 57.0, tuple(np.where(np.arange(size) == size - 1, 500.0, 0.0) for size in sizes))
+
+
+EVERY = [pytest.param(margins(), id="skewed"), pytest.param(nothing(), id="nothing"), pytest.param(single(), id="one")]
+
+
+@pytest.mark.parametrize("found", EVERY)
+@pytest.mark.parametrize(("bins", "most"), [(4, 6), (22, 24), (32, 34)])
+def test_groups_of_tables_are_few_enough_and_later_codes_nest_in_them(found: Margins, bins: int, most: int) -> None:
+    coarse = table_codes(GRID, found, bins, most)
+    assert all(field.size <= most for field in coarse)
+    codes = label_codes(GRID, found, coarse, bins)
+    for at, group in zip(GRID.fine, coarse, strict=True):
+        own = [field for field in codes.fields if field.name == group.name]
+        assert all(len(groups_of(GRID.fields[at], field)) == GRID.fields[at].size for field in own)
+        if isinstance(group, NumberField):
+            first, last = own
+            assert isinstance(first, NumberField)
+            assert isinstance(last, NumberField)
+            assert first.cuts == group.cuts
+            assert {*first.cuts} <= {*last.cuts}
+    assert sum(codes.fields[at].size for at in codes.fine) <= MOST_CODES
+    assert bins >= FINER_FROM or codes.coarse != codes.fine
+
+
+def test_frequent_cells_and_words_are_groups_of_their_own() -> None:
+    found = margins()
+    age, sex = np.full(GRID.fields[GRID.fine[0]].size, 100.0), np.array([20_000.0, 9_500, 100, 300, 100])
+    age[5] = 15_000.0
+    counts = (age, *found.counts[1:-1], sex)
+    coarse = table_codes(GRID, Margins(30_000, 57.0, counts), 8, 34)
+    first, last = coarse[0], coarse[-1]
+    assert isinstance(first, NumberField)
+    assert {22.0, 23.0} <= {*first.cuts}
+    assert isinstance(last, WordField)
+    assert last.words == ("Female", "Male")
+
+
+def test_more_units_or_less_noise_give_finer_tables() -> None:
+    assert bins_of(margins(30_000), 65.0) == 21
+    assert bins_of(margins(30_000), 535.0) == 7
+    assert bins_of(margins(1), 1e9) == 4
+    assert bins_of(margins(1e12), 1.0) == 32
+
+
+def rows(found: Margins, coarse: tuple[CodedField, ...], *, pairs: bool = True, noise: float = 65.0) -> np.ndarray:
+    source = np.random.default_rng(1)
+    sizes = [field.size for field in coarse]
+    tables = [source.normal(0, noise, (one, other)) for at, one in enumerate(sizes) for other in sizes[at + 1 :]]
+    return synthetic_cells(GRID, found, coarse, tables if pairs else [], noise, b"sums")
+
+
+@pytest.mark.parametrize("found", EVERY)
+@pytest.mark.parametrize("pairs", [True, False])
+def test_values_lie_in_their_cells_and_any_sums_give_rows(found: Margins, pairs: bool) -> None:
+    cells = rows(found, table_codes(GRID, found, 4, 6), pairs=pairs)
+    assert cells.shape == (ROWS, GRID.width)
+    table = synthetic_table(SCHEMA, GRID, cells, b"sums")
+    assert table.columns == [field.name for field in (GRID.fields[at] for at in GRID.fine)]
+    again = GRID.of_raw(table, reading_columns(SCHEMA)).astype(np.int32)
+    for at, field in enumerate(GRID.fields):
+        assert (again[:, at] == cells[:, at]).all(), field.name
+    for column in SCHEMA.columns:
+        if isinstance(column, DeclaredRange) and column.kind == "numeric":
+            values = table[column.name].drop_nulls()
+            assert values.is_between(column.low, column.high).all()
+            assert values.dtype == (pl.Int64 if column.whole else pl.Float64)
+    assert table["day"].dtype == pl.Date
+    assert table["moment"].dtype == pl.Datetime("us")
+    assert table["member"].dtype == pl.Boolean
+    assert set(table["sex"].drop_nulls().unique()) <= {"Female", "Male", "undeclared", "undeclared*"}
+
+
+def test_rows_have_the_margins_and_follow_from_the_sums_alone() -> None:
+    found = margins()
+    coarse = table_codes(GRID, found, 22, 34)
+    cells = rows(found, coarse, pairs=False)
+    for at, counts in zip(GRID.fine, found.counts, strict=True):
+        own = np.bincount(cells[:, at] - GRID.fields[at].start, minlength=len(counts)) / ROWS
+        assert np.abs(own - counts / found.units).max() < 0.002
+    assert (cells == rows(found, coarse, pairs=False)).all()
+    other = synthetic_cells(GRID, found, coarse, [], 65.0, b"other sums")
+    assert (cells != other).any()
+    assert synthetic_table(SCHEMA, GRID, cells, b"sums").equals(synthetic_table(SCHEMA, GRID, cells, b"sums"))
+
+
+def test_codes_of_rows_are_those_of_their_values() -> None:
+    found = margins()
+    coarse = table_codes(GRID, found, 22, 34)
+    codes, cells = label_codes(GRID, found, coarse, 22), rows(found, coarse, pairs=False)
+    table = synthetic_table(SCHEMA, GRID, cells, b"sums")
+    assert (recoded(cells, GRID, codes) == codes.of_raw(table, reading_columns(SCHEMA))).all()
