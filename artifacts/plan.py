@@ -30,9 +30,10 @@ from concord.artifacts.sections import (
     StreamPlan,
 )
 from concord.artifacts.sources import TableSource
+from concord.artifacts.table_schema import read_schema
 from concord.artifacts.wrong_plan import in_one_sentence
 
-Way = Literal["votes", "tallies", "hypothesis"]
+Way = Literal["votes", "tallies", "sketch", "hypothesis"]
 LINEAR = {"learner": "linear"}
 """The student of a plan for tallies that names none."""
 
@@ -66,6 +67,14 @@ class Plan(Section):
     """What is said about the publication."""
     folder: str = "."
     """Where its relative paths start: the plan's own folder."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def schema_is_read(cls, given: Any) -> Any:
+        data = given.get("data") if isinstance(given, dict) else None
+        if not isinstance(data, dict) or not isinstance(data.get("schema"), str):
+            return given
+        return {**given, "data": {**data, "schema": read_schema(Path(given.get("folder", "."), data["schema"]))}}
 
     @model_validator(mode="before")
     @classmethod
@@ -160,8 +169,13 @@ class Plan(Section):
 
     @model_validator(mode="after")
     def rows_are_relabelled_or_public(self) -> Self:
-        if self.data.public is None and self.data.public_share is None:
-            raise ValueError("data.public must be given, or else data.public_share if privacy.secret = 'labels'")
+        if self.data.declared is not None:
+            self._check_sketched()
+        elif self.data.public is None and self.data.public_share is None:
+            raise ValueError(
+                "data.public must be given, or data.schema if there are no public rows, or else data.public_share if "
+                "privacy.secret = 'labels'"
+            )
         if self.data.public_share is not None and self.privacy.secret != "labels":
             rule = "data.public_share makes features of private rows public"
             raise ValueError(f"{rule}: it needs privacy.secret = 'labels'")
@@ -182,6 +196,18 @@ class Plan(Section):
             raise ValueError("relabel has no meaning without [labeling], which asks for the teachers' votes")
         return self
 
+    def _check_sketched(self) -> None:
+        """Raise ValueError if a schema has no place in the plan."""
+        if self.privacy.secret == "labels":
+            rule = "data.schema has no meaning for privacy.secret = 'labels', since the rows themselves are public then"
+            raise ValueError(f"{rule}: name them in data.public, or give data.public_share")
+        if not self.tallied:
+            rule = "data.schema needs labeling.mechanism = 'tallies', since no teacher votes on synthetic rows"
+            raise ValueError(f"{rule}, got {self.labeling.mechanism!r}")
+        for section, given in (("homes", self.homes), ("stream", self.stream)):
+            if given is not None:
+                raise ValueError(f"data.schema has no place beside [{section}]: name a public table in data.public")
+
     @model_validator(mode="after")
     def tested_units_have_names(self) -> Self:
         if self.test is None:
@@ -201,7 +227,8 @@ class Plan(Section):
     def ways(self) -> tuple[Way, ...]:
         """How its student learns from private rows, in a session each; the last one has the student."""
         unsaid: tuple[Way, ...] = ("votes",) if self.teachers.count else ("tallies",)
-        asked: dict[str, tuple[Way, ...]] = {"tallies": ("tallies",), "none": ()}
+        by_sums: tuple[Way, ...] = ("tallies",) if self.data.declared is None else ("sketch",)
+        asked: dict[str, tuple[Way, ...]] = {"tallies": by_sums, "none": ()}
         chosen: tuple[Way, ...] = ("hypothesis",) if self.student.learner == "universal" else ()
         return (*asked.get(self.labeling.asking, unsaid), *chosen)
 

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.schemas import COMMAS, Bounds, TextFormat, added
 from concord.artifacts.sources import PlanTable
+from concord.artifacts.table_schema import DeclaredSchema
 
 
 def in_units(unit: str) -> Any:
@@ -83,11 +84,16 @@ class Section(BaseModel):
 class DataPlan(Section):
     """Where the tables lie and what their columns mean. Paths are relative to the plan."""
 
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
+
     private: Annotated[PlanTable, OPERATOR]
     """The labelled table whose rows are protected: Parquet, Arrow IPC or CSV; a file, a folder or a glob; an address in
     an object store; `{ query, connection }` for a database, or `{ delta }`."""
     public: Annotated[PlanTable | None, OPERATOR] = None
     """Rows without labels, which get labels. A label column in them is ignored."""
+    declared: DeclaredSchema | None = Field(default=None, alias="schema", exclude_if=lambda schema: schema is None)
+    """In place of public rows: a range or the categories of each feature, as known in public; a file of a Frictionless
+    Table Schema, or its `fields`. Synthetic rows then take the place of public ones, at a part of the budget."""
     label: str
     """The column that the student predicts: classes, or a number."""
     classes: Annotated[tuple[str, ...], Field(min_length=2, max_length=1000)] = added(())
@@ -136,6 +142,21 @@ class DataPlan(Section):
         if not self.bounds[0] < self.bounds[1] < LARGEST_BOUND or self.bounds[0] < -LARGEST_BOUND:
             rule = f"bounds must be two numbers, the lower one first, of less than {LARGEST_BOUND:g}"
             raise ValueError(f"{rule}, got {[*self.bounds]}")
+        return self
+
+    @model_validator(mode="after")
+    def rows_are_public_or_declared(self) -> Self:
+        if self.declared is None:
+            return self
+        if self.public is not None or self.public_share is not None:
+            given = "public" if self.public is not None else "public_share"
+            raise ValueError(f"schema and {given} must not both be given: synthetic rows take the place of public ones")
+        if self.categories or self.text:
+            key = "categories" if self.categories else "text"
+            raise ValueError(f"{key} has no meaning beside schema: declare the categories there, in enum")
+        self.declared.check(self.label)
+        if self.unit in self.declared.names:
+            raise ValueError(f"schema must not name the column {self.unit!r} of unit")
         return self
 
     @model_validator(mode="after")

@@ -21,7 +21,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.schemas import NULL_WORDS, Frozen, canonical_json
@@ -60,14 +60,14 @@ class DeclaredRange(Frozen):
 class DeclaredTruth(Frozen):
     """A truth value: false or true."""
 
-    kind: Literal["boolean"] = "boolean"
+    kind: Literal["boolean"]
     name: str
 
 
 class DeclaredCategories(Frozen):
     """Text, or numbers that stand for categories, by their words as they are read from a table."""
 
-    kind: Literal["categorical"] = "categorical"
+    kind: Literal["categorical"]
     name: str
     words: Annotated[tuple[str, ...], Field(min_length=1)]
 
@@ -135,6 +135,19 @@ class TableSchema(Frozen):
         return TableSchema(columns=tuple(by_name[name] for name in features))
 
 
+def _of_plan(given: Any) -> Any:
+    """A schema as a plan or its record has it."""
+    return schema_of(given) if isinstance(given, Mapping) and "columns" not in given else given
+
+
+DeclaredSchema = Annotated[
+    TableSchema,
+    BeforeValidator(_of_plan),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object", "properties": {"fields": {"type": "array"}}}]}),
+]
+"""A schema as a plan gives it: the `fields` of a Table Schema, of which a file was read before."""
+
+
 def read_schema(path: Path) -> TableSchema:
     """The schema in a JSON file of Frictionless Data's Table Schema. Raises WrongInput if it is none."""
     try:
@@ -183,11 +196,11 @@ def _column(name: str, field: Mapping[str, Any]) -> DeclaredColumn | None:
     if not isinstance(limits, Mapping):
         raise ValueError(f"constraints must be an object, got {limits!r}")
     if kind == "boolean":
-        return DeclaredTruth(name=name)
+        return DeclaredTruth(kind="boolean", name=name)
     if "enum" in limits:
         if not isinstance(limits["enum"], list):
             raise ValueError(f"enum must be a list of categories, got {limits['enum']!r}")
-        return DeclaredCategories(name=name, words=tuple(_word(value) for value in limits["enum"]))
+        return DeclaredCategories(kind="categorical", name=name, words=tuple(_word(value) for value in limits["enum"]))
     if kind == "string":
         return None
     for key in ("minimum", "maximum"):

@@ -34,6 +34,7 @@ from concord.flows.run import (
     running,
 )
 from concord.flows.set_aside import check_test, choose_student, run_planned_test, test_again
+from concord.flows.sketch import BySketch
 from concord.flows.stage import Disclosure, pass_door
 from concord.flows.stages import encode, put
 from concord.flows.steps import AnyLearning, Learning, decide, publish
@@ -97,6 +98,7 @@ def learn_from(run: RunContext, public: PublicRows) -> Summary:
         way.release(session, each, numbers)
         for (way, each), session, numbers in zip(asked, sessions, counted, strict=True)
     ]
+    admitted[-1] = last.after(admitted[-1])
     chosen = choose_student(last, admitted[-1], private, passed)  # among candidates, if the plan names any
     student = last.fit(chosen.run, admitted[-1], passed, sessions[-1].id)
     also = [*chosen.files, *(file for each in before for file in each.released)]
@@ -173,7 +175,7 @@ def study_again(session: str, home: Path, student: StudentPlan | None = None) ->
         checkpoint = checkpoint_to_study(run.stores.vault, known)
         way, admitted, passed = _replayed(run, known, checkpoint)  # refuses here, if labels are missing
         write_checkpoint(run.stores.vault, session, checkpoint.model_copy(update={"plan": plan}))
-        return shown(publish(run, admitted, passed, way.fit(run, admitted, passed, session)))
+        return shown(publish(way.run, admitted, passed, way.fit(way.run, admitted, passed, session)))
 
 
 @flow(name="test", flow_run_name="test {session}")
@@ -189,9 +191,9 @@ def retest(session: str, home: Path, epsilon: float | None = None, again: bool =
     with running(plan, home) as run:
         known = run.lock_session(session)
         way, admitted, passed = _replayed(run, known, checkpoint_to_test(run.stores.vault, known))
-        student = way.fit(run, admitted, passed, session)
-        passed = test_again(run, admitted, passed, student, epsilon, way.codes, again=again)
-        return shown(publish(run, admitted, passed, student, codes=way.codes))
+        student = way.fit(way.run, admitted, passed, session)
+        passed = test_again(way.run, admitted, passed, student, epsilon, way.codes, again=again)
+        return shown(publish(way.run, admitted, passed, student, codes=way.codes))
 
 
 def _replayed(
@@ -200,7 +202,8 @@ def _replayed(
     """The way in which a session learned, the session admitted again, and what it released."""
     (way,) = ways_of(run, checkpoint.public)
     admitted = way.resume(session, checkpoint)
-    return way, admitted, way.replay(session, admitted)
+    passed = way.replay(session, admitted)
+    return way, way.after(admitted), passed
 
 
 class ByHypothesis(Learning[HypothesisAsk]):
@@ -230,7 +233,12 @@ class ByHypothesis(Learning[HypothesisAsk]):
         return stages.study_chosen(run, where, stream.encoding, stream.batches, passed.released[0], run.test)
 
 
-WAYS: dict[Way, type[AnyLearning]] = {"votes": ByVotes, "tallies": BySums, "hypothesis": ByHypothesis}
+WAYS: dict[Way, type[AnyLearning]] = {
+    "votes": ByVotes,
+    "tallies": BySums,
+    "sketch": BySketch,
+    "hypothesis": ByHypothesis,
+}
 
 
 def ways_of(run: RunContext, public: PublicRows) -> list[AnyLearning]:

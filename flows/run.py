@@ -24,6 +24,7 @@ from concord.flows.outcome import StageName
 from concord.flows.stage import Stages
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.data.places import Place, check_not_private, files_of, is_shared
+from concord.tasks.data.schema_rows import with_stand_ins
 from concord.tasks.data.sources import not_local, with_snapshots
 from concord.tasks.data.split import public_by_name, with_public
 from concord.tasks.data.tables import TableFile, find_files
@@ -62,7 +63,7 @@ class RunContext:
     erased: tuple[str, ...]
     locks: ExitStack
     signer: str
-    named: Mapping[str, str | TableSource]
+    named: Mapping[str, str | TableSource | None]
 
     @property
     def kept(self) -> Plan:
@@ -117,9 +118,11 @@ def running(
         if plan.homes is None:  # a lead has no private rows; a home that contributes reads them later
             ready_secret(stores, domain)
         erased = erased_units(stores, domain)
-        vault, named = stores.vault, not_local(plan)
+        vault, named = stores.vault, dict[str, str | TableSource | None](not_local(plan))
         plan = with_snapshots(plan, vault, again=start_from == "encode")
-        if plan.data.public is None:
+        if plan.data.declared is not None:
+            plan, named["public"] = with_stand_ins(plan, vault), plan.data.public
+        elif plan.data.public is None:
             plan = with_public(plan, vault, list(digests(vault, plan, "private")), erased, _say_of_public)
             named["public"] = public_by_name(plan)
         yield RunContext(plan, home, new_session, stores, stages, erased, locks, signer, named)

@@ -61,6 +61,7 @@ def blocks(plan: Plan, files: Sequence[Ref]) -> list[Block]:
         "data.unit",
         "data.classes",
         "data.bounds",
+        "data.declared",
         "data.features",
         "data.categories",
         "data.text",

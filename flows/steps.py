@@ -89,6 +89,10 @@ class Learning(ABC, Generic[Asking]):
     def fit(self, run: RunContext, admitted: Admitted[Asking], passed: Disclosure, where: str) -> Student:
         """The student of that run's plan, in the folder `where` of released files."""
 
+    def after(self, admitted: Admitted[Asking]) -> Admitted[Asking]:
+        """The session with what stands for its public rows once it has released."""
+        return admitted
+
     def resume(self, session: Session, checkpoint: Checkpoint) -> Admitted[Asking]:
         """An open session that goes on, with all rows of its checkpoint.
 

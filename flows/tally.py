@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -33,9 +33,12 @@ from concord.tasks.data.encode import PublicBatch, read_frame
 from concord.tasks.data.units import Erased
 from concord.tasks.door.admit import check_ensemble, sessions_for
 from concord.tasks.mechanisms.contributions import RoundQuestion
+from concord.tasks.mechanisms.distance import Ints
+from concord.tasks.mechanisms.tallies import Tallies
 from concord.tasks.student import study as student_study
 from concord.tasks.student.decode import Decoded
 from concord.tasks.student.infer import (
+    RoundFile,
     RoundPlanner,
     coded_batches,
     inferred,
@@ -113,10 +116,13 @@ def _coding(place: Place, plan: Plan, encoding: Encoding, codes: Codes, erased: 
 
 
 @mapped("tally")
-def tally(place: Place, block: Ref, question: Mapping[str, Any], pairs: Codes | None = None) -> Ref:
-    """The sum over the units of one block that answers a question; of pairs of columns, by the codes that have them."""
+def tally(
+    place: Place, block: Ref, question: Mapping[str, Any], codes: Codes | None = None, grid: Codes | None = None
+) -> Ref:
+    """The sum over the units of one block that answers a question; of pairs of columns, or of groups of a grid's cells,
+    by the codes that have them."""
     path = f"{asking_tally.sums_folder(block)}/{place.key}.npy"
-    return asking_tally.count(block, RoundQuestion.from_record(dict(question)), place.vault, path, pairs)
+    return asking_tally.count(block, RoundQuestion.from_record(dict(question)), place.vault, path, codes, grid)
 
 
 @stage("infer")
@@ -162,6 +168,17 @@ def study_inferred(
     targets = soft_labels(place.released.labels([labels]), len(encoding.classes))
     student = student_study.study_inferred(plan.student, encoding, batches, targets, place.vault)
     return published(place, student, session, encoding, batches, test)
+
+
+class Planner(Protocol):
+    """What the questions of a session follow from: released files, and public things."""
+
+    @property
+    def mechanism(self) -> Tallies: ...
+    def codes_after(self, released: Sequence[RoundFile]) -> Codes: ...
+    def question(self, released: Sequence[RoundFile]) -> RoundQuestion: ...
+    def first_questions(self) -> tuple[RoundQuestion, ...]: ...
+    def follow(self, released: Sequence[RoundFile], question: RoundQuestion, sums: Ints) -> dict[str, Any]: ...
 
 
 class BySums(Learning[TalliesAsk]):
@@ -215,7 +232,8 @@ class BySums(Learning[TalliesAsk]):
         self.planner = planner_of(run, admitted, codes, self.units)
         # totals of codes alone would not show changed labels
         self.sums = [tally(run, self.units, question.record()) for question in self.planner.first_questions()]
-        self.coded = partial(recode, run, plan, private.table, encoding, erased=run.erased, units=self.units)
+        coded = partial(recode, run, plan, private.table, encoding, erased=run.erased, units=self.units)
+        self.counted = partial(count_round, run, self.planner, self.units, self.sums[0], coded)
         private_digests = tuple(sums_digest(each, vault) for each in self.sums)
         check_ensemble(run.stores.vault, admitted.session, private_digests)
         return Counted(private_digests, [*self.units, *chain.from_iterable(self.sums)])
@@ -227,7 +245,7 @@ class BySums(Learning[TalliesAsk]):
         counted: Counted,  # noqa: ARG002, since it is kept by block
     ) -> Disclosure:
         """Pass round after round through the door, and label the public rows by the last."""
-        passed = release_rounds(self.run, session, self.planner, self.units, self.sums[0], self.coded)
+        passed = release_rounds(self.run, session, self.planner, self.counted)
         return self._labelled(admitted, passed, self.planner)
 
     def fit(self, run: RunContext, admitted: Admitted[TalliesAsk], passed: Disclosure, where: str) -> Student:
@@ -275,33 +293,42 @@ def planner_of(run: RunContext, admitted: Admitted[TalliesAsk], codes: Codes, un
     return RoundPlanner(mechanism, codes, rows, units_known, pairs=asks_pairs(run.plan, codes))
 
 
-def release_rounds(
+CountedRound = Callable[[RoundQuestion, Codes], Sequence[Ref]]
+"""The exact sums of a question about these codes, counted now or before."""
+
+
+def count_round(
     run: RunContext,
-    session: Session,
     planner: RoundPlanner,
     units: Sequence[Ref],
     sums: Sequence[Ref],
     coded: Callable[[Codes], Sequence[Ref]],
-) -> Disclosure:
-    """Pass round after round through the door, the first with `sums`: drawn once and published, or replayed.
+    question: RoundQuestion,
+    codes: Codes,
+) -> Sequence[Ref]:
+    """The exact sums of a round of tallies; `sums` are those of the first.
 
     coded   the private rows by codes that were learned from earlier rounds, as `recode` writes them
     """
-    released, counted, asked_now = list[Ref](), list(sums), 0
+    if codes.pairs:
+        return tally(run, units, question.record(), codes)
+    if question.record() == planner.question(()).record():
+        return sums
+    return tally(run, units if codes is planner.codes else coded(codes), question.record())
+
+
+def release_rounds(run: RunContext, session: Session, planner: Planner, counted: CountedRound) -> Disclosure:
+    """Pass round after round through the door: drawn once and published, or replayed."""
+    released, asked_now = list[Ref](), 0
     while True:
         published = [json.loads(run.stores.released.read(ref)) for ref in released]
         question = planner.question(published)
-        codes = planner.codes_after(published)
-        if codes.pairs:
-            counted = tally(run, units, question.record(), codes)
-        elif released:
-            counted = tally(run, units if codes is planner.codes else coded(codes), question.record())
         release = partial(
             release_round,
             mechanism=planner.mechanism,
             number=len(released),
             question=question,
-            blocks=counted,
+            blocks=counted(question, planner.codes_after(published)),
             follow=partial(planner.follow, published, question),
         )
         passed = pass_door(run, session, release)
@@ -311,7 +338,7 @@ def release_rounds(
             return replace(passed, released=released, asked_now=asked_now)
 
 
-def last_codes(run: RunContext, planner: RoundPlanner, passed: Disclosure) -> Codes:
+def last_codes(run: RunContext, planner: Planner, passed: Disclosure) -> Codes:
     """The codes of the last round's question."""
     return planner.codes_after([json.loads(run.stores.released.read(ref)) for ref in passed.released[:-1]])
 

@@ -39,6 +39,7 @@ from concord.tasks.data.arrivals import Arriving
 from concord.tasks.data.cells import LABEL, cast_labels, cast_numbers, steps_between
 from concord.tasks.data.codes import CodeMatrix, Codes
 from concord.tasks.data.files import PRIVATE
+from concord.tasks.data.grid import recoded
 from concord.tasks.data.guard import private_stage
 from concord.tasks.data.parts import columns_of_names, of_part
 from concord.tasks.data.spill import PARTS, SPILLS, Spill, allow_open_files, rows_in
@@ -193,16 +194,26 @@ def columns_asked(plan: Plan, encoding: Encoding) -> dict[str, str]:
 
 
 @private_stage
-def count(block: Ref, question: RoundQuestion, vault: Vault, path: str, pairs: Codes | None = None) -> Ref:
+def count(
+    block: Ref,
+    question: RoundQuestion,
+    vault: Vault,
+    path: str,
+    codes: Codes | None = None,
+    grid: Codes | None = None,
+) -> Ref:
     """Write the sum of the contributions of a block's units, int64 (question.size,), to a file of the vault.
 
-    pairs   codes whose pairs of columns are asked; by default the block's own are
+    codes   codes that are asked about; by default the block's own
+    grid    the block's own codes, if those that are asked about are groups of their cells and no pairs of them
     """
     total = np.zeros(question.size, dtype=np.int64)
     with pa.ipc.open_stream(pa.BufferReader(vault.read(block))) as batches:
         for batch in batches:
             units = batch[UNIT].to_numpy() if UNIT in batch.schema.names else None
-            rows = _matrix(batch) if pairs is None else pairs.paired(_matrix(batch))
+            rows = _matrix(batch)
+            if codes is not None:
+                rows = codes.paired(rows) if grid is None else recoded(rows, grid, codes)
             total += tally(question, rows, batch[LABEL].to_numpy().astype(np.int64), units)
     with vault.create(path) as sink:
         sink.write(sums_bytes(total))

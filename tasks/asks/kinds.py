@@ -49,6 +49,7 @@ from concord.tasks.mechanisms.private_test import (
 )
 from concord.tasks.mechanisms.queries import FORMS
 from concord.tasks.mechanisms.relabelled import RELABELLED_PROOF
+from concord.tasks.mechanisms.sketch import Sketch
 from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.mechanisms.tallies import Tallies
 
@@ -245,6 +246,11 @@ KINDS: dict[str, Publication] = {  # besides MECHANISMS, which are of votes
         "noisy sums over public codes; all else follows from them and public rows",
         remarks=of_pairs,
         mechanism=Tallies.from_settings,
+    ),
+    Sketch.name: Publication(
+        Sketch.proof,
+        "noisy one-way and two-way tables of the private rows with their estimated number, and noisy sums of labels; "
+        "synthetic rows, which belong to nobody, and all else follow from them and the declared schema",
     ),
     Stream.name: Publication(
         Stream.proof,

@@ -29,6 +29,7 @@ from concord.artifacts.home.vault import Vault, hashed
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Column, Empty, Encoding, Hashed, Kind, OneHot, Passed, Ref, Scaled
 from concord.artifacts.schemas import PublicBatch as PublicBatch
+from concord.artifacts.table_schema import DeclaredCategories, TableSchema
 from concord.tasks.data.cells import (
     LABEL,
     OURS,
@@ -146,6 +147,8 @@ def learn_encoding(plan: Plan) -> Encoding:
     """The encoding of the plan's public table. Raises WrongInput if the table does not fit the plan."""
     table, features = public_features(plan)
     columns = learn_columns(table, features, plan.data.categories or (), plan.data.text or ())
+    if plan.data.declared is not None:
+        columns = as_declared(columns, plan.data.declared)
     if not any(map(_differs, columns)):
         rule = "data.public must hold a feature in which its rows differ: nothing can be learned from any other"
         raise WrongInput(f"{rule}, but {quoted(features)} have one value each, or none, in {plan.data.public}")
@@ -156,6 +159,15 @@ def learn_encoding(plan: Plan) -> Encoding:
         bounds=plan.data.bounds,
         unit=plan.data.unit,
         format=plan.data.format,
+    )
+
+
+def as_declared(columns: Sequence[Column], schema: TableSchema) -> tuple[Column, ...]:
+    """The columns with all declared categories as their vocabulary, whichever the public rows have."""
+    words = {each.name: each.words for each in schema.columns if isinstance(each, DeclaredCategories)}
+    return tuple(
+        OneHot(name=column.name, vocabulary=words[column.name], missing=True) if column.name in words else column
+        for column in columns
     )
 
 

@@ -128,7 +128,7 @@ class Tallies:
         secret: Literal["rows", "labels"] = "rows",
         many: bool = False,
         steps: int = STEPS,
-    ) -> "Tallies":
+    ) -> Self:
         """The least noise with which all rounds stay within (epsilon, delta), each at its share of ρ."""
         check_budget(epsilon=epsilon, delta=delta, queries=max(1, len(rounds)), classes=classes or 2)
         return cls(

@@ -44,7 +44,8 @@ class _Column:
     @property
     def wide(self) -> Floats:
         """Counts of the wide cells."""
-        return np.bincount(self.group, self.narrow)
+        found: Floats = np.bincount(self.group, self.narrow).astype(np.float64)
+        return found
 
 
 def margins_of(grid: Codes, sums: Ints, *, steps: int, scale: float, count: int) -> Margins:

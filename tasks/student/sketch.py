@@ -11,6 +11,7 @@ Not covered  how good synthetic rows are: wrong ones cost accuracy, never privac
              Checked by tests/tasks/student/test_sketch_planner.py
 """
 
+import io
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
@@ -18,14 +19,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pydantic import TypeAdapter
 
+from concord.artifacts.schemas import Encoding
+from concord.artifacts.table_schema import TableSchema
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes
-from concord.tasks.data.grid import groups_of, recoded, with_tables
+from concord.tasks.data.grid import grid_of, groups_of, recoded, with_tables
+from concord.tasks.data.grid_values import values_in
 from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.sketch import Sketch, most_groups
-from concord.tasks.student.decode import Decoded, decode, next_fields, next_model
+from concord.tasks.student.concord_tallied import TalliedNumber
+from concord.tasks.student.decode import Decoded, decode, next_fields, next_model, scores
 from concord.tasks.student.infer import RoundFile, heard
 from concord.tasks.student.margins import Margins, margins_of
 from concord.tasks.student.synthetic import bins_of, label_codes, synthetic_cells, table_codes
@@ -89,17 +97,6 @@ class SketchPlanner:
             return {"decoded": None, "next": {"tables": tables}, "units": margins.units}
         return {"decoded": None, "units": margins.units, **self._synthetic(files, margins, bins)}
 
-    def cells(self, released: Sequence[RoundFile]) -> CodeMatrix:
-        """The published synthetic rows (rows, the grid's fields)."""
-        record = released[self.tables - 1]["synthetic"]
-        places = np.frombuffer(b64decode(record["cells"]), "<u2").reshape(-1, len(self.grid.fine))
-        found = np.empty((len(places), self.grid.width), np.int32, order="F")
-        for column, (wide, narrow) in enumerate(zip(self.grid.coarse, self.grid.fine, strict=True)):
-            field = self.grid.fields[narrow]
-            found[:, wide] = groups_of(field, self.grid.fields[wide])[places[:, column]] + self.grid.fields[wide].start
-            found[:, narrow] = places[:, column].astype(np.int32) + field.start
-        return found
-
     def _synthetic(self, files: Sequence[Mapping[str, Any]], margins: Margins, bins: int) -> dict[str, Any]:
         """Synthetic rows, and the codes and fields that the first round of labels asks about."""
         if self.tables > 1:
@@ -117,7 +114,7 @@ class SketchPlanner:
     def _decoded(self, released: Sequence[RoundFile], now: Mapping[str, Any]) -> dict[str, Any]:
         """The model decoded so far, by the labels' rounds, the synthetic rows and the number of units alone."""
         codes, rounds = self.codes_after(released), [*released[self.tables :], now]
-        rows = recoded(self.cells(released), self.grid, codes)
+        rows = recoded(published_cells(self.grid, released), self.grid, codes)
         begun = None if len(rounds) == 1 else Decoded.from_record(rounds[-2]["decoded"])
         units = float(released[0]["units"])
         decoded = decode([heard(each) for each in rounds], rows, codes, units=units, begun=begun)
@@ -145,6 +142,46 @@ class SketchPlanner:
     def _most_groups(self) -> int:
         sizes = [self.grid.fields[at].size for at in self.grid.fine]
         return most_groups(sizes) or max(sizes)
+
+
+def published_cells(grid: Codes, released: Sequence[RoundFile]) -> CodeMatrix:
+    """The synthetic rows (rows, the grid's fields) that released steps hold."""
+    record = next(each["synthetic"] for each in released if "synthetic" in each)
+    places = np.frombuffer(b64decode(record["cells"]), "<u2").reshape(-1, len(grid.fine))
+    found = np.empty((len(places), grid.width), np.int32, order="F")
+    for column, (wide, narrow) in enumerate(zip(grid.coarse, grid.fine, strict=True)):
+        field = grid.fields[narrow]
+        found[:, wide] = groups_of(field, grid.fields[wide])[places[:, column]] + grid.fields[wide].start
+        found[:, narrow] = places[:, column].astype(np.int32) + field.start
+    return found
+
+
+def synthetic_file(
+    schema: TableSchema, released: Sequence[RoundFile], encoding: Encoding, claim: Mapping[str, str]
+) -> bytes:
+    """Synthetic rows with the label inferred for each, as a Parquet file whose metadata says what they are."""
+    grid, decoded = grid_of(schema), Decoded.from_record(released[-1]["decoded"])
+    step = next(each for each in released if "synthetic" in each)
+    cells, codes = published_cells(grid, released), Codes.model_validate_json(json.dumps(step["next"]["codes"]))
+    rows = recoded(cells, grid, codes)
+    if encoding.bounds is not None:
+        labels = pa.array(TalliedNumber(decoded.weights, decoded.intercept, *encoding.bounds).predict(rows))
+    else:
+        labels = pa.array(encoding.classes, pa.string()).take(pa.array(scores(decoded, rows).argmax(axis=1)))
+    values = values_in(schema, grid, cells, step["synthetic"]["cells"].encode()).to_arrow(
+        compat_level=pl.CompatLevel.oldest()
+    )
+    said = {**claim, "what": "synthetic rows, drawn from released tables, and labels inferred for them: nobody's rows"}
+    table = values.append_column(encoding.label, labels).replace_schema_metadata(said)
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def synthetic_features(file: bytes, label: str) -> pl.DataFrame:
+    """The synthetic rows of such a file, without their labels."""
+    return pl.read_parquet(io.BytesIO(file)).drop(label)
 
 
 def _split(cells: Floats, groups: Sequence[CodedField]) -> list[Floats]:

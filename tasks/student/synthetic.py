@@ -14,14 +14,9 @@ Not covered  rows are nobody's; that one equals a person's by chance tells no mo
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import polars as pl
-from numpy.typing import NDArray
 
-from concord.artifacts.table_schema import DeclaredRange, TableSchema
-from concord.tasks.data.cells import DAY_MICROSECONDS
 from concord.tasks.data.codes import MOST_CODES, CodedField, CodeMatrix, Codes, NumberField, WordField
 from concord.tasks.data.grid import groups_of
 from concord.tasks.mechanisms.distance import Floats, Ints
@@ -39,8 +34,6 @@ FINER_FROM = 12
 """Quantiles from which later rounds ask twice as many: within fewer, what depends on finer ones would be lost."""
 FREQUENT = 1 / 128
 """Share of units from which a word has a code of its own."""
-UNDECLARED = "undeclared"
-"""The word of an undeclared cell in synthetic rows, unless that is declared."""
 
 
 def bins_of(margins: Margins, pair_noise: float) -> int:
@@ -124,7 +117,8 @@ def synthetic_cells(
     source = np.random.default_rng(list(hashlib.sha256(seed).digest()))
     maps = [groups_of(grid.fields[at], field) for at, field in zip(grid.fine, coarse, strict=True)]
     grouped: list[Floats] = [
-        np.bincount(own, counts, field.size) for own, counts, field in zip(maps, margins.counts, coarse, strict=True)
+        np.bincount(own, counts, field.size).astype(np.float64)
+        for own, counts, field in zip(maps, margins.counts, coarse, strict=True)
     ]
     if pairs:
         drawn_groups = _mixture(grid, margins, coarse, grouped, pairs, pair_noise).draw(ROWS, source)
@@ -168,44 +162,3 @@ def _within(groups: Ints, counts: Floats, drawn_groups: Ints, source: np.random.
         rows, cells = np.flatnonzero(drawn_groups == group), np.flatnonzero(groups == group)
         found[rows] = cells[drawn(counts[cells], len(rows), source)]
     return found
-
-
-def synthetic_table(schema: TableSchema, grid: Codes, cells: CodeMatrix, seed: bytes) -> pl.DataFrame:
-    """Synthetic rows with a value in each cell, drawn evenly within it; null if it is missing."""
-    source = np.random.default_rng([1, *hashlib.sha256(seed).digest()])
-    declared = {column.name: column for column in schema.columns}
-    values = dict[str, pl.Series]()
-    for at in grid.fine:
-        field, column = grid.fields[at], declared[grid.fields[at].name]
-        own = cells[:, at].astype(np.int64) - field.start
-        if isinstance(field, WordField):
-            undeclared = UNDECLARED
-            while undeclared in field.words:
-                undeclared += "*"
-            values[field.name] = pl.Series([*field.words, undeclared, None], dtype=pl.String)[own]
-        elif isinstance(field, NumberField):
-            values[field.name] = _numbers(column, field, own, source)
-    return pl.DataFrame(values)
-
-
-def _numbers(column: Any, field: NumberField, own: NDArray[np.int64], source: np.random.Generator) -> pl.Series:
-    """A value in each cell of a number, truth value or date."""
-    missing = own == len(field.cuts) + 1
-    if not isinstance(column, DeclaredRange):
-        return pl.Series(own == 1).set(pl.Series(missing), None)
-    unit = DAY_MICROSECONDS if column.kind == "date" and not column.whole else 1
-    edges = np.array([column.low, *field.cuts, column.high + column.whole, np.inf]) * unit
-    low, high = edges[own], np.where(missing, np.inf, edges[np.minimum(own + 1, len(edges) - 1)])
-    with np.errstate(invalid="ignore"):
-        value = low + source.random(len(own)) * (high - low)
-    if column.whole or unit > 1:
-        value = np.minimum(np.floor(value), np.ceil(high) - 1)
-        value = np.maximum(value, np.ceil(low))
-    else:
-        last = own == len(field.cuts)
-        value = np.where(last, np.minimum(value, high), np.minimum(value, np.nextafter(high, -np.inf)))
-    found = pl.Series(np.where(missing, 0, value)).set(pl.Series(missing), None)
-    if column.kind == "numeric":
-        return found.cast(pl.Int64) if column.whole else found
-    whole = found.cast(pl.Int64)
-    return whole.cast(pl.Datetime("us")) if unit > 1 else whole.cast(pl.Int32).cast(pl.Date)

@@ -44,11 +44,11 @@ def test_a_data_dictionary_is_read_as_it_is() -> None:
     )
     assert found.columns == (
         DeclaredRange(kind="numeric", name="age", low=17, high=90, whole=True),
-        DeclaredCategories(name="sex", words=("Female", "Male")),
+        DeclaredCategories(kind="categorical", name="sex", words=("Female", "Male")),
         DeclaredRange(kind="numeric", name="wage", low=-0.5, high=1e6, whole=False),
-        DeclaredTruth(name="veteran"),
+        DeclaredTruth(kind="boolean", name="veteran"),
         DeclaredRange(kind="date", name="since", low=1, high=18627, whole=True),
-        DeclaredCategories(name="code", words=("1", "2", "03")),
+        DeclaredCategories(kind="categorical", name="code", words=("1", "2", "03")),
     )
     assert found.undeclared == ("note",)
 

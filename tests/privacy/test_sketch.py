@@ -115,7 +115,7 @@ def exact_delta(choices: Sequence[Choice], scales: Sequence[float]) -> float:
 def binned(losses: Floats, odds: Floats) -> tuple[Floats, Floats]:
     """Losses rounded upwards to a ten-thousandth, which can only raise δ."""
     places = np.ceil(losses * 1e4 - 1e-9).astype(np.int64)
-    law = np.bincount(places - places.min(), odds)
+    law: Floats = np.bincount(places - places.min(), odds).astype(np.float64)
     kept = np.flatnonzero(law > 1e-19)
     return (kept + places.min()) / 1e4, law[kept]
 

@@ -22,10 +22,10 @@ SCHEMA = TableSchema(
     columns=(
         number(0, 4, whole=True, name="age"),
         number(-10.0, 1e6, name="wage"),
-        DeclaredTruth(name="member"),
+        DeclaredTruth(kind="boolean", name="member"),
         DeclaredRange(kind="date", name="since", low=0, high=9, whole=True),
-        DeclaredCategories(name="sex", words=("Female", "Male", "7")),
-        DeclaredCategories(name="country", words=("Italy",)),
+        DeclaredCategories(kind="categorical", name="sex", words=("Female", "Male", "7")),
+        DeclaredCategories(kind="categorical", name="country", words=("Italy",)),
     )
 )
 GRID = grid_of(SCHEMA)
@@ -37,7 +37,7 @@ def cells_of(name: str, values: Any, dtype: Any = None) -> list[int]:
     absent = [pl.lit(None).alias(each) for each in SCHEMA.names if each != name]
     codes = GRID.of_raw(raw.with_columns(absent), reading_columns(SCHEMA))
     at = next(at for at in GRID.fine if GRID.fields[at].name == name)
-    return (codes[:, at].astype(int) - GRID.fields[at].start).tolist()
+    return [int(code) - GRID.fields[at].start for code in codes[:, at]]
 
 
 def test_a_whole_number_has_a_cell_of_its_own_and_whatever_lies_above_it_below_the_next() -> None:

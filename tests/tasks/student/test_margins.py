@@ -15,7 +15,7 @@ SCHEMA = TableSchema(
     columns=(
         DeclaredRange(kind="numeric", name="wage", low=0, high=1e6, whole=False),
         DeclaredRange(kind="numeric", name="age", low=17, high=90, whole=True),
-        DeclaredCategories(name="sex", words=("Female", "Male")),
+        DeclaredCategories(kind="categorical", name="sex", words=("Female", "Male")),
     )
 )
 GRID = grid_of(SCHEMA)

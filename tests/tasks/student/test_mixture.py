@@ -5,13 +5,13 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from concord.tasks.mechanisms.distance import Floats
+from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.student.mixture import Mixture, NoisyTables, fitted_mixture
 
 SIZES = (4, 3, 5)
 
 
-def tables(rows: Floats, noise: float, seed: int = 0) -> NoisyTables:
+def tables(rows: Ints, noise: float, seed: int = 0) -> NoisyTables:
     """Noisy tables of rows (rows, columns) of groups."""
     source = np.random.default_rng(seed)
     pairs = {}
@@ -27,7 +27,7 @@ def tables(rows: Floats, noise: float, seed: int = 0) -> NoisyTables:
     return NoisyTables(float(len(rows)), margins, [max(noise, 0.1)] * 3, pairs, max(noise, 0.1), alike)
 
 
-def dependent(rows: int) -> Floats:
+def dependent(rows: int) -> Ints:
     """Rows whose second column follows the first, and whose third is drawn by itself."""
     source = np.random.default_rng(1)
     first = source.integers(0, 4, rows)

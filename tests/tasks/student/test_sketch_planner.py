@@ -13,13 +13,13 @@ from concord.tasks.mechanisms.contributions import tally
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.sketch import Sketch, sketch_rounds
 from concord.tasks.student.decode import Decoded, scores
-from concord.tasks.student.sketch import SketchPlanner
+from concord.tasks.student.sketch import SketchPlanner, published_cells
 
 SCHEMA = TableSchema(
     columns=(
         DeclaredRange(kind="numeric", name="wage", low=0, high=1e6, whole=False),
         DeclaredRange(kind="numeric", name="age", low=17, high=90, whole=True),
-        DeclaredCategories(name="sex", words=("Female", "Male")),
+        DeclaredCategories(kind="categorical", name="sex", words=("Female", "Male")),
     )
 )
 
@@ -77,8 +77,8 @@ def test_questions_follow_from_published_files_alone() -> None:
         assert again == of.codes_after(json.loads(json.dumps(files[:number])))
         if number < len(files):
             assert json.loads(json.dumps(of.question(files[:number]).record())) == files[number]["question"]
-    synthetic = of.cells(files)
-    assert (synthetic == of.cells(json.loads(json.dumps(files)))).all()
+    synthetic = published_cells(of.grid, files)
+    assert (synthetic == published_cells(of.grid, json.loads(json.dumps(files)))).all()
     assert files[-1]["next"] is None
 
 

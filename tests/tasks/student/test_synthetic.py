@@ -7,6 +7,7 @@ import pytest
 from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, DeclaredTruth, TableSchema
 from concord.tasks.data.codes import MOST_CODES, CodedField, NumberField, WordField
 from concord.tasks.data.grid import grid_of, groups_of, reading_columns, recoded
+from concord.tasks.data.grid_values import values_in
 from concord.tasks.student.margins import Margins
 from concord.tasks.student.synthetic import (
     FINER_FROM,
@@ -14,7 +15,6 @@ from concord.tasks.student.synthetic import (
     bins_of,
     label_codes,
     synthetic_cells,
-    synthetic_table,
     table_codes,
 )
 
@@ -31,10 +31,10 @@ SCHEMA = TableSchema(
         of_range("tiny", 0.1, 0.3),
         of_range("far", 1e12, 1e12 + 1),
         of_range("huge", -1e100, 1e100),
-        DeclaredTruth(name="member"),
+        DeclaredTruth(kind="boolean", name="member"),
         of_range("day", -20_000, 20_000, whole=True, kind="date"),
         of_range("moment", 10_000, 20_000, kind="date"),
-        DeclaredCategories(name="sex", words=("Female", "Male", "undeclared")),
+        DeclaredCategories(kind="categorical", name="sex", words=("Female", "Male", "undeclared")),
     )
 )
 GRID = grid_of(SCHEMA)
@@ -111,7 +111,7 @@ def rows(found: Margins, coarse: tuple[CodedField, ...], *, pairs: bool = True, 
 def test_values_lie_in_their_cells_and_any_sums_give_rows(found: Margins, pairs: bool) -> None:
     cells = rows(found, table_codes(GRID, found, 4, 6), pairs=pairs)
     assert cells.shape == (ROWS, GRID.width)
-    table = synthetic_table(SCHEMA, GRID, cells, b"sums")
+    table = values_in(SCHEMA, GRID, cells, b"sums")
     assert table.columns == [field.name for field in (GRID.fields[at] for at in GRID.fine)]
     again = GRID.of_raw(table, reading_columns(SCHEMA)).astype(np.int32)
     for at, field in enumerate(GRID.fields):
@@ -137,12 +137,12 @@ def test_rows_have_the_margins_and_follow_from_the_sums_alone() -> None:
     assert (cells == rows(found, coarse, pairs=False)).all()
     other = synthetic_cells(GRID, found, coarse, [], 65.0, b"other sums")
     assert (cells != other).any()
-    assert synthetic_table(SCHEMA, GRID, cells, b"sums").equals(synthetic_table(SCHEMA, GRID, cells, b"sums"))
+    assert values_in(SCHEMA, GRID, cells, b"sums").equals(values_in(SCHEMA, GRID, cells, b"sums"))
 
 
 def test_codes_of_rows_are_those_of_their_values() -> None:
     found = margins()
     coarse = table_codes(GRID, found, 22, 34)
     codes, cells = label_codes(GRID, found, coarse, 22), rows(found, coarse, pairs=False)
-    table = synthetic_table(SCHEMA, GRID, cells, b"sums")
+    table = values_in(SCHEMA, GRID, cells, b"sums")
     assert (recoded(cells, GRID, codes) == codes.of_raw(table, reading_columns(SCHEMA))).all()
