@@ -218,6 +218,10 @@ class Tallies(Kind):
         return self.steps
 
 
+class Sketch(Tallies):
+    """Rounds of tables and of labels, about the cells of a declared schema."""
+
+
 class Stream(Tallies):
     """A season of running sums, by coefficients of so many `bits`."""
 
@@ -350,6 +354,7 @@ KINDS: dict[str, type[Kind]] = {
     "optimal_release": OptimalRelease,
     "laplace_release": LaplaceRelease,
     "tallies": Tallies,
+    "sketch": Sketch,
     "stream": Stream,
     "share": Share,
     "joint": Joint,

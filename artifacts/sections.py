@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.schemas import COMMAS, Bounds, TextFormat, added
 from concord.artifacts.sources import PlanTable
-from concord.artifacts.table_schema import DeclaredSchema
+from concord.artifacts.table_schema import DeclaredSchema, TableSchema
 
 
 def in_units(unit: str) -> Any:
@@ -185,6 +185,13 @@ class DataPlan(Section):
         if both := {*(self.categories or ())} & {*(self.text or ())}:
             raise ValueError(f"text and categories must be different features, got {min(both)!r} in both")
         return self
+
+    @property
+    def sketched(self) -> TableSchema:
+        """The declared columns that are learned from. Raises WrongInput if there are none, or a feature is not one."""
+        if self.declared is None:
+            raise WrongInput("data.schema must be given in the plan")
+        return self.declared if self.features is None else self.declared.only(self.features)
 
 
 class PrivateTestPlan(Section):

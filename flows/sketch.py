@@ -19,10 +19,10 @@ from concord.flows.run import Admitted, Counted, PrivateFiles, PublicStream, Run
 from concord.flows.stage import Disclosure, stage
 from concord.flows.stages import encode
 from concord.flows.tally import BySums, gather, infer, label_claim, last_codes, release_rounds, tally
-from concord.tasks.asks.sketch import SketchAsk, reading_of, schema_of_plan
+from concord.tasks.asks.sketch import SketchAsk
 from concord.tasks.asks.tallies import TalliesAsk, sums_digest
 from concord.tasks.data.codes import Codes
-from concord.tasks.data.grid import grid_of
+from concord.tasks.data.grid import grid_of, reading_encoding
 from concord.tasks.data.schema_rows import with_rows
 from concord.tasks.door.admit import check_ensemble
 from concord.tasks.mechanisms.contributions import RoundQuestion
@@ -40,7 +40,7 @@ def synthesise(
 ) -> Ref:
     """Write the synthetic rows that the released steps hold, with the labels inferred for them, as a released file."""
     files = [json.loads(place.released.read(step)) for step in steps]
-    table = synthetic_file(schema_of_plan(plan), files, encoding, claim)
+    table = synthetic_file(plan.data.sketched, files, encoding, claim)
     return place.released.hold_back(f"{session}/{SYNTHETIC}", table)
 
 
@@ -58,7 +58,7 @@ class BySketch(BySums):
     def count(self, admitted: Admitted[TalliesAsk], private: PrivateFiles) -> Counted:
         """Write the private rows as cells of the grid, and count what is asked first."""
         run, plan, grid = self.run, self.run.plan, self._grid
-        self.units = gather(run, plan, private.table, reading_of(plan), grid, run.erased)
+        self.units = gather(run, plan, private.table, reading_encoding(plan), grid, run.erased)
         first = self._planner(admitted).first_questions()
         self.sums = [tally(run, self.units, question.record()) for question in first]
         digests = tuple(sums_digest(each, run.stores.vault) for each in self.sums)
@@ -105,8 +105,8 @@ class BySketch(BySums):
         mechanism = admitted.ask.mechanism
         if not isinstance(mechanism, Sketch):
             raise AssertionError("a sketch is planned for a session of its own")
-        return SketchPlanner(mechanism, self._grid)
+        return SketchPlanner(mechanism, self.run.plan.data.sketched)
 
     @property
     def _grid(self) -> Codes:
-        return grid_of(schema_of_plan(self.run.plan))
+        return grid_of(self.run.plan.data.sketched)

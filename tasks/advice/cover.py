@@ -29,7 +29,8 @@ from concord.artifacts.sessions import Session
 from concord.artifacts.settings import Settings, sqlite_file
 from concord.tasks.advice.choose import PublicFacts, decided
 from concord.tasks.advice.expect import Premises, premises_of
-from concord.tasks.advice.tallies import planned_tallies
+from concord.tasks.advice.tallies import planned_sketch, planned_tallies
+from concord.tasks.data.grid import grid_of
 from concord.tasks.mechanisms.exponential import Universal
 
 EPSILONS = tuple(round(digits * 10.0**power, 9) for power in range(-5, 1) for digits in range(100, 1000))
@@ -165,8 +166,13 @@ def _of_choice(plan: Plan, public: PublicFacts | None, account: Account) -> Cost
     return Universal(epsilon=plan.epsilon_of_choice, secret=plan.privacy.secret).cost
 
 
+def _of_sketch(plan: Plan, public: PublicFacts | None, account: Account) -> Cost | None:  # noqa: ARG001, as the others
+    return planned_sketch(plan, grid_of(plan.data.sketched)).cost
+
+
 COST_OF: dict[Way, Callable[[Plan, PublicFacts | None, Account], Cost | None]] = {
     "tallies": _of_tallies,
+    "sketch": _of_sketch,
     "votes": _of_votes,
     "hypothesis": _of_choice,
 }

@@ -19,6 +19,7 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Passed
 from concord.tasks.data.codes import CODED, VECTOR_CELLS, Codes, PlannedSizes, coarse_bins, deepens
 from concord.tasks.data.vectors import VectorField
+from concord.tasks.mechanisms.sketch import Sketch, sketch_rounds
 from concord.tasks.mechanisms.stream import Stream, bits_for
 from concord.tasks.mechanisms.tallies import LATER_FIELDS, PAIRED, Tallies, planned_rounds
 from concord.tasks.student.directions import most_rows
@@ -78,6 +79,20 @@ def planned_tallies(plan: Plan, codes: Codes, rows: int, begun: tuple[int, int] 
     advised = _rounds(plan, codes, rows, once), later_fields(len(codes.coarse), once.rho, rows, units)
     rounds, later = begun or advised
     return once if rounds == 1 else made(rounds=rounds, later=later)
+
+
+def planned_sketch(plan: Plan, grid: Codes) -> Sketch:
+    """The tables and rounds of a plan that declares a schema, for the cells of its grid. Raises WrongInput."""
+    narrow = [grid.fields[at].size for at in grid.fine]
+    wide = [grid.fields[at].size for at, own in zip(grid.coarse, grid.fine, strict=True) if at != own]
+    classes = len(plan.data.classes)
+    return Sketch.calibrate(
+        epsilon=plan.privacy.epsilon,
+        delta=plan.privacy.delta,
+        classes=classes,
+        rounds=sketch_rounds(classes=classes, narrow=narrow, wide=wide),
+        many=plan.data.unit is not None,
+    )
 
 
 def _of_rounds(

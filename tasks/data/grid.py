@@ -18,7 +18,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from concord.artifacts.schemas import Column, Hashed, Scaled
+from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import Column, Encoding, Hashed, Scaled
 from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, TableSchema
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, PairField, WordField, coarser
 
@@ -84,6 +85,19 @@ def reading_columns(schema: TableSchema) -> tuple[Column, ...]:
         if isinstance(column, DeclaredCategories)
         else Scaled(kind=column.kind, name=column.name, mean=0, scale=1, fill=0, low=0, high=1, missing=True)
         for column in schema.columns
+    )
+
+
+def reading_encoding(plan: Plan) -> Encoding:
+    """The rules by which the private rows of a plan are read for the grid."""
+    data = plan.data
+    return Encoding(
+        columns=reading_columns(data.sketched),
+        label=data.label,
+        classes=data.classes,
+        bounds=data.bounds,
+        unit=data.unit,
+        format=data.format,
     )
 
 

@@ -16,6 +16,7 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -43,10 +44,15 @@ FIELDS: TypeAdapter[tuple[CodedField, ...]] = TypeAdapter(tuple[CodedField, ...]
 
 @dataclass(frozen=True)
 class SketchPlanner:
-    """The mechanism of a session, and the grid of its schema."""
+    """The mechanism of a session, and its declared schema."""
 
     mechanism: Sketch
-    grid: Codes
+    schema: TableSchema
+
+    @cached_property
+    def grid(self) -> Codes:
+        """The cells of the schema."""
+        return grid_of(self.schema)
 
     @property
     def tables(self) -> int:
@@ -89,13 +95,13 @@ class SketchPlanner:
         if number >= self.tables:
             return self._decoded(released, {"question": question.record(), "scale": scale, "sums": sums.tolist()})
         files = [*released, {"sums": sums.tolist()}]
-        margins = self._margins(files[0])
+        margins, declared = self._margins(files[0]), {} if number else {"schema": self.schema.model_dump(mode="json")}
         bins = bins_of(margins, self._pair_noise)
         if number + 1 < self.tables:
             groups = table_codes(self.grid, margins, bins, self._most_groups)
             tables = FIELDS.dump_python(groups, mode="json")
-            return {"decoded": None, "next": {"tables": tables}, "units": margins.units}
-        return {"decoded": None, "units": margins.units, **self._synthetic(files, margins, bins)}
+            return {"decoded": None, "next": {"tables": tables}, "units": margins.units, **declared}
+        return {"decoded": None, "units": margins.units, **declared, **self._synthetic(files, margins, bins)}
 
     def _synthetic(self, files: Sequence[Mapping[str, Any]], margins: Margins, bins: int) -> dict[str, Any]:
         """Synthetic rows, and the codes and fields that the first round of labels asks about."""

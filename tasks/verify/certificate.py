@@ -177,9 +177,9 @@ class Certificates:
 def _covered(session: str, labels: tuple[Ref, ...], ledger: Reading, released: Released) -> tuple[int, int]:
     """Number of batches of a session that these files cover, and of rows answered after them. Raises NotVerified."""
     committed = [batch.outcome for batch in ledger.batches(session) if batch.outcome]
-    named = set(labels)
+    named, following = set(labels), {f"{session}/labels.arrow", f"{session}/synthetic.parquet"}
     for path in sorted(file.path for file in named - {outcome.released for outcome in committed}):
-        if path != f"{session}/labels.arrow" and holds_answers(released, path):  # that one follows from released rounds
+        if path not in following and holds_answers(released, path):  # those follow from released rounds
             raise NotVerified(f"the certificate names {path}, which the ledger never committed: it was cut back")
     known = [outcome.released in named for outcome in committed]
     covered = known.index(False) if False in known else len(known)

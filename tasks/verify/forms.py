@@ -16,7 +16,7 @@ import json
 from abc import abstractmethod
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.kinds import (
@@ -25,6 +25,7 @@ from concord.artifacts.kinds import (
     Kind,
     PrivateTest,
     Share,
+    Sketch,
     Stream,
     StudentChoice,
     Tallies,
@@ -34,7 +35,8 @@ from concord.artifacts.kinds import (
 from concord.artifacts.measures import TestRecord
 from concord.artifacts.records import AnswerRecord, ChoiceRecord, Outcome, SessionRecord
 from concord.artifacts.schemas import Frozen, canonical_json
-from concord.tasks.data.codes import Codes
+from concord.artifacts.table_schema import TableSchema
+from concord.tasks.data.codes import CodedField, Codes
 from concord.tasks.verify.checks import equal
 
 Whole = tuple[int, ...]
@@ -174,6 +176,39 @@ class RoundForm(LearnedForm):
     def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:
         """Its number and its noise."""
         return {"round": number, "scale": record.mechanism.kind.rounds[number].scale}
+
+
+class TablesForm(Frozen):
+    """The groups of cells by which two-way tables are asked, a field for each column."""
+
+    tables: tuple[CodedField, ...]
+
+
+class SyntheticForm(Frozen):
+    """Synthetic rows: the number of each narrow cell, in base64."""
+
+    cells: str
+
+
+class SketchForm(RoundForm):
+    """A step of a sketch: tables or a round of labels.
+
+    schema      the declared columns, in the first step
+    units       estimated number of private units, in steps that ask for tables
+    synthetic   synthetic rows, in the last of those
+    """
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    declared: TableSchema | None = Field(default=None, alias="schema")
+    units: float | None = None
+    synthetic: SyntheticForm | None = None
+    next: TablesForm | NextForm | None  # type: ignore[assignment]  # wider than that of other rounds
+
+    @property
+    def following(self) -> NextForm | None:
+        """The next question, if it is not about two-way tables."""
+        return self.next if isinstance(self.next, NextForm) else None
 
 
 class LettersForm(Frozen):
@@ -410,6 +445,7 @@ def form_of(kind: Kind) -> type[Form]:
 
 FORMS: dict[type[Kind], type[Form]] = {
     Tallies: RoundForm,
+    Sketch: SketchForm,
     Stream: ReleaseForm,
     Share: ShareForm,
     Joint: JointRoundForm,

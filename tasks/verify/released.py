@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import sha256
-from concord.artifacts.kinds import Joint, PrivateTest, Share, Stream, Tallies
+from concord.artifacts.kinds import Joint, PrivateTest, Share, Sketch, Stream, Tallies
 from concord.artifacts.measures import UnitsTested
 from concord.artifacts.records import SessionRecord
 from concord.artifacts.schemas import Ref, canonical_json
@@ -49,12 +49,14 @@ from concord.tasks.verify.forms import (
     ReleaseForm,
     RoundForm,
     ShareForm,
+    SketchForm,
     form_of,
 )
 from concord.tasks.verify.homes import joint_rounds
 from concord.tasks.verify.recompute import releases
 from concord.tasks.verify.recompute_gaussian import steps
 from concord.tasks.verify.rounds import round_fault, season_fault
+from concord.tasks.verify.sketched import check_sketch
 
 LARGEST_ANSWER = 2**24
 """Bytes of the file of an answer, of which a certificate may name any number."""
@@ -97,7 +99,8 @@ def released_as_certified(record: SessionRecord, at: PublishedSession) -> str:
     equal("what is said of released files", record.outcomes, ())
     equal("the number of teachers", record.teachers, 0)
     inferred = [file for file in record.files if file.path == f"{record.session}/labels.arrow"]
-    files = [*_forms(record, [file for file in record.files if file not in inferred], at)]
+    synthetic = [file for file in record.files if file.path == f"{record.session}/synthetic.parquet"]
+    files = [*_forms(record, [file for file in record.files if file not in (*inferred, *synthetic)], at)]
     equal("the number of files released", len(files), counts.asked)
     learned = [each for each in files if isinstance(each, LearnedForm)]
     for table in inferred:
@@ -110,6 +113,9 @@ def released_as_certified(record: SessionRecord, at: PublishedSession) -> str:
     else:
         said = _totals(kind, files) if isinstance(kind, Stream) else _rounds(kind.only(Tallies), files)
     _models(kind.only(Tallies), learned)
+    if isinstance(kind, Sketch):
+        sketched = [each for each in learned if isinstance(each, SketchForm)]
+        check_sketch(kind, sketched, [at.named(file) for file in synthetic])
     return f"{said}; {NOT_DECODED}"
 
 
@@ -215,16 +221,20 @@ def _models(kind: Tallies, files: Sequence[LearnedForm]) -> None:
             _laid_out(number, question, codes, spans)
         model, following, round_by_round = form.decoded, form.following, isinstance(form, RoundForm)
         of_labels = not round_by_round or any(each.what == "labels" for each in kind.rounds[: number + 1])
+        sketch = form if isinstance(form, SketchForm) else None
         follows = round_by_round and of_labels and number + 1 < len(kind.rounds)
+        follows = follows or (sketch is not None and sketch.synthetic is not None)
         equal(f"whether there is a model after round {number}", model is not None, of_labels)
         equal(f"whether a question follows round {number}", following is not None, follows)
         if following is not None and codes is not None and codes.pairs:  # what single columns say was decoded before
             equal(f"the model of round {number}", model, before)
         elif model is not None:
             _fits(number, model, kind, spans)
-        if following is not None and model is not None:
-            _announced(number, following, model)
-            codes, spans = following.codes, first if following.codes is None else {}
+        if following is not None and (model is not None or sketch is not None):
+            if model is not None:
+                _announced(number, following, model)
+            if following.codes is not None or sketch is None:
+                codes, spans = following.codes, first if following.codes is None else {}
         before = model
 
 

@@ -29,7 +29,7 @@ def planner(schema: TableSchema = SCHEMA, classes: int = 2, epsilon: float = 1.0
     narrow = [grid.fields[at].size for at in grid.fine]
     wide = [grid.fields[at].size for at, one in zip(grid.coarse, grid.fine, strict=True) if at != one]
     rounds = sketch_rounds(classes=classes, narrow=narrow, wide=wide)
-    return SketchPlanner(Sketch.calibrate(epsilon=epsilon, delta=1e-5, classes=classes, rounds=rounds), grid)
+    return SketchPlanner(Sketch.calibrate(epsilon=epsilon, delta=1e-5, classes=classes, rounds=rounds), schema)
 
 
 def people(rows: int, classes: int = 2) -> tuple[pl.DataFrame, Ints]:
