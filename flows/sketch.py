@@ -24,6 +24,7 @@ from concord.tasks.asks.tallies import TalliesAsk, sums_digest
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.grid import grid_of, reading_encoding
 from concord.tasks.data.schema_rows import with_rows
+from concord.tasks.data.units import private_table
 from concord.tasks.door.admit import check_ensemble
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.sketch import Sketch
@@ -46,6 +47,14 @@ def synthesise(
 
 class BySketch(BySums):
     """Private rows are asked for tables of a declared schema, and then about synthetic rows; nobody votes."""
+
+    def rehearse(self) -> None:
+        """Raise WrongInput if schema and private table have other columns, by its header alone; or as the others do."""
+        data = self.run.plan.data
+        header = private_table(self.run.plan).names
+        present = {*data.sketched.names} & header if data.features else header
+        data.sketched.check(data.label, sorted(present), (data.unit or data.label,))
+        super().rehearse()
 
     def ask(self, domain: Domain, session: Session | None = None) -> TalliesAsk:  # noqa: ARG002, since all ask alike
         """Tables of the schema's grid, and rounds of labels."""

@@ -27,7 +27,8 @@ from concord.tasks.advice.expect import (
 from concord.tasks.advice.rehearse import span
 from concord.tasks.advice.rehearse_tallies import expect_tallies
 from concord.tasks.advice.rehearse_votes import expect_votes, simulated_votes
-from concord.tasks.advice.tallies import check_columns
+from concord.tasks.advice.tallies import check_columns, planned_sketch
+from concord.tasks.data.grid import grid_of
 from concord.tasks.data.sources import with_public_snapshots
 
 FIGURES = ("epsilon", "delta", "teachers", "queries", "classes")
@@ -49,6 +50,8 @@ def report(path: Path | None, agreement: str | None, home: Path, **given: float 
     covered = check_cover(plan, public, account)
     if not asks:
         found = _of_choice(plan, **given)
+    elif plan.data.declared is not None:
+        found = _of_sketch(plan, **given)
     elif plan.tallied and public is not None:
         found = _of_tallies(plan, public, **given)
     else:
@@ -102,6 +105,8 @@ def show_plan(found: dict[str, Any]) -> None:
         _show_rehearsed(found["votes"])
     if found["choice"]:
         _show_choice(found["choice"])
+    if "sketch" in found:
+        _show_sketch(found["sketch"], found["epsilon"], found["delta"])
     if "tallies" in found:
         _show_tallies(found["tallies"])
     if found.get("later_rows"):
@@ -151,6 +156,46 @@ def _of_tallies(plan: Plan, public: PublicFacts, **given: float | None) -> dict[
         "tallies": asdict(found),
         "later_rows": NO_LATER_ROWS,
     }
+
+
+def _of_sketch(plan: Plan, **given: float | None) -> dict[str, Any]:
+    """The cost of a sketch, and the noise of each step."""
+    for name, value in given.items():
+        if value is not None and name not in ("epsilon", "delta", "rows"):
+            raise WrongInput(f"--{name} has no meaning for a plan that asks for tallies, in which nobody votes")
+    mechanism = planned_sketch(plan, grid_of(plan.data.sketched))
+    asked = ("one-way tables", "two-way tables")[: mechanism.tables]
+    steps = [
+        {
+            "what": asked[at] if at < len(asked) else "labels",
+            "columns": each.fields,
+            "share": each.share,
+            "noise": each.scale / mechanism.steps,
+        }
+        for at, each in enumerate(mechanism.rounds)
+    ]
+    columns = {"columns": list(plan.data.sketched.names), "left_out": list(plan.data.sketched.undeclared)}
+    return {
+        "epsilon": plan.privacy.epsilon,
+        "delta": plan.privacy.delta,
+        "choice": None,
+        "mechanisms": [],
+        "recommended": None,
+        "sketch": {**columns, "steps": steps, "rho": mechanism.rho, "units": plan.labeling.rows},
+        "later_rows": NO_LATER_ROWS,
+        "what_if": [],
+    }
+
+
+def _show_sketch(found: dict[str, Any], epsilon: float, delta: float) -> None:
+    title = f"ε = {epsilon:g}, δ = {delta:g}, {len(found['columns'])} declared columns, no public rows"
+    table = _table(title, "step", "asked for", "tables or columns", "share of the budget", "noise of a sum, in units")
+    for number, item in enumerate(found["steps"], start=1):
+        table.add_row(str(number), item["what"], str(item["columns"]), f"{item['share']:.0%}", f"{item['noise']:,.1f}")
+    out.print(table)
+    out.print(f"The domain is charged ρ = {found['rho']:.4g}, all of it when the session is opened.")
+    for name in found["left_out"]:
+        out.print(f"column {name!r} is left out: data.schema declares no categories", markup=False, soft_wrap=True)
 
 
 HEADINGS = (  # what the headings mean

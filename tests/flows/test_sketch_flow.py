@@ -1,0 +1,196 @@
+"""A plan that declares a schema: from private rows alone to a certificate that a stranger verifies."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.plan import Plan, parse_plan
+from concord.artifacts.schemas import canonical_json
+from concord.flows.start import start, start_study
+from concord.tasks.verify.published import verify_published
+from concord.tasks.verify.verify import verify
+
+FIELDS: list[dict[str, Any]] = [
+    {"name": "wage", "type": "number", "constraints": {"minimum": 0, "maximum": 1e6}},
+    {"name": "age", "type": "integer", "constraints": {"minimum": 17, "maximum": 90}},
+    {"name": "sex", "type": "string", "constraints": {"enum": ["Female", "Male"]}},
+]
+
+
+def workers(rows: int, seed: int) -> pl.DataFrame:
+    """Wages that rise with age, an undeclared word, missing cells, and a class that follows from all columns."""
+    source = np.random.default_rng(seed)
+    age, sex = source.integers(17, 91, rows), source.choice(["Female", "Male", "other"], rows)
+    wage = np.exp(source.normal(8, 1, rows)) * age / 40
+    points = (np.log(wage) - 8) + (age - 50) / 20 + (sex == "Male") + source.logistic(0, 0.5, rows)
+    named = np.where(points > 0.6, "high", "low")
+    seen = [None if missing else float(value) for value, missing in zip(wage, source.random(rows) < 0.1, strict=True)]
+    return pl.DataFrame({"wage": seen, "age": age, "sex": sex, "class": named})
+
+
+def plan_of(folder: Path, *, data: dict[str, Any] | None = None, **sections: Any) -> Plan:
+    folder.mkdir(exist_ok=True)
+    workers(4_000, 1).write_parquet(folder / "private.parquet")
+    workers(1_000, 2).write_parquet(folder / "test.parquet")
+    (folder / "schema.json").write_text(json.dumps({"fields": FIELDS}))
+    tables = {"private": "private.parquet", "schema": "schema.json", "label": "class", "classes": ["low", "high"]}
+    privacy = {"domain": "workers", "epsilon": 1.0, "delta": 1e-5, "lifetime": {"epsilon": 4.0, "delta": 4e-5}}
+    given = {"privacy": privacy, "labeling": {"mechanism": "tallies", "rows": 4_000}, **sections}
+    return parse_plan({"folder": str(folder), "data": {**tables, "test": "test.parquet", **(data or {})}, **given})
+
+
+def step_of(folder: Path, number: int) -> Path:
+    return folder / "rounds" / f"round-{number:05d}.json"
+
+
+def edited(number: int, change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], Any]:
+    """Edits a released step, in the bytes that Concord would write."""
+
+    def edit(folder: Path) -> None:
+        found = json.loads(step_of(folder, number).read_text())
+        change(found)
+        step_of(folder, number).write_text(canonical_json(found))
+
+    return edit
+
+
+@pytest.mark.slow
+def test_private_rows_alone_give_a_student_synthetic_rows_and_a_certificate(tmp_path: Path, home: Path) -> None:
+    plan = plan_of(tmp_path / "data")
+    found = start(plan, home)
+    assert found.mechanism["name"] == "sketch"
+    assert found.student["public_test"]["accuracy"]["value"] > 0.75
+    folder = home / "released" / found.session
+    synthetic = pl.read_parquet(folder / "synthetic.parquet")
+    assert synthetic.columns == ["wage", "age", "sex", "class"]
+    assert set(synthetic["class"].unique()) == {"low", "high"}
+    assert pl.read_parquet_metadata(folder / "synthetic.parquet")["session"] == found.session
+    shares = synthetic["sex"].value_counts(normalize=True)
+    assert dict(shares.rows())["undeclared"] == pytest.approx(1 / 3, abs=0.1)
+    assert [check for check in verify(home) if not check.ok] == []
+    assert [check for check in verify_published(folder) if not check.ok] == []
+
+    charged = Ledger.of(home).total("workers")
+    again = start(plan, home)
+    assert (again.session, again.spent_now["epsilon"]) == (found.session, 0)
+    assert all(stage["cached"] for stage in again.stages)
+    assert start_study(found.session, home).session == found.session
+    assert Ledger.of(home).total("workers") == charged
+    assert [check for check in verify(home) if not check.ok] == []
+
+
+@pytest.mark.slow
+def test_a_forest_learns_from_synthetic_rows(tmp_path: Path, home: Path) -> None:
+    student = {"estimator": "sklearn.ensemble.ExtraTreesRegressor", "params": {"n_estimators": 20}}
+    found = start(plan_of(tmp_path / "data", student=student), home)
+    assert found.student["public_test"]["accuracy"]["value"] > 0.7
+    assert [check for check in verify(home) if not check.ok] == []
+
+
+@pytest.mark.slow
+def test_a_session_that_was_killed_goes_on_without_a_second_draw(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, begin, begun = plan_of(tmp_path / "data"), Ledger.begin_batch, list[Any]()
+
+    def dies(*values: Any, **named: Any) -> Any:
+        begun.append(values)
+        if len(begun) == 3:
+            raise OSError("switched off")
+        return begin(*values, **named)
+
+    with monkeypatch.context() as then:
+        then.setattr(Ledger, "begin_batch", dies)
+        with pytest.raises(EnvironmentFailed):
+            start(plan, home)
+    (session,), charged = Ledger.of(home).sessions("workers"), Ledger.of(home).total("workers")
+    first = [step_of(home / "released" / session.id, number).read_bytes() for number in (0, 1)]
+    found = start(plan, home)
+    assert found.session == session.id
+    assert Ledger.of(home).total("workers") == charged
+    assert [step_of(home / "released" / session.id, number).read_bytes() for number in (0, 1)] == first
+    assert [check for check in verify(home) if not check.ok] == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"data": {"public": "test.parquet"}}, "schema and public must not both be given"),
+        ({"data": {"label": "sex", "classes": ["Female", "Male"]}}, "must not name the label 'sex'"),
+        ({"data": {"features": ["height"]}}, "data.features names 'height'"),
+        ({"data": {"unit": "age"}}, "must not name the column 'age' of unit"),
+        ({"data": {"schema": "none.json"}}, "'none.json' cannot be read"),
+        ({"data": {"categories": ["sex"]}}, "categories has no meaning beside schema"),
+        ({"labeling": {"mechanism": "stable", "cutoff": 10}, "teachers": {"count": 9}}, "needs labeling.mechanism"),
+        ({"stream": {"delivery": "each row once"}}, "has no place beside [stream]"),
+    ],
+)
+def test_a_schema_in_a_wrong_place_is_refused_in_a_sentence_and_spends_nothing(
+    tmp_path: Path, home: Path, changed: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(WrongInput) as wrong:
+        start(plan_of(tmp_path / "data", **changed), home)
+    assert sentence in str(wrong.value)
+    assert not Ledger.of(home).domains()
+
+
+@pytest.mark.parametrize("table", [{"height": 1.0}, {"age": None}], ids=["one more", "one less"])
+def test_columns_that_schema_and_table_do_not_share_are_refused(
+    tmp_path: Path, home: Path, table: dict[str, Any]
+) -> None:
+    plan, path = plan_of(tmp_path / "data"), tmp_path / "data" / "private.parquet"
+    rows = pl.read_parquet(path)
+    (name,) = table
+    (rows.drop(name) if table[name] is None else rows.with_columns(pl.lit(1.0).alias(name))).write_parquet(path)
+    with pytest.raises(WrongInput, match=f"'{name}'"):
+        start(plan, home)
+    assert not Ledger.of(home).domains()
+
+
+EDITS = {
+    "another schema": edited(0, lambda step: step["schema"]["columns"][1].update(high=91.0)),
+    "no schema": edited(0, lambda step: step.pop("schema")),
+    "other units": edited(0, lambda step: step.update(units=step["units"] + 500)),
+    "a cut that is none": edited(0, lambda step: step["next"]["tables"][1].update(cuts=[20.5])),
+    "other rows": edited(1, lambda step: step["synthetic"].update(cells=step["synthetic"]["cells"][::-1])),
+    "other sums": edited(1, lambda step: step["sums"].pop()),
+    "values of other rows": lambda folder: (
+        pl.read_parquet(folder / "synthetic.parquet").reverse().write_parquet(folder / "synthetic.parquet")
+    ),
+}
+
+
+@pytest.mark.slow
+def test_a_stranger_finds_every_edit_of_a_step(tmp_path: Path, home: Path) -> None:
+    """Also by whoever writes the digests anew: the content itself is checked."""
+    from concord.artifacts.certificate import Certificate
+    from concord.tasks.verify.folder import PublishedSession
+    from concord.tasks.verify.released import released_as_certified
+
+    found = start(plan_of(tmp_path / "data"), home)
+    whole = home / "released" / found.session
+
+    def check(folder: Path) -> str:
+        at = PublishedSession.at(folder)
+        (record,) = at.certificate.sessions
+        files = tuple(ref.model_copy(update={"digest": at.digest(ref.path)}) for ref in record.files)
+        certificate = at.certificate.model_copy(update={"sessions": (record.model_copy(update={"files": files}),)})
+        assert isinstance(certificate, Certificate)
+        return released_as_certified(certificate.sessions[0], PublishedSession(certificate, at.text, at.folder))
+
+    assert "5 rounds asked no more than they paid for" in check(whole)
+    for what, edit in EDITS.items():
+        copy = tmp_path / found.session
+        shutil.copytree(whole, copy)
+        edit(copy)
+        with pytest.raises(NotVerified):
+            pytest.fail(f"{what} was not found: {check(copy)}")
+        shutil.rmtree(copy)
