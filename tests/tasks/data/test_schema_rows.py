@@ -1,0 +1,63 @@
+"""Rows in place of public ones: the same for the same schema, whole, and written again if they were changed."""
+
+from pathlib import Path
+
+import polars as pl
+
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.plan import Plan, parse_plan
+from concord.tasks.data.encode import learn_encoding
+from concord.tasks.data.grid_values import STAND_INS, stand_ins
+from concord.tasks.data.schema_rows import with_rows, with_stand_ins
+from concord.tasks.data.tables import open_public
+
+WORDS = [f"word {number}" for number in range(150)]
+FIELDS = [
+    {"name": "age", "type": "integer", "constraints": {"minimum": 17, "maximum": 90}},
+    {"name": "member", "type": "boolean"},
+    {"name": "town", "type": "string", "constraints": {"enum": WORDS}},
+]
+
+
+def plan(folder: Path) -> Plan:
+    budget = {"epsilon": 1.0, "delta": 1e-5}
+    return parse_plan(
+        {
+            "folder": str(folder),
+            "data": {"private": "none.parquet", "schema": {"fields": FIELDS}, "label": "y", "classes": ["a", "b"]},
+            "privacy": {"domain": "people", **budget, "lifetime": budget},
+            "labeling": {"mechanism": "tallies", "rows": 1000},
+        }
+    )
+
+
+def test_stand_ins_have_every_declared_value_about_as_often(tmp_path: Path) -> None:
+    declared = plan(tmp_path).data.sketched
+    rows = stand_ins(declared)
+    assert rows.height == STAND_INS
+    assert rows.equals(stand_ins(declared))
+    assert set(WORDS) < set(rows["town"].unique())
+    assert rows["age"].drop_nulls().is_between(17, 90).all()
+    assert rows["age"].value_counts()["count"].max() < 2 * STAND_INS / 74
+    pairs = rows.select("age", "member").unique().height
+    assert pairs > 2 * 74  # columns do not go together in one way alone
+
+
+def test_the_encoding_knows_all_declared_words(tmp_path: Path) -> None:
+    made = with_stand_ins(plan(tmp_path), Vault(tmp_path / "vault"))
+    encoding = learn_encoding(made)
+    assert encoding.features == ("age", "member", "town")
+    assert set(encoding.columns[2].vocabulary) == set(WORDS)  # type: ignore[union-attr]
+
+
+def test_rows_are_kept_once_and_again_if_they_were_changed(tmp_path: Path) -> None:
+    vault, rows = Vault(tmp_path / "vault"), pl.DataFrame({"age": [1, 2], "town": ["a", None]})
+    first = with_rows(plan(tmp_path), vault, rows, "rows")
+    assert with_rows(plan(tmp_path), vault, rows, "rows").path("public") == first.path("public")
+    assert pl.concat(open_public(first.path("public")).frames(["age", "town"])).equals(rows)
+    (part,) = (tmp_path / "vault" / "public" / "tables").rglob("000000")
+    part.write_bytes(part.read_bytes()[:-1])
+    again = with_rows(plan(tmp_path), vault, rows, "rows")
+    assert pl.concat(open_public(again.path("public")).frames(["age", "town"])).equals(rows)
+    other = with_rows(plan(tmp_path), vault, rows.reverse(), "rows")
+    assert other.path("public") != first.path("public")
