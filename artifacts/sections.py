@@ -154,7 +154,7 @@ class DataPlan(Section):
         if self.categories or self.text:
             key = "categories" if self.categories else "text"
             raise ValueError(f"{key} has no meaning beside schema: declare the categories there, in enum")
-        self.declared.check(self.label)
+        self.sketched.check(self.label)  # refuses features that are not declared
         if self.unit in self.declared.names:
             raise ValueError(f"schema must not name the column {self.unit!r} of unit")
         return self
