@@ -71,7 +71,7 @@ class NoisyTables:
     @property
     def smoothed(self) -> list[Floats]:
         """By column, margins as shares of which none is zero: a group below its noise may yet be there."""
-        raised = [np.maximum(own, sd / 2) for own, sd in zip(self.margins, self.margin_sd, strict=True)]
+        raised = [np.maximum(own, min(self.margin_sd) / 2) for own in self.margins]
         return [own / own.sum() for own in raised]
 
 

@@ -116,10 +116,11 @@ def _group(grid: Codes, at: int, field: Any) -> None:
 def _cells(grid: Codes, step: SketchForm) -> dict[int, Any]:
     """The published cell of each synthetic row, by narrow field."""
     assert step.synthetic is not None
-    places = np.frombuffer(b64decode(step.synthetic.cells, validate=True), "<u2")
-    if len(places) % len(grid.fine):
-        raise NotVerified("synthetic rows do not have a cell for each column")
-    found = places.reshape(-1, len(grid.fine)).T.astype(np.int64)
+    try:
+        places = np.frombuffer(b64decode(step.synthetic.cells, validate=True), "<u2").reshape(-1, len(grid.fine))
+    except ValueError:
+        raise NotVerified("synthetic rows do not have a cell for each column") from None
+    found = places.T.astype(np.int64)
     for at, own in zip(grid.fine, found, strict=True):
         if own.max(initial=0) >= grid.fields[at].size:
             raise NotVerified(f"synthetic rows have cells of {grid.fields[at].name!r} that the schema lacks")
