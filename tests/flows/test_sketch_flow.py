@@ -82,7 +82,7 @@ def test_private_rows_alone_give_a_student_synthetic_rows_and_a_certificate(tmp_
     again = start(plan, home)
     assert (again.session, again.spent_now["epsilon"]) == (found.session, 0)
     assert all(stage["cached"] for stage in again.stages)
-    assert start_study(found.session, home).session == found.session
+    assert start_study(found.session, None, home).session == found.session
     assert Ledger.of(home).total("workers") == charged
     assert [check for check in verify(home) if not check.ok] == []
 
@@ -152,6 +152,11 @@ def test_columns_that_schema_and_table_do_not_share_are_refused(
     assert not Ledger.of(home).domains()
 
 
+def reversed_rows(folder: Path) -> None:
+    path = folder / "synthetic.parquet"
+    pl.read_parquet(path).reverse().write_parquet(path)
+
+
 EDITS = {
     "another schema": edited(0, lambda step: step["schema"]["columns"][1].update(high=91.0)),
     "no schema": edited(0, lambda step: step.pop("schema")),
@@ -159,9 +164,7 @@ EDITS = {
     "a cut that is none": edited(0, lambda step: step["next"]["tables"][1].update(cuts=[20.5])),
     "other rows": edited(1, lambda step: step["synthetic"].update(cells=step["synthetic"]["cells"][::-1])),
     "other sums": edited(1, lambda step: step["sums"].pop()),
-    "values of other rows": lambda folder: (
-        pl.read_parquet(folder / "synthetic.parquet").reverse().write_parquet(folder / "synthetic.parquet")
-    ),
+    "values of other rows": reversed_rows,
 }
 
 
