@@ -81,7 +81,7 @@ def test_private_rows_alone_give_a_student_synthetic_rows_and_a_certificate(tmp_
     charged = Ledger.of(home).total("workers")
     again = start(plan, home)
     assert (again.session, again.spent_now["epsilon"]) == (found.session, 0)
-    assert all(stage["cached"] for stage in again.stages)
+    assert all(stage.cached for stage in again.stages)
     assert start_study(found.session, None, home).session == found.session
     assert Ledger.of(home).total("workers") == charged
     assert [check for check in verify(home) if not check.ok] == []
