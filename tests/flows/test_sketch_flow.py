@@ -14,7 +14,7 @@ from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import canonical_json
-from concord.flows.start import start, start_study
+from concord.flows.start import start
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
 
@@ -82,7 +82,6 @@ def test_private_rows_alone_give_a_student_synthetic_rows_and_a_certificate(tmp_
     again = start(plan, home)
     assert (again.session, again.spent_now["epsilon"]) == (found.session, 0)
     assert all(stage.cached for stage in again.stages)
-    assert start_study(found.session, None, home).session == found.session
     assert Ledger.of(home).total("workers") == charged
     assert [check for check in verify(home) if not check.ok] == []
 
