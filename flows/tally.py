@@ -14,8 +14,8 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from concord import __version__
+from concord.artifacts import kinds
 from concord.artifacts.domains import Domain
-from concord.artifacts.kinds import Tallies
 from concord.artifacts.learners import StudentPlan
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
@@ -202,7 +202,8 @@ class BySums(Learning[TalliesAsk]):
         if session is not None:
             of_labels = [each.fields for each in session.kind.rounds if each.what == "labels"]
             begun = len(of_labels), of_labels[-1]
-            if session.kind.only(Tallies).codes != codes.digest:  # an earlier version did not divide the outermost bins
+            known = session.kind.only(kinds.Tallies).codes
+            if known != codes.digest:  # an earlier version did not divide the outermost bins
                 codes = code(run, public.encoding, public.batches, {**sizes, "tails": False})
         self.codes = codes
         mechanism = planned_tallies(run.plan, codes, rows, begun)

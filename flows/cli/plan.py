@@ -183,7 +183,6 @@ def _of_sketch(plan: Plan, **given: float | None) -> dict[str, Any]:
         "recommended": None,
         "sketch": {**columns, "steps": steps, "rho": mechanism.rho, "units": plan.labeling.rows},
         "later_rows": NO_LATER_ROWS,
-        "what_if": [],
     }
 
 

@@ -251,6 +251,7 @@ KINDS: dict[str, Publication] = {  # besides MECHANISMS, which are of votes
         Sketch.proof,
         "noisy one-way and two-way tables of the private rows with their estimated number, and noisy sums of labels; "
         "synthetic rows, which belong to nobody, and all else follow from them and the declared schema",
+        mechanism=Sketch.from_settings,
     ),
     Stream.name: Publication(
         Stream.proof,

@@ -3,7 +3,7 @@
 Assumes      cells are synthetic or public, and so is what the generator's seed is made of: it is no privacy noise
 Guarantees   a value lies in its cell, so that it is read as that cell again; a number lies within its declared range
 Not covered  where in its cell a private value lies: nothing says that
-             Checked by tests/tasks/student/test_synthetic.py and tests/tasks/data/test_grid_values.py
+             Checked by tests/tasks/student/test_synthetic.py and tests/tasks/data/test_schema_rows.py
 """
 
 import hashlib

@@ -107,6 +107,3 @@ def most_groups(narrow: Sequence[int]) -> int:
 
 def _pair_cells(narrow: Sequence[int], most: int) -> int:
     return sum(min(most, one) * min(most, other) for one, other in combinations(narrow, 2))
-
-
-MECHANISM = Sketch

@@ -4,8 +4,9 @@ Offers       `study` (fit, evaluate), `model` (the published file), `evaluate` (
              (of its figures), `groups` (by group); for tallies: `decode` (a model from released sums), by `joint`
              (Gauss–Newton steps), `crossed` (a sample of public rows, and its cross tables) and `prior` (learned from
              the sums; public rows made like the private ones), `directions` (of wide tables), `pairs` (which pairs of
-             columns are asked), and `infer` (labels, questions and the linear student); `seasons` (those of a
-             stream, read as one)
+             columns are asked), and `infer` (labels, questions and the linear student); for a sketch: `sketch` (its
+             questions), `margins`, `mixture` and `synthetic` (rows that resemble released tables); `seasons` (those of
+             a stream, read as one)
 Its own      `concord_published`, `concord_student` and `concord_tallied` (published with a student), `scorecard` (a
              linear student as points and as SQL), `trust` (types allowed in its file), `fitted` (and values)
 """

@@ -7,7 +7,7 @@ Guarantees   found and named: a first step that asks other tables than all views
              other columns, or of groups that are no groups of its cells; codes of labels that are none; synthetic rows
              whose values lie in other cells than were published, or whose shares differ from the released tables by
              more than noise and DRIFT; a number of units that does not follow from the count
-Not covered  how the mixture was fitted: it is computed in floats, once. Checked by tests/tasks/verify/test_sketched.py
+Not covered  how the mixture was fitted: it is computed in floats, once. Checked by tests/flows/test_sketch_flow.py
 """
 
 import io

@@ -1,8 +1,8 @@
 """A row alone: what a private row becomes is the same, to the bit, whatever rows, frames and files it comes with.
 
 Law 8. Columns of every Arrow type are made of any bits; every rule of tasks.data.cells, the matrix that teachers learn
-from, the codes that tallies add up, the digest, the unit's name and the shard of a row are compared as bytes, alone
-against in company.
+from, the codes that tallies add up, the cells of a declared grid, the digest, the unit's name and the shard of a row
+are compared as bytes, alone against in company.
 """
 
 import functools
@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from concord.artifacts.schemas import Column, Encoding, Hashed, OneHot, Passed, Scaled
+from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, DeclaredTruth, TableSchema
 from concord.tasks.data.cells import (
     LABEL,
     canonical_id,
@@ -31,6 +32,7 @@ from concord.tasks.data.cells import (
 )
 from concord.tasks.data.codes import Codes, NumberField, WordField
 from concord.tasks.data.encode import encode, hashed_words, row_digests
+from concord.tasks.data.grid import grid_of, reading_columns
 from concord.tasks.data.stored_columns import polars_type, read_column
 from concord.tasks.data.units import shards_of
 from concord.tasks.data.vectors import VectorField
@@ -64,6 +66,17 @@ CODES = Codes(
     coarse=(0, 2, 3, 4, 5, 6),
     fine=(1, 2, 3, 4, 5, 6),
 )
+
+SCHEMA = TableSchema(
+    columns=(
+        DeclaredRange(kind="numeric", name="plain", low=-1e3, high=1e9, whole=False),
+        DeclaredRange(kind="numeric", name="log", low=-3, high=90, whole=True),
+        DeclaredTruth(kind="boolean", name="truth"),
+        DeclaredRange(kind="date", name="date", low=-719_162, high=20_000.5, whole=False),
+        DeclaredCategories(kind="categorical", name="word", words=("a", "0", "-0.5", "Rome", "1970-01-01")),
+    )
+)
+GRID = grid_of(SCHEMA)
 
 LENGTHS = (*range(1, 19), 31, 32, 33, 63, 64, 65, 127, 128, 129)
 PLACES = ("first", "middle", "last")
@@ -102,6 +115,7 @@ def through_the_rules(read: pl.Series) -> Became:
     found["matrix"] = in_rows(encode(rows, ENCODING))
     found["codes"] = in_rows(CODES.of(rows))
     found["codes of what is not cast"] = in_rows(CODES.of_raw(raw, COLUMNS).astype(np.int32))
+    found["cells of a grid"] = in_rows(GRID.of_raw(raw, reading_columns(SCHEMA)).astype(np.int32))
     found["label as a number"] = in_rows(
         steps_between(cast_numbers(raw[ENCODING.label], math.inf), (-1e3, 7.7), 1 << 16)
     )

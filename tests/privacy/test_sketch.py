@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.kinds import Kind
 from concord.artifacts.privacy import ORDERS
 from concord.tasks.data.codes import Codes, WordField
 from concord.tasks.data.grid import recoded, with_tables
@@ -294,7 +295,7 @@ def test_secret_labels_need_no_sketch() -> None:
 def test_it_is_rebuilt_from_its_settings() -> None:
     settings = json.loads(json.dumps(MECHANISM.settings()))
     assert settings["name"] == "sketch"
-    assert Sketch.from_settings(settings) == MECHANISM
+    assert Sketch.from_settings(Kind.of(settings)) == MECHANISM
 
 
 class Leaking(Sketch):
@@ -307,4 +308,4 @@ class Leaking(Sketch):
 def test_an_audit_attacks_it_and_finds_a_planted_bug() -> None:
     claim: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA, "trials": 2_000, "workers": 1, "confidence": 1 - 1e-7}
     assert audit_mechanism(MECHANISM, **claim).holds
-    assert not audit_mechanism(Leaking.from_settings(MECHANISM.settings()), **claim).holds
+    assert not audit_mechanism(Leaking.from_settings(Kind.of(MECHANISM.settings())), **claim).holds

@@ -52,6 +52,7 @@ from tests.support.at_door import (
 )
 from tests.support.seasons import Season
 from tests.support.sharing import Shares
+from tests.support.sketched import Sketched
 from tests.support.tallied import Rounds
 
 VOTES: dict[str, Mechanism] = {
@@ -114,6 +115,14 @@ def open_rounds(home: Path) -> None:
 
 def ask_rounds(home: Path, other: bool = False) -> None:
     Rounds.in_home(home).all(rows=199 if other else 200)
+
+
+def open_sketch(home: Path) -> None:
+    Sketched.in_home(home)
+
+
+def ask_sketch(home: Path, other: bool = False) -> None:
+    Sketched.in_home(home).all(rows=199 if other else 200)
 
 
 def open_season(home: Path) -> None:
@@ -222,6 +231,7 @@ EXAMPLES: dict[str, Any] = {
 KINDS = (
     *(Kind(name, partial(open_votes, name=name), partial(ask_votes, name=name), VOTES[name].keyed) for name in VOTES),
     Kind("tallies", open_rounds, ask_rounds),
+    Kind("sketch", open_sketch, ask_sketch),
     Kind("stream", open_season, ask_season),
     Kind("share", open_share, ask_share),
     *(

@@ -12,6 +12,7 @@ from concord.tasks.mechanisms.homes import Joint, Share
 from concord.tasks.mechanisms.mechanism import calibrate
 from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.mechanisms.queries import FORMS
+from concord.tasks.mechanisms.sketch import Sketch, sketch_rounds
 from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
 
@@ -33,6 +34,7 @@ ADDED: dict[str, dict[str, Any]] = {
     "stable": {"relabel": RELABEL},
     "optimal_release": {"question": "which is most common"},
     "tallies": {"codes": "7f", "bounds": [0.0, 50.0]},
+    "sketch": {"codes": "7f", "bounds": [0.0, 50.0]},
     "stream": {"codes": "7f", "naming": NAMING},
     "share": {"codes": "7f", "queries": len(ROUNDS), "share": TERMS},
     "joint": {"codes": "7f", **AGREED, "lead": "3f", "claim": BUDGET},
@@ -47,6 +49,7 @@ DRAWN = {
     **{name: calibrate(name, **BUDGET, **STREAM) for name in MECHANISMS},
     **{name: form.calibrate(**BUDGET) for name, form in FORMS.items()},
     "tallies": Tallies.calibrate(**SUMS),
+    "sketch": Sketch.calibrate(**{**SUMS, "rounds": sketch_rounds(classes=2, narrow=[1000, 70, 12], wide=[33, 33])}),
     "stream": Stream.of_season(**SUMS, season=12),
     "share": Share(**{**SUMS, "steps": 1 << 16, "secret": "rows", "many": True}),
     "joint": Joint.of(Tallies.calibrate(**SUMS), 2),

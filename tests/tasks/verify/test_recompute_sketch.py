@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from concord.artifacts.kinds import Kind, Tallies
 from concord.artifacts.privacy import ORDERS
 from concord.tasks.mechanisms.sketch import Sketch, sketch_rounds
 from concord.tasks.verify.recompute import charge, charge_of_refusal, least_delta
@@ -25,6 +26,10 @@ def settings_of(mechanism: Sketch) -> dict[str, Any]:
     return recorded
 
 
+def kind_of(settings: dict[str, Any]) -> Tallies:
+    return Kind.of(settings).only(Tallies)
+
+
 CASES = [
     pytest.param(made(0.1), id="little"),
     pytest.param(made(1.0, many=True), id="units of many rows"),
@@ -36,21 +41,21 @@ CASES = [
 
 @pytest.mark.parametrize("mechanism", CASES)
 def test_it_proves_what_is_claimed_and_is_no_loose_bound(mechanism: Sketch) -> None:
-    settings = settings_of(mechanism)
-    assert 0.999 * DELTA < least_delta(settings, mechanism.epsilon) <= DELTA
-    assert least_delta(settings, mechanism.epsilon * 0.999) > DELTA
+    kind = kind_of(settings_of(mechanism))
+    assert 0.999 * DELTA < least_delta(kind, mechanism.epsilon) <= DELTA
+    assert least_delta(kind, mechanism.epsilon * 0.999) > DELTA
 
 
 @pytest.mark.parametrize("mechanism", CASES)
 def test_the_charge_is_the_mechanisms_cost(mechanism: Sketch) -> None:
-    settings = settings_of(mechanism)
-    assert [moved_norm(settings, each) for each in settings["rounds"]] == [n for n, _ in mechanism.squares_by_round]
+    kind = kind_of(settings_of(mechanism))
+    assert [moved_norm(kind, each) for each in kind.rounds] == [n for n, _ in mechanism.squares_by_round]
     for order in (2.0, 4.0, 50.0):
-        nats, additive = charge(settings, order)
+        nats, additive = charge(kind, order)
         cost = mechanism.cost.renyi[ORDERS.index(order)]
         assert cost * (1 - 1e-8) < nats <= cost
         assert additive == 0.0
-    assert charge_of_refusal(settings, 2.0) is None
+    assert charge_of_refusal(kind, 2.0) is None
 
 
 BROKEN = [
@@ -66,12 +71,12 @@ def test_a_step_that_cost_more_than_it_says_is_found(at: int, key: str, by: floa
     settings = settings_of(mechanism)
     each = settings["rounds"][at]
     each[key] = each[key] * by if key == "scale" else math.ceil(each[key] * by)
-    assert least_delta(settings, 1.0) > DELTA
-    assert charge(settings, 2.0)[0] > mechanism.cost.renyi[ORDERS.index(2.0)]
+    assert least_delta(kind_of(settings), 1.0) > DELTA
+    assert charge(kind_of(settings), 2.0)[0] > mechanism.cost.renyi[ORDERS.index(2.0)]
 
 
 def test_a_step_that_is_left_out_is_found() -> None:
     """Pairs that were asked twice, or a sketch of which a step is not on record, cost more than its claim."""
     settings = settings_of(made(1.0))
     again = {**settings, "rounds": [*settings["rounds"][:2], *settings["rounds"][1:]]}
-    assert least_delta(again, 1.0) > DELTA
+    assert least_delta(kind_of(again), 1.0) > DELTA
