@@ -14,7 +14,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from urllib.request import getproxies
 
 VARIABLES = {
     "DO_NOT_TRACK": "true",
@@ -75,6 +74,8 @@ def our_settings() -> Iterator[None]:
     It sets those of VARIABLES that the environment does not have, and no proxy for our own servers if it names one.
     MLflow's autologging, if the user has switched it on, would record what models of private rows score.
     """
+    from urllib.request import getproxies  # as heavy as the command line's own modules, and --help needs none
+
     values = {name: value for name, value in VARIABLES.items() if name not in os.environ}
     if getproxies():
         direct = ",".join(filter(None, (next(filter(None, map(os.environ.get, PROXIES)), None), LOOPBACK)))

@@ -22,7 +22,7 @@ from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 from typer.core import TyperGroup
 
 from concord.artifacts.errors import in_json, in_lines
-from concord.artifacts.process import variables
+from concord.artifacts.process import our_settings, variables
 from concord.flows.console import err, out
 
 PANELS: dict[str, dict[str, tuple[str, ...]]] = {
@@ -161,6 +161,7 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def options(
+    context: typer.Context,
     _: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
@@ -169,6 +170,7 @@ def options(
     ] = None,
 ) -> None:
     """Publish a classifier learned from sensitive labelled data, with a guarantee an auditor can check."""
+    context.with_resource(our_settings())
     if home is not None:
         os.environ["CONCORD_HOME"] = str(home)
 

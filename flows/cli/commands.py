@@ -15,7 +15,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput, in_one_line
-from concord.artifacts.process import our_settings
 from concord.flows.cli import homes, record, review, verify
 from concord.flows.cli.app import (
     HOME,
@@ -49,8 +48,7 @@ def command() -> None:
     """The command line: a ConcordError, or a full disk, becomes one sentence on stderr and an exit status."""
     speak_plainly()
     try:
-        with our_settings():
-            app()
+        app()
     except ConcordError as error:
         sys.stderr.write(f"concord: {error}\n")
         sys.exit(error.exit_status)
