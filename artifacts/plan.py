@@ -5,10 +5,10 @@ classes, features, k, cutoff and hyper-parameters are declared or derived from p
 as the parameters of the Prefect flows.
 """
 
-import math
 import tomllib
-from collections.abc import Callable
+from collections.abc import Iterator
 from difflib import get_close_matches
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
@@ -88,139 +88,10 @@ class Plan(Section):
         return given if named else {**given, "student": {**student, **LINEAR}}
 
     @model_validator(mode="after")
-    def keys_are_of_how_rows_are_asked(self) -> Self:
-        for askings, broken, sentence in BY_ASKING:
-            if self.labeling.asking in askings and broken(self):
-                raise ValueError(
-                    sentence.format(
-                        asked=self.labeling.mechanism,
-                        classes=len(self.data.classes),
-                        whole=self.privacy.epsilon,
-                        epsilon=self.student.epsilon,
-                    )
-                )
-        return self
-
-    @model_validator(mode="after")
-    def numbers_are_not_chosen_by(self) -> Self:
-        if self.data.bounds is not None and self.student.candidates is not None:
-            rule = (
-                "student.candidates are compared by their wrong classes, which a number within data.bounds has none of"
-            )
-            raise ValueError(f"{rule}: name one in student.estimator, and compare others on data.test")
-        return self
-
-    @model_validator(mode="after")
-    def streams_are_of_tallies(self) -> Self:
-        if self.stream is None:
-            return self
-        if self.homes is not None:
-            raise ValueError(
-                "a plan has [homes] or [stream], not both: leave out [stream], and lead the homes; or give each home a "
-                "plan of its own with a [stream], for `concord refresh`"
-            )
-        if self.privacy.secret != "rows":
-            raise ValueError("stream is for privacy.secret = 'rows': which units arrive when is secret")
-        if self.test is not None and self.data.unit is None:
-            raise ValueError("stream has a private [test] only if data.unit names the units, each tested in one period")
-        if self.student.candidates is not None:
-            raise ValueError("stream has no student.candidates: units set aside test one student, as they arrive")
-        if self.data.bounds is not None:
-            raise ValueError("stream has no number as label: leave data.bounds out, and write ranges as classes")
-        if not isinstance(self.data.private, str) or "://" in self.data.private:
-            rule = "data.private must be local files if there is a [stream]"
-            raise ValueError(f"{rule}: what has arrived is known by their names; write each delivery to one of its own")
-        if (self.data.unit is None) == (self.stream.delivery is None):
-            rule = (
-                "stream.delivery must be 'each row once', since data.unit is not given"
-                if self.data.unit is None
-                else f"stream.delivery has no meaning, since data.unit = {self.data.unit!r} names the units"
-            )
-            raise ValueError(f"{rule}: a unit is asked in the first period in which it has a row, and in no other")
-        return self
-
-    @model_validator(mode="after")
-    def homes_add_tallies(self) -> Self:
-        if self.homes is None:
-            return self
-        if self.privacy.secret != "rows":
-            raise ValueError("homes are for privacy.secret = 'rows'")
-        if self.test is not None:
-            raise ValueError("homes have no private [test] yet: name a public table in data.test")
-        if not isinstance(self.data.public, str):
-            raise ValueError("data.public must be a file if there are [homes], whose SHA-256 homes.public gives")
-        return self
-
-    @model_validator(mode="after")
-    def candidates_are_tried_on_units_set_aside(self) -> Self:
-        student, whole = self.student, self.privacy.epsilon
-        if student.candidates is None or student.epsilon is None:
-            return self
-        if self.test is None:
-            raise ValueError("student.candidates are compared on private units that [test] share sets aside: give it")
-        if student.epsilon >= whole:
-            rule = f"student.epsilon must be below privacy.epsilon = {whole:g}"
-            raise ValueError(f"{rule}, since the test of the chosen student has the rest, got {student.epsilon:g}")
-        softer = [candidate.model_copy(update={"refused": "soft"}) for candidate in student.candidates]
-        if (self.tallied or self.undecided) and any(candidate in softer[:at] for at, candidate in enumerate(softer)):
-            rule = "student.candidates must differ in more than refused"
-            raise ValueError(f"{rule}, since labels inferred from tallies are soft and none is refused")
-        return self
-
-    @model_validator(mode="after")
-    def rows_are_relabelled_or_public(self) -> Self:
-        if self.data.declared is not None:
-            self._check_sketched()
-        elif self.data.public is None and self.data.public_share is None:
-            raise ValueError(
-                "data.public must be given, or data.schema if there are no public rows, or else data.public_share if "
-                "privacy.secret = 'labels'"
-            )
-        if self.data.public_share is not None and self.privacy.secret != "labels":
-            rule = "data.public_share makes features of private rows public"
-            raise ValueError(f"{rule}: it needs privacy.secret = 'labels'")
-        if (
-            self.privacy.secret == "labels"
-            and isinstance(self.data.private, TableSource)
-            and not self.data.private.ordered
-        ):
-            rule = "data.private must be files or a frame if privacy.secret = 'labels'"
-            raise ValueError(f"{rule}: a query or a Delta table has no order, so a label could move other rows")
-        if self.relabel is None:
-            return self
-        if self.privacy.secret == "labels":
-            raise ValueError("relabel is proved if rows are secret, not for privacy.secret = 'labels'")
-        if len(self.data.classes) > 2:
-            raise ValueError(f"relabel is proved for two classes alone, got {len(self.data.classes)} in data.classes")
-        if not self.votes:
-            raise ValueError("relabel has no meaning without [labeling], which asks for the teachers' votes")
-        return self
-
-    def _check_sketched(self) -> None:
-        """Raise ValueError if a schema has no place in the plan."""
-        if self.privacy.secret == "labels":
-            rule = "data.schema has no meaning for privacy.secret = 'labels', since the rows themselves are public then"
-            raise ValueError(f"{rule}: name them in data.public, or give data.public_share")
-        if not self.tallied:
-            rule = "data.schema needs labeling.mechanism = 'tallies', since no teacher votes on synthetic rows"
-            raise ValueError(f"{rule}, got {self.labeling.mechanism!r}")
-        for section, given in (("homes", self.homes), ("stream", self.stream)):
-            if given is not None:
-                raise ValueError(f"data.schema has no place beside [{section}]: name a public table in data.public")
-
-    @model_validator(mode="after")
-    def tested_units_have_names(self) -> Self:
-        if self.test is None:
-            return self
-        if (self.data.unit is None) == (self.test.columns is None):
-            rule = (
-                "test.columns must be given, since data.unit is not"
-                if self.data.unit is None
-                else (f"test.columns has no meaning, since data.unit = {self.data.unit!r} names the units")
-            )
-            raise ValueError(f"{rule}: a unit is in the test part by its name, for the domain's whole life")
-        if self.test.columns and self.data.label in self.test.columns:
-            raise ValueError(f"test.columns must not hold the label {self.data.label!r}, which may be corrected")
+    def sections_fit_together(self) -> Self:
+        rules = (_asked, _chosen, _streamed, _held_in_homes, _compared, _sketched, _secret, _tested)
+        for sentence in chain.from_iterable(rule(self) for rule in rules):
+            raise ValueError(sentence)
         return self
 
     @property
@@ -295,81 +166,166 @@ class Plan(Section):
         return given if "://" in given else str(Path(self.folder, given).absolute())
 
 
-VOTED, INFERRED, MAYBE_VOTED, NOT_INFERRED = ("votes",), (TALLIES,), ("votes", AUTO), ("votes", AUTO, "none")
-ONLY_TALLIES = "it needs labeling.mechanism = 'tallies'"
-BY_ASKING: tuple[tuple[tuple[str, ...], Callable[[Plan], Any], str], ...] = (
-    (
-        (TALLIES, AUTO),
-        lambda plan: plan.data.text,
-        "data.text has no meaning for labeling.mechanism = {asked!r}: tallies have a code for each value. Name a "
-        "mechanism by which teachers vote",
-    ),
-    (
-        NOT_INFERRED,
-        lambda plan: plan.data.bounds,
-        f"data.bounds declares a number as label, on which teachers cannot vote: {ONLY_TALLIES}",
-    ),
-    (NOT_INFERRED, lambda plan: plan.homes, f"homes add up noisy sums: {ONLY_TALLIES}, got {{asked!r}}"),
-    (NOT_INFERRED, lambda plan: plan.stream, f"stream is of running sums: {ONLY_TALLIES}, got {{asked!r}}"),
-    (
-        ("votes", "none"),
-        lambda plan: plan.learners & {"linear"},
-        f"student.learner = 'linear' is the model that tallies are decoded to: {ONLY_TALLIES}, got {{asked!r}}",
-    ),
-    (
-        INFERRED,
-        lambda plan: plan.learners & {"universal"},
-        "student.learner = 'universal' is chosen beside votes or alone, not beside tallies",
-    ),
-    (
-        INFERRED,
-        lambda plan: plan.teachers.count,
-        "teachers have no meaning for labeling.mechanism = 'tallies', which asks the rows directly",
-    ),
-    (
-        INFERRED,
-        lambda plan: plan.relabel,
-        "relabel has no meaning for labeling.mechanism = 'tallies': no teacher learns from rows",
-    ),
-    (
-        (AUTO,),
-        lambda plan: not plan.teachers.count and (not plan.labeling.rows or plan.learners & {"universal"}),
-        "teachers.count must be given for labeling.mechanism = 'auto', or else labeling.rows, by which tallies are "
-        "weighed",
-    ),
-    (
-        ("none",),
-        lambda plan: plan.learners & {"fitted"},
-        "labeling must be given, since the student is fitted to released labels",
-    ),
-    (
-        VOTED,
-        lambda plan: not plan.teachers.count,
-        "teachers.count must be given and at least 1, since [labeling] asks for votes",
-    ),
-    (
-        ("none",),
-        lambda plan: plan.teachers.count,
-        "teachers have no meaning without [labeling], which asks for their votes",
-    ),
-    (
-        NOT_INFERRED,
-        lambda plan: plan.learners & {"universal"} and len(plan.data.classes) != 2,
-        "student.learner = 'universal' is for two classes, got {classes} in data.classes",
-    ),
-    (
-        MAYBE_VOTED,
-        lambda plan: plan.learners & {"universal"} and (plan.student.epsilon or math.inf) >= plan.privacy.epsilon,
-        "student.epsilon must be given and below privacy.epsilon = {whole:g}, because labels cost ε as well, got "
-        "{epsilon}",
-    ),
-    (
-        ("none",),
-        lambda plan: plan.learners & {"universal"} and plan.student.epsilon,
-        "student.epsilon has no meaning without [labeling]: the choice has all of privacy.epsilon",
-    ),
-)
-"""By how private rows are asked: what makes a plan wrong, and the sentence about it. The first that applies is told."""
+Wrong = Iterator[str]
+"""What is wrong with a plan, a sentence each. The first is told."""
+
+
+def _asked(plan: Plan) -> Wrong:
+    """Sections that have no meaning for the way in which private rows are asked, and those that it needs."""
+    asked, asking, teachers = plan.labeling.mechanism, plan.labeling.asking, plan.teachers.count
+    needed = "it needs labeling.mechanism = 'tallies'"
+    if plan.data.text and asking in (TALLIES, AUTO):
+        rule = f"data.text has no meaning for labeling.mechanism = {asked!r}: tallies have a code for each value"
+        yield f"{rule}. Name a mechanism by which teachers vote"
+    if asking == TALLIES:
+        if plan.learners & {"universal"}:
+            yield "student.learner = 'universal' is chosen beside votes or alone, not beside tallies"
+        if teachers:
+            yield "teachers have no meaning for labeling.mechanism = 'tallies', which asks the rows directly"
+        if plan.relabel:
+            yield "relabel has no meaning for labeling.mechanism = 'tallies': no teacher learns from rows"
+        return
+    if plan.data.bounds:
+        yield f"data.bounds declares a number as label, on which teachers cannot vote: {needed}"
+    if plan.homes:
+        yield f"homes add up noisy sums: {needed}, got {asked!r}"
+    if plan.stream:
+        yield f"stream is of running sums: {needed}, got {asked!r}"
+    if asking == AUTO:
+        if not teachers and (not plan.labeling.rows or plan.learners & {"universal"}):
+            rule = "teachers.count must be given for labeling.mechanism = 'auto'"
+            yield f"{rule}, or else labeling.rows, by which tallies are weighed"
+        return
+    if plan.learners & {"linear"}:
+        yield f"student.learner = 'linear' is the model that tallies are decoded to: {needed}, got {asked!r}"
+    if asking == "none" and plan.learners & {"fitted"}:
+        yield "labeling must be given, since the student is fitted to released labels"
+    if asking == "none" and teachers:
+        yield "teachers have no meaning without [labeling], which asks for their votes"
+    if asking == "votes" and not teachers:
+        yield "teachers.count must be given and at least 1, since [labeling] asks for votes"
+
+
+def _chosen(plan: Plan) -> Wrong:
+    """A universal student needs two classes, and ε beside labels."""
+    own, whole = plan.student.epsilon, plan.privacy.epsilon
+    if "universal" not in plan.learners:
+        return
+    if len(plan.data.classes) != 2:
+        yield f"student.learner = 'universal' is for two classes, got {len(plan.data.classes)} in data.classes"
+    if plan.labeling.asking == "none":
+        if own is not None:
+            yield "student.epsilon has no meaning without [labeling]: the choice has all of privacy.epsilon"
+    elif own is None or own >= whole:
+        rule = f"student.epsilon must be given and below privacy.epsilon = {whole:g}"
+        yield f"{rule}, because labels cost ε as well, got {own}"
+
+
+def _streamed(plan: Plan) -> Wrong:
+    """A stream is of tallies of rows in local files, whose units or rows come once."""
+    if plan.stream is None:
+        return
+    if plan.homes is not None:
+        rule = "a plan has [homes] or [stream], not both: leave out [stream], and lead the homes"
+        yield f"{rule}; or give each home a plan of its own with a [stream], for `concord refresh`"
+    if plan.privacy.secret != "rows":
+        yield "stream is for privacy.secret = 'rows': which units arrive when is secret"
+    if plan.test is not None and plan.data.unit is None:
+        yield "stream has a private [test] only if data.unit names the units, each tested in one period"
+    if plan.student.candidates is not None:
+        yield "stream has no student.candidates: units set aside test one student, as they arrive"
+    if plan.data.bounds is not None:
+        yield "stream has no number as label: leave data.bounds out, and write ranges as classes"
+    if not isinstance(plan.data.private, str) or "://" in plan.data.private:
+        rule = "data.private must be local files if there is a [stream]"
+        yield f"{rule}: what has arrived is known by their names; write each delivery to one of its own"
+    why = "a unit is asked in the first period in which it has a row, and in no other"
+    yield from _unless_named(plan, "stream.delivery", plan.stream.delivery, "be 'each row once'", "is not given", why)
+
+
+def _held_in_homes(plan: Plan) -> Wrong:
+    """Homes add up tallies of secret rows, about a public file."""
+    if plan.homes is None:
+        return
+    if plan.privacy.secret != "rows":
+        yield "homes are for privacy.secret = 'rows'"
+    if plan.test is not None:
+        yield "homes have no private [test] yet: name a public table in data.test"
+    if not isinstance(plan.data.public, str):
+        yield "data.public must be a file if there are [homes], whose SHA-256 homes.public gives"
+
+
+def _compared(plan: Plan) -> Wrong:
+    """Candidates are compared by their wrong classes on units set aside, which leaves ε to the test."""
+    own, candidates, whole = plan.student.epsilon, plan.student.candidates, plan.privacy.epsilon
+    if candidates is None or own is None:
+        return
+    if plan.data.bounds is not None:
+        rule = "student.candidates are compared by their wrong classes, which a number within data.bounds has none of"
+        yield f"{rule}: name one in student.estimator, and compare others on data.test"
+    if plan.test is None:
+        yield "student.candidates are compared on private units that [test] share sets aside: give it"
+    if own >= whole:
+        rule = f"student.epsilon must be below privacy.epsilon = {whole:g}"
+        yield f"{rule}, since the test of the chosen student has the rest, got {own:g}"
+    softer = [candidate.model_copy(update={"refused": "soft"}) for candidate in candidates]
+    if plan.labeling.asking in (TALLIES, AUTO) and any(each in softer[:at] for at, each in enumerate(softer)):
+        rule = "student.candidates must differ in more than refused"
+        yield f"{rule}, since labels inferred from tallies are soft and none is refused"
+
+
+def _sketched(plan: Plan) -> Wrong:
+    """A schema takes the place of public rows: for tallies of secret rows, in one home and at one time."""
+    if plan.data.declared is None:
+        return
+    if plan.privacy.secret == "labels":
+        rule = "data.schema has no meaning for privacy.secret = 'labels', since the rows themselves are public then"
+        yield f"{rule}: name them in data.public, or give data.public_share"
+    if plan.labeling.asking != TALLIES:
+        rule = "data.schema needs labeling.mechanism = 'tallies', since no teacher votes on synthetic rows"
+        yield f"{rule}, got {plan.labeling.mechanism!r}"
+    for section, given in (("homes", plan.homes), ("stream", plan.stream)):
+        if given is not None:
+            yield f"data.schema has no place beside [{section}]: name a public table in data.public"
+
+
+def _secret(plan: Plan) -> Wrong:
+    """Where public rows come from, and who may relabel: by what is secret of a unit."""
+    data, labels_alone = plan.data, plan.privacy.secret == "labels"
+    if data.declared is None and data.public is None and data.public_share is None:
+        rule = "data.public must be given, or data.schema if there are no public rows"
+        yield f"{rule}, or else data.public_share if privacy.secret = 'labels'"
+    if data.public_share is not None and not labels_alone:
+        yield "data.public_share makes features of private rows public: it needs privacy.secret = 'labels'"
+    if labels_alone and isinstance(data.private, TableSource) and not data.private.ordered:
+        rule = "data.private must be files or a frame if privacy.secret = 'labels'"
+        yield f"{rule}: a query or a Delta table has no order, so a label could move other rows"
+    if plan.relabel is None:
+        return
+    if labels_alone:
+        yield "relabel is proved if rows are secret, not for privacy.secret = 'labels'"
+    if len(data.classes) > 2:
+        yield f"relabel is proved for two classes alone, got {len(data.classes)} in data.classes"
+    if not plan.votes:
+        yield "relabel has no meaning without [labeling], which asks for the teachers' votes"
+
+
+def _tested(plan: Plan) -> Wrong:
+    """Units that are set aside have names that stay."""
+    if plan.test is None:
+        return
+    why = "a unit is in the test part by its name, for the domain's whole life"
+    yield from _unless_named(plan, "test.columns", plan.test.columns, "be given", "is not", why)
+    if plan.data.label in (plan.test.columns or ()):
+        yield f"test.columns must not hold the label {plan.data.label!r}, which may be corrected"
+
+
+def _unless_named(plan: Plan, key: str, given: Any, must: str, absent: str, why: str) -> Wrong:
+    """A key that says what `data.unit` would, and so must be given in its place, and not beside it."""
+    if plan.data.unit is None and given is None:
+        yield f"{key} must {must}, since data.unit {absent}: {why}"
+    if plan.data.unit is not None and given is not None:
+        yield f"{key} has no meaning, since data.unit = {plan.data.unit!r} names the units: {why}"
 
 
 def load_plan(path: Path) -> Plan:
@@ -399,18 +355,14 @@ def read_tables(path: Path) -> dict[str, Any]:
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise WrongInput(f"the plan {path} does not exist{_meant(path)}") from None
+        close = get_close_matches(path.stem, sorted(each.stem for each in path.parent.glob("*.toml")), n=1)
+        meant = f"; did you mean {path.with_name(close[0])}.toml?" if close else ": `concord init` writes one"
+        raise WrongInput(f"the plan {path} does not exist{meant}") from None
     except (OSError, UnicodeDecodeError):
         raise WrongInput(f"the plan {path} cannot be read as a text file") from None
     except tomllib.TOMLDecodeError as wrong:
         raise WrongInput(f"the plan {path} is not TOML: {wrong}") from None
     return {**tables, "folder": str(path.absolute().parent)}
-
-
-def _meant(path: Path) -> str:
-    """The end of a sentence about a plan that does not exist: the one beside it that was meant, or how to write one."""
-    close = get_close_matches(path.stem, sorted(each.stem for each in path.parent.glob("*.toml")), n=1)
-    return f"; did you mean {path.with_name(close[0])}.toml?" if close else ": `concord init` writes one"
 
 
 Parsed = TypeVar("Parsed", bound=BaseModel)

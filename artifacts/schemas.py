@@ -224,6 +224,8 @@ class Empty(Frozen):
 Column = Annotated[Scaled | OneHot | Hashed | Passed | Empty, Field(discriminator="kind")]
 
 
+LARGEST_NUMBER = 1e100
+"""Numbers beyond it count as missing: no bound of a label or a column lies there."""
 Bounds = Annotated[tuple[Annotated[float, Field(strict=True)], ...], Field(min_length=2, max_length=2)]
 """The least and the largest that a number may be."""
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.schemas import COMMAS, Bounds, TextFormat, added
+from concord.artifacts.schemas import COMMAS, LARGEST_NUMBER, Bounds, TextFormat, added
 from concord.artifacts.sources import PlanTable
 from concord.artifacts.table_schema import DeclaredSchema, TableSchema
 
@@ -47,8 +47,6 @@ Day = Annotated[str, Text, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$"), IN
 ShortText = Annotated[str, Field(max_length=200)]
 LONGEST_CLASS = 2**12
 """Most characters of a class, of which each row of labels holds one."""
-LARGEST_BOUND = 1e100
-"""Numbers beyond it count as missing (tasks.data.cells)."""
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 End = Literal["cutoff", "queries"]
 """What ends a session: its refusals (cutoff), or the rows it was asked (queries)."""
@@ -139,8 +137,8 @@ class DataPlan(Section):
             return self
         if self.classes:
             raise ValueError("classes and bounds must not both be given: the label is a class, or a number in bounds")
-        if not self.bounds[0] < self.bounds[1] < LARGEST_BOUND or self.bounds[0] < -LARGEST_BOUND:
-            rule = f"bounds must be two numbers, the lower one first, of less than {LARGEST_BOUND:g}"
+        if not self.bounds[0] < self.bounds[1] < LARGEST_NUMBER or self.bounds[0] < -LARGEST_NUMBER:
+            rule = f"bounds must be two numbers, the lower one first, of less than {LARGEST_NUMBER:g}"
             raise ValueError(f"{rule}, got {[*self.bounds]}")
         return self
 

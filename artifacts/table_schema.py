@@ -24,10 +24,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.schemas import NULL_WORDS, Frozen, canonical_json
+from concord.artifacts.schemas import LARGEST_NUMBER, NULL_WORDS, Frozen, canonical_json
 
-LARGEST_NUMBER = 1e100
-"""Bounds of a range lie within ±this: numbers beyond it count as missing."""
 DAY_SECONDS = 86_400
 WHOLE_TYPES = ("integer", "year", "date")
 TYPES: dict[str, Literal["numeric", "date"]] = {

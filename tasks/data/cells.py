@@ -30,7 +30,8 @@ from concord.artifacts.schemas import (
     Scaled,
     TextFormat,
 )
-from concord.tasks.data.identifiers import composed, decoded, names_as_text
+from concord.tasks.data.concord_student import DAY, DAYS, LARGEST, TICKS, TRUTH, composed
+from concord.tasks.data.identifiers import TRUTHS, decoded, names_as_text
 
 OURS = "concord."
 """How the names of columns begin that are added to cast rows."""
@@ -41,19 +42,10 @@ ANY_WORD = ("",)
 """The only missing cell of a column in which every word may be meant, as that of labels: `-` may be a class."""
 USUAL: Mapping[str, Collection[str]] = MappingProxyType({})
 """No column has words of a missing cell of its own."""
-LARGEST_NUMBER = 1e100
-"""Numbers beyond it count as infinite, so that their squares still add up."""
-
 WHOLE = 2**53
 """Largest integer up to which a double holds every integer exactly."""
 
-DAYS = (-719_162, 2_932_896)
-"""0001-01-01 and 9999-12-31, in days since 1970."""
-
-DAY_MICROSECONDS = 86_400_000_000
-
 DATE_FORMATS = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f")
-TRUE_WORDS, FALSE_WORDS = ("true", "True", "TRUE"), ("false", "False", "FALSE")
 Type = pl.DataType
 Numbers = NDArray[np.float64]
 
@@ -105,7 +97,7 @@ def cast_labels(cells: pl.Series, encoding: Encoding) -> NDArray[np.uint16]:
     return indices.to_numpy()[places]
 
 
-def cast_numbers(cells: pl.Series, largest: float = LARGEST_NUMBER) -> Numbers:
+def cast_numbers(cells: pl.Series, largest: float = LARGEST) -> Numbers:
     """A label that is a number (rows,), NaN where there is none, or none within ±`largest`."""
     return numbers_of(cells.to_frame("label").select(number("label", cells.dtype, largest)).to_series(), "numeric")
 
@@ -153,7 +145,7 @@ def cell(name: str, dtype: Type, kind: Kind) -> pl.Expr:
             return text(name, dtype)
 
 
-def number(name: str, dtype: Type, largest: float = LARGEST_NUMBER) -> pl.Expr:
+def number(name: str, dtype: Type, largest: float = LARGEST) -> pl.Expr:
     """Float64 of numbers, truth values and text that reads as a number, within ±`largest`; NaN is none."""
     if not (_is_number(dtype) or _is_text(dtype)):
         return nothing(pl.Float64())
@@ -165,8 +157,8 @@ def number(name: str, dtype: Type, largest: float = LARGEST_NUMBER) -> pl.Expr:
 def truth(name: str, dtype: Type) -> pl.Expr:
     """Boolean of truth values, the words true and false, and the numbers 0 and 1."""
     if _is_text(dtype):
-        word = _words(name)
-        return pl.when(word.is_in([*TRUE_WORDS, "1"])).then(True).when(word.is_in([*FALSE_WORDS, "0"])).then(False)
+        word, true, false = _words(name), *([word for word in TRUTH if TRUTH[word] == known] for known in (1, 0))
+        return pl.when(word.is_in(true)).then(True).when(word.is_in(false)).then(False)
     if _is_number(dtype):
         value = pl.col(name).cast(pl.Float64, strict=False)
         return pl.when(value == 1).then(True).when(value == 0).then(False)
@@ -183,7 +175,7 @@ def date(name: str, dtype: Type) -> pl.Expr:
     if _is_text(dtype):
         word = _words(name)
         moment = pl.coalesce(word.str.to_datetime(form, strict=False, time_unit="us") for form in DATE_FORMATS)
-        return _within(moment, DAY_MICROSECONDS)
+        return _within(moment, DAY)
     return nothing(pl.Datetime("us"))
 
 
@@ -203,7 +195,7 @@ def text(name: str, dtype: Type) -> pl.Expr:
     return pl.col(name).bin.encode("hex") if dtype == pl.Binary else nothing(pl.String())
 
 
-GROUP_WORDS = dict.fromkeys(TRUE_WORDS, "true") | dict.fromkeys(FALSE_WORDS, "false") | dict.fromkeys(NULL_WORDS)
+GROUP_WORDS = TRUTHS | dict.fromkeys(NULL_WORDS)
 """Words that a group's name replaces, since how a table is stored decides which of them it holds."""
 
 
@@ -215,7 +207,7 @@ def group_word(name: str, dtype: Type) -> pl.Expr:
 def numbers_of(cells: pl.Series, kind: Kind) -> Numbers:
     """Cast cells of a scaled column, NaN if null: dates in days since 1970, truth values as 0 and 1."""
     if kind == "date":
-        return cells.dt.timestamp("us").cast(pl.Float64).to_numpy() / DAY_MICROSECONDS
+        return cells.dt.timestamp("us").cast(pl.Float64).to_numpy() / DAY
     return cells.cast(pl.Float64).to_numpy()
 
 
@@ -349,14 +341,8 @@ def _identifier(name: str, dtype: Type) -> pl.Expr:
 
 def _written(name: str, dtype: Type) -> pl.Expr:
     """Dates and moments that can be written down; those before the year 1 or after 9999, polars may panic over."""
-    day = (
-        {"ms": DAY_MICROSECONDS // 1000, "us": DAY_MICROSECONDS, "ns": None}[dtype.time_unit]
-        if isinstance(dtype, pl.Datetime)
-        else 1
-    )
-    if day is None:
-        return pl.col(name)  # 64 bits of nanoseconds do not reach so far
-    return _within(pl.col(name), day)
+    unit = dtype.time_unit if isinstance(dtype, pl.Datetime) else "D"
+    return pl.col(name) if unit == "ns" else _within(pl.col(name), TICKS[unit])  # 64 bits of ns do not reach so far
 
 
 def _within(moment: pl.Expr, day: int) -> pl.Expr:

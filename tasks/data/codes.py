@@ -12,7 +12,7 @@ Not covered  public rows that are private ones in disguise. Checked by tests/tas
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple, Required, Self, TypedDict
+from typing import Annotated, Any, Literal, Required, Self, TypedDict
 
 import numpy as np
 import polars as pl
@@ -39,7 +39,6 @@ class PlannedSizes(TypedDict, total=False):
     tails: bool
 
 
-Coded = Scaled | OneHot | Passed
 CODED = (Scaled, OneHot, Passed)
 """Columns that have codes; columns without values and free text have none."""
 MOST_CODES = 2048
@@ -286,59 +285,29 @@ def learn_codes(
         raise ValueError(f"coarse bins must divide the {fine} fine ones, got {coarse}")
     used = [column for column in columns if isinstance(column, CODED)]
     sample = systematic_sample(frame.select([column.name for column in used]) for frame in frames)
-    found = _codes(used, sample, Sizes(coarse, fine, cells, tails))
-    while _binned(found) > MOST_CODES and fine > LEAST_BINS:
+    while True:
+        few, least, found, views = min(coarse, fine), max(FREQUENT, 1 / (4 * fine)), list[CodedField](), []
+        for column in used:
+            first, own = len(found), sample[column.name]
+            for bins in (few, fine) if isinstance(column, Scaled) else (fine,):
+                start = found[-1].start + found[-1].size if found else 0
+                match column:
+                    case Passed():
+                        found.append(learn_view(column, own, start, cells))
+                    case OneHot():
+                        counts = own.drop_nulls().value_counts(name="rows")
+                        counts = counts.filter(pl.col("rows") >= least * own.len())
+                        words = tuple(counts.sort("rows", own.name, descending=[True, False])[own.name])
+                        found.append(WordField(name=column.name, start=start, words=words))
+                    case Scaled():
+                        numbers = numbers_of(own.drop_nulls(), column.kind)
+                        cuts = interval_cuts(numbers, own.len(), bins, tails and bins > few)
+                        found.append(NumberField(kind=column.kind, name=column.name, start=start, cuts=cuts))
+            views.append((first, len(found) - 1))
+        binned = sum(found[at].size for _, at in views if not isinstance(found[at], VectorField))
+        if binned <= MOST_CODES or fine <= LEAST_BINS:
+            return Codes(fields=tuple(found), coarse=tuple(at for at, _ in views), fine=tuple(at for _, at in views))
         fine //= 2
-        found = _codes(used, sample, Sizes(min(coarse, fine), fine, cells, tails))
-    return found
-
-
-class Sizes(NamedTuple):
-    """How finely columns are coded, as `learn_codes` has it."""
-
-    coarse: int
-    fine: int
-    cells: int
-    tails: bool
-
-
-def _binned(codes: Codes) -> int:
-    fine = (codes.fields[at] for at in codes.fine)
-    return sum(field.size for field in fine if not isinstance(field, VectorField))
-
-
-def _codes(used: Sequence[Coded], sample: pl.DataFrame, sizes: Sizes) -> Codes:
-    fields: list[CodedField] = []
-    views: list[tuple[int, int]] = []
-    for column in used:
-        first = len(fields)
-        for bins in (sizes.coarse, sizes.fine) if isinstance(column, Scaled) else (sizes.fine,):
-            start = fields[-1].start + fields[-1].size if fields else 0
-            fields.append(_field(column, sample[column.name], start, sizes._replace(fine=bins)))
-        views.append((first, len(fields) - 1))
-    return Codes(
-        fields=tuple(fields),
-        coarse=tuple(first for first, _ in views),
-        fine=tuple(last for _, last in views),
-    )
-
-
-def _field(column: Coded, cells: pl.Series, start: int, sizes: Sizes) -> CodedField:
-    """A column's view of `sizes.fine` bins; of as many as the coarse view has, its tails are not divided."""
-    if isinstance(column, Passed):
-        return learn_view(column, cells, start, sizes.cells)
-    if isinstance(column, OneHot):
-        least = max(FREQUENT, 1 / (4 * sizes.fine))
-        return WordField(name=column.name, start=start, words=frequent_words(cells, least))
-    tails = sizes.tails and sizes.fine > sizes.coarse
-    cuts = interval_cuts(numbers_of(cells.drop_nulls(), column.kind), cells.len(), sizes.fine, tails)
-    return NumberField(kind=column.kind, name=column.name, start=start, cuts=cuts)
-
-
-def frequent_words(cells: pl.Series, share: float) -> tuple[str, ...]:
-    """The words of at least that share of the rows, the most frequent first."""
-    counts = cells.drop_nulls().value_counts(name="rows").sort("rows", cells.name, descending=[True, False])
-    return tuple(counts.filter(pl.col("rows") >= share * cells.len())[cells.name])
 
 
 def interval_cuts(numbers: Numbers, rows: int, bins: int, tails: bool = False) -> tuple[float, ...]:

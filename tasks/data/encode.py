@@ -17,7 +17,8 @@ Not covered  rows that were not cast. Checked by tests/privacy/test_row_alone.py
 import io
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from itertools import chain
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -33,7 +34,6 @@ from concord.artifacts.table_schema import DeclaredCategories, TableSchema
 from concord.tasks.data.cells import (
     LABEL,
     OURS,
-    Numbers,
     cast_numbers,
     cast_rows,
     cell,
@@ -44,6 +44,7 @@ from concord.tasks.data.cells import (
     systematic_sample,
     word_index,
 )
+from concord.tasks.data.concord_student import signed_log
 from concord.tasks.data.tables import PublicTable, are_dates, open_public
 
 VOCABULARY = 100
@@ -85,37 +86,17 @@ def learn_column(sample: pl.DataFrame, name: str, kind: Kind) -> Column:
         return Empty(name=name)
     missing = cells.null_count() > 0
     if kind == "numeric" or kind == "boolean" or kind == "date":
-        return _scaled(cells.drop_nulls(), name, kind, missing=missing)
+        numbers = np.sort(numbers_of(cells.drop_nulls(), kind))
+        log = abs(pl.Series(numbers).skew() or 0) > SKEWED
+        values = signed_log(numbers) if log else numbers
+        mean = math.fsum(values.tolist()) / len(values)
+        scale = math.sqrt(math.fsum(np.square(values - mean).tolist()) / len(values)) or 1.0
+        fill, low, high = (float(values[at]) for at in (len(values) // 2, 0, -1))
+        public = {"mean": mean, "scale": scale, "fill": fill, "low": low, "high": high}
+        return Scaled(kind=kind, name=name, log=log, missing=missing, **public)
     counts = cells.drop_nulls().value_counts().sort("count", name, descending=[True, False])
     rare = counts.height > VOCABULARY
     return OneHot(name=name, vocabulary=tuple(counts[name].head(VOCABULARY)), missing=missing or rare)
-
-
-def signed_log(numbers: Numbers) -> Numbers:
-    """±ln(1 + |x|), which spreads powers of ten evenly; zero stays zero.
-
-    Logarithms are computed one by one: vectorised ones may differ in the last bit by position.
-    """
-    return np.copysign([math.log1p(number) for number in np.abs(numbers).tolist()], numbers)
-
-
-def _scaled(cells: pl.Series, name: str, kind: Literal["numeric", "boolean", "date"], *, missing: bool) -> Scaled:
-    numbers = np.sort(numbers_of(cells, kind))
-    log = abs(pl.Series(numbers).skew() or 0) > SKEWED
-    values = signed_log(numbers) if log else numbers
-    mean = math.fsum(values.tolist()) / len(values)
-    scale = math.sqrt(math.fsum(np.square(values - mean).tolist()) / len(values))
-    return Scaled(
-        kind=kind,
-        name=name,
-        log=log,
-        mean=mean,
-        scale=scale or 1.0,
-        fill=float(values[len(values) // 2]),
-        low=float(values[0]),
-        high=float(values[-1]),
-        missing=missing,
-    )
 
 
 Matrix = NDArray[np.float32]
@@ -312,7 +293,13 @@ def _fill(out: Matrix, column: Column, rows: pl.DataFrame) -> None:
     """Write one column's cells into its part (rows, column.width) of the matrix, which is zero."""
     match column:
         case Scaled():
-            _fill_scaled(out, column, rows[column.name])
+            cells = rows[column.name]
+            numbers = numbers_of(cells, column.kind)
+            values = signed_log(numbers) if column.log else numbers
+            clipped = np.clip(np.where(np.isnan(values), column.fill, values), column.low, column.high)
+            out[:, 0] = (clipped - column.mean) / column.scale
+            if column.missing:
+                out[:, 1] = cells.is_null().to_numpy()
         case OneHot():
             words = rows.select(word_index(column.name, column.vocabulary)).to_series()
             known = words.is_not_null().to_numpy()
@@ -324,15 +311,6 @@ def _fill(out: Matrix, column: Column, rows: pl.DataFrame) -> None:
             cells = rows[column.name]
             scale = 255 if column.element == "uint8" else 1
             out[cells.is_not_null().to_numpy()] = cells.drop_nulls().to_numpy() / np.float32(scale)
-
-
-def _fill_scaled(out: Matrix, column: Scaled, cells: pl.Series) -> None:
-    numbers = numbers_of(cells, column.kind)
-    values = signed_log(numbers) if column.log else numbers
-    clipped = np.clip(np.where(np.isnan(values), column.fill, values), column.low, column.high)
-    out[:, 0] = (clipped - column.mean) / column.scale
-    if column.missing:
-        out[:, 1] = cells.is_null().to_numpy()
 
 
 def hashed_words(cells: pl.Series, buckets: int) -> NDArray[np.uint8]:
@@ -351,19 +329,13 @@ SHARD = "concord.shard"
 
 def row_digests(rows: pl.DataFrame, encoding: Encoding, key: bytes) -> list[bytes]:
     """Keyed 128-bit digests of cast rows: equal only for equal content (features and label)."""
-    columns = [*_fixed_columns(rows, encoding), rows[LABEL].to_numpy()]
+    valued = [column for column in encoding.columns if column.kind != "null"]
+    cells = ((_numbers(column, rows), rows[column.name].is_null().to_numpy()) for column in valued)
+    columns = [*chain.from_iterable(cells), rows[LABEL].to_numpy()]
     packed = np.empty(rows.height, [(str(at), cells.dtype, cells.shape[1:]) for at, cells in enumerate(columns)])
     for at in reversed(range(len(columns))):
         packed[str(at)] = columns.pop()  # held no longer than until it is packed
     return hashed(packed.view(f"V{packed.itemsize}").tolist(), key, b"content", 16)
-
-
-def _fixed_columns(rows: pl.DataFrame, encoding: Encoding) -> Iterator[NDArray[np.generic]]:
-    """The cells of each column in a fixed number of bytes, so that different rows have different bytes."""
-    for column in encoding.columns:
-        if column.kind != "null":
-            yield _numbers(column, rows)
-            yield rows[column.name].is_null().to_numpy()
 
 
 def _numbers(column: Column, rows: pl.DataFrame) -> NDArray[np.generic]:

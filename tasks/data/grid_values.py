@@ -14,8 +14,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from concord.artifacts.table_schema import DeclaredRange, TableSchema
-from concord.tasks.data.cells import DAY_MICROSECONDS
 from concord.tasks.data.codes import CodeMatrix, Codes, NumberField, WordField
+from concord.tasks.data.concord_student import DAY
 from concord.tasks.data.grid import grid_of
 
 UNDECLARED = "undeclared"
@@ -47,7 +47,7 @@ def _numbers(column: Any, field: NumberField, own: NDArray[np.int64], source: np
     missing = own == len(field.cuts) + 1
     if not isinstance(column, DeclaredRange):
         return pl.Series(own == 1).set(pl.Series(missing), None)
-    unit = DAY_MICROSECONDS if column.kind == "date" and not column.whole else 1
+    unit = DAY if column.kind == "date" and not column.whole else 1
     edges = np.array([column.low, *field.cuts, column.high + column.whole, np.inf]) * unit
     low, high = edges[own], np.where(missing, np.inf, edges[np.minimum(own + 1, len(edges) - 1)])
     with np.errstate(invalid="ignore"):

@@ -24,11 +24,11 @@ Not covered  spellings that need a rule of their own to be read, such as 2.1.202
 """
 
 import re
-import unicodedata
 from datetime import UTC, datetime
-from itertools import groupby
 
 import polars as pl
+
+from concord.tasks.data.concord_student import composed
 
 ESCAPED = "backslashreplace"
 """Error handler for bytes that are not UTF-8: it keeps different bytes different."""
@@ -41,9 +41,7 @@ LONGEST_NAME = 400
 """Most zeros of a number that is written out: doubles and decimals need no more."""
 
 LONGEST_TEXT = 4096
-MOST_MARKS = 30
-"""Bounds on text that is parsed or composed, so that no cell takes long: composing n marks in a row takes n² steps.
-Text of a language is far below them (Unicode's stream-safe format has the same 30)."""
+"""Most characters of text that is parsed or composed, so that no cell takes long."""
 
 # Every repetition is possessive (*+) and never retried with less, so a match takes time linear in the text.
 NUMBER_NAME = re.compile(r"([+-]?)(?=\.?[0-9])([0-9]*+)\.?+([0-9]*+)(?:[eE]([+-]?)(?=[0-9])0*+([0-9]{0,9}))?")
@@ -111,12 +109,6 @@ def _number(number: re.Match[str]) -> str:
         digits = digits.rjust(1 - point, "0")
         text = f"{digits[:point]}.{digits[point:]}"
     return f"-{text}" if sign == "-" else text
-
-
-def composed(word: str) -> str:
-    """Text in Unicode's composed form (NFC); as it is if that would take long."""
-    runs = (len(list(run)) for marks, run in groupby(map(unicodedata.combining, word), bool) if marks)
-    return word if max(runs, default=0) > MOST_MARKS else unicodedata.normalize("NFC", word)
 
 
 def _moment(word: str, day: str, minute: str, second: str, part: str, utc: str, hours: str, minutes: str) -> str:

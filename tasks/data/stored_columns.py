@@ -89,14 +89,18 @@ def read_column(name: str, column: pa.Array, stored: pa.DataType) -> pl.Series:
     column.validate()
     cells = pl.Series(name, _plain(column))
     dtype = polars_type(stored)
-    return _of_size(cells, dtype) if isinstance(dtype, pl.Array) else cells
+    if not isinstance(dtype, pl.Array):
+        return cells
+    sized = pl.when(pl.col(name).list.len() == dtype.size).then(name)  # a list of another length is null
+    return cells.to_frame().select(sized.list.to_array(dtype.size)).to_series()
 
 
 def _plain(column: pa.Array) -> pa.Array:
     if isinstance(column.type, pa.BaseExtensionType):
         return _plain(column.storage)
     if types.is_dictionary(column.type):
-        return _decoded(column)
+        words, places = words_and_places(column)
+        return words.take(pa.array(places, mask=places < 0))
     return _known(column.type).read(column)
 
 
@@ -113,7 +117,8 @@ def _known(stored: pa.DataType) -> Rule:
 
 def _as_it_is(column: pa.Array) -> pa.Array:
     """Cells that are valid, in the type they are read into."""
-    into = _listed(column.type)
+    stored = column.type  # polars reads no vector of a slice if one is null, so they become lists
+    into = pa.large_list(stored.value_type) if _is_vector(stored) else _known(stored).into(stored)
     return column.cast(into) if _is_valid(column) else pa.array(_cells(column), into)
 
 
@@ -161,18 +166,6 @@ def words_and_places(column: pa.DictionaryArray) -> tuple[pa.Array, WholeNumbers
     return words, places if known.all() and places.dtype == np.int32 else np.where(known, places.astype(np.int64), -1)
 
 
-def _decoded(column: pa.DictionaryArray) -> pa.Array:
-    """The word of each cell of a dictionary column; null if its index is not valid."""
-    words, places = words_and_places(column)
-    return words.take(pa.array(places, mask=places < 0))
-
-
-def _of_size(cells: pl.Series, dtype: pl.Array) -> pl.Series:
-    """Lists as vectors; a list of another length is null."""
-    sized = pl.when(pl.col(cells.name).list.len() == dtype.size).then(cells.name)
-    return cells.to_frame().select(sized.list.to_array(dtype.size)).to_series()
-
-
 def _is_valid(column: pa.Array) -> bool:
     try:
         column.validate(full=True)
@@ -216,11 +209,6 @@ def _itself(stored: pa.DataType) -> pa.DataType:
 def _utc(stored: pa.DataType) -> pa.DataType:
     """The type of moments in UTC, whatever time zone the schema names for display."""
     return pa.timestamp("ms" if stored.unit == "s" else stored.unit)
-
-
-def _listed(stored: pa.DataType) -> pa.DataType:
-    """A type that polars reads correctly: from slices of vectors it reads none if one is null, so they become lists."""
-    return pa.large_list(stored.value_type) if _is_vector(stored) else _known(stored).into(stored)
 
 
 BYTES_OF = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.string_view(): pa.binary_view()}

@@ -141,8 +141,8 @@ class PrivateTable:
             self.check_names(unit, UNIT_FIELD)
         first = 0
         for raw in frames:
-            owner = unit_names(raw[unit]) if unit else _places(first, raw.height)
-            first += raw.height
+            places = np.arange(first, first + raw.height, dtype="<u8")
+            owner, first = unit_names(raw[unit]) if unit else names_of(places), first + raw.height
             spared = erased.spared(owner)
             yield raw.filter(spared), owner.filter(spared)
 
@@ -255,21 +255,13 @@ def sampled(units: pl.Series, key: bytes, share: float) -> pl.Series:
 
 def keyed_bits(units: pl.Series | Sequence[bytes], key: bytes, purpose: bytes) -> NDArray[np.uint64]:
     """64 keyed bits of each unit, for one purpose; a series is read NAMES_BYTES at a time, each name in it once."""
-    if isinstance(units, pl.Series):
-        rows = max(1, len(units) * NAMES_BYTES // max(NAMES_BYTES, int(units.estimated_size())))
-        parts = (units[first : first + rows] for first in range(0, max(1, len(units)), rows))
-        return np.concatenate([_bits(part, key, purpose) for part in parts])
-    return np.frombuffer(b"".join(hashed(units, key, purpose, 8)), dtype="<u8")
-
-
-def _bits(units: pl.Series, key: bytes, purpose: bytes) -> NDArray[np.uint64]:
-    once = units.to_arrow(compat_level=pl.CompatLevel.oldest()).dictionary_encode()
-    which: NDArray[np.int32] = once.indices.to_numpy()
-    return keyed_bits(pl.Series(once.dictionary).to_list(), key, purpose)[which]
-
-
-def _places(first: int, rows: int) -> pl.Series:
-    return names_of(np.arange(first, first + rows, dtype="<u8"))
+    if not isinstance(units, pl.Series):
+        return np.frombuffer(b"".join(hashed(units, key, purpose, 8)), dtype="<u8")
+    rows, found = max(1, len(units) * NAMES_BYTES // max(NAMES_BYTES, int(units.estimated_size()))), []
+    for first in range(0, max(1, len(units)), rows):
+        once = units[first : first + rows].to_arrow(compat_level=pl.CompatLevel.oldest()).dictionary_encode()
+        found.append(keyed_bits(pl.Series(once.dictionary).to_list(), key, purpose)[once.indices.to_numpy()])
+    return np.concatenate(found)
 
 
 def names_of(cells: NDArray[np.generic]) -> pl.Series:

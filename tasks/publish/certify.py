@@ -40,6 +40,7 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
+from concord.tasks.data.concord_student import Chosen
 from concord.tasks.mechanisms.mechanism import Mechanism, expectation, from_settings
 from concord.tasks.mechanisms.odds import TYPICAL_AGREEMENT, profile
 from concord.tasks.publish.attest import publish_certificate
@@ -59,7 +60,6 @@ from concord.tasks.publish.figures import (
 from concord.tasks.publish.first_page import first_page
 from concord.tasks.publish.outcomes import Outcomes, tables, voted
 from concord.tasks.student import concord_tallied
-from concord.tasks.student.concord_student import Chosen
 from concord.tasks.student.concord_tallied import Tallied, TalliedNumber
 from concord.tasks.student.model import load
 from concord.tasks.student.study import Student

@@ -7,6 +7,7 @@ Offers       `study` (fit, evaluate), `model` (the published file), `evaluate` (
              columns are asked), and `infer` (labels, questions and the linear student); for a sketch: `sketch` (its
              questions), `margins`, `mixture` and `synthetic` (rows that resemble released tables); `seasons` (those of
              a stream, read as one)
-Its own      `concord_published`, `concord_student` and `concord_tallied` (published with a student), `scorecard` (a
-             linear student as points and as SQL), `trust` (types allowed in its file), `fitted` (and values)
+Its own      `concord_published` and `concord_tallied` (published with a student, as tasks.data.concord_student is),
+             `scorecard` (a linear student as points and as SQL), `trust` (types allowed in its file), `fitted` (and
+             values)
 """

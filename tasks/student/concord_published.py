@@ -84,15 +84,11 @@ def _lost(column: Any, part: Pipeline) -> tuple[list[bool], str]:
     clean, what = cells.transform(column)[:, 0], READABLE[cells.kind]
     if cells.kind != "categorical":
         return np.isnan(clean.astype(np.float64)).tolist(), what
-    known = _words(part[1])
+    encoder = part[1]
+    own = encoder.categories_[0] if hasattr(encoder, "categories_") else getattr(encoder, "words", ())
+    known = dict.fromkeys([*own, *getattr(encoder, "others", ())])  # none if it takes any word
     shown = ", ".join(map(repr, islice(known, SHOWN_WORDS))) + (", …" if len(known) > SHOWN_WORDS else "")
     return [word is None or bool(known and word not in known) for word in clean], what.format(shown)
-
-
-def _words(encoder: Any) -> dict[str, None]:
-    """The words that an encoder has; none if it takes any."""
-    own = encoder.categories_[0] if hasattr(encoder, "categories_") else getattr(encoder, "words", ())
-    return dict.fromkeys([*own, *getattr(encoder, "others", ())])
 
 
 def _is_filled(cell: Any) -> bool:

@@ -114,8 +114,7 @@ class Tallied(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-l
 
     def predict_proba(self, X: Any) -> Numbers:
         """Probabilities (rows, classes)."""
-        found = self._logits(X)
-        return np.asarray(softmax(found, axis=1) if found.shape[1] > 1 else expit(np.column_stack([-found, found])))
+        return probabilities(added(self.weights, self.intercept, X))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Class names (rows,)."""
@@ -123,12 +122,7 @@ class Tallied(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-l
             raise ValueError(f"point must be one of {', '.join(map(repr, POINTS))}, got {self.point!r}")
         if self.point == "default":
             return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
-        over = self._logits(X) - logit(np.clip(self.prior, LEAST, 1 - LEAST))
-        above = np.column_stack([np.zeros(len(over)), over]) if over.shape[1] == 1 else over
-        return np.asarray(self.classes_[above.argmax(axis=1)])
-
-    def _logits(self, X: Any) -> Numbers:
-        return added(self.weights, self.intercept, X)
+        return np.asarray(self.classes_[over_prior(added(self.weights, self.intercept, X), self.prior).argmax(axis=1)])
 
 
 class TalliedNumber(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
@@ -160,6 +154,22 @@ def added(weights: Any, intercept: Any, X: Any) -> Numbers:
     for column in np.asarray(X).T:
         total += weights[column]
     return np.asarray(total)
+
+
+def probabilities(logits: Numbers) -> Numbers:
+    """Probabilities (rows, classes) by logits (rows, columns)."""
+    return np.asarray(softmax(logits, axis=1) if logits.shape[1] > 1 else expit(np.column_stack([-logits, logits])))
+
+
+def log_odds(share: Any) -> Any:
+    """The logit of shares, which stays finite."""
+    return logit(np.clip(share, LEAST, 1 - LEAST))
+
+
+def over_prior(logits: Numbers, prior: Any) -> Numbers:
+    """Logits minus prior log-odds (rows, classes): the largest is the class at prior odds, which keeps rare classes."""
+    over = logits - log_odds(prior)
+    return np.column_stack([np.zeros(len(over)), over]) if over.shape[1] == 1 else over
 
 
 for _part in (Code, Pairs, Tallied, TalliedNumber):

@@ -110,19 +110,16 @@ class CrossedRows:
         for first in range(0, len(self.counts), CHUNK):
             rows = slice(first, first + CHUNK)
             for left, right in combinations(range(len(spans)), 2):
-                self._add(found[:, spans[left], spans[right]], left, right, weighed, rows)
+                tables = found[:, spans[left], spans[right]]
+                _, high, wide = tables.shape
+                pairs = self.fields[left][rows] * wide + self.fields[right][rows]
+                for value, each in enumerate(weighed):
+                    tables[value] += np.bincount(pairs, each[rows], high * wide).reshape(high, wide)
         found += found.transpose(0, 2, 1)
         at = np.arange(self.size)
         found[:, at, at] = found[:, :, -1]  # a field's codes exclude one another, and every row has the intercept
         found[:, -1, -1] = weighed.sum(axis=1)
         return found
-
-    def _add(self, tables: Floats, left: int, right: int, weighed: Floats, rows: slice) -> None:
-        """Add those rows' values to the tables (values, codes, codes) of two fields."""
-        _, high, wide = tables.shape
-        pairs = self.fields[left][rows] * wide + self.fields[right][rows]
-        for at, values in enumerate(weighed):
-            tables[at] += np.bincount(pairs, values[rows], high * wide).reshape(high, wide)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,14 +157,10 @@ class ReducedRows:
         found = np.zeros((len(values), self.size, self.size))
         for first in range(0, len(self.counts), CHUNK):
             rows = slice(first, first + CHUNK)
-            along = self._along(rows)
+            own = np.column_stack([field[rows] for field in self.crossed.fields]) + self.crossed.starts[:-1]
+            ends = np.arange(len(own) + 1) * own.shape[1]
+            hot = csr_array((np.ones(own.size), own.ravel(), ends), shape=(len(own), self.crossed.size))
+            along = np.asarray((hot @ self.directions).toarray(), np.float64)
             for at, value in enumerate(weighed):
                 found[at] += along.T @ (value[rows, None] * along)
         return found
-
-    def _along(self, rows: slice) -> Floats:
-        """Y (rows, r) of these rows."""
-        own = np.column_stack([field[rows] for field in self.crossed.fields]) + self.crossed.starts[:-1]
-        ends = np.arange(len(own) + 1) * own.shape[1]
-        hot = csr_array((np.ones(own.size), own.ravel(), ends), shape=(len(own), self.crossed.size))
-        return np.asarray((hot @ self.directions).toarray(), np.float64)

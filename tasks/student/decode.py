@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.special import expit, logit, softmax
+from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
 from concord.artifacts.threads import Threads
@@ -27,10 +27,11 @@ from concord.tasks.data.codes import CodeMatrix, Codes, coarser
 from concord.tasks.mechanisms.contributions import LARGEST_WEIGHT, STEPS_A_NAT, IntegerModel, RoundQuestion, expected
 from concord.tasks.mechanisms.distance import Floats
 from concord.tasks.mechanisms.telling import tell
+from concord.tasks.student.concord_tallied import added, over_prior, probabilities
 from concord.tasks.student.crossed import CrossedRows, sampled
 from concord.tasks.student.directions import Directions, most_rows
 from concord.tasks.student.joint import KAPPAS, DecodedColumn, MeasuredColumn, MeasuredRounds, decode_column
-from concord.tasks.student.prior import Prior, Totals, prior_of, repaired, straighter, unlike
+from concord.tasks.student.prior import Totals, prior_of, repaired, straighter, unlike
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,10 +113,11 @@ def decode(
     counted, counted_noise = (units, 0.0) if units is not None else estimated_units(heard)
     if all(each.question.what == "codes" for each in heard):
         raise ValueError("decoding needs a round that asked for labels")
-    tried = [
-        _decode_on(heard, stand_in, codes, counted, moved, kappas, begun)
-        for stand_in, moved in _repairs(heard, sampled(rows, codes, most_rows(codes)), codes, counted, counted_noise)
-    ]
+    totals, repairs = _totals(heard, codes, counted, counted_noise), [(sampled(rows, codes, most_rows(codes)), 0.0)]
+    if totals is not None:
+        found = [repaired(repairs[0][0], codes, totals, together=together) for together in (True, False)]
+        repairs = found if found[0][1] else found[:1]
+    tried = [_decode_on(heard, each, codes, counted, moved, kappas, begun) for each, moved in repairs]
     return max(tried, key=lambda each: each[1])[0]
 
 
@@ -147,7 +149,11 @@ def _decode_on(
             along.measured(each.question, measured(each, guess, codes, column))
             for each, guess in zip(heard, guesses, strict=True)
         ]
-        before = None if begun is None else _column(begun, prior, along, column)
+        before = None
+        if begun is not None:  # its evidence is not known any more
+            weights = [begun.weights[along.codes.span(field), column] for field in along.codes.weighed]
+            there = along.along(np.append(np.concatenate(weights), begun.intercept[column]))
+            before = DecodedColumn(there, replace(prior, spread=begun.spread[:, column]), begun.kappa[column], 0.0)
         one = decode_column(MeasuredRounds(asked, along.rows, units), prior, others, kappas, before)
         return replace(one, weights=along.weights(one.weights, one.prior.straight))
 
@@ -205,34 +211,17 @@ def next_model(decoded: Decoded, size: int = 0) -> IntegerModel:
 
 def logits(decoded: Decoded, rows: CodeMatrix) -> Floats:
     """Logits (m, K), summed field by field."""
-    total = np.tile(decoded.intercept, (len(rows), 1))
-    for column in rows.T:
-        total += decoded.weights[column]
-    return total
+    return added(decoded.weights, decoded.intercept, rows)
 
 
 def scores(decoded: Decoded, rows: CodeMatrix) -> Floats:
     """Probabilities of the classes (m, C), which add up to 1."""
-    found = logits(decoded, rows)
-    p: Floats = softmax(found, axis=1) if found.shape[1] > 1 else expit(np.column_stack([-found, found]))
-    return p
+    return probabilities(logits(decoded, rows))
 
 
 def odds_scores(decoded: Decoded, rows: CodeMatrix) -> Floats:
-    """Logits minus prior log-odds, (m, C): the largest is the prior-odds operating point, which keeps rare classes."""
-    over = logits(decoded, rows) - logit(np.clip(decoded.prior, 1e-9, 1 - 1e-9))
-    return np.column_stack([np.zeros(len(rows)), over]) if over.shape[1] == 1 else over
-
-
-def _repairs(
-    heard: Sequence[NoisyRound], rows: CodeMatrix, codes: Codes, units: float, units_noise: float
-) -> list[tuple[CodeMatrix, float]]:
-    """Candidates (public rows after repair, share of cells changed): two ways of repair, or one if nothing changed."""
-    totals = _totals(heard, codes, units, units_noise)
-    if totals is None:
-        return [(rows, 0.0)]
-    found = [repaired(rows, codes, totals, together=together) for together in (True, False)]
-    return found if found[0][1] else found[:1]
+    """Logits minus prior log-odds, (m, C)."""
+    return over_prior(logits(decoded, rows), decoded.prior)
 
 
 def _totals(heard: Sequence[NoisyRound], codes: Codes, units: float, units_noise: float) -> Totals | None:
@@ -280,14 +269,6 @@ def _view(asked: RoundQuestion, codes: Codes) -> csr_array:
         top += codes.fields[at].size
     where = np.concatenate(cells), np.concatenate(weights)
     return csr_array((np.ones(len(where[0])), where), shape=(top, sum(sizes) + 1))
-
-
-def _column(begun: Decoded, prior: Prior, along: Directions, column: int) -> DecodedColumn:
-    """A column as it was decoded before; its evidence is not known any more."""
-    weights = [begun.weights[along.codes.span(field), column] for field in along.codes.weighed]
-    prior = replace(prior, spread=begun.spread[:, column])
-    before = along.along(np.append(np.concatenate(weights), begun.intercept[column]))
-    return DecodedColumn(before, prior, begun.kappa[column], 0.0)
 
 
 def _decoded(found: Sequence[DecodedColumn], rows: CrossedRows, codes: Codes, units: float, moved: float) -> Decoded:

@@ -23,7 +23,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
 from concord.artifacts.errors import ConcordError, NotVerified
 from concord.artifacts.sections import LONGEST_CLASS
-from concord.tasks.student.concord_student import READ, Cells, Chosen, ScoreClassifier
+from concord.tasks.data.concord_student import READ, Cells, Chosen, ScoreClassifier
 from concord.tasks.student.concord_tallied import POINTS, Code, Pairs, Tallied, TalliedNumber
 
 Rule = Callable[[Any], bool]

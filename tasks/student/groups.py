@@ -7,24 +7,22 @@ Not covered  how similar the test table is to future rows, and groups that no co
              tests/tasks/student/test_groups.py; tasks.verify.measured computes the figures again
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from concord.artifacts.measures import LEAST_OF_GROUP, Estimate, GroupMeasured
+from concord.artifacts.measures import LEAST_OF_GROUP, GroupMeasured
 from concord.artifacts.schemas import Encoding
 from concord.tasks.data.encode import grouping, labelled_rows
 from concord.tasks.data.tables import open_public
+from concord.tasks.student.evaluate import PROBABILITY_DIGITS
 from concord.tasks.student.intervals import root_mean_square, share
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
-
-DIGITS = 6
-"""Digits to which figures are rounded, since the last bits depend on the machine."""
 
 
 def by_group(student: "Pipeline", path: str, encoding: Encoding, groups: Sequence[str]) -> tuple[GroupMeasured, ...]:
@@ -59,19 +57,14 @@ def measured_group(
         return GroupMeasured(column=column, group=word, rows=rows)
     if not classes:
         return GroupMeasured(column=column, group=word, rows=rows, rmse=root_mean_square(right[own] - said[own]))
-    hits = right[own] == said[own]
+    hits, classed = right[own] == said[own], [right[own] == name for name in classes]
     return GroupMeasured(
         column=column,
         group=word,
         rows=rows,
         accuracy=share(int(hits.sum()), rows),
-        recalls=tuple(_recalls(right[own], hits, classes)),
-        sure=None if sure is None else round(float(sure[own].mean()), DIGITS),
+        recalls=tuple(
+            share(int(hits[of].sum()), int(of.sum())) if of.sum() >= LEAST_OF_GROUP else None for of in classed
+        ),
+        sure=None if sure is None else round(float(sure[own].mean()), PROBABILITY_DIGITS),
     )
-
-
-def _recalls(right: NDArray[Any], hits: NDArray[np.bool_], classes: Sequence[str]) -> Iterator[Estimate | None]:
-    """Of each class, the share that is found; None if the group has fewer than LEAST_OF_GROUP rows of it."""
-    for name in classes:
-        of = right == name
-        yield share(int(hits[of].sum()), int(of.sum())) if of.sum() >= LEAST_OF_GROUP else None

@@ -37,12 +37,12 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.measures import AnyPublicTest, PublicTest
 from concord.artifacts.schemas import Encoding, OneHot, Ref
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, WordField, deepened
+from concord.tasks.data.concord_student import Cells
 from concord.tasks.data.encode import PublicBatch, labelled_rows, read_frame
 from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import FINER, GROUPS, Tallies
 from concord.tasks.student.concord_published import Published
-from concord.tasks.student.concord_student import Cells
 from concord.tasks.student.concord_tallied import Code, Pairs, Tallied, TalliedNumber
 from concord.tasks.student.crossed import sampled_of
 from concord.tasks.student.decode import (

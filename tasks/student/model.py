@@ -40,11 +40,11 @@ from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, OneHotEncod
 
 from concord.artifacts.errors import NotVerified, WrongInput, quoted
 from concord.artifacts.schemas import Column, Encoding, Hashed, OneHot, Passed, Scaled
-from concord.tasks.data import concord_pictures
+from concord.tasks.data import concord_pictures, concord_student
+from concord.tasks.data.concord_student import Cells, signed_log
 from concord.tasks.data.encode import BAG
-from concord.tasks.student import concord_published, concord_student, concord_tallied
+from concord.tasks.student import concord_published, concord_tallied
 from concord.tasks.student.concord_published import Published
-from concord.tasks.student.concord_student import Cells, signed_log
 from concord.tasks.student.fitted import check_fitted, parts_of, strangers
 
 Encoder = tuple[str, Any, list[str]]
@@ -107,7 +107,9 @@ def _parts(columns: list[Any]) -> list[Encoder]:
         case OneHot() as first:
             return [(first.name, _words(first), names)]
         case Hashed() as first:
-            return [(first.name, _text(first), names)]
+            whole = SimpleImputer(missing_values=None, strategy="constant", fill_value="", keep_empty_features=True)
+            bag = HashingVectorizer(n_features=first.size, **BAG)
+            return [(first.name, make_pipeline(Cells("categorical"), whole, FunctionTransformer(np.ravel), bag), names)]
         case Passed() as first:
             scale = [("scale", MaxAbsScaler())] * (first.element == "uint8")
             return [(first.name, Pipeline([("cells", Cells(first.element, first.size)), *scale]), names)]
@@ -149,16 +151,6 @@ def _words(column: OneHot) -> Pipeline:
     end = len(vocabulary)
     ranks = OrdinalEncoder(categories=[vocabulary], handle_unknown="use_encoded_value", unknown_value=end)
     return make_pipeline(Cells(column.kind), ranks, OneHotEncoder(categories=[np.arange(end + 1.0)], **known))
-
-
-def _text(column: Hashed) -> Pipeline:
-    """One column per bucket of words."""
-    return make_pipeline(
-        Cells("categorical"),
-        SimpleImputer(missing_values=None, strategy="constant", fill_value="", keep_empty_features=True),
-        FunctionTransformer(np.ravel),
-        HashingVectorizer(n_features=column.size, **BAG),
-    )
 
 
 ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -244,7 +236,9 @@ def load(file: bytes, planned: str | None = None) -> Any:
 
     from concord.tasks.student.trust import trusted_types
 
-    _check_packing(file)
+    with zipfile.ZipFile(io.BytesIO(file)) as archive:  # Concord packs none, and a stranger's might fill memory
+        if (held := sum(part.file_size for part in archive.infolist())) > len(file):
+            raise NotVerified(f"the student's file holds {held:,} bytes in its {len(file):,}: Concord packs no student")
     student = skops.io.loads(file, trusted=trusted_types(file, planned))
     check_fitted(student)
     return student
@@ -273,11 +267,3 @@ class AnyRows(Published):
         if (absent := [name for name in names if name not in held]) and (others := sorted(held.keys() - {*names})):
             warnings.warn(f"no row has {quoted(absent)}, which counts as missing, but {quoted(others)}", stacklevel=4)
         return pd.DataFrame({name: pd.Series([row.get(name) for row in listed], dtype=object) for name in names})
-
-
-def _check_packing(file: bytes) -> None:
-    """Raise NotVerified if a student would unpack to more than it is: Concord packs none, and a stranger's might fill
-    memory."""
-    with zipfile.ZipFile(io.BytesIO(file)) as archive:
-        if (held := sum(part.file_size for part in archive.infolist())) > len(file):
-            raise NotVerified(f"the student's file holds {held:,} bytes in its {len(file):,}: Concord packs no student")

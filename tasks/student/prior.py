@@ -78,11 +78,6 @@ class Linear:
     square: float
     lower: Floats
 
-    @property
-    def log_noise(self) -> float:
-        """Log-determinant of the noise's covariance before whitening."""
-        return 2 * float(np.log(np.diag(self.lower)).sum())
-
 
 @dataclass(frozen=True)
 class Prior:
@@ -177,7 +172,7 @@ def evidence(linear: Linear, prior: Prior) -> float:
     """Log-likelihood of the sums under the prior, without the constant ½ log 2π per sum."""
     lower = _factor(linear, prior)
     explained = solve_triangular(lower, prior.sd * linear.pull, lower=True, check_finite=False)
-    log_determinant = linear.log_noise + 2 * float(np.log(np.diag(lower)).sum())
+    log_determinant = 2 * float(np.log(np.diag(linear.lower)).sum()) + 2 * float(np.log(np.diag(lower)).sum())
     return -0.5 * (linear.square - float(explained @ explained) + log_determinant)
 
 

@@ -24,12 +24,10 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-from scipy.special import logit
 from sklearn.pipeline import Pipeline
 
-from concord.tasks.student.concord_student import EPOCH, TRUTH
-from concord.tasks.student.concord_tallied import LEAST, Code, Pairs, Tallied, TalliedNumber
+from concord.tasks.data.concord_student import DAY, EPOCH, TRUTH
+from concord.tasks.student.concord_tallied import Code, Pairs, Tallied, TalliedNumber, log_odds
 
 FORMAT = "concord scorecard 1"
 RULES = {
@@ -90,7 +88,7 @@ def scorecard(student: Pipeline, thresholds: Mapping[str, float] = NO_THRESHOLDS
         if len(model.intercept) == 1
         else "the class whose score is most above its threshold; of equal ones the first"
     )
-    points = {"default": [0.0] * len(model.intercept), "prior odds": _prior(model).tolist()}
+    points = {"default": [0.0] * len(model.intercept), "prior odds": log_odds(model.prior).tolist()}
     predicts = {"classes": [*model.classes], "rule": rule, "point": model.point, "thresholds": points}
     if named := {name: least for name, least in thresholds.items() if name in model.classes}:
         rule = AT_THRESHOLDS + (OF_TWO if len(model.intercept) == 1 else OF_MORE)
@@ -108,10 +106,6 @@ def _parts(student: Pipeline) -> Iterator[tuple[str, str, Code]]:
     for _, part, names in student["encode"].transformers_:
         if isinstance(part, Pipeline):
             yield names[0], part[0].kind, part[1]
-
-
-def _prior(model: Tallied) -> Any:
-    return logit(np.clip(model.prior, LEAST, 1 - LEAST))
 
 
 def _column(name: str, kind: str, code: Code, weights: Any) -> dict[str, Any]:
@@ -139,7 +133,7 @@ def _end(kind: str, cut: float) -> float | str:
     """The end of an interval: of dates, as text."""
     if kind != "date":
         return float(cut)
-    moment = EPOCH + timedelta(microseconds=math.ceil(cut * 86_400_000_000))
+    moment = EPOCH + timedelta(microseconds=math.ceil(cut * DAY))
     return moment.date().isoformat() if moment == datetime(*moment.timetuple()[:3]) else moment.isoformat(" ")
 
 
@@ -225,7 +219,8 @@ def _code(column: dict[str, Any]) -> str:
     ends = [each["from"] for each in column["intervals"][1:]]
     missing = len(ends) + 1
     if column["kind"] == "boolean":
-        truth = "".join(f" WHEN {_text(word)} THEN {_interval(value, ends)}" for word, value in _truths().items())
+        words = {**TRUTH, "1.0": 1.0, "0.0": 0.0}  # and the numbers 1 and 0 as databases write them
+        truth = "".join(f" WHEN {_text(w)} THEN {sum(end <= value for end in ends)}" for w, value in words.items())
         return f"CASE {text}{truth} ELSE {missing} END"
     if column["kind"] == "date":
         there, ordered = f"{text} LIKE '____-__-__%'", [(text, _text(end)) for end in ends]
@@ -233,15 +228,6 @@ def _code(column: dict[str, Any]) -> str:
         there, ordered = f"{cell} BETWEEN -1e100 AND 1e100", [(cell, _real(end)) for end in ends]
     passed = "".join(f" WHEN {value} >= {end} THEN {len(ends) - at}" for at, (value, end) in enumerate(ordered[::-1]))
     return f"CASE WHEN {there} THEN {f'CASE{passed} ELSE 0 END' if passed else '0'} ELSE {missing} END"
-
-
-def _truths() -> dict[str, float]:
-    """Words of truth values, and of the numbers 1 and 0 as databases write them."""
-    return {**TRUTH, "1.0": 1.0, "0.0": 0.0}
-
-
-def _interval(value: float, ends: Sequence[float]) -> int:
-    return sum(end <= value for end in ends)
 
 
 def _case(code: str, values: Sequence[float]) -> str:
@@ -271,7 +257,7 @@ def _at_thresholds(predicts: dict[str, Any]) -> tuple[list[str], list[str]]:
     comments, columns, classes = list[str](), list[str](), predicts.get("classes", ())
     named = predicts["at probabilities"]["classes"] if "at probabilities" in predicts and len(classes) == 2 else {}
     for name, least in named.items():
-        at, score = classes.index(name), float(logit(np.clip(least, LEAST, 1 - LEAST)))
+        at, score = classes.index(name), float(log_odds(least))
         column, own, other = f"concord_at_threshold_{at}", _text(name), _text(classes[1 - at])
         reached = f"concord_score_0 {'>=' if at else '<='} {_real(score if at else -score)}"
         comments.append(

@@ -26,8 +26,8 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import StudentPlan
 from concord.artifacts.measures import AnyPublicTest, Estimate
 from concord.artifacts.schemas import Encoding, Ref
+from concord.tasks.data.concord_student import Chosen, ScoreClassifier
 from concord.tasks.data.encode import Matrix, PublicBatch, encode, read_frame
-from concord.tasks.student.concord_student import Chosen, ScoreClassifier
 from concord.tasks.student.model import dump, published_student
 
 Targets = NDArray[np.float64]
@@ -190,7 +190,8 @@ def lessons(
     published  a row without an answer gets a class at random, whether it was refused or not asked, as in the paper
                (BTT18, PrivateAgnostic); in all other modes, a row that was not asked is not used
     """
-    answers = _indices(labels["label"], classes)
+    places = pc.index_in(labels["label"], pa.array(classes, pa.string())).fill_null(-1)  # −1 if there is none
+    answers = np.asarray(places.to_numpy(), dtype=np.int64)
     used = np.ones(len(answers), dtype=bool) if refused == "published" else _is_lesson(labels, refused).to_numpy()
     if refused in ("random", "published"):
         drawn = np.random.default_rng(seed).integers(len(classes), size=len(answers))  # public: privacy rests elsewhere
@@ -199,24 +200,13 @@ def lessons(
     targets[answers < 0] = 1 / len(classes)
     if refused == "soft":
         scored = labels["scores"].is_valid().to_numpy()
-        targets[scored] = _votes(labels, len(classes)) / teachers
+        votes = pc.list_flatten(labels["scores"].drop_null().combine_chunks()).to_numpy()
+        targets[scored] = np.asarray(votes, dtype=np.int64).reshape(-1, len(classes)) / teachers
     return used, targets[used]
 
 
 def _is_lesson(labels: pa.Table, refused: Refused) -> pa.ChunkedArray:
     return labels["label"].is_valid() if refused == "drop" else pc.not_equal(labels["outcome"], "not asked")
-
-
-def _indices(names: pa.ChunkedArray, classes: Sequence[str]) -> NDArray[np.int64]:
-    """Class indices (rows,) of released names; −1 if there is none."""
-    found = pc.index_in(names, pa.array(classes, pa.string()))
-    return np.asarray(found.fill_null(-1).to_numpy(), dtype=np.int64)
-
-
-def _votes(labels: pa.Table, classes: int) -> NDArray[np.int64]:
-    """The noisy votes (scored, classes) of the rows that have any."""
-    scores = labels["scores"].drop_null().combine_chunks()
-    return np.asarray(pc.list_flatten(scores).to_numpy(), dtype=np.int64).reshape(-1, classes)
 
 
 def fitted(plan: StudentPlan, X: Matrix, targets: Targets, classes: Sequence[str]) -> Any:
@@ -242,11 +232,14 @@ def _fit_classifier(estimator: Any, X: Matrix, targets: Targets, classes: Sequen
     Scores are clipped to [0, ∞) and scaled to sum to one, which biases them if noise is large; a regressor needs no
     clipping.
     """
-    weights = _weights(targets)
+    clipped = np.clip(targets, 0, None)
+    clipped[~clipped.any(axis=1)] = 1
+    weights = clipped / clipped.sum(axis=1, keepdims=True)
     rows, indices = np.nonzero(weights)
     names = np.array(classes)[indices]
-    if not X.size or len(set(indices)) < 2:
-        return _constant(names if len(names) else np.array(classes[:1]))
+    if not X.size or len(set(indices)) < 2:  # labels that allow no other student
+        found = names if len(names) else np.array(classes[:1])
+        return DummyClassifier(strategy="most_frequent").fit(np.zeros((len(found), 1)), found)
     weight = weights[rows, indices]
     if len(rows) > len(X):
         X = X[rows]
@@ -258,18 +251,6 @@ def _fit_classifier(estimator: Any, X: Matrix, targets: Targets, classes: Sequen
             f"got {type(estimator).__name__}"
         )
     return estimator.fit(X, names, sample_weight=weight)
-
-
-def _weights(targets: Targets) -> Targets:
-    clipped = np.clip(targets, 0, None)
-    clipped[~clipped.any(axis=1)] = 1
-    weights: Targets = clipped / clipped.sum(axis=1, keepdims=True)
-    return weights
-
-
-def _constant(names: NDArray[Any]) -> DummyClassifier:
-    """The student that always predicts the most frequent class, for labels that allow no other."""
-    return DummyClassifier(strategy="most_frequent").fit(np.zeros((len(names), 1)), names)
 
 
 def student_of_hypothesis(released: bytes, encoding: Encoding) -> Pipeline:

@@ -23,8 +23,8 @@ from sklearn.metrics import _dist_metrics
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.settings import Settings
-from concord.tasks.data import concord_pictures
-from concord.tasks.student import concord_published, concord_student, concord_tallied
+from concord.tasks.data import concord_pictures, concord_student
+from concord.tasks.student import concord_published, concord_tallied
 
 OURS = frozenset(
     {
@@ -89,11 +89,7 @@ def trusted_types(file: bytes, planned: str | None = None) -> list[str]:
     for name in types:
         package = name.split(".")[0]
         if name not in OURS | INNER and package not in opened:
-            raise NotVerified(
-                f"the student's file holds {name}, which is none of what students are made of{_advice(package)}"
-            )
+            trusting = f": if you trust its author with all of {package}, set CONCORD_TRUST={package}"
+            rule = f"the student's file holds {name}, which is none of what students are made of"
+            raise NotVerified(rule + trusting * (package not in CLOSED))
     return types
-
-
-def _advice(package: str) -> str:
-    return "" if package in CLOSED else f": if you trust its author with all of {package}, set CONCORD_TRUST={package}"

@@ -27,6 +27,7 @@ from concord.tasks.asking.teachers import PROPOSED, add_votes, aligned_copy, fit
 from concord.tasks.data.cells import LABEL, cast_rows
 from concord.tasks.data.codes import Codes, NumberField, deepens, learn_codes
 from concord.tasks.data.concord_pictures import Pictures
+from concord.tasks.data.concord_student import ScoreClassifier
 from concord.tasks.data.encode import Matrix, encode, learn_columns
 from concord.tasks.data.guard import silenced
 from concord.tasks.data.tables import open_public
@@ -36,7 +37,6 @@ from concord.tasks.mechanisms.contributions import tally
 from concord.tasks.mechanisms.distance import RandomSource
 from concord.tasks.mechanisms.mechanism import calibrate
 from concord.tasks.mechanisms.tallies import Tallies
-from concord.tasks.student.concord_student import ScoreClassifier
 from concord.tasks.student.decode import Decoded, odds_scores, scores
 from concord.tasks.student.infer import RoundFile, RoundPlanner
 from tests.benchmarks.tables import Case

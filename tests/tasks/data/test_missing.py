@@ -16,6 +16,7 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import NULL_WORDS, OneHot, TextFormat
 from concord.tasks.advice.draft import INDEX, UNREAD, classes_of
 from concord.tasks.data.cells import LABEL, cast_rows
+from concord.tasks.data.concord_student import Cells
 from concord.tasks.data.csv_files import find_format
 from concord.tasks.data.encode import labelled_rows, learn_encoding, public_features
 from concord.tasks.data.files import PRIVATE, find_files, format_of
@@ -23,8 +24,6 @@ from concord.tasks.data.remarks import MOSTLY_NUMBERS, WITH_COMMAS, remarks_on
 from concord.tasks.data.sources import with_snapshots
 from concord.tasks.data.tables import open_public
 from concord.tasks.data.units import open_private
-from concord.tasks.student.concord_student import Cells
-from concord.tasks.student.concord_student import composed as composed_for_student
 from tests.support.console import concord as without_home
 from tests.support.raw import exact
 from tests.support.sources import asked_of, database, plan_over, ward
@@ -127,7 +126,6 @@ def test_text_is_compared_by_what_it_shows(tmp_path: Path) -> None:
             assert pl.concat(cast_rows(frame, learn_encoding(plan)) for frame in frames)["town"].null_count() == 0
             found = Cells("categorical").transform(table.select("town"))[:, 0].tolist()
             assert found == [plain] * 9 + ["Ulm"]
-    assert composed_for_student("e\u0301") == "é"
 
 
 def test_a_file_is_the_same_whatever_its_name_and_packed_or_not(tmp_path: Path) -> None:

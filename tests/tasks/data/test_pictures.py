@@ -12,10 +12,10 @@ import pytest
 from numpy.typing import NDArray
 
 from concord.artifacts.schemas import Encoding, Passed
-from concord.tasks.data import concord_pictures
+from concord.tasks.data import concord_pictures, concord_student
 from concord.tasks.data.concord_pictures import FEATURES, Pictures, gradients, levels_of, main_components, moved
-from concord.tasks.student import concord_published, concord_student
-from concord.tasks.student.concord_student import ScoreClassifier
+from concord.tasks.data.concord_student import ScoreClassifier
+from concord.tasks.student import concord_published
 from concord.tasks.student.model import dump, load, modules_needed, published_student
 from concord.tasks.student.trust import trusted_types
 

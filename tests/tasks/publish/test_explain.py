@@ -20,6 +20,7 @@ from concord.tasks.data.codes import learn_codes
 from concord.tasks.data.encode import learn_columns
 from concord.tasks.data.tables import open_public
 from concord.tasks.publish.explain import importance, scorecard
+from concord.tasks.student.concord_tallied import added
 from concord.tasks.student.decode import Decoded
 from concord.tasks.student.infer import linear_student
 from concord.tasks.student.model import published_student
@@ -80,7 +81,8 @@ def test_points_of_a_row_add_up_to_its_odds(tmp_path: Path, classes: tuple[str, 
     card = scorecard(student)
     assert card is not None
     assert card.classes == (("yes",) if len(classes) == 2 else classes)
-    logits = student["student"]._logits(student["encode"].transform(rows.to_pandas()))
+    model = student["student"]
+    logits = added(model.weights, model.intercept, student["encode"].transform(rows.to_pandas()))
     for row, expected in zip(rows.to_dicts(), logits, strict=True):
         total = np.array(card.base)
         for name, value in row.items():

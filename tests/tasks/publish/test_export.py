@@ -18,11 +18,10 @@ from concord.artifacts.home.released import sha256
 from concord.artifacts.measures import Estimate, Threshold
 from concord.artifacts.published import EVIDENCE, Published
 from concord.flows import api
-from concord.tasks.data import concord_pictures
+from concord.tasks.data import concord_pictures, concord_student
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.disclosures import columns_of, holds
 from concord.tasks.publish.export import FORMS, Form, _needed, example_row, export
-from concord.tasks.student import concord_student
 from concord.tasks.student.model import load, modules_needed, published_student
 from concord.tasks.verify.published import verify_published
 from tests.support.console import concord

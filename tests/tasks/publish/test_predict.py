@@ -18,9 +18,9 @@ from sklearn.neighbors import KNeighborsClassifier
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.flows import api
 from concord.flows.api import load_student
+from concord.tasks.data.concord_student import ScoreClassifier
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.predict import as_named, at_point, in_spreadsheet
-from concord.tasks.student.concord_student import ScoreClassifier
 from concord.tasks.student.model import published_student
 from concord.tasks.verify.handing import handed_on
 from tests.support.console import concord

@@ -9,7 +9,8 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from concord.artifacts.schemas import NULL_WORDS
+from concord.artifacts.schemas import LARGEST_NUMBER, NULL_WORDS
+from concord.tasks.data.concord_student import LARGEST
 from concord.tasks.student import concord_published
 from concord.tasks.student.concord_published import EMPTY, LOOKED_AT, Published, unread
 from tests.tasks.student.test_parts import PUBLISHED
@@ -64,8 +65,9 @@ def test_a_long_table_is_looked_at_evenly(frame: Any) -> None:
             Published([("encode", PUBLISHED)])._looked_over(frame({"plain": each}))
 
 
-def test_missing_cells_are_those_of_concord() -> None:
+def test_missing_cells_and_numbers_are_those_of_concord() -> None:
     assert sorted(EMPTY) == sorted(NULL_WORDS)
+    assert LARGEST == LARGEST_NUMBER
 
 
 def test_the_file_that_travels_imports_nothing_of_ours() -> None:

@@ -13,8 +13,8 @@ from sklearn.linear_model import LogisticRegression
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import sha256
 from concord.artifacts.schemas import Encoding, OneHot, Passed, Scaled
+from concord.tasks.data.concord_student import Chosen, ScoreClassifier
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.student.concord_student import Chosen, ScoreClassifier
 from concord.tasks.student.concord_tallied import Code, Tallied
 from concord.tasks.student.model import dump, load, published_student
 from tests.support.console import concord

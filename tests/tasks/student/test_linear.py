@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from concord.artifacts.schemas import Encoding
+from concord.tasks.data import concord_student
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.codes import Codes, learn_codes
 from concord.tasks.data.encode import learn_columns
@@ -20,7 +21,7 @@ from concord.tasks.mechanisms.tallies import FINER
 from concord.tasks.publish.explain import scorecard
 from concord.tasks.publish.export import example_row
 from concord.tasks.publish.predict import at_point
-from concord.tasks.student import concord_published, concord_student, concord_tallied
+from concord.tasks.student import concord_published, concord_tallied
 from concord.tasks.student.decode import Decoded, odds_scores, scores
 from concord.tasks.student.infer import linear_student
 from concord.tasks.student.model import dump, load, modules_needed

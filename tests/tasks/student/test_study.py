@@ -13,8 +13,8 @@ from sklearn.svm import LinearSVR
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.learners import StudentPlan
 from concord.artifacts.measures import PublicTest
+from concord.tasks.data.concord_student import ScoreClassifier
 from concord.tasks.student import study as tasks_study
-from concord.tasks.student.concord_student import ScoreClassifier
 from concord.tasks.student.evaluate import evaluate
 from concord.tasks.student.model import canonical_file, dump, load
 from concord.tasks.student.study import Refused, even_sample, lessons, publish_student, study, teaching

@@ -25,10 +25,10 @@ from sklearn.svm import SVC
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import sha256
+from concord.tasks.data.concord_student import ScoreClassifier
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.export import export
 from concord.tasks.publish.predict import student_of
-from concord.tasks.student.concord_student import ScoreClassifier
 from concord.tasks.student.model import dump, load
 from concord.tasks.student.trust import trusted_types
 from concord.tasks.verify.handing import handed_on

@@ -3,7 +3,8 @@
 Its types are known as `concord_student.…`, wherever the file lies; within Concord it answers to that name too.
 
 `Cells` reads raw cells: each by itself, by fixed rules that cannot fail. It gives the very bits that Concord reads
-private rows to (concord.tasks.data.cells, whose rules these are), so that a student is asked as it was trained.
+private rows to (concord.tasks.data.cells, which takes limits, words and logarithms from here), so that a student is
+asked as it was trained.
 Everything after it is scikit-learn's, but for a logarithm, a regressor's scores and a chosen hypothesis as classifiers.
 
 Not covered  moments with a time zone as words. Checked by tests/tasks/student/test_parts.py
@@ -30,7 +31,7 @@ Numbers = NDArray[np.float64]
 
 NAME = "concord_student"
 LARGEST = 1e100
-"""Numbers beyond it count as missing."""
+"""Numbers beyond it count as missing, so that squares still add up."""
 DAY = 86_400_000_000
 """Microseconds."""
 DAYS = (-719_162, 2_932_896)
@@ -44,7 +45,7 @@ BLANKS = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2
 )
 """What Unicode calls white space; Python's own list is longer."""
 MOST_MARKS = 30
-"""Most combining marks in a row that are composed."""
+"""Most combining marks in a row that are composed, as in Unicode's stream-safe format: n of them take n² steps."""
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _GAP, _TWO = rf"[{BLANKS}]*+", r"([0-9]{1,2}+)"
 MOMENT = re.compile(
@@ -207,7 +208,10 @@ def _list(cell: Any, element: str, size: int) -> NDArray[Any]:
 
 
 def signed_log(X: Numbers) -> Numbers:
-    """±ln(1 + |x|) of every number, one by one: those of many at once may differ in the last bit by where they lie."""
+    """±ln(1 + |x|) of every number, which spreads powers of ten evenly; zero stays zero.
+
+    Logarithms are computed one by one: vectorised ones may differ in the last bit by position.
+    """
     logs = [math.log1p(number) for number in np.abs(X).ravel().tolist()]
     return np.asarray(np.copysign(np.reshape(logs, X.shape), X))
 
@@ -256,16 +260,11 @@ class Chosen(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-le
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Class names (rows,) of encoded rows (rows, width)."""
-        fields = json.loads(self.hypothesis)
-        inside = _in_box(np.nan_to_num(np.asarray(X, dtype=np.float64)), **fields)
+        rows, fields = np.nan_to_num(np.asarray(X, dtype=np.float64)), json.loads(self.hypothesis)
+        inside = np.ones(len(rows), dtype=bool)
+        for column, least, end in zip(fields["columns"], fields["low"], fields["high"], strict=True):
+            inside &= (least is None or rows[:, column] >= least) & (end is None or rows[:, column] < end)
         return np.asarray(self.classes_[np.where(inside, fields["inside"], 1 - fields["inside"])])
-
-
-def _in_box(X: Numbers, columns: Any, low: Any, high: Any, **_: Any) -> NDArray[np.bool_]:
-    within = np.ones(len(X), dtype=bool)
-    for column, least, end in zip(columns, low, high, strict=True):
-        within &= (least is None or X[:, column] >= least) & (end is None or X[:, column] < end)
-    return within
 
 
 def _read_date(text: str) -> float:
