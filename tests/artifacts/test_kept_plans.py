@@ -41,7 +41,7 @@ def test_a_plan_is_dumped_as_1_0_0_did_it() -> None:
 def test_a_stream_that_an_earlier_version_began_is_known(name: str) -> None:
     """By what it read of the plan, so that another public table asks nobody again."""
     kept = PLANS[name]
-    sections = (key.split(".") for key in encode.reads)
+    sections = (key.split(".") for key in encode.reads if key != "data.declared")  # which no stream has
     earlier: dict[str, dict[str, object]] = {"data": {}, "labeling": {}}
     for section, key in sections:
         earlier[section][key] = kept[section][key]
