@@ -125,20 +125,13 @@ def key_of(vault: Vault, name: str, version: str, arguments: Mapping[str, Any]) 
 
 def refs_of(result: Any) -> list[dict[str, str]]:
     """All references inside a stage's result."""
-    return _refs(_plain(result))
-
-
-def _plain(result: Any) -> Any:
-    return [_plain(item) for item in result] if isinstance(result, list | tuple) else result.model_dump()
-
-
-def _refs(result: Any) -> list[dict[str, str]]:
-    """All references inside a result."""
+    if isinstance(result, BaseModel):
+        result = result.model_dump()
     if isinstance(result, Mapping):
         if set(result) == {"path", "digest"}:
             return [dict(result)]
         result = list(result.values())
-    return [ref for item in result for ref in _refs(item)] if isinstance(result, list | tuple) else []
+    return [ref for item in result for ref in refs_of(item)] if isinstance(result, list | tuple) else []
 
 
 class SealedResults(WritableFileSystem):

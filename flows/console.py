@@ -145,8 +145,17 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._bars.stop()
-        if kind is None:
-            err.print(f"{self.name:>8} [green]✓[/green] {', '.join(self._account())}", markup=True)
+        if kind is not None:
+            return
+        seconds, words = self.seconds, []
+        if self.total != 1:
+            words.append(
+                f"{self.done:,} of {self.total:,} parts" if self.done < self.total else f"{self.total:,} parts"
+            )
+        words.append("[dim]from cache[/dim]" if self.all_cached else f"{seconds:.1f} s")
+        if self.total > 1 and seconds > SHOW_AFTER and not self.all_cached:
+            words.append(rate(self.done, seconds))
+        err.print(f"{self.name:>8} [green]✓[/green] {', '.join(words)}", markup=True)
 
     def advance(self, *, cached: bool) -> None:
         """One more part is done."""
@@ -168,15 +177,6 @@ class Progress:
     def seconds(self) -> float:
         """How long the stage has taken."""
         return time.monotonic() - self._started - self.idle
-
-    def _account(self) -> Iterator[str]:
-        """The words of the stage's last line: its parts, their time, and their rate if the stage was long."""
-        seconds = self.seconds
-        if self.total != 1:
-            yield f"{self.done:,} of {self.total:,} parts" if self.done < self.total else f"{self.total:,} parts"
-        yield "[dim]from cache[/dim]" if self.all_cached else f"{seconds:.1f} s"
-        if self.total > 1 and seconds > SHOW_AFTER and not self.all_cached:
-            yield rate(self.done, seconds)
 
     def _publish_at_times(self, done: int, total: int, what: str) -> None:
         now = time.monotonic()

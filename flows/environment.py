@@ -3,7 +3,7 @@
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,20 +70,14 @@ def foreseen(home: Path, *, anew: bool) -> Iterator[None]:
 
     A missing home is not made for a plan that may be wrong.
     """
-    if _needs_only_a_server(home) and (anew or not has_ended(home)):
-        with serving(prepare(home)):
-            yield
-    else:
-        yield
-
-
-def _needs_only_a_server(home: Path) -> bool:
-    """Whether this is a home of this version's format; for an unreadable one, `prepare` gives the reason later."""
     try:
-        check_format(home, reading=True) if (there := is_home(home)) else None
+        known = is_home(home)
+        if known:
+            check_format(home, reading=True)
     except (OSError, ConcordError):
-        return False
-    return there
+        known = False  # `prepare` gives the reason later
+    with serving(prepare(home)) if known and (anew or not has_ended(home)) else nullcontext():
+        yield
 
 
 def is_known(plan: "Plan", home: Path) -> bool:

@@ -10,8 +10,7 @@ Not covered  sessions that no command uses; estimates and audits, which have no 
              Checked by tests/flows/test_mlflow_lost.py
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,22 +49,15 @@ def mirrored(
 
     if ready:
         ready(home)
-    with _still_certified(door, session):
+    try:
         tracking = Tracking.of(home)
         known, there = tracking.find(domain, session, digests), not again
         if known is None or again:
             known, there = record(tracking), False
-    last.keep(lambda: tracking.find(domain, session, digests))
-    return known, there
-
-
-@contextmanager
-def _still_certified(door: Stores, session: str) -> Iterator[None]:
-    """Add to failures of MLflow that the session is certified and nothing is lost."""
-    try:
-        yield
     except EnvironmentFailed as failed:
         raise EnvironmentFailed(
             f"session {session} is certified, its files are in {door.released.root}, and it is not recorded: "
             f"{failed}; once that is mended, the same command records it and spends nothing"
         ) from None
+    last.keep(lambda: tracking.find(domain, session, digests))
+    return known, there

@@ -26,7 +26,6 @@ from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import AsItStands
 from concord.artifacts.sessions import Session
-from concord.flows.console import Progress
 from concord.flows.outcome import StageName, Summary
 from concord.flows.run import stores_of_run
 from concord.flows.stage import Begun, Call, Disclosure, Release, Stages, passed, stage_of
@@ -68,16 +67,13 @@ class KeptStages(Stages):
 
     def each(self, work: Task[..., Any], parts: Iterable[Call]) -> list[Any]:
         """The sealed results of a task, one for each call. Raises NotKept."""
-        calls = list(parts)
-
-        def read(progress: Progress) -> list[Any]:
-            results = []
+        calls, results = list(parts), []
+        with self._shown(stage_of(work), len(calls)) as progress:
             for call in calls:
                 results.append(self.result(work, call)[0])
                 progress.advance(cached=True)
-            return results
-
-        return self._timed(stage_of(work), read, len(calls))
+            self._leave_out(progress.seconds, progress)
+        return results
 
     def begin(self, work: Task[..., Any], arguments: Call) -> Begun:
         """A function that returns the sealed result of one task. Raises NotKept."""

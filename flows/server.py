@@ -24,7 +24,6 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import IO
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed
 from concord.artifacts.settings import STORE, Settings, check_answers
@@ -88,7 +87,7 @@ class Hosted:
     def _keep(self, words: list[str], environment: dict[str, str], log: Path) -> None:
         """Start the process and wait for its end, in one thread: the kernel ends the process with this thread."""
         try:
-            with open_log(log) as sink:
+            with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as sink:
                 process = subprocess.Popen(
                     words,
                     env=environment,
@@ -121,11 +120,6 @@ class Hosted:
                 asked.sendall(SERVER_GONE)
                 asked.shutdown(socket.SHUT_WR)
                 asked.recv(1 << 16)
-
-
-def open_log(log: Path) -> IO[bytes]:
-    """An empty log file, open for writing, which nobody else may read."""
-    return os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
 
 
 class Page(Hosted):
@@ -202,20 +196,19 @@ def serving(home: Path) -> Iterator[None]:
         token = own_server.set(started)
         try:
             yield
+        except ConcordError:
+            raise
         except Exception as failed:
-            if not isinstance(failed, ConcordError) and (started.lost or _refused(failed)):
-                raise EnvironmentFailed(started.ended if started.lost else started.cannot) from None
+            if started.lost:
+                raise EnvironmentFailed(started.ended) from None
+            from prefect.exceptions import PrefectHTTPStatusError  # loaded by now, as it was used
+
+            if isinstance(failed, PrefectHTTPStatusError) and failed.response.is_server_error:
+                raise EnvironmentFailed(started.cannot) from None
             raise
         finally:
             own_server.reset(token)
             started.stop()
-
-
-def _refused(failed: Exception) -> bool:
-    """Whether the failure is an answer of Prefect's server that it cannot work."""
-    from prefect.exceptions import PrefectHTTPStatusError  # loaded by now, as it was used
-
-    return isinstance(failed, PrefectHTTPStatusError) and failed.response.is_server_error
 
 
 def awake() -> None:

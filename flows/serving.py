@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar, copy_context
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -56,6 +55,8 @@ SERVERS_OWN: dict[Any, Any] = {
     PREFECT_SERVER_DOCKET_URL: "memory://",
 }
 """Settings that may hold a server's secret, and their values while flows run, since tasks are sent all settings."""
+NAMING = (PREFECT_API_URL, PREFECT_API_AUTH_STRING)
+"""Settings by which the environment names a server."""
 RUNNING = (FlowRunContext, TaskRunContext, AssetContext, SyncClientContext, AsyncClientContext, Transaction)
 """Where Prefect looks for the run that a flow belongs to, and for its client."""
 _ours: ContextVar[bool] = ContextVar("_ours", default=False)
@@ -87,11 +88,19 @@ def serving_flows(home: Path) -> Iterator[None]:
     with server.serving(home), silently(), ExitStack() as stack:
         own = server.own_server.get()
         stack.enter_context(_with(_ours, not _one_run.get()))
-        if own is None:
-            stack.enter_context(temporary_settings(_named()))
+        if own is None:  # the environment names a server, by what Prefect read when it was imported
+            named = {each: os.environ[each.name] for each in NAMING if each.name in os.environ}
+            stack.enter_context(temporary_settings(SERVERS_OWN | named))
         else:
             _send(own)  # what the user's own flows have logged so far, to their server
-            stack.enter_context(temporary_settings(_own(home, own)))
+            settings = {
+                PREFECT_API_URL: own.address,
+                PREFECT_API_AUTH_STRING: own.password,
+                PREFECT_API_KEY: None,
+                PREFECT_HOME: home / "prefect",
+                PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None,  # nobody watches; the thread would delay a run's end
+            }
+            stack.enter_context(temporary_settings(SERVERS_OWN | settings))
             stack.enter_context(TagsContext())
             for running in RUNNING:
                 stack.enter_context(_with(running.__var__, None))
@@ -110,24 +119,6 @@ def _with(variable: ContextVar[Any], value: Any) -> Iterator[None]:
         variable.reset(token)
 
 
-def _named() -> dict[Any, Any]:
-    """The settings of a server that the environment names, which Prefect read when it was imported."""
-    where = (PREFECT_API_URL, PREFECT_API_AUTH_STRING)
-    return SERVERS_OWN | {each: os.environ[each.name] for each in where if each.name in os.environ}
-
-
-def _own(home: Path, own: server.Server) -> dict[Any, Any]:
-    """The settings of a server that is our own. Nobody watches heartbeats, whose thread would delay a run's end by a
-    second."""
-    return SERVERS_OWN | {
-        PREFECT_API_URL: own.address,
-        PREFECT_API_AUTH_STRING: own.password,
-        PREFECT_API_KEY: None,
-        PREFECT_HOME: home / "prefect",
-        PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None,
-    }
-
-
 def _send(own: server.Server | None) -> None:
     """Send logs and task states, such as before the server ends; a lost server is sent nothing."""
     if own is not None and own.lost:
@@ -137,29 +128,24 @@ def _send(own: server.Server | None) -> None:
             thread.submit(worker.drain_all, timeout=server.GRACE)
 
 
-class _NotOurs(logging.Filter):
-    """Passes what is not logged by a flow of ours."""
-
-    def filter(self, record: logging.LogRecord) -> bool:  # noqa: ARG002
-        return not _ours.get()
+def _is_a_users(_: logging.LogRecord) -> bool:
+    return not _ours.get()
 
 
+@ProcessChange
 @contextmanager
-def _silence() -> Iterator[None]:
+def silently() -> Iterator[None]:
     """Print nothing of our flows' logs on the console, nor failures to send them, such as on a full disk."""
     consoles = [each for each in logging.getLogger().handlers if isinstance(each, PrefectConsoleHandler)]
-    before, logging.raiseExceptions, ours = logging.raiseExceptions, False, _NotOurs()
+    before, logging.raiseExceptions = logging.raiseExceptions, False
     for console in consoles:
-        console.addFilter(ours)
+        console.addFilter(_is_a_users)
     try:
         yield
     finally:
         for console in consoles:
-            console.removeFilter(ours)
+            console.removeFilter(_is_a_users)
         logging.raiseExceptions = before
-
-
-silently = ProcessChange(_silence)
 
 
 def run_once(flow: Flow[..., FlowResult], home: Path, *values: Any, **named: Any) -> FlowResult:
@@ -177,8 +163,18 @@ def ready(flow: Flow[..., FlowResult], home: Path, teachers: TeachersPlan | None
     servers_awake()
     runner = task_runner(teachers, home) if teachers else None
     made = flow.with_options(task_runner=runner, result_storage=SealedResults(home=home), persist_result=False)
-    part = _one_run.get() and server.own_server.get() is None
-    return partial(_in_active_run, made) if part else made
+    if not _one_run.get() or server.own_server.get() is not None:
+        return made
+
+    def in_active_run(*values: Any, **named: Any) -> FlowResult:
+        active = FlowRunContext.get()
+        assert active is not None
+        kept = get_result_store().update_for_flow(made, _sync=True)  # type: ignore[call-arg]  # as Prefect's engine
+        own = {"result_store": kept, "persist_result": False}
+        with made.task_runner.duplicate() as runner, active.model_copy(update={"task_runner": runner, **own}):
+            return made.fn(*values, **named)
+
+    return in_active_run
 
 
 @contextmanager
@@ -187,12 +183,3 @@ def as_one_run() -> Iterator[None]:
     of their own would stay "Running" in Prefect if the process were killed, since nobody watches those."""
     with _with(_one_run, True):
         yield
-
-
-def _in_active_run(flow: Flow[..., FlowResult], *values: Any, **named: Any) -> FlowResult:
-    active = FlowRunContext.get()
-    assert active is not None
-    kept = get_result_store().update_for_flow(flow, _sync=True)  # type: ignore[call-arg]  # as Prefect's engine does
-    own = {"result_store": kept, "persist_result": False}
-    with flow.task_runner.duplicate() as runner, active.model_copy(update={"task_runner": runner, **own}):
-        return flow.fn(*values, **named)

@@ -230,8 +230,21 @@ class Stages:
     def each(self, work: Task[..., Any], parts: Iterable[Call]) -> list[Any]:
         """The results of a task, one for each call, in order."""
         calls = [self.call(work, arguments) for arguments in parts]
-        task = self._ready(work, calls)
-        return self._timed(stage_of(work), lambda progress: self._mapped(task, calls, progress), len(calls))
+        task, cached = self._ready(work, calls), dict[Any, bool]()
+        with self._shown(stage_of(work), len(calls)) as progress:
+            futures = [task.submit(**call) for call in calls]
+            for future in as_completed(futures):
+                future.result()
+                cached[future] = future.state.name == "Cached"
+                progress.advance(cached=cached[future])
+            results = [future.result() for future in futures]
+            lost = [at for at, future in enumerate(futures) if cached[future] and not self._there(results[at])]
+            again = work.with_options(refresh_cache=True)
+            for at, future in [(at, again.submit(**calls[at])) for at in lost]:
+                results[at] = future.result()
+                progress.all_cached = False
+            self._leave_out(progress.seconds, progress)
+        return results
 
     @contextmanager
     def in_turn(
@@ -277,23 +290,15 @@ class Stages:
 
     def uncached(self, name: StageName, work: Callable[[], tuple[Any, bool]]) -> Any:
         """The result of `work`, which returns with it whether it was a replay."""
-
-        def run(progress: Progress) -> list[Any]:
+        with self._shown(name) as progress:
             with telling(progress.step):
                 result, replayed = work()
             progress.advance(cached=replayed)
-            return [result]
-
-        return self._timed(name, run)[0]
-
-    def _timed(self, name: StageName, run: Callable[[Progress], list[Any]], total: int = 1) -> list[Any]:
-        with self._shown(name, total) as progress:
-            results = run(progress)
             self._leave_out(progress.seconds, progress)
-        return results
+        return result
 
     @contextmanager
-    def _shown(self, name: StageName, total: int) -> Iterator[Progress]:
+    def _shown(self, name: StageName, total: int = 1) -> Iterator[Progress]:
         """Show a stage's progress within the context; then report it, before the stages that ran inside it."""
         at = len(self.reports)
         with Progress(name, total) as progress:
@@ -321,21 +326,6 @@ class Stages:
             many = "1 cached result is" if foreign == 1 else f"{foreign} cached results are"
             err.print(f"{name:>8} {many} not what was written: computed again")
         return work
-
-    def _mapped(self, work: Task[..., Any], calls: Sequence[Call], progress: Progress) -> list[Any]:
-        futures = [work.submit(**call) for call in calls]
-        states: dict[Any, bool] = {}
-        for future in as_completed(futures):
-            future.result()
-            states[future] = future.state.name == "Cached"
-            progress.advance(cached=states[future])
-        results = [future.result() for future in futures]
-        lost = [at for at, future in enumerate(futures) if states[future] and not self._there(results[at])]
-        again = work.with_options(refresh_cache=True)
-        for at, future in [(at, again.submit(**calls[at])) for at in lost]:
-            results[at] = future.result()
-            progress.all_cached = False
-        return results
 
     def _there(self, result: Any) -> bool:
         """Whether the files a cached result refers to still exist. Their content is checked when they are read; that of

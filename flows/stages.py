@@ -151,9 +151,8 @@ def study_chosen(
     place: Place, session: str, encoding: Encoding, batches: Sequence[PublicBatch], chosen: Ref, test: Files | None
 ) -> Student:
     """Publish the released hypothesis as the student, measured on public test rows. Returns it with its file."""
-    return published(
-        place, student_of_hypothesis(place.released.read(chosen), encoding), session, encoding, batches, test
-    )
+    student = student_of_hypothesis(place.released.read(chosen), encoding)
+    return published(place, student, session, encoding, batches, test)
 
 
 @stage("study", version=5, reads=("student", "teachers.count"))
@@ -183,16 +182,11 @@ def published(
     test: Files | None,
 ) -> Student:
     """Publish a student, measured on public test rows or, if there are none, only on the public rows."""
-    found = evaluated(place, student, encoding, test)
+    found = None
+    if test is not None:
+        found = with_groups(place, student, evaluate(student, test.path, encoding), encoding, test)
     named = None if found or not encoding.classes else student_study.named_by(student, encoding, batches, place.vault)
     return student_study.publish_student(student, session, found, place.released, named)
-
-
-def evaluated(place: Place, student: Any, encoding: Encoding, test: Files | None) -> AnyPublicTest | None:
-    """The measures of a student on public test rows, if there are any; verification recomputes them."""
-    if test is None:
-        return None
-    return with_groups(place, student, evaluate(student, test.path, encoding), encoding, test)
 
 
 def with_groups(place: Place, student: Any, found: AnyPublicTest, encoding: Encoding, test: Files) -> AnyPublicTest:
@@ -247,7 +241,8 @@ def count_aside(
     erased: Sequence[str],
 ) -> Ref:
     """Count the private units of the test part that each candidate is wrong about; see `count_confusion`."""
-    candidates = [_candidate(place, *each) for each in zip(students, estimators, codes, strict=True)]
+    models = [_model(place, *each) for each in zip(students, estimators, strict=True)]
+    candidates: list[Predictor] = [(model.predict, read) for model, read in zip(models, codes, strict=True)]
     return _counted(place, plan, table, encoding, ErrorsAside(candidates), erased, "tested")
 
 
@@ -267,10 +262,6 @@ def _counted(
     left_out, placed = Erased.of(vault, domain, erased), table.of(plan, "private")
     folder, secret = f"{kind}/{domain}/{place.key[:16]}", place.secret(domain, "split")
     return count_private_units(placed, encoding, counts, vault, folder, secret, left_out)
-
-
-def _candidate(place: Place, student: Ref, estimator: str, codes: Codes | None) -> Predictor:
-    return _model(place, student, estimator).predict, codes
 
 
 def _model(place: Place, student: Ref, estimator: str) -> Any:

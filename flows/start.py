@@ -152,7 +152,8 @@ def _serve(work: Callable[[], Summary], cron: str, timezone: str) -> None:
     while True:
         moment = next_time(cron, timezone, datetime.now(UTC))
         out.print(f"next run at {moment:%Y-%m-%d %H:%M:%S %Z}", soft_wrap=True)
-        _wait(moment)
+        while (left := (moment - datetime.now(UTC)).total_seconds()) > 0:
+            time.sleep(min(left, NAP))
         try:
             summary = work()
         except (EnvironmentFailed, WrongInput) as error:
@@ -160,8 +161,3 @@ def _serve(work: Callable[[], Summary], cron: str, timezone: str) -> None:
         else:
             out.print(in_words(summary), soft_wrap=True)
             check_all_asked(summary)
-
-
-def _wait(moment: datetime) -> None:
-    while (left := (moment - datetime.now(UTC)).total_seconds()) > 0:
-        time.sleep(min(left, NAP))

@@ -23,7 +23,7 @@ from typer.core import TyperGroup
 
 from concord.artifacts.errors import in_json, in_lines
 from concord.artifacts.process import our_settings, variables
-from concord.flows.console import err, out
+from concord.flows.console import asking, err, out
 
 PANELS: dict[str, dict[str, tuple[str, ...]]] = {
     "Learn": {
@@ -112,16 +112,13 @@ class Commands(TyperGroup):
                 command.rich_help_panel = panel
                 command.epilog = "\n".join(("Examples:", *map(escape, examples[name])))
                 for described in (command, *command.params):
-                    described.help = as_written(described.help or "")
+                    # For Rich, each paragraph is one line, and words in brackets, such as [stream], are not markup.
+                    paragraphs = (described.help or "").split("\n\n")
+                    described.help = escape("\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs))
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
         """The names of the commands, in the order of PANELS."""
         return [name for examples in PANELS.values() for name in examples]
-
-
-def as_written(text: str) -> str:
-    """A help text for Rich: each paragraph is one line, and words in brackets, such as [stream], are not markup."""
-    return escape("\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n")))
 
 
 app = typer.Typer(
@@ -184,6 +181,18 @@ def prefect_at(home: Path) -> Iterator[None]:
 
 
 @contextmanager
+def served(home: Path, *, ask: bool = False) -> Iterator[Path]:
+    """The home folder, made if missing, on its own server within the context, in which the operator may be asked
+    questions if `ask`."""
+    from concord.flows.environment import prepare
+    from concord.flows.server import serving
+
+    found = prepare(home)
+    with prefect_at(found), serving(found), asking(ask):
+        yield found
+
+
+@contextmanager
 def starting(quiet: bool = False) -> Iterator[Callable[[str], None]]:
     """Show at a terminal what the command waits for before it begins, and for how long; yields a setter of the text."""
     columns = (SpinnerColumn(), TextColumn("starting: {task.description}"), TimeElapsedColumn())
@@ -205,19 +214,18 @@ def print_json(value: dict[str, Any]) -> None:
 def speak_plainly() -> None:
     """Replace letters that the terminal or file cannot encode by plain ones, so that the output never fails; and print
     the words of a traceback, which may be a stranger's, as lines of ours are."""
+
+    def plain(failed: UnicodeError) -> tuple[str, int]:
+        if not isinstance(failed, UnicodeEncodeError):
+            raise failed
+        plainly = []
+        for letter in failed.object[failed.start : failed.end]:
+            without_accents = unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()
+            plainly.append(PLAIN.get(letter) or without_accents or "?")
+        return "".join(plainly), failed.end
+
     sys.excepthook = lambda *raised: print(in_lines("".join(format_exception(*raised))), file=sys.stderr)
-    codecs.register_error("concord.plain", _in_plain_letters)
+    codecs.register_error("concord.plain", plain)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="concord.plain")
-
-
-def _in_plain_letters(failed: UnicodeError) -> tuple[str, int]:
-    if not isinstance(failed, UnicodeEncodeError):
-        raise failed
-    return "".join(map(_plain, failed.object[failed.start : failed.end])), failed.end
-
-
-def _plain(letter: str) -> str:
-    without_accents = unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()
-    return PLAIN.get(letter) or without_accents or "?"

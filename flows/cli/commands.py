@@ -6,7 +6,7 @@ Heavy packages are imported inside the commands, so that --help is instant.
 import importlib
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,6 +25,7 @@ from concord.flows.cli.app import (
     app,
     prefect_at,
     print_json,
+    served,
     speak_plainly,
     starting,
 )
@@ -88,7 +89,7 @@ def run_command(
             cached = is_known(loaded, home) and not (new_session or start_from)
             if not cached:  # a cached run checks them itself
                 check_tables(loaded)
-        with _packed(home, quiet=quiet) if cached else _served(home, quiet=quiet):
+        with _loaded(home, quiet=quiet, server=not cached):
             from concord.flows.start import start
 
             with asking(not yes):
@@ -115,12 +116,8 @@ def refresh_command(
 
     with foreseen(home, anew=True):
         with starting(quiet):
-            from concord.artifacts.plan import load_plan
-            from concord.tasks.data.sources import check_tables
-
-            loaded, home = load_plan(plan), prepare(home)
-            check_tables(loaded)
-        with _served(home, quiet=quiet):
+            loaded, home = _checked(plan), prepare(home)
+        with _loaded(home, quiet=quiet):
             from concord.flows.refresh import refresh
             from concord.flows.start import start_asking
 
@@ -252,14 +249,17 @@ def init_command(
     """
     from concord.flows.cli.init import begin, show_begun
 
-    tables = {name: table for name, table in (("private", private), ("public", public), ("test", test)) if table}
-    amounts = {"epsilon": epsilon, "delta": delta, "lifetime_epsilon": lifetime_epsilon}
-    given = {"label": label, "classes": tuple(classes or ()), "unit": unit, "domain": domain, "rows": rows}
+    given: dict[str, Any] = {"private": private, "public": public, "test": test, "label": label, "unit": unit}
+    given |= {"classes": tuple(classes or ()), "bounds": bounds, "domain": domain, "rows": rows, "season": season}
     given["categories"] = tuple(name.strip() for several in categories or () for name in several.split(","))
-    amounts |= {"lifetime_delta": lifetime_delta}
+    given |= {
+        "epsilon": epsilon,
+        "delta": delta,
+        "lifetime_epsilon": lifetime_epsilon,
+        "lifetime_delta": lifetime_delta,
+    }
     given |= {"issuer": issuer, "contact": contact, "use": use, "date": date}
-    settings: dict[str, Any] = {**tables, **given, **amounts, "bounds": bounds, "season": season}
-    found = begin(settings, path, home, tallies=tallies)
+    found = begin(given, path, home, tallies=tallies)
     print_json(found) if as_json else show_begun(found)
 
 
@@ -313,7 +313,8 @@ def estimate_command(
 
     Asked again with the same settings it says the same and spends nothing.
     """
-    with _paid_for(plan, home, yes=yes) as (loaded, found):
+    loaded = _checked(plan)
+    with served(home, ask=not yes) as found:
         from concord.flows.ask import estimate, show_estimate
         from concord.flows.start import start_asking
 
@@ -336,7 +337,8 @@ def count_command(
     Groups are those of the public table; all other units are counted together. The counts are certified. Asked again it
     says the same and spends nothing.
     """
-    with _paid_for(plan, home, yes=yes) as (loaded, found):
+    loaded = _checked(plan)
+    with served(home, ask=not yes) as found:
         from concord.flows.ask import answer
         from concord.flows.start import start_asking
         from concord.tasks.asks.counts import CountQuestion
@@ -369,37 +371,32 @@ def show_counts(details: dict[str, Any]) -> None:
         out.print(f"{name:<11}  {value}", soft_wrap=True, markup=False)
 
 
-@contextmanager
-def _paid_for(path: Path, home: Path, *, yes: bool) -> "Iterator[tuple[Plan, Path]]":
-    """A plan and its home, on the home's own server within the context, in which a question at a price is confirmed
-    first unless `yes`."""
+def _checked(path: Path) -> "Plan":
+    """The plan at `path`, whose tables are there."""
     from concord.artifacts.plan import load_plan
-    from concord.flows.environment import prepare
-    from concord.flows.server import serving
     from concord.tasks.data.sources import check_tables
 
-    plan, found = load_plan(path), prepare(home)
+    plan = load_plan(path)
     check_tables(plan)
-    with prefect_at(found), serving(found), asking(not yes):
-        yield plan, found
+    return plan
 
 
 @contextmanager
-def _served(home: Path, *, quiet: bool) -> Iterator[None]:
-    """Run the home's own server within the context, and wait until it answers; `quiet` hides the progress of stages.
+def _loaded(home: Path, *, quiet: bool, server: bool = True) -> Iterator[None]:
+    """Load packages; with `server`, run the home's own within the context, and wait until it answers.
 
-    Packages are loaded while it starts.
+    quiet    hides the progress of stages
     """
     from concord.flows.server import serving
 
-    with prefect_at(home), serving(home):
+    with prefect_at(home), serving(home) if server else nullcontext():
         with starting(quiet) as wait_for:
-            from concord.flows.serving import servers_awake
-
             importlib.import_module("concord.flows.start")
+            if server:
+                from concord.flows.serving import servers_awake
 
-            wait_for("Prefect's server")
-            servers_awake()
+                wait_for("Prefect's server")
+                servers_awake()
         with hushed(quiet):
             yield
 
@@ -411,17 +408,8 @@ def _reopened(home: Path, *, quiet: bool) -> Iterator[Path]:
         from concord.flows.environment import reopen
 
         found = reopen(home)
-    with _served(found, quiet=quiet):
+    with _loaded(found, quiet=quiet):
         yield found
-
-
-@contextmanager
-def _packed(home: Path, *, quiet: bool) -> Iterator[None]:
-    """As `_served`, without a server: packages are loaded, and a cached run needs nothing else."""
-    with prefect_at(home), starting(quiet):
-        importlib.import_module("concord.flows.start")
-    with hushed(quiet):
-        yield
 
 
 def _report(summary: "Summary", home: Path, *, as_json: bool, quiet: bool) -> None:

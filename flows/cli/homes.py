@@ -1,18 +1,13 @@
 """The commands of several homes that show no row: `lead`, `contribute` and `homes`."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from concord.flows.cli.app import HOME, HomeOption, JsonOption, app, prefect_at, print_json
-from concord.flows.console import NARROW, asking, out, say
-
-if TYPE_CHECKING:
-    from concord.artifacts.plan import Plan
+from concord.flows.cli.app import HOME, HomeOption, JsonOption, app, print_json, served
+from concord.flows.console import NARROW, out, say
 
 PlanArgument = Annotated[Path, typer.Argument(help="The plan of all homes, which has [homes] and no private table.")]
 ExchangeOption = Annotated[str, typer.Option(help="The folder, or address in an object store, that all can reach.")]
@@ -31,7 +26,10 @@ def lead_command(
     It waits for nobody: it says who is missing. Call it again, or from cron; nothing private is read and nothing is
     drawn.
     """
-    with _at_home(plan, home) as (loaded, found):
+    from concord.artifacts.plan import load_homes_plan
+
+    loaded = load_homes_plan(plan)
+    with served(home) as found:
         from concord.flows.lead import lead
         from concord.flows.serving import run_once
 
@@ -68,7 +66,10 @@ def contribute_command(
     A question is answered once and charged to this home's own ledger. The first time it shows what the plan costs, and
     asks; from cron, give --yes. Called again it says the same and spends nothing.
     """
-    with _at_home(plan, home, private, ask=not yes) as (loaded, found):
+    from concord.artifacts.plan import load_homes_plan
+
+    loaded = load_homes_plan(plan, private)
+    with served(home, ask=not yes) as found:
         from concord.flows.homes import contribute
         from concord.flows.serving import run_once
 
@@ -113,15 +114,3 @@ def homes_command(plan: PlanArgument, exchange: ExchangeOption, as_json: JsonOpt
 def _say_refused(refused: dict[str, str]) -> None:
     for name, why in refused.items():
         say(f"refused      {name}: {why}")
-
-
-@contextmanager
-def _at_home(path: Path, home: Path, private: str = "", *, ask: bool = False) -> "Iterator[tuple[Plan, Path]]":
-    """The plan and the home, on the home's server within the context, in which the operator may be asked if `ask`."""
-    from concord.artifacts.plan import load_homes_plan
-    from concord.flows.environment import prepare
-    from concord.flows.server import serving
-
-    loaded, found = load_homes_plan(path, private), prepare(home)
-    with prefect_at(found), serving(found), asking(ask):
-        yield loaded, found

@@ -4,7 +4,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
@@ -71,7 +71,12 @@ def begin(given: Mapping[str, Any], path: Path, home: Path, *, tallies: bool | N
         raise WrongInput(f"{path} is there already and is not overwritten: give another --out")
     wishes = wishes_of(given)
     suggested = suggest(wishes, path.absolute().parent, home, tallies=tallies)
-    _write(path, suggested.text)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(suggested.text)
+        path.with_name(PLAN_SCHEMA_FILE).write_bytes(SHIPPED.read_bytes())  # which the plan's first line names
+    except OSError as failed:
+        raise EnvironmentFailed(f"the plan {path} cannot be written: {os.strerror(failed.errno or 0)}") from None
     voting = suggested.ensemble
     return {
         "plan": str(path),
@@ -103,10 +108,16 @@ def wishes_of(given: Mapping[str, Any]) -> Wishes:
             stated[name] = _meant(name, stated[name], stated)
         else:
             usual = _default(name, stated)
-            asked = missing or usual is None
-            stated[name] = _asked(name, usual, stated) if asked else _meant(name, usual, stated)
+            if missing or usual is None:
+                stated[name] = _asked(name, usual, stated)
+            else:
+                stated[name] = _meant(name, usual, stated)
     if missing and "categories" not in stated:
-        stated["categories"] = _categories(stated)
+        table = open_public(stated["public"], "--public", stated["format"])
+        remarks = remarks_on(table, features_of(table, (stated["label"], stated["unit"])))
+        doubtful = [name for name, remark in remarks.items() if remark == MAY_BE_NAMES]
+        asked = "{!r} holds few whole numbers. Are they codes, such as wards, rather than counts or measurements?"
+        stated["categories"] = tuple(name for name in doubtful if typer.confirm(asked.format(name), err=True))
     for name in ABOUT:
         if name in stated:
             stated[name] = _meant(name, stated[name], stated)
@@ -133,45 +144,36 @@ def show_begun(found: Mapping[str, Any]) -> None:
     out.print(f"next: review the plan, then concord plan {found['plan']} and concord {command} {found['plan']}")
 
 
-def _categories(stated: Mapping[str, Any]) -> tuple[str, ...]:
-    """Columns of few whole numbers that the operator, asked at the terminal, says are codes."""
-    table = open_public(stated["public"], "--public", stated["format"])
-    remarks = remarks_on(table, features_of(table, (stated["label"], stated["unit"])))
-    doubtful = [name for name, remark in remarks.items() if remark == MAY_BE_NAMES]
-    question = "{!r} holds few whole numbers. Are they codes, such as wards, rather than counts or measurements?"
-    return tuple(name for name in doubtful if typer.confirm(question.format(name), err=True))
-
-
 def _default(name: str, stated: Mapping[str, Any]) -> Any:
-    if name == "classes" and stated.get("test"):
-        return classes_of(stated["test"], stated["label"], stated["format"])
-    usual: dict[str, Callable[[], Any]] = {
-        "test": str,
-        "unit": lambda: _usual_unit(stated),
-        "epsilon": lambda: 1.0,
-        "delta": lambda: usual_delta(stated["rows"]),
-        "lifetime_epsilon": lambda: 4 * stated["epsilon"],
-        "lifetime_delta": lambda: 4 * stated["delta"],
-    }
-    return usual[name]() if name in usual else None
+    """The usual value of a setting; None if the operator must say it.
 
-
-def _usual_unit(stated: Mapping[str, Any]) -> str | None:
-    """The row; None, for the operator to say, if a column is the private table's alone: it may say whose a row is.
-
-    Raises WrongInput, naming such columns, if nobody can be asked. They are schema: no private row is read.
+    The usual unit is the row, unless a column is the private table's alone, which may say whose a row is. Raises
+    WrongInput, naming such columns, if nobody can be asked. They are schema: no private row is read.
     """
-    known = {*open_public(stated["public"], "--public", stated["format"]).names, stated["label"], ""}
-    alone = quoted(sorted(open_private(stated["private"], stated["format"]).names - known))
-    if not alone:
-        return ROW
-    if sys.stdin.isatty():
-        err.print(f"the private table alone has {alone}", soft_wrap=True, markup=False)
-        return None
-    raise WrongInput(
-        f"--unit must be given, since --private alone has {alone}: --unit COLUMN if such a column says whose a row is, "
-        f"so that all rows of one person are protected together, or --unit {ROW} to protect each row by itself"
-    )
+    match name:
+        case "test":
+            return ""
+        case "classes" if stated.get("test"):
+            return classes_of(stated["test"], stated["label"], stated["format"])
+        case "epsilon":
+            return 1.0
+        case "delta":
+            return usual_delta(stated["rows"])
+        case "lifetime_epsilon" | "lifetime_delta":
+            return 4 * stated[name.removeprefix("lifetime_")]
+        case "unit":
+            known = {*open_public(stated["public"], "--public", stated["format"]).names, stated["label"], ""}
+            alone = quoted(sorted(open_private(stated["private"], stated["format"]).names - known))
+            if not alone:
+                return ROW
+            if not sys.stdin.isatty():
+                raise WrongInput(
+                    f"--unit must be given, since --private alone has {alone}: --unit COLUMN if such a column says "
+                    "whose a row is, so that all rows of one person are protected together, or --unit "
+                    f"{ROW} to protect each row by itself"
+                )
+            err.print(f"the private table alone has {alone}", soft_wrap=True, markup=False)
+    return None
 
 
 def _asked(name: str, default: Any, stated: Mapping[str, Any]) -> Any:
@@ -197,7 +199,10 @@ def _meant(name: str, value: Any, stated: Mapping[str, Any]) -> Any:
         case "classes":
             return _classes(value)
         case "rows":
-            return _count(value)
+            digits = re.sub(r"(?<=\d)[., _'](?=\d{3}(?!\d))", "", str(value).strip())
+            if not digits.isdecimal() or not int(digits):
+                raise WrongInput(f"--rows must be a whole number above 0, got {value!r}")
+            return int(digits)
         case "domain" if not re.fullmatch(NAME_PATTERN, value):
             raise WrongInput(f"{option} {RULES['string_pattern_mismatch']}, got {value!r}")
         case "private":
@@ -231,13 +236,6 @@ def _classes(value: Any) -> tuple[str, ...]:
     return classes
 
 
-def _count(value: Any) -> int:
-    digits = re.sub(r"(?<=\d)[., _'](?=\d{3}(?!\d))", "", str(value).strip())
-    if not digits.isdecimal() or not int(digits):
-        raise WrongInput(f"--rows must be a whole number above 0, got {value!r}")
-    return int(digits)
-
-
 def _amount(option: str, value: Any, least: float = 0.0) -> float:
     try:
         amount = float(value)
@@ -247,13 +245,3 @@ def _amount(option: str, value: Any, least: float = 0.0) -> float:
         rule = f"a number of at least {least:g}, what this session may spend" if least else "a number above 0"
         raise WrongInput(f"{option} must be {rule}, got {value!r}")
     return amount
-
-
-def _write(path: Path, text: str) -> None:
-    """Write the plan, and next to it the schema that its first line names."""
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-        path.with_name(PLAN_SCHEMA_FILE).write_bytes(SHIPPED.read_bytes())
-    except OSError as failed:
-        raise EnvironmentFailed(f"the plan {path} cannot be written: {os.strerror(failed.errno or 0)}") from None

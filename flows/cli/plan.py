@@ -1,6 +1,6 @@
 """The command `plan`: its input, and its report on mechanisms, on what was simulated, and on chosen students."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -42,31 +42,30 @@ def report(path: Path | None, agreement: str | None, home: Path, **given: float 
     """
     if path is None:
         return {**_of_votes(None, None, agreement, **given), "candidates": None, "lifetime": None}
-    plan = with_public_snapshots(_planned(path, given), home)
+    plan = load_plan(path)
+    budget = {name: given[name] for name in ("epsilon", "delta") if given[name] is not None}
+    labeling = {} if given.get("rows") is None else {"rows": given["rows"]}
+    changes = {"privacy": plan.privacy.model_copy(update=budget), "labeling": plan.labeling.model_copy(update=labeling)}
+    plan = with_public_snapshots(plan.model_copy(update=changes), home)
     account, asks = Account.of(plan, home), plan.votes or plan.tallied or plan.undecided
     public = PublicFacts.of(plan, account.domain.filter.order) if asks and plan.data.public is not None else None
     if plan.undecided and public is not None:
         plan, _ = decided(plan, public.encoding)
     covered = check_cover(plan, public, account)
     if not asks:
-        found = _of_choice(plan, **given)
+        _require_alone(given, ("epsilon", "rows"), "whose student is chosen without a vote")
+        choice = expect_choice(plan, plan.privacy.epsilon)
+        found = {"epsilon": choice.epsilon, "delta": 0.0, "choice": asdict(choice), "mechanisms": []}
     elif plan.data.declared is not None:
-        found = _of_sketch(plan, **given)
+        _require_alone(given, ("epsilon", "delta", "rows"), "that asks for tallies, in which nobody votes")
+        found = _of_sketch(plan)
     elif plan.tallied and public is not None:
-        found = _of_tallies(plan, public, **given)
+        _require_alone(given, ("epsilon", "delta", "rows"), "that asks for tallies, in which nobody votes")
+        found = _of_tallies(plan, public)
     else:
         found = _of_votes(plan, public, agreement, **given)
     candidates = expect_candidates(plan)
     return {**found, "candidates": candidates and asdict(candidates), "lifetime": covered and asdict(covered)}
-
-
-def _planned(path: Path, given: Mapping[str, float | None]) -> Plan:
-    """The plan, with the budget and the rows that were given in place of its own."""
-    plan = load_plan(path)
-    budget = {name: given[name] for name in ("epsilon", "delta") if given[name] is not None}
-    labeling = {} if given.get("rows") is None else {"rows": given["rows"]}
-    changes = {"privacy": plan.privacy.model_copy(update=budget), "labeling": plan.labeling.model_copy(update=labeling)}
-    return plan.model_copy(update=changes)
 
 
 def _of_votes(
@@ -130,20 +129,15 @@ def _asked(plan: Plan | None, public: PublicFacts | None, agreement: str | None,
     return Premises(**result)
 
 
-def _of_choice(plan: Plan, **given: float | None) -> dict[str, Any]:
-    """What to expect of a plan in which nobody votes."""
+def _require_alone(given: Mapping[str, float | None], names: Sequence[str], plans: str) -> None:
+    """Raise WrongInput if a figure was given that has no meaning for plans of that kind."""
     for name, value in given.items():
-        if value is not None and name not in ("epsilon", "rows"):
-            raise WrongInput(f"--{name} has no meaning for a plan whose student is chosen without a vote")
-    choice = expect_choice(plan, given["epsilon"] or plan.privacy.epsilon)
-    return {"epsilon": choice.epsilon, "delta": 0.0, "choice": asdict(choice), "mechanisms": []}
+        if value is not None and name not in names:
+            raise WrongInput(f"--{name} has no meaning for a plan {plans}")
 
 
-def _of_tallies(plan: Plan, public: PublicFacts, **given: float | None) -> dict[str, Any]:
+def _of_tallies(plan: Plan, public: PublicFacts) -> dict[str, Any]:
     """The cost of tallies, and what to expect of them."""
-    for name, value in given.items():
-        if value is not None and name not in ("epsilon", "delta", "rows"):
-            raise WrongInput(f"--{name} has no meaning for a plan that asks for tallies, in which nobody votes")
     check_columns(plan, public.encoding)
     found = expect_tallies(plan, public)
     option = Option(name=TALLIES, feasible=found.feasible, expected_answered=public.rows, reason=found.reason)
@@ -158,11 +152,8 @@ def _of_tallies(plan: Plan, public: PublicFacts, **given: float | None) -> dict[
     }
 
 
-def _of_sketch(plan: Plan, **given: float | None) -> dict[str, Any]:
+def _of_sketch(plan: Plan) -> dict[str, Any]:
     """The cost of a sketch, and the noise of each step."""
-    for name, value in given.items():
-        if value is not None and name not in ("epsilon", "delta", "rows"):
-            raise WrongInput(f"--{name} has no meaning for a plan that asks for tallies, in which nobody votes")
     mechanism = planned_sketch(plan, grid_of(plan.data.sketched))
     asked = ("one-way tables", "two-way tables")[: mechanism.tables]
     steps = [
@@ -215,8 +206,15 @@ def _show_mechanisms(found: dict[str, Any]) -> None:
         table.add_row(item["name"], *counts, *rest, style=None if item["feasible"] else "dim")
     out.print(table)
     out.print(HEADINGS, style="dim", soft_wrap=True)
-    for part in _shared_out(found):
-        out.print(part)
+    of_choice = found["choice"]["epsilon"] if found["choice"] else 0
+    if found["choice"]:
+        out.print(f"Of ε = {found['epsilon']:g}, {of_choice:g} is for the choice of the student.")
+    if found["relabel"]:
+        out.print(
+            f"Rows are relabelled. For ε = {found['epsilon'] - of_choice:g}, δ = {found['delta']:g} in all, labels are "
+            "chosen and the mechanism runs, as above, on a secret subset: teachers learn from it alone, "
+            f"{found['relabel']['share']:.1%} of the private rows in the mean."
+        )
     guess = "as simulated by a typical signal" if found["votes"] and not found["guessed"] else "a public guess"
     out.print(
         f"Expected where winners have {found['agreement']:.1%} of the votes in the mean, {guess}.", soft_wrap=True
@@ -227,30 +225,9 @@ def _show_mechanisms(found: dict[str, Any]) -> None:
         out.print(f"As planned, {named}: {own['reason']}.", markup=False)
     advice = f"Take {best['name']}: {best['reason']}." if best else f"This cannot work: {found['reason']}."
     out.print(advice, soft_wrap=True)
-    for name, why in _why_not(found).items():
-        out.print(f"Not {name}: {why}.", markup=False, soft_wrap=True)
-
-
-def _why_not(found: dict[str, Any]) -> dict[str, str]:
-    """For each mechanism that is not advised, why not."""
-    best = found["recommended"]
-    return {
-        item["name"]: item["reason"] for item in found["mechanisms"] if best is None or item["name"] != best["name"]
-    }
-
-
-def _shared_out(found: dict[str, Any]) -> list[str]:
-    """Sentences on the shares of the plan's ε that are taken before the mechanism gets the rest."""
-    parts = []
-    if found["choice"]:
-        parts.append(f"Of ε = {found['epsilon']:g}, {found['choice']['epsilon']:g} is for the choice of the student.")
-    if found["relabel"]:
-        whole = f"ε = {found['epsilon'] - (found['choice'] or {'epsilon': 0})['epsilon']:g}, δ = {found['delta']:g}"
-        parts.append(
-            f"Rows are relabelled. For {whole} in all, labels are chosen and the mechanism runs, as above, on a secret "
-            f"subset: teachers learn from it alone, {found['relabel']['share']:.1%} of the private rows in the mean."
-        )
-    return parts
+    for item in found["mechanisms"]:
+        if best is None or item["name"] != best["name"]:
+            out.print(f"Not {item['name']}: {item['reason']}.", markup=False, soft_wrap=True)
 
 
 def _show_choice(choice: dict[str, Any]) -> None:
@@ -305,7 +282,8 @@ def show_releases(found: list[dict[str, Any]]) -> None:
     """Print what releases of a season teach, since a student is published at each."""
     table = _table("a typical signal, if units arrive evenly", "release", "units so far", "noise", "right", "possible")
     for item in found:
-        shares = (_share(item["rehearsed"][name]) for name in ("right", "possible"))
+        rehearsed = (item["rehearsed"][name] for name in ("right", "possible"))
+        shares = ("–" if share is None else f"{share:.1%}" for share in rehearsed)
         table.add_row(str(item["release"]), _count(item["units"]), f"{item['noise']:.2f}", *shares)
     out.print(table)
     out.print("noise: over that of one release of the same budget at the end.", style="dim", soft_wrap=True)
@@ -331,10 +309,6 @@ def _table(title: str, first: str, *headings: str) -> Table:
     for heading in headings:
         table.add_column(heading, justify="right")
     return table
-
-
-def _share(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1%}"
 
 
 def _count(value: float | None) -> str:

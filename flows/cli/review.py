@@ -13,7 +13,6 @@ from concord.flows.cli.app import HOME, HomeOption, JsonOption, app, print_json
 from concord.flows.console import err, out, say
 
 if TYPE_CHECKING:
-    from concord.tasks.publish.explain import Importance, Scorecard
     from concord.tasks.verify.attack import Attacked
 
 
@@ -154,9 +153,20 @@ def explain_command(
         print_json({"scorecard": card and card.record(), "importance": spoilt and asdict(spoilt)})
         return
     if card is not None:
-        _show_card(card)
+        begins = ", ".join(map(str, card.base))
+        say(f"10 points double the odds of {', '.join(card.classes)}; a row begins with {begins}")
+        table = Table("column", "cell", *map(in_one_line, card.classes))
+        for name, cells in card.columns.items():
+            for at, cell in enumerate(cells):
+                words = (in_one_line("" if at else name), in_one_line(cell.cell))
+                table.add_row(*map(Text, (*words, *(f"{points:+d}" for points in cell.points))))
+        out.print(table)
     if spoilt is not None:
-        _show_importance(spoilt)
+        say(f"permutation importance on {spoilt.rows:,} rows: {spoilt.measure}")
+        table = Table("column", "importance", "±")
+        for name, (mean, deviation) in spoilt.columns.items():
+            table.add_row(Text(in_one_line(name)), f"{mean:.4f}", f"{deviation:.4f}")
+        out.print(table)
     if card is None and spoilt is None:
         say("no scorecard: the student is not additive; public rows, named with --rows, show what columns matter")
 
@@ -175,22 +185,3 @@ def _check_public(rows: str, home: Path) -> None:
     for session in (each for domain in ledger.domains() for each in ledger.sessions(domain.name)) if ledger else ():
         if checkpoint := read_checkpoint(Vault(home / "vault"), session.id, online=False):
             check_not_private("--rows", files, checkpoint.files)
-
-
-def _show_card(card: "Scorecard") -> None:
-    begins = ", ".join(map(str, card.base))
-    say(f"10 points double the odds of {', '.join(card.classes)}; a row begins with {begins}")
-    table = Table("column", "cell", *map(in_one_line, card.classes))
-    for name, cells in card.columns.items():
-        for at, each in enumerate(cells):
-            words = (in_one_line("" if at else name), in_one_line(each.cell))
-            table.add_row(*map(Text, (*words, *(f"{points:+d}" for points in each.points))))
-    out.print(table)
-
-
-def _show_importance(found: "Importance") -> None:
-    say(f"permutation importance on {found.rows:,} rows: {found.measure}")
-    table = Table("column", "importance", "±")
-    for name, (mean, deviation) in found.columns.items():
-        table.add_row(Text(in_one_line(name)), f"{mean:.4f}", f"{deviation:.4f}")
-    out.print(table)

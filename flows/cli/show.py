@@ -1,6 +1,5 @@
 """Console output: a run's outcome, the budget, and an erasure with what it cannot undo."""
 
-from collections.abc import Collection
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,46 +98,40 @@ def _share(test: dict[str, Any], kind: str, of: str) -> str:
 def budget_of(home: Path) -> dict[str, Any]:
     """Every domain of the ledger with its cap, the amounts spent and remaining, and its sessions. Raises NotVerified if
     the ledger denies what the home holds."""
+    from concord.tasks.asks.unfinished import finished_by
+
     held, ledger = Held(home), Ledger.checked(home)
 
     def listed(now: Reading) -> dict[str, Any]:
-        unpublished = held.unpublished(now)
-        return {"domains": [_domain(now, domain, unpublished) for domain in now.domains()]}
+        unpublished, domains = held.unpublished(now), []
+        for domain in now.domains():
+            total, division, parts = now.total(domain.name), now.division(domain.name), None
+            cap, spent = domain.filter, domain.filter.spent(total)
+            if division is not None:  # the domain's charge is that of its largest part
+                charged = {part: _pair(cap.spent(own)) for part, own in now.totals(domain.name).items()}
+                parts = {"share": division.share, "naming": division.naming, "spent": charged}
+            sessions = []
+            for session in now.sessions(domain.name):
+                finishing = finished_by(session) if session.id in unpublished else None
+                sessions.append(_session(domain, session, now) | {"finished_by": finishing})
+            domains.append(
+                {
+                    "name": domain.name,
+                    "unit": domain.unit,
+                    "neighbours": domain.neighbours,
+                    "cap": {"epsilon": cap.epsilon, "delta": cap.delta},
+                    "spent": _pair(spent),
+                    "conversion": cap.conversion if any(spent) else 0.0,
+                    "remaining": _pair((max(0.0, cap.epsilon - spent[0]), max(0.0, cap.delta - spent[1]))),
+                    "renyi": {"order": cap.order, "budget": str(cap.budget), "charged": str(total.renyi)},
+                    "lost": _pair(cap.spent(now.lost(domain.name))),  # by `concord restore`, for sessions now unknown
+                    "parts": parts,
+                    "sessions": sessions,
+                }
+            )
+        return {"domains": domains}
 
     return ledger.at_once(listed)
-
-
-def _domain(ledger: Reading, domain: Domain, unpublished: Collection[str]) -> dict[str, Any]:
-    from concord.tasks.asks.unfinished import finished_by
-
-    total = ledger.total(domain.name)
-    cap, spent = domain.filter, domain.filter.spent(total)
-    return {
-        "name": domain.name,
-        "unit": domain.unit,
-        "neighbours": domain.neighbours,
-        "cap": {"epsilon": cap.epsilon, "delta": cap.delta},
-        "spent": _pair(spent),
-        "conversion": cap.conversion if any(spent) else 0.0,
-        "remaining": _pair((max(0.0, cap.epsilon - spent[0]), max(0.0, cap.delta - spent[1]))),
-        "renyi": {"order": cap.order, "budget": str(cap.budget), "charged": str(total.renyi)},
-        "lost": _pair(cap.spent(ledger.lost(domain.name))),  # charged by `concord restore` for sessions now unknown
-        "parts": _parts(ledger, domain),
-        "sessions": [
-            _session(domain, session, ledger)
-            | {"finished_by": finished_by(session) if session.id in unpublished else None}
-            for session in ledger.sessions(domain.name)
-        ],
-    }
-
-
-def _parts(ledger: Reading, domain: Domain) -> dict[str, Any] | None:
-    """The charge of each part of a divided domain; the domain's charge is the largest of them."""
-    division = ledger.division(domain.name)
-    if division is None:
-        return None
-    charged = {part: _pair(domain.filter.spent(total)) for part, total in ledger.totals(domain.name).items()}
-    return {"share": division.share, "naming": division.naming, "spent": charged}
 
 
 def session_of(ledger: Ledger, name: str) -> dict[str, Any]:
