@@ -36,7 +36,7 @@ bench-accuracy: install .venv-bench/installed
 	.venv/bin/python -m tests.benchmarks.page
 
 reference: install
-	.venv/bin/python -m concord.tasks.advice.keys deployments/plans
+	.venv/bin/python -m tests.reference
 
 data: install
 	.venv/bin/python tests/benchmarks/prepare.py $(DATA)

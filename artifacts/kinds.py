@@ -12,7 +12,7 @@ Checked by tests/artifacts/test_settings_of_sessions.py
 
 from collections.abc import Mapping
 from inspect import get_annotations
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -47,7 +47,17 @@ class Relabelling(Frozen):
     delta: float
 
 
+class Noise(NamedTuple):
+    """Noise of a scale, in units, in each of so many `numbers`; None if their number follows from what is asked."""
+
+    what: str
+    numbers: int | None
+    noise: float
+
+
 Some = TypeVar("Some", bound="Kind")
+End = Literal["cutoff", "queries"]
+"""What ends a session: its refusals (cutoff), or the rows it was asked (queries)."""
 
 
 class Kind(Frozen):
@@ -65,7 +75,10 @@ class Kind(Frozen):
     student         digest of the student that it tests
     release         of the stream, on whose units it tests
     lead, names     of several homes: the key of the leading home, and the names of all
+    command         its own command, by which a session that was killed is finished; empty if the plan's run does
     """
+
+    command: ClassVar[str] = ""
 
     name: str
     epsilon: float | None = None
@@ -119,6 +132,11 @@ class Kind(Frozen):
         """The number of candidates that were compared on the units of the test part."""
         return 0
 
+    @property
+    def noise(self) -> tuple[Noise, ...]:
+        """The noise in what it releases of records, part by part; nothing if it releases no count and no sum."""
+        return ()
+
 
 class Unknown(Kind):
     """A kind of another version, of which no more is known than its name and what no other session may repeat.
@@ -139,10 +157,18 @@ class Votes(Kind):
     question  the only question of the session
     """
 
+    command = "concord.ask"  # of questions alone: the plan's run asks for labels
+
     epsilon: float
     delta: float
     relabel: Relabelling | None = None
     question: str | None = None
+
+    @classmethod
+    def ends(cls) -> tuple[End, ...]:
+        """What ends a session of labels; nothing if the mechanism answers a single question."""
+        ends: tuple[End, ...] = ("cutoff", "queries")
+        return tuple(end for end in ends if end in _own(cls))
 
 
 class Stable(Votes):
@@ -177,6 +203,11 @@ class NoisyCounts(Votes):
     classes: int
     scale: float
 
+    @property
+    def noise(self) -> tuple[Noise, ...]:
+        """In the counts of each row."""
+        return (Noise("counts", None, self.scale),)
+
 
 class Confident(NoisyCounts):
     """Noisy counts of votes where a noisy test finds them far apart."""
@@ -198,6 +229,11 @@ class LaplaceRelease(Votes):
     scale: float
     threshold: float
 
+    @property
+    def noise(self) -> tuple[Noise, ...]:
+        """In the counts of shards by their answer."""
+        return (Noise("counts", None, self.scale),)
+
 
 class Tallies(Kind):
     """Rounds of noisy sums about the codes of that digest; `many` says whether a unit may have several rows."""
@@ -216,6 +252,14 @@ class Tallies(Kind):
     def unit(self) -> int:
         """What a unit's vote adds to a released sum at most."""
         return self.steps
+
+    @property
+    def noise(self) -> tuple[Noise, ...]:
+        """In the sums of each round."""
+        return tuple(
+            Noise(f"round {at}: sums about {each.what}", each.cells, each.scale / self.unit)
+            for at, each in enumerate(self.rounds, start=1)
+        )
 
 
 class Sketch(Tallies):
@@ -248,6 +292,8 @@ class ShareTerms(Frozen):
 
 class Share(Tallies):
     """The tallies of one home, in a run of several."""
+
+    command = "concord contribute PLAN"
 
     queries: int
     share: ShareTerms
@@ -323,9 +369,16 @@ class PrivateTest(Kind):
     clean: bool = False
     constant: float = 0.0
 
+    @property
+    def noise(self) -> tuple[Noise, ...]:
+        """In the counts, and in the numbers of right and wrong."""
+        return Noise("counts", None, self.scale), Noise("numbers of right and wrong", None, self.pair_scale)
+
 
 class GroupCounts(Kind):
     """Counts of units by the columns `by`, in so many groups of that digest."""
+
+    command = "concord count PLAN"
 
     epsilon: float
     scale: float
@@ -333,9 +386,16 @@ class GroupCounts(Kind):
     groups: int = 0
     digest: str = ""
 
+    @property
+    def noise(self) -> tuple[Noise, ...]:
+        """In the count of each group."""
+        return (Noise("counts", None, self.scale),)
+
 
 class ErrorEstimate(Kind):
     """An estimate of how much teachers err, from so many shards; a `share` of the units is set aside."""
+
+    command = "concord estimate PLAN"
 
     epsilon: float
     shards: int
@@ -347,8 +407,8 @@ class ErrorEstimate(Kind):
 KINDS: dict[str, type[Kind]] = {
     "stable": Stable,
     "noisy_votes": NoisyCounts,
-    "laplace_votes": NoisyCounts,
     "confident": Confident,
+    "laplace_votes": NoisyCounts,
     "sparse_vector": NoisyThreshold,
     "published": Published,
     "optimal_release": OptimalRelease,
@@ -364,7 +424,7 @@ KINDS: dict[str, type[Kind]] = {
     "group_counts": GroupCounts,
     "error_estimate": ErrorEstimate,
 }
-"""The kinds by the names of their mechanisms."""
+"""The kinds by the names of their mechanisms; those of votes in order of preference, as a plan may name them."""
 
 
 def _own(kind: type[Kind]) -> set[str]:

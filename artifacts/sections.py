@@ -1,7 +1,7 @@
 """The sections of the plan, each checked by itself; `artifacts.plan` checks them against one another.
 
-The docstring of a key, and its unit, go into its JSON schema, and from there to editors, `concord plan --explain` and
-the reference page (tasks/advice/keys.py). A run publishes the values of all keys but those marked OPERATOR.
+The docstring of a key, and its unit, go into its JSON schema, and from there to editors, `concord plan --explain`
+(tasks/advice/keys.py) and the reference page. A run publishes the values of all keys but those marked OPERATOR.
 """
 
 import difflib
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.kinds import KINDS, End, Votes
 from concord.artifacts.schemas import COMMAS, LARGEST_NUMBER, Bounds, TextFormat, added
 from concord.artifacts.sources import PlanTable
 from concord.artifacts.table_schema import DeclaredSchema, TableSchema
@@ -48,15 +49,8 @@ ShortText = Annotated[str, Field(max_length=200)]
 LONGEST_CLASS = 2**12
 """Most characters of a class, of which each row of labels holds one."""
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
-End = Literal["cutoff", "queries"]
-"""What ends a session: its refusals (cutoff), or the rows it was asked (queries)."""
 MECHANISMS: dict[str, tuple[End, ...]] = {
-    "stable": ("cutoff",),
-    "noisy_votes": ("queries",),
-    "confident": ("queries",),
-    "laplace_votes": ("queries",),
-    "sparse_vector": ("cutoff",),
-    "published": ("cutoff", "queries"),
+    name: ends for name, kind in KINDS.items() if issubclass(kind, Votes) and (ends := kind.ends())
 }
 """The catalogue: each mechanism, which is `MECHANISM` of tasks/mechanisms/NAME.py, and what may end it.
 

@@ -15,7 +15,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
+from typing import get_args
 
+from concord.artifacts import kinds
+from concord.artifacts.learners import StudentPlan
 from tests.walk import way
 
 TOPS = ("flows", "tasks", "artifacts")
@@ -34,10 +37,13 @@ KINDS = "artifacts/kinds.py"
 MAIN = ("flows/learn.py", "learn")
 KIND_FACTS = {"tallied", "undecided", "relabel", "learner", "purpose"}
 """Attributes that say of which kind a plan or a session is; `votes` does, of a plan."""
-KIND_NAMES = {"stable", "sparse_vector", "noisy_votes", "confident", "laplace_votes", "tallies", "auto", "relabel"} | {
-    *("universal", "linear", "fitted", "student_choice", "private_test", "error_estimate", "group_counts", "TALLIES"),
-    "AUTO",
-}
+COMMON_WORDS = {"published", "share", "joint", "stream"}
+"""Kinds whose names stand for other things as well."""
+RELEASES = kinds.KINDS.keys() - COMMON_WORDS
+"""Kinds of release by name."""
+KIND_NAMES = (
+    RELEASES | {*get_args(StudentPlan.model_fields["learner"].annotation)} | {"auto", "relabel", "TALLIES", "AUTO"}
+)
 """Kinds of release and of student by name, and constants of such names."""
 AIMS = {
     "lines": 29_000,

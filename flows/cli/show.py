@@ -98,7 +98,7 @@ def _share(test: dict[str, Any], kind: str, of: str) -> str:
 def budget_of(home: Path) -> dict[str, Any]:
     """Every domain of the ledger with its cap, the amounts spent and remaining, and its sessions. Raises NotVerified if
     the ledger denies what the home holds."""
-    from concord.tasks.asks.unfinished import finished_by
+    from concord.tasks.asks.kinds import finished_by
 
     held, ledger = Held(home), Ledger.checked(home)
 

@@ -1,13 +1,12 @@
 """Keys: reference of a plan's keys for people and editors, from the JSON schema of the plan's types.
 
 `concord init` writes PLAN_SCHEMA_FILE next to a plan, whose first line names it, so that editors which support it
-(taplo and those built on it) complete and check keys. `page()` is deployments/plans/README.md; `make reference` writes
-both.
-Checked by tests/tasks/advice/test_keys.py, which makes them anew and compares.
+(taplo and those built on it) complete and check keys. `make reference` writes it to deployments/plans, and the page of
+all keys (tests/reference.py).
+Checked by tests/tasks/advice/test_keys.py, which makes both anew and compares.
 """
 
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -101,31 +100,6 @@ def details(found: list[Key]) -> dict[str, Any]:
     return {"keys": [asdict(key) for key in found]}
 
 
-def page() -> str:
-    """The reference of all keys, in Markdown."""
-    return REFERENCE_HEAD + "\n".join(
-        f"## {section.title}\n\n{section.words}\n\n{_table(section)}" for section in sections()
-    )
-
-
-REFERENCE_HEAD = """\
-# All keys of a plan
-
-Made from the plan's own types by `make reference`; a test compares. `concord plan --explain KEY` says the same, and
-editors that read `#:schema` lines complete and check keys as you type: `concord init` writes the line, and the schema
-beside the plan. Nothing in a plan may be chosen by looking at private rows. What a key says is published with a session
-(*known to everyone*), or stays on the operator's side (*the operator*); no key holds what only the private rows say.
-
-"""
-
-
-def _table(section: KeySection) -> str:
-    rows = [("key", "is", "unit", "default", "known to", "meaning"), ("---",) * 6]
-    for key in section.keys:
-        rows.append((f"`{key.name.rpartition('.')[2]}`", key.values, key.unit, key.default, key.known_to, key.words))
-    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in rows)
-
-
 def _sections(part: Schema, types: dict[str, Schema], above: str = "", who: str = "everyone") -> Iterator[KeySection]:
     """The sections within one, each before its own; `who` is the default of `known_to`."""
     for name, value in part["properties"].items():
@@ -201,9 +175,3 @@ def _as_toml(value: Any) -> Any:
 
 def _is_title(key: str, item: Any) -> bool:
     return key == "title" and isinstance(item, str)
-
-
-if __name__ == "__main__":
-    folder = Path(sys.argv[1])
-    (folder / PLAN_SCHEMA_FILE).write_text(schema_text(), encoding="utf-8")
-    (folder / "README.md").write_text(page(), encoding="utf-8")

@@ -10,7 +10,7 @@ Not covered  whether the guarantee is right: tasks.verify recomputes it. Checked
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, Self, cast
 
 import numpy as np
 
@@ -31,11 +31,11 @@ from concord.artifacts.privacy import Cost
 from concord.artifacts.records import AnswerRecord, ChoiceRecord, MechanismRecord
 from concord.artifacts.schemas import Bounds
 from concord.artifacts.sections import MECHANISMS
-from concord.artifacts.sessions import LABELS, Session
+from concord.artifacts.sessions import LABELS, STUDENT_TEST, Session
 from concord.tasks.mechanisms.exponential import StudentChoice, Universal, level_for
 from concord.tasks.mechanisms.group_counts import GroupCounts
 from concord.tasks.mechanisms.homes import Joint, Share
-from concord.tasks.mechanisms.mechanism import from_settings, mechanism_class
+from concord.tasks.mechanisms.mechanism import mechanism_class
 from concord.tasks.mechanisms.private_test import (
     CONFIDENCES,
     LEVEL,
@@ -67,10 +67,15 @@ class Record(Protocol):
 
 
 class Costed(Protocol):
-    """A mechanism with a cost; of Gaussian noise, its exact δ at an ε is `delta_at`."""
+    """A mechanism of which something is published; of Gaussian noise, its exact δ at an ε is `delta_at`."""
+
+    name: ClassVar[str]
+    proof: ClassVar[str]
 
     @property
     def cost(self) -> Cost: ...
+    @classmethod
+    def from_settings(cls, kind: kinds.Kind, /) -> Self: ...
 
 
 AnyOutcome = AnswerRecord | ChoiceRecord | AnyTested
@@ -216,18 +221,15 @@ def _estimate(found: Measured) -> Estimate:
 class Publication:
     """How what a mechanism drew is published.
 
-    proof     where its guarantee is proved
     releases  what it releases, in words
     outcome   what a released file says, if each is an answer by itself
     remarks   what whoever relies on the student must know of the session's released files
-    mechanism makes the mechanism of recorded settings, for its privacy at other ε than its own
     """
 
-    proof: str
+    mechanism: type[Costed]
     releases: str
     outcome: Callable[[Session, Released, Record], AnyOutcome] | None = None
     remarks: Callable[[Session, Sequence[Released]], tuple[str, ...]] | None = None
-    mechanism: Callable[[kinds.Kind], Costed] | None = None
 
 
 VOTES = "labels of public rows, by votes of teachers, each of which learned from a part of the private rows of its own"
@@ -239,61 +241,46 @@ RUNNING = (
 ONCE = (
     "the rows have no names of units, and a unit is a delivered row: the operator declares that each is delivered once"
 )
-KINDS: dict[str, Publication] = {  # besides MECHANISMS, which are of votes
-    **{form.name: Publication(form.proof, COMMON, answered) for form in FORMS.values()},
-    Tallies.name: Publication(
-        Tallies.proof,
-        "noisy sums over public codes; all else follows from them and public rows",
-        remarks=of_pairs,
-        mechanism=Tallies.from_settings,
-    ),
-    Sketch.name: Publication(
-        Sketch.proof,
+PUBLISHED = (
+    *(Publication(form, COMMON, answered) for form in FORMS.values()),
+    Publication(Tallies, "noisy sums over public codes; all else follows from them and public rows", remarks=of_pairs),
+    Publication(
+        Sketch,
         "noisy one-way and two-way tables of the private rows with their estimated number, and noisy sums of labels; "
         "synthetic rows, which belong to nobody, and all else follow from them and the declared schema",
-        mechanism=Sketch.from_settings,
     ),
-    Stream.name: Publication(
-        Stream.proof,
+    Publication(
+        Stream,
         f"{RUNNING}, as all seasons of the stream are, since a unit is asked in one of them alone; all else follows "
         "from them",
-        mechanism=Stream.from_settings,
     ),
-    Share.name: Publication(
-        Share.proof,
+    Publication(
+        Share,
         "this home's share of each round: noisy sums over public codes with full noise of its own, which promise as "
         "much against everybody, whoever leads and whoever adds them to others",
         answered,
-        mechanism=Share.from_settings,
     ),
-    Joint.name: Publication(
-        Joint.proof,
+    Publication(
+        Joint,
         "the sum of the shares of several homes, each with full noise of its own; all else follows from them and "
         "public rows. Each home's ledger enforces its own part of the claim, and none enforces the whole",
         remarks=of_homes,
-        mechanism=Joint.from_settings,
     ),
-    Universal.name: Publication(
-        Universal.proof,
-        "one hypothesis of a class, chosen by its errors on the private rows",
-        mechanism=Universal.from_settings,
-    ),
-    StudentChoice.name: Publication(
-        StudentChoice.proof,
-        "the choice of a student by errors on private units",
-        chosen,
-        mechanism=StudentChoice.from_settings,
-    ),
-    PrivateTest.name: Publication(
-        PrivateTest.proof,
+    Publication(Universal, "one hypothesis of a class, chosen by its errors on the private rows"),
+    Publication(StudentChoice, "the choice of a student by errors on private units", chosen),
+    Publication(
+        PrivateTest,
         "noisy counts of private units by true and named class, or by the errors of a named number and of a constant",
         tested,
-        mechanism=PrivateTest.from_settings,
     ),
-    GroupCounts.name: Publication(
-        GroupCounts.proof, "noisy counts of private units by groups of public rows", answered
-    ),
-}
+    Publication(GroupCounts, "noisy counts of private units by groups of public rows", answered),
+)
+KINDS = {kind.mechanism.name: kind for kind in PUBLISHED}
+"""The kinds by the names of their mechanisms, besides MECHANISMS, which are of votes."""
+
+
+def _published(name: str) -> Publication:
+    return KINDS.get(name) or Publication(cast("type[Costed]", mechanism_class(name)), VOTES)
 
 
 def kind_of(session: Session) -> Publication:
@@ -305,7 +292,7 @@ def kind_of(session: Session) -> Publication:
             f"session {session.id} ran {name!r}{by_homes}, of which this version of Concord knows nothing: go on with "
             "the version that opened it"
         )
-    kind = KINDS.get(name) or Publication(mechanism_class(name).proof, VOTES)
+    kind = _published(name)
     is_question = session.purpose != LABELS and kind.outcome is None
     return replace(kind, releases=COMMON, outcome=answered) if is_question else kind
 
@@ -313,11 +300,9 @@ def kind_of(session: Session) -> Publication:
 def delta_of(settings: kinds.Kind, epsilon: float) -> float:
     """A δ at which a session with those recorded settings is proved (epsilon, δ)-differentially private; rounded up.
     1 if nothing is proved of them at other ε than their own."""
-    kind = KINDS.get(settings.name)
-    make = kind.mechanism if kind else from_settings if settings.name in MECHANISMS else None
-    if make is None or settings.relabel is not None:
+    if isinstance(settings, kinds.Unknown) or settings.relabel is not None:
         return 1.0
-    mechanism = make(settings)
+    mechanism = _published(settings.name).mechanism.from_settings(settings)
     proved = [mechanism.cost.delta_at, getattr(mechanism, "delta_at", mechanism.cost.delta_at)]  # the latter: Gaussian
     return min(delta_at(epsilon) for delta_at in proved)
 
@@ -325,7 +310,7 @@ def delta_of(settings: kinds.Kind, epsilon: float) -> float:
 def mechanism_of(session: Session) -> MechanismRecord:
     """The record of a session's mechanism."""
     kind, settings = kind_of(session), session.kind
-    proof = f"{kind.proof}; {RELABELLED_PROOF}" if settings.relabel else kind.proof
+    proof = f"{kind.mechanism.proof}; {RELABELLED_PROOF}" if settings.relabel else kind.mechanism.proof
     rows = isinstance(settings, kinds.Stream) and not settings.many
     releases = f"{kind.releases}; {ONCE}" if rows else kind.releases
     return MechanismRecord(name=settings.name, settings=session.mechanism, proof=proof, releases=releases)
@@ -344,3 +329,21 @@ def remarks_of(session: Session, files: Iterable[bytes]) -> tuple[str, ...]:
     """What whoever relies on the student must know of a session's files, JSON, in order."""
     remarks = kind_of(session).remarks
     return () if remarks is None else remarks(session, [json.loads(text) for text in files])
+
+
+def finished_by(session: Session) -> str:
+    """The command that finishes a session which a command that was killed, or failed, left charged and not published
+    (artifacts.ledger.held); with the words that it is given in place of names."""
+    if session.purpose == STUDENT_TEST and not session.stream:
+        return f"concord test {session.kind.session}"
+    if session.purpose != LABELS and session.kind.command:
+        return session.kind.command
+    return f"concord {'lead' if session.kind.lead else 'refresh' if session.stream else 'run'} PLAN"
+
+
+def unfinished_in_words(session: Session) -> str:
+    """A sentence about a session that is charged and not published."""
+    return (
+        f"it is charged and not published: `{finished_by(session)}` finishes it and charges nothing more; "
+        f"`concord close {session.id}` ends it"
+    )

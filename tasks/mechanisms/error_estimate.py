@@ -33,6 +33,10 @@ class ErrorEstimate(FieldSettings):
     """Public settings only."""
 
     name: ClassVar[str] = "error_estimate"
+    proof: ClassVar[str] = (
+        "tasks/mechanisms/error_estimate.py: discrete Laplace noise in one sum (Bassily, Thakkar & Thakurta 2018, "
+        "Remark 1); pure, δ = 0"
+    )
 
     epsilon: float
     shards: int

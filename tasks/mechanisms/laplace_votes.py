@@ -39,6 +39,8 @@ class LaplaceVotes(NoisyCounts):
         "tasks/mechanisms/laplace_votes.py: LNMax (Papernot et al. 2017), data-independent, with optimal composition "
         "(Kairouz, Oh & Viswanath 2015)"
     )
+    pays_for: ClassVar[str] = "each row, Laplace noise"
+    take_if: ClassVar[str] = "there are few rows"
 
     @property
     def cost(self) -> Cost:

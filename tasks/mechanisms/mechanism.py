@@ -1,9 +1,8 @@
 """Mechanisms: their protocol, the catalogue by name, and what to expect of one on a stream.
 
 A mechanism is one value with everything about a way to answer votes: calibration, cost, answers, odds, attacks and
-proof. To add one, write its file, add a line to `artifacts.sections.MECHANISMS`, its settings to
-`artifacts.kinds` and its independent recomputation to `tasks.verify.recompute`: tests/privacy/test_new_mechanism.py
-adds one.
+proof. To add one, write its file, add its settings to `artifacts.kinds` and its independent recomputation to
+`tasks.verify.recompute`: tests/privacy/test_new_mechanism.py adds one.
 
 Offers       `Mechanism` (the protocol), `calibrate` and `from_settings` (a mechanism by its name in
              `artifacts.sections.MECHANISMS`: `MECHANISM` of the module of that name), `expectation` (rows answered, and
@@ -119,6 +118,14 @@ class MechanismClass(Protocol):
     @property
     def proof(self) -> str:
         """As `Mechanism.proof`."""
+
+    @property
+    def pays_for(self) -> str:
+        """What it is charged for, in a few words for the README."""
+
+    @property
+    def take_if(self) -> str:
+        """When to take it, in words for the README."""
 
     @property
     def counts(self) -> bool:

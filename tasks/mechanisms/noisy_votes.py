@@ -152,6 +152,8 @@ class NoisyVotes(NoisyCounts):
         "tasks/mechanisms/noisy_votes.py: discrete Gaussian votes (Canonne, Kamath & Steinke 2020; GNMax of Papernot "
         "et al. 2018), data-independent"
     )
+    pays_for: ClassVar[str] = "each row, Gaussian noise"
+    take_if: ClassVar[str] = 'teachers disagree often; the student is a regressor, `refused = "soft"`'
 
     @property
     def cost(self) -> Cost:

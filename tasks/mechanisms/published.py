@@ -36,6 +36,8 @@ class PublishedAlgorithm(NoisyThreshold):
         "tasks/mechanisms/published.py: Model-Agnostic Private Learning (Bassily, Thakkar & Thakurta 2018), Algorithm "
         "2, its cost recomputed"
     )
+    pays_for: ClassVar[str] = "each refusal"
+    take_if: ClassVar[str] = "you compare with the published algorithm"
 
     queries: int
     beta: float

@@ -231,6 +231,8 @@ class SparseVector(NoisyThreshold):
         "tasks/mechanisms/sparse_vector.py: sparse vector on the distance to instability (Lyu, Su & Li 2017) with "
         "optimal composition (Kairouz, Oh & Viswanath 2015)"
     )
+    pays_for: ClassVar[str] = "each refusal"
+    take_if: ClassVar[str] = "a handful of refusals is enough"
     queries: ClassVar[None] = None
 
     @classmethod

@@ -98,6 +98,8 @@ class StableVoting:
         "tasks/mechanisms/stable.py: stable voting, a supermartingale over refusals; kin to optimal partition "
         "selection (Desfontaines, Voss, Gipson & Mandayam 2022) and target charging (Cohen & Lyu 2023)"
     )
+    pays_for: ClassVar[str] = "each refusal; the stream may be endless"
+    take_if: ClassVar[str] = "teachers mostly agree"
 
     epsilon: float
     delta: float

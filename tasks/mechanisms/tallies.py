@@ -96,6 +96,12 @@ class Tallies:
         "tasks/mechanisms/tallies.py: discrete Gaussian sums of bounded whole contributions (Canonne, Kamath & Steinke "
         "2020), composed over rounds"
     )
+    pays_for: ClassVar[str] = (
+        "one to three rounds of sums for labels, and one of totals; no teacher ensemble. If single columns predict "
+        "the label poorly, the second of three rounds asks about pairs of columns (up to 24 columns), at no further "
+        "charge"
+    )
+    take_if: ClassVar[str] = "the data are tables or small images; `concord init --tallies`"
 
     epsilon: float
     delta: float

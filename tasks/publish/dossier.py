@@ -13,7 +13,7 @@ Not covered  whether a law or a standard is met: no answer says so. Checked by t
 """
 
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -23,8 +23,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import WrongInput, in_json
-from concord.artifacts.kinds import GroupCounts, LaplaceRelease, NoisyCounts, PrivateTest, Tallies
-from concord.artifacts.records import SessionRecord
 from concord.tasks.publish.disclosures import (
     description,
     groups_of,
@@ -55,7 +53,15 @@ def dossier(published: Certificate, checks: Checks) -> dict[str, Any]:
     certificate: Certificate = reworded(published, in_words)
     page = first_page(certificate, checks)
     failed = [_named(check) for check in checks if not check["ok"]]
-    noise = [] if failed or not certificate.student else [*_noise(certificate)]
+    noise = (
+        []
+        if failed
+        else [
+            {"session": record.session, **noise._asdict()}
+            for record in certificate.sessions
+            for noise in record.mechanism.kind.noise
+        ]
+    )
     facts = _facts(certificate, checks, page, noise)
     return {
         "format": FORMAT,
@@ -147,23 +153,6 @@ def _facts(
         "passed": len(page.passed or ()),
         "open": len(page.left),
     }
-
-
-def _noise(certificate: Certificate) -> Iterator[dict[str, Any]]:
-    """The noise in each kind of released sum, of every session: its scale, in units."""
-    for record in certificate.sessions:
-        kind = record.mechanism.kind
-        if isinstance(kind, Tallies):
-            for at, each in enumerate(kind.rounds, start=1):
-                yield _summed(record, f"round {at}: sums about {each.what}", each.cells, each.scale / kind.unit)
-        elif isinstance(kind, NoisyCounts | PrivateTest | GroupCounts | LaplaceRelease):
-            yield _summed(record, "counts", None, kind.scale)
-        if isinstance(kind, PrivateTest):
-            yield _summed(record, "numbers of right and wrong", None, kind.pair_scale)
-
-
-def _summed(record: SessionRecord, what: str, numbers: int | None, noise: float) -> dict[str, Any]:
-    return {"session": record.session, "what": what, "numbers": numbers, "noise": noise}
 
 
 def _of_counts(noise: Sequence[Mapping[str, Any]]) -> str:

@@ -5,7 +5,7 @@
     certificate.json      the guarantee, and certificate.schema.json and report.html as they were published
     attestation.json      who signed them, with key.pem, the ledger's excerpt and attestation.schema.json
 
-A further form is an entry of FORMS and a row of the table in deployments/guides/publish.md.
+A further form is an entry of FORMS; `make reference` adds it to deployments/guides/publish.md.
 
 Assumes      the published student was checked (tasks.verify.handing), and its values were (tasks.student.fitted)
 Guarantees   nothing but what was published is read, and nothing is spent. The files that were signed are written with

@@ -32,7 +32,7 @@ from concord.artifacts.mlflow.describe import logged_digests
 from concord.artifacts.sessions import LABELS
 from concord.artifacts.settings import own_store
 from concord.artifacts.vulnerabilities import concerning
-from concord.tasks.asks.unfinished import unfinished_in_words
+from concord.tasks.asks.kinds import unfinished_in_words
 from concord.tasks.verify.certificate import Certificates
 from concord.tasks.verify.checks import (
     Check,

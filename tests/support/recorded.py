@@ -51,7 +51,7 @@ DRAWN = {
     "tallies": Tallies.calibrate(**SUMS),
     "sketch": Sketch.calibrate(**{**SUMS, "rounds": sketch_rounds(classes=2, narrow=[1000, 70, 12], wide=[33, 33])}),
     "stream": Stream.of_season(**SUMS, season=12),
-    "share": Share(**{**SUMS, "steps": 1 << 16, "secret": "rows", "many": True}),
+    "share": Share.calibrate(**SUMS),
     "joint": Joint.of(Tallies.calibrate(**SUMS), 2),
     "universal": Universal(epsilon=1.0, secret="rows"),
     "student_choice": StudentChoice(epsilon=1.0, secret="labels"),

@@ -1,4 +1,4 @@
-"""Every key of a plan is explained, by one page and one schema, which are made from the plan's types and kept."""
+"""Every key of a plan is explained by a schema, which is made from the plan's types and kept."""
 
 import json
 import re
@@ -18,7 +18,6 @@ from concord.tasks.advice.keys import (
     SCHEMA_LINE,
     SHIPPED,
     explained,
-    page,
     plan_schema,
     schema_text,
     sections,
@@ -62,8 +61,7 @@ def keys_of(model: Any, above: str = "") -> list[str]:
     return found
 
 
-def test_the_page_and_the_schema_are_those_of_the_plan_s_types() -> None:
-    assert (PLANS / "README.md").read_text(encoding="utf-8") == page(), "make reference writes it anew"
+def test_the_schema_is_that_of_the_plan_s_types() -> None:
     assert SHIPPED.resolve() == PLANS / PLAN_SCHEMA_FILE
     assert SHIPPED.read_text(encoding="utf-8") == schema_text(), "make reference writes it anew"
 

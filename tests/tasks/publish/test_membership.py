@@ -14,40 +14,27 @@ from concord.artifacts.kinds import Kind
 from concord.artifacts.privacy import Cost
 from concord.artifacts.sections import MECHANISMS
 from concord.tasks.asks.kinds import KINDS, delta_of
-from concord.tasks.mechanisms.exponential import StudentChoice, Universal
-from concord.tasks.mechanisms.homes import Joint, Share
-from concord.tasks.mechanisms.mechanism import calibrate
-from concord.tasks.mechanisms.private_test import PrivateTest
-from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
 from concord.tasks.publish.membership import guarantees_of, most_found
 from tests.support.recorded import RECORDED
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 TALLIES = Tallies.calibrate(**BUDGET, classes=2, rounds=planned_rounds(classes=2, fields=4, codes=12))
-ONCE = planned_rounds(classes=2, fields=4, codes=12, rounds=1)
-VOTES: dict[str, Any] = {"cutoff": 20, "queries": 100, "classes": 2, "teachers": 100, "order": 5.0}
 SETTINGS: dict[str, Mapping[str, Any]] = {
-    **{name: calibrate(name, **BUDGET, **VOTES).settings() for name in MECHANISMS},
-    "tallies": TALLIES.settings(),
-    "stream": Stream.of_season(**BUDGET, classes=2, rounds=ONCE, season=4).settings(),
-    "share": {**RECORDED["share"], **TALLIES.settings(), "name": Share.name},
-    "joint": {**RECORDED["joint"], **Joint.of(TALLIES, 1).settings()},
-    "universal": Universal(epsilon=1.0, secret="rows").settings(),
-    "student_choice": StudentChoice(epsilon=1.0, secret="rows").settings(),
-    "private_test": PrivateTest.calibrate(**BUDGET, classes=2, secret="rows").settings(),
+    name: {key: value for key, value in RECORDED[name].items() if key != "relabel"} for name in (*KINDS, *MECHANISMS)
 }
 WRONG = np.linspace(0, 1, 101)
 
 
 def certificate_of(*settings: Mapping[str, Any], part: str = "") -> Certificate:
-    """A certificate of sessions that state (1, 1e-5) each, with as much of it as the bound needs."""
+    """A certificate of sessions that state (1, 1e-5) or their own claim, with as much of it as the bound needs."""
+    claims = [{**BUDGET, **{name: each[name] for name in BUDGET if name in each}} for each in settings]
     records = [
         {
             "session": f"people-{at}",
             "purpose": "labels",
             "mechanism": {"name": str(each.get("name")), "settings": dict(each), "proof": "", "releases": ""},
-            "guarantee": BUDGET,
+            "guarantee": claims[at],
             "part": part,
             "teachers": 0,
             "counts": {"asked": 0, "answered": 0, "refused": 0, "not_asked": 0},
@@ -57,7 +44,8 @@ def certificate_of(*settings: Mapping[str, Any], part: str = "") -> Certificate:
     ]
     none = {"epsilon": 4.0, "delta": 4e-5}
     domain = {"name": "people", "sessions": len(records), "order": 5.0, "cap": none, "spent": none, "remaining": none}
-    claim = Guarantee.at(len(records) * 1.0, len(records) * 1e-5, "one row", "add or remove one unit")
+    together = {name: sum(claim[name] for claim in claims) for name in BUDGET}
+    claim = Guarantee.at(**together, unit="one row", neighbours="add or remove one unit")
     return Certificate.model_validate(
         {
             "data_version": "1",
@@ -70,23 +58,18 @@ def certificate_of(*settings: Mapping[str, Any], part: str = "") -> Certificate:
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_every_kind_states_a_delta_that_falls_to_its_own_and_bounds_more_than_its_claim(name: str) -> None:
-    found = [delta_of(Kind.of(SETTINGS[name]), epsilon) for epsilon in np.linspace(0, 1, 17)]
+    kind, certificate = Kind.of(SETTINGS[name]), certificate_of(SETTINGS[name])
+    claim = certificate.leading.guarantee
+    found = [delta_of(kind, epsilon) for epsilon in np.linspace(0, claim.epsilon, 17)]
     assert found == sorted(found, reverse=True)
     assert 0 < found[0] < 1
-    assert found[-1] <= 1e-5
-    certificate = certificate_of(SETTINGS[name])
+    assert found[-1] <= claim.delta * (1 + 1e-8)
     guarantees = guarantees_of(certificate)
     bound = np.array([most_found(guarantees, wrong) for wrong in WRONG])
     alone = np.array([certificate.guarantee.most_found(wrong) for wrong in WRONG])
     assert (bound >= WRONG).all()
     assert (np.diff(bound) >= 0).all()
     assert (bound <= alone).all()
-
-
-def test_each_kind_that_teaches_or_measures_a_student_has_its_own_curve() -> None:
-    questions = {name for name, kind in KINDS.items() if kind.mechanism is None}
-    assert questions == {*KINDS} - SETTINGS.keys()
-    assert questions == {"optimal_release", "laplace_release", "group_counts"}
 
 
 def gaussian_power(mu: float) -> Any:

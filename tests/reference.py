@@ -1,0 +1,92 @@
+"""Pages that follow from the code: the reference of a plan's keys, and the tables of what a catalogue holds.
+
+make reference      # writes them
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from concord.artifacts.sections import MECHANISMS, TALLIES
+from concord.tasks.advice.keys import PLAN_SCHEMA_FILE, schema_text, sections
+from concord.tasks.asks.kinds import KINDS
+from concord.tasks.mechanisms.error_estimate import ErrorEstimate
+from concord.tasks.mechanisms.mechanism import mechanism_class
+from concord.tasks.mechanisms.tallies import Tallies
+from concord.tasks.publish.export import FORMS
+
+ROOT = Path(__file__).parents[1]
+Row = tuple[str, ...]
+KEYS_HEAD = """\
+# All keys of a plan
+
+Made from the plan's own types by `make reference`; a test compares. `concord plan --explain KEY` says the same, and
+editors that read `#:schema` lines complete and check keys as you type: `concord init` writes the line, and the schema
+beside the plan. Nothing in a plan may be chosen by looking at private rows. What a key says is published with a session
+(*known to everyone*), or stays on the operator's side (*the operator*); no key holds what only the private rows say.
+
+"""
+
+
+def mechanisms() -> Iterator[Row]:
+    """What a plan may name, and when to take it."""
+    yield "mechanism", "pays for", "take it if"
+    yield f"`{TALLIES}`", Tallies.pays_for, Tallies.take_if
+    for name in MECHANISMS:
+        made = mechanism_class(name)
+        yield f"`{name}`", made.pays_for, made.take_if
+
+
+def sources() -> Iterator[Row]:
+    """Every mechanism with its statement, proof and source."""
+    yield "mechanism", "statement and proof", "source"
+    proofs = {name: mechanism_class(name).proof for name in MECHANISMS}
+    proofs |= {name: kind.mechanism.proof for name, kind in KINDS.items()}
+    proofs[ErrorEstimate.name] = ErrorEstimate.proof
+    for proof in dict.fromkeys(proofs.values()):
+        file, source = proof.split(": ", 1)
+        yield ", ".join(f"`{name}`" for name, other in proofs.items() if other == proof), f"`{file}`", source
+
+
+def forms() -> Iterator[Row]:
+    """What a student is exported as."""
+    yield "form", "use"
+    yield from ((name, form.use) for name, form in FORMS.items())
+
+
+def keys() -> str:
+    """The page of all keys of a plan."""
+    parts = []
+    for section in sections():
+        rows = [("key", "is", "unit", "default", "known to", "meaning")]
+        for key in section.keys:
+            rows.append(
+                (f"`{key.name.rpartition('.')[2]}`", key.values, key.unit, key.default, key.known_to, key.words)
+            )
+        parts.append(f"## {section.title}\n\n{section.words}\n\n" + "".join(f"{line}\n" for line in table(rows)))
+    return KEYS_HEAD + "\n".join(parts)
+
+
+def table(rows: Sequence[Row]) -> list[str]:
+    """A table of Markdown, the first row being its head."""
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return [lines[0], "|" + "---|" * len(rows[0]), *lines[1:]]
+
+
+def pages() -> dict[Path, str]:
+    """The pages as they should be: those made anew, and others with their table made anew."""
+    plans = ROOT / "deployments/plans"
+    made = {plans / PLAN_SCHEMA_FILE: schema_text(), plans / "README.md": keys()}
+    tables = {"README.md": mechanisms, "tests/privacy/README.md": sources, "deployments/guides/publish.md": forms}
+    for name, rows in tables.items():
+        lines, page = table([*rows()]), (ROOT / name).read_text(encoding="utf-8")
+        pattern = re.compile(rf"^( *){re.escape(lines[0])}\n(?: *\|.*\n)+", re.MULTILINE)
+        (old,) = pattern.finditer(page)
+        new = "".join(f"{old[1]}{line}\n" for line in lines)
+        made[ROOT / name] = f"{page[: old.start()]}{new}{page[old.end() :]}"
+    return made
+
+
+if __name__ == "__main__":
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")
