@@ -188,7 +188,14 @@ def _in_home(work: Callable[[Path], State[Any]], home: Path | None) -> State[Any
         with our_settings(), as_one_run():
             return work(prepare(home or Settings.now().home))
     except ConcordError as error:
-        return Failed(name=type(error).__name__, message=str(error))
+        return refused(error)
+
+
+def refused(error: ConcordError) -> State[Any]:
+    """The state of a run that the error ended. It is named for the kind of error that the guide and alerts name, since
+    BudgetRefused, say, has kinds of its own."""
+    name = next(kind.__name__ for kind in type(error).__mro__ if kind.__base__ is ConcordError)
+    return Failed(name=name, message=str(error))
 
 
 def _state_of(summary: Summary, *, asks: bool = True) -> State[Any]:

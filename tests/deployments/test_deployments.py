@@ -25,9 +25,10 @@ from prefect.flows import Flow, load_flow_from_entrypoint
 from prefect.server.schemas.schedules import CronSchedule
 from prefect.utilities.schema_tools.validation import validate
 
-from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
+from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.plan import load_plan
 from concord.artifacts.sections import MECHANISMS
+from concord.flows.scheduled import refused
 from tests.deployments.services import COMPOSE, ROOT
 from tests.support import postgresql
 
@@ -239,14 +240,16 @@ def test_a_change_of_code_leaves_the_packages_of_the_image_as_they_are() -> None
     assert "pip install --no-deps --editable ." in after  # with the version that the code has
 
 
-def test_alerts_are_of_the_states_of_errors_that_somebody_must_see_to() -> None:
+def test_alerts_are_of_all_errors_and_of_runs_that_were_killed() -> None:
     """As `prefect automation create --from-file` reads the file, once it names a block."""
     text = (FOLDER / "automations.yaml").read_text().replace("BLOCK", str(UUID(int=0)))
     (found,) = map(AutomationCore.model_validate, yaml.safe_load(text)["automations"])
     assert isinstance(found.trigger, EventTrigger)
     assert isinstance(found.actions[0], SendNotification)
-    names = {error.__name__ for error in (BudgetRefused, WrongInput, NotVerified)}
-    assert found.trigger.expect == {f"prefect.flow-run.{name}" for name in names}
+    kinds = (BudgetRefused, EnvironmentFailed, NotVerified, WrongInput)
+    states = {refused(error("no")).name for kind in kinds for error in (kind, *kind.__subclasses__())}
+    assert states == {kind.__name__ for kind in kinds}  # before, a refusal that says how much is left had its own
+    assert found.trigger.expect == {f"prefect.flow-run.{name}" for name in (*states, "Crashed")}
 
 
 @pytest.mark.slow
