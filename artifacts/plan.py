@@ -240,7 +240,9 @@ def _streamed(plan: Plan) -> Wrong:
         rule = "data.private must be local files if there is a [stream]"
         yield f"{rule}: what has arrived is known by their names; write each delivery to one of its own"
     why = "a unit is asked in the first period in which it has a row, and in no other"
-    yield from _unless_named(plan, "stream.delivery", plan.stream.delivery, "be 'each row once'", "is not given", why)
+    yield from _unless_named(
+        plan, "stream.delivery", plan.stream.delivery, "be 'each row once', since data.unit is not given", why
+    )
 
 
 def _held_in_homes(plan: Plan) -> Wrong:
@@ -315,15 +317,15 @@ def _tested(plan: Plan) -> Wrong:
     if plan.test is None:
         return
     why = "a unit is in the test part by its name, for the domain's whole life"
-    yield from _unless_named(plan, "test.columns", plan.test.columns, "be given", "is not", why)
+    yield from _unless_named(plan, "test.columns", plan.test.columns, "be given, since data.unit is not", why)
     if plan.data.label in (plan.test.columns or ()):
         yield f"test.columns must not hold the label {plan.data.label!r}, which may be corrected"
 
 
-def _unless_named(plan: Plan, key: str, given: Any, must: str, absent: str, why: str) -> Wrong:
+def _unless_named(plan: Plan, key: str, given: Any, must: str, why: str) -> Wrong:
     """A key that says what `data.unit` would, and so must be given in its place, and not beside it."""
     if plan.data.unit is None and given is None:
-        yield f"{key} must {must}, since data.unit {absent}: {why}"
+        yield f"{key} must {must}: {why}"
     if plan.data.unit is not None and given is not None:
         yield f"{key} has no meaning, since data.unit = {plan.data.unit!r} names the units: {why}"
 

@@ -264,7 +264,19 @@ class Encoding(Frozen):
     @property
     def outputs(self) -> tuple[str, ...]:
         """Names of the columns of the encoded matrix, in order: age, "age missing", city=Rome, note#7, pixels[7]."""
-        return tuple(name for column in self.columns for name in _outputs(column))
+        found = list[str]()
+        for column in self.columns:
+            name = column.name
+            match column:
+                case Scaled():
+                    found += [name, f"{name} missing"][: column.width]
+                case OneHot():
+                    found += [*(f"{name}={word}" for word in column.vocabulary), f"{name} missing"][: column.width]
+                case Hashed():
+                    found += [f"{name}#{at}" for at in range(column.size)]
+                case Passed():
+                    found += [f"{name}[{at}]" for at in range(column.size)]
+        return tuple(found)
 
     @property
     def width(self) -> int:
@@ -284,24 +296,8 @@ class PublicRows(Frozen):
     batches: tuple[PublicBatch, ...]
 
 
-def _outputs(column: Column) -> list[str]:
-    name, absent = column.name, [f"{column.name} missing"]
-    match column:
-        case Scaled():
-            return [name, *absent][: column.width]
-        case OneHot():
-            return [*(f"{name}={word}" for word in column.vocabulary), *absent][: column.width]
-        case Hashed():
-            return [f"{name}#{at}" for at in range(column.size)]
-        case Passed():
-            return [f"{name}[{at}]" for at in range(column.size)]
-    return []
-
-
-class CertificatePart(BaseModel):
+class CertificatePart(Frozen):
     """A part of the certificate: frozen, finite, and no key it does not know."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Budget(CertificatePart):

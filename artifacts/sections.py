@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.kinds import KINDS, End, Votes
-from concord.artifacts.schemas import COMMAS, LARGEST_NUMBER, Bounds, TextFormat, added
+from concord.artifacts.schemas import COMMAS, LARGEST_NUMBER, Bounds, Frozen, TextFormat, added
 from concord.artifacts.sources import PlanTable
 from concord.artifacts.table_schema import DeclaredSchema, TableSchema
 
@@ -67,10 +67,10 @@ else:
     MechanismName = Literal[(*MECHANISMS, TALLIES, AUTO, "none")]
 
 
-class Section(BaseModel):
+class Section(Frozen):
     """A section of the plan: frozen, and no key it does not know."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
 
 class DataPlan(Section):

@@ -67,10 +67,6 @@ class NumberField(Frozen):
         """How many codes it has."""
         return len(self.cuts) + 2
 
-    def of(self, cells: pl.Series) -> CodeMatrix:
-        """The code (rows,) of each cell."""
-        return codes_of_numbers(cells, [self])[0]
-
 
 def codes_of_numbers(cells: pl.Series, fields: Sequence[NumberField]) -> list[CodeMatrix]:
     """The codes (rows,) of each cell in several views of a column, from one search for its interval between the cuts of
@@ -239,7 +235,8 @@ class Codes(Frozen):
         for name, views in self._views().items():
             own, which = cells[name]
             numbers = [field for field in views.values() if isinstance(field, NumberField)]
-            found = codes_of_numbers(own, numbers) if numbers else [field.of(own) for field in views.values()]
+            others = [field.of(own) for field in views.values() if not isinstance(field, NumberField)]
+            found = codes_of_numbers(own, numbers) if numbers else others
             for at, each in zip(views, found, strict=True):
                 codes[:, at] = each[which]
         self._pair(codes)

@@ -13,7 +13,6 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from datetime import date, timedelta
 from itertools import groupby
 from typing import Any
 
@@ -25,7 +24,8 @@ from sklearn.pipeline import Pipeline
 from concord.tasks.data.cells import cast_numbers
 from concord.tasks.data.files import format_of
 from concord.tasks.data.tables import open_public
-from concord.tasks.publish.disclosures import columns_of
+from concord.tasks.student.scorecard import is_linear
+from concord.tasks.student.scorecard import scorecard as points_of
 
 DOUBLE = 10
 """Points that double the odds."""
@@ -59,14 +59,13 @@ class Scorecard:
 
 def scorecard(student: Pipeline) -> Scorecard | None:
     """The card of a student that tallies of single columns were decoded to; None of any other."""
-    model = student.steps[-1][1]
-    if not hasattr(model, "weights") or "pairs" in student.named_steps:
+    if not is_linear(student) or "pairs" in student.named_steps:
         return None
-    columns = {name: tuple(_cells(part, model.weights)) for name, (part, _) in columns_of(student).items()}
+    card, names = points_of(student), [str(name) for name in getattr(student[-1], "classes", ("number",))]
+    columns = {column["name"]: tuple(_cells(column)) for column in card["columns"]}
     order = sorted(columns, key=lambda name: -_spread(columns[name]))
-    names = [str(name) for name in getattr(model, "classes", ("number",))]
     classes = tuple(names[-1:] if len(names) <= 2 else names)
-    return Scorecard(classes, _points(model.intercept), {name: columns[name] for name in order})
+    return Scorecard(classes, _points(card["intercept"]), {name: columns[name] for name in order})
 
 
 def _points(logits: Any) -> tuple[int, ...]:
@@ -78,36 +77,27 @@ def _spread(cells: Sequence[CellPoints]) -> int:
     return max(max(c.points[at] for c in cells) - min(c.points[at] for c in cells) for at in classes)
 
 
-def _cells(part: Pipeline, weights: Any) -> Iterator[CellPoints]:
+def _cells(column: dict[str, Any]) -> Iterator[CellPoints]:
     """The cells of one column, those without a value last; neighbouring ranges of equal points are one."""
-    code, kind = part["code"], part[0].kind
-    points = [
-        _points(weights[code.start + at]) for at in range(len(code.words if code.cuts is None else code.cuts) + 2)
-    ]
-    if code.cuts is None:
-        yield from map(CellPoints, [*code.words, "other category"], points[:-1])
-    else:
-        ends = [None, *code.cuts, None]
-        for each, group in groupby(range(len(points) - 1), key=points.__getitem__):
-            places = [*group]
-            yield CellPoints(_range(ends[places[0]], ends[places[-1] + 1], kind), each)
-    yield CellPoints("no value", points[-1])
+    if "words" in column:
+        yield from (CellPoints(word, _points(points)) for word, points in column["words"].items())
+        yield CellPoints("other category", _points(column["other words"]["points"]))
+    for points, group in groupby(column.get("intervals", ()), key=lambda each: _points(each["points"])):
+        within = [*group]
+        yield CellPoints(_range(within[0]["from"], within[-1]["to"], column["kind"]), points)
+    yield CellPoints("no value", _points(column["missing"]))
 
 
-def _range(low: float | None, high: float | None, kind: str) -> str:
-    """The numbers from `low` on that are below `high`, in words."""
+def _range(low: float | str | None, high: float | str | None, kind: str) -> str:
+    """The numbers from `low` on that are below `high`, in words; dates are text."""
     if low is None and high is None:
         return "any"
     if kind == "boolean":
         return "no" if low is None else "yes"
+    least, end = (each[:10] if isinstance(each, str) else f"{each or 0:.6g}" for each in (low, high))
     if low is None or high is None:
-        return f"below {_number(high, kind)}" if low is None else f"{_number(low, kind)} or more"
-    return f"{_number(low, kind)} to below {_number(high, kind)}"
-
-
-def _number(cut: float | None, kind: str) -> str:
-    cut = cut or 0.0
-    return (date(1970, 1, 1) + timedelta(days=cut)).isoformat() if kind == "date" else f"{cut:.6g}"
+        return f"below {end}" if low is None else f"{least} or more"
+    return f"{least} to below {end}"
 
 
 @dataclass(frozen=True)

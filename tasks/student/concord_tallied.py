@@ -15,7 +15,7 @@ Checked by tests/tasks/student/test_linear.py.
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,18 @@ LEAST = 1e-9
 """Shares of a class are kept so far from 0 and 1."""
 
 
-class Code(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+class Given:
+    """What learns nothing from rows: it is fitted as it is made."""
+
+    def fit(self, X: Any = None, y: Any = None) -> Self:  # noqa: ARG002
+        """Nothing is learned."""
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+
+class Code(Given, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """Clean cells of one column (rows, 1) as code numbers (rows, 1), from `start` on.
 
     A number is in the interval that as many of `cuts` are below or at; of `words`, each has its number, and `others`
@@ -45,12 +56,10 @@ class Code(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
         self.words = words
         self.others = others
 
-    def fit(self, X: Any = None, y: Any = None) -> "Code":  # noqa: ARG002
-        """Nothing is learned."""
-        return self
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
+    @property
+    def size(self) -> int:
+        """Number of codes: of a number or a date one more than cuts, of a word one for the others; one if missing."""
+        return len(self.words if self.cuts is None else self.cuts) + 2
 
     def transform(self, X: Any) -> NDArray[np.int64]:
         """Code numbers (rows, 1)."""
@@ -66,7 +75,7 @@ class Code(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
         return (self.start + found).reshape(-1, 1)
 
 
-class Pairs(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+class Pairs(Given, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """Code numbers of rows (rows, fields), and besides those of pairs of fields (rows, fields + pairs).
 
     both    (pairs, 2) the fields of each pair
@@ -76,13 +85,6 @@ class Pairs(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-le
     def __init__(self, both: Any, added: Any) -> None:
         self.both = both
         self.added = added
-
-    def fit(self, X: Any = None, y: Any = None) -> "Pairs":  # noqa: ARG002
-        """Nothing is learned."""
-        return self
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
 
     def transform(self, X: Any) -> NDArray[np.int64]:
         """Code numbers (rows, fields + pairs)."""
@@ -125,7 +127,7 @@ class Tallied(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-l
         return np.asarray(self.classes_[over_prior(added(self.weights, self.intercept, X), self.prior).argmax(axis=1)])
 
 
-class TalliedNumber(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+class TalliedNumber(Given, RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
     """A linear model of codes as a regressor: `weights` (codes, 1) and `intercept` (1,) give the logit of a number's
     place between its bounds `low` and `high`."""
 
@@ -134,13 +136,6 @@ class TalliedNumber(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # sci
         self.intercept = intercept
         self.low = low
         self.high = high
-
-    def fit(self, X: Any = None, y: Any = None) -> "TalliedNumber":  # noqa: ARG002
-        """Nothing is learned: the model is decoded already."""
-        return self
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
 
     def predict(self, X: Any) -> Numbers:
         """Numbers (rows,), within the bounds."""

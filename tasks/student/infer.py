@@ -238,18 +238,15 @@ def linear_student(decoded: Decoded, encoding: Encoding, codes: Codes) -> Pipeli
         number = TalliedNumber(decoded.weights, decoded.intercept, *encoding.bounds)
         return Published([("encode", coded), ("student", number)])
     model = Tallied(decoded.weights, decoded.intercept, decoded.prior, list(encoding.classes)).fit()
-    pairs = [("pairs", _pairs(codes))] if codes.pairs else []
-    return Published([("encode", coded), *pairs, ("student", model)])
-
-
-def _pairs(codes: Codes) -> Pairs:
+    if not codes.pairs:
+        return Published([("encode", coded), ("student", model)])
     both = [[codes.fine.index(at) for at in field.both] for field in codes.pairs.values()]
     added = np.zeros((len(both), 2, codes.size), np.int64)
     for tables, field in zip(added, codes.pairs.values(), strict=True):
         for table, at, part in zip(tables, field.both, field.parts, strict=True):
             table[codes.span(at)] = part
         tables[0] += field.start
-    return Pairs(np.array(both), added)
+    return Published([("encode", coded), ("pairs", Pairs(np.array(both), added)), ("student", model)])
 
 
 def _code(field: CodedField, known: Mapping[str, Sequence[str]]) -> Code:

@@ -101,11 +101,27 @@ def _parts(columns: list[Any]) -> list[Encoder]:
     names = [column.name for column in columns]
     match columns[0]:
         case Scaled() as first:
-            numbers = (names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}", _numbers(columns), names)
+            low, high = (np.array([getattr(column, end) for column in columns]) for end in ("low", "high"))
+            steps = [
+                ("cells", Cells(first.kind)),
+                *([("log", FunctionTransformer(signed_log))] * first.log),
+                ("fill", SimpleImputer(strategy="median", keep_empty_features=True)),
+                ("clip", FunctionTransformer(np.clip, kw_args={"a_min": low, "a_max": high})),
+                ("scale", StandardScaler()),
+            ]
+            numbers = (names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}", Pipeline(steps), names)
             missing = make_pipeline(Cells(first.kind), MissingIndicator(features="all"))
             return [numbers, *([(f"{first.name} missing", missing, names)] * first.missing)]
         case OneHot() as first:
-            return [(first.name, _words(first), names)]
+            vocabulary = np.array([*first.vocabulary, None], dtype=object)[:-1]
+            known = {"handle_unknown": "ignore", "sparse_output": False, "dtype": np.float32}
+            if not first.missing:
+                words = OneHotEncoder(categories=[vocabulary], **known)
+                return [(first.name, make_pipeline(Cells(first.kind), words), names)]
+            end = len(vocabulary)  # missing cells have a column too, so unknown words count as missing
+            ranks = OrdinalEncoder(categories=[vocabulary], handle_unknown="use_encoded_value", unknown_value=end)
+            words = OneHotEncoder(categories=[np.arange(end + 1.0)], **known)
+            return [(first.name, make_pipeline(Cells(first.kind), ranks, words), names)]
         case Hashed() as first:
             whole = SimpleImputer(missing_values=None, strategy="constant", fill_value="", keep_empty_features=True)
             bag = HashingVectorizer(n_features=first.size, **BAG)
@@ -114,19 +130,6 @@ def _parts(columns: list[Any]) -> list[Encoder]:
             scale = [("scale", MaxAbsScaler())] * (first.element == "uint8")
             return [(first.name, Pipeline([("cells", Cells(first.element, first.size)), *scale]), names)]
     return []
-
-
-def _numbers(columns: list[Scaled]) -> Pipeline:
-    low, high = (np.array([getattr(column, end) for column in columns]) for end in ("low", "high"))
-    return Pipeline(
-        [
-            ("cells", Cells(columns[0].kind)),
-            *([("log", FunctionTransformer(signed_log))] * columns[0].log),
-            ("fill", SimpleImputer(strategy="median", keep_empty_features=True)),
-            ("clip", FunctionTransformer(np.clip, kw_args={"a_min": low, "a_max": high})),
-            ("scale", StandardScaler()),
-        ]
-    )
 
 
 def _settle(part: Pipeline, columns: list[Any]) -> None:
@@ -140,17 +143,6 @@ def _settle(part: Pipeline, columns: list[Any]) -> None:
             part["scale"].mean_, part["scale"].scale_, part["scale"].var_ = mean, scale, scale**2
         case Passed(element="uint8") as bytes_:
             part["scale"].max_abs_ = part["scale"].scale_ = np.full(bytes_.size, 255.0)
-
-
-def _words(column: OneHot) -> Pipeline:
-    """One column per word; if missing cells have a column too, unknown words count as missing."""
-    vocabulary = np.array([*column.vocabulary, None], dtype=object)[:-1]
-    known = {"handle_unknown": "ignore", "sparse_output": False, "dtype": np.float32}
-    if not column.missing:
-        return make_pipeline(Cells(column.kind), OneHotEncoder(categories=[vocabulary], **known))
-    end = len(vocabulary)
-    ranks = OrdinalEncoder(categories=[vocabulary], handle_unknown="use_encoded_value", unknown_value=end)
-    return make_pipeline(Cells(column.kind), ranks, OneHotEncoder(categories=[np.arange(end + 1.0)], **known))
 
 
 ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)

@@ -288,21 +288,17 @@ def repaired(rows: CodeMatrix, codes: Codes, totals: Totals, *, together: bool) 
 def unlike(rows: CodeMatrix, codes: Codes, totals: Totals) -> tuple[int, ...]:
     """The coarse fields with codes that `repaired` fills mostly with rows of other codes, if these are LEAST_MOVED of
     all rows or more. Too few rows then show the fine codes within."""
-    return tuple(
-        coarse
-        for coarse, counted in zip(codes.coarse, totals.by_field, strict=True)
-        if _strangers(_own(rows, codes, coarse), counted, totals) >= LEAST_MOVED
-    )
-
-
-def _strangers(own: Ints, counted: Floats, totals: Totals) -> float:
-    """The share of the rows that move to codes with fewer rows of their own than arrive."""
-    wanted = _wanted(own, counted, totals)
-    if wanted is None:
-        return 0.0
-    there = np.bincount(own, minlength=len(wanted))
-    coming = np.maximum(0, wanted - there)
-    return float(coming[coming > there].sum()) / len(own)
+    found = []
+    for coarse, counted in zip(codes.coarse, totals.by_field, strict=True):
+        own = _own(rows, codes, coarse)
+        wanted = _wanted(own, counted, totals)
+        if wanted is None:
+            continue
+        there = np.bincount(own, minlength=len(wanted))
+        coming = np.maximum(0, wanted - there)
+        if coming[coming > there].sum() / len(own) >= LEAST_MOVED:
+            found.append(coarse)
+    return tuple(found)
 
 
 def _own(rows: CodeMatrix, codes: Codes, field: int) -> Ints:

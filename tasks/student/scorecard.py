@@ -110,7 +110,7 @@ def _parts(student: Pipeline) -> Iterator[tuple[str, str, Code]]:
 
 def _column(name: str, kind: str, code: Code, weights: Any) -> dict[str, Any]:
     """The points of a column's cells: by interval or by word, and of a missing one."""
-    points = [weights[code.start + at].tolist() for at in range(_size(code))]
+    points = [weights[code.start + at].tolist() for at in range(code.size)]
     about = {"name": name, "kind": kind, "rule": RULES[kind]}
     if code.cuts is None:
         known = {word: points[at] for at, word in enumerate(code.words)}
@@ -122,11 +122,6 @@ def _column(name: str, kind: str, code: Code, weights: Any) -> dict[str, Any]:
         for low, high, own in zip([None, *ends], [*ends, None], points[:-1], strict=True)
     ]
     return {**about, "intervals": intervals, "missing": points[-1]}
-
-
-def _size(code: Code) -> int:
-    """Number of codes: of a number or a date one more than cuts, of a word one for the others; and one if missing."""
-    return len(code.words if code.cuts is None else code.cuts) + 2
 
 
 def _end(kind: str, cut: float) -> float | str:
@@ -145,7 +140,7 @@ def _pairs(student: Pipeline, pairs: Pairs, weights: Any) -> Iterator[dict[str, 
         for at, added in ((one, left), (other, right)):
             name, _, code = parts[at]
             names.append(name)
-            tables.append(added[code.start : code.start + _size(code)])
+            tables.append(added[code.start : code.start + code.size])
         first = int(tables[0].min())
         rows, columns = (tables[0] - first).tolist(), tables[1].tolist()
         most = first + max(rows) + max(columns)

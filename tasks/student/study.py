@@ -7,7 +7,7 @@ Not covered  what a student may infer about people from public knowledge. Checke
 
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -74,26 +74,15 @@ def study(
     batches   the staged public rows in order, and the released file of labels of each
     teachers  number of teachers k, which turns noisy votes into shares
     Raises WrongInput if the plan's estimator cannot learn from such labels.
-
-    One batch is in memory at a time. If MOST_CELLS has no room for all usable rows, an even sample of them is used.
     """
+    rows = sum(teaching(released.labels([file]), plan.refused) for file in labels)
 
-    def learned(batch: PublicBatch, file: Ref) -> tuple[Used, Targets]:
+    def lesson(batch: PublicBatch, file: Ref) -> tuple[Used, Targets]:
         table, seed = released.labels([file]), (SEED, batch.first)
         return lessons(table, encoding.classes, plan.refused, teachers=teachers, seed=seed)
 
-    sizes = [teaching(released.labels([file]), plan.refused) for file in labels]
-    X, targets = _room(sum(sizes), encoding)
-    first = done = 0
-    for batch, file, size in zip(batches, labels, sizes, strict=True):
-        if size:
-            used, scores = learned(batch, file)
-            kept = even_sample(first, size, sum(sizes), len(X))
-            places = np.flatnonzero(used)[kept]
-            X[done : done + len(places)] = encode(read_frame(batch.ref, vault)[places], encoding)
-            targets[done : done + len(places)] = scores[kept]
-            first, done = first + size, done + len(places)
-    return published_student(encoding, fitted(plan, X, targets, encoding.classes))
+    taught = ((batch, *lesson(batch, file)) for batch, file in zip(batches, labels, strict=True))
+    return _fitted_to(taught, rows, plan, encoding, vault)
 
 
 def study_inferred(
@@ -104,21 +93,30 @@ def study_inferred(
     vault: Vault,
 ) -> Pipeline:
     """The student fitted to inferred labels: `probabilities` (rows, classes), or numbers (rows,), of the staged public
-    rows in order, or of an even sample of them, as for `study`."""
-    X, _ = _room(len(probabilities), encoding)
-    used, done = even_sample(0, len(probabilities), len(probabilities), len(X)), 0
-    for batch in batches:
-        rows = read_frame(batch.ref, vault).filter(used[batch.first : batch.first + batch.rows])
-        X[done : done + rows.height] = encode(rows, encoding)
-        done += rows.height
-    return published_student(encoding, fitted(plan, X, probabilities[used], encoding.classes))
+    rows in order."""
+    parts = np.split(probabilities, [batch.first for batch in batches[1:]])
+    taught = ((batch, np.ones(len(own), dtype=bool), own) for batch, own in zip(batches, parts, strict=True))
+    return _fitted_to(taught, len(probabilities), plan, encoding, vault)
 
 
-def _room(rows: int, encoding: Encoding) -> tuple[Matrix, Targets]:
-    """Empty arrays for `rows` usable rows and the scores of their classes, or for as many as MOST_CELLS allows."""
-    classes = len(encoding.classes)
-    most = min(rows, MOST_CELLS // (encoding.width + 2 * classes))
-    return np.empty((most, encoding.width), dtype=np.float32), np.empty((most, classes))
+def _fitted_to(
+    taught: Iterable[tuple[PublicBatch, Used, Targets]], rows: int, plan: StudentPlan, encoding: Encoding, vault: Vault
+) -> Pipeline:
+    """The student fitted to the rows of each batch that are used, and their targets: so many `rows` in all.
+
+    One batch is in memory at a time. If MOST_CELLS has no room for all rows, an even sample of them is used.
+    """
+    most = min(rows, MOST_CELLS // (encoding.width + 2 * len(encoding.classes)))
+    X, targets, first, done = np.empty((most, encoding.width), dtype=np.float32), list[Targets](), 0, 0
+    for batch, used, scores in taught:
+        kept = even_sample(first, len(scores), rows, most)
+        targets.append(scores[kept])
+        if kept.any():
+            places = np.flatnonzero(used)[kept]
+            X[done : done + len(places)] = encode(read_frame(batch.ref, vault)[places], encoding)
+            done += len(places)
+        first += len(scores)
+    return published_student(encoding, fitted(plan, X, np.concatenate(targets), encoding.classes))
 
 
 def even_sample(first: int, size: int, total: int, most: int) -> Used:
