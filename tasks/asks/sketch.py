@@ -10,12 +10,13 @@ Not covered  how good synthetic rows are. Checked by tests/flows/test_sketch_flo
 """
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from concord.artifacts.plan import Plan
 from concord.tasks.advice.tallies import planned_sketch
 from concord.tasks.asks.tallies import TalliesAsk
 from concord.tasks.data.codes import Codes
+from concord.tasks.data.grid import reading_encoding
 
 
 @dataclass(frozen=True)
@@ -26,3 +27,8 @@ class SketchAsk(TalliesAsk):
     def of(cls, plan: Plan, grid: Codes) -> Self:
         """What a plan asks that declares a schema. Raises WrongInput if the budget is too small."""
         return cls(planned_sketch(plan, grid), grid.digest, (plan.data.sketched.digest,), bounds=plan.data.bounds)
+
+    def depends(self, plan: Plan) -> dict[str, Any]:
+        """As tallies; and in place of an encoding, which is learned from rows that stand in for public ones, the rules
+        that follow from what is declared alone."""
+        return {**super().depends(plan), "encoding": reading_encoding(plan).digest}

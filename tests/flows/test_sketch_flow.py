@@ -13,8 +13,12 @@ import pytest
 from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.schemas import canonical_json
+from concord.artifacts.schemas import Encoding, canonical_json
 from concord.flows.start import start
+from concord.tasks.asks.sketch import SketchAsk
+from concord.tasks.data.grid import grid_of
+from concord.tasks.door.admit import opening_of
+from concord.tasks.door.stores import Stores
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
 
@@ -149,6 +153,20 @@ def test_columns_that_schema_and_table_do_not_share_are_refused(
     with pytest.raises(WrongInput, match=f"'{name}'"):
         start(plan, home)
     assert not Ledger.of(home).domains()
+
+
+def test_a_session_is_known_by_what_is_declared_and_not_by_rows_that_stand_in(tmp_path: Path, home: Path) -> None:
+    def identity(plan: Plan, encoding: Encoding) -> str:
+        ask = SketchAsk.of(plan, grid_of(plan.data.sketched))
+        return opening_of(plan, ask, encoding, vault).identity
+
+    vault, learned = Stores.of(home).vault, Encoding(columns=(), label="class", classes=("low", "high"))
+    plan = plan_of(tmp_path / "data")
+    known = identity(plan, learned)
+    assert identity(plan, learned.model_copy(update={"label": "of other rows"})) == known
+    fewer, other = ["wage", "age"], {"fields": [FIELDS[0], {**FIELDS[1], "type": "number"}, FIELDS[2]]}
+    for changed in ({"features": fewer}, {"schema": other}, {"classes": ["high", "low"]}):
+        assert identity(plan_of(tmp_path / "data", data=changed), learned) != known, changed
 
 
 def reversed_rows(folder: Path) -> None:
