@@ -33,7 +33,7 @@ TYPES: dict[str, Literal["numeric", "date"]] = {
     **dict.fromkeys(("date", "datetime"), "date"),
 }
 """Types of a Table Schema that have a range, and their kind of column."""
-SCALARS = (*TYPES, "boolean", "string")
+SCALARS = (*TYPES, "boolean", "string", "any")
 
 
 class DeclaredRange(Frozen):
@@ -87,7 +87,7 @@ DeclaredColumn = Annotated[DeclaredRange | DeclaredTruth | DeclaredCategories, F
 class TableSchema(Frozen):
     """The declared columns of a private table, features alone, in order.
 
-    undeclared   names of text columns without categories, of which nothing can be learned
+    undeclared   names of columns without a range or categories, of which nothing can be learned
     """
 
     columns: Annotated[tuple[DeclaredColumn, ...], Field(min_length=1)]
@@ -186,8 +186,8 @@ def schema_of(descriptor: Any) -> TableSchema:
 
 
 def _column(name: str, field: Mapping[str, Any]) -> DeclaredColumn | None:
-    """A field as a column; None of text without categories. Raises ValueError with the rule."""
-    kind, limits = field.get("type", "string"), field.get("constraints", {})
+    """A field as a column; None if it is left open: neither range nor categories. Raises ValueError with the rule."""
+    kind, limits = field.get("type", "any"), field.get("constraints", {})
     if kind not in SCALARS:
         rule = f"type must be one of {', '.join(SCALARS)}, got {kind!r}"
         raise ValueError(f"{rule}: lists, pictures and objects need a public table (data.public)")
@@ -195,17 +195,20 @@ def _column(name: str, field: Mapping[str, Any]) -> DeclaredColumn | None:
         raise ValueError(f"constraints must be an object, got {limits!r}")
     if kind == "boolean":
         return DeclaredTruth(kind="boolean", name=name)
-    if "enum" in limits:
-        if not isinstance(limits["enum"], list):
-            raise ValueError(f"enum must be a list of categories, got {limits['enum']!r}")
-        return DeclaredCategories(kind="categorical", name=name, words=tuple(_word(value) for value in limits["enum"]))
-    if kind == "string":
+    given = {key: value for key, value in limits.items() if value not in (None, [])}
+    if "enum" in given:
+        if not isinstance(given["enum"], list):
+            raise ValueError(f"enum must be a list of categories, got {given['enum']!r}")
+        return DeclaredCategories(kind="categorical", name=name, words=tuple(_word(value) for value in given["enum"]))
+    if kind == "string" or not {"minimum", "maximum"} & given.keys():
         return None
+    if kind == "any":
+        raise ValueError(f"type must be one of {', '.join(TYPES)} if there is a range, got 'any'")
     for key in ("minimum", "maximum"):
-        if key not in limits:
+        if key not in given:
             rule = f"constraints must give {key}, from documentation and not from the rows"
             raise ValueError(f"{rule}; a range much too wide costs nothing")
-    low, high = (_bound(key, limits[key], kind) for key in ("minimum", "maximum"))
+    low, high = (_bound(key, given[key], kind) for key in ("minimum", "maximum"))
     return DeclaredRange(kind=TYPES[kind], name=name, low=low, high=high, whole=kind in WHOLE_TYPES)
 
 

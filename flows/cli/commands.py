@@ -214,6 +214,7 @@ def demo_command(home: HomeOption = HOME, as_json: JsonOption = False, quiet: Qu
 def init_command(
     private: Annotated[str | None, typer.Option(help="Private table; only column names are read.")] = None,
     public: Annotated[str | None, typer.Option(help="Public table, whose columns become features.")] = None,
+    schema: Annotated[str | None, typer.Option(help="In place of it; default: schema.json.")] = None,
     test: Annotated[str | None, typer.Option(help="Public labelled table, for evaluation.")] = None,
     label: Annotated[str | None, typer.Option(help="The label column.")] = None,
     classes: Annotated[
@@ -242,15 +243,22 @@ def init_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a commented plan to start from, with the columns of a public table.
+    """Write a commented plan to start from, with the columns of a public table or a schema.
 
-    At a terminal it asks for what is missing; with the options of the second example, for --unit at most, and without
-    --json for --issuer, --contact, --use and --date.
+    At a terminal it asks for what is missing, and without --json for --issuer, --contact, --use, --date.
     """
     from concord.flows.cli.init import begin, show_begun
 
-    given: dict[str, Any] = {"private": private, "public": public, "test": test, "label": label, "unit": unit}
-    given |= {"classes": tuple(classes or ()), "bounds": bounds, "domain": domain, "rows": rows, "season": season}
+    given: dict[str, Any] = {"private": private, "public": public, "schema": schema, "test": test}
+    given |= {
+        "label": label,
+        "unit": unit,
+        "classes": tuple(classes or ()),
+        "bounds": bounds,
+        "domain": domain,
+        "rows": rows,
+        "season": season,
+    }
     given["categories"] = tuple(name.strip() for several in categories or () for name in several.split(","))
     given |= {
         "epsilon": epsilon,

@@ -13,9 +13,10 @@ import typer
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput, in_one_line, quoted
 from concord.artifacts.plan import parsed
-from concord.artifacts.schemas import Kind
+from concord.artifacts.schemas import COMMAS, Kind
 from concord.artifacts.sections import NAME_PATTERN, TALLIES, AboutPlan
 from concord.artifacts.sources import check_address
+from concord.artifacts.table_schema import schema_of
 from concord.artifacts.wrong_plan import RULES
 from concord.flows.cli.plan import show_classes, show_releases
 from concord.flows.console import err, out
@@ -29,6 +30,7 @@ from concord.tasks.advice.draft import (
     features_of,
     usual_delta,
 )
+from concord.tasks.advice.draft_schema import SCHEMA_FILE, WHY, answered, fields_of, question, written
 from concord.tasks.advice.keys import PLAN_SCHEMA_FILE, SHIPPED
 from concord.tasks.advice.suggest import suggest
 from concord.tasks.data.csv_files import words_of
@@ -38,12 +40,13 @@ from concord.tasks.data.tables import PRIVATE, find_files, open_public
 from concord.tasks.data.units import open_private
 
 REQUIRED_WISHES = ("private", "public", "label", "classes", "domain", "rows")
-"""Settings that cannot be guessed. If all are given, the others get their defaults; the unit may be asked for still."""
+"""Settings that cannot be guessed. If all are given, the others get their defaults; the unit may be asked for still.
+Without a public table, a schema takes its place."""
 ROW = "row"
 """The answer that each row is protected by itself, unless a private column has that name."""
 PROMPTS = {
     "private": "Private labelled table (Parquet, Arrow IPC or CSV)",
-    "public": "Public table without labels",
+    "public": "Public table without labels, whose rows are not protected; empty for none",
     "test": "Public labelled table to try the student on; empty for none",
     "label": "Label column",
     "classes": "Classes, with commas between; only what is known in public",
@@ -69,17 +72,18 @@ def begin(given: Mapping[str, Any], path: Path, home: Path, *, tallies: bool | N
     """
     if path.exists():
         raise WrongInput(f"{path} is there already and is not overwritten: give another --out")
-    wishes = wishes_of(given)
+    if given.get("public") and given.get("schema"):
+        raise WrongInput("--schema takes the place of a public table: leave out --schema, or --public")
+    schema = Path(given.get("schema") or path.with_name(SCHEMA_FILE))
+    if _one_table(given) and not schema.exists() and not sys.stdin.isatty():
+        return _begun_schema(given, schema)
+    wishes = wishes_of({**given, "schema": str(schema)})
     suggested = suggest(wishes, path.absolute().parent, home, tallies=tallies)
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(suggested.text)
-        path.with_name(PLAN_SCHEMA_FILE).write_bytes(SHIPPED.read_bytes())  # which the plan's first line names
-    except OSError as failed:
-        raise EnvironmentFailed(f"the plan {path} cannot be written: {os.strerror(failed.errno or 0)}") from None
+    _write(path, suggested.text, {PLAN_SCHEMA_FILE: SHIPPED.read_bytes()})  # which its first line names
     voting = suggested.ensemble
     return {
         "plan": str(path),
+        "schema": wishes.schema,
         "format": words_of(wishes.format),
         "columns": described(wishes),
         "teachers": voting.teachers if voting else 0,
@@ -96,6 +100,7 @@ def wishes_of(given: Mapping[str, Any]) -> Wishes:
     """The settings: as given, else as answered at the terminal, else their defaults. Raises WrongInput."""
     stated = {name: value for name, value in given.items() if value not in (None, (), "")}
     known = {"classes"} if {"test", "bounds"} & stated.keys() else set()
+    known |= {"public"} if _one_table(stated) else set()
     missing = [name for name in REQUIRED_WISHES if name not in {*stated, *known}]
     if missing and not sys.stdin.isatty():
         raise WrongInput(f"init must be given {', '.join(f'--{name}' for name in missing)}, or asked at a terminal")
@@ -112,7 +117,11 @@ def wishes_of(given: Mapping[str, Any]) -> Wishes:
                 stated[name] = _asked(name, usual, stated)
             else:
                 stated[name] = _meant(name, usual, stated)
-    if missing and "categories" not in stated:
+    if stated["public"] is not None:
+        del stated["schema"]
+    elif not Path(stated["schema"]).exists():
+        _declare(stated)
+    if stated["public"] is not None and missing and "categories" not in stated:
         table = open_public(stated["public"], "--public", stated["format"])
         remarks = remarks_on(table, features_of(table, (stated["label"], stated["unit"])))
         doubtful = [name for name, remark in remarks.items() if remark == MAY_BE_NAMES]
@@ -126,10 +135,53 @@ def wishes_of(given: Mapping[str, Any]) -> Wishes:
     return Wishes(**stated)
 
 
+def _one_table(given: Mapping[str, Any]) -> bool:
+    """Whether a schema is to take the place of a public table."""
+    return bool(given.get("private") and given.get("label") and not given.get("public"))
+
+
+def _begun_schema(given: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Write the schema with all ranges and categories left open, to be filled in before the plan is written."""
+    for name in ("private", "label", "unit"):
+        _meant(name, given.get(name) or "", {**given, "format": COMMAS})
+    fields = fields_of(given["private"], (given["label"], given.get("unit")))
+    _write(path, written(fields))
+    return {"plan": None, "schema": str(path), "columns": {field["name"]: field["type"] for field in fields}}
+
+
+def _declare(stated: Mapping[str, Any]) -> None:
+    """Ask the range or the categories of each column at the terminal, and write the schema."""
+    err.print(f"no public table: {WHY}", soft_wrap=True, markup=False)
+    fields = list[dict[str, Any]]()
+    for field in fields_of(stated["private"], (stated["label"], stated["unit"]), stated["format"]):
+        declared = None
+        while declared is None:
+            try:
+                asked = question(field)
+                answer = (
+                    typer.prompt(f"{asked}; empty to leave it out", "", err=True, show_default=False) if asked else ""
+                )
+                declared = answered(field, answer)
+            except WrongInput as wrong:
+                err.print(str(wrong), soft_wrap=True, markup=False)
+        fields.append(declared)
+    schema_of({"fields": fields})
+    _write(Path(stated["schema"]), written(fields))
+
+
 def show_begun(found: Mapping[str, Any]) -> None:
     """Print what was written and the next step."""
+    if found["plan"] is None:
+        out.print(
+            f"wrote {found['schema']}: {len(found['columns'])} columns, whose ranges and categories are left open"
+        )
+        out.print(WHY, markup=False, soft_wrap=True)
+        out.print("next: fill it in, and give the same command again, with --classes, --unit, --domain and --rows")
+        return
     out.print(f"wrote {found['plan']}: {found['teachers'] or 'no'} teachers, {found['mechanism']}; {found['reason']}")
     out.print(f"later rows {found['later_rows']}", markup=False, soft_wrap=True)
+    if found["schema"] is None:
+        out.print(UNPROTECTED, markup=False, soft_wrap=True)
     if found["format"]:
         out.print(f"CSV files: {found['format']}, as found in a public one", markup=False)
     if words := [name for name, taken_for in found["columns"].items() if taken_for == "categorical"]:
@@ -144,6 +196,12 @@ def show_begun(found: Mapping[str, Any]) -> None:
     out.print(f"next: review the plan, then concord plan {found['plan']} and concord {command} {found['plan']}")
 
 
+UNPROTECTED = (
+    "public rows are not protected: if they are of people who are to be protected, leave --public out, and declare "
+    "ranges and categories in its place"
+)
+
+
 def _default(name: str, stated: Mapping[str, Any]) -> Any:
     """The usual value of a setting; None if the operator must say it.
 
@@ -151,7 +209,7 @@ def _default(name: str, stated: Mapping[str, Any]) -> Any:
     WrongInput, naming such columns, if nobody can be asked. They are schema: no private row is read.
     """
     match name:
-        case "test":
+        case "public" | "test":
             return ""
         case "classes" if stated.get("test"):
             return classes_of(stated["test"], stated["label"], stated["format"])
@@ -161,7 +219,10 @@ def _default(name: str, stated: Mapping[str, Any]) -> Any:
             return usual_delta(stated["rows"])
         case "lifetime_epsilon" | "lifetime_delta":
             return 4 * stated[name.removeprefix("lifetime_")]
-        case "unit":
+        case "unit" if stated["public"] is None and not sys.stdin.isatty():
+            rule = f"--unit COLUMN if one says whose a row is, or --unit {ROW} to protect each row by itself"
+            raise WrongInput(f"--unit must be given if there is no public table: {rule}")
+        case "unit" if stated["public"] is not None:
             known = {*open_public(stated["public"], "--public", stated["format"]).names, stated["label"], ""}
             alone = quoted(sorted(open_private(stated["private"], stated["format"]).names - known))
             if not alone:
@@ -245,3 +306,14 @@ def _amount(option: str, value: Any, least: float = 0.0) -> float:
         rule = f"a number of at least {least:g}, what this session may spend" if least else "a number above 0"
         raise WrongInput(f"{option} must be {rule}, got {value!r}")
     return amount
+
+
+def _write(path: Path, text: str, beside: Mapping[str, bytes] | None = None) -> None:
+    """Write a new file, and those that belong beside it. Raises EnvironmentFailed."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+        for name, content in (beside or {}).items():
+            path.with_name(name).write_bytes(content)
+    except OSError as failed:
+        raise EnvironmentFailed(f"{path} cannot be written: {os.strerror(failed.errno or 0)}") from None

@@ -4,5 +4,6 @@ Offers       `compare` (voting mechanisms and cutoffs), `tallies` (planned talli
              `rehearse_votes` (a plan on public rows with synthetic labels), `made_up` (those labels), `choose` (the
              mechanism for "auto"), `expect` (expected results of a plan), `cover` (whether the domain's budget covers
              it), `candidates` (the cost of a choice among students), `keys` (reference of a plan's keys), `draft` (a
-             first plan), `suggest` (votes or tallies for it), `demo` (the demonstration)
+             first plan), `draft_schema` (columns to declare), `suggest` (votes or tallies for it), `demo` (the
+             demonstration)
 """

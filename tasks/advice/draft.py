@@ -23,7 +23,9 @@ from concord.artifacts.errors import WrongInput, is_printable
 from concord.artifacts.plan import parse_plan
 from concord.artifacts.schemas import COMMAS, Kind, TextFormat
 from concord.artifacts.sections import MECHANISMS, TALLIES
+from concord.artifacts.table_schema import read_schema
 from concord.tasks.advice.compare import Option
+from concord.tasks.advice.draft_schema import UNDECLARED, declared_in_words
 from concord.tasks.advice.keys import SCHEMA_LINE
 from concord.tasks.asking.teachers import PROPOSED
 from concord.tasks.data.cells import OURS, kind_of, text
@@ -48,10 +50,11 @@ from concord.tasks.mechanisms.mechanism import mechanism_class
 class Wishes:
     """The user's statements. Paths are as given; `rows` is roughly how many private units there are, as
     known in public: rows, or people if `unit` names them; of a stream, in a whole `season`. The label has classes, or
-    bounds if it is a number."""
+    bounds if it is a number. A `schema` takes the place of a public table."""
 
     private: str
-    public: str
+    public: str | None
+    schema: str | None = None
     test: str | None
     label: str
     unit: str | None
@@ -176,10 +179,12 @@ def draft(wishes: Wishes, ensemble: EnsembleAdvice | None, folder: Path) -> str:
 
 
 def described(wishes: Wishes) -> dict[str, str]:
-    """What each column of the public table is taken for: its kind, and a remark if there is one.
+    """What each column of the public table is taken for, or declared to be: its kind, and a remark if there is one.
 
     Raises WrongInput if nothing can be learned from any.
     """
+    if wishes.public is None:
+        return declared_in_words(read_schema(Path(wishes.schema or "")))
     table = open_public(wishes.public, "--public", wishes.format)
     kinds = features_of(table, (wishes.label, wishes.unit))
     remarks = remarks_on(table, kinds) | dict.fromkeys(wishes.categories, "codes, by `categories`")
@@ -198,7 +203,19 @@ UNREAD = "without a name of its own, or neither numbers, words, dates, truth val
 INDEX = "an index of pandas, left out"
 MOST_SHOWN = 5
 """Columns without use that an error shows."""
-LEFT_OUT = (FREE_TEXT, DATES, NUMBERS_DIFFER, TOO_MANY, ONE_VALUE, ALL_DIFFER, WITH_COMMAS, ABSENT, UNREAD, INDEX)
+LEFT_OUT = (
+    FREE_TEXT,
+    DATES,
+    NUMBERS_DIFFER,
+    TOO_MANY,
+    ONE_VALUE,
+    ALL_DIFFER,
+    WITH_COMMAS,
+    ABSENT,
+    UNREAD,
+    INDEX,
+    UNDECLARED,
+)
 """Remarks on columns that cannot be features."""
 PLAN_HEAD = """\
 # A plan for Concord. Everything in it must be known in public: no figure, class or setting may be chosen by looking at
@@ -212,12 +229,14 @@ def _data(wishes: Wishes, features: Mapping[str, str], folder: Path) -> str:
     unit = f"unit = {_toml(wishes.unit)} # all rows with the same value are protected together"
     no_test = '# test = "…" # public labelled rows, if there are any, to evaluate the student'
     no_unit = '# unit = "…" # the column that says whose a row is; without it, each row is protected by itself'
+    public = f"public = {_path(wishes.public, folder)} # rows without labels, which get labels; they are not protected"
+    schema = f"schema = {_path(wishes.schema, folder)} # in place of public rows: declared ranges and categories"
     hidden = {name: "# " * remark.endswith(LEFT_OUT) for name, remark in features.items()}
     names = "\n".join(f"    {hidden[name]}{_toml(name)}, # {remark}" for name, remark in features.items())
     return f"""\
 [data]
 private = {_path(wishes.private, folder)}
-public = {_path(wishes.public, folder)} # rows without labels, which get labels
+{public if wishes.public else schema}
 {test if wishes.test else no_test}
 label = {_toml(wishes.label)}
 {_label(wishes)}

@@ -27,6 +27,10 @@ from concord.tasks.asking.teachers import PROPOSED
 ROWS_A_TEACHER = (200, 100, 50, 25)
 """Numbers of rows per shard that are tried: fewer rows give more teachers, who are weaker and tolerate more noise."""
 MOST_TEACHERS = 2000
+SKETCHED = (
+    "a part of the budget buys tables of the private rows; synthetic rows that resemble these take the place of public "
+    "ones"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +56,11 @@ def suggest(wishes: Wishes, folder: Path, home: Path, *, tallies: bool | None = 
     direct = draft(wishes, None, folder)
     plan = _parsed(direct, folder)
     account = Account.of(plan, home)
+    if wishes.public is None:
+        if tallies is False:
+            raise WrongInput("--no-tallies has no meaning without --public: nobody votes on synthetic rows")
+        check_cover(plan, None, account)
+        return Suggested(text=direct, ensemble=None, reason=SKETCHED)
     public = PublicFacts.of(plan, account.domain.filter.order)
     suggested = _suggested(wishes, folder, direct, public, tallies)
     plan = _parsed(suggested.text, folder)

@@ -1,0 +1,117 @@
+"""Draft of a schema: the columns of a private table, whose ranges and categories its owner declares.
+
+    header and stored types ─ fields left open ─ declared in the file, or by an answer each ─ Table Schema
+
+Assumes      ranges and categories are known in public: nobody can check that
+Guarantees   no private cell is read, not even for a least and a largest value or a list of words
+Not covered  columns whose stored type is a list: they need a public table.
+             Checked by tests/flows/cli/test_init_schema.py
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.schemas import COMMAS, TextFormat
+from concord.artifacts.table_schema import TYPES, DeclaredCategories, DeclaredRange, TableSchema, schema_of
+from concord.tasks.data.cells import OURS, kind_of
+from concord.tasks.data.units import open_private
+
+SCHEMA_FILE = "schema.json"
+"""The file's name, beside the plan."""
+WHY = (
+    "declare a range or the categories of each column from documentation, never from the rows, because what is "
+    "declared is public; a range much too wide costs nothing, and a column that is left open is left out"
+)
+STORED = {"boolean": "boolean", "date": "date", "categorical": "string", "null": "any"}
+"""Types of a Table Schema by kinds of columns; those of numbers and moments follow from the stored type as well."""
+
+
+def fields_of(private: str, besides: Iterable[str | None], form: TextFormat = COMMAS) -> list[dict[str, Any]]:
+    """The columns of the private table as fields left open, from its header and stored types alone: `any` in CSV, whose
+    cells would have to be read for a type."""
+    fields, known = list[dict[str, Any]](), {"", *besides}
+    for file in open_private(private, form).files:
+        for name in file.names:
+            if name in known or name.startswith(OURS):
+                continue
+            known.add(name)
+            stored = file.type_of(name)
+            kind = kind_of(stored)
+            if file.is_text:
+                fields.append(_open(name, "any"))
+            elif kind == "numeric":
+                fields.append(_open(name, "integer" if stored.is_integer() else "number"))
+            elif kind in STORED:
+                fields.append(_open(name, "datetime" if str(stored).startswith("Datetime") else STORED[kind]))
+    return fields
+
+
+def _open(name: str, kind: str) -> dict[str, Any]:
+    bounds, words = {"minimum": None, "maximum": None}, {"enum": list[str]()}
+    left = {"boolean": {}, "string": words, "any": {**bounds, **words}}.get(kind, bounds)
+    return {"name": name, "type": kind, **({"constraints": left} if left else {})}
+
+
+def question(field: Mapping[str, Any]) -> str:
+    """What an owner is asked about a field; empty if nothing is left open."""
+    name, kind = field["name"], field["type"]
+    if kind == "any":
+        return f"{name!r}: `integer`, `number` or `date` with its least and largest value, `boolean`, or its categories"
+    if kind in TYPES:
+        return f"{name!r}: the least and the largest {kind}, such as {EXAMPLES[kind]}"
+    return f"{name!r}: its categories, with commas between" if kind == "string" else ""
+
+
+EXAMPLES = {"integer": "0 120", "number": "0 1e6", "date": "1990-01-01 2030-12-31", "datetime": "1990-01-01 2030-12-31"}
+
+
+def answered(field: Mapping[str, Any], answer: str) -> dict[str, Any]:
+    """The field as declared by an answer to its question; left open if that is empty. Raises WrongInput."""
+    kind, rest = field["type"], answer.strip()
+    if kind == "any" and rest.split(" ")[0] in (*TYPES, "boolean"):
+        kind, _, rest = rest.partition(" ")
+    elif kind == "any" and rest:
+        kind = "string"
+    if not rest and kind != "boolean":
+        return dict(field)
+    declared: dict[str, Any] = {"name": field["name"], "type": kind}
+    if kind == "string":
+        declared["constraints"] = {"enum": [word.strip() for word in rest.split(",") if word.strip()]}
+    elif kind in TYPES:
+        bounds = rest.replace(" to ", " ").split()
+        if len(bounds) != 2:
+            raise WrongInput(
+                f"the range of {field['name']!r} must be two values, its least and its largest, got {rest!r}"
+            )
+        declared["constraints"] = dict(zip(("minimum", "maximum"), bounds, strict=True))
+    column = schema_of({"fields": [declared]}).columns[0]
+    if isinstance(column, DeclaredRange) and TYPES[kind] == "numeric":
+        bounds_as_numbers = (int(each) if each.is_integer() else each for each in (column.low, column.high))
+        declared["constraints"] = dict(zip(("minimum", "maximum"), bounds_as_numbers, strict=True))
+    return declared
+
+
+def written(fields: Iterable[Mapping[str, Any]]) -> str:
+    """The fields as the text of a Table Schema."""
+    return json.dumps({"description": WHY, "fields": [*fields]}, indent=1, ensure_ascii=False) + "\n"
+
+
+def declared_in_words(schema: TableSchema) -> dict[str, str]:
+    """What each column is declared to be; of those that are left open, that they are left out."""
+    found = dict[str, str]()
+    for column in schema.columns:
+        match column:
+            case DeclaredRange():
+                found[column.name] = (
+                    f"{column.kind}, {'whole, ' if column.whole else ''}{column.low:g} to {column.high:g}"
+                )
+            case DeclaredCategories():
+                found[column.name] = f"{column.kind}, {len(column.words)} of them"
+            case _:
+                found[column.name] = column.kind
+    return found | dict.fromkeys(schema.undeclared, UNDECLARED)
+
+
+UNDECLARED = "no range or categories declared, left out"

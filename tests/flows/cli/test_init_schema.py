@@ -1,0 +1,180 @@
+"""The command `init` without a public table: a schema to declare, then a plan; no private cell is read."""
+
+import json
+from collections.abc import Callable
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from concord.artifacts.plan import load_plan
+from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, DeclaredTruth
+from tests.flows.cli.test_init import Terminal
+from tests.support.console import concord as without_home
+from tests.support.console import heard
+
+STATED = ("--classes", "low,high", "--domain", "workers", "--rows", "4000")
+ANSWERS = {
+    "age": "17 90",
+    "wage": "0 to 1e6",
+    "sex": "Female, Male",
+    "since": "1990-01-01 2030-12-31",
+    "note": "",
+}
+"""By column, what its owner knows of it from documentation."""
+
+
+def workers(rows: int = 4_000) -> pl.DataFrame:
+    source = np.random.default_rng(1)
+    age, days = source.integers(17, 91, rows), source.integers(0, 9_000, rows)
+    return pl.DataFrame(
+        {
+            "person": [f"p{number}" for number in source.integers(0, rows, rows)],
+            "age": age,
+            "wage": np.exp(source.normal(8, 1, rows)) * age / 40,
+            "sex": source.choice(["Female", "Male"], rows),
+            "member": source.random(rows) < 0.5,
+            "since": [date(1995, 1, 1) + timedelta(days=int(day)) for day in days],
+            "note": [f"note {number}" for number in range(rows)],
+            "class": np.where(age + source.normal(0, 5, rows) > 50, "high", "low"),
+        }
+    )
+
+
+@pytest.fixture(params=["parquet", "csv"])
+def given(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    """The options for a table of workers, in the folder the command is given in."""
+    monkeypatch.chdir(tmp_path)
+    write(f"private.{request.param}", workers())
+    return ("--private", f"private.{request.param}", "--label", "class")
+
+
+def write(path: str, rows: pl.DataFrame) -> None:
+    rows.write_csv(path) if path.endswith("csv") else rows.write_parquet(path)
+
+
+def fill_in() -> None:
+    """The schema as its owner fills it in."""
+    schema = json.loads(Path("schema.json").read_text())
+    for field in schema["fields"]:
+        answer = ANSWERS.get(field["name"], "")
+        if field["name"] == "sex":
+            field |= {"type": "string", "constraints": {"enum": answer.split(", ")}}
+        elif field["name"] == "member":
+            field["type"] = "boolean"
+        elif answer:
+            low, high = answer.replace(" to ", " ").split()
+            kinds = {"age": "integer", "wage": "number", "since": "date"}
+            field |= {"type": kinds[field["name"]], "constraints": {"minimum": low, "maximum": high}}
+    Path("schema.json").write_text(json.dumps(schema))
+
+
+def test_without_a_public_table_the_schema_is_written_and_left_open(given: tuple[str, ...]) -> None:
+    status, printed, error = without_home("init", *given)
+    assert (status, error) == (0, "")
+    assert "a range much too wide costs nothing" in printed
+    assert not Path("plan.toml").exists()
+    written = Path("schema.json").read_text()
+    fields = {field["name"]: field for field in json.loads(written)["fields"]}
+    assert [*fields] == ["person", "age", "wage", "sex", "member", "since", "note"]
+    kinds = ["string", "integer", "number", "string", "boolean", "date", "string"]
+    assert [field["type"] for field in fields.values()] == (kinds if "private.parquet" in given else ["any"] * 7)
+    assert not any(any(field.get("constraints", {}).values()) for field in fields.values())
+
+    status, printed, error = without_home("init", *given, *STATED, "--unit", "row")
+    if "private.csv" in given:
+        assert (status, "must declare a range or categories for one column" in error) == (2, True)
+    else:  # truth values need no more
+        assert (status, "column 'age': no range or categories declared, left out" in printed) == (0, True)
+    assert Path("schema.json").read_text() == written
+
+
+def test_of_the_private_table_the_header_and_stored_types_alone_matter(given: tuple[str, ...]) -> None:
+    def schema() -> str:
+        assert without_home("init", *given)[0] == 0
+        found = Path("schema.json").read_text()
+        Path("schema.json").unlink()
+        return found
+
+    before, none = schema(), workers().select(pl.all().shuffle(3)).tail(0)
+    write(given[1], none)
+    assert schema() == before
+
+
+def test_with_the_schema_filled_in_the_same_command_writes_the_plan(given: tuple[str, ...]) -> None:
+    assert without_home("init", *given, "--unit", "person")[0] == 0
+    fill_in()
+    status, _, error = without_home("init", *given, *STATED)
+    assert (status, "--unit must be given if there is no public table" in error) == (2, True)
+    status, printed, error = without_home("init", *given, *STATED, "--unit", "person", "--json")
+    assert (status, error) == (0, "")
+    found = json.loads(printed)
+    assert (found["plan"], found["schema"], found["mechanism"]) == ("plan.toml", "schema.json", "tallies")
+    assert found["columns"]["note"] == "no range or categories declared, left out"
+    data = load_plan(Path("plan.toml")).data
+    assert (data.public, data.unit) == (None, "person")
+    assert data.features == ("age", "wage", "sex", "member", "since")
+    assert data.sketched.columns == (
+        DeclaredRange(kind="numeric", name="age", low=17, high=90, whole=True),
+        DeclaredRange(kind="numeric", name="wage", low=0, high=1e6, whole=False),
+        DeclaredCategories(kind="categorical", name="sex", words=("Female", "Male")),
+        DeclaredTruth(kind="boolean", name="member"),
+        DeclaredRange(kind="date", name="since", low=7305, high=22279, whole=True),
+    )
+
+
+def test_at_a_terminal_each_column_is_asked_for_once_and_again_if_the_answer_cannot_be(given: tuple[str, ...]) -> None:
+    csv, wrong = "private.csv" in given, "90 17"
+    kinds = {"age": "integer ", "wage": "number ", "since": "date "} if csv else {}
+    answers = [(kinds.get(name, "") if answer else "") + answer for name, answer in ANSWERS.items()]
+    answers[3:3] = ["boolean"] if csv else []
+    typed = "\n".join(["person", (kinds.get("age", "") + wrong), *answers]) + "\n"
+    status, _, error = heard("init", *given, *STATED, "--json", stdin=Terminal(typed))
+    assert status == 0, error
+    assert "never from the rows" in error
+    assert "minimum must be below maximum, got 90 and 17" in error
+    data = load_plan(Path("plan.toml")).data
+    assert data.features == ("age", "wage", "sex", "member", "since")
+    age = json.loads(Path("schema.json").read_text())["fields"][0]
+    assert age == {"name": "age", "type": "integer", "constraints": {"minimum": 17, "maximum": 90}}
+
+
+WRONG: dict[str, tuple[tuple[str, ...], str]] = {
+    "both": (("--public", "p.csv", "--schema", "schema.json"), "--schema takes the place of a public table"),
+    "votes": ((*STATED, "--unit", "row", "--no-tallies"), "--no-tallies has no meaning without --public"),
+    "a stream": ((*STATED, "--unit", "person", "--season", "4"), "data.schema has no place beside [stream]"),
+    "categories": ((*STATED, "--unit", "row", "--categories", "age"), "categories has no meaning beside schema"),
+    "no such label": (("--label", "income"), "'income' that --label"),
+    "a unit that is declared": ((*STATED, "--unit", "age"), "schema must not name the column 'age' of unit"),
+    "more than the lifetime": ((*STATED, "--unit", "row", "--lifetime-epsilon", "0.5"), "--lifetime-epsilon must be"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_is_wrong_is_one_sentence_and_no_plan_is_written(given: tuple[str, ...], wrong: str) -> None:
+    more, words = WRONG[wrong]
+    if "--label" not in more:
+        assert without_home("init", *given, "--unit", "person")[0] == 0
+        fill_in()
+    status, printed, error = without_home("init", *given, *more)
+    assert (status, printed) == (2, "")
+    assert words in error
+    assert len(error.strip().splitlines()) == 1
+    assert not Path("plan.toml").exists()
+
+
+@pytest.mark.slow
+def test_a_table_alone_goes_from_init_to_verify_as_it_stands(
+    concord: Callable[..., Any], given: tuple[str, ...]
+) -> None:
+    assert concord("init", *given, "--unit", "person")[0] == 0
+    fill_in()
+    assert concord("init", *given, *STATED, "--unit", "person")[0] == 0
+    assert concord("plan", "plan.toml")[0] == 0
+    status, printed, error = concord("run", "plan.toml", "--json")
+    assert status == 0, error
+    assert json.loads(printed)["mechanism"]["name"] == "sketch"
+    assert json.loads(concord("verify", "--json")[1])["ok"]
