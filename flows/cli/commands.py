@@ -243,9 +243,9 @@ def init_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a commented plan to start from, with the columns of a public table or a schema.
+    """Write a commented plan to start from, with public or declared columns.
 
-    At a terminal it asks for what is missing, and without --json for --issuer, --contact, --use, --date.
+    At a terminal it asks for what is missing, without --json also for --issuer, --use and more.
     """
     from concord.flows.cli.init import begin, show_begun
 
