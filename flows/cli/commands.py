@@ -250,15 +250,8 @@ def init_command(
     from concord.flows.cli.init import begin, show_begun
 
     given: dict[str, Any] = {"private": private, "public": public, "schema": schema, "test": test}
-    given |= {
-        "label": label,
-        "unit": unit,
-        "classes": tuple(classes or ()),
-        "bounds": bounds,
-        "domain": domain,
-        "rows": rows,
-        "season": season,
-    }
+    given |= {"label": label, "unit": unit, "classes": tuple(classes or ()), "bounds": bounds}
+    given |= {"domain": domain, "rows": rows, "season": season}
     given["categories"] = tuple(name.strip() for several in categories or () for name in several.split(","))
     given |= {
         "epsilon": epsilon,
