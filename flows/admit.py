@@ -31,7 +31,6 @@ from concord.tasks.door.admit import (
 )
 from concord.tasks.door.ask import Ask, SingleAsk
 from concord.tasks.door.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from concord.tasks.door.door import release_once
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 
 WORTH_ASKING = {"label": 0.005, "unit": 0.005, "feature": 0.5}
@@ -154,7 +153,7 @@ def answer_once(
     counted = Counted([ref.digest for ref in files], files)
     check_ensemble(run.stores.vault, admitted.session, counted.private_digests)
     session = begin(run, admitted, private, counted)
-    return admitted, pass_door(run, session, partial(release_once, ask=ask, exact=files))
+    return admitted, pass_door(run, session, partial(ask.steps, exact=files))
 
 
 def precheck_tables(run: RunContext, private: PrivateFiles, encoding: Encoding, session: Session | None) -> None:

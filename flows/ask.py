@@ -29,7 +29,7 @@ from concord.tasks.asking.questions import Question, answers, rehearse_question
 from concord.tasks.asking.teachers import check_shards, rehearse_teachers
 from concord.tasks.asks.counted import UnitsQuestion
 from concord.tasks.asks.estimate import EstimateAsk, Suggestion
-from concord.tasks.asks.questions import QuestionsAsk, batch_of, check_code, keep_answers, release_question
+from concord.tasks.asks.questions import QuestionsAsk, batch_of, check_code, keep_answers
 from concord.tasks.data.encode import read_frame
 from concord.tasks.door.admit import check_ensemble, planned_domain
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate, check_parameters
@@ -64,8 +64,8 @@ def ask(plan: Plan, question: Question, home: Path, terms: QuestionTerms) -> dic
         known = None if session is None else batch_of(run.stores, session.id, question.name)
         if session is None or known is None:
             session = put_to_shards(run, admitted, question)
-        passed = pass_door(run, session, partial(release_question, questions=questions, name=question.name))
-        same = check_code(question, run.stores.released.read(passed.released[0]), session.id)
+        passed = pass_door(run, session, partial(questions.steps, name=question.name))
+        same = check_code(question, run.stores.released.read(passed.released[-1]), session.id)
         if known is not None and not same:
             warnings.warn(f"{question.name!r} is replayed; whether its code has changed is unknown", stacklevel=2)
         with run.stores.publishing(session.id):
@@ -97,7 +97,7 @@ def write_up(run: RunContext, admitted: Admitted[Any], passed: Disclosure) -> di
     """Certify the outcome of a question, and record it in MLflow if it is new. Returns the details for the operator."""
     from concord.artifacts.mlflow.write import Tracking  # heavy; the other flows are loaded together with this one
 
-    session, stores, (file,) = passed.session, run.stores, passed.released
+    session, stores, (*_, file) = passed.session, run.stores, passed.released
     certificate = certify_answers(session.id, stores.ledger, stores.released, stores.vault)
     record, domain = json.loads(stores.released.read(file)), admitted.balance.domain
     claim = {"epsilon": session.epsilon, "delta": session.delta}

@@ -50,6 +50,7 @@ from concord.tasks.data.exchange import Exchange
 from concord.tasks.data.sources import not_local, with_snapshots
 from concord.tasks.data.units import private_table
 from concord.tasks.door.admit import claim, on_record, opening_of, planned_domain, reserve_session
+from concord.tasks.door.door import released_by
 from concord.tasks.door.keys import ready_secret
 from concord.tasks.publish.certify import certify_answers
 
@@ -198,8 +199,7 @@ class Contribution:
         stores, tick = self.run.stores, homes_of(self.plan).tick
         if now and tick:
             time.sleep(-time.time() % tick)
-        outcomes = [batch.outcome for batch in stores.ledger.batches(session.id) if batch.outcome]
-        stores.released.restamp([outcome.released for outcome in outcomes])  # their times told how long it counted
+        stores.released.restamp(released_by(stores, session.id))  # their times told how long it counted
         certificate = certify_answers(session.id, stores.ledger, stores.released, stores.vault)
         file = self.post.write(f"share-{self.asked.number}-{self.name}", letter.data)
         return {

@@ -9,9 +9,8 @@ killed one is finished by the next.
 
 import json
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,9 +39,9 @@ from concord.tasks.asks.joint import (
     accepted,
     check_public,
     differing,
+    joint_step,
     last_of,
     of_round,
-    release_joint,
     units_of,
 )
 from concord.tasks.asks.share import (
@@ -58,6 +57,8 @@ from concord.tasks.asks.tallies import TalliesAsk
 from concord.tasks.data.codes import deepens
 from concord.tasks.data.exchange import Exchange
 from concord.tasks.door.admit import planned_domain, terms_of
+from concord.tasks.door.door import Step, released_by
+from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.homes import Joint
 from concord.tasks.mechanisms.tallies import Tallies
@@ -105,28 +106,34 @@ class ByHomes(BySums):
         self, session: Session, admitted: Admitted[TalliesAsk], post: Exchange, without: Sequence[str]
     ) -> Disclosure:
         """All rounds, added and published, or replayed; and the labels inferred from the last. Raises Missing."""
-        run, self._first, joint = self.run, self._codes, Joint.of(self.each, homes_of(self.run.plan).a_person_in)
-        planner, stores = planner_of(run, admitted, self._first, ()), self.run.stores
-        files, rounds, published = list[Ref](), list[SharesOfRound](), list[dict[str, Any]]()
-        asked_now, passed = 0, Disclosure(session, [], 0, datetime.now(UTC))
-        while len(files) < len(self.each.rounds):
-            next_question = partial(self._next, planner, published, rounds)
-            asked, letter = self._question(session, len(rounds), post, next_question)
-            last = rounds[-1].shares if rounds else {}
-            taking = [name for name in last or homes_of(run.plan).names if name not in without]
-            of = self._shares(session, asked, letter, post, last_of(last), taking)
-            so_far = [*rounds, of]
-            units = {name: units_of(name, so_far) for name in (rounds or so_far)[0].shares}
-            part = sum(units[name] for name in of.shares) / sum(units.values())
-            scaled = joint.scaled(len(of.shares))
-            follow = partial(self._follow, of, replace(planner, mechanism=scaled), list(published), part)
-            differ = [] if deepens(asked.codes) else differing(of, units, planner.rows)
-            passed = pass_door(run, passed.session, partial(release_joint, of=of, differ=differ, follow=follow))
-            files, rounds, asked_now = [*files, *passed.released], so_far, asked_now + passed.asked_now
-            published.append(json.loads(stores.released.read(files[-1])))
-        stores.released.restamp(files)
-        passed = replace(passed, released=files, asked_now=asked_now)
-        return self._labelled(admitted, passed, planner_of(run, admitted, self._first, ()))
+        run, joint = self.run, Joint.of(self.each, homes_of(self.run.plan).a_person_in)
+        planner, missing = planner_of(run, admitted, self._codes, ()), list[Missing]()
+
+        def added(door: Stores, session: Session) -> Iterator[Step[Ints]]:
+            rounds, published = list[SharesOfRound](), list[dict[str, Any]]()
+            for number in range(len(self.each.rounds)):
+                next_question = partial(self._next, planner, published, rounds)
+                asked, letter = self._question(session, number, post, next_question)
+                last = rounds[-1].shares if rounds else {}
+                taking = [name for name in last or homes_of(run.plan).names if name not in without]
+                of = self._shares(session, asked, letter, post, last_of(last), taking)
+                if isinstance(of, Missing):
+                    missing.append(of)
+                    return
+                rounds.append(of)
+                units = {name: units_of(name, rounds) for name in rounds[0].shares}
+                part = sum(units[name] for name in of.shares) / sum(units.values())
+                scaled = joint.scaled(len(of.shares))
+                follow = partial(self._follow, of, replace(planner, mechanism=scaled), [*published], part)
+                differ = [] if deepens(asked.codes) else differing(of, units, planner.rows)
+                yield joint_step(door, session, of, differ, follow)
+                published.append(json.loads(door.released.read(released_by(door, session.id)[number])))
+
+        passed = pass_door(run, session, added)
+        for homes in missing:
+            raise homes
+        run.stores.released.restamp(passed.released)
+        return self._labelled(admitted, passed, planner)
 
     @staticmethod
     def _next(
@@ -180,8 +187,8 @@ class ByHomes(BySums):
         post: Exchange,
         before: Mapping[str, tuple[int, str]],
         taking: Sequence[str],
-    ) -> SharesOfRound:
-        """The shares that a question is decoded with: once they are on record, no others. Raises Missing.
+    ) -> SharesOfRound | Missing:
+        """The shares that a question is decoded with, once they are on record no others; or who is missing.
 
         before   the last share of each home, as `last_of` gives them
         taking   the homes whose shares are waited for
@@ -194,7 +201,7 @@ class ByHomes(BySums):
             unit = domain.unit, domain.neighbours
             heard, refused = fitting(post, homes, asked, letter, before, session.kind.only(kinds.Joint), unit)
             if missing := [name for name in taking if name not in heard]:
-                raise Missing(asked.number, missing, {name: why for name, why in refused.items() if name in missing})
+                return Missing(asked.number, missing, {name: why for name, why in refused.items() if name in missing})
             if not taking:
                 raise WrongInput("--without must leave a home whose rows are learned from")
             found = canonical_json({name: heard[name][1].data.decode() for name in taking})

@@ -54,7 +54,6 @@ from concord.tasks.door.checkpoint import (
     stream,
     write_checkpoint,
 )
-from concord.tasks.door.door import release_once
 from concord.tasks.door.stores import Stores
 from concord.tasks.student.study import Student
 
@@ -224,8 +223,7 @@ class ByHypothesis(Learning[HypothesisAsk]):
 
     def release(self, session: Session, admitted: Admitted[HypothesisAsk], counted: Counted) -> Disclosure:
         """Choose once."""
-        chosen = partial(release_once, ask=admitted.ask, exact=counted.kept)
-        return pass_door(self.run, session, chosen, "choose")
+        return pass_door(self.run, session, partial(admitted.ask.steps, exact=counted.kept), "choose")
 
     def fit(self, run: RunContext, admitted: Admitted[HypothesisAsk], passed: Disclosure, where: str) -> Student:
         """The hypothesis itself."""

@@ -12,7 +12,7 @@ asked again, so the domain is charged what its largest season costs, once.
 
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -42,10 +42,13 @@ from concord.tasks.asks.stream import (
     SeasonAsk,
     beginning_of,
     periods_counted,
-    release_period,
+    release_step,
 )
 from concord.tasks.asks.tallies import TalliesAsk
 from concord.tasks.door.admit import opening_of, planned_domain, sessions_for
+from concord.tasks.door.door import Step, released_by
+from concord.tasks.door.stores import Stores
+from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.student.infer import read_sample
 from concord.tasks.student.seasons import follow_totals, history
@@ -102,7 +105,9 @@ class ByStream(BySums):
 
     def replay(self, session: Session, admitted: Admitted[TalliesAsk]) -> Disclosure:
         """The releases so far, and the labels inferred from the last."""
-        return self._with_labels(admitted, Disclosure(session, self._releases(session), 0, datetime.now(UTC)))
+        return self._with_labels(
+            admitted, Disclosure(session, released_by(self.run.stores, session.id), 0, datetime.now(UTC))
+        )
 
     def fit(self, run: RunContext, admitted: Admitted[TalliesAsk], passed: Disclosure, where: str) -> Student:
         """As of tallies; and what the models of earlier releases were right on, if that is what was measured."""
@@ -218,23 +223,15 @@ class ByStream(BySums):
         """Pass the last of these periods through the door."""
         run, codes = self.run, self._codes
         rows = read_sample(sample(run, run.plan.privacy.domain, codes, admitted.stream.batches), run.stores.vault)
-        past = [json.loads(run.stores.released.read(ref)) for each in self.ended for ref in self._releases(each)[-1:]]
+        ends = [ref for each in self.ended for ref in released_by(run.stores, each.id)[-1:]]
+        past = [json.loads(run.stores.released.read(ref)) for ref in ends]
         follow = partial(follow_totals, rows, codes, past)
-        release = partial(
-            release_period,
-            mechanism=self.mechanism,
-            questions=self.questions,
-            counted=counted,
-            again=again,
-            follow=follow,
-        )
-        passed, earlier = pass_door(run, session, release), self._releases(session)[:-1]
-        return self._with_labels(admitted, replace(passed, released=[*earlier, *passed.released]))
 
-    def _releases(self, session: Session) -> list[Ref]:
-        """The files that a season has released, in order."""
-        batches = self.run.stores.ledger.batches(session.id)
-        return [batch.outcome.released for batch in batches if batch.outcome is not None]
+        def last(door: Stores, session: Session) -> Iterator[Step[list[Ints]]]:
+            yield release_step(door, session, self.mechanism, self.questions, counted, again, follow)
+
+        passed, earlier = pass_door(run, session, last), released_by(run.stores, session.id)[:-1]
+        return self._with_labels(admitted, replace(passed, released=[*earlier, *passed.released]))
 
     def _with_labels(self, admitted: Admitted[TalliesAsk], passed: Disclosure) -> Disclosure:
         """`passed`, and the file of the labels inferred from its last release."""

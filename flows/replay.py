@@ -28,7 +28,7 @@ from concord.artifacts.ledger.ledger import AsItStands
 from concord.artifacts.sessions import Session
 from concord.flows.outcome import StageName, Summary
 from concord.flows.run import stores_of_run
-from concord.flows.stage import Begun, Call, Disclosure, Release, Stages, passed, stage_of
+from concord.flows.stage import Begun, Call, Disclosure, Stages, Steps, passed, stage_of
 from concord.tasks.door.stores import Stores
 
 
@@ -79,6 +79,6 @@ class KeptStages(Stages):
         """A function that returns the sealed result of one task. Raises NotKept."""
         return lambda: self.result(work, arguments)
 
-    def pass_door(self, name: StageName, release: Release, session: Session) -> Disclosure:  # noqa: ARG002
+    def pass_door(self, name: StageName, steps: Steps, session: Session) -> Disclosure:  # noqa: ARG002
         """The disclosure, read again. Raises NotKept if something is left to draw."""
-        return passed(release, self._stores, session)
+        return passed(steps, self._stores, session)

@@ -28,7 +28,6 @@ from concord.tasks.data.codes import Codes
 from concord.tasks.data.parts import plan_of
 from concord.tasks.door.admit import check_ensemble, find_session, opening_of
 from concord.tasks.door.ask import SingleAsk
-from concord.tasks.door.door import release_once
 from concord.tasks.door.erase import close
 from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.student.study import Student
@@ -142,7 +141,7 @@ def _pass_aside(
     found = replace(admitted, ask=ask, session=None if known is None else run.lock_session(known.id))
     opened = begin(run, found, private, Counted((counts.digest,), (counts,)), further=True)
     check_ensemble(stores.vault, opened, (counts.digest,))
-    released = pass_door(run, opened, partial(release_once, ask=ask, exact=[counts]), stage)
+    released = pass_door(run, opened, partial(ask.steps, exact=[counts]), stage)
     stamp_earlier(stores, passed.session)
     return replace(passed, at=released.at)
 

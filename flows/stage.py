@@ -6,7 +6,7 @@
     shards = split(run, plan, …)                            a flow calls it, in its own process
     teachers = teach(run, blocks, plan, …)                  a `mapped` stage: once per block, by the task runner
     with poll.in_turn(run, batches, ahead, …) as polled:    or once per part on demand, a few parts ahead
-    labels = pass_door(run, session, release)               never cached: a release is replayed from the ledger
+    labels = pass_door(run, session, steps)                 never cached: a release is replayed from the ledger
 
 The key of a result is derived from the arguments (`flows.cache`), so no argument can be left out of it. A stage can
 read only those fields of its `plan` that are listed in `reads`.
@@ -36,6 +36,7 @@ from concord.artifacts.sessions import Session
 from concord.flows.cache import Place, SealedResults, key_of, only, refs_of
 from concord.flows.console import Progress, err
 from concord.flows.outcome import STAGES, StageName, StageReport
+from concord.tasks.door.door import Step, release
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.telling import telling
 
@@ -134,22 +135,21 @@ class Disclosure:
     at: datetime
 
 
-Release = Callable[[Stores, Session], list[Ref] | Ref]
-"""Releases what a session is asked, or replays it: the files, in order."""
+Steps = Callable[[Stores, Session], Iterable[Step[Any] | Ref]]
+"""The steps of a session; see `tasks.door.door.release`."""
 
 
-def passed(release: Release, stores: Stores, session: Session) -> Disclosure:
+def passed(steps: Steps, stores: Stores, session: Session) -> Disclosure:
     """Pass the door in the present process."""
-    released, after = release(stores, session), stores.ledger.session(session.id)
-    files = released if isinstance(released, list) else [released]
+    files, after = release(stores, session, steps(stores, session)), stores.ledger.session(session.id)
     return Disclosure(after, files, after.asked - session.asked, datetime.now(UTC))
 
 
-def pass_door(run: InRun, session: Session, release: Release, name: StageName = "release") -> Disclosure:
+def pass_door(run: InRun, session: Session, steps: Steps, name: StageName = "release") -> Disclosure:
     """Pass the door: the one way for whatever is asked. It is never cached: a release is replayed from the ledger."""
 
     def work() -> tuple[Disclosure, bool]:
-        disclosed = run.stages.pass_door(name, release, session)
+        disclosed = run.stages.pass_door(name, steps, session)
         return disclosed, disclosed.session == session
 
     result: Disclosure = run.stages.uncached(name, work)
@@ -213,9 +213,13 @@ class Stages:
         key = key_of(Vault(self.home / "vault"), work.name, str(work.version), arguments)
         return {"place": Place(self.home, key), **arguments}
 
-    def pass_door(self, name: StageName, release: Release, session: Session) -> Disclosure:
-        """Pass the door in a task of its own."""
-        at_door = task(name=name, persist_result=False)(lambda: passed(release, Stores.of(self.home), session))
+    def pass_door(self, name: StageName, steps: Steps, session: Session) -> Disclosure:
+        """Pass the door in a task of its own. Its steps call stages as the flow does: no context of that task is sent
+        to workers."""
+        in_flow = copy_context()
+        at_door = task(name=name, persist_result=False)(
+            lambda: in_flow.run(passed, steps, Stores.of(self.home), session)
+        )
         return at_door()
 
     def forget(self, files: Iterable[str]) -> None:
@@ -250,19 +254,14 @@ class Stages:
     def in_turn(
         self, work: Task[..., Any], parts: Sequence[Each], ahead: int, arguments: Callable[[Each], Call]
     ) -> Iterator[Callable[[Each], Any]]:
-        """A function that returns a task's result for one part, computed on demand; see `MappedStage.in_turn`.
-
-        A part is begun in the flow's context even if a task asks for it, so that no context of that task is sent to
-        workers.
-        """
+        """A function that returns a task's result for one part, computed on demand; see `MappedStage.in_turn`."""
         places, begun = {part: at for at, part in enumerate(parts)}, dict[Each, Begun]()
-        in_flow = copy_context()
         with self._shown(stage_of(work), len(parts)) as progress:
 
             def result(part: Each) -> Any:
                 started = time.monotonic()
                 for near in parts[places[part] : places[part] + 1 + ahead]:
-                    begun[near] = begun.get(near) or in_flow.run(self.begin, work, arguments(near))
+                    begun[near] = begun.get(near) or self.begin(work, arguments(near))
                 found, cached = begun.pop(part)()
                 progress.advance(cached=cached)
                 self._leave_out(time.monotonic() - started, progress)

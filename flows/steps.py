@@ -31,6 +31,7 @@ from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import grouping, labelled_rows
 from concord.tasks.door.admit import on_record
 from concord.tasks.door.checkpoint import Checkpoint
+from concord.tasks.door.door import released_by
 from concord.tasks.door.stores import Stores
 from concord.tasks.publish import certify as publish_certify
 from concord.tasks.publish.certify import certificate_of
@@ -107,8 +108,7 @@ class Learning(ABC, Generic[Asking]):
 
     def replay(self, session: Session, admitted: Admitted[Asking]) -> Disclosure:  # noqa: ARG002, since some need it
         """What the session released. Raises WrongInput if some of it is still to be asked."""
-        batches = self.run.stores.ledger.batches(session.id)
-        released = [batch.outcome.released for batch in batches if batch.outcome is not None]
+        released = released_by(self.run.stores, session.id)
         if len(released) < (session.queries or 0):
             raise WrongInput(f"session {session.id} has rounds left to ask: run its plan, which asks them")
         return Disclosure(session, released, 0, datetime.now(UTC))

@@ -4,7 +4,7 @@ The stages come first. As in `flows.stages`, each takes a place and everything i
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -27,11 +27,13 @@ from concord.flows.stages import UNITS, published, with_groups
 from concord.flows.steps import Learning
 from concord.tasks.advice.tallies import asks_pairs, check_columns, planned_sizes, planned_tallies
 from concord.tasks.asking import tally as asking_tally
-from concord.tasks.asks.tallies import TalliesAsk, release_round, sums_digest
+from concord.tasks.asks.tallies import TalliesAsk, round_step, sums_digest
 from concord.tasks.data.codes import Codes, PlannedSizes, deepens, learn_codes
 from concord.tasks.data.encode import PublicBatch, read_frame
 from concord.tasks.data.units import Erased
 from concord.tasks.door.admit import check_ensemble, sessions_for
+from concord.tasks.door.door import Step, released_by
+from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import Tallies
@@ -320,23 +322,19 @@ def count_round(
 
 def release_rounds(run: RunContext, session: Session, planner: Planner, counted: CountedRound) -> Disclosure:
     """Pass round after round through the door: drawn once and published, or replayed."""
-    released, asked_now = list[Ref](), 0
-    while True:
-        published = [json.loads(run.stores.released.read(ref)) for ref in released]
-        question = planner.question(published)
-        release = partial(
-            release_round,
-            mechanism=planner.mechanism,
-            number=len(released),
-            question=question,
-            blocks=counted(question, planner.codes_after(published)),
-            follow=partial(planner.follow, published, question),
-        )
-        passed = pass_door(run, session, release)
-        released, session, asked_now = [*released, *passed.released], passed.session, asked_now + passed.asked_now
-        if len(released) == len(planner.mechanism.rounds):
-            run.stores.released.restamp(released)  # a file's time would show how long later rounds took to count
-            return replace(passed, released=released, asked_now=asked_now)
+
+    def rounds(door: Stores, session: Session) -> Iterator[Step[Ints]]:
+        published = list[dict[str, Any]]()
+        for number in range(len(planner.mechanism.rounds)):
+            question = planner.question(published)
+            sums = counted(question, planner.codes_after(published))
+            follow = partial(planner.follow, [*published], question)
+            yield round_step(door, session, planner.mechanism, number, question, sums, follow)
+            published.append(json.loads(door.released.read(released_by(door, session.id)[number])))
+
+    passed = pass_door(run, session, rounds)
+    run.stores.released.restamp(passed.released)  # a file's time would show how long later rounds took to count
+    return passed
 
 
 def last_codes(run: RunContext, planner: Planner, passed: Disclosure) -> Codes:

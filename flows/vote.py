@@ -26,7 +26,7 @@ from concord.flows.stages import split
 from concord.flows.steps import Learning
 from concord.tasks.asking import relabel as asking_relabel
 from concord.tasks.asking.teachers import rehearse_teachers
-from concord.tasks.asks.votes import VotesAsk, release_votes, replay_votes, training
+from concord.tasks.asks.votes import VotesAsk, replay_votes, training
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door.admit import check_ensemble
 from concord.tasks.door.asked import online_votes, recounted
@@ -110,9 +110,7 @@ def ask_teachers(
         def counted(batch: PublicBatch) -> Ref:
             return there(batch) or polled(batch)
 
-        passed = pass_door(
-            run, session, partial(release_votes, ask=admitted.ask, batches=stream.batches, votes=counted)
-        )
+        passed = pass_door(run, session, partial(admitted.ask.steps, batches=stream.batches, votes=counted))
     _stamp_together(stores, session)
     return replace(passed, at=datetime.now(UTC))
 

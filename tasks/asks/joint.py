@@ -20,19 +20,18 @@ from typing import Any
 import numpy as np
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.home.released import round_path, sha256, sha256_of_all
+from concord.artifacts.home.released import sha256, sha256_of_all
 from concord.artifacts.ledger.excerpt import Excerpt
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Ref, canonical_json
+from concord.artifacts.schemas import canonical_json
 from concord.artifacts.sections import HomesPlan
-from concord.artifacts.sessions import Batch, Session
+from concord.artifacts.sessions import Session
 from concord.tasks.asks.share import Answered, Asked, Letter, share_in
 from concord.tasks.asks.tallies import ROUND_FORMAT, TalliesAsk
 from concord.tasks.data.codes import CodeMatrix
 from concord.tasks.data.exchange import Exchange
 from concord.tasks.data.tables import find_files
-from concord.tasks.door.checkpoint import Randomness
-from concord.tasks.door.door import StepOutcome, digest_in, open_door, pass_step
+from concord.tasks.door.door import Step, publish_round
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.distance import Floats, Ints
 
@@ -187,40 +186,25 @@ def of_round(of: SharesOfRound, scale: float, part: float, total: Ints) -> dict[
     return {**asked, "scale": scale, "part": part, "sums": total.tolist()}
 
 
-def release_joint(
+def joint_step(
     door: Stores,
     session: Session,
     of: SharesOfRound,
     differ: Sequence[str],
     follow: Callable[[Ints], Mapping[str, Any]],
-) -> Ref:
-    """Publish a round: the shares, their sum, and what follows from it; or replay it.
+) -> Step[Ints]:
+    """A round: the shares, their sum, and what follows from it.
 
     follow   from the sum, the sum itself as the round's file has it, and results
-    Raises NotVerified if question or shares are not those on record.
     """
     number = of.asked.number
-    with open_door(door, session):
-        digests = {name: letter.digest for name, (_, letter) in of.shares.items()}
-        step = Batch(
-            index=number,
-            first=number,
-            rows=1,
-            question_digest=digest_in(door, session.id, "question", of.letter.digest),
-            exact_digest=digest_in(door, session.id, "exact", canonical_json(digests)),
-        )
-
-        def draw(source: Randomness, _: Batch) -> Ints:
-            return source.once(f"round-{number:05d}", lambda: of.total)
-
-        def publish(total: Ints) -> StepOutcome:
-            def content() -> bytes:
-                shares = {name: letter.data.decode() for name, (_, letter) in of.shares.items()}
-                homes = {"question": of.letter.data.decode(), "shares": shares, "differ": [*differ]}
-                claim = {"session": session.id, "epsilon": session.epsilon, "delta": session.delta}
-                return canonical_json({**claim, "homes": homes, **follow(total)}).encode()
-
-            kept = door.vault.keep(f"sessions/{session.id}/round-{number:05d}.json", content)
-            return StepOutcome(door.released.write(round_path(session.id, number), door.vault.read(kept)))
-
-        return pass_step(door, session.id, step, draw, publish)
+    digests = {name: letter.digest for name, (_, letter) in of.shares.items()}
+    shares = {name: letter.data.decode() for name, (_, letter) in of.shares.items()}
+    homes = {"question": of.letter.data.decode(), "shares": shares, "differ": [*differ]}
+    return Step(
+        question=of.letter.digest,
+        exact=[canonical_json(digests)],
+        draw=lambda source, *_: source.once(f"round-{number:05d}", lambda: of.total),
+        publish=lambda _, total: publish_round(door, session, number, lambda: {"homes": homes, **follow(total)}),
+        number=number,
+    )

@@ -38,7 +38,7 @@ from concord.tasks.data.guard import private_stage, silenced
 from concord.tasks.door.admit import on_record
 from concord.tasks.door.asked import online_path, online_rows, online_votes, recounted
 from concord.tasks.door.checkpoint import check_key, check_open
-from concord.tasks.door.door import open_door
+from concord.tasks.door.door import open_door, release
 from concord.tasks.door.locks import RUN, alone
 from concord.tasks.door.stores import Stores
 
@@ -199,7 +199,7 @@ class Online:
         votes = votes or self._polled(rows, path)
         with open_door(self.door, state):
             self._labels.catch_up()  # others may have asked as well
-        self._labels.release(rows, lambda _: votes)
+        release(self.door, state, [self._labels.step(rows, lambda _: votes)])
 
     def _polled(self, rows: PublicBatch, path: str) -> Ref:
         encoding = self._recipe.encoding

@@ -17,6 +17,7 @@ Not covered  a ledger restored from an older copy that no witness knows. Two que
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,10 +29,9 @@ from concord.artifacts.schemas import Ref, canonical_json
 from concord.artifacts.sessions import Batch, Session
 from concord.tasks.asking.answers import NO_ANSWER
 from concord.tasks.asking.questions import Question
-from concord.tasks.data.guard import private_stage
 from concord.tasks.door.ask import StreamAsk
 from concord.tasks.door.checkpoint import Randomness
-from concord.tasks.door.door import StepOutcome, digest_in, next_step, open_door, pass_step, publish_answer, replayed
+from concord.tasks.door.door import Step, StepOutcome, digest_in, publish_answer, replayed
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.queries import FORMS, SingleRelease, ask, leaders
@@ -101,6 +101,57 @@ class QuestionsAsk(StreamAsk[SingleRelease | StableVoting]):
             "questions": self.settings(),
         }
 
+    def steps(self, door: Stores, session: Session, name: str) -> Iterator[Step[bool] | Ref]:
+        """The question of that name, answered from the stored answers of shards, or its released file; before it, one
+        that was begun by a process that is gone. Raises NotVerified if stored answers are gone."""
+        for begun in _pending(door, session.id):
+            yield self._step(door, session, begun)
+        known = batch_of(door, session.id, name)
+        if known is not None and known.outcome is not None:
+            yield replayed(door, known.outcome)
+            return
+        kept = door.vault.find(_kept(door.vault, session.id, name))
+        if kept is None:
+            raise NotVerified(f"what shards answered to question {name!r} of session {session.id} is not in the vault")
+        yield self._step(door, session, Answered.read(door.vault, kept))
+
+    def _step(self, door: Stores, session: Session, asked: "Answered") -> Step[bool]:
+        if len(asked.answers) != session.teachers:
+            raise NotVerified(
+                f"{len(asked.answers)} shards answered question {asked.question!r}, but session {session.id} was "
+                f"opened for {session.teachers}: a shard must not be left out"
+            )
+        winner, _ = leaders(asked.answers)
+
+        def draw(source: Randomness, before: Session, begun: Batch) -> bool:
+            def outcome() -> Ints:
+                answer = ask(self.mechanism, [asked.answers], source, begun.first, before.refused)
+                return np.array([ANSWERED if answer == [winner] else REFUSED_ANSWER])
+
+            return int(source.once(f"answer-{begun.index:05d}", outcome)[0]) == ANSWERED
+
+        def publish(begun: Batch, answered: bool) -> StepOutcome:
+            result = {
+                "format": ANSWER_FORMAT,
+                "mechanism": session.kind.name,
+                "question": asked.question,
+                "code": asked.code,
+                "shards": session.teachers,
+                "outcome": "refused" if not answered else "no answer" if winner == NO_ANSWER else "answered",
+                "answer": json.loads(winner) if answered else None,
+            }
+            file = publish_answer(door, session, f"answers/answer-{begun.index:05d}.json", result)
+            return StepOutcome(file, answered=int(answered), refused=int(not answered))
+
+        return Step(
+            question=asked.question,
+            exact=asked.answers,
+            draw=draw,
+            publish=publish,
+            known=partial(_begun, door, session.id),
+            path=answer_path,
+        )
+
 
 @dataclass(frozen=True)
 class Answered:
@@ -127,27 +178,11 @@ def keep_answers(vault: Vault, session: str, question: Question, answers: Sequen
 
 def batch_of(door: Stores, session: str, question: str) -> Batch | None:
     """The batch of the question with this name in its session; None if it is not begun."""
-    digest = _question_digest(door, session, question)
+    return _begun(door, session, _question_digest(door, session, question))
+
+
+def _begun(door: Stores, session: str, digest: str) -> Batch | None:
     return next((batch for batch in door.ledger.batches(session) if batch.question_digest == digest), None)
-
-
-@private_stage
-def release_question(door: Stores, session: Session, questions: QuestionsAsk, name: str) -> Ref:
-    """Release the answer to one question from the stored answers of shards, or replay it. Returns the file, JSON.
-
-    A question that was begun by a process that is gone is released first. Raises NotVerified if answers or key are not
-    those on record, BudgetRefused if the session has ended.
-    """
-    with open_door(door, session):
-        for begun in _pending(door, session.id):
-            _release(door, session, questions, begun)
-        known = batch_of(door, session.id, name)
-        if known is not None and known.outcome is not None:
-            return replayed(door, known.outcome)
-        kept = door.vault.find(_kept(door.vault, session.id, name))
-        if kept is None:
-            raise NotVerified(f"what shards answered to question {name!r} of session {session.id} is not in the vault")
-        return _release(door, session, questions, Answered.read(door.vault, kept))
 
 
 def check_code(question: Question, released: bytes, session: str) -> bool:
@@ -165,53 +200,6 @@ def check_code(question: Question, released: bytes, session: str) -> bool:
 def answer_path(session: str, index: int) -> str:
     """Path of the released answer to a question."""
     return f"{session}/answers/answer-{index:05d}.json"
-
-
-def _release(door: Stores, session: Session, questions: QuestionsAsk, asked: Answered) -> Ref:
-    state = door.ledger.session(session.id)
-    if len(asked.answers) != session.teachers:
-        raise NotVerified(
-            f"{len(asked.answers)} shards answered question {asked.question!r}, but session {session.id} was opened "
-            f"for {session.teachers}: a shard must not be left out"
-        )
-    step = next_step(
-        door,
-        state,
-        batch_of(door, session.id, asked.question),
-        rows=1,
-        question=_question_digest(door, session.id, asked.question),
-        exact=digest_in(door, session.id, "exact", *asked.answers),
-        path=answer_path,
-    )
-
-    def draw(source: Randomness, begun: Batch) -> bool:
-        def outcome() -> Ints:
-            answer = ask(questions.mechanism, [asked.answers], source, begun.first, state.refused)
-            return np.array([ANSWERED if answer == [leaders(asked.answers)[0]] else REFUSED_ANSWER])
-
-        return int(source.once(f"answer-{begun.index:05d}", outcome)[0]) == ANSWERED
-
-    def publish(answered: bool) -> StepOutcome:
-        released = _publish(door, session, step.index, asked, answered=answered)
-        return StepOutcome(released, answered=int(answered), refused=int(not answered))
-
-    return pass_step(door, session.id, step, draw, publish)
-
-
-def _publish(door: Stores, session: Session, index: int, asked: Answered, *, answered: bool) -> Ref:
-    """Write the released file; its bytes depend on the draw alone."""
-    winner, _ = leaders(asked.answers)
-    outcome = "refused" if not answered else "no answer" if winner == NO_ANSWER else "answered"
-    result = {
-        "format": ANSWER_FORMAT,
-        "mechanism": session.kind.name,
-        "question": asked.question,
-        "code": asked.code,
-        "shards": session.teachers,
-        "outcome": outcome,
-        "answer": json.loads(winner) if answered else None,
-    }
-    return publish_answer(door, session, f"answers/answer-{index:05d}.json", result)
 
 
 def _pending(door: Stores, session: str) -> Iterator[Answered]:

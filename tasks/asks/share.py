@@ -36,10 +36,11 @@ from concord.artifacts.removed_keys import with_removed
 from concord.artifacts.schemas import Encoding, Frozen, Passed, Ref, Scaled, canonical_json
 from concord.artifacts.sections import HexDigest, HomesPlan, Name
 from concord.artifacts.sessions import Session
-from concord.tasks.asks.tallies import TalliesAsk, release_round
+from concord.tasks.asks.tallies import TalliesAsk, round_step
 from concord.tasks.data.codes import Codes, NumberField
 from concord.tasks.data.exchange import Exchange, Posted
 from concord.tasks.data.vectors import VectorField
+from concord.tasks.door.door import release
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.contributions import LARGEST_WEIGHT, IntegerModel, RoundQuestion
 from concord.tasks.mechanisms.homes import Share
@@ -397,7 +398,7 @@ def answer(
     def follow(noisy: Any) -> dict[str, Any]:
         return {**said, "answer": sha256(canonical_json(noisy.tolist()).encode()), "asked": question.record()}
 
-    file = release_round(door, session, share, asked.number, question, blocks, follow)
+    (file,) = release(door, session, [round_step(door, session, share, asked.number, question, blocks, follow)])
     released = json.loads(door.released.read(file))
     if released["code"] != letter.digest:
         raise NotVerified("the released round answers another question")

@@ -29,7 +29,6 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.home.released import round_path
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.schemas import Encoding, Ref, canonical_json
 from concord.artifacts.sessions import Batch, Session
@@ -37,9 +36,8 @@ from concord.tasks.asking.tally import total_of
 from concord.tasks.asks.tallies import TalliesAsk
 from concord.tasks.data.arrivals import NAMING, Period
 from concord.tasks.data.codes import Codes
-from concord.tasks.data.guard import private_stage
 from concord.tasks.door.checkpoint import PublicSource, Randomness
-from concord.tasks.door.door import StepOutcome, digest_in, open_door, pass_step
+from concord.tasks.door.door import Step, StepOutcome, digest_in, publish_round
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.distance import Ints
@@ -159,8 +157,7 @@ def _path(session: Session, number: int) -> str:
     return f"streams/{session.domain}/{session.stream}/{session.id}-{number:05d}.json"
 
 
-@private_stage
-def release_period(
+def release_step(
     door: Stores,
     session: Session,
     mechanism: Stream,
@@ -168,52 +165,47 @@ def release_period(
     counted: Sequence[PeriodCounts],
     again: Sequence[Sequence[Ref]],
     follow: Callable[[Mapping[str, Any]], Mapping[str, Any]],
-) -> Ref:
-    """Release the last of these periods, or replay it; returns its released file.
+) -> Step[list[Ints]]:
+    """The release of the last of these periods.
 
     counted  all periods so far, in order
     again    their sums in place of those on record, if units were erased since
     follow   returns further results, computed from the release's file so far and public things alone
-    Raises NotVerified if a period's question, sums or names are not those on record.
+    Raises NotVerified if an earlier period's question, sums or names are not those on record.
     """
     number, each = len(counted) - 1, range(len(questions))
-    with open_door(door, session):
-        exact = [
-            digest_in(door, session.id, "votes", canonical_json(period.model_dump(mode="json"))) for period in counted
-        ]
-        before = door.ledger.batches(session.id)[:number]
-        if [batch.exact_digest for batch in before] != exact[:-1]:
-            raise NotVerified(f"the periods of session {session.id} are not those that its releases were drawn for")
-        asked = {"questions": [question.record() for question in questions]}
-        _check_paid(door, mechanism, questions, asked, before)
-        sums = again or [period.sums for period in counted]
-        if again and not any(remark.kind == "erased" for remark in door.ledger.remarks(session.domain)):
-            raise NotVerified("sums of a period are counted again if a unit was erased, and none was")
-        arrived = [[total_of([of_period[at]], door.vault) for of_period in sums] for at in each]
-        step = Batch(
-            index=number,
-            first=number,
-            rows=1,
-            question_digest=digest_in(door, session.id, "rows", canonical_json({"release": number, **asked})),
-            exact_digest=exact[-1],
-        )
+    periods = [canonical_json(period.model_dump(mode="json")) for period in counted]
+    before = door.ledger.batches(session.id)[:number]
+    if [batch.exact_digest for batch in before] != [digest_in(door, session.id, "votes", own) for own in periods[:-1]]:
+        raise NotVerified(f"the periods of session {session.id} are not those that its releases were drawn for")
+    asked = {"questions": [question.record() for question in questions]}
+    _check_paid(door, mechanism, questions, asked, before)
+    if again and not any(remark.kind == "erased" for remark in door.ledger.remarks(session.domain)):
+        raise NotVerified("sums of a period are counted again if a unit was erased, and none was")
+    sums = again or [period.sums for period in counted]
+    arrived = [[total_of([of_period[at]], door.vault) for of_period in sums] for at in each]
 
-        def draw(source: Randomness, _: Batch) -> list[Ints]:
-            at_once = [(number * len(each) + at, mechanism.mixed(arrived[at])) for at in each]
-            return source.kept(f"round-{number:05d}", lambda: [mechanism.release(*one, source) for one in at_once])
+    def draw(source: Randomness, *_: Any) -> list[Ints]:
+        at_once = [(number * len(each) + at, mechanism.mixed(arrived[at])) for at in each]
+        return source.kept(f"round-{number:05d}", lambda: [mechanism.release(*one, source) for one in at_once])
 
-        def publish(noisy: list[Ints]) -> StepOutcome:
-            def content() -> bytes:
-                past = [json.loads(door.released.read(batch.outcome.released)) for batch in before if batch.outcome]
-                found = _read(mechanism, [release["sums"] for release in past], noisy)
-                claim = {"session": session.id, "epsilon": session.epsilon, "delta": session.delta}
-                release = {**asked, **found, **claim}
-                return canonical_json({**release, **follow(release)}).encode()
+    def publish(_: Batch, noisy: list[Ints]) -> StepOutcome:
+        def content() -> dict[str, Any]:
+            past = [json.loads(door.released.read(batch.outcome.released)) for batch in before if batch.outcome]
+            claim = {"session": session.id, "epsilon": session.epsilon, "delta": session.delta}
+            release = {**asked, **_read(mechanism, [release["sums"] for release in past], noisy), **claim}
+            return {**release, **follow(release)}
 
-            kept = door.vault.keep(f"sessions/{session.id}/round-{number:05d}.json", content)
-            return StepOutcome(door.released.write(round_path(session.id, number), door.vault.read(kept)))
+        return publish_round(door, session, number, content)
 
-        return pass_step(door, session.id, step, draw, publish)
+    return Step(
+        question=canonical_json({"release": number, **asked}),
+        exact=[periods[-1]],
+        draw=draw,
+        publish=publish,
+        number=number,
+        names=("rows", "votes"),
+    )
 
 
 def _read(mechanism: Stream, past: Sequence[Sequence[Sequence[int]]], noisy: Sequence[Ints]) -> dict[str, Any]:

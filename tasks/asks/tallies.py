@@ -18,16 +18,13 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.home.released import round_path
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Bounds, Ref, canonical_json
 from concord.artifacts.sessions import LABELS, Batch, Session
 from concord.tasks.asking.tally import sums_bytes, total_of
-from concord.tasks.data.guard import private_stage
 from concord.tasks.door.ask import Ask
-from concord.tasks.door.checkpoint import Randomness
-from concord.tasks.door.door import StepOutcome, digest_in, open_door, pass_step
+from concord.tasks.door.door import Step, StepOutcome, publish_round
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.distance import Ints
@@ -81,8 +78,7 @@ class TalliesAsk(Ask[Tallies]):
         }
 
 
-@private_stage
-def release_round(
+def round_step(
     door: Stores,
     session: Session,
     mechanism: Tallies,
@@ -90,46 +86,33 @@ def release_round(
     question: RoundQuestion,
     blocks: Sequence[Ref],
     follow: Callable[[Ints], Mapping[str, Any]],
-) -> Ref:
-    """Release round `number` of a session, or replay it; returns its released file.
+) -> Step[Ints]:
+    """Round `number` of a session.
 
     blocks   exact sums of `question`, as `tasks.asking.tally.count` wrote them
     follow   returns further results, computed from the noisy sums and public things alone
-    Raises NotVerified if question, sums or key are not those on record.
+    Raises NotVerified if the round did not pay for the question.
     """
-    with open_door(door, session):
-        exact = total_of(blocks, door.vault)
-        _check_paid(mechanism, number, question, exact)
-        asked = {"round": number, "scale": mechanism.rounds[number].scale, "question": question.record()}
-        step = Batch(
-            index=number,
-            first=number,
-            rows=1,
-            question_digest=digest_in(door, session.id, "question", canonical_json(asked)),
-            exact_digest=digest_in(door, session.id, "exact", sums_bytes(exact)),
-        )
-
-        def draw(source: Randomness, _: Batch) -> Ints:
-            return source.once(f"round-{number:05d}", lambda: mechanism.release(number, exact, source))
-
-        def publish(noisy: Ints) -> StepOutcome:
-            claim = {"format": ROUND_FORMAT, "session": session.id, "epsilon": session.epsilon, "delta": session.delta}
-            kept = door.vault.keep(
-                f"sessions/{session.id}/round-{number:05d}.json",
-                lambda: canonical_json({**claim, **asked, "sums": noisy.tolist(), **follow(noisy)}).encode(),
-            )
-            return StepOutcome(door.released.write(round_path(session.id, number), door.vault.read(kept)))
-
-        return pass_step(door, session.id, step, draw, publish)
-
-
-def _check_paid(mechanism: Tallies, number: int, question: RoundQuestion, sums: Ints) -> None:
     try:
         mechanism.check(number, question)
     except ValueError as wrong:
         raise NotVerified(f"{wrong}: nothing was drawn") from None
-    if sums.shape != (question.size,):
+    exact = total_of(blocks, door.vault)
+    if exact.shape != (question.size,):
         raise NotVerified(f"round {number} was counted for another question than it asks: nothing was drawn")
+    asked = {"round": number, "scale": mechanism.rounds[number].scale, "question": question.record()}
+
+    def publish(_: Batch, noisy: Ints) -> StepOutcome:
+        own = {"format": ROUND_FORMAT, **asked, "sums": noisy.tolist()}
+        return publish_round(door, session, number, lambda: {**own, **follow(noisy)})
+
+    return Step(
+        question=canonical_json(asked),
+        exact=[sums_bytes(exact)],
+        draw=lambda source, *_: source.once(f"round-{number:05d}", lambda: mechanism.release(number, exact, source)),
+        publish=publish,
+        number=number,
+    )
 
 
 def sums_digest(blocks: Sequence[Ref], vault: Vault) -> str:

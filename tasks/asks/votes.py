@@ -7,7 +7,7 @@ Not covered  as in tasks.door.door. Checked by tests/tasks/asks/test_votes.py an
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar
@@ -24,11 +24,9 @@ from concord.artifacts.schemas import Encoding, Ref, canonical_json
 from concord.artifacts.sessions import LABELS, Batch, Session
 from concord.tasks.asking.relabel import candidates, relabelling
 from concord.tasks.data.encode import PublicBatch
-from concord.tasks.data.guard import private_stage
 from concord.tasks.door.ask import StreamAsk
 from concord.tasks.door.checkpoint import Randomness
-from concord.tasks.door.door import StepOutcome, digest_in, next_step, open_door, pass_step, replayed
-from concord.tasks.door.locks import alone
+from concord.tasks.door.door import Step, StepOutcome, digest_in, open_door, replayed
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.distance import REFUSED, Answers, Ints
 from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
@@ -95,6 +93,18 @@ class VotesAsk(StreamAsk[Mechanism]):
         """The classes that teachers vote for."""
         return self.plan.data.classes
 
+    def steps(
+        self, door: Stores, session: Session, batches: Sequence[PublicBatch], votes: CountVotes
+    ) -> Iterator[Step[Answers] | Ref]:
+        """The batches in order.
+
+        votes   called in order, for no batch after the session's end; meanwhile another process can close the session
+        """
+        with open_door(door, session):
+            stream = LabelStream(door, session.id, self)
+        for batch in batches:
+            yield stream.step(batch, votes)
+
     def depends(self, plan: Plan) -> dict[str, Any]:
         """Whatever teachers and mechanism depend on."""
         mechanism = self.mechanism
@@ -134,20 +144,6 @@ def training(plan: Plan, shards: Sequence[Ref]) -> tuple[str, ...]:
     return canonical_json(learner), *(shard.digest for shard in shards)
 
 
-@private_stage
-def release_votes(
-    door: Stores, session: Session, ask: VotesAsk, batches: Sequence[PublicBatch], votes: CountVotes
-) -> list[Ref]:
-    """Answer the batches in order, or replay them; returns the released file of each.
-
-    votes   called in order, for no batch after the session's end; meanwhile another process can close the session
-    Raises NotVerified if rows, votes or key are not those on record.
-    """
-    with open_door(door, session):
-        stream = LabelStream(door, session.id, ask)
-    return [stream.release(batch, votes) for batch in batches]
-
-
 def replay_votes(door: Stores, session: Session, ask: VotesAsk, batches: Sequence[PublicBatch]) -> list[Ref]:
     """The released file of each batch of a session's stream, as it was released: no vote is read, nothing is drawn.
 
@@ -178,23 +174,31 @@ class LabelStream:
         self._known |= new
         self._committed += sum(batch.outcome is not None for batch in batches)  # one that is pending is the last
 
-    def release(self, batch: PublicBatch, votes: CountVotes) -> Ref:
-        """Release one batch, or replay its released file."""
+    def step(self, batch: PublicBatch, votes: CountVotes) -> Step[Answers] | Ref:
+        """The step of one batch; if the session has ended, the file that says so."""
         state = self._state
-        question = self._on_record(batch, state)
-        if question is None:
-            return self._leave_unasked(state, batch.rows)
+        rows = self._asked(batch, state)
+        if rows is None:
+            return self._leave_unasked(batch.rows, state)
         counts = read_votes(self.door.vault.read(votes(batch)))
-        with alone(self.door.vault, self.session):
-            return self._pass(question, counts, self._state)
+        return Step(
+            question=rows,
+            exact=[np.ascontiguousarray(counts, dtype="<u4").tobytes()],
+            draw=partial(self._drawn, counts),
+            publish=self._publish,
+            known=self._known.get,
+            rows=len(counts),
+            path=labels_path,
+            unasked=partial(self._leave_unasked, len(counts)),
+        )
 
     def replay(self, batch: PublicBatch) -> Ref:
         """Replay a batch without votes, or note that it was not asked. Raises WrongInput if it has no answer yet."""
         state = self._state
-        question = self._on_record(batch, state)
-        if question is None:
-            return self._leave_unasked(state, batch.rows)
-        known = self._known.get(question)
+        rows = self._asked(batch, state)
+        if rows is None:
+            return self._leave_unasked(batch.rows, state)
+        known = self._known.get(digest_in(self.door, self.session, "question", rows))
         if known is not None and known.outcome is not None:
             return replayed(self.door, known.outcome)
         raise WrongInput(f"session {self.session} was given rows that have no label yet: extend or run it first")
@@ -203,33 +207,22 @@ class LabelStream:
     def _state(self) -> Session:
         return self.door.ledger.session(self.session)
 
-    def _on_record(self, batch: PublicBatch, state: Session) -> str | None:
-        """The digest under which the ledger records a batch; None if it is not recorded and the session has ended."""
+    def _asked(self, batch: PublicBatch, state: Session) -> bytes | None:
+        """A digest of the rows of a batch; None if it is not on record and the session has ended."""
         if state.ended and not self._ahead and batch.ref.digest not in self._met:
             return None  # without reading it
         rows = hashlib.sha256(self.door.vault.read(batch.ref)).digest()
         question = digest_in(self.door, self.session, "question", rows)
         self._met.add(batch.ref.digest)
         self._ahead.discard(question)
-        return question if question in self._known or not state.ended else None
+        return rows if question in self._known or not state.ended else None
 
-    def _pass(self, question: str, counts: Ints, state: Session) -> Ref:
-        known = self._known.get(question)
-        if known is None and state.ended:  # it was closed while the votes were counted
-            return self._leave_unasked(state, len(counts))
-        votes = np.ascontiguousarray(counts, dtype="<u4").tobytes()
-        exact = digest_in(self.door, self.session, "exact", votes)
-        step = next_step(self.door, state, known, rows=len(counts), question=question, exact=exact, path=labels_path)
-        return pass_step(
-            self.door, self.session, step, partial(self._drawn, votes=counts, state=state), partial(self._publish, step)
-        )
-
-    def _drawn(self, source: Randomness, step: Batch, votes: Ints, state: Session) -> Answers:
+    def _drawn(self, votes: Ints, source: Randomness, before: Session, step: Batch) -> Answers:
         """The answers of a batch, drawn once from the state before it and the same at every later call."""
-        mechanism, room = self.ask.mechanism, None if state.queries is None else state.queries - state.asked
+        mechanism, room = self.ask.mechanism, None if before.queries is None else before.queries - before.asked
 
         def fresh() -> Answers:
-            return mechanism.release(votes[:room], source, step.first, state.refused)
+            return mechanism.release(votes[:room], source, step.first, before.refused)
 
         def arrays() -> list[Ints]:
             answers = fresh()
@@ -242,7 +235,7 @@ class LabelStream:
         released = self._write(step.index, step.first, answers, step.rows)
         return StepOutcome(released, answered=len(answers.labels) - refused, refused=refused)
 
-    def _leave_unasked(self, state: Session, count: int) -> Ref:
+    def _leave_unasked(self, count: int, state: Session) -> Ref:
         batches, rows = self._unasked
         self._unasked = (batches + 1, rows + count)
         return self._write(state.batches + batches, state.next_row + rows, Answers(np.zeros(0, dtype=np.int64)), count)

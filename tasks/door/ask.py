@@ -7,7 +7,7 @@ An ask is public and frozen: a mechanism, and other public facts. There is one f
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
@@ -15,7 +15,10 @@ from concord.artifacts.kinds import Kind
 from concord.artifacts.parts import LEARNING
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
-from concord.artifacts.schemas import canonical_json
+from concord.artifacts.schemas import Ref, canonical_json
+from concord.artifacts.sessions import Session
+from concord.tasks.door.door import Step, StepOutcome, publish_answer
+from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.distance import Ints, RandomSource
 
 ROUNDING = 1e-9
@@ -202,6 +205,17 @@ class SingleAsk(Ask[Single]):
     def question(self) -> Mapping[str, Any]:
         """The question as JSON, of which the ledger keeps a keyed digest."""
         return self.settings()
+
+    def steps(self, door: Stores, session: Session, exact: Sequence[Ref]) -> Iterator[Step[Ints]]:
+        """Its one step; `exact` are the files of the private numbers that it draws from."""
+        numbers = b"".join(map(door.vault.read, exact))
+        yield Step(
+            question=canonical_json(self.question),
+            exact=[numbers],
+            draw=lambda source, *_: source.once("answer", lambda: self.draw(numbers, source)),
+            publish=lambda _, drawn: StepOutcome(publish_answer(door, session, self.file, self.result(drawn))),
+            number=0,
+        )
 
     @abstractmethod
     def draw(self, exact: bytes, source: RandomSource) -> Ints:

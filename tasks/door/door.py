@@ -1,8 +1,9 @@
 """The door: everything before it is private, everything after it is published. It knows no kind of release.
 
-    one step:  ledger.begin ─ draw ─ ledger.draw ─ published file durable ─ ledger.commit
+    for each step:  ledger.begin ─ draw ─ ledger.draw ─ published file durable ─ ledger.commit
 
 A step is a public question of a session and the exact private answer to it: votes on a batch, sums of a round, counts.
+Each ask in tasks.asks makes its own; `release` is the one loop over them.
 One that was committed is replayed from its released file. One that was only begun is drawn for again with the same
 randomness: keyed draws follow from the session key and the row's index; noise is in the vault, and on record by a keyed
 digest, before anyone sees what is made of it.
@@ -17,21 +18,21 @@ Not covered  a ledger restored from an older copy that no witness knows. Checked
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from concord.artifacts.errors import NotVerified
+from concord.artifacts.home.released import round_path
 from concord.artifacts.home.vault import derive, keyed_digest
 from concord.artifacts.schemas import Ref, canonical_json
 from concord.artifacts.sessions import Batch, BatchOutcome, Session
 from concord.tasks.data.guard import private_stage
-from concord.tasks.door.ask import SingleAsk
 from concord.tasks.door.checkpoint import Randomness, check_key, session_key
 from concord.tasks.door.locks import alone
 from concord.tasks.door.stores import Stores
-from concord.tasks.mechanisms.distance import Ints
 
 Drawn = TypeVar("Drawn")
 
@@ -56,6 +57,84 @@ class StepOutcome:
     file: Ref
     answered: int = 1
     refused: int = 0
+
+
+@dataclass(frozen=True)
+class Step(Generic[Drawn]):
+    """One step of a session: a public question, the exact private answer to it, and what is made of that.
+
+    question, exact  contents of which the ledger has keyed digests, under these `names`
+    draw             draws from the exact answer, given the session before the step and the step as it was begun, by
+                     randomness that keeps what is not keyed
+    publish          writes what was drawn for the step, with bytes that depend on it and public things alone
+    number           its place, if the session's steps are numbered; else it follows those that were begun, and
+
+    known            returns the step on record with that digest of the question, if it was begun
+    rows, path       rows that it asks; path of the released file of a session's step
+    unasked          writes the file that says that the session has ended without it; None if that is refused
+    """
+
+    question: str | bytes
+    exact: Sequence[str | bytes]
+    draw: Callable[[Randomness, Session, Batch], Drawn]
+    publish: Callable[[Batch, Drawn], StepOutcome]
+    number: int | None = None
+    names: tuple[str, str] = ("question", "exact")
+
+    known: Callable[[str], Batch | None] = lambda _: None
+    rows: int = 1
+    path: Callable[[str, int], str] = round_path
+    unasked: Callable[[Session], Ref] | None = None
+
+
+@private_stage
+def release(door: Stores, session: Session, steps: Iterable[Step[Any] | Ref]) -> list[Ref]:
+    """Pass the steps of a session through the door one after another, or replay them; returns the released files.
+
+    steps   each is made when the one before is released, from which it may follow, and outside the session's lock. A
+            file stands for a step that is not asked
+    Raises NotVerified if the session's key is not the one it was opened with, and as `pass_step`.
+    """
+    check_key(door.vault, session)
+    released = list[Ref]()
+    for step in steps:
+        if isinstance(step, Ref):
+            released.append(step)
+            continue
+        with open_door(door, session):
+            before = door.ledger.session(session.id)
+            question = digest_in(door, session.id, step.names[0], step.question)
+            known = step.known(question)
+            if known is None and before.ended and step.unasked:  # as if it was closed meanwhile
+                released.append(step.unasked(before))
+                continue
+            index, first = _place(door, before, step, known)
+            exact = digest_in(door, session.id, step.names[1], *step.exact)
+            batch = Batch(index=index, first=first, rows=step.rows, question_digest=question, exact_digest=exact)
+            draw = partial(_drawn, step, before)
+            released.append(pass_step(door, session.id, batch, draw, partial(step.publish, batch)))
+    return released
+
+
+def _drawn(step: Step[Drawn], before: Session, source: Randomness, begun: Batch) -> Drawn:
+    return step.draw(source, before, begun)
+
+
+def _place(door: Stores, before: Session, step: Step[Any], known: Batch | None) -> tuple[int, int]:
+    """The index and the first row of a step.
+
+    Raises NotVerified if the next step was released already: its draws were used for another question.
+    """
+    if step.number is not None:
+        return step.number, step.number
+    if known is not None:
+        return known.index, known.first
+    if door.released.find(path := step.path(before.id, before.batches)) is not None:
+        raise NotVerified(
+            f"{path} was released, and the ledger does not know of it: the ledger was restored from a backup; restore "
+            f"the newer copy, or end the session by `concord close {before.id} --whole`"
+        )
+    return before.batches, before.next_row
 
 
 def pass_step(
@@ -92,56 +171,18 @@ def replayed(door: Stores, outcome: BatchOutcome) -> Ref:
     return outcome.released
 
 
-def next_step(
-    door: Stores,
-    state: Session,
-    known: Batch | None,
-    *,
-    rows: int,
-    question: str,
-    exact: str,
-    path: Callable[[str, int], str],
-) -> Batch:
-    """The step that asks a question of a stream: the one on record, if it is `known`, or the session's next.
-
-    question, exact   keyed digests of the question and of the exact answer
-    path              of the released file of a session's step
-    Raises NotVerified if the next step was released already: its draws were used for another question.
-    """
-    if known is None and door.released.find(path(state.id, state.batches)) is not None:
-        raise NotVerified(
-            f"{path(state.id, state.batches)} was released, and the ledger does not know of it: the ledger was "
-            "restored from a backup; restore the newer copy, or end the session by `concord close "
-            f"{state.id} --whole`"
-        )
-    index, first = (state.batches, state.next_row) if known is None else (known.index, known.first)
-    return Batch(index=index, first=first, rows=rows, question_digest=question, exact_digest=exact)
+def released_by(door: Stores, session: str) -> list[Ref]:
+    """The files that a session has released so far, in order."""
+    return [batch.outcome.released for batch in door.ledger.batches(session) if batch.outcome is not None]
 
 
-@private_stage
-def release_once(door: Stores, session: Session, ask: SingleAsk[Any], exact: Sequence[Ref]) -> Ref:
-    """The released file of a session's only answer, JSON: released now, or replayed.
-
-    exact   files of the private numbers that `ask` draws from
-    Raises NotVerified if question, numbers or key are not those on record.
-    """
-    with open_door(door, session):
-        counted = b"".join(map(door.vault.read, exact))
-        step = Batch(
-            index=0,
-            first=0,
-            rows=1,
-            question_digest=digest_in(door, session.id, "question", canonical_json(ask.question)),
-            exact_digest=digest_in(door, session.id, "exact", counted),
-        )
-
-        def draw(source: Randomness, _: Batch) -> Ints:
-            return source.once("answer", lambda: ask.draw(counted, source))
-
-        def publish(drawn: Ints) -> StepOutcome:
-            return StepOutcome(publish_answer(door, session, ask.file, ask.result(drawn)))
-
-        return pass_step(door, session.id, step, draw, publish)
+def publish_round(door: Stores, session: Session, number: int, content: Callable[[], Mapping[str, Any]]) -> StepOutcome:
+    """Write the file of a round, made once by `content` and kept in the vault: floating point may differ elsewhere."""
+    claim = {"session": session.id, "epsilon": session.epsilon, "delta": session.delta}
+    made = door.vault.keep(
+        f"sessions/{session.id}/round-{number:05d}.json", lambda: canonical_json({**claim, **content()}).encode()
+    )
+    return StepOutcome(door.released.write(round_path(session.id, number), door.vault.read(made)))
 
 
 def publish_answer(door: Stores, session: Session, name: str, result: Mapping[str, Any]) -> Ref:

@@ -22,12 +22,11 @@ import pytest
 
 from concord.artifacts.sessions import Session
 from concord.tasks.asking.teachers import votes_schema
-from concord.tasks.asks.votes import release_votes
 from concord.tasks.data.encode import PublicBatch, write_frame
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.stable import StableVoting
 from tests.benchmarks.speed import MACHINE, Measured
-from tests.support.at_door import TEACHERS, labels_by, opened, write
+from tests.support.at_door import TEACHERS, files_of, labels_by, opened, write
 
 pytestmark = pytest.mark.bench
 
@@ -172,7 +171,7 @@ class Stream:
     def answer(self) -> int:
         """Rows that were answered."""
         votes = {batch: self.door.vault.find(f"votes/{at}") for at, batch in enumerate(self.batches)}
-        release_votes(self.door, self.session, labels_by(self.mechanism), self.batches, votes.__getitem__)  # type: ignore[arg-type]
+        files_of(self.door, self.session, labels_by(self.mechanism), self.batches, votes.__getitem__)
         return self.door.ledger.session(self.session.id).asked
 
 

@@ -173,7 +173,7 @@ def test_an_answer_that_was_killed_is_finished(
 def test_a_row_put_and_not_begun_is_answered_by_the_next_run(
     session: str, plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    killed(monkeypatch, LabelStream, "release", lambda: opened(home, session).answer(ROWS[0]))
+    killed(monkeypatch, LabelStream, "step", lambda: opened(home, session).answer(ROWS[0]))
     opened(home, session).answer(ROWS[1])
     summary = start(plan, home)
     assert (summary.asked, summary.asked_now) == (302, 1)

@@ -54,7 +54,7 @@ def test_a_row_that_was_put_and_not_begun_is_known_once_a_run_answers_it(
 ) -> None:
     """Its batch is a later one than the file says, and the file was there when the one before was looked for."""
     online, other = opened(home, session), opened(home, session)
-    killed(monkeypatch, LabelStream, "release", lambda: other.answer(ROWS[0]))
+    killed(monkeypatch, LabelStream, "step", lambda: other.answer(ROWS[0]))
     online.answer(ROWS[1])
     people(50, 32).drop("outcome", "person").write_parquet(tmp_path / "more.parquet")
     start_extension(session, tmp_path / "more.parquet", home)
@@ -71,7 +71,7 @@ def test_rows_that_were_put_and_not_begun_are_asked_as_they_were_put(
 ) -> None:
     """A run asks for all of a file: a row of it, asked alone meanwhile, would be drawn for twice."""
     other = opened(home, session)
-    killed(monkeypatch, LabelStream, "release", lambda: opened(home, session).answers(PAIRS[0]))
+    killed(monkeypatch, LabelStream, "step", lambda: opened(home, session).answers(PAIRS[0]))
     other.answer(ROWS[9])  # which is in no such file
     assert other.state.asked == 301
     if again:
@@ -90,7 +90,7 @@ def test_of_a_row_that_was_drawn_for_twice_the_first_answer_stays(
     with monkeypatch.context() as patch:
         patch.setattr(KnownRows, "left", lambda *_: None)
         for last in range(2, 10):
-            killed(monkeypatch, LabelStream, "release", partial(opened(home, session).answers, ROWS[:last]))
+            killed(monkeypatch, LabelStream, "step", partial(opened(home, session).answers, ROWS[:last]))
     for rows, _ in online_rows(vault, session):
         online._release(rows, online.state)
     known = KnownRows(Stores.of(home), session)
@@ -201,7 +201,7 @@ def test_a_session_whose_rows_are_damaged_can_end(session: str, home: Path, end:
 
 def test_votes_that_are_damaged_can_be_cast_again(session: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     online = opened(home, session)
-    killed(monkeypatch, LabelStream, "release", lambda: online.answer(ROWS[0]))
+    killed(monkeypatch, LabelStream, "step", lambda: online.answer(ROWS[0]))
     (votes,) = (home / "vault" / "votes").rglob("online-*")
     votes.write_bytes(votes.read_bytes()[:-1])
     with pytest.raises(NotVerified, match=f"{votes.name} is not what was written; it holds votes.*or remove it"):

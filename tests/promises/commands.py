@@ -19,7 +19,7 @@ from prefect.tasks import Task
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.sessions import Session
 from concord.flows.outcome import StageName
-from concord.flows.stage import Begun, Call, Disclosure, Release, Stages, passed
+from concord.flows.stage import Begun, Call, Disclosure, Stages, Steps, passed
 from concord.tasks.door.stores import Stores
 from tests.promises.faults import Faults
 from tests.support.copies import copied
@@ -46,8 +46,8 @@ class Direct(Stages):
     def uncached(self, name: StageName, work: Any) -> Any:  # noqa: ARG002
         return work()[0]
 
-    def pass_door(self, name: str, release: Release, session: Session) -> Disclosure:  # noqa: ARG002
-        return passed(release, Stores.of(self.home), session)
+    def pass_door(self, name: str, steps: Steps, session: Session) -> Disclosure:  # noqa: ARG002
+        return passed(steps, Stores.of(self.home), session)
 
 
 def bare(flow: Flow[..., Any], *_: object) -> Callable[..., Any]:

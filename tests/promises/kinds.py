@@ -24,11 +24,10 @@ from concord.tasks.asking.relabel import hypothesis_class
 from concord.tasks.asks.counts import CountsAsk, Groups
 from concord.tasks.asks.estimate import EstimateAsk
 from concord.tasks.asks.hypothesis import HypothesisAsk
-from concord.tasks.asks.questions import QuestionsAsk, keep_answers, release_question
+from concord.tasks.asks.questions import QuestionsAsk, keep_answers
 from concord.tasks.asks.student_choice import StudentChoiceAsk
 from concord.tasks.asks.student_test import StudentTestAsk
 from concord.tasks.door.ask import SingleAsk
-from concord.tasks.door.door import release_once
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 from concord.tasks.mechanisms.exponential import StudentChoice, Universal
@@ -45,6 +44,7 @@ from tests.support.at_door import (
     TEACHERS,
     VECTOR,
     counts_of,
+    files_of,
     make_case,
     opened,
     opened_as,
@@ -153,7 +153,7 @@ def ask_question(home: Path, other: bool = False, *, name: str) -> None:
     if other:
         _answered(home, "which shade", 2)
     for asked in ("which shade", "and now")[: 1 if questions.question else 2]:
-        release_question(door, opened(door, questions), questions, asked)
+        files_of(door, opened(door, questions), questions, asked)
 
 
 def _answered(home: Path, question: str, one_in: int) -> None:
@@ -190,7 +190,7 @@ def ask_once(home: Path, other: bool = False, *, name: str) -> None:
     found = door.vault.find("counts/d/counted")
     assert found is not None
     exact = _counted(door, "counts/d/others", single.others) if other else found
-    release_once(door, opened(door, single.asked), single.asked, [exact])
+    files_of(door, opened(door, single.asked), single.asked, [exact])
 
 
 def _array(count: int, value: int) -> bytes:

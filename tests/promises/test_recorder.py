@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,9 @@ from concord.artifacts.errors import EnvironmentFailed
 from concord.artifacts.home.released import Released
 from concord.artifacts.process import variables
 from concord.artifacts.schemas import Ref
+from concord.artifacts.sessions import Session
 from concord.flows.console import err
-from concord.tasks.asks import tallies
+from concord.tasks.door import door
 from concord.tasks.door.checkpoint import Randomness
 from concord.tasks.mechanisms.contributions import IntegerModel
 from concord.tasks.mechanisms.tallies import Tallies
@@ -209,12 +211,11 @@ def on_the_console(patch: pytest.MonkeyPatch, exact: Exact) -> None:
 
 def in_the_number_of_rounds(patch: pytest.MonkeyPatch, exact: Exact) -> None:
     """The last round is left out where the first says enough."""
-    release, last = tallies.release_round, list[Ref]()
+    release = door.release
 
-    def fewer(door: Any, session: Any, mechanism: Tallies, number: int, *given: Any, **named: Any) -> Ref:
-        if not (exact.some and number and number == len(mechanism.rounds) - 1):
-            last.append(release(door, session, mechanism, number, *given, **named))
-        return last[-1]
+    def fewer(stores: Any, session: Session, steps: Any) -> list[Ref]:
+        asked = (session.queries or 0) - (exact.some and session.queries != 1)
+        return release(stores, session, islice(steps, asked))
 
     in_all_modules(patch, release, fewer)
 

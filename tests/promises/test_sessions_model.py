@@ -27,7 +27,6 @@ from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.tasks.asking.teachers import votes_schema
-from concord.tasks.asks.votes import release_votes
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door import erase
 from concord.tasks.door.checkpoint import Randomness, commitment
@@ -40,7 +39,7 @@ from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.verify.reckoning import reckon
 from tests.artifacts.ledger.openings import at_most
 from tests.artifacts.ledger.test_ledger_model import ignoring_votes
-from tests.support.at_door import TEACHERS, labels_by, write
+from tests.support.at_door import TEACHERS, files_of, labels_by, write
 from tests.support.published import opening
 
 ROWS = 40
@@ -183,7 +182,7 @@ class Sessions(RuleBasedStateMachine):
         """Pass a session's whole stream through the door, as `run` and `extend` do; an ended session may refuse."""
         stream, session = self.streams[name], self.door.ledger.session(name)
         try:
-            release_votes(self.door, session, labels_by(stream.mechanism), stream.batches, stream.votes_on)
+            files_of(self.door, session, labels_by(stream.mechanism), stream.batches, stream.votes_on)
         except refusing:
             assert stream.forgotten or session.status != "open"
 

@@ -11,10 +11,11 @@ from concord import __version__
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Opening, Session
 from concord.tasks.asking.teachers import votes_schema
-from concord.tasks.asks.votes import VotesAsk, release_votes
+from concord.tasks.asks.votes import VotesAsk
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door.ask import Ask
 from concord.tasks.door.checkpoint import commitment
+from concord.tasks.door.door import release
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.mechanism import Mechanism
@@ -45,7 +46,7 @@ class Case:
 
     def run(self) -> pa.Table:
         """Pass the door. Returns the released labels."""
-        refs = release_votes(self.door, self.session, labels_by(self.mechanism), self.batches, self.votes_on)
+        refs = files_of(self.door, self.session, labels_by(self.mechanism), self.batches, self.votes_on)
         return self.door.released.labels(refs)
 
     def votes_on(self, batch: PublicBatch) -> Ref:
@@ -83,6 +84,11 @@ def make_case(home: Path, mechanism: Mechanism) -> Case:
 def labels_by(mechanism: Mechanism) -> VotesAsk:
     """What is asked if teachers vote and that mechanism answers."""
     return VotesAsk(mechanism, PLAN, ())
+
+
+def files_of(door: Stores, session: Session, ask: Any, *exact: Any) -> list[Ref]:
+    """The files of a session, whose ask makes its steps of these exact numbers."""
+    return release(door, session, ask.steps(door, session, *exact))
 
 
 def opened(door: Stores, asked: Ask[Any] | Mechanism) -> Session:

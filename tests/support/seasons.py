@@ -11,9 +11,10 @@ import numpy as np
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.tasks.asking.tally import sums_bytes
-from concord.tasks.asks.stream import PeriodCounts, SeasonAsk, release_period
+from concord.tasks.asks.stream import PeriodCounts, SeasonAsk, release_step
 from concord.tasks.data.arrivals import Period
 from concord.tasks.door.checkpoint import commitment
+from concord.tasks.door.door import release
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.contributions import RoundQuestion, tally
 from concord.tasks.mechanisms.stream import Stream
@@ -72,7 +73,8 @@ class Season:
     ) -> dict[str, Any]:
         """A release, as it was published."""
         periods = self.counted(number + 1) if counted is None else counted
-        ref = release_period(self.door, self.session, STREAM, questions, periods, again, self.follow)
+        step = release_step(self.door, self.session, STREAM, questions, periods, again, self.follow)
+        (ref,) = release(self.door, self.session, [step])
         released: dict[str, Any] = json.loads(self.door.released.read(ref))
         return released
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from concord.artifacts.schemas import Ref
 from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, TableSchema
 from concord.tasks.asking.tally import sums_bytes
 from concord.tasks.asks.sketch import SketchAsk
-from concord.tasks.asks.tallies import release_round
+from concord.tasks.asks.tallies import round_step
 from concord.tasks.data.grid import grid_of, recoded
+from concord.tasks.door.door import release
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.contributions import tally
 from concord.tasks.mechanisms.sketch import Sketch, sketch_rounds
@@ -64,6 +64,7 @@ class Sketched:
                 sink.write(sums_bytes(tally(question, own, LABELS[:rows])))
             follow = partial(PLANNER.follow, published, question)
             session = self.door.ledger.session("d-1")
-            released: Ref = release_round(self.door, session, SKETCH, number, question, [sink.ref], follow)
+            step = round_step(self.door, session, SKETCH, number, question, [sink.ref], follow)
+            (released,) = release(self.door, session, [step])
             published.append(json.loads(self.door.released.read(released)))
         return published

@@ -13,8 +13,9 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Opening, Session
 from concord.tasks.asking.tally import sums_bytes
-from concord.tasks.asks.tallies import TalliesAsk, release_round
+from concord.tasks.asks.tallies import TalliesAsk, round_step
 from concord.tasks.door.checkpoint import commitment
+from concord.tasks.door.door import release
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.contributions import STEPS_A_NAT, IntegerModel, RoundQuestion, tally
 from concord.tasks.mechanisms.distance import Ints
@@ -91,7 +92,8 @@ class Rounds:
             self.followed.append(number)
             return follow(number, sums)
 
-        return release_round(self.door, self.session, TALLIES, number, asked, blocks, followed)
+        step = round_step(self.door, self.session, TALLIES, number, asked, blocks, followed)
+        return release(self.door, self.session, [step])[0]
 
     def all(self, rows: int = len(ROWS), until: int = len(TALLIES.rounds)) -> list[dict[str, Any]]:
         """The rounds in turn, as they were published."""

@@ -27,10 +27,9 @@ from concord.tasks.data.encode import Matrix, learn_encoding
 from concord.tasks.data.parts import of_part
 from concord.tasks.data.units import NOBODY
 from concord.tasks.door.admit import claim, reserve_session
-from concord.tasks.door.door import release_once
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.exponential import StudentChoice
-from tests.support.at_door import STABLE, opening_of
+from tests.support.at_door import STABLE, files_of, opening_of
 from tests.support.people import changed, people, tables_of_plan, write_tables
 
 CANDIDATES = [{"refused": "drop"}, {"refused": "soft"}, {"params": {"C": 0.1}}]
@@ -143,7 +142,7 @@ def test_the_candidate_that_was_drawn_is_the_plan_s_student(
     assert (session.part, session.epsilon, session.delta, session.purpose) == (TEST, 0.5, 0.0, STUDENT_CHOICE)
     assert with_chosen_student(door, learned, plan) is None
     monkeypatch.setattr(StudentChoice, "choose_least", lambda *_: 2)
-    released = json.loads(door.released.read(release_once(door, session, choice, [counts])))
+    released = json.loads(door.released.read(files_of(door, session, choice, [counts])[0]))
     assert released["chosen"] == 2
     assert set(released) == {"format", "session", "epsilon", "delta", "settings", "chosen"}
     found = with_chosen_student(door, learned, plan)

@@ -20,12 +20,11 @@ from concord.tasks.asks.questions import (
     batch_of,
     check_code,
     keep_answers,
-    release_question,
 )
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.queries import LaplaceRelease, OptimalRelease
 from concord.tasks.mechanisms.stable import StableVoting
-from tests.support.at_door import TEACHERS, opened
+from tests.support.at_door import TEACHERS, files_of, opened
 from tests.support.people import changed, tables_of_plan
 
 OPTIMAL = QuestionsAsk(OptimalRelease.calibrate(epsilon=2.0, delta=1e-9), "q", TEACHERS)  # a tie: answered w.p. δ
@@ -46,7 +45,7 @@ def put(door: Stores, name: str, answers: Sequence[Any]) -> Ref:
 
 def pass_door(door: Stores, questions: QuestionsAsk, name: str = "q") -> dict[str, Any]:
     """The released answer."""
-    ref = release_question(door, opened(door, questions), questions, name)
+    *_, ref = files_of(door, opened(door, questions), questions, name)
     found: dict[str, Any] = json.loads(door.released.read(ref))
     return found
 

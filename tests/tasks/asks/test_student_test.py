@@ -29,11 +29,10 @@ from concord.tasks.data.encode import Matrix, learn_encoding
 from concord.tasks.data.parts import of_part
 from concord.tasks.data.units import NOBODY
 from concord.tasks.door.admit import claim, reserve_session
-from concord.tasks.door.door import release_once
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.private_test import PLACES, GroupMeasures, Noisy, PrivateTest
 from tests.privacy.exact import Silent
-from tests.support.at_door import STABLE, opening_of
+from tests.support.at_door import STABLE, files_of, opening_of
 from tests.support.people import changed, people, tables_of_plan, write_tables
 
 CLASSES = ("no", "yes")
@@ -293,7 +292,7 @@ def test_noisy_counts_alone_are_released(plan: Plan, door: Stores, monkeypatch: 
         return drawn[-1]
 
     monkeypatch.setattr(PrivateTest, "release", noting)
-    released = json.loads(door.released.read(release_once(door, session, trial, [counts])))
+    released = json.loads(door.released.read(files_of(door, session, trial, [counts])[0]))
     assert [released["right"], released["wrong"], *released["matrix"][0], *released["matrix"][1]] == drawn[0].tolist()
     assert set(released) == {
         *("format", "session", "epsilon", "delta", "settings", "classes", "right", "wrong", "matrix")

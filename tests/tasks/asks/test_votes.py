@@ -13,7 +13,7 @@ from concord.artifacts.home.released import labels_path
 from concord.artifacts.home.vault import keyed_digest
 from concord.artifacts.schemas import Ref
 from concord.tasks.asking.teachers import votes_schema
-from concord.tasks.asks.votes import release_votes, replay_votes
+from concord.tasks.asks.votes import replay_votes
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door.checkpoint import Randomness, commitment
 from concord.tasks.door.erase import close
@@ -27,6 +27,7 @@ from tests.support.at_door import (
     STABLE,
     Case,
     counts_of,
+    files_of,
     labels_by,
     make_case,
     opening_of,
@@ -99,7 +100,7 @@ def test_a_session_may_be_closed_while_its_votes_are_counted(case: Case) -> None
             close(case.door, "d-1", give_back=False)
         return case.votes_on(batch)
 
-    refs = release_votes(case.door, case.session, labels_by(case.mechanism), case.batches, closed)
+    refs = files_of(case.door, case.session, labels_by(case.mechanism), case.batches, closed)
     session = case.door.ledger.session("d-1")
     assert (session.status, session.batches, session.asked) == ("closed", 1, ROWS)
     assert case.door.released.labels(refs)["outcome"].to_pylist()[ROWS:] == ["not asked"] * (2 * ROWS)
