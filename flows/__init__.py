@@ -5,10 +5,11 @@ Offers       `api` (run, refresh, ask, open_session, load_student, and the comma
              release of a stream), `lead` and `homes` (of several homes that show no row), `ask` (questions: to every
              shard, to the units, and an estimate); `start` (a flow on its servers, once or by cron), `scheduled` (flows
              as deployments), `cli`
-Its own      `vote`, `tally`, `sketch` and `season` (the longer of the ways to learn); `run` (the context of a run, and
-             the values its steps exchange), `stages` (the stages), `admit` (sessions: found and begun, or asked once,
-             and warnings to the operator before anything is spent), `steps` (the other steps between stages, and what
-             the ways to learn have in common), `set_aside` (those of units set aside: choice and test of a student),
+Its own      `vote`, `tally`, `sketch` and `hypothesis` (the ways to learn: what each asks, counts, releases and fits),
+             `season` (the periods of a stream); `run` (the context of a run, and the values its steps exchange),
+             `stages` (the stages), `admit` (sessions: found and begun, or asked once, and warnings to the operator
+             before anything is spent), `steps` (the other steps between stages, up to what is published),
+             `set_aside` (those of units set aside: choice and test of a student),
              `stage` (the stage decorators), `cache` (keys and results of stages), `replay` (a cached run without an
              engine), `console` (the terminal), `ending` (the end of a command by a signal), `outcome` (the summary of a
              run), `mirror` (MLflow restored from the ledger and the released files), `environment` (settings of Prefect

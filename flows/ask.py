@@ -22,7 +22,7 @@ from concord.artifacts.sessions import Session
 from concord.flows.admit import admit, answer_once, begin
 from concord.flows.console import out
 from concord.flows.outcome import spent_in_words
-from concord.flows.run import Admitted, Balance, Counted, PrivateFiles, RunContext, running
+from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext, running
 from concord.flows.stage import Disclosure, pass_door
 from concord.flows.stages import blocks, count_units, encode, measure, split
 from concord.tasks.asking.questions import Question, answers, rehearse_question
@@ -68,8 +68,7 @@ def ask(plan: Plan, question: Question, home: Path, terms: QuestionTerms) -> dic
         same = check_code(question, run.stores.released.read(passed.released[-1]), session.id)
         if known is not None and not same:
             warnings.warn(f"{question.name!r} is replayed; whether its code has changed is unknown", stacklevel=2)
-        with run.stores.publishing(session.id):
-            return write_up(run, admitted, passed)
+        return certified(run, admitted, passed)
 
 
 def put_to_shards(run: RunContext, admitted: Admitted[QuestionsAsk], question: Question) -> Session:
@@ -93,30 +92,40 @@ def _asked(run: RunContext, session: Session, shards: list[Ref], encoding: Encod
     return keep_answers(vault, session.id, question, answers(question.portable, parts, encoding, vault))
 
 
-def write_up(run: RunContext, admitted: Admitted[Any], passed: Disclosure) -> dict[str, Any]:
-    """Certify the outcome of a question, and record it in MLflow if it is new. Returns the details for the operator."""
-    from concord.artifacts.mlflow.write import Tracking  # heavy; the other flows are loaded together with this one
-
+def certified(run: RunContext, admitted: Admitted[Any], passed: Disclosure) -> dict[str, Any]:
+    """Certify the outcome of a question, and record it. Returns the details for the operator."""
     session, stores, (*_, file) = passed.session, run.stores, passed.released
-    certificate = certify_answers(session.id, stores.ledger, stores.released, stores.vault)
     record, domain = json.loads(stores.released.read(file)), admitted.balance.domain
     claim = {"epsilon": session.epsilon, "delta": session.delta}
     shown = {name: record[name] for name in ("question", "outcome", "answer")}
     answer = canonical_json(shown["answer"])
-    logged = answer if len(answer) <= MOST_LOGGED else f"in {file.path}"
-    disclosed = {**shown, "answer": logged}
-    fields = {**claim, **disclosed, "name": session.kind.name, "shards": session.teachers}
+    logged = {**shown, "answer": answer if len(answer) <= MOST_LOGGED else f"in {file.path}"}
+    fields = {**claim, **logged, "name": session.kind.name, "shards": session.teachers}
+    with stores.publishing(session.id):
+        certificate = certify_answers(session.id, stores.ledger, stores.released, stores.vault)
+        return {
+            **shown,
+            "session": session.id,
+            "guarantee": {**claim, "unit": domain.unit, "neighbours": domain.neighbours},
+            "shards": session.teachers,
+            "file": str(stores.released.root / file.path),
+            "certificate": str(stores.released.root / certificate.path),
+            "certificate_text": stores.released.read(certificate).decode(),
+            **recorded(run, admitted, passed, fields, answer=file.path),
+        }
+
+
+def recorded(
+    run: RunContext, admitted: Admitted[Any], passed: Disclosure, fields: dict[str, Any], answer: str = ""
+) -> dict[str, Any]:
+    """Record in MLflow, if it is new, what was released and no student learns from: the end of the details."""
+    from concord.artifacts.mlflow.write import Tracking  # heavy; a cached run does without it
+
+    domain, tracking = admitted.balance.domain.name, Tracking.of(run.home)
     return {
-        **shown,
-        "session": session.id,
-        "guarantee": {**claim, "unit": domain.unit, "neighbours": domain.neighbours},
-        "shards": session.teachers,
-        "file": str(stores.released.root / file.path),
-        "certificate": str(stores.released.root / certificate.path),
-        "certificate_text": stores.released.read(certificate).decode(),
         "stages": [report.model_dump() for report in run.stages.reports],
         **admitted.balance.charged(run),
-        "run_id": Tracking.of(run.home).keep_estimate(domain.name, session.id, fields, passed.at, answer=file.path),
+        "run_id": tracking.keep_estimate(domain, passed.session.id, fields, passed.at, answer=answer),
     }
 
 
@@ -135,8 +144,7 @@ def answer(plan: Plan, home: Path, question: UnitsQuestion, again: bool = False)
             return [count_units(run, run.plan, private.table, public.encoding, counts, run.erased)]
 
         admitted, passed = answer_once(run, asked, public, exact)
-        with run.stores.publishing(passed.session.id):
-            return write_up(run, admitted, passed)
+        return certified(run, admitted, passed)
 
 
 @flow(name="estimate")
@@ -162,27 +170,17 @@ def estimate(plan: Plan, home: Path, epsilon: float, share: float, beta: float, 
         admitted, passed = answer_once(run, held_out, public, exact)
         released = run.stores.released.read(passed.released[0])
         suggestion = Suggestion.of(held_out, released, queries=admitted.stream.rows, beta=beta)
+        claim = {"epsilon": passed.session.epsilon, "delta": passed.session.delta}
+        details = {
+            "session": passed.session.id,
+            "guarantee": {**claim, "unit": admitted.balance.domain.unit},
+            "teachers": passed.session.teachers,
+            **suggestion.model_dump(),
+            "estimate": str(run.stores.released.root / passed.released[0].path),
+        }
+        fields = {**claim, **suggestion.model_dump(), **passed.session.mechanism}
         with run.stores.publishing(passed.session.id):
-            return write_down(run, admitted.balance, passed, suggestion)
-
-
-def write_down(run: RunContext, balance: Balance, passed: Disclosure, suggestion: Suggestion) -> dict[str, Any]:
-    """Record the estimate in MLflow if it is new. Returns its details."""
-    from concord.artifacts.mlflow.write import Tracking  # heavy; a cached run does without it
-
-    session = passed.session
-    claim = {"epsilon": session.epsilon, "delta": session.delta}
-    fields = {**claim, **suggestion.model_dump(), **session.mechanism}
-    return {
-        "session": session.id,
-        "guarantee": {**claim, "unit": balance.domain.unit},
-        "teachers": session.teachers,
-        **suggestion.model_dump(),
-        "estimate": str(run.stores.released.root / passed.released[0].path),
-        "stages": [report.model_dump() for report in run.stages.reports],
-        **balance.charged(run),
-        "run_id": Tracking.of(run.home).keep_estimate(balance.domain.name, session.id, fields, passed.at),
-    }
+            return details | recorded(run, admitted, passed, fields)
 
 
 def show_estimate(details: dict[str, Any]) -> None:

@@ -18,21 +18,20 @@ from typing import Any
 from prefect import flow
 
 from concord.artifacts import kinds
-from concord.artifacts.domains import Domain
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.signing import SigningKey
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Ref, canonical_json
+from concord.artifacts.schemas import PublicRows, canonical_json
 from concord.artifacts.sections import HomesPlan
 from concord.artifacts.sessions import Session
+from concord.flows import tally
 from concord.flows.admit import admit, begin
 from concord.flows.cache import Files
 from concord.flows.outcome import Summary, shown
-from concord.flows.run import Admitted, Counted, PrivateFiles, running
-from concord.flows.stage import Disclosure, pass_door
+from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext, running
+from concord.flows.stage import pass_door
 from concord.flows.stages import encode
 from concord.flows.steps import publish
-from concord.flows.tally import BySums, planner_of
 from concord.tasks.asks.joint import (
     JointAsk,
     SharesOfRound,
@@ -53,7 +52,6 @@ from concord.tasks.asks.share import (
     plan_digest,
     questions_in,
 )
-from concord.tasks.asks.tallies import TalliesAsk
 from concord.tasks.data.codes import deepens
 from concord.tasks.data.exchange import Exchange
 from concord.tasks.door.admit import planned_domain, terms_of
@@ -62,7 +60,7 @@ from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.homes import Joint
 from concord.tasks.mechanisms.tallies import Tallies
-from concord.tasks.student.infer import RoundPlanner
+from concord.tasks.student.infer import RoundFile, RoundPlanner
 from concord.tasks.verify.checks import checked
 from concord.tasks.verify.homes import check_charge, check_share
 
@@ -78,67 +76,76 @@ class Missing(Exception):
     refused: dict[str, str]
 
 
-class ByHomes(BySums):
-    """Several homes are asked, round after round, and labels of public rows inferred from the sum of their shares."""
+@dataclass(frozen=True)
+class Leading:
+    """A run of several homes, by its lead.
 
-    each: Tallies
-    digest: str = ""
+    public    the encoding, and the public rows
+    digest    of the plan
+    without   homes whose rows are left out from now on
+    """
 
-    def ask(self, domain: Domain, session: Session | None = None) -> TalliesAsk:
+    run: RunContext
+    public: PublicRows
+    post: Exchange
+    digest: str
+    without: Sequence[str]
+
+    @property
+    def id(self) -> str:
+        """The name of the run, made once."""
+        vault = self.run.stores.vault
+        return vault.read(vault.keep(f"homes/{self.digest}/run", lambda: secrets.token_hex(16).encode())).decode()
+
+    def ask(self, session: Session | None) -> JointAsk:
         """What all homes together are asked, and claim."""
-        asked, own_run = super().ask(domain, session), self.run.stores.vault.read(self._run_id()).decode()
-        self.each, agreed = asked.mechanism, agreed_in(self.run.plan, own_run, self.digest)
+        asked, agreed = tally.ask_now(self.run, self.public, session), agreed_in(self.run.plan, self.id, self.digest)
         joint = Joint.of(asked.mechanism, homes_of(self.run.plan).a_person_in)
-        return JointAsk(joint, asked.codes, asked.public, agreed, bounds=asked.bounds)
+        claimed = JointAsk(joint, asked.codes, asked.public, agreed, asked.mechanism)
+        return replace(claimed, bounds=asked.bounds, coded=asked.coded)
 
-    def lead(self, post: Exchange, without: Sequence[str]) -> Summary:
+    def go_on(self) -> Summary:
         """Write the next question; or publish what follows from all of them. Raises Missing."""
-        run = self.run
-        self.rehearse()
+        run, public = self.run, self.public
+        tally.rehearse(run, public.encoding)
         domain = planned_domain(run.stores, run.plan)
-        (admitted,) = admit(run, domain, [self.ask_of_plan(domain)], self.public)
-        session = begin(run, admitted, NO_ROWS, Counted((), ()))
-        labelled = self._added(session, admitted, post, without)
-        student = self.fit(run, admitted, labelled, session.id)
-        return publish(run, admitted, labelled, student, codes=self.codes)
-
-    def _added(
-        self, session: Session, admitted: Admitted[TalliesAsk], post: Exchange, without: Sequence[str]
-    ) -> Disclosure:
-        """All rounds, added and published, or replayed; and the labels inferred from the last. Raises Missing."""
-        run, joint = self.run, Joint.of(self.each, homes_of(self.run.plan).a_person_in)
-        planner, missing = planner_of(run, admitted, self._codes, ()), list[Missing]()
-
-        def added(door: Stores, session: Session) -> Iterator[Step[Ints]]:
-            rounds, published = list[SharesOfRound](), list[dict[str, Any]]()
-            for number in range(len(self.each.rounds)):
-                next_question = partial(self._next, planner, published, rounds)
-                asked, letter = self._question(session, number, post, next_question)
-                last = rounds[-1].shares if rounds else {}
-                taking = [name for name in last or homes_of(run.plan).names if name not in without]
-                of = self._shares(session, asked, letter, post, last_of(last), taking)
-                if isinstance(of, Missing):
-                    missing.append(of)
-                    return
-                rounds.append(of)
-                units = {name: units_of(name, rounds) for name in rounds[0].shares}
-                part = sum(units[name] for name in of.shares) / sum(units.values())
-                scaled = joint.scaled(len(of.shares))
-                follow = partial(self._follow, of, replace(planner, mechanism=scaled), [*published], part)
-                differ = [] if deepens(asked.codes) else differing(of, units, planner.rows)
-                yield joint_step(door, session, of, differ, follow)
-                published.append(json.loads(door.released.read(released_by(door, session.id)[number])))
-
-        passed = pass_door(run, session, added)
+        asked = tally.as_asked_before(run, public, domain, self.ask)
+        (admitted,) = admit(run, domain, [asked], public)
+        session, missing = begin(run, admitted, NO_ROWS, Counted((), ())), list[Missing]()
+        passed = pass_door(run, session, partial(self._steps, admitted, missing))
         for homes in missing:
             raise homes
         run.stores.released.restamp(passed.released)
-        return self._labelled(admitted, passed, planner)
+        learned = tally.labelled(run, admitted, passed)
+        return publish(learned, tally.fit(learned, session.id))
+
+    def _steps(
+        self, admitted: Admitted[JointAsk], missing: list[Missing], door: Stores, session: Session
+    ) -> Iterator[Step[Ints]]:
+        """Round after round, each of the shares that answered its question; if some are missing, no further ones."""
+        ask, homes, rounds, published = admitted.ask, homes_of(self.run.plan), list[SharesOfRound](), list[RoundFile]()
+        planner = tally.planner_of(self.run, admitted, ask.coded, ())
+        joint = Joint.of(ask.each, homes.a_person_in)
+        for number in range(len(ask.each.rounds)):
+            next_question = partial(self._next, planner, published, rounds)
+            asked, letter = self._question(session, ask.each, number, next_question)
+            last = rounds[-1].shares if rounds else {}
+            taking = [name for name in last or homes.names if name not in self.without]
+            of = self._shares(session, asked, letter, last_of(last), taking)
+            if isinstance(of, Missing):
+                missing.append(of)
+                return
+            rounds.append(of)
+            units = {name: units_of(name, rounds) for name in rounds[0].shares}
+            part = sum(units[name] for name in of.shares) / sum(units.values())
+            scaled = joint.scaled(len(of.shares))
+            follow = partial(self._follow, of, replace(planner, mechanism=scaled), [*published], part)
+            differ = [] if deepens(asked.codes) else differing(of, units, planner.rows)
+            yield joint_step(door, session, of, differ, follow)
+            published.append(json.loads(door.released.read(released_by(door, session.id)[number])))
 
     @staticmethod
-    def _next(
-        planner: RoundPlanner, published: Sequence[dict[str, Any]], rounds: Sequence[SharesOfRound]
-    ) -> dict[str, Any]:
+    def _next(planner: RoundPlanner, published: Sequence[RoundFile], rounds: Sequence[SharesOfRound]) -> dict[str, Any]:
         """The next round's question, and what it builds on."""
         question = planner.question(published)
         return {
@@ -151,32 +158,32 @@ class ByHomes(BySums):
 
     @staticmethod
     def _follow(
-        of: SharesOfRound, planner: RoundPlanner, published: Sequence[dict[str, Any]], part: float, total: Ints
+        of: SharesOfRound, planner: RoundPlanner, published: Sequence[RoundFile], part: float, total: Ints
     ) -> dict[str, Any]:
         """A round's file but for its shares, with a planner that knows the noise of their sum."""
         said = of_round(of, planner.mechanism.rounds[of.asked.number].scale, part, total)
         return {**said, **planner.follow(published, of.asked.question, total, part=part)}
 
     def _question(
-        self, session: Session, number: int, post: Exchange, made: Callable[[], dict[str, Any]]
+        self, session: Session, each: Tallies, number: int, made: Callable[[], dict[str, Any]]
     ) -> tuple[Asked, Letter]:
         """The question of that number, signed once and given to the homes; `made` gives what is asked."""
         vault, key = self.run.stores.vault, SigningKey.of(self.run.stores.vault)
 
         def signed() -> bytes:
             content = Asked(
-                run=vault.read(self._run_id()).decode(),
+                run=self.id,
                 number=number,
                 plan=self.digest,
                 homes=homes_of(self.run.plan),
-                mechanism=self.each,
+                mechanism=each,
                 encoding=self.public.encoding,
                 **made(),
             )
             return Letter.signed(content, key).data
 
         letter = Letter(vault.read(vault.keep(f"sessions/{session.id}/question-{number:05d}.json", signed)))
-        post.write(f"question-{number}", letter.data)
+        self.post.write(f"question-{number}", letter.data)
         return letter.read(Asked, key.public.raw.hex()), letter
 
     def _shares(
@@ -184,7 +191,6 @@ class ByHomes(BySums):
         session: Session,
         asked: Asked,
         letter: Letter,
-        post: Exchange,
         before: Mapping[str, tuple[int, str]],
         taking: Sequence[str],
     ) -> SharesOfRound | Missing:
@@ -199,7 +205,7 @@ class ByHomes(BySums):
         if kept is None:
             domain = stores.ledger.domain_of(session)
             unit = domain.unit, domain.neighbours
-            heard, refused = fitting(post, homes, asked, letter, before, session.kind.only(kinds.Joint), unit)
+            heard, refused = fitting(self.post, homes, asked, letter, before, session.kind.only(kinds.Joint), unit)
             if missing := [name for name in taking if name not in heard]:
                 return Missing(asked.number, missing, {name: why for name, why in refused.items() if name in missing})
             if not taking:
@@ -209,9 +215,6 @@ class ByHomes(BySums):
         letters = {name: Letter(text.encode()) for name, text in json.loads(stores.vault.read(kept[0])).items()}
         shares = {name: (own.read(Answered, homes.key_of(name)), own) for name, own in letters.items()}
         return SharesOfRound(asked, letter, shares)
-
-    def _run_id(self) -> Ref:
-        return self.run.stores.vault.keep(f"homes/{self.digest}/run", lambda: secrets.token_hex(16).encode())
 
 
 def agreed_in(plan: Plan, run: str, digest: str) -> dict[str, Any]:
@@ -270,16 +273,14 @@ def lead(plan: Plan, home: Path, exchange: str, without: Sequence[str] = ()) -> 
         key = SigningKey.of(run.stores.vault).public.raw.hex()
         if key != homes.lead_key:
             raise WrongInput(f"homes.lead must be led from the home with the key {homes.lead_key}; this one's is {key}")
-        way = ByHomes(run, encode(run, run.plan, run.files("public")))
-        way.digest = plan_digest(plan)
+        leading = Leading(run, encode(run, run.plan, run.files("public")), post, plan_digest(plan), without)
         others, _ = questions_in(post, plan)
-        own_run = run.stores.vault.read(way._run_id()).decode()
-        if any(asked.run != own_run for asked, _ in others.values()):
+        if any(asked.run != leading.id for asked, _ in others.values()):
             raise NotVerified("the exchange holds questions of another run: each has a folder, and a home of its lead")
         led = [session.kind.only(kinds.Joint).run for session in run.stores.ledger.sessions(joint.domain)]
-        way.run = replace(run, new_session=own_run not in led)  # the homes pay
+        paid = replace(run, new_session=leading.id not in led)  # by the homes
         try:
-            summary = shown(way.lead(post, without))
+            summary = shown(replace(leading, run=paid).go_on())
         except Missing as waiting:
             return {"published": False, "round": waiting.number, "missing": waiting.homes, "refused": waiting.refused}
         return {"published": True, "missing": [], "refused": {}, **summary.model_dump(mode="json")}
@@ -292,8 +293,8 @@ def status(plan: Plan, exchange: str) -> dict[str, Any]:
     terms, digest = terms_of(plan), plan_digest(plan)
     for number, (asked, letter) in sorted(questions.items()):
         joint, agreed = Joint.of(asked.mechanism, homes.a_person_in), agreed_in(plan, asked.run, digest)
-        kind = kinds.Kind.of(JointAsk(joint, asked.codes.digest, (), agreed).settings()).only(kinds.Joint)
-        unit = terms["unit"], terms["neighbours"]
+        ask = JointAsk(joint, asked.codes.digest, (), agreed, asked.mechanism)
+        kind, unit = kinds.Kind.of(ask.settings()).only(kinds.Joint), (terms["unit"], terms["neighbours"])
         heard, refused = fitting(post, homes, asked, letter, before, kind, unit)
         missing = [name for name in homes.names if name not in heard]
         rounds.append({"round": number, "answered": [*heard], "missing": missing, "refused": refused})

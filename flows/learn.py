@@ -7,46 +7,44 @@ retest        one more private test of a session's student
 """
 
 from collections.abc import Iterator
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from prefect import flow
 
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.learners import StudentPlan
-from concord.artifacts.plan import Plan, Way
-from concord.artifacts.schemas import PublicRows, Ref
+from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.artifacts.sessions import Session
-from concord.flows import stages
+from concord.flows import hypothesis, sketch, tally, vote
 from concord.flows.admit import admit, announce_room, begin, may_open_further, precheck_tables
 from concord.flows.cache import Files
 from concord.flows.outcome import StageName, Summary, shown
 from concord.flows.run import (
     OF_HOMES,
     Admitted,
+    Balance,
     Counted,
     PrivateFiles,
+    PublicStream,
     RunContext,
     digest_of,
     note_copies,
     running,
 )
 from concord.flows.set_aside import check_test, choose_student, run_planned_test, test_again
-from concord.flows.sketch import BySketch
-from concord.flows.stage import Disclosure, pass_door
 from concord.flows.stages import encode, put
-from concord.flows.steps import AnyLearning, Learning, decide, publish
-from concord.flows.tally import BySums
-from concord.flows.vote import ByVotes
-from concord.tasks.asks.hypothesis import HypothesisAsk
+from concord.flows.steps import Learned, decide, publish
 from concord.tasks.asks.labelled import checkpoint_to_extend, checkpoint_to_study, checkpoint_to_test
 from concord.tasks.asks.student_choice import settled_now
 from concord.tasks.asks.votes import VotesAsk
 from concord.tasks.data.places import check_not_private
 from concord.tasks.data.tables import find_files
-from concord.tasks.door.admit import check_ensemble, planned_domain
+from concord.tasks.door.admit import on_record, planned_domain
+from concord.tasks.door.ask import Ask
 from concord.tasks.door.checkpoint import (
     Checkpoint,
     check_open,
@@ -55,6 +53,7 @@ from concord.tasks.door.checkpoint import (
     write_checkpoint,
 )
 from concord.tasks.door.stores import Stores
+from concord.tasks.publish.track import column_types
 from concord.tasks.student.study import Student
 
 
@@ -75,34 +74,28 @@ def learn(plan: Plan, home: Path, new_session: bool = False, start_from: StageNa
 
 def learn_from(run: RunContext, public: PublicRows) -> Summary:
     """Learn in the plan's ways, from the first private row to the certificate: all of their sessions are opened, or
-    none."""
+    none. The last one has the student."""
     run = decide(run, public)
-    ways = ways_of(run, public)
-    last = ways[-1]
+    ways = [WAYS[way] for way in run.plan.ways]
     if not run.stages.in_replay:  # cached results show that it ran
-        ways[0].rehearse()  # of all that the plan asks for
+        ways[0].rehearse(run, public.encoding)  # of all that the plan asks for
     domain = planned_domain(run.stores, run.plan)
-    admitted = admit(run, domain, [way.ask_of_plan(domain) for way in ways], public)
+    admitted = admit(run, domain, [way.ask(run, public, domain) for way in ways], public)
     announce_room(admitted[-1])
     check_test(run, admitted[-1])  # refuses here, before anything private is read
     private = PrivateFiles.of(run, admitted[0].stream.sources)
     precheck_tables(run, private, public.encoding, admitted[0].session)
-    asked = list(zip(ways, admitted, strict=True))
-    counted = [way.count(each, private) for way, each in asked]
+    counted = [way.count_exact(run, each, private) for way, each in zip(ways, admitted, strict=True)]
     sessions = list[Session]()
     for each, numbers in zip(admitted, counted, strict=True):
         further = may_open_further(run, next(iter(sessions), None), each.ask)
         sessions.append(begin(run, each, private, numbers, further=further))
-    *before, passed = [
-        way.release(session, each, numbers)
-        for (way, each), session, numbers in zip(asked, sessions, counted, strict=True)
-    ]
-    admitted[-1] = last.after(admitted[-1])
-    chosen = choose_student(last, admitted[-1], private, passed)  # among candidates, if the plan names any
-    student = last.fit(chosen.run, admitted[-1], passed, sessions[-1].id)
-    also = [*chosen.files, *(file for each in before for file in each.released)]
-    tested = run_planned_test(chosen.run, last, admitted[-1], private, chosen.passed, student, also=also)
-    return publish(chosen.run, admitted[-1], tested, student, before, codes=last.codes)
+    asked = zip(ways, sessions, admitted, counted, strict=True)
+    *before, last = [way.release(run, session, each, numbers) for way, session, each, numbers in asked]
+    learned = replace(last, before=tuple(each.passed for each in before))
+    learned = choose_student(learned, private, ways[-1].fit)  # among candidates, if the plan names any
+    student = ways[-1].fit(learned, learned.session.id)
+    return publish(run_planned_test(learned, private, student), student)
 
 
 @flow(name="extend", flow_run_name="extend {session}")
@@ -117,12 +110,12 @@ def extend(session: str, public: str, home: Path) -> Summary:
     plan = settled_now(stores, learned, checkpoint_to_extend(stores.vault, learned).plan)
     with running(plan, home) as run:
         known = run.lock_session(session)
-        votes, admitted, teachers = add_rows(run, session, public)  # refuses here, before a teacher votes
-        labels = votes.release(known, admitted, Counted((), teachers))
-        return shown(publish(run, admitted, labels, votes.fit(run, admitted, labels, session)))
+        admitted, teachers = add_rows(run, session, public)  # refuses here, before a teacher votes
+        answered = vote.release(run, known, admitted, Counted((), teachers))
+        return shown(publish(answered, vote.fit(answered, session)))
 
 
-def add_rows(run: RunContext, name: str, path: str) -> tuple[ByVotes, Admitted[VotesAsk], tuple[Ref, ...]]:
+def add_rows(run: RunContext, name: str, path: str) -> tuple[Admitted[VotesAsk], tuple[Ref, ...]]:
     """Add the public rows at `path` that the session was not given before. Returns the session, admitted again, and its
     teachers.
 
@@ -135,12 +128,11 @@ def add_rows(run: RunContext, name: str, path: str) -> tuple[ByVotes, Admitted[V
     added = put(run, new_files(run, checkpoint, path), checkpoint.encoding, run.plan.labeling.batch)
     sources = {source.digests: source for source in (*checkpoint.sources, *added)}
     longer = checkpoint.model_copy(update={"sources": tuple(sources.values())})
-    votes = ByVotes(run, checkpoint.public)
-    admitted = votes.resume(session, longer)
+    admitted = resume(run, vote, session, longer)
     if len(admitted.stream.batches) > len(stream(checkpoint.sources)):
         check_open(session, admitted.stream.rows - session.asked)
     write_checkpoint(vault, session.id, longer)
-    return votes, admitted, checkpoint.teachers
+    return admitted, checkpoint.teachers
 
 
 def new_files(run: RunContext, checkpoint: Checkpoint, path: str) -> Iterator[Files]:
@@ -172,9 +164,10 @@ def study_again(session: str, home: Path, student: StudentPlan | None = None) ->
     with running(plan, home) as run:
         known = run.lock_session(session)
         checkpoint = checkpoint_to_study(run.stores.vault, known)
-        way, admitted, passed = _replayed(run, known, checkpoint)  # refuses here, if labels are missing
+        way = REOPENED[plan.ways[0]]
+        replayed = way.replay(run, known, resume(run, way, known, checkpoint))  # refuses here, if labels are missing
         write_checkpoint(run.stores.vault, session, checkpoint.model_copy(update={"plan": plan}))
-        return shown(publish(way.run, admitted, passed, way.fit(way.run, admitted, passed, session)))
+        return shown(publish(replayed, way.fit(replayed, session)))
 
 
 @flow(name="test", flow_run_name="test {session}")
@@ -189,56 +182,40 @@ def retest(session: str, home: Path, epsilon: float | None = None, again: bool =
     plan = settled_now(stores, learned, checkpoint_to_test(stores.vault, learned).plan)
     with running(plan, home) as run:
         known = run.lock_session(session)
-        way, admitted, passed = _replayed(run, known, checkpoint_to_test(run.stores.vault, known))
-        student = way.fit(way.run, admitted, passed, session)
-        passed = test_again(way.run, admitted, passed, student, epsilon, way.codes, again=again)
-        return shown(publish(way.run, admitted, passed, student, codes=way.codes))
+        way, checkpoint = REOPENED[plan.ways[0]], checkpoint_to_test(run.stores.vault, known)
+        replayed = way.replay(run, known, resume(run, way, known, checkpoint))
+        student = way.fit(replayed, session)
+        return shown(publish(test_again(replayed, student, epsilon, again=again), student))
 
 
-def _replayed(
-    run: RunContext, session: Session, checkpoint: Checkpoint
-) -> tuple[AnyLearning, Admitted[Any], Disclosure]:
-    """The way in which a session learned, the session admitted again, and what it released."""
-    (way,) = ways_of(run, checkpoint.public)
-    admitted = way.resume(session, checkpoint)
-    passed = way.replay(session, admitted)
-    return way, way.after(admitted), passed
+class Learns(Protocol):
+    """A way to learn: the functions of its file."""
+
+    def rehearse(self, run: RunContext, encoding: Encoding) -> None: ...
+    def ask(self, run: RunContext, public: PublicRows, domain: Domain, session: Session | None = None) -> Ask[Any]: ...
+    def count_exact(self, run: RunContext, admitted: Admitted[Any], private: PrivateFiles) -> Counted: ...
+    def release(self, run: RunContext, session: Session, admitted: Admitted[Any], counted: Counted) -> Learned: ...
+    def fit(self, learned: Learned, where: str) -> Student: ...
 
 
-class ByHypothesis(Learning[HypothesisAsk]):
-    """The student is a hypothesis, chosen by its errors on the private rows (Nandi & Bassily 2020)."""
+class Reopens(Learns, Protocol):
+    """A way whose sessions can be looked at again: tested, extended, learned from once more."""
 
-    reopens = False
-
-    def ask(self, domain: Domain, session: Session | None = None) -> HypothesisAsk:  # noqa: ARG002, all cost the same
-        """The choice among the hypotheses that differ on the public rows."""
-        return HypothesisAsk.of(self.run.plan, self.public.encoding, self.public.batches, self.run.stores.vault)
-
-    def count(self, admitted: Admitted[HypothesisAsk], private: PrivateFiles) -> Counted:
-        """Count the errors of every candidate."""
-        run, stream = self.run, admitted.stream
-        counts = stages.count(run, run.plan, private.table, stream.encoding, stream.batches, run.erased)
-        check_ensemble(run.stores.vault, admitted.session, (counts.digest,))
-        return Counted((counts.digest,), [counts])
-
-    def release(self, session: Session, admitted: Admitted[HypothesisAsk], counted: Counted) -> Disclosure:
-        """Choose once."""
-        return pass_door(self.run, session, partial(admitted.ask.steps, exact=counted.kept), "choose")
-
-    def fit(self, run: RunContext, admitted: Admitted[HypothesisAsk], passed: Disclosure, where: str) -> Student:
-        """The hypothesis itself."""
-        stream = admitted.stream
-        return stages.study_chosen(run, where, stream.encoding, stream.batches, passed.released[0], run.test)
+    def replay(self, run: RunContext, session: Session, admitted: Admitted[Any]) -> Learned: ...
 
 
-WAYS: dict[Way, type[AnyLearning]] = {
-    "votes": ByVotes,
-    "tallies": BySums,
-    "sketch": BySketch,
-    "hypothesis": ByHypothesis,
-}
+REOPENED: dict[str, Reopens] = {"votes": vote, "tallies": tally, "sketch": sketch}
+WAYS: dict[str, Learns] = {**REOPENED, "hypothesis": hypothesis}
 
 
-def ways_of(run: RunContext, public: PublicRows) -> list[AnyLearning]:
-    """The ways in which the plan learns, one session each; the last one has the student."""
-    return [WAYS[way](run, public) for way in run.plan.ways]
+def resume(run: RunContext, way: Learns, session: Session, checkpoint: Checkpoint) -> Admitted[Any]:
+    """An open session that goes on, with all rows of its checkpoint.
+
+    Raises NotVerified if it would not go on as it began or rows are gone, WrongInput if its tables no longer fit.
+    """
+    domain = run.stores.ledger.domain_of(session)
+    ask = on_record(run.stores, session, way.ask(run, checkpoint.public, domain, session))
+    way.rehearse(run, checkpoint.encoding)
+    column_types(run.plan.path("public"), checkpoint.encoding)  # checked now: MLflow needs them after the spend
+    stream = PublicStream.of(run, session, checkpoint.encoding, checkpoint.sources)
+    return Admitted(Balance.of(run, domain), ask, stream, session)

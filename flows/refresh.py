@@ -10,22 +10,21 @@ counted. When a season has ended, the next opens by itself, for units that arriv
 asked again, so the domain is charged what its largest season costs, once.
 """
 
-import json
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any
 
 from prefect import flow
 
-from concord.artifacts.domains import Domain
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import PublicRows, Ref
 from concord.artifacts.sessions import Session
+from concord.flows import tally
 from concord.flows.admit import admit, precheck_tables
 from concord.flows.cache import digested, key_of, only
 from concord.flows.outcome import Summary, shown
@@ -34,8 +33,7 @@ from concord.flows.season import Periods, check_periods, published_mark
 from concord.flows.set_aside import pass_test_of_release
 from concord.flows.stage import Disclosure, pass_door
 from concord.flows.stages import encode, put
-from concord.flows.steps import publish
-from concord.flows.tally import BySums, infer, label_claim, sample
+from concord.flows.steps import Learned, publish
 from concord.tasks.asks.stream import (
     Beginning,
     PeriodCounts,
@@ -44,7 +42,6 @@ from concord.tasks.asks.stream import (
     periods_counted,
     release_step,
 )
-from concord.tasks.asks.tallies import TalliesAsk
 from concord.tasks.door.admit import opening_of, planned_domain, sessions_for
 from concord.tasks.door.door import Step, released_by
 from concord.tasks.door.stores import Stores
@@ -55,190 +52,169 @@ from concord.tasks.student.seasons import follow_totals, history
 from concord.tasks.student.study import Student
 
 
-class ByStream(BySums):
-    """Private rows are asked in the period in which they arrive; a student learns from the totals of all so far.
+@dataclass(frozen=True)
+class StreamOfPlan:
+    """The stream that a plan goes on with, or begins.
 
-    `public` are the rows that the stream's codes were learned from, or will be; those of now may be others.
-
-    left   the sessions so far, if another stream is asked for than theirs
+    public   the rows that its codes were learned from, or will be
+    now      the public rows of now, which may be others
+    ask      what a season of it asks, of no stream yet
+    left     the sessions so far, if another stream is asked for than theirs
     """
 
+    public: PublicRows
+    now: PublicRows
+    ask: SeasonAsk
     left: Sequence[str] = ()
-    reopens: ClassVar[bool] = False
 
-    @classmethod
-    def of(cls, run: RunContext) -> tuple[Self, PublicRows]:
-        """The way to go on with the plan's stream, by the codes it began with, and the public rows of now; if there is
-        none yet, or another is asked for with other public rows, the way to begin one with these."""
-        own, ledger, vault, domain = run.files("public"), run.stores.ledger, run.stores.vault, run.plan.privacy.domain
-        known, ways = ledger.sessions(domain), list[tuple[tuple[str, ...], Self]]()
-        for stream in dict.fromkeys(each.stream for each in reversed(known) if each.stream):  # the newest first
-            begun = beginning_of(vault, domain, stream)
-            if begun is None or begun.read != _reading(run):
-                continue
-            going_on = cls(run, PublicRows(encoding=begun.encoding, batches=begun.source.batches), begun.codes)
-            asked = going_on.ask(planned_domain(run.stores, run.plan))
-            if sessions_for(run.stores, run.plan, asked, begun.encoding):
-                ways.append((begun.source.digests, going_on))
-        with_these = (each for rows, each in (ways[:1] if run.new_session else ways) if rows == own.digests)
-        way = next(with_these, None if run.new_session or not ways else ways[0][1])
-        if way is None:
-            public = encode(run, run.plan, own)
-            way = cls(run, public)
-            way.left = [each.id for each in known] if ways else ()
-            return way, public
-        (rows,) = put(run, [own], way.public.encoding, run.plan.labeling.batch, "data.public")
-        return way, PublicRows(encoding=way.public.encoding, batches=rows.batches)
 
-    def ask(self, domain: Domain, session: Session | None = None) -> SeasonAsk:
-        """The season's questions, about codes that are learned from the rows it began with; of no stream yet."""
-        asked = super().ask(domain, session)
-        if not isinstance(asked.mechanism, Stream):
-            raise AssertionError("a plan with [stream] is planned as one")
-        self.mechanism, spans = asked.mechanism, [(each.start, each.start + each.size) for each in self._codes.fields]
-        fields = self._codes.coarse
-        self.questions = [
-            self.mechanism.question(at, fields, [spans[field] for field in fields])
-            for at in range(len(self.mechanism.rounds))
-        ]
-        return SeasonAsk(asked.mechanism, asked.codes, asked.public)
+def stream_of(run: RunContext) -> StreamOfPlan:
+    """The plan's stream, by the codes it began with; if there is none yet, or another is asked for with other public
+    rows, one that begins with these."""
+    own, ledger, vault, domain = run.files("public"), run.stores.ledger, run.stores.vault, run.plan.privacy.domain
+    known, ways = ledger.sessions(domain), list[tuple[tuple[str, ...], PublicRows, SeasonAsk]]()
+    for stream in dict.fromkeys(each.stream for each in reversed(known) if each.stream):  # the newest first
+        begun = beginning_of(vault, domain, stream)
+        if begun is None or begun.read != _reading(run):
+            continue
+        public = PublicRows(encoding=begun.encoding, batches=begun.source.batches)
+        asked = season_ask(run, public)
+        if sessions_for(run.stores, run.plan, asked, begun.encoding):
+            ways.append((begun.source.digests, public, asked))
+    with_these = [way for way in (ways[:1] if run.new_session else ways) if way[0] == own.digests]
+    if going_on := with_these or ([] if run.new_session else ways):
+        _, public, asked = going_on[0]
+        (rows,) = put(run, [own], public.encoding, run.plan.labeling.batch, "data.public")
+        return StreamOfPlan(public, PublicRows(encoding=public.encoding, batches=rows.batches), asked)
+    public = encode(run, run.plan, own)
+    return StreamOfPlan(public, public, season_ask(run, public), [each.id for each in known] if ways else ())
 
-    def replay(self, session: Session, admitted: Admitted[TalliesAsk]) -> Disclosure:
-        """The releases so far, and the labels inferred from the last."""
-        return self._with_labels(
-            admitted, Disclosure(session, released_by(self.run.stores, session.id), 0, datetime.now(UTC))
+
+def season_ask(run: RunContext, public: PublicRows) -> SeasonAsk:
+    """The season's questions, about codes that are learned from the rows it began with; of no stream yet."""
+    asked = tally.ask_now(run, public)
+    if not isinstance(asked.mechanism, Stream):
+        raise AssertionError("a plan with [stream] is planned as one")
+    return SeasonAsk(asked.mechanism, asked.codes, asked.public, coded=asked.coded)
+
+
+def release_due(run: RunContext, begun: StreamOfPlan) -> Summary:
+    """Release what is due, and publish what follows from it. Raises BudgetRefused, WrongInput or NotVerified."""
+    asked, encoding, vault = begun.ask, begun.public.encoding, run.stores.vault
+    tally.rehearse(run, encoding)  # refuses here, before anything private is read
+    domain = planned_domain(run.stores, run.plan)
+    opening, now = opening_of(run.plan, asked, encoding, vault), datetime.now(UTC)
+    run.wait_for(f"{opening.identity}-refresh")  # no other opens a season of this stream meanwhile
+    known = [each for each in sessions_for(run.stores, run.plan, asked, encoding) if each.id not in begun.left]
+    if any(each.division != opening.division for each in known):
+        raise NotVerified(
+            "the key by which units are set aside is not the one that the stream began with: restore the newer "
+            "copy of the vault"
         )
+    answered = bool(known) and _answered(run, known[-1], now)
+    stream, further = _stream_due(run, known, answered=answered)
+    ended = [each for each in known if each.stream == stream and each.ended]
+    run = replace(run, new_session=further)
+    (admitted,) = admit(run, domain, [replace(asked, seasons_of=stream)], begun.now)
+    private = PrivateFiles.of(run, admitted.stream.sources)
+    precheck_tables(run, private, encoding, admitted.session)
+    beginning = Beginning(
+        read=_reading(run), encoding=encoding, codes=asked.coded, source=run.own(begun.public.batches)
+    )
+    periods = Periods(run, encoding, asked.coded, asked.questions, ended, beginning)
+    session = admitted.session
+    if session is not None and answered:
+        passed = Disclosure(session, released_by(run.stores, session.id), 0, datetime.now(UTC))
+    else:
+        session, counted = periods.counted(admitted, private, now)
+        passed = _pass_period(admitted, periods, session, counted, periods.again(session, counted, private))
+    learned = tally.labelled(run, admitted, passed, asked.coded)
+    periods.tidy(session, [*periods_counted(vault, session)])
+    student = _with_history(learned, tally.fit(learned, session.id))
+    learned = _tested(learned, private, student)
+    summary = publish(learned, student)
+    with vault.create(published_mark(session.id)) as sink:
+        sink.write(str(learned.session.asked).encode())
+    return summary
 
-    def fit(self, run: RunContext, admitted: Admitted[TalliesAsk], passed: Disclosure, where: str) -> Student:
-        """As of tallies; and what the models of earlier releases were right on, if that is what was measured."""
-        student, (*releases, _) = super().fit(run, admitted, passed, where), passed.released
-        odds = getattr(student.test, "prior_odds", None)
-        if run.test is None or odds is None:  # which a student that is fitted to labels has not
-            return student
-        files = (json.loads(run.stores.released.read(ref)) for ref in releases)
-        found = history(files, self._codes, run.test.path, admitted.stream.encoding)
-        return student.model_copy(update={"history": found})
 
-    def refresh(self, public: PublicRows) -> Summary:
-        """Release what is due, and publish what follows from it. Raises BudgetRefused, WrongInput or NotVerified.
+def _answered(run: RunContext, session: Session, now: datetime) -> bool:
+    """Whether nothing is due but to publish the last release."""
+    vault = run.stores.vault
+    counted, marked = list(periods_counted(vault, session)), vault.take(published_mark(session.id))
+    check_periods(session, counted)
+    if not session.asked or len(counted) != session.asked or not vault.has_secret(f"sessions/{session.id}"):
+        return False  # none, or one is begun, or the season is lost
+    until, unpublished = counted[-1].period.until, marked is None or int(marked[1]) < session.asked
+    return unpublished or (until != "" and now < datetime.fromisoformat(until))
 
-        public   the public rows of now
-        """
-        run = self.run
-        self.rehearse()  # refuses here, before anything private is read
-        domain = planned_domain(run.stores, run.plan)
-        asked = self.ask(domain)
-        opening, now = opening_of(run.plan, asked, self.public.encoding, run.stores.vault), datetime.now(UTC)
-        run.wait_for(f"{opening.identity}-refresh")  # no other opens a season of this stream meanwhile
-        same = sessions_for(run.stores, run.plan, asked, self.public.encoding)
-        known = [each for each in same if each.id not in self.left]
-        if any(each.division != opening.division for each in known):
-            raise NotVerified(
-                "the key by which units are set aside is not the one that the stream began with: restore the newer "
-                "copy of the vault"
-            )
-        answered = bool(known) and self._answered(known[-1], now)
-        stream, further = self._stream(known, answered=answered)
-        self.ended = [each for each in known if each.stream == stream and each.ended]
-        self.run = run = replace(run, new_session=further)
-        (admitted,) = admit(run, domain, [replace(asked, seasons_of=stream)], public)
-        private = PrivateFiles.of(run, admitted.stream.sources)
-        precheck_tables(run, private, self.public.encoding, admitted.session)
-        session = admitted.session
-        periods = Periods(run, self.public.encoding, self._codes, self.questions, self.ended, self._beginning(run))
-        if session is not None and answered:
-            passed = self.replay(session, admitted)
-        else:
-            session, counted = periods.counted(admitted, private, now)
-            passed = self._pass(session, admitted, counted, periods.again(session, counted, private))
-        periods.tidy(session, [*periods_counted(run.stores.vault, session)])
-        student = self.fit(run, admitted, passed, passed.session.id)
-        passed = self._tested(admitted, private, passed, student)
-        summary = publish(run, admitted, passed, student, codes=self._codes)
-        with run.stores.vault.create(published_mark(passed.session.id)) as sink:
-            sink.write(str(passed.session.asked).encode())
-        return summary
 
-    def _answered(self, session: Session, now: datetime) -> bool:
-        """Whether nothing is due but to publish the last release."""
-        vault = self.run.stores.vault
-        counted, marked = list(periods_counted(vault, session)), vault.take(published_mark(session.id))
-        check_periods(session, counted)
-        if not session.asked or len(counted) != session.asked or not vault.has_secret(f"sessions/{session.id}"):
-            return False  # none, or one is begun, or the season is lost
-        until, unpublished = counted[-1].period.until, marked is None or int(marked[1]) < session.asked
-        return unpublished or (until != "" and now < datetime.fromisoformat(until))
+def _stream_due(run: RunContext, known: Sequence[Session], *, answered: bool) -> tuple[str, bool]:
+    """The stream whose season is due, and whether one more session is opened. Raises BudgetRefused if that would ask
+    everybody again, because it is no longer known who was asked.
 
-    def _stream(self, known: Sequence[Session], *, answered: bool) -> tuple[str, bool]:
-        """The stream whose season is due, and whether one more session is opened. Raises BudgetRefused if that would
-        ask everybody again, because it is no longer known who was asked.
+    known   all seasons with this plan's settings, in order
+    """
+    ledger, vault = run.stores.ledger, run.stores.vault
+    new = f"{run.plan.privacy.domain}-{secrets.token_hex(4)}-stream"
+    if not known:
+        return new, run.new_session
+    last = known[-1]
+    if answered or not last.ended:
+        return last.stream, False
+    whole = ledger.goes_on(last.stream) and vault.has_secret(f"streams/{last.stream}")
+    seasons = [each for each in known if each.stream == last.stream]
+    if whole and all(len(list(periods_counted(vault, each))) >= each.batches for each in seasons):
+        return last.stream, True
+    if not run.new_session:
+        raise BudgetRefused(
+            f"the season of session {last.id} has ended ({last.status}) after {last.asked} releases, and this home "
+            "does not know any more whom it asked: a further one asks everybody again and costs again, so it must "
+            "be asked for with --new-session"
+        )
+    return new, True
 
-        known   all seasons with this plan's settings, in order
-        """
-        ledger, vault, asked_for = self.run.stores.ledger, self.run.stores.vault, self.run.new_session
-        new = f"{self.run.plan.privacy.domain}-{secrets.token_hex(4)}-stream"
-        if not known:
-            return new, asked_for
-        last = known[-1]
-        if answered or not last.ended:
-            return last.stream, False
-        whole = ledger.goes_on(last.stream) and vault.has_secret(f"streams/{last.stream}")
-        seasons = [each for each in known if each.stream == last.stream]
-        if whole and all(len(list(periods_counted(vault, each))) >= each.batches for each in seasons):
-            return last.stream, True
-        if not asked_for:
-            raise BudgetRefused(
-                f"the season of session {last.id} has ended ({last.status}) after {last.asked} releases, and this home "
-                "does not know any more whom it asked: a further one asks everybody again and costs again, so it must "
-                "be asked for with --new-session"
-            )
-        return new, True
 
-    def _tested(
-        self, admitted: Admitted[TalliesAsk], private: PrivateFiles, passed: Disclosure, student: Student
-    ) -> Disclosure:
-        """`passed`, and the test of the last release's student, if the plan asks for one."""
-        run, vault, session = self.run, self.run.stores.vault, passed.session
-        if run.plan.test is None:
-            return passed
-        *_, last = periods_counted(vault, session)
-        if last.erased != len(run.erased):  # also if the vault was restored from a backup
-            vault.destroy(f"aside/{session.domain}/{session.stream}")
-        passed = pass_test_of_release(run, self, admitted, private, passed, student, last.aside)
+def _pass_period(
+    admitted: Admitted[SeasonAsk],
+    periods: Periods,
+    session: Session,
+    counted: Sequence[PeriodCounts],
+    again: Sequence[Sequence[Ref]],
+) -> Disclosure:
+    """Pass the last of these periods through the door: all releases so far."""
+    run, asked, stores = periods.run, admitted.ask, periods.run.stores
+    rows = read_sample(tally.sample(run, run.plan.privacy.domain, asked.coded, admitted.stream.batches), stores.vault)
+    past = tally.rounds_in(run, [ref for each in periods.ended for ref in released_by(stores, each.id)[-1:]])
+    follow = partial(follow_totals, rows, asked.coded, past)
+
+    def last(door: Stores, session: Session) -> Iterator[Step[list[Ints]]]:
+        yield release_step(door, session, asked.mechanism, asked.questions, counted, again, follow)
+
+    passed, earlier = pass_door(run, session, last), released_by(stores, session.id)[:-1]
+    return replace(passed, released=[*earlier, *passed.released])
+
+
+def _with_history(learned: Learned, student: Student) -> Student:
+    """The student, with what the models of earlier releases were right on, if that is what was measured."""
+    run, odds, (*releases, _) = learned.run, getattr(student.test, "prior_odds", None), learned.passed.released
+    if run.test is None or odds is None or learned.codes is None:  # a student that is fitted to labels has none
+        return student
+    found = history(tally.rounds_in(run, releases), learned.codes, run.test.path, learned.encoding)
+    return student.model_copy(update={"history": found})
+
+
+def _tested(learned: Learned, private: PrivateFiles, student: Student) -> Learned:
+    """`learned`, with the test of the last release's student, if the plan asks for one."""
+    run, vault, session = learned.run, learned.run.stores.vault, learned.session
+    if run.plan.test is None:
+        return learned
+    *_, last = periods_counted(vault, session)
+    if last.erased != len(run.erased):  # also if the vault was restored from a backup
         vault.destroy(f"aside/{session.domain}/{session.stream}")
-        return passed
-
-    def _beginning(self, run: RunContext) -> Beginning:
-        """How a stream of this way begins, with the public rows of now; of one that has begun, its record stays."""
-        encoding, own = self.public.encoding, run.own(self.public.batches)
-        return Beginning(read=_reading(run), encoding=encoding, codes=self._codes, source=own)
-
-    def _pass(
-        self,
-        session: Session,
-        admitted: Admitted[TalliesAsk],
-        counted: Sequence[PeriodCounts],
-        again: Sequence[Sequence[Ref]],
-    ) -> Disclosure:
-        """Pass the last of these periods through the door."""
-        run, codes = self.run, self._codes
-        rows = read_sample(sample(run, run.plan.privacy.domain, codes, admitted.stream.batches), run.stores.vault)
-        ends = [ref for each in self.ended for ref in released_by(run.stores, each.id)[-1:]]
-        past = [json.loads(run.stores.released.read(ref)) for ref in ends]
-        follow = partial(follow_totals, rows, codes, past)
-
-        def last(door: Stores, session: Session) -> Iterator[Step[list[Ints]]]:
-            yield release_step(door, session, self.mechanism, self.questions, counted, again, follow)
-
-        passed, earlier = pass_door(run, session, last), released_by(run.stores, session.id)[:-1]
-        return self._with_labels(admitted, replace(passed, released=[*earlier, *passed.released]))
-
-    def _with_labels(self, admitted: Admitted[TalliesAsk], passed: Disclosure) -> Disclosure:
-        """`passed`, and the file of the labels inferred from its last release."""
-        stream, last = admitted.stream, passed.released[-1]
-        claim = label_claim(admitted, passed)
-        labels = infer(self.run, passed.session.id, last, stream.encoding, self._codes, stream.batches, claim)
-        return replace(passed, released=[*passed.released, labels])
+    learned = pass_test_of_release(learned, private, student, last.aside)
+    vault.destroy(f"aside/{session.domain}/{session.stream}")
+    return learned
 
 
 def _reading(run: RunContext) -> str:
@@ -268,5 +244,4 @@ def refresh(plan: Plan, home: Path, new_session: bool = False) -> Summary:
     """
     check_stream(plan)
     with running(plan, home, new_session=new_session) as run:
-        way, public = ByStream.of(run)
-        return shown(way.refresh(public))
+        return shown(release_due(run, stream_of(run)))

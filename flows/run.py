@@ -21,7 +21,7 @@ from concord.artifacts.sources import TableSource
 from concord.flows.cache import Files
 from concord.flows.console import err
 from concord.flows.outcome import StageName
-from concord.flows.stage import Stages
+from concord.flows.stage import Stages, Steps, no_steps
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.data.places import Place, check_not_private, files_of, is_shared
 from concord.tasks.data.schema_rows import with_stand_ins
@@ -208,11 +208,13 @@ class Counted:
     private_digests  digests of everything private that its answers depend on
     kept             files that it answers from, such as teachers
     relabelled       files that relabelling wrote, to be forgotten with it
+    steps            its steps at the door
     """
 
     private_digests: Sequence[str]
     kept: Sequence[Ref]
     relabelled: tuple[Ref, ...] = ()
+    steps: Steps = no_steps
 
 
 @dataclass(frozen=True)

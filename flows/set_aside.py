@@ -1,8 +1,8 @@
 """The choice of a student among candidates, and its test, both on private units that the plan sets aside."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from concord.flows.console import err
 from concord.flows.outcome import StageName
 from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
 from concord.flows.stage import Disclosure, pass_door
-from concord.flows.steps import AnyLearning, note_earlier, stamp_earlier
+from concord.flows.steps import Learned, note_earlier, stamp_earlier
 from concord.tasks.asks.counted import is_clean
 from concord.tasks.asks.student_choice import StudentChoiceAsk, planned_choice, settled_now, with_chosen_student
 from concord.tasks.asks.student_test import StudentTestAsk, left_for_test, planned_groups, planned_test
@@ -32,14 +32,8 @@ from concord.tasks.door.erase import close
 from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.student.study import Student
 
-
-@dataclass(frozen=True)
-class ChosenRun:
-    """A run whose plan names one student, and the disclosure so far; `files` were released by the choice."""
-
-    run: RunContext
-    passed: Disclosure
-    files: Sequence[Ref]
+Fit = Callable[[Learned, str], Student]
+"""Learns a student, into a folder of released files."""
 
 
 def check_test(run: RunContext, admitted: Admitted[Any]) -> None:
@@ -79,36 +73,35 @@ def choices(run: RunContext, session: Session) -> list[Session]:
     return choices_of(run.stores.ledger.sessions(session.domain), session.id)
 
 
-def choose_student(way: AnyLearning, admitted: Admitted[Any], private: PrivateFiles, passed: Disclosure) -> ChosenRun:
-    """The run with the one student to publish: the plan's, or the one chosen among its candidates, once."""
-    run = way.run
-    plan, stores, session = run.plan, run.stores, passed.session
-    known = with_chosen_student(stores, session, plan)
+def choose_student(learned: Learned, private: PrivateFiles, fit: Fit) -> Learned:
+    """`learned`, with the one student to publish: the plan's, or the one chosen among its candidates, once."""
+    run, plan, session = learned.run, learned.run.plan, learned.session
+    known = with_chosen_student(run.stores, session, plan)
     if known is plan:
-        return ChosenRun(run, passed, ())
+        return learned
     if known is None:
-        passed = _pass_choice(way, admitted, private, passed)
-        known = settled_now(stores, session, plan)
+        learned = _pass_choice(learned, private, fit)
+        known = settled_now(run.stores, session, plan)
     else:
         run.stages.uncached("choose", lambda: (None, True))
-    stores.released.discard(f"{HELD}/{session.id}/candidates")  # neither the others nor their times are published
-    made = stores.ledger.choice(session)
-    return ChosenRun(replace(run, plan=known), passed, () if made is None else (made[1],))
+    run.stores.released.discard(f"{HELD}/{session.id}/candidates")  # neither the others nor their times are published
+    return replace(learned, run=replace(run, plan=known))
 
 
-def _pass_choice(way: AnyLearning, admitted: Admitted[Any], private: PrivateFiles, passed: Disclosure) -> Disclosure:
+def _pass_choice(learned: Learned, private: PrivateFiles, fit: Fit) -> Learned:
     """Fit the candidates to what was released, count their private errors, and choose one at the door."""
-    run = way.run
-    plan, stores, encoding, session = run.plan, run.stores, admitted.stream.encoding, passed.session
-    mechanism, each = planned_choice(plan), plan.student.each
+    run, encoding, session = learned.run, learned.encoding, learned.session
+    plan, stores, each = run.plan, run.stores, run.plan.student.each
+    mechanism = planned_choice(plan)
     if mechanism is None:
         raise AssertionError("a plan without candidates has nothing to choose")
-    runs = [replace(run, plan=plan.model_copy(update={"student": student})) for student in each]
-    places = [f"{session.id}/candidates/{number}" for number in range(1, len(runs) + 1)]
-    files = [way.fit(made, admitted, passed, where).ref for made, where in zip(runs, places, strict=True)]
-    read = [_codes_of(student, way.codes) for student in each]
+    files = list[Ref]()
+    for number, student in enumerate(each, 1):
+        candidate = replace(run, plan=plan.model_copy(update={"student": student}))
+        files.append(fit(replace(learned, run=candidate), f"{session.id}/candidates/{number}").ref)
+    read = [_codes_of(student, learned.codes) for student in each]
     estimators = [student.estimator for student in each]
-    note_earlier(stores, session, passed.released)
+    note_earlier(stores, session, learned.passed.released)
     counts = stages.count_aside(run, plan, private.table, encoding, files, estimators, read, run.erased)
     choice = StudentChoiceAsk.of(plan, mechanism, session.id, files, clean=is_clean(plan, session, stores.vault))
     before, (known, _) = choices(run, session), find_session(stores, plan, choice, encoding, new_session=False)
@@ -117,33 +110,31 @@ def _pass_choice(way: AnyLearning, admitted: Admitted[Any], private: PrivateFile
             f"session {before[-1].id} was opened to choose among students that came out otherwise: another choice "
             "costs again, with what is learned from, so ask for it with --new-session; or name one in [student]"
         )
-    return _pass_aside(run, admitted, private, passed, choice, counts, stage="choose")
+    return _pass_aside(learned, private, choice, counts, "choose")
 
 
 def _pass_aside(
-    run: RunContext,
-    admitted: Admitted[Any],
+    learned: Learned,
     private: PrivateFiles,
-    passed: Disclosure,
     ask: SingleAsk[Any],
     counts: Ref,
-    *,
     stage: StageName,
+    *,
     again: bool = False,
-) -> Disclosure:
+) -> Learned:
     """Open the session of a question about units set aside, unless it is open, and pass the door, or replay its answer.
 
     again   open one more session even if the same was asked before
-    Returns `passed` with the time of the release: no published time may be earlier. Raises BudgetRefused.
+    Returns `learned` with the time of the release: no published time may be earlier. Raises BudgetRefused.
     """
-    stores, plan, encoding = run.stores, run.plan, admitted.stream.encoding
-    known, ask = find_session(stores, plan, ask, encoding, new_session=again)
-    found = replace(admitted, ask=ask, session=None if known is None else run.lock_session(known.id))
+    run, stores, passed = learned.run, learned.run.stores, learned.passed
+    known, ask = find_session(stores, run.plan, ask, learned.encoding, new_session=again)
+    found = replace(learned.admitted, ask=ask, session=None if known is None else run.lock_session(known.id))
     opened = begin(run, found, private, Counted((counts.digest,), (counts,)), further=True)
     check_ensemble(stores.vault, opened, (counts.digest,))
     released = pass_door(run, opened, partial(ask.steps, exact=[counts]), stage)
     stamp_earlier(stores, passed.session)
-    return replace(passed, at=released.at)
+    return replace(learned, passed=replace(passed, at=released.at))
 
 
 def left_now(run: RunContext, session: Session) -> tuple[Charge, float]:
@@ -152,72 +143,63 @@ def left_now(run: RunContext, session: Session) -> tuple[Charge, float]:
     return left_for_test(session.reserved, session.epsilon, charges)
 
 
-def run_planned_test(
-    run: RunContext,
-    way: AnyLearning,
-    admitted: Admitted[Any],
-    private: PrivateFiles,
-    passed: Disclosure,
-    student: Student,
-    *,
-    also: Sequence[Ref] = (),
-) -> Disclosure:
+def run_planned_test(learned: Learned, private: PrivateFiles, student: Student) -> Learned:
     """Make the test that the plan asks for, of the session's first student; later students are tested only on request.
 
-    way     how the run learned the student
-    also    files that this run published before, besides those that passed the door
-    Returns `passed` with the time of the last release: no published time may be earlier.
+    Returns `learned` with the time of the last release: no published time may be earlier.
     """
+    run, session = learned.run, learned.session
     if run.plan.test is None:
-        return passed
-    session, domain = passed.session, admitted.balance.domain
+        return learned
     if own := _tests(run, session, student):
         mechanism = PrivateTest.from_settings(own[-1].kind)
     elif private_tests_of(run.stores.ledger.sessions(session.domain), session.id):
-        return _passed_over(way, passed, "is not the one that was tested")
+        return _passed_over(learned, "is not the one that was tested")
     else:
         try:
-            groups = planned_groups(run.plan, admitted.stream.encoding)
-            mechanism = planned_test(run.plan, domain, *left_now(run, session), groups)
+            groups = planned_groups(run.plan, learned.encoding)
+            mechanism = planned_test(run.plan, learned.admitted.balance.domain, *left_now(run, session), groups)
         except BudgetRefused as refused:
-            return _passed_over(way, passed, f"is not tested: {refused}")
+            return _passed_over(learned, f"is not tested: {refused}")
+    choice = run.stores.ledger.choice(session)
+    also = [*([choice[1]] if choice else ()), *(file for each in learned.before for file in each.released)]
     try:
-        return pass_test(run, admitted, private, passed, student, mechanism, way.codes, also=also)
+        return pass_test(learned, private, student, mechanism, also=also)
     except BudgetRefused as refused:
-        return _passed_over(way, passed, f"is not tested: {refused}")
+        return _passed_over(learned, f"is not tested: {refused}")
 
 
-def _passed_over(way: AnyLearning, passed: Disclosure, why: str) -> Disclosure:
-    more = f"; `concord test {passed.session.id}` tests it at a price" if way.reopens else ""
+def _passed_over(learned: Learned, why: str) -> Learned:
+    plan = learned.run.plan
+    reopens = plan.stream is None and plan.student.learner != "universal"
+    more = f"; `concord test {learned.session.id}` tests it at a price" if reopens else ""
     err.print(f"{'test':>8} the student {why}{more}", soft_wrap=True)
-    return passed
+    return learned
 
 
 def pass_test(
-    run: RunContext,
-    admitted: Admitted[Any],
+    learned: Learned,
     private: PrivateFiles,
-    passed: Disclosure,
     student: Student,
     mechanism: PrivateTest,
-    codes: Codes | None = None,
     *,
     also: Sequence[Ref] = (),
     again: bool = False,
-) -> Disclosure:
+) -> Learned:
     """Count the private units, and release noisy counts at the door; or replay them. Raises BudgetRefused.
 
+    also    files that this run published before, besides those that passed the door
     again   make one more test even if there is one of this student and these settings
     """
-    plan, stores, encoding = run.plan, run.stores, admitted.stream.encoding
+    run, plan, passed = learned.run, learned.run.plan, learned.passed
     constant = _constant(run, passed)
-    test = StudentTestAsk.of(plan, mechanism, passed.session, student.ref, stores.vault, constant)
-    read = _codes_of(plan.student, codes)
+    test = StudentTestAsk.of(plan, mechanism, passed.session, student.ref, run.stores.vault, constant)
+    read = _codes_of(plan.student, learned.codes)
     # Times of files published before would show how long counting took, and so how many units there are.
-    note_earlier(stores, passed.session, [*passed.released, *also, student.ref])
+    note_earlier(run.stores, passed.session, [*passed.released, *also, student.ref])
     said = mechanism.by, mechanism.named, constant
-    counts = stages.count_confusion(run, plan, private.table, encoding, student.ref, read, run.erased, *said)
-    return _pass_aside(run, admitted, private, passed, test, counts, stage="test", again=again)
+    counts = stages.count_confusion(run, plan, private.table, learned.encoding, student.ref, read, run.erased, *said)
+    return _pass_aside(learned, private, test, counts, "test", again=again)
 
 
 def _constant(run: RunContext, passed: Disclosure) -> float | None:
@@ -229,68 +211,52 @@ def _constant(run: RunContext, passed: Disclosure) -> float | None:
     return float((1 - place) * low + place * high)
 
 
-def pass_test_of_release(
-    run: RunContext,
-    way: AnyLearning,
-    admitted: Admitted[Any],
-    private: PrivateFiles,
-    passed: Disclosure,
-    student: Student,
-    aside: Sequence[Ref],
-) -> Disclosure:
+def pass_test_of_release(learned: Learned, private: PrivateFiles, student: Student, aside: Sequence[Ref]) -> Learned:
     """Test the student of a season's last release on the units that were set aside as they arrived with it, once.
 
     aside   rows of these units, in files of the vault. No other test of this stream reads them
     """
-    stores, session, number = run.stores, passed.session, passed.session.asked - 1
+    run, session = learned.run, learned.session
+    stores, number = run.stores, session.asked - 1
     made = private_tests_of(stores.ledger.sessions(session.domain), session.id)
     known = next((test for test in made if test.kind.release == number), None)
     if known is not None and known.kind.student != student.ref.digest:
         close(stores, known.id, give_back=False)  # they have paid for it
-        return _passed_over(way, passed, "is not the one that the units of its release were set aside to test")
+        return _passed_over(learned, "is not the one that the units of its release were set aside to test")
     if known is not None and known.ended:
         ended = f"is not tested: session {known.id} was closed before it was drawn, as by an erasure"
-        return passed if known.asked else _passed_over(way, passed, ended)
+        return learned if known.asked else _passed_over(learned, ended)
     if not all(map(stores.vault.has, aside)):
-        return _passed_over(way, passed, "is not tested: the rows set aside are gone, as after an erasure")
-    plan, domain, encoding = run.plan, admitted.balance.domain, admitted.stream.encoding
+        return _passed_over(learned, "is not tested: the rows set aside are gone, as after an erasure")
+    plan, domain, encoding = run.plan, learned.admitted.balance.domain, learned.encoding
     try:
         mechanism = planned_test(plan, domain, session.reserved, session.epsilon)
         test = StudentTestAsk.of(plan, mechanism, session, student.ref, stores.vault)
-        note_earlier(stores, session, [*passed.released, student.ref])
-        read = _codes_of(plan.student, way.codes)
+        note_earlier(stores, session, [*learned.passed.released, student.ref])
+        read = _codes_of(plan.student, learned.codes)
         counts = stages.count_arrived(run, plan, encoding, aside, student.ref, read, session.domain)
-        asked = test.of_release(session.stream, number)
-        return _pass_aside(run, admitted, private, passed, asked, counts, stage="test")
+        return _pass_aside(learned, private, test.of_release(session.stream, number), counts, "test")
     except BudgetRefused as refused:
-        return _passed_over(way, passed, f"is not tested: {refused}")
+        return _passed_over(learned, f"is not tested: {refused}")
 
 
-def test_again(
-    run: RunContext,
-    admitted: Admitted[Any],
-    passed: Disclosure,
-    student: Student,
-    epsilon: float | None,
-    codes: Codes | None,
-    *,
-    again: bool,
-) -> Disclosure:
+def test_again(learned: Learned, student: Student, epsilon: float | None, *, again: bool) -> Learned:
     """The session's test as it is shown, or at that ε one more. Raises BudgetRefused."""
-    session = passed.session
-    divided = replace(run, plan=_divided(run, session))
+    run, session = learned.run, learned.session
+    divided = replace(learned, run=replace(run, plan=_divided(run, session)))
     if epsilon is not None:
         made = [] if again else [test for test in _tests(run, session, student) if test.kind.epsilon == epsilon]
         mechanism = (  # as it was asked, whatever words the public test table has by now
             PrivateTest.from_settings(made[-1].kind)
             if made
-            else _at(divided.plan, epsilon, planned_groups(divided.plan, admitted.stream.encoding))
+            else _at(divided.run.plan, epsilon, planned_groups(divided.run.plan, learned.encoding))
         )
-        private = PrivateFiles.of(divided, admitted.stream.sources)
-        return pass_test(divided, admitted, private, passed, student, mechanism, codes, again=again)
+        private = PrivateFiles.of(divided.run, learned.admitted.stream.sources)
+        tested = pass_test(divided, private, student, mechanism, again=again)
+        return replace(tested, run=run)
     if not _tests(run, session, student):
-        raise BudgetRefused(_price(divided, admitted, session, student))
-    return passed
+        raise BudgetRefused(_price(divided, student))
+    return learned
 
 
 def _at(plan: Plan, epsilon: float, groups: dict[str, Any]) -> PrivateTest:
@@ -317,11 +283,12 @@ def _divided(run: RunContext, session: Session) -> Plan:
     return run.plan.model_copy(update={"test": plan_of(division)})
 
 
-def _price(run: RunContext, admitted: Admitted[Any], session: Session, student: Student) -> str:
+def _price(learned: Learned, student: Student) -> str:
+    run, session, encoding = learned.run, learned.session, learned.encoding
     plan, vault = run.plan, run.stores.vault
-    groups = planned_groups(plan, admitted.stream.encoding)
-    mechanism = planned_test(plan, admitted.balance.domain, *left_now(run, session), groups)
+    groups = planned_groups(plan, encoding)
+    mechanism = planned_test(plan, learned.admitted.balance.domain, *left_now(run, session), groups)
     test = StudentTestAsk.of(plan, mechanism, session, student.ref, vault)
-    opening = opening_of(plan, test, admitted.stream.encoding, vault)
+    opening = opening_of(plan, test, encoding, vault)
     price = run.stores.ledger.price(opening)
     return f"a test of this student must be asked for with --epsilon; at the ε of its session, {price}"

@@ -8,26 +8,23 @@ the synthetic rows take their place in all that a run does with public rows.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 
 from concord.artifacts.domains import Domain
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.artifacts.sessions import Session
+from concord.flows import tally
 from concord.flows.cache import Place
 from concord.flows.run import Admitted, Counted, PrivateFiles, PublicStream, RunContext
 from concord.flows.stage import Disclosure, stage
 from concord.flows.stages import encode
-from concord.flows.tally import BySums, gather, infer, label_claim, last_codes, release_rounds, tally
+from concord.flows.steps import Learned
 from concord.tasks.asks.sketch import SketchAsk
-from concord.tasks.asks.tallies import TalliesAsk, sums_digest
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.grid import grid_of, reading_encoding
 from concord.tasks.data.schema_rows import with_rows
 from concord.tasks.data.units import private_table
-from concord.tasks.door.admit import check_ensemble
 from concord.tasks.mechanisms.contributions import RoundQuestion
-from concord.tasks.mechanisms.sketch import Sketch
 from concord.tasks.student.sketch import SketchPlanner, synthetic_features, synthetic_file
 from concord.tasks.student.study import Student
 
@@ -45,77 +42,56 @@ def synthesise(
     return place.released.hold_back(f"{session}/{SYNTHETIC}", table)
 
 
-class BySketch(BySums):
-    """Private rows are asked for tables of a declared schema, and then about synthetic rows; nobody votes."""
+def rehearse(run: RunContext, encoding: Encoding) -> None:
+    """Raise WrongInput if schema and private table have other columns, by its header alone; or as tallies do."""
+    data, header = run.plan.data, private_table(run.plan).names
+    present = {*data.sketched.names} & header if data.features else header
+    data.sketched.check(data.label, sorted(present), (data.unit or data.label,))
+    tally.rehearse(run, encoding)
 
-    def rehearse(self) -> None:
-        """Raise WrongInput if schema and private table have other columns, by its header alone; or as the others do."""
-        data = self.run.plan.data
-        header = private_table(self.run.plan).names
-        present = {*data.sketched.names} & header if data.features else header
-        data.sketched.check(data.label, sorted(present), (data.unit or data.label,))
-        super().rehearse()
 
-    def ask(self, domain: Domain, session: Session | None = None) -> TalliesAsk:  # noqa: ARG002, since all ask alike
-        """Tables of the schema's grid, and rounds of labels."""
-        return SketchAsk.of(self.run.plan, self._grid)
+def ask(run: RunContext, public: PublicRows, domain: Domain, session: Session | None = None) -> SketchAsk:  # noqa: ARG001
+    """Tables of the schema's grid, and rounds of labels: whatever the rows that stand in for public ones."""
+    return SketchAsk.of(run.plan, grid_of(run.plan.data.sketched))
 
-    def ask_of_plan(self, domain: Domain) -> TalliesAsk:
-        """The same: nothing in it is advised."""
-        return self.ask(domain)
 
-    def count(self, admitted: Admitted[TalliesAsk], private: PrivateFiles) -> Counted:
-        """Write the private rows as cells of the grid, and count what is asked first."""
-        run, plan, grid = self.run, self.run.plan, self._grid
-        self.units = gather(run, plan, private.table, reading_encoding(plan), grid, run.erased)
-        first = self._planner(admitted).first_questions()
-        self.sums = [tally(run, self.units, question.record()) for question in first]
-        digests = tuple(sums_digest(each, run.stores.vault) for each in self.sums)
-        check_ensemble(run.stores.vault, admitted.session, digests)
-        return Counted(digests, [*self.units, *chain.from_iterable(self.sums)])
+def count_exact(run: RunContext, admitted: Admitted[SketchAsk], private: PrivateFiles) -> Counted:
+    """Write the private rows as cells of the grid, and count what is asked first."""
+    plan, grid = run.plan, admitted.ask.coded
+    planner = SketchPlanner(admitted.ask.mechanism, plan.data.sketched)
+    units = tally.gather(run, plan, private.table, reading_encoding(plan), grid, run.erased)
 
-    def release(self, session: Session, admitted: Admitted[TalliesAsk], counted: Counted) -> Disclosure:  # noqa: ARG002
-        """Pass step after step through the door, and label the synthetic rows by the last."""
-        return self._finished(admitted, release_rounds(self.run, session, self._planner(admitted), self._counted))
+    def sums(question: RoundQuestion, codes: Codes) -> Sequence[Ref]:
+        return tally.tally(run, units, question.record(), codes, grid)
 
-    def replay(self, session: Session, admitted: Admitted[TalliesAsk]) -> Disclosure:
-        """The steps as released, the synthetic rows, and their labels."""
-        return self._finished(admitted, super(BySums, self).replay(session, admitted))
+    return tally.counted_rounds(run, admitted, planner, units, sums)
 
-    def fit(self, run: RunContext, admitted: Admitted[TalliesAsk], passed: Disclosure, where: str) -> Student:
-        """The student: the decoded model, or one fitted to the inferred labels of synthetic rows."""
-        *steps, _, labels = passed.released
-        return super().fit(run, admitted, replace(passed, released=[*steps, labels]), where)
 
-    def after(self, admitted: Admitted[TalliesAsk]) -> Admitted[TalliesAsk]:
-        """The session with synthetic rows as its public ones."""
-        return replace(admitted, stream=self.synthetic)
+def release(run: RunContext, session: Session, admitted: Admitted[SketchAsk], counted: Counted) -> Learned:
+    """Pass step after step through the door, and label the synthetic rows by the last."""
+    return _synthesised(run, admitted, tally.release_rounds(run, session, counted))
 
-    def _counted(self, question: RoundQuestion, codes: Codes) -> Sequence[Ref]:
-        """The exact sums of a step; those of the first were counted before."""
-        if codes == self._grid:
-            return self.sums[0]
-        return tally(self.run, self.units, question.record(), codes, self._grid)
 
-    def _finished(self, admitted: Admitted[TalliesAsk], passed: Disclosure) -> Disclosure:
-        """`passed` with the files of synthetic rows, which are the public ones from now on, and of their labels."""
-        run, plan, claim = self.run, self.run.plan, label_claim(admitted, passed)
-        steps = list(passed.released)
-        table = synthesise(run, passed.session.id, plan, steps, admitted.stream.encoding, claim)
-        rows = synthetic_features(run.stores.released.read_any(table), plan.data.label)
-        self.run = run = replace(run, plan=with_rows(plan, run.stores.vault, rows, "synthetic rows"))
-        public = encode(run, run.plan, run.files("public"))
-        self.synthetic = PublicStream(public.encoding, (run.own(public.batches),))
-        self.codes = last_codes(run, self._planner(admitted), passed)
-        labels = infer(run, passed.session.id, steps[-1], public.encoding, self.codes, public.batches, claim)
-        return replace(passed, released=[*steps, table, labels])
+def replay(run: RunContext, session: Session, admitted: Admitted[SketchAsk]) -> Learned:
+    """The steps as released, the synthetic rows, and their labels."""
+    return _synthesised(run, admitted, tally.replay_rounds(run, session))
 
-    def _planner(self, admitted: Admitted[TalliesAsk]) -> SketchPlanner:
-        mechanism = admitted.ask.mechanism
-        if not isinstance(mechanism, Sketch):
-            raise AssertionError("a sketch is planned for a session of its own")
-        return SketchPlanner(mechanism, self.run.plan.data.sketched)
 
-    @property
-    def _grid(self) -> Codes:
-        return grid_of(self.run.plan.data.sketched)
+def fit(learned: Learned, where: str) -> Student:
+    """The student: the decoded model, or one fitted to the inferred labels of synthetic rows."""
+    *steps, _, labels = learned.passed.released
+    return tally.fit(replace(learned, passed=replace(learned.passed, released=[*steps, labels])), where)
+
+
+def _synthesised(run: RunContext, admitted: Admitted[SketchAsk], passed: Disclosure) -> Learned:
+    """`passed` with the files of synthetic rows, which are the public ones from now on, and of their labels."""
+    plan, steps, claim = run.plan, passed.released, tally.label_claim(admitted, passed)
+    table = synthesise(run, passed.session.id, plan, steps, admitted.stream.encoding, claim)
+    rows = synthetic_features(run.stores.released.read_any(table), plan.data.label)
+    run = replace(run, plan=with_rows(plan, run.stores.vault, rows, "synthetic rows"))
+    public = encode(run, run.plan, run.files("public"))
+    admitted = replace(admitted, stream=PublicStream(public.encoding, (run.own(public.batches),)))
+    codes = SketchPlanner(admitted.ask.mechanism, plan.data.sketched).codes_after(tally.rounds_in(run, steps[:-1]))
+    learned = tally.labelled(run, admitted, passed, codes)
+    *_, labels = learned.passed.released
+    return replace(learned, passed=replace(passed, released=[*steps, table, labels]))

@@ -6,6 +6,7 @@ The stages come first. As in `flows.stages`, each takes a place and everything i
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from typing import Any, Protocol
@@ -16,15 +17,15 @@ from prefect.cache_policies import NO_CACHE
 from concord import __version__
 from concord.artifacts import kinds
 from concord.artifacts.domains import Domain
-from concord.artifacts.learners import StudentPlan
+from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.artifacts.sessions import Session
 from concord.flows.cache import Files, Place
-from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
+from concord.flows.run import Admitted, Asking, Counted, PrivateFiles, RunContext
 from concord.flows.stage import Disclosure, mapped, on_workers, pass_door, stage
 from concord.flows.stages import UNITS, published, with_groups
-from concord.flows.steps import Learning
+from concord.flows.steps import Learned, rehearse_students
 from concord.tasks.advice.tallies import asks_pairs, check_columns, planned_sizes, planned_tallies
 from concord.tasks.asking import tally as asking_tally
 from concord.tasks.asks.tallies import TalliesAsk, round_step, sums_digest
@@ -43,6 +44,7 @@ from concord.tasks.student.infer import (
     RoundFile,
     RoundPlanner,
     coded_batches,
+    codes_after,
     inferred,
     linear_student,
     measured_at_both,
@@ -183,102 +185,103 @@ class Planner(Protocol):
     def follow(self, released: Sequence[RoundFile], question: RoundQuestion, sums: Ints) -> dict[str, Any]: ...
 
 
-class BySums(Learning[TalliesAsk]):
-    """Private rows are asked in rounds of noisy sums, labels of public rows inferred from them; nobody votes."""
+def rehearse(run: RunContext, encoding: Encoding) -> None:
+    """Raise WrongInput if codes, student or test table would fail; students learn from inferred labels, which are
+    soft."""
+    check_columns(run.plan, encoding)
+    soft = [student.model_copy(update={"refused": "soft"}) for student in run.plan.student.each]
+    rehearse_students(run, encoding, soft)
 
-    def rehearse(self) -> None:
-        """Raise WrongInput if codes, student or test table would fail."""
-        check_columns(self.run.plan, self.public.encoding)
-        super().rehearse()
 
-    def students(self) -> list[StudentPlan]:
-        """They learn from inferred labels, which are soft."""
-        return [student.model_copy(update={"refused": "soft"}) for student in self.run.plan.student.each]
+def ask(run: RunContext, public: PublicRows, domain: Domain, session: Session | None = None) -> TalliesAsk:
+    """Rounds of sums about codes that are learned from the plan's own public rows: as in the session that goes on, or
+    as they were asked before."""
+    asked = partial(ask_now, run, public)
+    return as_asked_before(run, public, domain, asked) if session is None else asked(session)
 
-    def ask(self, domain: Domain, session: Session | None = None) -> TalliesAsk:  # noqa: ARG002, since all order alike
-        """Rounds of sums about codes that are learned from the plan's own public rows."""
-        run, public = self.run, self.public
-        rows, begun = sum(batch.rows for batch in public.batches), None
-        sizes = planned_sizes(run.plan, public.encoding)
-        codes = code(run, public.encoding, public.batches, sizes)
-        if session is not None:
-            of_labels = [each.fields for each in session.kind.rounds if each.what == "labels"]
-            begun = len(of_labels), of_labels[-1]
-            known = session.kind.only(kinds.Tallies).codes
-            if known != codes.digest:  # an earlier version did not divide the outermost bins
-                codes = code(run, public.encoding, public.batches, {**sizes, "tails": False})
-        self.codes = codes
-        mechanism = planned_tallies(run.plan, codes, rows, begun)
-        own = tuple(batch.ref.digest for batch in public.batches)
-        return TalliesAsk(mechanism, codes.digest, own, bounds=public.encoding.bounds)
 
-    def ask_of_plan(self, domain: Domain) -> TalliesAsk:
-        """With the rounds of the latest session of another version, if the plan has none with those advised now; with
-        `new_session`, of one that is charged and not published."""
-        stores, plan, encoding = self.run.stores, self.run.plan, self.public.encoding
-        advised, found = self.ask(domain), stores.ledger.sessions(domain.name)
-        if sessions_for(stores, plan, advised, encoding):
-            return advised
-        left = stores.unpublished if self.run.new_session else {each.id for each in found}
-        others = [each for each in found if each.version != __version__ and each.kind.rounds]
-        for session in reversed([each for each in others if each.id in left]):
-            known = self.ask(domain, session)
-            if session in sessions_for(stores, plan, known, encoding):
+def ask_now(run: RunContext, public: PublicRows, session: Session | None = None) -> TalliesAsk:
+    """The same as this version advises it; of a session that goes on, with its number of rounds."""
+    rows, begun = sum(batch.rows for batch in public.batches), None
+    sizes = planned_sizes(run.plan, public.encoding)
+    codes = code(run, public.encoding, public.batches, sizes)
+    if session is not None:
+        of_labels = [each.fields for each in session.kind.rounds if each.what == "labels"]
+        begun = len(of_labels), of_labels[-1]
+        known = session.kind.only(kinds.Tallies).codes
+        if known != codes.digest:  # an earlier version did not divide the outermost bins
+            codes = code(run, public.encoding, public.batches, {**sizes, "tails": False})
+    mechanism = planned_tallies(run.plan, codes, rows, begun)
+    own = tuple(batch.ref.digest for batch in public.batches)
+    return TalliesAsk(mechanism, codes.digest, own, bounds=public.encoding.bounds, coded=codes)
+
+
+def as_asked_before(
+    run: RunContext, public: PublicRows, domain: Domain, asked: Callable[[Session | None], Asking]
+) -> Asking:
+    """What is `asked` now, or if nothing was asked so, what it was in the latest session of another version, whose
+    advice may have differed; with `new_session`, in one that is charged and not published."""
+    stores, advised, found = run.stores, asked(None), run.stores.ledger.sessions(domain.name)
+    if sessions_for(stores, run.plan, advised, public.encoding):
+        return advised
+    left = stores.unpublished if run.new_session else {each.id for each in found}
+    for session in reversed(found):
+        if session.version != __version__ and session.kind.rounds and session.id in left:
+            known = asked(session)
+            if session in sessions_for(stores, run.plan, known, public.encoding):
                 return known
-        return self.ask(domain) if others else advised  # again, since it sets what is asked of each home
-
-    def count(self, admitted: Admitted[TalliesAsk], private: PrivateFiles) -> Counted:
-        """Code the private rows, and sum what is asked before anything is released."""
-        run, plan, codes = self.run, self.run.plan, self._codes
-        encoding, vault = admitted.stream.encoding, run.stores.vault
-        self.units = gather(run, plan, private.table, encoding, codes, run.erased)
-        self.planner = planner_of(run, admitted, codes, self.units)
-        # totals of codes alone would not show changed labels
-        self.sums = [tally(run, self.units, question.record()) for question in self.planner.first_questions()]
-        coded = partial(recode, run, plan, private.table, encoding, erased=run.erased, units=self.units)
-        self.counted = partial(count_round, run, self.planner, self.units, self.sums[0], coded)
-        private_digests = tuple(sums_digest(each, vault) for each in self.sums)
-        check_ensemble(run.stores.vault, admitted.session, private_digests)
-        return Counted(private_digests, [*self.units, *chain.from_iterable(self.sums)])
-
-    def release(
-        self,
-        session: Session,
-        admitted: Admitted[TalliesAsk],
-        counted: Counted,  # noqa: ARG002, since it is kept by block
-    ) -> Disclosure:
-        """Pass round after round through the door, and label the public rows by the last."""
-        passed = release_rounds(self.run, session, self.planner, self.counted)
-        return self._labelled(admitted, passed, self.planner)
-
-    def fit(self, run: RunContext, admitted: Admitted[TalliesAsk], passed: Disclosure, where: str) -> Student:
-        """The student: the decoded model, or one fitted to inferred labels."""
-        stream, (*_, last, labels) = admitted.stream, passed.released
-        if run.plan.student.learner == "linear":
-            return study_linear(run, where, last, stream.encoding, self._codes, run.test)
-        return study_inferred(run, where, run.plan, stream.encoding, stream.batches, labels, run.test)
-
-    def replay(self, session: Session, admitted: Admitted[TalliesAsk]) -> Disclosure:
-        """The rounds as released, and the labels inferred from the last."""
-        passed = super().replay(session, admitted)
-        return self._labelled(admitted, passed, planner_of(self.run, admitted, self._codes, ()))
-
-    @property
-    def _codes(self) -> Codes:
-        if self.codes is None:
-            raise AssertionError("codes are learned when the session is admitted")
-        return self.codes
-
-    def _labelled(self, admitted: Admitted[TalliesAsk], passed: Disclosure, planner: RoundPlanner) -> Disclosure:
-        """`passed`, and the file of the labels inferred from its last round, whose codes are those from now on."""
-        stream, last = admitted.stream, passed.released[-1]
-        self.codes = last_codes(self.run, planner, passed)
-        claim = label_claim(admitted, passed)
-        labels = infer(self.run, passed.session.id, last, stream.encoding, self.codes, stream.batches, claim)
-        return replace(passed, released=[*passed.released, labels])
+    return advised
 
 
-def planner_of(run: RunContext, admitted: Admitted[TalliesAsk], codes: Codes, units: Sequence[Ref]) -> RoundPlanner:
+def count_exact(run: RunContext, admitted: Admitted[TalliesAsk], private: PrivateFiles) -> Counted:
+    """Code the private rows, and sum what is asked before anything is released."""
+    plan, codes, encoding = run.plan, admitted.ask.coded, admitted.stream.encoding
+    units = gather(run, plan, private.table, encoding, codes, run.erased)
+    planner = planner_of(run, admitted, codes, units)
+    coded = partial(recode, run, plan, private.table, encoding, erased=run.erased, units=units)
+
+    def sums(question: RoundQuestion, codes: Codes) -> Sequence[Ref]:
+        if codes.pairs:
+            return tally(run, units, question.record(), codes)
+        return tally(run, units if codes is planner.codes else coded(codes), question.record())
+
+    return counted_rounds(run, admitted, planner, units, sums)
+
+
+def release(run: RunContext, session: Session, admitted: Admitted[TalliesAsk], counted: Counted) -> Learned:
+    """Pass round after round through the door, and label the public rows by the last."""
+    return labelled(run, admitted, release_rounds(run, session, counted))
+
+
+def replay(run: RunContext, session: Session, admitted: Admitted[TalliesAsk]) -> Learned:
+    """The rounds as released, and the labels inferred from the last."""
+    return labelled(run, admitted, replay_rounds(run, session))
+
+
+def fit(learned: Learned, where: str) -> Student:
+    """The student: the decoded model, or one fitted to inferred labels, in the folder `where` of released files."""
+    run, stream, (*_, last, labels) = learned.run, learned.admitted.stream, learned.passed.released
+    if run.plan.student.learner == "linear" and learned.codes is not None:
+        return study_linear(run, where, last, stream.encoding, learned.codes, run.test)
+    return study_inferred(run, where, run.plan, stream.encoding, stream.batches, labels, run.test)
+
+
+def rounds_in(run: RunContext, files: Sequence[Ref]) -> list[RoundFile]:
+    """What released rounds say."""
+    return [json.loads(run.stores.released.read(ref)) for ref in files]
+
+
+def labelled(run: RunContext, admitted: Admitted[Any], passed: Disclosure, codes: Codes | None = None) -> Learned:
+    """`passed`, and the file of the labels inferred from its last round, by these codes; by default, by those that the
+    round asked about."""
+    stream, claim = admitted.stream, label_claim(admitted, passed)
+    if codes is None:
+        codes = codes_after(rounds_in(run, passed.released[:-1]), admitted.ask.coded)
+    labels = infer(run, passed.session.id, passed.released[-1], stream.encoding, codes, stream.batches, claim)
+    return Learned(run, admitted, replace(passed, released=[*passed.released, labels]), codes)
+
+
+def planner_of(run: RunContext, admitted: Admitted[Any], codes: Codes, units: Sequence[Ref]) -> RoundPlanner:
     """The source of a session's questions: the public rows, or the features of its units if those are public.
 
     units   the files of `gather`
@@ -296,53 +299,47 @@ def planner_of(run: RunContext, admitted: Admitted[TalliesAsk], codes: Codes, un
     return RoundPlanner(mechanism, codes, rows, units_known, pairs=asks_pairs(run.plan, codes))
 
 
-CountedRound = Callable[[RoundQuestion, Codes], Sequence[Ref]]
-"""The exact sums of a question about these codes, counted now or before."""
+Sums = Callable[[RoundQuestion, Codes], Sequence[Ref]]
+"""The exact sums of a question about these codes."""
 
 
-def count_round(
-    run: RunContext,
-    planner: RoundPlanner,
-    units: Sequence[Ref],
-    sums: Sequence[Ref],
-    coded: Callable[[Codes], Sequence[Ref]],
-    question: RoundQuestion,
-    codes: Codes,
-) -> Sequence[Ref]:
-    """The exact sums of a round of tallies; `sums` are those of the first.
-
-    coded   the private rows by codes that were learned from earlier rounds, as `recode` writes them
-    """
-    if codes.pairs:
-        return tally(run, units, question.record(), codes)
-    if question.record() == planner.question(()).record():
-        return sums
-    return tally(run, units if codes is planner.codes else coded(codes), question.record())
-
-
-def release_rounds(run: RunContext, session: Session, planner: Planner, counted: CountedRound) -> Disclosure:
-    """Pass round after round through the door: drawn once and published, or replayed."""
+def counted_rounds(
+    run: RunContext, admitted: Admitted[Any], planner: Planner, units: Sequence[Ref], sums: Sums
+) -> Counted:
+    """The sums of the planner's first questions: totals of codes alone would not show changed labels. Those of other
+    rounds are counted at the door. Raises NotVerified if the session was opened with other private data."""
+    first = [tally(run, units, question.record()) for question in planner.first_questions()]
 
     def rounds(door: Stores, session: Session) -> Iterator[Step[Ints]]:
         published = list[dict[str, Any]]()
         for number in range(len(planner.mechanism.rounds)):
-            question = planner.question(published)
-            sums = counted(question, planner.codes_after(published))
+            question, codes = planner.question(published), planner.codes_after(published)
+            exact = sums(question, codes) if number else first[0]
             follow = partial(planner.follow, [*published], question)
-            yield round_step(door, session, planner.mechanism, number, question, sums, follow)
+            yield round_step(door, session, planner.mechanism, number, question, exact, follow)
             published.append(json.loads(door.released.read(released_by(door, session.id)[number])))
 
-    passed = pass_door(run, session, rounds)
+    digests = tuple(sums_digest(each, run.stores.vault) for each in first)
+    check_ensemble(run.stores.vault, admitted.session, digests)
+    return Counted(digests, [*units, *chain.from_iterable(first)], steps=rounds)
+
+
+def release_rounds(run: RunContext, session: Session, counted: Counted) -> Disclosure:
+    """Pass round after round through the door: drawn once and published, or replayed."""
+    passed = pass_door(run, session, counted.steps)
     run.stores.released.restamp(passed.released)  # a file's time would show how long later rounds took to count
     return passed
 
 
-def last_codes(run: RunContext, planner: Planner, passed: Disclosure) -> Codes:
-    """The codes of the last round's question."""
-    return planner.codes_after([json.loads(run.stores.released.read(ref)) for ref in passed.released[:-1]])
+def replay_rounds(run: RunContext, session: Session) -> Disclosure:
+    """The rounds as released. Raises WrongInput if some are still to be asked."""
+    released = released_by(run.stores, session.id)
+    if len(released) < (session.queries or 0):
+        raise WrongInput(f"session {session.id} has rounds left to ask: run its plan, which asks them")
+    return Disclosure(session, released, 0, datetime.now(UTC))
 
 
-def label_claim(admitted: Admitted[TalliesAsk], passed: Disclosure) -> dict[str, Any]:
+def label_claim(admitted: Admitted[Any], passed: Disclosure) -> dict[str, Any]:
     """The guarantee of inferred labels, for the metadata of their table."""
     session, domain = passed.session, admitted.balance.domain
     return {

@@ -17,13 +17,13 @@ from itertools import count, takewhile
 from concord.artifacts.domains import Domain
 from concord.artifacts.home.released import labels_path
 from concord.artifacts.learners import TeachersPlan
-from concord.artifacts.schemas import Ref
+from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.artifacts.sessions import Session
 from concord.flows import stages
 from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
 from concord.flows.stage import Disclosure, pass_door
 from concord.flows.stages import split
-from concord.flows.steps import Learning
+from concord.flows.steps import Learned, rehearse_students
 from concord.tasks.asking import relabel as asking_relabel
 from concord.tasks.asking.teachers import rehearse_teachers
 from concord.tasks.asks.votes import VotesAsk, replay_votes, training
@@ -31,65 +31,60 @@ from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door.admit import check_ensemble
 from concord.tasks.door.asked import online_votes, recounted
 from concord.tasks.door.stores import Stores
-from concord.tasks.mechanisms.mechanism import Mechanism
-from concord.tasks.mechanisms.relabelled import Relabelled, Relabelling
+from concord.tasks.mechanisms.relabelled import Relabelled
 from concord.tasks.student.study import Student
 
 FAR_AHEAD = 64
 """Batches counted ahead on a cluster that is not ours, whose size is unknown."""
 
 
-class ByVotes(Learning[VotesAsk]):
-    """Teachers vote on public rows, votes become labels at the door, and a student learns from those."""
-
-    def rehearse(self) -> None:
-        """Raise WrongInput if teachers, student or test table would fail."""
-        rehearse_teachers(self.run.plan.teachers, self.public.encoding)
-        super().rehearse()
-
-    def ask(self, domain: Domain, session: Session | None = None) -> VotesAsk:
-        """Labels of the public rows."""
-        public, vault = self.public, self.run.stores.vault
-        return VotesAsk.of(self.run.plan, public.encoding, public.batches, domain.filter.order, vault, session)
-
-    def count(self, admitted: Admitted[VotesAsk], private: PrivateFiles) -> Counted:
-        """Split the private rows, relabel them if the plan asks for it, and train the teachers."""
-        run, plan, encoding = self.run, self.run.plan, admitted.stream.encoding
-        settings = relabelling_of(admitted.ask.mechanism)
-        share = None if settings is None else settings.share
-        shards, relabelled = split(run, plan, private.table, encoding, run.erased, share=share), tuple[Ref, ...]()
-        space = asking_relabel.candidates(plan, encoding, admitted.stream.sources[0].batches, run.stores.vault)
-        if settings is not None and space is not None:
-            made = stages.relabel(run, plan, shards, encoding, space, settings)
-            shards, relabelled = list(made.blocks), (made.choice, *shards, *made.blocks)
-        private_digests = training(plan, shards)
-        check_ensemble(run.stores.vault, admitted.session, private_digests)
-        return Counted(private_digests, stages.teach(run, stages.blocks(plan, shards), plan, encoding), relabelled)
-
-    def release(self, session: Session, admitted: Admitted[VotesAsk], counted: Counted) -> Disclosure:
-        """Have the teachers vote, and pass the door batch by batch."""
-        return ask_teachers(self.run, session, admitted, counted.kept)
-
-    def fit(self, run: RunContext, admitted: Admitted[VotesAsk], passed: Disclosure, where: str) -> Student:
-        """The student, fitted to the labels."""
-        stream = admitted.stream
-        return stages.study(run, where, run.plan, stream.encoding, stream.batches, passed.released, run.test)
-
-    def replay(self, session: Session, admitted: Admitted[VotesAsk]) -> Disclosure:
-        """The labels, as released. Raises WrongInput if rows have no label yet, NotVerified if a file is gone."""
-        run = self.run
-
-        def work() -> tuple[list[Ref], bool]:
-            return replay_votes(run.stores, session, admitted.ask, admitted.stream.batches), True
-
-        released = run.stages.uncached("release", work)
-        _stamp_together(run.stores, session)  # an earlier command may have been killed before this
-        return Disclosure(session, released, 0, datetime.now(UTC))
+def rehearse(run: RunContext, encoding: Encoding) -> None:
+    """Raise WrongInput if teachers, student or test table would fail."""
+    rehearse_teachers(run.plan.teachers, encoding)
+    rehearse_students(run, encoding, run.plan.student.each)
 
 
-def relabelling_of(mechanism: Mechanism) -> Relabelling | None:
-    """How private rows are relabelled, if the plan asks for it."""
-    return mechanism.relabelling if isinstance(mechanism, Relabelled) else None
+def ask(run: RunContext, public: PublicRows, domain: Domain, session: Session | None = None) -> VotesAsk:
+    """Labels of the public rows."""
+    return VotesAsk.of(run.plan, public.encoding, public.batches, domain.filter.order, run.stores.vault, session)
+
+
+def count_exact(run: RunContext, admitted: Admitted[VotesAsk], private: PrivateFiles) -> Counted:
+    """Split the private rows, relabel them if the plan asks for it, and train the teachers, who have not voted yet."""
+    plan, encoding = run.plan, admitted.stream.encoding
+    mechanism = admitted.ask.mechanism
+    settings = mechanism.relabelling if isinstance(mechanism, Relabelled) else None
+    share = None if settings is None else settings.share
+    shards, relabelled = split(run, plan, private.table, encoding, run.erased, share=share), tuple[Ref, ...]()
+    space = asking_relabel.candidates(plan, encoding, admitted.stream.sources[0].batches, run.stores.vault)
+    if settings is not None and space is not None:
+        made = stages.relabel(run, plan, shards, encoding, space, settings)
+        shards, relabelled = list(made.blocks), (made.choice, *shards, *made.blocks)
+    private_digests = training(plan, shards)
+    check_ensemble(run.stores.vault, admitted.session, private_digests)
+    return Counted(private_digests, stages.teach(run, stages.blocks(plan, shards), plan, encoding), relabelled)
+
+
+def release(run: RunContext, session: Session, admitted: Admitted[VotesAsk], counted: Counted) -> Learned:
+    """Have the teachers vote, and pass the door batch by batch."""
+    return Learned(run, admitted, ask_teachers(run, session, admitted, counted.kept))
+
+
+def replay(run: RunContext, session: Session, admitted: Admitted[VotesAsk]) -> Learned:
+    """The labels, as released. Raises WrongInput if rows have no label yet, NotVerified if a file is gone."""
+
+    def work() -> tuple[list[Ref], bool]:
+        return replay_votes(run.stores, session, admitted.ask, admitted.stream.batches), True
+
+    released = run.stages.uncached("release", work)
+    _stamp_together(run.stores, session)  # an earlier command may have been killed before this
+    return Learned(run, admitted, Disclosure(session, released, 0, datetime.now(UTC)))
+
+
+def fit(learned: Learned, where: str) -> Student:
+    """The student, fitted to the labels, in the folder `where` of released files."""
+    run, stream = learned.run, learned.admitted.stream
+    return stages.study(run, where, run.plan, stream.encoding, stream.batches, learned.passed.released, run.test)
 
 
 def ask_teachers(

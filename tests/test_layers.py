@@ -180,6 +180,16 @@ def test_that_one_knows_a_kind_would_be_seen(path: str) -> None:
     assert words_of(path) & (KINDS | ABOUT_A_KIND)
 
 
+def test_one_loop_passes_the_door() -> None:
+    """Whatever is asked, `release` alone begins, draws, publishes and commits its steps."""
+    calls = [path for path in HOUSE.rooms for node in ast.walk(HOUSE.trees[path]) if _calls(node, "pass_step")]
+    assert calls == ["tasks/door/door.py"]
+
+
+def _calls(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
+
+
 def test_no_circle_closes() -> None:
     assert HOUSE.circles == []
 

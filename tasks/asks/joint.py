@@ -34,6 +34,7 @@ from concord.tasks.data.tables import find_files
 from concord.tasks.door.door import Step, publish_round
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.distance import Floats, Ints
+from concord.tasks.mechanisms.tallies import Tallies
 
 SURELY = 6.0
 """Standard deviations of χ² beyond which a share is said to differ."""
@@ -41,9 +42,14 @@ SURELY = 6.0
 
 @dataclass(frozen=True)
 class JointAsk(TalliesAsk):
-    """The rounds of several homes. `agreed` is what they agreed on: the run, the plan, names, keys, and who leads."""
+    """The rounds of several homes.
+
+    agreed   what they agreed on: the run, the plan, names, keys, and who leads
+    each     the rounds of each home
+    """
 
     agreed: Mapping[str, Any]
+    each: Tallies
 
     def settings(self) -> dict[str, Any]:
         """Those of the mechanism, the codes, and what the homes agreed on."""
@@ -204,7 +210,7 @@ def joint_step(
     return Step(
         question=of.letter.digest,
         exact=[canonical_json(digests)],
-        draw=lambda source, *_: source.once(f"round-{number:05d}", lambda: of.total),
+        draw=lambda _, source, __: source.once(f"round-{number:05d}", lambda: of.total),
         publish=lambda _, total: publish_round(door, session, number, lambda: {"homes": homes, **follow(total)}),
         number=number,
     )

@@ -123,7 +123,7 @@ class QuestionsAsk(StreamAsk[SingleRelease | StableVoting]):
             )
         winner, _ = leaders(asked.answers)
 
-        def draw(source: Randomness, before: Session, begun: Batch) -> bool:
+        def draw(before: Session, source: Randomness, begun: Batch) -> bool:
             def outcome() -> Ints:
                 answer = ask(self.mechanism, [asked.answers], source, begun.first, before.refused)
                 return np.array([ANSWERED if answer == [winner] else REFUSED_ANSWER])

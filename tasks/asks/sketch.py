@@ -17,16 +17,21 @@ from concord.tasks.advice.tallies import planned_sketch
 from concord.tasks.asks.tallies import TalliesAsk
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.grid import reading_encoding
+from concord.tasks.mechanisms.sketch import Sketch
 
 
 @dataclass(frozen=True)
 class SketchAsk(TalliesAsk):
     """The steps of a sketch; `codes` is the digest of the grid, `public` that of the schema."""
 
+    mechanism: Sketch
+
     @classmethod
     def of(cls, plan: Plan, grid: Codes) -> Self:
         """What a plan asks that declares a schema. Raises WrongInput if the budget is too small."""
-        return cls(planned_sketch(plan, grid), grid.digest, (plan.data.sketched.digest,), bounds=plan.data.bounds)
+        return cls(
+            planned_sketch(plan, grid), grid.digest, (plan.data.sketched.digest,), bounds=plan.data.bounds, coded=grid
+        )
 
     def depends(self, plan: Plan) -> dict[str, Any]:
         """As tallies; and in place of an encoding, which is learned from rows that stand in for public ones, the rules

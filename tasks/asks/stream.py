@@ -54,12 +54,20 @@ class SeasonAsk(TalliesAsk):
     seasons_of   the stream
     """
 
+    mechanism: Stream
     seasons_of: str = ""
 
     @property
     def stream(self) -> str:
         """The stream."""
         return self.seasons_of
+
+    @property
+    def questions(self) -> list[RoundQuestion]:
+        """What is asked of each period, in order."""
+        fields, season = self.coded.coarse, self.mechanism
+        spans = [(self.coded.span(at).start, self.coded.span(at).stop) for at in fields]
+        return [season.question(at, fields, spans) for at in range(len(season.rounds))]
 
     def settings(self) -> dict[str, Any]:
         """As of tallies, and the rule by which units are named, which no season may change."""
@@ -185,7 +193,7 @@ def release_step(
     sums = again or [period.sums for period in counted]
     arrived = [[total_of([of_period[at]], door.vault) for of_period in sums] for at in each]
 
-    def draw(source: Randomness, *_: Any) -> list[Ints]:
+    def draw(_: Session, source: Randomness, __: Batch) -> list[Ints]:
         at_once = [(number * len(each) + at, mechanism.mixed(arrived[at])) for at in each]
         return source.kept(f"round-{number:05d}", lambda: [mechanism.release(*one, source) for one in at_once])
 

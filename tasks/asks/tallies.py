@@ -23,6 +23,7 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Bounds, Ref, canonical_json
 from concord.artifacts.sessions import LABELS, Batch, Session
 from concord.tasks.asking.tally import sums_bytes, total_of
+from concord.tasks.data.codes import Codes
 from concord.tasks.door.ask import Ask
 from concord.tasks.door.door import Step, StepOutcome, publish_round
 from concord.tasks.door.stores import Stores
@@ -41,11 +42,13 @@ class TalliesAsk(Ask[Tallies]):
     codes    digest of the public codes that are asked about
     public   digests of the plan's own public rows
     bounds   of a label that is a number
+    coded    the codes
     """
 
     codes: str
     public: tuple[str, ...]
     bounds: Bounds | None = field(default=None, kw_only=True)
+    coded: Codes = field(default=Codes(fields=(), coarse=(), fine=()), kw_only=True)
 
     purpose: ClassVar[str] = LABELS
 
@@ -109,7 +112,7 @@ def round_step(
     return Step(
         question=canonical_json(asked),
         exact=[sums_bytes(exact)],
-        draw=lambda source, *_: source.once(f"round-{number:05d}", lambda: mechanism.release(number, exact, source)),
+        draw=lambda _, source, __: source.once(f"round-{number:05d}", lambda: mechanism.release(number, exact, source)),
         publish=publish,
         number=number,
     )

@@ -217,7 +217,7 @@ class LabelStream:
         self._ahead.discard(question)
         return rows if question in self._known or not state.ended else None
 
-    def _drawn(self, votes: Ints, source: Randomness, before: Session, step: Batch) -> Answers:
+    def _drawn(self, votes: Ints, before: Session, source: Randomness, step: Batch) -> Answers:
         """The answers of a batch, drawn once from the state before it and the same at every later call."""
         mechanism, room = self.ask.mechanism, None if before.queries is None else before.queries - before.asked
 

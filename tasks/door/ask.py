@@ -212,7 +212,7 @@ class SingleAsk(Ask[Single]):
         yield Step(
             question=canonical_json(self.question),
             exact=[numbers],
-            draw=lambda source, *_: source.once("answer", lambda: self.draw(numbers, source)),
+            draw=lambda _, source, __: source.once("answer", lambda: self.draw(numbers, source)),
             publish=lambda _, drawn: StepOutcome(publish_answer(door, session, self.file, self.result(drawn))),
             number=0,
         )

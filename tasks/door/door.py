@@ -64,8 +64,8 @@ class Step(Generic[Drawn]):
     """One step of a session: a public question, the exact private answer to it, and what is made of that.
 
     question, exact  contents of which the ledger has keyed digests, under these `names`
-    draw             draws from the exact answer, given the session before the step and the step as it was begun, by
-                     randomness that keeps what is not keyed
+    draw             draws from the exact answer, given the session before the step, randomness that keeps what is not
+                     keyed, and the step as it was begun
     publish          writes what was drawn for the step, with bytes that depend on it and public things alone
     number           its place, if the session's steps are numbered; else it follows those that were begun, and
 
@@ -76,7 +76,7 @@ class Step(Generic[Drawn]):
 
     question: str | bytes
     exact: Sequence[str | bytes]
-    draw: Callable[[Randomness, Session, Batch], Drawn]
+    draw: Callable[[Session, Randomness, Batch], Drawn]
     publish: Callable[[Batch, Drawn], StepOutcome]
     number: int | None = None
     names: tuple[str, str] = ("question", "exact")
@@ -111,13 +111,9 @@ def release(door: Stores, session: Session, steps: Iterable[Step[Any] | Ref]) ->
             index, first = _place(door, before, step, known)
             exact = digest_in(door, session.id, step.names[1], *step.exact)
             batch = Batch(index=index, first=first, rows=step.rows, question_digest=question, exact_digest=exact)
-            draw = partial(_drawn, step, before)
-            released.append(pass_step(door, session.id, batch, draw, partial(step.publish, batch)))
+            draw, publish = partial(step.draw, before), partial(step.publish, batch)
+            released.append(pass_step(door, session.id, batch, draw, publish))
     return released
-
-
-def _drawn(step: Step[Drawn], before: Session, source: Randomness, begun: Batch) -> Drawn:
-    return step.draw(source, before, begun)
 
 
 def _place(door: Stores, before: Session, step: Step[Any], known: Batch | None) -> tuple[int, int]:

@@ -66,6 +66,12 @@ PICTURES = 1 << 16
 """Most public rows that a space is learned from: learning holds several copies of them in memory."""
 
 
+def codes_after(released: Sequence[RoundFile], first: Codes) -> Codes:
+    """The codes that the next round asks about, after the released rounds; `first` are those of the first."""
+    learned = (released[-1]["next"] or {}).get("codes") if released else None
+    return Codes.model_validate_json(json.dumps(learned)) if learned else first
+
+
 @dataclass(frozen=True)
 class RoundPlanner:
     """Inputs of a session's questions: its mechanism, its codes, and those of its public rows (rows, fields).
@@ -85,8 +91,7 @@ class RoundPlanner:
 
     def codes_after(self, released: Sequence[RoundFile]) -> Codes:
         """The codes that the next round asks about, after the released rounds."""
-        learned = (released[-1]["next"] or {}).get("codes") if released else None
-        return Codes.model_validate_json(json.dumps(learned)) if learned else self.codes
+        return codes_after(released, self.codes)
 
     def question(self, released: Sequence[RoundFile]) -> RoundQuestion:
         """The question of the next round, after the released rounds."""

@@ -236,8 +236,7 @@ def test_what_a_run_left_is_stamped_before_another_student_is_published(
     admitted: Any = SimpleNamespace(ask=labels_by(case.mechanism), stream=SimpleNamespace(batches=case.batches))
     plan = SimpleNamespace(data=SimpleNamespace(classes=CLASSES))
     run: Any = SimpleNamespace(stores=case.door, stages=counted, plan=plan)
-    public: Any = None
-    vote.ByVotes(run, public).replay(case.door.ledger.session("d-1"), admitted)
+    vote.replay(run, case.door.ledger.session("d-1"), admitted)
     assert min(moments(case)) > before - 0.01
 
 

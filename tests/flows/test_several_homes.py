@@ -246,7 +246,7 @@ def test_a_share_that_does_not_fit_is_refused_by_name(tmp_path: Path, monkeypatc
 
 
 STEPS = {
-    "before the question is kept": (flows_lead.ByHomes, "_question"),
+    "before the question is kept": (flows_lead.Leading, "_question"),
     "before shares are on record": (flows_lead, "accepted"),
     "before they are added": (flows_lead, "joint_step"),
     "before it is begun": (Ledger, "begin_batch"),

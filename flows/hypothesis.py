@@ -1,0 +1,43 @@
+"""Learning by a choice: the student is a hypothesis, chosen by its private errors (Nandi & Bassily 2020)."""
+
+from functools import partial
+
+from concord.artifacts.domains import Domain
+from concord.artifacts.schemas import Encoding, PublicRows
+from concord.artifacts.sessions import Session
+from concord.flows import stages
+from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
+from concord.flows.stage import pass_door
+from concord.flows.steps import Learned, rehearse_students
+from concord.tasks.asks.hypothesis import HypothesisAsk
+from concord.tasks.door.admit import check_ensemble
+from concord.tasks.student.study import Student
+
+
+def rehearse(run: RunContext, encoding: Encoding) -> None:
+    """Raise WrongInput if student or test table would fail."""
+    rehearse_students(run, encoding, run.plan.student.each)
+
+
+def ask(run: RunContext, public: PublicRows, domain: Domain, session: Session | None = None) -> HypothesisAsk:  # noqa: ARG001
+    """The choice among the hypotheses that differ on the public rows, at one cost in every domain."""
+    return HypothesisAsk.of(run.plan, public.encoding, public.batches, run.stores.vault)
+
+
+def count_exact(run: RunContext, admitted: Admitted[HypothesisAsk], private: PrivateFiles) -> Counted:
+    """Count the errors of every candidate."""
+    stream = admitted.stream
+    counts = stages.count(run, run.plan, private.table, stream.encoding, stream.batches, run.erased)
+    check_ensemble(run.stores.vault, admitted.session, (counts.digest,))
+    return Counted((counts.digest,), [counts], steps=partial(admitted.ask.steps, exact=[counts]))
+
+
+def release(run: RunContext, session: Session, admitted: Admitted[HypothesisAsk], counted: Counted) -> Learned:
+    """Choose once."""
+    return Learned(run, admitted, pass_door(run, session, counted.steps, "choose"))
+
+
+def fit(learned: Learned, where: str) -> Student:
+    """The hypothesis itself, in the folder `where` of released files."""
+    run, stream, (chosen,) = learned.run, learned.admitted.stream, learned.passed.released
+    return stages.study_chosen(run, where, stream.encoding, stream.batches, chosen, run.test)
