@@ -13,7 +13,8 @@ import multiprocessing
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from sklearn.linear_model import LogisticRegression
@@ -70,18 +71,16 @@ def stall(at: str) -> None:
 
         Stages.begin = begun  # type: ignore[method-assign]
         return
-    true = Stages._timed
+    true = Stages._shown
 
-    def timed(self: Stages, name: Any, run: Callable[[Any], list[Any]], total: int = 1) -> list[Any]:
-        def stopping(progress: Any) -> list[Any]:
-            results = run(progress)
+    @contextmanager
+    def shown(self: Stages, name: Any, total: int = 1) -> Iterator[Any]:
+        with true(self, name, total) as progress:
+            yield progress
             if name == place:
                 stop(place, resumed)
-            return results
 
-        return true(self, name, stopping, total)
-
-    Stages._timed = timed  # type: ignore[method-assign]
+    Stages._shown = shown  # type: ignore[method-assign]
 
 
 def stall_once_prepared(at: str) -> None:
