@@ -38,7 +38,7 @@ from concord.flows.console import Progress, err
 from concord.flows.outcome import STAGES, StageName, StageReport
 from concord.tasks.door.door import Step, release
 from concord.tasks.door.stores import Stores
-from concord.tasks.mechanisms.telling import telling
+from concord.tasks.mechanisms.progress import reporting
 
 Call = Mapping[str, Any]
 P = ParamSpec("P")
@@ -295,7 +295,7 @@ class Stages:
     def uncached(self, name: StageName, work: Callable[[], tuple[Any, bool]]) -> Any:
         """The result of `work`, which returns with it whether it was a replay."""
         with self._shown(name) as progress:
-            with telling(progress.step):
+            with reporting(progress.step):
                 result, replayed = work()
             progress.advance(cached=replayed)
             self._leave_out(progress.seconds, progress)

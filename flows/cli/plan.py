@@ -13,13 +13,13 @@ from concord.artifacts.guarantee import NO_LATER_ROWS
 from concord.artifacts.plan import Plan, load_plan
 from concord.artifacts.sections import TALLIES
 from concord.flows.console import out
-from concord.tasks.advice.candidates import expect_candidates
 from concord.tasks.advice.choose import PublicFacts, decided, recommended
 from concord.tasks.advice.compare import Option, plan_mechanism, plan_mechanisms
 from concord.tasks.advice.cover import Account, check_cover
 from concord.tasks.advice.expect import (
     EXCESSES,
     Premises,
+    expect_candidates,
     expect_choice,
     premises_of,
     read_agreement,

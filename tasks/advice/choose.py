@@ -13,6 +13,7 @@ Not covered  whether another way would teach more: `concord plan` simulates each
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -64,10 +65,15 @@ class PublicFacts:
             counts = np.bincount(labelled_rows(plan.path("test"), encoding)[1], minlength=len(encoding.classes))
             shares = tuple(((counts + 0.5) / (counts + 0.5).sum()).tolist())
         lifetime = plan.privacy.lifetime
+
+        @cache
+        def learned(**sizes: Any) -> Codes:
+            return learn_codes(frames, encoding.columns, **sizes)
+
         return cls(
             rows=sum(frame.height for frame in frames),
             encoding=encoding,
-            codes=_once_by_sizes(encoding, frames),
+            codes=lambda plan: learned(**planned_sizes(plan, encoding)),
             order=order or Filter.freeze(lifetime.epsilon, lifetime.delta).order,
             sample=systematic_sample(iter(frames), REHEARSED),
             shares=shares,
@@ -75,21 +81,7 @@ class PublicFacts:
 
     def stream(self, plan: Plan) -> Stream:
         """The stream that a voting mechanism would answer. Raises WrongInput if no budget is left for it."""
-        return Premises(**{**premises_of(plan, self.rows), "order": self.order}).stream
-
-
-def _once_by_sizes(encoding: Encoding, frames: Sequence[pl.DataFrame]) -> Callable[[Plan], Codes]:
-    """The codes of a plan, learned once for each choice of bins and cells, which is all they depend on here."""
-    learned: dict[tuple[object, ...], Codes] = {}
-
-    def codes(plan: Plan) -> Codes:
-        sizes = planned_sizes(plan, encoding)
-        key = tuple(sizes.values())
-        if key not in learned:
-            learned[key] = learn_codes(frames, encoding.columns, **sizes)
-        return learned[key]
-
-    return codes
+        return Premises(**premises_of(plan, self.rows, self.order)).stream
 
 
 def decided(plan: Plan, encoding: Encoding) -> tuple[Plan, str]:
@@ -97,19 +89,15 @@ def decided(plan: Plan, encoding: Encoding) -> tuple[Plan, str]:
     against = no_tallies(plan, encoding)
     if against is None:
         return plan.naming(TALLIES), "they can be asked: noisy sums over the private rows label all public rows"
-    if (silent := no_votes(plan)) is not None:
+    silent = None
+    if not plan.teachers.count:
+        silent = "[teachers] does not say who would vote"
+    elif plan.student.reads_codes:
+        silent = "student.learner = 'linear' is decoded from tallies alone"
+    if silent is not None:
         raise WrongInput(f"labeling.mechanism = 'auto' finds nothing that can work: no tallies: {against}; {silent}")
     votes = "noisy_votes" if plan.labeling.cutoff is None else "stable"
     return plan.naming(votes, plan.labeling.cutoff), f"teachers vote; no tallies: {against}"
-
-
-def no_votes(plan: Plan) -> str | None:
-    """The reason why teachers cannot vote, or None."""
-    if not plan.teachers.count:
-        return "[teachers] does not say who would vote"
-    if plan.student.reads_codes:
-        return "student.learner = 'linear' is decoded from tallies alone"
-    return None
 
 
 def no_tallies(plan: Plan, encoding: Encoding) -> str | None:

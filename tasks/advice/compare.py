@@ -20,8 +20,7 @@ Checked by tests/tasks/advice/test_planning.py and tests/flows/cli/test_plan_com
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -44,10 +43,13 @@ LARGEST_SEARCHED = 10**7
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """A request for labels: budget, teachers, rows, the profile (rows, classes) of vote shares, and the Rényi order.
+    """A request for labels, as expected from public facts. Raises WrongInput if figures are out of range.
 
-    room     later rows beyond `queries` for which a mechanism that ends by rows is calibrated
-    rows     rows of a teacher, if their number is known
+    agreement   a guess of how much teachers agree, as `odds.profile` takes it; None for TYPICAL_AGREEMENT
+    order       the Rényi order of the domain that is charged, if it is known
+    room        later rows beyond `queries` for which a mechanism that ends by rows is calibrated
+    units       number of private units that teachers learn from, as stated in public
+    shares      the profile (rows, classes) of vote shares that follows from the agreement
     """
 
     epsilon: float
@@ -55,45 +57,23 @@ class Stream:
     teachers: int
     queries: int
     classes: int
-    shares: Shares
-    order: float
+    agreement: ArrayLike | None = None
+    order: float = LEAST_ORDER
     room: int = 0
-    rows: float | None = None
+    units: float | None = None
+    shares: Shares = field(init=False)
 
-    @classmethod
-    def expected(
-        cls,
-        *,
-        epsilon: float,
-        delta: float,
-        teachers: int,
-        queries: int,
-        classes: int,
-        agreement: ArrayLike | None = None,
-        order: float = LEAST_ORDER,
-        room: int = 0,
-        units: float | None = None,
-    ) -> Self:
-        """The stream expected from a public guess of agreement. Raises WrongInput if figures are out of range.
+    def __post_init__(self) -> None:
+        check_budget(epsilon=self.epsilon, delta=self.delta, queries=self.queries, classes=self.classes)
+        if self.teachers < 1:
+            raise WrongInput(f"planning needs teachers >= 1, got {self.teachers}")
+        guess = TYPICAL_AGREEMENT if self.agreement is None else self.agreement
+        object.__setattr__(self, "shares", profile(guess, self.classes))
 
-        agreement   as `odds.profile` takes it; default: TYPICAL_AGREEMENT
-        order       the Rényi order of the domain it will be charged in, if that is known
-        units       number of units that teachers learn from, as stated in public
-        """
-        check_budget(epsilon=epsilon, delta=delta, queries=queries, classes=classes)
-        if teachers < 1:
-            raise WrongInput(f"planning needs teachers >= 1, got {teachers}")
-        return cls(
-            epsilon=epsilon,
-            delta=delta,
-            teachers=teachers,
-            queries=queries,
-            classes=classes,
-            shares=profile(TYPICAL_AGREEMENT if agreement is None else agreement, classes),
-            order=order,
-            room=room,
-            rows=None if units is None else units / teachers,
-        )
+    @property
+    def rows(self) -> float | None:
+        """Rows of a teacher, if the number of units is known."""
+        return None if self.units is None else self.units / self.teachers
 
     def calibrated(self, name: str, cutoff: int | None) -> Mechanism:
         """The mechanism as the door would calibrate it."""
@@ -130,8 +110,14 @@ class Stream:
             except WrongInput:
                 return 0.0
 
-        useful = [each for each in CUTOFFS if each <= self.queries] or CUTOFFS[:1]
-        return self.calibrated(name, CUTOFFS[_peak(labels, len(useful))])
+        places, tried = len([each for each in CUTOFFS if each <= self.queries]) or 1, list[float]()
+        for place in range(0, places, 2):  # every second one until labels have halved, then the best one's neighbours
+            tried.append(labels(place))
+            if tried[-1] < max(tried) / 2:
+                break
+        centre = 2 * int(np.argmax(tried))
+        near = (place for place in (centre, centre - 1, centre + 1) if 0 <= place < places)
+        return self.calibrated(name, CUTOFFS[max(near, key=labels)])
 
 
 def margin_needed(mechanism: Mechanism, stream: Stream) -> int | None:
@@ -156,17 +142,6 @@ def _fails(mechanism: Mechanism, votes: Floats) -> float:
     """The odds that one row of votes (classes,) is refused or its label changed."""
     by_row = mechanism.odds(votes[None, :])
     return float(1 - (1 - by_row.refused[0]) * (1 - by_row.changed[0]))
-
-
-def _peak(score: Callable[[int], float], places: int) -> int:
-    """Index of the highest score, searched at every second index until scores have halved, then at its neighbours."""
-    coarse: list[float] = []
-    for place in range(0, places, 2):
-        coarse.append(score(place))
-        if coarse[-1] < max(coarse) / 2:
-            break
-    centre = 2 * int(np.argmax(coarse))
-    return max((place for place in (centre, centre - 1, centre + 1) if 0 <= place < places), key=score)
 
 
 def _least(enough: Callable[[int], bool]) -> int | None:
@@ -214,12 +189,9 @@ class Option:
 
 
 def plan_mechanisms(stream: Stream, cutoff: int | None = None) -> list[Option]:
-    """The options of all mechanisms, best first; only at `cutoff`, if it is fixed already."""
-    return ranked([plan_mechanism(name, stream, cutoff) for name in MECHANISMS])
-
-
-def ranked(options: Sequence[Option]) -> list[Option]:
-    """Options sorted: feasible ones first, then by informative labels, equal ones in their given order."""
+    """The options of all mechanisms, best first: feasible ones, then by informative labels; only at `cutoff`, if it is
+    fixed already."""
+    options = (plan_mechanism(name, stream, cutoff) for name in MECHANISMS)
     return sorted(options, key=lambda option: (not option.feasible, -option.informative))
 
 
@@ -255,6 +227,21 @@ def plan_mechanism(name: str, stream: Stream, cutoff: int | None = None) -> Opti
     expected = stream.outcome(mechanism)
     labels, least = stream.informative(expected), LABELS_A_CLASS * stream.classes
     needed = teachers_needed(mechanism, stream)
+    rows = f"answers about {expected.answered:,.0f} of {stream.queries:,} rows"
+    good = f"as informative as {labels:,.0f} labels without noise"
+    if labels < least and needed is None:
+        reason = "at this agreement no number of teachers is enough"
+    elif labels < least:
+        reason = (
+            f"as informative as {labels:,.0f} labels, and a student needs {least:,} at least: teachers are too few or "
+            f"agree too little (a row of average agreement takes {needed:,})"
+        )
+    elif mechanism.cutoff is not None:
+        reason = f"{rows} before refusal {mechanism.cutoff:,}, each with the label most teachers gave: {good}"
+    elif mechanism.counts:
+        reason = f"{rows}, with noisy counts, by which {expected.changed:.1%} of the labels change: {good}"
+    else:
+        reason = f"{rows}, noise changing {expected.changed:.1%} of the labels: {good}"
     return Option(
         name=name,
         feasible=labels >= least,
@@ -265,24 +252,5 @@ def plan_mechanism(name: str, stream: Stream, cutoff: int | None = None) -> Opti
         label_error=expected.changed,
         informative=labels,
         needs=mechanism.needs,
-        reason=_reason(mechanism, stream, expected, labels) if labels >= least else _too_few(labels, least, needed),
-    )
-
-
-def _reason(mechanism: Mechanism, stream: Stream, expected: Expectation, labels: float) -> str:
-    rows = f"answers about {expected.answered:,.0f} of {stream.queries:,} rows"
-    good = f"as informative as {labels:,.0f} labels without noise"
-    if mechanism.cutoff is not None:
-        return f"{rows} before refusal {mechanism.cutoff:,}, each with the label most teachers gave: {good}"
-    if mechanism.counts:
-        return f"{rows}, with noisy counts, by which {expected.changed:.1%} of the labels change: {good}"
-    return f"{rows}, noise changing {expected.changed:.1%} of the labels: {good}"
-
-
-def _too_few(labels: float, least: int, needed: int | None) -> str:
-    if needed is None:
-        return "at this agreement no number of teachers is enough"
-    return (
-        f"as informative as {labels:,.0f} labels, and a student needs {least:,} at least: teachers are too few or "
-        f"agree too little (a row of average agreement takes {needed:,})"
+        reason=reason,
     )

@@ -10,7 +10,7 @@ Not covered  sessions of the same version and charge are taken to be the plan's 
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from concord.artifacts.guarantee import lifetime_in_words
 from concord.artifacts.home.whole import is_home
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.parts import LEARNING, NOTHING
-from concord.artifacts.plan import Plan, Way
+from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Charge, Cost
 from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import Session
@@ -57,7 +57,9 @@ class Account:
         ledger does not verify.
         """
         name, lifetime = plan.privacy.domain, plan.privacy.lifetime
-        ledger = _ledger(home)
+        file = sqlite_file(Settings.now().ledger_of(home))
+        there = is_home(home) if file is None else file.is_file()
+        ledger = Ledger.checked(home) if there else None  # opening one that is missing would create it
         known = None if ledger is None else ledger.domain(name)
         if ledger is None or known is None:
             terms = {"unit": "", "neighbours": ""}
@@ -83,13 +85,6 @@ class Account:
     def admits(self, charge: Charge) -> bool:
         """Whether a further charge stays within the cap."""
         return self.domain.filter.admits(self.charged + charge)
-
-
-def _ledger(home: Path) -> Ledger | None:
-    """The ledger of a home, or None if there is none: opening it would create it."""
-    file = sqlite_file(Settings.now().ledger_of(home))
-    there = is_home(home) if file is None else file.is_file()
-    return Ledger.checked(home) if there else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +121,14 @@ def check_cover(plan: Plan, public: PublicFacts | None, account: Account) -> Cov
     charge, own = account.charge(plan, costs)
     rule = account.domain.filter
     if not own and not account.admits(charge):
-        raise BudgetRefused(_refusal(plan, account, largest_epsilon(plan, public, account)))
+        privacy, fits = plan.privacy, _fitting(largest_epsilon(plan, public, account))
+        of = f" (ε = {rule.epsilon:g}, δ = {rule.delta:g})"
+        spent = f", of which {rule.share(account.charged):.0%} is used," if account.named else ""
+        raised = "`concord domain` raises the cap" if account.named else "a larger privacy.lifetime covers more"
+        raise BudgetRefused(
+            f"the lifetime budget of domain {privacy.domain!r}{of}{spent} does not cover a session of ε = "
+            f"{privacy.epsilon:g}, δ = {privacy.delta:g}: {fits}; {raised}"
+        )
     after = account.charged if own else account.charged + charge
     share, used, more = rule.share(charge), rule.share(account.charged), rule.more(after, charge)
     words = lifetime_in_words(share, rule.share(after), more)
@@ -144,39 +146,26 @@ def costs_of(plan: Plan, public: PublicFacts | None, account: Account) -> list[C
 
     Raises WrongInput if the plan's settings cannot be met.
     """
-    costs = [COST_OF[way](plan, public, account) for way in plan.ways]
-    return [cost for cost in costs if cost is not None] if all(costs) else None
-
-
-def _of_tallies(plan: Plan, public: PublicFacts | None, account: Account) -> Cost | None:  # noqa: ARG001, as the others
-    return None if public is None else planned_tallies(plan, public.codes(plan), public.rows).cost
-
-
-def _of_votes(plan: Plan, public: PublicFacts | None, account: Account) -> Cost | None:
-    labeling, rows = plan.labeling, public.rows if public else plan.labeling.queries
-    if plan.relabel is not None:
-        return Cost.approximate(plan.epsilon_of_labels, plan.privacy.delta)  # whatever answers, the whole
-    if plan.undecided or rows is None or (labeling.cutoff is None and MECHANISMS[labeling.mechanism] == ("cutoff",)):
-        return None
-    premises = Premises(**{**premises_of(plan, rows), "order": account.domain.filter.order})
-    return premises.stream.calibrated(labeling.mechanism, labeling.cutoff).cost
-
-
-def _of_choice(plan: Plan, public: PublicFacts | None, account: Account) -> Cost | None:  # noqa: ARG001, as the others
-    return Universal(epsilon=plan.epsilon_of_choice, secret=plan.privacy.secret).cost
-
-
-def _of_sketch(plan: Plan, public: PublicFacts | None, account: Account) -> Cost | None:  # noqa: ARG001, as the others
-    return planned_sketch(plan, grid_of(plan.data.sketched)).cost
-
-
-COST_OF: dict[Way, Callable[[Plan, PublicFacts | None, Account], Cost | None]] = {
-    "tallies": _of_tallies,
-    "sketch": _of_sketch,
-    "votes": _of_votes,
-    "hypothesis": _of_choice,
-}
-"""The cost of a session by what it asks; None if the plan does not state its end."""
+    costs = []
+    for way in plan.ways:
+        cost: Cost | None = None
+        if way == "hypothesis":
+            cost = Universal(epsilon=plan.epsilon_of_choice, secret=plan.privacy.secret).cost
+        elif way == "sketch":
+            cost = planned_sketch(plan, grid_of(plan.data.sketched)).cost
+        elif way == "tallies" and public is not None:
+            cost = planned_tallies(plan, public.codes(plan), public.rows).cost
+        elif way == "votes" and plan.relabel is not None:
+            cost = Cost.approximate(plan.epsilon_of_labels, plan.privacy.delta)  # whatever answers, the whole
+        elif way == "votes" and not plan.undecided:
+            labeling, rows = plan.labeling, public.rows if public else plan.labeling.queries
+            if rows is not None and (labeling.cutoff is not None or MECHANISMS[labeling.mechanism] != ("cutoff",)):
+                stream = Premises(**premises_of(plan, rows, account.domain.filter.order)).stream
+                cost = stream.calibrated(labeling.mechanism, labeling.cutoff).cost
+        if cost is None:
+            return None
+        costs.append(cost)
+    return costs
 
 
 def largest_epsilon(plan: Plan, public: PublicFacts | None, account: Account) -> float | None:
@@ -202,17 +191,14 @@ def naming_the_largest(plan: Plan, home: Path) -> Iterator[None]:
         yield
     except NotCovered as refused:
         try:
-            words = _what_fits(plan, Account.of(plan, home))
+            account = Account.of(plan, home)
+            public = None if plan.data.public is None else PublicFacts.of(plan, account.domain.filter.order)
+            plan = _decided(plan, public)
+            stated = costs_of(plan, public, account)
+            words = f"; {_fitting(largest_epsilon(plan, public, account))}" if stated else ""
         except WrongInput:
             raise refused from None
         raise NotCovered(f"{refused}{words}") from None
-
-
-def _what_fits(plan: Plan, account: Account) -> str:
-    public = None if plan.data.public is None else PublicFacts.of(plan, account.domain.filter.order)
-    plan = _decided(plan, public)
-    known = costs_of(plan, public, account)
-    return f"; {_fitting(largest_epsilon(plan, public, account))}" if known else ""
 
 
 def _decided(plan: Plan, public: PublicFacts | None) -> Plan:
@@ -225,14 +211,3 @@ def _fitting(largest: float | None) -> str:
 
 
 NONE_FITS = "no smaller ε fits either, for sessions may be charged half of its δ, and the rest is for conversion"
-
-
-def _refusal(plan: Plan, account: Account, largest: float | None) -> str:
-    privacy, cap, used = plan.privacy, account.domain.filter, account.domain.filter.share(account.charged)
-    of = f" (ε = {cap.epsilon:g}, δ = {cap.delta:g})"
-    spent = f", of which {used:.0%} is used," if account.named else ""
-    raised = "`concord domain` raises the cap" if account.named else "a larger privacy.lifetime covers more"
-    return (
-        f"the lifetime budget of domain {privacy.domain!r}{of}{spent} does not cover a session of ε = "
-        f"{privacy.epsilon:g}, δ = {privacy.delta:g}: {_fitting(largest)}; {raised}"
-    )

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from concord.artifacts.errors import WrongInput, is_printable
-from concord.artifacts.plan import parse_plan
+from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import COMMAS, Kind, TextFormat
 from concord.artifacts.sections import MECHANISMS, TALLIES
 from concord.artifacts.table_schema import read_schema
@@ -128,11 +128,6 @@ def settings_for(
     }
 
 
-def usual_room(rows: int) -> int:
-    """Number of later rows for which a session is planned: a tenth of the present public rows, at least 10."""
-    return max(10, rows // 10)
-
-
 def classes_of(path: str, label: str, form: TextFormat = COMMAS) -> tuple[str, ...]:
     """The labels in a public labelled table, sorted. Raises WrongInput if it lacks the column."""
     table = open_public(path, "--test", form)
@@ -160,22 +155,29 @@ def check_column(option: str, name: str, private: str, form: TextFormat = COMMAS
     open_private(private, form).frames({name: option})
 
 
-def draft(wishes: Wishes, ensemble: EnsembleAdvice | None, folder: Path) -> str:
-    """The plan as commented TOML, its paths relative to `folder`; without an ensemble, for tallies.
+def draft(wishes: Wishes, ensemble: EnsembleAdvice | None, folder: Path) -> tuple[str, Plan]:
+    """The plan as commented TOML, its paths relative to `folder`, and parsed; without an ensemble, for tallies.
 
     Raises WrongInput if it would not load.
     """
     features = described(wishes)
-    asked = (
-        (_tallies(wishes, lists="list" in features.values()),)
-        if ensemble is None
-        else (_teachers(wishes, ensemble), _door(wishes, ensemble))
+    lifetime = f"{{ epsilon = {wishes.lifetime_epsilon!r}, delta = {wishes.lifetime_delta!r} }}"
+    privacy = f"""\
+[privacy]
+domain = {_toml(wishes.domain)} # names this body of private data in the ledger, and is published
+epsilon = {wishes.epsilon!r} # what this session may spend: smaller protects more and teaches less
+delta = {wishes.delta!r} # well below one in the number of units
+lifetime = {lifetime} # for all sessions on this data together; fixed when first run
+"""
+    asked = _votes(wishes, ensemble) if ensemble else _tallies(wishes, lists="list" in features.values())
+    given = {name: getattr(wishes, name) for name in ABOUT}
+    about = (
+        f"{name} = {_toml(value)}" if value else f'# {name} = "…" # {ABOUT[name]}' for name, value in given.items()
     )
-    sections = (_data(wishes, features, folder), _privacy(wishes), *asked, _about(wishes))
-    command = "run" if wishes.season is None else "refresh"
-    written = SCHEMA_LINE + PLAN_HEAD.format(command=command) + "\n".join(sections)
-    parse_plan({**tomllib.loads(written), "folder": str(folder)})
-    return written
+    publication = "\n".join(("[about] # certificate, report and dossier say so; what is missing is not stated", *about))
+    head = SCHEMA_LINE + PLAN_HEAD.format(command="run" if wishes.season is None else "refresh")
+    written = head + "\n".join((_data(wishes, features, folder), privacy, asked, publication)) + "\n"
+    return written, parse_plan({**tomllib.loads(written), "folder": str(folder)})
 
 
 def described(wishes: Wishes) -> dict[str, str]:
@@ -231,6 +233,18 @@ def _data(wishes: Wishes, features: Mapping[str, str], folder: Path) -> str:
     no_unit = '# unit = "…" # the column that says whose a row is; without it, each row is protected by itself'
     public = f"public = {_path(wishes.public, folder)} # rows without labels, which get labels; they are not protected"
     schema = f"schema = {_path(wishes.schema, folder)} # in place of public rows: declared ranges and categories"
+    if wishes.bounds is None:
+        label = f"classes = {_toml(list(wishes.classes))} # any other private label counts as the first class"
+    else:
+        bounds = _toml(list(wishes.bounds))
+        label = f"bounds = {bounds} # the label is a number; private ones are clipped to these bounds"
+    form = categories = ""
+    if wishes.format != COMMAS:
+        given = wishes.format.model_dump(exclude_defaults=True)
+        keys = ", ".join(f"{key} = {_toml(value)}" for key, value in given.items())
+        form = f"format = {{ {keys} }} # of all CSV files, as found in a public one: {words_of(wishes.format)}\n"
+    if wishes.categories:
+        categories = f"categories = {_toml(list(wishes.categories))} # features whose numbers are codes\n"
     hidden = {name: "# " * remark.endswith(LEFT_OUT) for name, remark in features.items()}
     names = "\n".join(f"    {hidden[name]}{_toml(name)}, # {remark}" for name, remark in features.items())
     return f"""\
@@ -239,56 +253,12 @@ private = {_path(wishes.private, folder)}
 {public if wishes.public else schema}
 {test if wishes.test else no_test}
 label = {_toml(wishes.label)}
-{_label(wishes)}
+{label}
 {unit if wishes.unit else no_unit}
-{_format(wishes.format)}version = "1" # name a new one when the private data changes
-{_categories(wishes)}features = [ # take out what nothing can be learned from, such as a number that names a row
+{form}version = "1" # name a new one when the private data changes
+{categories}features = [ # take out what nothing can be learned from, such as a number that names a row
 {names}
 ]
-"""
-
-
-def _label(wishes: Wishes) -> str:
-    if wishes.bounds is not None:
-        return (
-            f"bounds = {_toml(list(wishes.bounds))} # the label is a number; private ones are clipped to these bounds"
-        )
-    return f"classes = {_toml(list(wishes.classes))} # any other private label counts as the first class"
-
-
-def _categories(wishes: Wishes) -> str:
-    """The line for columns whose numbers are names, if there are any."""
-    names = _toml(list(wishes.categories))
-    return f"categories = {names} # features whose numbers are codes\n" if wishes.categories else ""
-
-
-def _format(form: TextFormat) -> str:
-    """The line for the format of CSV files, if it is not the default."""
-    if form == COMMAS:
-        return ""
-    keys = ", ".join(f"{key} = {_toml(value)}" for key, value in form.model_dump(exclude_defaults=True).items())
-    return f"format = {{ {keys} }} # of all CSV files, as found in a public one: {words_of(form)}\n"
-
-
-def _privacy(wishes: Wishes) -> str:
-    lifetime = f"{{ epsilon = {wishes.lifetime_epsilon!r}, delta = {wishes.lifetime_delta!r} }}"
-    return f"""\
-[privacy]
-domain = {_toml(wishes.domain)} # names this body of private data in the ledger, and is published
-epsilon = {wishes.epsilon!r} # what this session may spend: smaller protects more and teaches less
-delta = {wishes.delta!r} # well below one in the number of units
-lifetime = {lifetime} # for all sessions on this data together; fixed when first run
-"""
-
-
-def _teachers(wishes: Wishes, ensemble: EnsembleAdvice) -> str:
-    size = wishes.rows // ensemble.teachers
-    params = ", ".join(f"{key} = {_toml(value)}" for key, value in PROPOSED.params.items())
-    return f"""\
-[teachers]
-count = {ensemble.teachers} # about {size:,} units each, of the {wishes.rows:,} stated; more agree sooner and know less
-estimator = {_toml(PROPOSED.estimator)}
-params = {{ {params} }}
 """
 
 
@@ -328,16 +298,9 @@ ABOUT = {
 """What a publication says of itself, if the plan does."""
 
 
-def _about(wishes: Wishes) -> str:
-    given = {name: getattr(wishes, name) for name in ABOUT}
-    lines = (
-        f"{name} = {_toml(value)}" if value else f'# {name} = "…" # {ABOUT[name]}' for name, value in given.items()
-    )
-    return "\n".join(("[about] # certificate, report and dossier say so; what is missing is not stated", *lines)) + "\n"
-
-
-def _door(wishes: Wishes, ensemble: EnsembleAdvice) -> str:
-    best = ensemble.best
+def _votes(wishes: Wishes, ensemble: EnsembleAdvice) -> str:
+    best, size = ensemble.best, wishes.rows // ensemble.teachers
+    teacher = ", ".join(f"{key} = {_toml(value)}" for key, value in PROPOSED.params.items())
     counting = mechanism_class(best.name).counts
     cutoff = None if best.cutoff is None else f"cutoff = {best.cutoff} # refusals until it ends"
     queries = f"queries = {ensemble.queries} # rows that are paid for, later ones too: `concord extend`, single answers"
@@ -347,6 +310,11 @@ def _door(wishes: Wishes, ensemble: EnsembleAdvice) -> str:
     refused = "soft" if counting else "drop"
     why = "it learns from the noisy counts" if counting else "rows without an answer are left out"
     return f"""\
+[teachers]
+count = {ensemble.teachers} # about {size:,} units each, of the {wishes.rows:,} stated; more agree sooner and know less
+estimator = {_toml(PROPOSED.estimator)}
+params = {{ {teacher} }}
+
 [labeling]
 {textwrap.fill(best.reason, 118, initial_indent="# ", subsequent_indent="# ")}
 mechanism = "{best.name}"

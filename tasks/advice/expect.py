@@ -2,14 +2,15 @@
 
 The ε of a plan is divided before a mechanism is calibrated: the choice of a student takes its part, and relabelling
 leaves an (ε, δ) for the mechanism on a secret subset. Planning divides as the door does
-(`tasks.asks.votes`).
+(`tasks.asks.votes`). Of a private choice among candidates, planning states the cost and the number of units to set
+aside for a good one.
 
 Not covered  how well a public guess of agreement describes the private teachers. Checked by
              tests/tasks/advice/test_expect.py and tests/flows/cli/test_plan_command.py
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
@@ -29,21 +30,11 @@ from concord.tasks.data.encode import encode_public, learn_encoding
 from concord.tasks.data.files import format_of
 from concord.tasks.data.tables import open_public
 from concord.tasks.mechanisms.error_estimate import check_parameters
-from concord.tasks.mechanisms.exponential import Universal
-from concord.tasks.mechanisms.noise import check_budget
+from concord.tasks.mechanisms.exponential import StudentChoice, Universal
 from concord.tasks.mechanisms.relabelled import inner_budget
-from concord.tasks.mechanisms.stable import LEAST_ORDER
 
 Guess = float | NDArray[np.float64]
 """The agreement of teachers: the mean share of the winning class, or a table of votes on public rows."""
-
-
-def public_row_count(plan: Plan) -> int:
-    """Rows of the plan's public table. Raises WrongInput if it cannot be read or has none."""
-    table = open_public(plan.path("public"), form=plan.data.format)
-    return sum(frame.height for frame in table.frames(table.names[:1]))
-
-
 RATIOS = (0.25, 0.5, 1, 2, 4)
 """Multiples of the planned ε, for which the number of private units is given."""
 EXCESSES = (0.1, 0.05, 0.02, 0.01, 0.005)
@@ -53,36 +44,22 @@ BETA = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class Premises:
-    """Public inputs of planning. Raises WrongInput if they are out of range.
+class Premises(Stream):
+    """Public inputs of planning: the request at the budget of labels and of the choice of a student together.
 
-    epsilon, delta   budget of labels and of the choice of a student
-    agreement        a guess, as `odds.profile` takes it; None for a typical one
-    order            the Rényi order of the domain, if it is known
-    room             rows beyond `queries` that are paid for, if the mechanism ends by rows
     mechanism        the planned mechanism; None for the best
     cutoff           its planned cutoff; None for the best
     choice           the part of ε for the choice of a student
     relabel          how rows are relabelled before teachers learn from them, if they are
-    units            number of private units that are learned from, as the plan states
     """
 
-    epsilon: float
-    delta: float
-    teachers: int
-    queries: int
-    classes: int
-    agreement: Guess | None = None
-    order: float = LEAST_ORDER
-    room: int = 0
     mechanism: str | None = None
     cutoff: int | None = None
     choice: float = 0.0
     relabel: RelabelPlan | None = None
-    units: float | None = None
 
     def __post_init__(self) -> None:
-        check_budget(epsilon=self.epsilon, delta=self.delta, queries=self.queries, classes=self.classes)
+        super().__post_init__()
         if self.epsilon <= self.choice:
             rule = f"which the choice of the student takes, got {self.epsilon:g}"
             raise WrongInput(f"epsilon must be above student.epsilon = {self.choice:g}, {rule}")
@@ -96,30 +73,26 @@ class Premises:
     @property
     def stream(self) -> Stream:
         """The stream that a mechanism would answer, at the (ε, δ) left for it. Raises WrongInput if none is left."""
-        left, subset, units = (self.epsilon - self.choice, self.delta), self.subset, self.units
-        if subset is not None:
-            left = inner_budget(*left, **subset)
-            units = None if units is None else units * subset["share"]
-        return Stream.expected(
-            epsilon=left[0],
-            delta=left[1],
-            teachers=self.teachers,
-            queries=self.queries,
-            classes=self.classes,
-            agreement=self.agreement,
-            order=self.order,
-            room=self.room,
-            units=units,
-        )
+        given = {item.name: getattr(self, item.name) for item in fields(Stream) if item.init}
+        given["epsilon"] = self.epsilon - self.choice
+        if (subset := self.subset) is not None:
+            given["epsilon"], given["delta"] = inner_budget(given["epsilon"], self.delta, **subset)
+            given["units"] = None if self.units is None else self.units * subset["share"]
+        return Stream(**given)
 
 
-def premises_of(plan: Plan, rows: int | None = None) -> dict[str, Any]:
-    """The fields of Premises that a plan states; `rows` is the number of public rows, if it is known.
+def premises_of(plan: Plan, rows: int | None = None, order: float | None = None) -> dict[str, Any]:
+    """The fields of Premises that a plan states.
 
-    Raises WrongInput if one of its public tables cannot be read.
+    rows    the number of public rows, if it is known
+    order   the Rényi order of its domain, if the ledger has it
+    Raises WrongInput if one of its public tables cannot be read or has no rows.
     """
     lifetime, labeling = plan.privacy.lifetime, plan.labeling
-    rows = rows or (labeling.queries if plan.data.public is None else public_row_count(plan))
+    if rows is None:
+        table = None if plan.data.public is None else open_public(plan.path("public"), form=plan.data.format)
+        heights = () if table is None else (frame.height for frame in table.frames(table.names[:1]))
+        rows = labeling.queries if table is None else sum(heights)
     paid = labeling.queries or rows
     return {
         "epsilon": plan.privacy.epsilon,
@@ -127,7 +100,7 @@ def premises_of(plan: Plan, rows: int | None = None) -> dict[str, Any]:
         "teachers": plan.teachers.count,
         **({} if rows is None or paid is None else {"queries": min(rows, paid), "room": max(0, paid - rows)}),
         "classes": len(plan.data.classes),
-        "order": Filter.freeze(lifetime.epsilon, lifetime.delta).order,
+        "order": order or Filter.freeze(lifetime.epsilon, lifetime.delta).order,
         "mechanism": None if labeling.mechanism == "auto" else labeling.mechanism,
         "cutoff": labeling.cutoff,
         "choice": plan.epsilon_beside_labels,
@@ -185,6 +158,78 @@ def expect_choice(plan: Plan, epsilon: float) -> ChosenStudent:
     )
 
 
+GAPS = (0.05, 0.02, 0.01, 0.003)
+"""Differences between the error rates of the other candidates and of the best one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitsNeeded:
+    """Units to set aside so that a choice is good with probability 1 − BETA, if candidates are `gap` apart.
+
+    drawn   units for which the best is chosen, over the randomness of the choice alone: all others are wrong about
+            `gap` more of these same units
+    proved  units for which the chosen one errs at most `gap` more on all rows than the best, whichever units are set
+            aside: a bound for any candidates, far above what similar ones need
+    """
+
+    gap: float
+    drawn: int
+    proved: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChoiceAhead:
+    """What to expect of a choice among candidates.
+
+    nats    charge to the test part of the units, at the domain's Rényi order
+    share   share of the units that is set aside
+    aside   their number, if there are as many as the plan states; None if it states none
+    reason  the gap that the choice can distinguish, in words
+    """
+
+    epsilon: float
+    candidates: int
+    nats: float
+    order: float
+    share: float
+    aside: float | None
+    units: tuple[UnitsNeeded, ...]
+    reason: str
+
+
+def expect_candidates(plan: Plan) -> ChoiceAhead | None:
+    """What to expect of a plan's choice among candidates; None if it names none."""
+    student, lifetime = plan.student, plan.privacy.lifetime
+    if student.candidates is None or student.epsilon is None or plan.test is None:
+        return None
+    count, choice = len(student.candidates), StudentChoice(epsilon=student.epsilon, secret=plan.privacy.secret)
+    cap, rate, rows = Filter.freeze(lifetime.epsilon, lifetime.delta), choice.choice.rate, plan.labeling.rows
+    units = [
+        UnitsNeeded(
+            gap=gap,
+            drawn=choice.units_apart(gap, count, BETA),
+            proved=selection_rows(candidates=count, alpha=gap, beta=BETA, rate=rate),
+        )
+        for gap in GAPS
+    ]
+    aside = None if rows is None else rows * plan.test.share
+    distinguished = [f"candidates {item.gap:.1%} apart" for item in units if item.drawn <= (aside or 0)]
+    tells = distinguished[-1] if distinguished else f"no candidates that are less than {GAPS[0]:.1%} apart"
+    reason = "How many units that is follows from how many there are, which the plan does not state."
+    if aside is not None:
+        reason = f"About {aside:,.0f} of the units stated are set aside: the draw tells {tells}."
+    return ChoiceAhead(
+        epsilon=student.epsilon,
+        candidates=count,
+        nats=float(cap.charge(choice.cost).renyi),
+        order=cap.order,
+        share=plan.test.share,
+        aside=aside,
+        units=tuple(units),
+        reason=reason,
+    )
+
+
 def cover_error(*, dimension: int, rows: int, beta: float) -> float:
     """α such that hypotheses that agree on `rows` public rows disagree on at most α of all rows, except with
     probability β.
@@ -224,23 +269,15 @@ def read_agreement(guess: str, classes: int, form: TextFormat | None = None) -> 
     try:
         return float(guess)
     except ValueError:
-        return _votes(guess, classes, form)
-
-
-def _votes(path: str, classes: int, form: TextFormat | None) -> Guess:
-    table = open_public(path, "agreement", form or format_of(path, field="agreement"))
+        table = open_public(guess, "agreement", form or format_of(guess, field="agreement"))
     if len(table.names) not in (1, classes):
         rule = f"agreement must have one column, of winners' shares, or {classes}, of votes by class"
-        raise WrongInput(f"{rule}; {path} has {len(table.names)}")
-    rows = pl.concat([_numbers(frame, path) for frame in table.frames(table.names)]).to_numpy()
-    return np.asarray(rows[:, 0] if rows.shape[1] == 1 else rows, np.float64)
-
-
-def _numbers(frame: pl.DataFrame, path: str) -> pl.DataFrame:
+        raise WrongInput(f"{rule}; {guess} has {len(table.names)}")
     try:
-        numbers = frame.select(pl.all().cast(pl.Float64))
+        numbers = pl.concat([frame.select(pl.all().cast(pl.Float64)) for frame in table.frames(table.names)])
     except pl.exceptions.InvalidOperationError:
-        raise WrongInput(f"agreement must hold numbers alone; {path} does not") from None
+        raise WrongInput(f"agreement must hold numbers alone; {guess} does not") from None
     if sum(numbers.null_count().row(0)):
-        raise WrongInput(f"agreement must have a number in every cell; {path} has empty ones")
-    return numbers
+        raise WrongInput(f"agreement must have a number in every cell; {guess} has empty ones")
+    rows = numbers.to_numpy()
+    return np.asarray(rows[:, 0] if rows.shape[1] == 1 else rows, np.float64)

@@ -107,8 +107,21 @@ def _sections(part: Schema, types: dict[str, Schema], above: str = "", who: str 
             below, whole, known_to = types[inner], f"{above}{name}", value.get("x-known-to", who)
             given = below.get("required", ())
             here = [item for item in below["properties"].items() if _type_of(item[1]) is None]
-            keys = tuple(_key(f"{whole}.{key}", about, known_to, required=key in given) for key, about in here)
-            yield KeySection(name=whole, repeated="items" in value, words=below["description"], keys=keys)
+            keys = list[Key]()
+            for key, about in here:
+                units = (part["x-unit"] for part in (about, *about.get("anyOf", ())) if "x-unit" in part)
+                default = json.dumps(about["default"], ensure_ascii=False) if "default" in about else "none"
+                keys.append(
+                    Key(
+                        name=f"{whole}.{key}",
+                        values=_values(about),
+                        unit=next(units, ""),
+                        default="must be given" if key in given else default,
+                        known_to=about.get("x-known-to", known_to),
+                        words=about["description"],
+                    )
+                )
+            yield KeySection(name=whole, repeated="items" in value, words=below["description"], keys=tuple(keys))
             yield from _sections(below, types, f"{whole}.", known_to)
 
 
@@ -116,19 +129,6 @@ def _type_of(value: Schema) -> str | None:
     """The name of the section that a key holds, alone or in a list; None if it holds none."""
     reference: str | None = value.get("$ref") or value.get("items", {}).get("$ref")
     return reference and reference.rpartition("/")[2]
-
-
-def _key(name: str, value: Schema, who: str, *, required: bool) -> Key:
-    units = (branch["x-unit"] for branch in (value, *value.get("anyOf", ())) if "x-unit" in branch)
-    default = json.dumps(value["default"], ensure_ascii=False) if "default" in value else "none"
-    return Key(
-        name=name,
-        values=_values(value),
-        unit=next(units, ""),
-        default="must be given" if required else default,
-        known_to=value.get("x-known-to", who),
-        words=value["description"],
-    )
 
 
 def _values(value: Schema) -> str:
@@ -160,7 +160,11 @@ def _as_toml(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     branches = [branch for branch in value.get("anyOf", ()) if branch != {"type": "null"}]
-    rest = {key: item for key, item in value.items() if key not in ("anyOf", "default") and not _is_title(key, item)}
+    rest = {
+        key: item
+        for key, item in value.items()
+        if key not in ("anyOf", "default") and not (key == "title" and isinstance(item, str))
+    }
     if len(branches) == 1:
         rest = branches[0] | rest
     elif branches:
@@ -171,7 +175,3 @@ def _as_toml(value: Any) -> Any:
         key: " ".join(item.split()) if key == "description" and isinstance(item, str) else _as_toml(item)
         for key, item in rest.items()
     }
-
-
-def _is_title(key: str, item: Any) -> bool:
-    return key == "title" and isinstance(item, str)

@@ -27,7 +27,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from concord.artifacts.errors import quoted
-from concord.tasks.advice.made_up import SIGNALS, apart, at_random, clear, leading_directions, own_shares, with_shares
+from concord.tasks.advice.synthetic_labels import (
+    SIGNALS,
+    assumed_shares,
+    clearest,
+    principal_places,
+    random_logits,
+    separated,
+    shares_of_clusters,
+    with_shares,
+)
 from concord.tasks.data.codes import CodeMatrix, Codes
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.student.intervals import auc, share
@@ -106,7 +115,7 @@ class Stage(ABC):
     @cached_property
     def leading(self) -> Floats:
         """Places of rows along the directions in which they differ most."""
-        return leading_directions(self.codes, self.rows, self.classes)
+        return principal_places(self.codes, self.rows, self.classes)
 
     @abstractmethod
     def private(self, rng: np.random.Generator) -> Ints:
@@ -124,15 +133,18 @@ def labels_of(rows: Ints, truth: Floats, rng: np.random.Generator) -> Ints:
     return found
 
 
-def rehearse_classes(signal: str, stage: Stage, rng: np.random.Generator, shares: Floats, known: bool) -> Rehearsed:
-    """Rehearse synthetic classes of these shares, unless they are not known and clusters have their own."""
+def rehearse_classes(signal: str, stage: Stage, draw: int, shares: Sequence[float] | None) -> Rehearsed:
+    """Rehearse synthetic classes of these shares; if they are not known, of equal or uneven ones, or those of clusters.
+    `draw` is the number of the draw."""
     codes, rows, strength = stage.codes, stage.rows, SIGNALS[signal]
-    along = [at_random(codes, rows, len(shares), rng)]
+    rng = np.random.default_rng(1 + draw)
+    assumed = assumed_shares(stage.classes, draw) if shares is None else np.asarray(shares, np.float64)
+    along = [random_logits(codes, rows, len(assumed), rng)]
     if signal == "strong":
-        along = apart(stage.leading, along[0] / 10, shares)
-        if not known and len(shares) > 2:  # clusters that were made equal would be cut
-            shares = own_shares(strength * along[0])
-    truth = clear(with_shares(strength * each, shares) for each in along)
+        along = separated(stage.leading, along[0] / 10, assumed)
+        if shares is None and len(assumed) > 2:  # clusters that were made equal would be cut
+            assumed = shares_of_clusters(strength * along[0])
+    truth = clearest(with_shares(strength * each, assumed) for each in along)
 
     private = stage.private(rng)
     odds = stage.learned(private, labels_of(private, truth, rng), rng)

@@ -25,7 +25,6 @@ import numpy as np
 
 from concord.artifacts.plan import Plan
 from concord.tasks.advice.choose import PublicFacts
-from concord.tasks.advice.made_up import SIGNALS, apart, at_random, shares_of
 from concord.tasks.advice.rehearse import (
     ClassAhead,
     Rehearsed,
@@ -36,6 +35,7 @@ from concord.tasks.advice.rehearse import (
     missed_in_words,
     rehearse_classes,
 )
+from concord.tasks.advice.synthetic_labels import SIGNALS, random_logits, separated
 from concord.tasks.advice.tallies import learning_units, planned_tallies, read_at_end
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, deepens
 from concord.tasks.mechanisms.contributions import RoundQuestion, columns, tally
@@ -47,14 +47,14 @@ from concord.tasks.student.decode import Decoded, scores
 from concord.tasks.student.infer import RoundFile, RoundPlanner
 
 PRIVATE_ROWS = 20_000
-"""Most made-up private rows. More of them are stood in for by as many with that much less noise."""
+"""Most stand-ins of private rows. More of them are stood in for by as many with that much less noise."""
 MOST_WORK = {"weak": 2e9, "typical": 2e9, "strong": 1.2e10}
 """Most of C·(P + d)³ for P sums and d weights of each of C columns of a model: seconds of decoding. A strong signal has
 most of it, since clusters are told by many columns together."""
 EXPLAINED = {"weak": 0.1, "typical": 0.5, "strong": 0.9}
 """Share of a number's variance that its row explains, by strength of signal."""
 SPREAD_OF_NUMBERS = 0.15
-"""Standard deviation of a made-up number, as a share of what lies between its bounds."""
+"""Standard deviation of a synthetic number, as a share of what lies between its bounds."""
 DRAWS = 3
 """Draws of labels and noise, if their decoding is no more than ALL_DRAWS; otherwise as many as are, at least one."""
 ALL_DRAWS = 4e9
@@ -91,11 +91,8 @@ class TalliesStage(Stage):
         if len(codes.coarse) < width:
             part = len(codes.coarse) / width
             of_labels = [each.fields for each in mechanism.rounds if each.what == "labels"]
-            mechanism, units = (
-                planned_tallies(plan, codes, public, (len(of_labels), of_labels[-1])),
-                max(1.0, units * part),
-            )
-            public = math.ceil(public * part)
+            mechanism = planned_tallies(plan, codes, public, (len(of_labels), of_labels[-1]))
+            units, public = max(1.0, units * part), math.ceil(public * part)
         if isinstance(mechanism, Stream):
             season = mechanism.season
             mechanism, units = mechanism.as_read(released or season), max(1.0, units * (released or season) / season)
@@ -209,10 +206,8 @@ def expect_tallies(plan: Plan, public: PublicFacts) -> TalliesAhead:
 def _releases(
     plan: Plan, planned: Stream, codes: Codes, coded: CodeMatrix, public: PublicFacts
 ) -> Iterator[ReleaseAhead]:
-    units, at_once = (
-        learning_units(plan) or 0.0,
-        planned_tallies(plan.model_copy(update={"stream": None}), codes, 1, (1, 1)),
-    )
+    units = learning_units(plan) or 0.0
+    at_once = planned_tallies(plan.model_copy(update={"stream": None}), codes, 1, (1, 1))
     for release in sorted({*(at for at in RELEASES if at < planned.season), planned.season}):
         (typical,) = rehearse(
             plan, planned, codes, coded, public.rows, public.shares, signals=("typical",), draws=1, released=release
@@ -242,25 +237,23 @@ def rehearse(
     draws    most draws
     released  of a stream: releases after which its running totals are read; default: all of a season
     """
-    found, classes = [], len(plan.data.classes)
+    found = []
     for signal in signals:
         stage = TalliesStage.of(plan, mechanism, codes, rows, public=public, most=MOST_WORK[signal], released=released)
         for draw in range(min(draws, stage.draws)):
-            rng = np.random.default_rng(1 + draw)
-            if plan.data.bounds is not None:
-                found.append(_of_number(signal, stage, rng))
-                continue
-            assumed = shares_of(classes, draw) if shares is None else np.asarray(shares, np.float64)
-            found.append(rehearse_classes(signal, stage, rng, assumed, known=shares is not None))
+            if plan.data.bounds is None:
+                found.append(rehearse_classes(signal, stage, draw, shares))
+            else:
+                found.append(_of_number(signal, stage, draw))
     return tuple(found)
 
 
-def _of_number(signal: str, stage: TalliesStage, rng: np.random.Generator) -> Rehearsed:
+def _of_number(signal: str, stage: TalliesStage, draw: int) -> Rehearsed:
     """Rehearse synthetic numbers, with noise."""
-    codes, rows = stage.codes, stage.rows
-    logits = at_random(codes, rows, 2, rng)
+    codes, rows, rng = stage.codes, stage.rows, np.random.default_rng(1 + draw)
+    logits = random_logits(codes, rows, 2, rng)
     if signal == "strong":
-        logits = apart(stage.leading, logits / 10, np.full(2, 1 / 2))[0]
+        logits = separated(stage.leading, logits / 10, np.full(2, 1 / 2))[0]
     explained, line = EXPLAINED[signal], logits[:, 1] - logits[:, 1].mean()
     truth = 1 / 2 + SPREAD_OF_NUMBERS * math.sqrt(explained) * line
     private = stage.private(rng)
@@ -287,12 +280,9 @@ def within_work(mechanism: Tallies, codes: Codes, rows: CodeMatrix, most: float)
         if work(mechanism, codes, [*kept, at]) > most:
             break
         kept.append(at)
-    return (codes, rows) if len(kept) == len(order) else _of_columns(codes, rows, sorted(kept))
-
-
-def _of_columns(codes: Codes, rows: CodeMatrix, kept: Sequence[int]) -> tuple[Codes, CodeMatrix]:
-    """The codes of these columns alone, and the rows by them."""
-    views = [(codes.coarse[at], codes.fine[at]) for at in kept]
+    if len(kept) == len(order):
+        return codes, rows
+    views = [(codes.coarse[at], codes.fine[at]) for at in sorted(kept)]
     places = {old: new for new, old in enumerate(sorted({view for pair in views for view in pair}))}
     fields, found, start = list[CodedField](), [], 0
     for old in places:
@@ -315,7 +305,7 @@ def played(
     if deepens(codes):
         first = [each.what for each in mechanism.rounds].index("labels") + 1
         mechanism = replace(mechanism, rounds=mechanism.rounds[:first])
-    planner = RoundPlanner(mechanism, codes, rows, units=_known_units(mechanism, drawn))
+    planner = RoundPlanner(mechanism, codes, rows, units=drawn if mechanism.secret == "labels" else None)
     released: list[RoundFile] = []
     for number, each in enumerate(mechanism.rounds):
         question = planner.question(released)
@@ -323,8 +313,3 @@ def played(
         follows = planner.follow(released, question, sums)
         released.append({"question": question.record(), "scale": each.scale, "sums": sums.tolist(), **follows})
     return Decoded.from_record(released[-1]["decoded"])
-
-
-def _known_units(mechanism: Tallies, drawn: int) -> int | None:
-    """The number of private rows, if only labels are secret."""
-    return drawn if mechanism.secret == "labels" else None

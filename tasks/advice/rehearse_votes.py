@@ -28,7 +28,6 @@ from concord.artifacts.learners import StudentPlan, TeachersPlan
 from concord.artifacts.plan import Plan
 from concord.tasks.advice.choose import PublicFacts
 from concord.tasks.advice.compare import Stream
-from concord.tasks.advice.made_up import SIGNALS, made_up, shares_of
 from concord.tasks.advice.rehearse import (
     ClassAhead,
     Rehearsed,
@@ -40,6 +39,7 @@ from concord.tasks.advice.rehearse import (
     missed_in_words,
     rehearse_classes,
 )
+from concord.tasks.advice.synthetic_labels import SIGNALS, assumed_shares, typical_truth
 from concord.tasks.asking.arrays import is_linear
 from concord.tasks.asking.teachers import aligned_copy, fitted_teacher, read_only
 from concord.tasks.data.encode import Matrix, encode
@@ -133,7 +133,7 @@ def simulated_votes(teachers: TeachersPlan, plan: Plan, public: PublicFacts, row
     if not codes.fine:
         return None
     ensemble = Ensemble.of(teachers, encode(public.sample, public.encoding), classes, rows)
-    truth = made_up(codes, codes.of(public.sample), public.shares or shares_of(classes, 0).tolist(), rng)
+    truth = typical_truth(codes, codes.of(public.sample), public.shares or assumed_shares(classes, 0).tolist(), rng)
     private = ensemble.private(rng)
     return ensemble.votes(private, labels_of(private, truth, rng)).astype(np.float64)
 
@@ -156,15 +156,12 @@ class VotesStage(Stage):
     def of(cls, plan: Plan, public: PublicFacts, stream: Stream, mechanism: Mechanism) -> "VotesStage":
         """The ensemble of a stream, by a plan's teachers and its first student."""
         codes, names = public.codes(plan), plan.data.classes
-        teachers, X = (
-            plan.teachers.model_copy(update={"count": stream.teachers}),
-            encode(public.sample, public.encoding),
-        )
+        teachers = plan.teachers.model_copy(update={"count": stream.teachers})
         return cls(
             codes=codes,
             rows=codes.of(public.sample),
             classes=len(names),
-            ensemble=Ensemble.of(teachers, X, len(names), stream.rows),
+            ensemble=Ensemble.of(teachers, encode(public.sample, public.encoding), len(names), stream.rows),
             names=names,
             asked=min(stream.queries, MOST_ASKED),
             student=plan.student.each[0],
@@ -236,12 +233,7 @@ def expect_votes(
     except WrongInput:
         return None
     stage = VotesStage.of(plan, public, stream, mechanism)
-    found = list[Rehearsed]()
-    for signal in signals:
-        for draw in range(draws):
-            shares = shares_of(stage.classes, draw) if public.shares is None else np.asarray(public.shares, np.float64)
-            rng = np.random.default_rng(1 + draw)
-            found.append(rehearse_classes(signal, stage, rng, shares, known=public.shares is not None))
+    found = [rehearse_classes(signal, stage, draw, public.shares) for signal in signals for draw in range(draws)]
     classes = expect_classes(plan.data.classes, [(each.signal, each.classes) for each in found])
     size, trained, voters = stage.ensemble.size, stage.ensemble.trained, stream.teachers
     who = f"{trained:,} of {voters:,} teachers" if trained < voters else "all teachers"

@@ -6,7 +6,6 @@ simulation, among a few sizes of shards, and the mechanism with most informative
 Not covered  the limits of a model class. Checked by tests/flows/cli/test_init.py
 """
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,11 @@ from typing import Any
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.guarantee import NO_LATER_ROWS
 from concord.artifacts.learners import TeachersPlan
-from concord.artifacts.plan import Plan, parse_plan
+from concord.artifacts.plan import Plan
 from concord.tasks.advice.choose import PublicFacts, later_rows, no_tallies
 from concord.tasks.advice.compare import Stream, best_mechanism, plan_mechanism
 from concord.tasks.advice.cover import Account, check_cover
-from concord.tasks.advice.draft import EnsembleAdvice, Wishes, draft, usual_room
+from concord.tasks.advice.draft import EnsembleAdvice, Wishes, draft
 from concord.tasks.advice.rehearse import ClassAhead
 from concord.tasks.advice.rehearse_tallies import ReleaseAhead, expect_tallies
 from concord.tasks.advice.rehearse_votes import VotesAhead, expect_votes, simulated_votes
@@ -53,28 +52,14 @@ def suggest(wishes: Wishes, folder: Path, home: Path, *, tallies: bool | None = 
     tallies   True for tallies, False for votes; None for tallies unless they cannot be asked
     Raises WrongInput if nothing fits the session's budget, BudgetRefused if the lifetime budget does not cover it.
     """
-    direct = draft(wishes, None, folder)
-    plan = _parsed(direct, folder)
+    text, plan = draft(wishes, None, folder)
     account = Account.of(plan, home)
     if wishes.public is None:
         if tallies is False:
             raise WrongInput("--no-tallies has no meaning without --public: nobody votes on synthetic rows")
         check_cover(plan, None, account)
-        return Suggested(text=direct, ensemble=None, reason=SKETCHED)
+        return Suggested(text=text, ensemble=None, reason=SKETCHED)
     public = PublicFacts.of(plan, account.domain.filter.order)
-    suggested = _suggested(wishes, folder, direct, public, tallies)
-    plan = _parsed(suggested.text, folder)
-    check_cover(plan, public, account)
-    return suggested
-
-
-def _parsed(text: str, folder: Path) -> Plan:
-    return parse_plan({**tomllib.loads(text), "folder": str(folder)})
-
-
-def _suggested(wishes: Wishes, folder: Path, direct: str, public: PublicFacts, tallies: bool | None) -> Suggested:
-    """The suggestion of tallies, by the plan `direct`, or of votes."""
-    plan = _parsed(direct, folder)
     for option, given, why in (
         ("--bounds", wishes.bounds, "the label is a number, which nobody votes on"),
         ("--season", wishes.season, "running sums are released, and nobody votes"),
@@ -83,55 +68,63 @@ def _suggested(wishes: Wishes, folder: Path, direct: str, public: PublicFacts, t
             raise WrongInput(f"--no-tallies has no meaning with {option}: {why}")
     against = no_tallies(plan, public.encoding)
     if tallies is False or (against is not None and tallies is None and plan.data.bounds is None and not plan.stream):
-        return _by_votes(wishes, folder, public, against)
-    if against is not None:
+        suggested, plan = _by_votes(wishes, folder, plan, public, against)
+    elif against is not None:
         raise WrongInput(f"tallies cannot be asked: {against}")
-    ahead = expect_tallies(plan, public)
-    return Suggested(text=direct, ensemble=None, reason=ahead.reason, classes=ahead.classes, releases=ahead.releases)
+    else:
+        of = expect_tallies(plan, public)
+        suggested = Suggested(text=text, ensemble=None, reason=of.reason, classes=of.classes, releases=of.releases)
+    check_cover(plan, public, account)
+    return suggested
 
 
-def _by_votes(wishes: Wishes, folder: Path, public: PublicFacts, against: str | None) -> Suggested:
-    """The plan of votes whose student is best with labels of a typical signal; `against` is why there are no tallies.
+def _by_votes(
+    wishes: Wishes, folder: Path, direct: Plan, public: PublicFacts, against: str | None
+) -> tuple[Suggested, Plan]:
+    """The plan of votes whose student is best with labels of a typical signal.
 
+    direct    the plan for tallies
+    against   why there are no tallies
     Raises WrongInput if none has enough labels.
     """
-    found, why = list[tuple[float, str, EnsembleAdvice]](), "no mechanism fits the budget"
+    found, why = list[tuple[float, str, Plan, EnsembleAdvice]](), "no mechanism fits the budget"
     for size in ROWS_A_TEACHER:
-        teachers = _round(min(MOST_TEACHERS, max(1, wishes.rows // size)))
-        ensemble = _ensemble(wishes, teachers, public, folder)
+        teachers = min(MOST_TEACHERS, max(1, wishes.rows // size))
+        step: int = 10 ** max(0, len(str(teachers)) - 2)  # two leading digits
+        ensemble = _ensemble(wishes, teachers // step * step, direct, public)
         if ensemble is None or not ensemble.best.feasible:
             why = ensemble.best.reason if ensemble else why
             continue
-        text = draft(wishes, ensemble, folder)
-        ahead = _ahead(text, ensemble, public, folder, signals=("typical",), draws=1)
-        found.append((ahead.rehearsed[0].right if ahead else 0.0, text, ensemble))
+        text, plan = draft(wishes, ensemble, folder)
+        ahead = _ahead(plan, ensemble, public, signals=("typical",), draws=1)
+        found.append((ahead.rehearsed[0].right if ahead else 0.0, text, plan, ensemble))
     if not found:
         instead = "leave out --no-tallies to ask the rows themselves" if against is None else against
         rows = f"{wishes.rows:,} rows"
         raise WrongInput(f"votes cannot teach a student within the budget, from {rows}: {why}; {instead}")
-    _, text, ensemble = max(found, key=lambda each: each[0])
-    ahead, best = _ahead(text, ensemble, public, folder), ensemble.best
+    _, text, plan, ensemble = max(found, key=lambda each: each[0])
+    ahead, best = _ahead(plan, ensemble, public), ensemble.best
     reason = f"{best.reason}; no tallies: {against}" if against else best.reason
-    return Suggested(
+    suggested = Suggested(
         text=text,
         ensemble=ensemble,
         reason=f"{ahead.reason}; {reason}" if ahead else reason,
-        later_rows=later_rows(_parsed(text, folder), public.rows, best),
+        later_rows=later_rows(plan, public.rows, best),
         classes=ahead.classes if ahead else (),
     )
+    return suggested, plan
 
 
-def _ensemble(wishes: Wishes, teachers: int, public: PublicFacts, folder: Path) -> EnsembleAdvice | None:
+def _ensemble(wishes: Wishes, teachers: int, direct: Plan, public: PublicFacts) -> EnsembleAdvice | None:
     """So many teachers, and the mechanism with most informative labels of their simulated votes; None if none fits."""
-    shard, room = wishes.rows / teachers, usual_room(public.rows)
-    plan, asked = _parsed(draft(wishes, None, folder), folder), TeachersPlan(count=teachers, **PROPOSED.model_dump())
-    stream = Stream.expected(
+    shard, room = wishes.rows / teachers, max(10, public.rows // 10)  # a tenth of the present rows may come later
+    stream = Stream(
         epsilon=wishes.epsilon,
         delta=wishes.delta,
         teachers=teachers,
         queries=public.rows,
         classes=len(wishes.classes),
-        agreement=simulated_votes(asked, plan, public, shard),
+        agreement=simulated_votes(TeachersPlan(count=teachers, **PROPOSED.model_dump()), direct, public, shard),
         order=public.order,
         room=room,
         units=wishes.rows,
@@ -143,13 +136,6 @@ def _ensemble(wishes: Wishes, teachers: int, public: PublicFacts, folder: Path) 
     return EnsembleAdvice(teachers=teachers, best=best, queries=public.rows + room)
 
 
-def _ahead(text: str, ensemble: EnsembleAdvice, public: PublicFacts, folder: Path, **given: Any) -> VotesAhead | None:
+def _ahead(plan: Plan, ensemble: EnsembleAdvice, public: PublicFacts, **given: Any) -> VotesAhead | None:
     """What to expect of the votes of a plan, as for `expect_votes`."""
-    plan, best = _parsed(text, folder), ensemble.best
-    return expect_votes(plan, public, public.stream(plan), best.name, best.cutoff, **given)
-
-
-def _round(count: int) -> int:
-    """A number rounded down to two leading digits."""
-    step: int = 10 ** max(0, len(str(count)) - 2)
-    return count // step * step
+    return expect_votes(plan, public, public.stream(plan), ensemble.best.name, ensemble.best.cutoff, **given)

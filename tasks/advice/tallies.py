@@ -13,6 +13,7 @@ Not covered  what several columns say together: additive codes do not express it
 import math
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan
@@ -69,15 +70,27 @@ def planned_tallies(plan: Plan, codes: Codes, rows: int, begun: tuple[int, int] 
     begun   rounds of labels of a session that goes on, and the fields of its last one, since another version may
             advise otherwise
     """
-    made = partial(
-        _of_rounds, plan, len(codes.coarse), codes.size, spaces=deepens(codes), pairs=asks_pairs(plan, codes)
-    )
+    spaces, width = deepens(codes), len(codes.coarse)
+    made = partial(_of_rounds, plan, width, codes.size, spaces=spaces, pairs=asks_pairs(plan, codes))
     once = made()
     if isinstance(once, Stream):
         return once
-    units, rows = (plan.labeling.rows or 0) / math.sqrt(_holders(plan)), min(rows, most_rows(codes))
-    advised = _rounds(plan, codes, rows, once), later_fields(len(codes.coarse), once.rho, rows, units)
-    rounds, later = begun or advised
+    holders, rows = _holders(plan), min(rows, most_rows(codes))
+    units = (plan.labeling.rows or 0) / math.sqrt(holders)
+    if begun is not None:
+        rounds, later = begun
+    else:
+        later = later_fields(width, once.rho, rows, units)
+        if plan.privacy.secret == "labels":
+            rounds = 1  # features are known, so one round has all of the budget
+        elif plan.data.bounds is not None:
+            rounds = 1  # measured on 30,000 and 3,000 synthetic rows: a second one taught nothing more of a number
+        elif spaces:
+            rounds = rounds_of_spaces(once, codes.size, units)
+        elif all(isinstance(field, VectorField) for field in codes.fields):
+            rounds = 1  # it measures all cells: a model of cells adds nothing
+        else:
+            rounds = rounds_of(width, once.rho / holders, rows, plan.labeling.rows or 0)
     return once if rounds == 1 else made(rounds=rounds, later=later)
 
 
@@ -95,44 +108,23 @@ def planned_sketch(plan: Plan, grid: Codes) -> Sketch:
     )
 
 
-def _of_rounds(
-    plan: Plan,
-    fields: int,
-    codes: int,
-    *,
-    rounds: int = 1,
-    spaces: bool = False,
-    pairs: bool = False,
-    later: int = LATER_FIELDS,
-) -> Tallies:
-    """The tallies of a plan with so many fields, codes and rounds of labels; of a stream, with a single one."""
-    classes, secret, many = len(plan.data.classes), plan.privacy.secret, plan.data.unit is not None
-    epsilon, delta = plan.privacy.epsilon, plan.privacy.delta
-    planned = planned_rounds(
-        classes=classes,
-        fields=fields,
-        codes=codes,
-        rounds=rounds,
-        secret=secret,
-        spaces=spaces,
-        pairs=pairs,
-        later=later,
-    )
+def _of_rounds(plan: Plan, fields: int, codes: int, *, rounds: int = 1, **asked: Any) -> Tallies:
+    """The tallies of a plan with so many fields, codes and rounds of labels; of a stream, with a single one.
+
+    asked   what else `planned_rounds` takes
+    """
+    classes, secret, units = len(plan.data.classes), plan.privacy.secret, plan.labeling.rows
+    given: dict[str, Any] = {
+        "epsilon": plan.privacy.epsilon,
+        "delta": plan.privacy.delta,
+        "classes": classes,
+        "rounds": planned_rounds(classes=classes, fields=fields, codes=codes, rounds=rounds, secret=secret, **asked),
+        "many": plan.data.unit is not None,
+    }
     if plan.stream is None:
-        return Tallies.calibrate(
-            epsilon=epsilon, delta=delta, classes=classes, rounds=planned, secret=secret, many=many
-        )
-    units, season = plan.labeling.rows, plan.stream.season
+        return Tallies.calibrate(**given, secret=secret)
     assert units is not None
-    return Stream.of_season(
-        epsilon=epsilon,
-        delta=delta,
-        classes=classes,
-        rounds=planned,
-        season=season,
-        many=many,
-        bits=bits_for(units, season),
-    )
+    return Stream.of_season(**given, season=plan.stream.season, bits=bits_for(units, plan.stream.season))
 
 
 def asks_pairs(plan: Plan, codes: Codes) -> bool:
@@ -151,21 +143,6 @@ def _alone(plan: Plan) -> bool:
 def read_at_end(mechanism: Tallies) -> Tallies:
     """As it is decoded in the end: of a stream, plain tallies with the noise of its last running totals."""
     return mechanism.as_read(mechanism.season) if isinstance(mechanism, Stream) else mechanism
-
-
-def _rounds(plan: Plan, codes: Codes, rows: int, once: Tallies) -> int:
-    """Rounds of labels, by public facts alone; `once` has a single one."""
-    units = plan.labeling.rows
-    assert units is not None
-    if plan.privacy.secret == "labels":
-        return 1  # features are known, so one round has all of the budget
-    if plan.data.bounds is not None:
-        return 1  # measured on 30,000 and 3,000 made-up rows: a second one taught nothing more of a number
-    if deepens(codes):
-        return rounds_of_spaces(once, codes.size, units / math.sqrt(_holders(plan)))
-    if all(isinstance(field, VectorField) for field in codes.fields):
-        return 1  # it measures all cells: a model of cells adds nothing
-    return rounds_of(len(codes.coarse), once.rho / _holders(plan), rows, units)
 
 
 def _holders(plan: Plan) -> int:

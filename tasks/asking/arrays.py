@@ -67,25 +67,19 @@ def is_linear(teachers: TeachersPlan) -> bool:
 def weights_of(model: Any, fixed: int, width: int, classes: int) -> Weights:
     """The weights (outputs, width + 1) of a teacher: a fitted linear classifier, whose `classes_` are class indices; or
     None, or one with a weight that is no number, for weights that vote `fixed` on every row."""
-    found = None if model is None else _of_model(model, classes)
-    if found is not None and np.isfinite(found).all():
-        return found
+    if model is not None:
+        weights = np.atleast_2d(model.coef_)
+        found = np.column_stack([weights, np.broadcast_to(model.intercept_, len(weights))]).astype(np.float32)
+        if classes > 2:
+            own = found if len(found) > 1 else np.vstack([np.zeros_like(found), found])  # the shard holds two of them
+            found = np.zeros((classes, own.shape[1]), dtype=np.float32)
+            found[:, -1], found[model.classes_] = LACKS, own
+        if np.isfinite(found).all():
+            return found
     votes = np.full(classes, LACKS, dtype=np.float32)
     votes[fixed] = 1
     offset = np.clip(votes[1:], -1, 1) if classes == 2 else votes
     return np.hstack([np.zeros((len(offset), width), dtype=np.float32), offset[:, None]])
-
-
-def _of_model(model: Any, classes: int) -> Weights:
-    weights = np.atleast_2d(model.coef_)
-    own = np.column_stack([weights, np.broadcast_to(model.intercept_, len(weights))]).astype(np.float32)
-    if classes == 2:
-        return own
-    if len(own) == 1:  # of more than two classes, the shard holds two
-        own = np.vstack([np.zeros_like(own), own])
-    all_of_them = np.zeros((classes, own.shape[1]), dtype=np.float32)
-    all_of_them[:, -1], all_of_them[model.classes_] = LACKS, own
-    return all_of_them
 
 
 @dataclass(frozen=True)
@@ -98,11 +92,25 @@ class LinearTeachers:
         return int(self.weights.shape[1])
 
     def add_votes(self, counts: NDArray[np.uint32], X: Rows) -> None:
-        """Add each teacher's vote on each row of X (rows, width) to `counts` (rows, classes), in place."""
+        """Add each teacher's vote on each row of X (rows, width) to `counts` (rows, classes), in place.
+
+        Votes of up to 255 teachers fit into bytes; NaN is never the largest score.
+        """
         for first in range(0, len(X), ROWS_IN_CACHE):
             rows = slice(first, first + ROWS_IN_CACHE)
+            here = counts[rows]
             for scores in self.scores(X[rows]):
-                _count(counts[rows], scores)
+                if len(scores) == 1:
+                    above = np.add.reduce(scores[0] > 0, axis=0, dtype=np.uint8)
+                    here[:, 1] += above
+                    here[:, 0] += np.uint8(scores.shape[1]) - above
+                    continue
+                best, winner = np.fmax(scores[0], -np.inf), np.zeros(scores[0].shape, dtype=np.uint8)
+                for at, score in enumerate(scores[1:], start=1):
+                    np.putmask(winner, better := score > best, at)
+                    np.putmask(best, better, score)
+                for at in range(len(scores)):
+                    here[:, at] += np.add.reduce(winner == at, axis=0, dtype=np.uint8)
 
     def scores(self, X: Rows) -> Iterator[Weights]:
         """Scores (outputs, teachers, rows) on X (rows, width), TEACHERS_AT_A_TIME at a time."""
@@ -127,19 +135,3 @@ class LinearTeachers:
         outputs, _, numbers = weights[0].shape
         room = aligned(outputs, sum(part.shape[1] for part in weights), numbers)
         return cls(np.concatenate(weights, axis=1, out=room))
-
-
-def _count(counts: NDArray[np.uint32], scores: Weights) -> None:
-    """Add the votes by scores (outputs, teachers, rows) to `counts` (rows, classes). Votes of up to 255 teachers fit
-    into bytes; NaN is never the largest score."""
-    if len(scores) == 1:
-        above = np.add.reduce(scores[0] > 0, axis=0, dtype=np.uint8)
-        counts[:, 1] += above
-        counts[:, 0] += np.uint8(scores.shape[1]) - above
-        return
-    best, winner = np.fmax(scores[0], -np.inf), np.zeros(scores[0].shape, dtype=np.uint8)
-    for at, score in enumerate(scores[1:], start=1):
-        np.putmask(winner, better := score > best, at)
-        np.putmask(best, better, score)
-    for at in range(len(scores)):
-        counts[:, at] += np.add.reduce(winner == at, axis=0, dtype=np.uint8)

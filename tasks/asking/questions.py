@@ -94,7 +94,7 @@ class Question:
         """SHA-256 of its source text and of the values it closes over; empty if one is not known."""
         try:
             text = textwrap.dedent(inspect.getsource(self.function))
-            taken = _taken(self.function)
+            taken = captured(self.function)
         except (OSError, TypeError, ValueError, RecursionError):
             return ""
         return hashlib.sha256(canonical_json([text, taken]).encode()).hexdigest()
@@ -118,25 +118,23 @@ class Question:
         )
 
 
-def _taken(function: ShardFunction) -> dict[str, dict[str, str]]:
+def captured(function: ShardFunction) -> dict[str, dict[str, str]]:
     """The canonical values of a function's closure and globals, and of its defaults; modules by their names.
 
     Raises ValueError or TypeError if one has no canonical form.
     """
-    around = inspect.getclosurevars(function)
-    defaults = {
-        name: given.default
-        for name, given in inspect.signature(function).parameters.items()
-        if given.default is not given.empty
-    }
+    around, parameters = inspect.getclosurevars(function), inspect.signature(function).parameters
+    defaults = {name: given.default for name, given in parameters.items() if given.default is not given.empty}
     used = {step.argval for step in dis.get_instructions(function) if step.opname == "LOAD_GLOBAL"}
     others = {name: value for name, value in around.globals.items() if name in used}  # others are names of attributes
-    kinds = {"closure": around.nonlocals, "globals": others, "defaults": defaults}
-    return {kind: {name: _value(value) for name, value in found.items()} for kind, found in kinds.items()}
-
-
-def _value(value: object) -> str:
-    return f"module {value.__name__}" if isinstance(value, ModuleType) else canonical(value)
+    values = {"closure": around.nonlocals, "globals": others, "defaults": defaults}
+    return {
+        kind: {
+            name: f"module {value.__name__}" if isinstance(value, ModuleType) else canonical(value)
+            for name, value in found.items()
+        }
+        for kind, found in values.items()
+    }
 
 
 def rehearse_question(question: Question, batches: Sequence[PublicBatch], encoding: Encoding, vault: Vault) -> None:
@@ -202,7 +200,8 @@ def forking_helper() -> Iterator[socket.socket]:
 
 
 def answer_of(helper: socket.socket, question: bytes, rows: pl.DataFrame) -> str:
-    """The canonical text of one shard's answer. Raises EnvironmentFailed if the helper process is gone."""
+    """The canonical text of one shard's answer; NO_ANSWER if it wrote no whole one. Raises EnvironmentFailed if the
+    helper process is gone."""
     (given, give), (heard, say) = os.pipe(), os.pipe()
     with open(heard, "rb", buffering=0) as answer:
         with suppress(BrokenPipeError), open(give, "wb") as sink:  # broken: its process has ended before it was asked
@@ -215,7 +214,12 @@ def answer_of(helper: socket.socket, question: bytes, rows: pl.DataFrame) -> str
         if helper.recv(1) != b".":
             raise EnvironmentFailed("the process that asks shards has ended")
         os.set_blocking(heard, False)
-        return _text(answer.read(LONGEST + 2) or b"")
+        written = answer.read(LONGEST + 2) or b""
+    try:
+        text = written.decode().removesuffix("\n")
+        return text if written.endswith(b"\n") and canonical(from_plain(json.loads(text))) == text else NO_ANSWER
+    except Exception:  # the content of a shard must not decide how the command ends
+        return NO_ANSWER
 
 
 def as_bytes(rows: pl.DataFrame) -> bytes:
@@ -225,13 +229,3 @@ def as_bytes(rows: pl.DataFrame) -> bytes:
         writer.write_table(table)
     found: bytes = sink.getvalue().to_pybytes()
     return found
-
-
-def _text(written: bytes) -> str:
-    """The answer written by a shard's process if it is a whole canonical text, otherwise NO_ANSWER: the content of a
-    shard must not decide how the command ends."""
-    try:
-        text = written.decode().removesuffix("\n")
-        return text if written.endswith(b"\n") and canonical(from_plain(json.loads(text))) == text else NO_ANSWER
-    except Exception:
-        return NO_ANSWER

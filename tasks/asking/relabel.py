@@ -46,13 +46,12 @@ name alone; the original position, which depends on the number of rows before it
 import difflib
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, TypedDict
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from concord.artifacts.errors import WrongInput
@@ -64,7 +63,6 @@ from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import SHARD, Matrix, PublicBatch, encode, read_frame, row_digests, write_frame
 from concord.tasks.data.guard import private_stage
 from concord.tasks.data.units import UNIT, keyed_bits, shards_of
-from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.hypotheses.boxes import Box, Conjunctions, Intervals, Rectangles, Stumps, Thresholds
 from concord.tasks.mechanisms.hypotheses.dichotomies import Hypothesis, HypothesisClass
 from concord.tasks.mechanisms.noise import keyed_draws
@@ -74,10 +72,6 @@ CUTS = 16
 """Public cut points of each column, if a class needs them."""
 CLASSES: dict[str, type[HypothesisClass]] = {
     kind.name: kind for kind in (Thresholds, Intervals, Stumps, Rectangles, Conjunctions)
-}
-
-HYPOTHESIS_KINDS: dict[str, Callable[[dict[str, Any]], Hypothesis]] = {
-    "box": Box.rebuilt,
 }
 
 
@@ -102,7 +96,9 @@ def hypothesis_class(
 def from_description(description: dict[str, Any]) -> Hypothesis:
     """The hypothesis that `describe` wrote. Raises WrongInput if the description is not valid."""
     try:
-        return HYPOTHESIS_KINDS[description["kind"]](description)
+        if description["kind"] == "box":
+            return Box.rebuilt(description)
+        raise ValueError("another kind")
     except (KeyError, TypeError, ValueError):
         raise WrongInput("a hypothesis must be the JSON of a box") from None
 
@@ -141,13 +137,11 @@ def public_matrix(batches: Sequence[PublicBatch], encoding: Encoding, vault: Vau
 
 def cut_points(X: Matrix, points: int) -> list[list[float]]:
     """For each column of X (rows, columns), its numbers in rising order; at most `points` quantiles of them."""
-    return [_thinned(np.sort(column), points).tolist() for column in X.astype(np.float64).T]
-
-
-def _thinned(ordered: NDArray[np.float64], points: int) -> NDArray[np.float64]:
-    numbers = np.unique(ordered)
-    ranks = np.arange(points) * len(ordered) // points
-    return numbers if len(numbers) <= points else np.unique(ordered[ranks])
+    found = []
+    for column in X.astype(np.float64).T:
+        numbers, ranks = np.unique(column), np.arange(points) * len(column) // points
+        found.append((numbers if len(numbers) <= points else np.unique(np.sort(column)[ranks])).tolist())
+    return found
 
 
 STREAM = 32
@@ -156,20 +150,15 @@ STREAM = 32
 
 def resampled(rows: pl.DataFrame, settings: Relabelling, shards: int, encoding: Encoding, key: bytes) -> pl.DataFrame:
     """Relabelled rows (SHARD, cast features, LABEL), resampled in the form of `settings`, in the order of shards."""
-    if settings.form == "tight":
-        return rows[_within_shards(rows[SHARD].to_numpy().astype(np.int64), key)]
     if settings.form == "published":
         return _over_shards(rows, settings.copies, shards, encoding, key)
-    return rows
-
-
-def _within_shards(shard: Ints, key: bytes) -> Ints:
-    """Index of the row drawn for each place of each shard: shard (rows,) in rising order."""
-    drawn = [np.zeros(0, dtype=np.int64)]
+    if settings.form != "tight":
+        return rows
+    drawn, shard = [np.zeros(0, dtype=np.int64)], rows[SHARD].to_numpy().astype(np.int64)
     for item, first, size in zip(*np.unique(shard, return_index=True, return_counts=True), strict=True):
         draws = keyed_draws(key, int(item) << STREAM, int(size))
         drawn.append(first + (draws % np.uint64(size)).astype(np.int64))
-    return np.concatenate(drawn)
+    return rows[np.concatenate(drawn)]
 
 
 def _over_shards(rows: pl.DataFrame, most: int, shards: int, encoding: Encoding, key: bytes) -> pl.DataFrame:
@@ -264,11 +253,8 @@ def relabel(
     choice = vault.keep(f"choices/{owner(blocks[0])}/{vault.digest('choice', drawn_from)}.json", drawn)
     labels = from_description(json.loads(vault.read(choice))).predict(X)
     relabelled = rows.with_columns(pl.Series(LABEL, labels, rows.schema[LABEL]))
-    drawn_rows = resampled(relabelled, settings, teachers.count, encoding, key)
-    return RelabelledRows(choice=choice, blocks=tuple(_in_blocks(drawn_rows, teachers, vault, folder)))
-
-
-def _in_blocks(rows: pl.DataFrame, teachers: TeachersPlan, vault: Vault, folder: str) -> Iterator[Ref]:
+    found, written = resampled(relabelled, settings, teachers.count, encoding, key), []
     for index in range(-(-teachers.count // teachers.block)):
-        block = rows.filter(rows[SHARD] // teachers.block == index)
-        yield write_frame(block, vault, f"{folder}/block-{index:05d}.arrow")
+        block = found.filter(found[SHARD] // teachers.block == index)
+        written.append(write_frame(block, vault, f"{folder}/block-{index:05d}.arrow"))
+    return RelabelledRows(choice=choice, blocks=tuple(written))

@@ -21,7 +21,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain, cycle
 from typing import Any
 
@@ -93,7 +93,8 @@ class Coding:
         nameless = ((raw, pl.Series()) for raw in self.table.frames(columns, once, share))
         for raw, owner in named if self.names_rows else nameless:
             mine = learning(raw, owner)
-            coded = _coded(_only(raw, mine), self.encoding, self.codes)
+            some = raw if mine.all() else raw.filter(mine)
+            coded = _coded(some, self.encoding, self.codes)
             yield coded if self.table.unit is None else coded.with_columns(owner.filter(mine)).drop_nulls(UNIT)
 
     @property
@@ -125,8 +126,12 @@ def gather(coding: Coding, folder: str, arriving: Arriving | None = None, each: 
     Raises WrongInput if the table lacks a column; no row can make it fail.
     """
     shares = coding.shares
+
+    def here(step: Step, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+        return [step(coding, *call) for call in calls]
+
     if each is None or shares == 1:
-        each = partial(_here, coding)
+        each = here
     files = tuple(str(file.path) for file in coding.table.files)
     if coding.table.unit is None:
         return tuple(chain.from_iterable(each(code_rows, [((at, shares), files, folder) for at in range(shares)])))
@@ -137,11 +142,7 @@ def gather(coding: Coding, folder: str, arriving: Arriving | None = None, each: 
         if arriving is not None:
             return write_new(coding, parts, arriving, folder)
         own = PARTS // BLOCKS
-        return tuple(each(meet, [(parts[at * own : (at + 1) * own], _block(folder, at)) for at in range(BLOCKS)]))
-
-
-def _here(coding: Coding, step: Step, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
-    return [step(coding, *call) for call in calls]
+        return tuple(each(meet, [(parts[at * own : (at + 1) * own], folder, at) for at in range(BLOCKS)]))
 
 
 @private_stage
@@ -164,9 +165,9 @@ def spread_units(coding: Coding, share: Share, files: Sequence[str], folder: str
 
 
 @private_stage
-def meet(coding: Coding, parts: Sequence[Sequence[Ref]], path: str) -> Ref:
+def meet(coding: Coding, parts: Sequence[Sequence[Ref]], folder: str, number: int) -> Ref:
     """Write a block of whole units: of each of these parts, the rows from all shares."""
-    (block,) = _written(map(_numbered, _joined(coding, parts)), coding, [path])
+    (block,) = _in_blocks(map(_numbered, _joined(coding, parts)), coding, folder, [number])
     return block
 
 
@@ -225,17 +226,15 @@ def known_codes(blocks: Sequence[Ref], codes: Codes, vault: Vault) -> tuple[Code
     """If only labels are secret: the codes (m, F) of one row of each unit, or of every n-th unit if there are more than
     MOST_DECODED units; and the number of units. No label is read.
     """
-    parts = [part for block in blocks for part in _codes_of_units(vault.read(block))]
+    parts = []
+    for block in blocks:
+        with pa.ipc.open_stream(pa.BufferReader(vault.read(block))) as batches:
+            for batch in batches:
+                first = np.unique(batch[UNIT], return_index=True)[1] if UNIT in batch.schema.names else slice(None)
+                parts.append(_matrix(batch)[first])
     units = sum(map(len, parts))
     together = np.concatenate([np.empty((0, codes.width), np.int32), *parts])
     return together[:: max(1, -(-units // MOST_DECODED))], units
-
-
-def _codes_of_units(file: bytes) -> Iterator[CodeMatrix]:
-    with pa.ipc.open_stream(pa.BufferReader(file)) as batches:
-        for batch in batches:
-            first = np.unique(batch[UNIT], return_index=True)[1] if UNIT in batch.schema.names else slice(None)
-            yield _matrix(batch)[first]
 
 
 def _matrix(batch: pa.RecordBatch) -> CodeMatrix:
@@ -264,7 +263,9 @@ def sums_bytes(sums: Ints) -> bytes:
 
 def total_of(blocks: Sequence[Ref], vault: Vault) -> Ints:
     """The sums of all blocks: int64 (question.size,). Raises NotVerified if a file is not what was written."""
-    return sum((_sums(vault.read(block)) for block in blocks[1:]), _sums(vault.read(blocks[0])))
+    files = (io.BytesIO(vault.read(block)) for block in blocks)
+    parts = (np.asarray(np.load(file, allow_pickle=False), dtype=np.int64) for file in files)
+    return sum(parts, next(parts))
 
 
 @private_stage
@@ -274,14 +275,6 @@ def keep_total(blocks: Sequence[Ref], question: RoundQuestion, vault: Vault, pat
     with vault.create(path) as sink:
         sink.write(sums_bytes(total))
     return sink.ref
-
-
-def _sums(file: bytes) -> Ints:
-    return np.asarray(np.load(io.BytesIO(file), allow_pickle=False), dtype=np.int64)
-
-
-def _only(rows: pl.DataFrame, those: pl.Series) -> pl.DataFrame:
-    return rows if those.all() else rows.filter(those)
 
 
 def _coded(raw: pl.DataFrame, encoding: Encoding, codes: Codes) -> pl.DataFrame:
@@ -309,31 +302,21 @@ def _numbered(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(pl.col(UNIT).rank("dense").cast(pl.Int64) - 1).sort(UNIT, maintain_order=True)
 
 
-def _block(folder: str, number: int) -> str:
-    return f"{folder}/block-{number:05d}.arrow"
-
-
 def _in_blocks(
     frames: Iterable[pl.DataFrame], coding: Coding, folder: str, numbers: Sequence[int] = range(BLOCKS)
 ) -> tuple[Ref, ...]:
-    """Write frames of whole units to the blocks of these numbers in turn."""
-    return _written(frames, coding, [_block(folder, number) for number in numbers])
+    """Write frames of whole units to the blocks of these numbers in turn, each as one record batch: a batch is counted
+    by itself, so a unit in two of them would count twice."""
 
+    def together(frame: pl.DataFrame) -> pa.Table:  # in one chunk, or none if there are no rows
+        return frame.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest()).combine_chunks()
 
-def _written(frames: Iterable[pl.DataFrame], coding: Coding, paths: Sequence[str]) -> tuple[Ref, ...]:
-    """Write frames of whole units to files in turn, each as one record batch: a batch is counted by itself, so a unit
-    in two of them would count twice."""
     kinds = {**coding.schema, UNIT: pl.Int64()} if coding.table.unit else coding.schema
-    schema = _together(pl.DataFrame(schema=kinds)).schema
+    schema = together(pl.DataFrame(schema=kinds)).schema
     with ExitStack() as held:
-        sinks = [held.enter_context(coding.vault.create(path)) for path in paths]
+        sinks = [held.enter_context(coding.vault.create(f"{folder}/block-{number:05d}.arrow")) for number in numbers]
         writers = [held.enter_context(pa.ipc.new_stream(sink, schema)) for sink in sinks]
         for frame, writer in zip(frames, cycle(writers), strict=False):
-            for batch in _together(frame).to_batches():
+            for batch in together(frame).to_batches():
                 writer.write_batch(batch)
     return tuple(sink.ref for sink in sinks)
-
-
-def _together(frame: pl.DataFrame) -> pa.Table:
-    """As Arrow, in one chunk, or none if there are no rows."""
-    return frame.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest()).combine_chunks()

@@ -7,10 +7,10 @@ time, so that memory is bounded by one block and one slice of rows.
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 from numpy.lib.format import MAGIC_PREFIX
 from numpy.typing import NDArray
@@ -68,9 +68,12 @@ def teach(block: Ref, shards: range, teachers: TeachersPlan, encoding: Encoding,
     rehearse_teachers(teachers, encoding)
     classes = len(encoding.classes)
     with silenced():
+        rows = read_frame(block, vault)
+        X, y = encode(rows, encoding), rows[LABEL].to_numpy().astype(np.int64)
+        bounds = pairwise(np.searchsorted(rows[SHARD].to_numpy(), [*shards, shards.stop]))
         fitted = [
-            fitted_teacher(teachers, shard, aligned_copy(X), aligned_copy(y), classes)
-            for shard, X, y in _each(shards, read_frame(block, vault), encoding)
+            fitted_teacher(teachers, shard, aligned_copy(X[first:last]), aligned_copy(y[first:last]), classes)
+            for shard, (first, last) in zip(shards, bounds, strict=True)
         ]
         if is_linear(teachers):
             weights = [weights_of(each.model, each.fixed, encoding.width, classes) for each in fitted]
@@ -80,14 +83,6 @@ def teach(block: Ref, shards: range, teachers: TeachersPlan, encoding: Encoding,
     with vault.create(path) as sink:
         sink.write(file)
     return sink.ref
-
-
-def _each(shards: range, rows: pl.DataFrame, encoding: Encoding) -> Iterator[tuple[int, Matrix, Classes]]:
-    """Each shard with its rows and labels, as views into those of the block."""
-    X, y = encode(rows, encoding), rows[LABEL].to_numpy().astype(np.int64)
-    bounds = np.searchsorted(rows[SHARD].to_numpy(), [*shards, shards.stop])
-    for shard, first, last in zip(shards, bounds[:-1], bounds[1:], strict=True):
-        yield shard, X[first:last], y[first:last]
 
 
 Ensemble = Sequence[Teacher] | LinearTeachers
@@ -187,7 +182,8 @@ def poll(batch: PublicBatch, teachers: tuple[Ref, ...], encoding: Encoding, vaul
     counts = np.zeros((rows.height, len(encoding.classes)), dtype=np.uint32)
     with silenced():
         for ensemble in ensembles(teachers, vault):
-            for first, X in _slices(rows, encoding):
+            for first in range(0, rows.height, SLICE):
+                X = read_only(encode(rows.slice(first, SLICE), encoding))
                 add_votes(counts[first : first + len(X)], ensemble, X)
     return write_votes(counts, vault, path)
 
@@ -215,8 +211,3 @@ def write_votes(counts: VoteCounts, vault: Vault, path: str) -> Ref:
     with vault.create(path) as sink, pa.ipc.new_file(sink, schema) as writer:
         writer.write_table(pa.table([pa.array(counts[:, index]) for index in range(classes)], schema=schema))
     return sink.ref
-
-
-def _slices(rows: pl.DataFrame, encoding: Encoding) -> Iterator[tuple[int, Matrix]]:
-    for first in range(0, rows.height, SLICE):
-        yield first, read_only(encode(rows.slice(first, SLICE), encoding))

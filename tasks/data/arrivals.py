@@ -140,7 +140,8 @@ def take(
     table = table_of(plan, vault, Period(files=new))
     unit = plan.data.unit
     table.check(columns)
-    types = _types(table, unit) if unit else ()
+    stored = {str(plain_type(file.stored_as(unit))) for file in table.files if unit in file.names} if unit else ()
+    types = tuple(sorted({kind.removeprefix("large_").removesuffix("_view") for kind in stored} - {"null"}))
     if plan.test is not None and (other := sorted({*types} - {TEXT})):
         raise WrongInput(
             f"{PRIVATE} must store the column {unit!r} that data.unit names as text if a stream has [test], but a new "
@@ -155,13 +156,6 @@ def take(
             f"({', '.join(begun.types)}), but a new file stores it as {other[0]}: the same unit might have another name"
         )
     return Period(files=new, types=begun.types, until=until)
-
-
-def _types(table: PrivateTable, unit: str) -> tuple[str, ...]:
-    """The types of names; a column that is stored without a type has none."""
-    held = [file for file in table.files if unit in file.names]
-    types = {str(plain_type(file.stored_as(unit))) for file in held}
-    return tuple(sorted({kind.removeprefix("large_").removesuffix("_view") for kind in types} - {"null"}))
 
 
 def check_unchanged(plan: Plan, contents: Mapping[str, str], earlier: Sequence[Period]) -> None:

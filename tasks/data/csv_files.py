@@ -22,7 +22,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from itertools import islice, product
 from typing import Any, TextIO, get_args
 
@@ -64,9 +63,14 @@ def read_lines(path: AnyPath, form: TextFormat = COMMAS, *, strict: bool = False
     with _opened(path, form, newline="") as file:
         lone = file.readline(LONGEST_LINE).endswith("\r")
     with _opened(path, form, newline="" if lone else "\n", errors="strict" if strict else ESCAPED) as file:
-        lines = iter(partial(_line, file, "\r\n" if lone else "\n"), "")
-        next(lines, None)
-        yield from (line for line in lines if line.strip() or form.separator in line)
+        ends, named = "\r\n" if lone else "\n", False
+        while line := file.readline(LONGEST_LINE):
+            rest = line
+            while rest and rest[-1] not in ends:  # what is cut off
+                rest = file.readline(LONGEST_LINE)
+            if named and (line.strip() or form.separator in line):
+                yield line
+            named = True
 
 
 def split_line(line: str, form: TextFormat = COMMAS) -> list[str]:
@@ -92,14 +96,6 @@ def declare_to_find(name: str, path: AnyPath, form: TextFormat) -> str:
     return f"; its cells are cut at {form.separator!r}, as data.format says"
 
 
-def _line(file: TextIO, ends: str) -> str:
-    """The next line, cut at LONGEST_LINE; empty at the end of the file."""
-    line = rest = file.readline(LONGEST_LINE)
-    while rest and rest[-1] not in ends:
-        rest = file.readline(LONGEST_LINE)
-    return line
-
-
 @contextmanager
 def _opened(path: AnyPath, form: TextFormat, newline: str, errors: str = ESCAPED) -> Iterator[TextIO]:
     encoding = "utf-8-sig" if form.encoding == "utf-8" else form.encoding
@@ -123,9 +119,16 @@ def find_format(paths: Sequence[AnyPath]) -> TextFormat:
     form = TextFormat.model_validate({"encoding": _encoding(paths)})
     with _opened(paths[0], form, newline="") as file:
         text = file.read(SAMPLE_TEXT)
-    separator = max(SEPARATORS, key=lambda sign: (_share_even(_rows(text, sign)), -SEPARATORS.index(sign)))
-    form = form.model_copy(update={"separator": separator})
-    decimal, thousands = _numbers(_filled(paths[0], form))
+    csv.field_size_limit(SAMPLE_TEXT)
+    evenness = dict[str, tuple[bool, float, int]]()
+    for sign in SEPARATORS:
+        rows = list(islice(filter(None, _reader(io.StringIO(text, newline=""), sign)), SAMPLE_ROWS + 1)) or [[]]
+        if len(text) == SAMPLE_TEXT and len(rows) > 1:
+            del rows[-1]  # the sample cuts it
+        width = len(rows[0])
+        evenness[sign] = width > 1, sum(len(row) == width for row in rows) / len(rows), width
+    form = form.model_copy(update={"separator": max(SEPARATORS, key=evenness.__getitem__)})
+    decimal, thousands = _number_signs(paths[0], form)
     return form.model_copy(update={"decimal": decimal, "thousands": thousands})
 
 
@@ -155,23 +158,19 @@ def _encoding(paths: Sequence[AnyPath]) -> str:
             for part in iter(lambda: file.read(SAMPLE_TEXT), b""):
                 if part.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
                     raise WrongInput("CSV must have one byte a character or be UTF-8, got UTF-16: save it as UTF-8")
-                if found == "utf-8" and not _decodes(decoder, part):
-                    found = "latin-1"
+                if found == "utf-8":
+                    try:
+                        decoder.decode(part)
+                    except UnicodeDecodeError:
+                        found = "latin-1"
                 if found != "utf-8" and WINDOWS.search(part):
                     return "cp1252"
     return found
 
 
-def _decodes(decoder: codecs.IncrementalDecoder, part: bytes) -> bool:
-    try:
-        decoder.decode(part)
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _filled(path: AnyPath, form: TextFormat) -> list[list[str]]:
-    """The first cells of each column that are not missing."""
+def _number_signs(path: AnyPath, form: TextFormat) -> tuple[str, str]:
+    """The decimal and the grouping sign, by the columns most of whose first cells are numbers, missing ones apart: a
+    decimal comma if more columns fit it better than the point."""
     columns: list[list[str]] = [[] for _ in csv_names(path, form)]
     for row in islice(read_rows(path, form), MOST_ROWS):
         for cells, cell in zip(columns, row, strict=False) if len(row) == len(columns) else ():
@@ -179,29 +178,6 @@ def _filled(path: AnyPath, form: TextFormat) -> list[list[str]]:
                 cells.append(word)
         if all(len(cells) == SAMPLE_ROWS for cells in columns):
             break
-    return columns
-
-
-def _rows(text: str, separator: str) -> list[list[str]]:
-    """The first rows, without the last one if the sample cuts it."""
-    csv.field_size_limit(SAMPLE_TEXT)
-    rows = list(islice(filter(None, _reader(io.StringIO(text, newline=""), separator)), SAMPLE_ROWS + 1))
-    return rows[:-1] if len(text) == SAMPLE_TEXT and len(rows) > 1 else rows or [[]]
-
-
-def _share_even(rows: Sequence[Sequence[str]]) -> tuple[bool, float, int]:
-    """Whether there are several columns, the share of rows with as many as the first row, and that number."""
-    width = len(rows[0])
-    return width > 1, len(_even(rows, width)) / len(rows), width
-
-
-def _even(rows: Sequence[Sequence[str]], width: int) -> list[Sequence[str]]:
-    return [row for row in rows if len(row) == width]
-
-
-def _numbers(columns: Sequence[Sequence[str]]) -> tuple[str, str]:
-    """The decimal sign and the grouping sign, by the columns most of whose cells are numbers: a decimal comma if more
-    columns fit it better than the point."""
     shares = [(_share(COMMA, cells), _share(POINT, cells)) for cells in columns]
     with_comma, with_point = (sum(share[side] > max(1 / 2, share[1 - side]) for share in shares) for side in (0, 1))
     decimal, pattern, side = (",", COMMA, 0) if with_comma > with_point else (".", POINT, 1)

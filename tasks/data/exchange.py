@@ -107,8 +107,20 @@ class Exchange:
             with reachable(self.address, FIELD):
                 Remote(self._at(name)).write_bytes(data)
             return name
+        folder = Path(self.address)
+        passing = folder / f".{name}.{secrets.token_hex(8)}"  # the file appears whole or not at all
         try:
-            _write_whole(Path(self.address), name, data)
+            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                with passing.open("xb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fchmod(file.fileno(), 0o644)  # for the others, whatever the umask
+                    os.fsync(file.fileno())
+                os.replace(passing, folder / name)
+                sync_folder(folder)
+            finally:
+                passing.unlink(missing_ok=True)
         except OSError as failed:
             raise EnvironmentFailed(f"{FIELD}: {self.address} cannot be written: {failed.strerror}") from None
         return name
@@ -123,7 +135,11 @@ class Exchange:
             if not stat.S_ISREG(found.st_mode):
                 raise NotVerified("it is no file")
             _check_size(found.st_size)
-            _check_whole(file.fileno(), found.st_size)
+            with suppress(OSError):  # a file system that knows of no holes, which are read as zeros and cost nothing
+                hole = os.lseek(file.fileno(), 0, os.SEEK_HOLE)
+                os.lseek(file.fileno(), 0, os.SEEK_SET)
+                if hole < found.st_size:
+                    raise NotVerified("it holds nothing in places, which no file of Concord does")
             return file.read(LARGEST)  # it may have grown
 
     def _at(self, name: str) -> str:
@@ -138,28 +154,3 @@ def _opened(path: str, flags: int) -> int:
 def _check_size(size: int) -> None:
     if size > LARGEST:
         raise NotVerified(f"it holds more than {LARGEST:,} bytes, which nothing of Concord does")
-
-
-def _check_whole(file: int, size: int) -> None:
-    """Raise NotVerified if a file has a hole: it is read as zeros, which no text has, and cost its writer nothing."""
-    with suppress(OSError):  # a file system that knows of no holes
-        hole = os.lseek(file, 0, os.SEEK_HOLE)
-        os.lseek(file, 0, os.SEEK_SET)
-        if hole < size:
-            raise NotVerified("it holds nothing in places, which no file of Concord does")
-
-
-def _write_whole(folder: Path, name: str, data: bytes) -> None:
-    """Write a file that appears whole or not at all, in a folder that other users may write as well."""
-    folder.mkdir(parents=True, exist_ok=True)
-    passing = folder / f".{name}.{secrets.token_hex(8)}"
-    try:
-        with passing.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fchmod(file.fileno(), 0o644)  # for the others, whatever the umask
-            os.fsync(file.fileno())
-        os.replace(passing, folder / name)
-        sync_folder(folder)
-    finally:
-        passing.unlink(missing_ok=True)

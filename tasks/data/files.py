@@ -75,18 +75,16 @@ class TableFile:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Column names in order. Raises WrongInput if the file cannot be read, or names of a public one are wrong."""
-        if self.field != PRIVATE:
-            self._check_names(self._stored)
-        return self._stored
-
-    def _check_names(self, names: Sequence[str]) -> None:  # in a private file, only requested names are checked
-        twice = [name for name in names if names.count(name) > 1]
+        names = self._stored
+        if self.field == PRIVATE:  # of which only requested names are checked
+            return names
         if not any(names):
             raise WrongInput(f"{self.field} must begin with the names of its columns, but {self.shown} has none")
         if self.format == "csv" and any("\0" in name for name in names):
             raise WrongInput(f"{self.field} must be UTF-8, not UTF-16, but {self.shown} holds zero bytes")
-        if twice:
+        if twice := [name for name in names if names.count(name) > 1]:
             raise WrongInput(f"{self.field} must name each column once, got {twice[0]!r} twice in {self.shown}")
+        return names
 
     @cached_property
     def _stored(self) -> tuple[str, ...]:
@@ -148,12 +146,14 @@ class TableFile:
         stored = {name.strip(): name for name in self._schema.names}
         known = [stored[name] for name, kind in present.items() if polars_type(kind) != pl.Unknown]
         for height, batch in self._batches(known, {stored[name] for name in present if name in once}, pieces):
-            cells = [
-                _cells(name, batch[stored[name]], kind)
-                if stored[name] in known
-                else pl.Series(name, [None] * height, pl.Null)
-                for name, kind in present.items()
-            ]
+            cells = []
+            for name, kind in present.items():
+                if stored[name] not in known:
+                    cells.append(pl.Series(name, [None] * height, pl.Null))
+                elif isinstance(column := batch[stored[name]], pa.ChunkedArray):
+                    cells.append(words_as_enum(name, [words_and_places(part) for part in column.chunks]))
+                else:
+                    cells.append(read_column(name, column, kind))
             yield pl.DataFrame(cells)
 
     def _text_frames(
@@ -161,31 +161,20 @@ class TableFile:
     ) -> Iterator[pl.DataFrame]:
         """Cells of all lines by the position of their column. In a private file, a cell missing from a line is null and
         nothing fails; in a public one each line must have as many cells as the first."""
-        places = [self._stored.index(name) if name in self._stored else len(self._stored) for name in columns]
-        strict = self.field != PRIVATE
+        width, strict = len(self._stored), self.field != PRIVATE
+        places = [self._stored.index(name) if name in self._stored else width for name in columns]
         for split in _groups(read_rows(self.path, self.form, strict=strict)):
-            if strict:
-                self._check_cells(split)
+            if strict and (odd := next((row for row in split if len(row) != width), None)) is not None:
+                line = self.form.separator.join(odd)[:80]
+                advice = "; a line is a row: write a table whose cells hold line breaks as Parquet"
+                advice = advice if len(odd) < width else ""
+                raise ValueError(f"expected {width} columns, got {len(odd)}: {line!r}{advice}")
             cells = {
                 name: [row[place] if place < len(row) else None for row in split]
                 for name, place in zip(columns, places, strict=True)
             }
             frame = pl.DataFrame(cells, schema=dict.fromkeys(columns, pl.String))
             yield clean_text(frame, self.form, names, missing) if columns else frame
-
-    def _check_cells(self, split: Sequence[Sequence[str]]) -> None:
-        for cells in split:
-            if len(cells) != len(self._stored):
-                line = self.form.separator.join(cells)[:80]
-                raise ValueError(
-                    f"expected {len(self._stored)} columns, got {len(cells)}: {line!r}{self._broken(cells)}"
-                )
-
-    def _broken(self, cells: Sequence[str]) -> str:
-        """Advice for a row with too few cells."""
-        if len(cells) > len(self.names):
-            return ""
-        return "; a line is a row: write a table whose cells hold line breaks as Parquet"
 
     def what_to_try(self, name: str) -> str:
         """The end of a message about a missing column: the columns there are, and a format that would find it.
@@ -209,7 +198,9 @@ class TableFile:
             if isinstance(self.path, StoredFile):
                 self.path.check()
             hidden = self.field == PRIVATE or (isinstance(self.path, Remote) and isinstance(wrong, OSError))
-            reason = "" if hidden else f": {str(wrong).partition(chr(10))[0]}{_declare(wrong)}"
+            declare = "; declare data.format.encoding, such as 'latin-1' or 'cp1252'"
+            advice = declare if isinstance(wrong, UnicodeDecodeError) else ""
+            reason = "" if hidden else f": {str(wrong).partition(chr(10))[0]}{advice}"
             raise WrongInput(f"{self.field}: {self.shown} cannot be read as {self.format}{reason}") from None
 
     def _batches(
@@ -247,7 +238,14 @@ def find_files(path: str, field: str, form: TextFormat = COMMAS, *, arriving: bo
     if isinstance(path, StoredTable):
         return tuple(TableFile(kept.place, kept.format, field, form, kept.name) for kept in path.files)
     place: Path | Remote = Remote(path.rstrip("/")) if "://" in path else Path(path)
-    found: Sequence[Path | Remote] = objects(path, field) if isinstance(place, Remote) else _local(place)
+    found: Sequence[Path | Remote]
+    if isinstance(place, Remote):
+        found = objects(path, field)
+    elif place.is_dir():
+        found = [file for file in sorted(place.rglob("*")) if file.is_file() and file.name[0] not in "._"]
+    else:
+        matches = [place] if place.is_file() else map(Path, glob.glob(str(place), recursive=True))
+        found = sorted(match for match in matches if match.is_file() or match.is_dir())  # a pipe may never end
     if not found and not (arriving and isinstance(place, Path) and (place.is_dir() or glob.has_magic(path))):
         state = "is empty" if isinstance(place, Path) and place.is_dir() else "does not exist"
         raise WrongInput(f"{field} must be a file, a folder of files or a glob that matches some, but {path} {state}")
@@ -270,21 +268,16 @@ def format_of(*tables: str | None, field: str = "--public") -> TextFormat:
     return COMMAS
 
 
-def _local(place: Path) -> list[Path]:
-    if place.is_dir():
-        return [file for file in sorted(place.rglob("*")) if file.is_file() and file.name[0] not in "._"]
-    matches = [place] if place.is_file() else map(Path, glob.glob(str(place), recursive=True))
-    return sorted(match for match in matches if match.is_file() or match.is_dir())  # a pipe may never end
-
-
-def _cells(name: str, column: pa.Array | pa.ChunkedArray, stored: pa.DataType) -> pl.Series:
-    if isinstance(column, pa.ChunkedArray):
-        return words_as_enum(name, [words_and_places(part) for part in column.chunks])
-    return read_column(name, column, stored)
-
-
 def _format(path: Path | Remote, field: str) -> Format:
-    start = _beginning(path, field)
+    if isinstance(path, Remote):
+        with reachable(str(path), field), path.open("rb") as file:
+            start = bytes(file.read(6))
+    else:
+        try:
+            with path.open("rb") as file:
+                start = file.read(6)
+        except OSError as failed:
+            raise EnvironmentFailed(f"{field}: {path} cannot be opened: {failed.strerror}") from None
     if start.startswith(b"PAR1"):
         return "parquet"
     if start == b"ARROW1":
@@ -296,22 +289,6 @@ def _format(path: Path | Remote, field: str) -> Format:
         raise WrongInput(f"{rule}: write it as a file, with pyarrow.ipc.new_file or polars' write_ipc")
     named = "named .csv, .tsv or .txt, and .gz behind it if gzip packed it"
     raise WrongInput(f"{field} must be Parquet, Arrow IPC or CSV ({named}), got {path}")
-
-
-def _beginning(path: Path | Remote, field: str) -> bytes:
-    if isinstance(path, Remote):
-        with reachable(str(path), field), path.open("rb") as file:
-            return bytes(file.read(6))
-    try:
-        with path.open("rb") as file:
-            return file.read(6)
-    except OSError as failed:
-        raise EnvironmentFailed(f"{field}: {path} cannot be opened: {failed.strerror}") from None
-
-
-def _declare(wrong: BaseException) -> str:
-    known = "; declare data.format.encoding, such as 'latin-1' or 'cp1252'"
-    return known if isinstance(wrong, UnicodeDecodeError) else ""
 
 
 def _groups(lines: Iterator[list[str]]) -> Iterator[list[list[str]]]:

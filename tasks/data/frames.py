@@ -66,9 +66,23 @@ def column_of(given: Any, field: str, word: Callable[[Any], str | None] | None =
     arrow = hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__")
     objects = isinstance(given, pl.Series) and given.dtype == pl.Object
     if hasattr(given, "iloc") or type(given).__module__.startswith("pandas."):
-        column = _of_pandas(_one_of_pandas(given, field), word)
+        if not hasattr(given, "iloc"):  # pandas' own array
+            import pandas
+
+            given = pandas.Series(given, dtype=given.dtype)
+        elif given.ndim == 2:
+            if given.shape[1] != 1:
+                raise _no_column(field, f"a frame of {given.shape[1]} columns")
+            given = given.iloc[:, 0]
+        column = _of_pandas(given, word)
+    elif arrow and not objects and (hasattr(given, "columns") or hasattr(given, "column_names")):
+        table = frame_table(given, field)
+        if table.num_columns != 1:
+            raise _no_column(field, f"a frame of {table.num_columns} columns")
+        column = table.column(0)
     elif arrow and not objects:
-        column = _one_of_arrow(given, field)
+        chunked = hasattr(given, "__arrow_c_stream__")
+        column = _undictionaried(pa.chunked_array(given if chunked else [pa.array(given)]))
     elif hasattr(given, "__array__") and not objects:
         column = _of_array(np.asanyarray(given), field, word)
     elif isinstance(given, list | tuple | range) or objects:
@@ -107,20 +121,15 @@ def word_of(cell: Any) -> str | None:
             else float.__repr__(cell)
         )
     if isinstance(cell, datetime):
-        return _moment(cell)
+        try:
+            return (cell if cell.tzinfo is None else cell.astimezone(UTC).replace(tzinfo=None)).isoformat(sep=" ")
+        except (ValueError, OverflowError):
+            return None  # in UTC it is beyond the calendar
     if isinstance(cell, int):
         return int.__repr__(cell) if cell.bit_length() <= LONGEST_INTEGER else None
     if isinstance(cell, date):
         return date.isoformat(cell)
     return Decimal.__str__(cell) if isinstance(cell, Decimal) and not cell.is_nan() else None
-
-
-def _moment(cell: datetime) -> str | None:
-    """A moment, in UTC if it has a zone; None if that is beyond the calendar."""
-    try:
-        return (cell if cell.tzinfo is None else cell.astimezone(UTC).replace(tzinfo=None)).isoformat(sep=" ")
-    except (ValueError, OverflowError):
-        return None
 
 
 def _of_pandas(column: Any, word: Callable[[Any], str | None] | None = None) -> pa.Array | pa.ChunkedArray:
@@ -144,28 +153,6 @@ def _of_array(cells: Any, field: str, word: Callable[[Any], str | None] | None) 
     if cells.dtype.kind in WORDED or not cells.dtype.isnative or cells.dtype.itemsize > LONGEST_NUMBER:
         return _worded(cells, word)
     return pa.array(cells)
-
-
-def _one_of_pandas(given: Any, field: str) -> Any:
-    """A series, of which pandas' own arrays and a frame of one column make one of the same type."""
-    import pandas
-
-    if not hasattr(given, "iloc"):
-        return pandas.Series(given, dtype=given.dtype)
-    if given.ndim == 2 and given.shape[1] != 1:
-        raise _no_column(field, f"a frame of {given.shape[1]} columns")
-    return given.iloc[:, 0] if given.ndim == 2 else given
-
-
-def _one_of_arrow(given: Any, field: str) -> pa.Array | pa.ChunkedArray:
-    if hasattr(given, "columns") or hasattr(given, "column_names"):
-        table = frame_table(given, field)
-        if table.num_columns != 1:
-            raise _no_column(field, f"a frame of {table.num_columns} columns")
-        return table.column(0)
-    return _undictionaried(
-        pa.chunked_array(given) if hasattr(given, "__arrow_c_stream__") else pa.chunked_array([pa.array(given)])
-    )
 
 
 def _no_column(field: str, got: str) -> WrongInput:

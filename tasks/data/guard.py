@@ -92,14 +92,18 @@ class _Silence:
     def enter(self) -> None:
         with self._lock:
             self._inside += 1
-            if self._inside == 1:
-                self._undo.enter_context(warnings.catch_warnings())
-                warnings.simplefilter("ignore")
-                self._undo.enter_context(_logs_hushed())
-                self._undo.enter_context(_descriptor_hushed(1))
-                self._undo.enter_context(redirect_stdout(cast(TextIO, _Valve(sys.stdout))))
-                self._undo.enter_context(redirect_stderr(cast(TextIO, _Valve(sys.stderr))))
-                self._undo.enter_context(_libraries(len(sys.modules)).limit(limits=1, user_api="blas"))
+            if self._inside > 1:
+                return
+            self._undo.enter_context(warnings.catch_warnings())
+            warnings.simplefilter("ignore")
+            named = [each for each in logging.root.manager.loggerDict.values() if isinstance(each, logging.Logger)]
+            for handler in [handler for logger in (logging.root, *named) for handler in logger.handlers]:
+                handler.addFilter(_heard)  # those of Prefect hold streams, or send records to a server
+                self._undo.callback(handler.removeFilter, _heard)
+            self._undo.enter_context(_descriptor_hushed(1))
+            self._undo.enter_context(redirect_stdout(cast(TextIO, _Valve(sys.stdout))))
+            self._undo.enter_context(redirect_stderr(cast(TextIO, _Valve(sys.stderr))))
+            self._undo.enter_context(_libraries(len(sys.modules)).limit(limits=1, user_api="blas"))
 
     def leave(self) -> None:
         with self._lock:
@@ -108,21 +112,8 @@ class _Silence:
                 self._undo.close()
 
 
-@contextmanager
-def _logs_hushed() -> Iterator[None]:
-    """Make log handlers ignore silent threads: those of Prefect hold streams, or send records to a server."""
-    named = [logger for logger in logging.root.manager.loggerDict.values() if isinstance(logger, logging.Logger)]
-    handlers = [handler for logger in (logging.root, *named) for handler in logger.handlers]
-    for handler in handlers:
-        handler.addFilter(_heard)
-    try:
-        yield
-    finally:
-        for handler in handlers:
-            handler.removeFilter(_heard)
-
-
 def _heard(_: logging.LogRecord) -> bool:
+    """Whether a log handler takes a record: not those of silent threads."""
     return not _silent.get()
 
 

@@ -28,7 +28,7 @@ from concord.artifacts.parts import EVERY, TEST, Division
 from concord.artifacts.plan import Plan
 from concord.artifacts.sections import PrivateTestPlan
 from concord.tasks.data.tables import CELLS_FIELD, UNIT_FIELD
-from concord.tasks.data.units import PrivateTable, open_private, sampled, unit_names
+from concord.tasks.data.units import open_private, sampled, unit_names
 
 FORMAT_FIELD = "data.format"
 """The field of a plan for the format of CSV files, which also decides names."""
@@ -63,15 +63,18 @@ def naming_rule(plan: Plan) -> str:
     if plan.stream is not None:
         written = {FORMAT_FIELD: unusual} if (unusual := plan.data.format.model_dump(exclude_defaults=True)) else {}
         return json.dumps({UNIT_FIELD: [(plan.data.unit, False)], **written})
-    columns = (plan.data.unit,) if plan.data.unit else tuple(columns_of_names(plan))
-    named_by = [(column, *_types(plan, column)) for column in columns]
+    table, unit = open_private(plan.path("private"), plan.data.format), plan.data.unit
+    field, named_by = UNIT_FIELD if unit else CELLS_FIELD, []
+    for column in (unit,) if unit else columns_of_names(plan):
+        table.check_names(column, field)  # raises WrongInput if its types name nobody, or are several
+        named_by.append((column, *table.recorded_types(column)))
     written = {FORMAT_FIELD: unusual} if (unusual := format_of_names(plan)) else {}
-    return json.dumps({UNIT_FIELD if plan.data.unit else CELLS_FIELD: named_by, **written})
+    return json.dumps({field: named_by, **written})
 
 
 def format_of_names(plan: Plan) -> dict[str, str]:
     """The differences of the private table's format from the default; empty if its files are not CSV."""
-    text = _table(plan).files[0].format == "csv"
+    text = open_private(plan.path("private"), plan.data.format).files[0].format == "csv"
     return plan.data.format.model_dump(exclude_defaults=True) if text else {}
 
 
@@ -111,20 +114,8 @@ def _where(rows: int, names: pl.Series, key: bytes, share: float) -> pl.Series:
 
 def row_names(rows: pl.DataFrame, columns: Sequence[str]) -> pl.Series:
     """Names of rows by their raw cells in those columns: each row's depends on that row alone."""
-    cells = [unit_names(rows[column]) for column in columns]
-    return pl.Series([b"".join(map(_framed, row)) for row in zip(*cells, strict=True)], dtype=pl.Binary)
-
-
-def _framed(cell: bytes | None) -> bytes:
-    return NULL_CELL if cell is None else len(cell).to_bytes(7, "big") + cell
-
-
-def _types(plan: Plan, column: str) -> list[bool | str]:
-    """What the ledger records of a column's types. Raises WrongInput if they name nobody, or are several."""
-    table = _table(plan)
-    table.check_names(column, UNIT_FIELD if plan.data.unit else CELLS_FIELD)
-    return table.recorded_types(column)
-
-
-def _table(plan: Plan) -> PrivateTable:
-    return open_private(plan.path("private"), plan.data.format)
+    names = []
+    for row in zip(*(unit_names(rows[column]) for column in columns), strict=True):
+        cells = (NULL_CELL if cell is None else len(cell).to_bytes(7, "big") + cell for cell in row)
+        names.append(b"".join(cells))
+    return pl.Series(names, dtype=pl.Binary)

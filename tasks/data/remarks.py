@@ -92,6 +92,13 @@ def is_mostly_rare(cells: pl.Series) -> bool:
     return 2 * int(words.value_counts()["count"].top_k(VOCABULARY).sum()) < len(words)
 
 
+def is_one_value(cells: pl.Series) -> bool:
+    """Whether all cells are equal; missing cells are equal to each other."""
+    if cells.dtype == pl.String:
+        cells = cells.set(cells.str.strip_chars().is_in(NULL_WORDS), None)
+    return cells.n_unique() == 1
+
+
 def names_rows(cells: pl.Series) -> bool:
     """Whether nearly all words occur once, so that a vocabulary of them has no word of another table."""
     words = cells.cast(pl.String).drop_nulls()
@@ -160,16 +167,9 @@ def remarks_on(table: PublicTable, kinds: Mapping[str, Kind]) -> dict[str, str]:
             WITH_COMMAS: have_commas,
         },
     }
-    checks = {name: rules.get(kinds[name], {}) | {ONE_VALUE: _is_one_value} for name in plain}
+    checks = {name: rules.get(kinds[name], {}) | {ONE_VALUE: is_one_value} for name in plain}
     found = [(name, rule, holds(sample[name])) for name in plain for rule, holds in checks[name].items()]
     return {name: rule for name, rule, fits in found if fits}
-
-
-def _is_one_value(cells: pl.Series) -> bool:
-    """Whether all cells are equal; missing cells are equal to each other."""
-    if cells.dtype == pl.String:
-        cells = cells.set(cells.str.strip_chars().is_in(NULL_WORDS), None)
-    return cells.n_unique() == 1
 
 
 @dataclass(frozen=True)
@@ -188,35 +188,23 @@ def unmatched(plan: Plan, encoding: Encoding) -> Unmatched:
     asked_by = dict.fromkeys(encoding.features, "data.features") | {encoding.label: "data.label"}
     if encoding.unit is not None:
         asked_by[encoding.unit] = "data.unit"
-    rows, found = 0, Counter[str]()
+    rows, lost = 0, Counter[str]()
     for frame in open_private(plan.path("private"), plan.data.format).frames(asked_by):
         rows += frame.height
-        lost = _lost(frame, encoding)
-        found.update({name: int(lost[name].sum()) for name in lost.columns})
-    shares = {name: count / max(rows, 1) for name, count in found.items()}
+        label, cells = frame[encoding.label], cast_rows(frame.drop(encoding.label), encoding)
+        if encoding.bounds is None:
+            classes = class_index(encoding.label, label.dtype, encoding.classes)
+            lost["label"] += frame.select(classes.is_null().sum()).item()
+        else:
+            numbers, (low, high) = cast_numbers(label), encoding.bounds
+            lost["label"] += int((~((low <= numbers) & (numbers <= high))).sum())
+        if encoding.unit is not None:
+            lost["unit"] += unit_names(frame[encoding.unit]).null_count()
+        for name in cells.columns:
+            filled = frame[name].is_not_null()
+            if frame.schema[name] == pl.String:
+                filled &= ~frame[name].str.strip_chars().is_in(NULL_WORDS)
+            lost[f"feature {name}"] += int((filled & cells[name].is_null()).sum())
+    shares = {name: count / max(rows, 1) for name, count in lost.items()}
     features = {name: shares.get(f"feature {name}", 0.0) for name in encoding.features}
     return Unmatched(shares.get("label", 0.0), shares.get("unit", 0.0), features)
-
-
-def _lost(frame: pl.DataFrame, encoding: Encoding) -> pl.DataFrame:
-    """For each row, whether it lacks a known class, a unit, and a known value of each feature."""
-    label, unit = encoding.label, encoding.unit
-    cells = cast_rows(frame.drop(label), encoding)
-    if encoding.bounds is None:
-        known = frame.select(class_index(label, frame.schema[label], encoding.classes).is_null().alias("label"))
-    else:
-        numbers, (low, high) = cast_numbers(frame[label]), encoding.bounds
-        known = pl.DataFrame({"label": ~((low <= numbers) & (numbers <= high))})
-    if unit is not None:
-        known = known.with_columns(unit_names(frame[unit]).is_null().alias("unit"))
-    filled = frame.select(_says_something(column, frame.schema[column]).alias(column) for column in cells.columns)
-    return known.with_columns(
-        (filled[column] & cells[column].is_null()).alias(f"feature {column}") for column in cells.columns
-    )
-
-
-def _says_something(name: str, dtype: pl.DataType) -> pl.Expr:
-    there = pl.col(name).is_not_null()
-    if dtype != pl.String:
-        return there
-    return there & ~pl.col(name).str.strip_chars().is_in(NULL_WORDS)

@@ -222,7 +222,16 @@ def rows_of_query(
 @contextmanager
 def _opened(variable: str, place: str) -> Iterator[Connection]:
     """A connection that only reads, in which PostgreSQL writes cells in one way."""
-    address = _address(variable, place)
+    text = required(variable, "the address of a database, such as postgresql://USER:PASSWORD@HOST/NAME")
+    try:  # both parsers must agree: one that splits a password wrongly would show half of it
+        address, parts = make_url(text), urlsplit(text)
+        same = (address.host or "").lower() == (parts.hostname or "") and address.port == parts.port
+    except (ArgumentError, ValueError):
+        address, same = None, False
+    if address is None or address.get_backend_name() not in ("postgresql", "sqlite"):
+        raise EnvironmentFailed(f"{place} must be postgresql://… or sqlite:///…, and is neither")
+    if not same:
+        raise EnvironmentFailed(f"{place} must be written with %23 for # in a password, and other signs of it likewise")
     check_answers(variable)
     encoding = "UTF8"
     try:
@@ -242,25 +251,17 @@ def _opened(variable: str, place: str) -> Iterator[Connection]:
     raise EnvironmentFailed(f"{place} cannot be opened ({kind}): check the address and the credentials")
 
 
-def _address(variable: str, place: str) -> URL:
-    """The address, if both parsers agree on it: one that splits a password wrongly would show half of it."""
-    text = required(variable, "the address of a database, such as postgresql://USER:PASSWORD@HOST/NAME")
-    try:
-        address, parts = make_url(text), urlsplit(text)
-        same = (address.host or "").lower() == (parts.hostname or "") and address.port == parts.port
-    except (ArgumentError, ValueError):
-        address, same = None, False
-    if address is None or address.get_backend_name() not in ("postgresql", "sqlite"):
-        raise EnvironmentFailed(f"{place} must be postgresql://… or sqlite:///…, and is neither")
-    if not same:
-        raise EnvironmentFailed(f"{place} must be written with %23 for # in a password, and other signs of it likewise")
-    return address
-
-
 def _engine(address: URL) -> Any:
     if address.get_backend_name() == "sqlite":
         file = sqlite_file(address.render_as_string(hide_password=False))
-        return create_engine("sqlite://", creator=lambda: _sqlite(str(file)), poolclass=NullPool)
+
+        def opened() -> sqlite3.Connection:
+            """A database that is there, only to read it; text that is not UTF-8 is escaped."""
+            connection = sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True, check_same_thread=False)
+            connection.text_factory = lambda word: word.decode(errors=ESCAPED)
+            return connection
+
+        return create_engine("sqlite://", creator=opened, poolclass=NullPool)
     try:
         return create_engine(
             address.set(drivername="postgresql+psycopg"),
@@ -271,13 +272,6 @@ def _engine(address: URL) -> Any:
         )
     except ModuleNotFoundError:
         raise EnvironmentFailed("a query to PostgreSQL needs the extra concord[postgresql]: install it") from None
-
-
-def _sqlite(file: str) -> sqlite3.Connection:
-    """Open a database that is there, to read it; text that is not UTF-8 is escaped."""
-    connection = sqlite3.connect(f"file:{quote(file)}?mode=ro", uri=True, check_same_thread=False)
-    connection.text_factory = lambda word: word.decode(errors=ESCAPED)
-    return connection
 
 
 def _execute(connection: Connection, statement: str) -> CursorResult[Any]:

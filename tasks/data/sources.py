@@ -89,7 +89,9 @@ def with_public_snapshots(plan: Plan, home: Path) -> Plan:
 
 
 def _snapshot(plan: Plan, field: str, table: str | TableSource, vault: Vault, *, again: bool) -> SnapshotTable:
-    source = _absolute(table, plan.folder)
+    source = table
+    if isinstance(table, TableSource) and table.delta is not None and "://" not in table.delta:
+        source = table.model_copy(update={"delta": str(Path(plan.folder, table.delta).absolute())})
     frame = None if isinstance(source, str) else source.frame
     named = source if isinstance(source, str) else source.model_dump(exclude_none=True)
     key = frame or vault.digest("table", canonical_json([named, plan.data.version]))[:32]
@@ -98,7 +100,10 @@ def _snapshot(plan: Plan, field: str, table: str | TableSource, vault: Vault, *,
         if find_snapshot(vault, kept) is not None:
             return SnapshotTable.of(vault, kept)
     with locked(vault.root / "locks" / f"table-{key}"):
-        readings = _readings(vault, place)
+        there = {int(folder.name) for folder in (vault.root / place).glob("[1-9]*")}
+        readings = [number for number in sorted(there) if find_snapshot(vault, f"{place}/{number}") is not None]
+        for number in {*there, max(readings, default=0) + 1}.difference(readings):
+            vault.destroy(f"{place}/{number}")  # it is incomplete
         latest = readings[-1] if readings else 0
         if again or not readings:
             latest += 1
@@ -106,21 +111,6 @@ def _snapshot(plan: Plan, field: str, table: str | TableSource, vault: Vault, *,
             for before in readings[:-1]:
                 vault.destroy(f"{place}/{before}")
     return SnapshotTable.of(vault, f"{place}/{latest}")
-
-
-def _readings(vault: Vault, place: str) -> list[int]:
-    """The numbers of a table's snapshots, in order; incomplete ones are removed."""
-    there = {int(folder.name) for folder in (vault.root / place).glob("[1-9]*")}
-    whole = [number for number in sorted(there) if find_snapshot(vault, f"{place}/{number}") is not None]
-    for number in {*there, max(whole, default=0) + 1}.difference(whole):
-        vault.destroy(f"{place}/{number}")
-    return whole
-
-
-def _absolute(table: str | TableSource, folder: str) -> str | TableSource:
-    if isinstance(table, str) or table.delta is None or "://" in table.delta:
-        return table
-    return table.model_copy(update={"delta": str(Path(folder, table.delta).absolute())})
 
 
 def folder_of(domain: str, field: str, key: str) -> str:

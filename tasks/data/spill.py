@@ -50,7 +50,13 @@ class Spill:
         held = self._grouped()
         self.close()
         for part in range(parts):
-            yield pl.concat([*self._stored(part), held.pop(part, self._schema.to_frame())])
+            rows = held.pop(part, self._schema.to_frame())
+            if part not in self._files:
+                yield rows
+                continue
+            ref = self._files.pop(part)[0].ref
+            yield pl.concat([rows_in(self._vault, ref, self._schema), rows])
+            (self._vault.root / ref.path).unlink()
 
     def files(self) -> dict[int, Ref]:
         """Write what is held. Returns the file of each part that has rows, for `rows_in`."""
@@ -65,24 +71,15 @@ class Spill:
     def _write(self) -> None:
         for part, rows in self._grouped().items():
             table = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
-            self._writer(part, table.schema).write_table(table)
+            if part not in self._files:
+                sink = self._open.enter_context(self._vault.create(f"{self._folder}/{part:03d}.arrow"))
+                self._files[part] = sink, self._open.enter_context(pa.ipc.new_stream(sink, table.schema))
+            self._files[part][1].write_table(table)
         del self._held[1:]
 
     def _grouped(self) -> dict[int, pl.DataFrame]:
         parts = pl.concat(self._held).partition_by(PART, maintain_order=True, include_key=False, as_dict=True)
         return {int(part): rows for (part,), rows in parts.items()}
-
-    def _stored(self, part: int) -> Iterator[pl.DataFrame]:
-        if part in self._files:
-            ref = self._files.pop(part)[0].ref
-            yield rows_in(self._vault, ref, self._schema)
-            (self._vault.root / ref.path).unlink()
-
-    def _writer(self, part: int, schema: pa.Schema) -> pa.RecordBatchStreamWriter:
-        if part not in self._files:
-            sink = self._open.enter_context(self._vault.create(f"{self._folder}/{part:03d}.arrow"))
-            self._files[part] = sink, self._open.enter_context(pa.ipc.new_stream(sink, schema))
-        return self._files[part][1]
 
 
 def rows_in(vault: Vault, file: Ref, schema: pl.Schema) -> pl.DataFrame:

@@ -100,16 +100,21 @@ def split(
     together = -(-blocks // SPILLS)  # blocks that share a spill file
     places = {SHARD: pl.UInt32()} | ({} if aside is None else {ASIDE: pl.Boolean()})
     with spilling(vault, f"{folder}/spill-blocks", pl.Schema({**schema, **places})) as spill:
-        for frame in rows if share is None else _subset(rows, key, share):
-            placed = frame.with_columns(shards_of(frame[UNIT], key, shards).alias(SHARD))
+        for frame in rows:
+            some = frame if share is None else frame.filter(sampled(frame[UNIT], derive(key, "subset"), share))
+            placed = some.with_columns(shards_of(some[UNIT], key, shards).alias(SHARD))
             if aside is not None:
-                placed = placed.with_columns(sampled(frame[UNIT], derive(key, "aside"), aside).alias(ASIDE))
+                placed = placed.with_columns(sampled(some[UNIT], derive(key, "aside"), aside).alias(ASIDE))
             spill.add(placed, placed[SHARD] // (block * together))
-        return tuple(
-            write_frame(_of_block(part, index, block, whole=share is None), vault, f"{folder}/block-{index:05d}.arrow")
-            for first, part in enumerate(spill.read(-(-blocks // together)))
-            for index in range(first * together, min((first + 1) * together, blocks))
-        )
+        written = []
+        for first, part in enumerate(spill.read(-(-blocks // together))):
+            for index in range(first * together, min((first + 1) * together, blocks)):
+                found = part.filter(part[SHARD] // block == index).sort(SHARD, CONTENT, UNIT)
+                if share is not None:
+                    found = found.unique(UNIT, keep="first", maintain_order=True)
+                found = found.select(SHARD, pl.exclude(SHARD, CONTENT, UNIT))
+                written.append(write_frame(found, vault, f"{folder}/block-{index:05d}.arrow"))
+        return tuple(written)
 
 
 def one_row_a_unit(
@@ -208,19 +213,6 @@ def _halves(digests: pl.Series) -> NDArray[np.uint64]:
     return np.frombuffer(b"".join(digests.to_list()), dtype="<u8").reshape(-1, 2)
 
 
-def _subset(rows: Iterable[pl.DataFrame], key: bytes, share: float) -> Iterator[pl.DataFrame]:
-    secret = derive(key, "subset")
-    for frame in rows:
-        yield frame.filter(sampled(frame[UNIT], secret, share))
-
-
-def _of_block(part: pl.DataFrame, index: int, block: int, *, whole: bool) -> pl.DataFrame:
-    rows = part.filter(part[SHARD] // block == index).sort(SHARD, CONTENT, UNIT)
-    if not whole:
-        rows = rows.unique(UNIT, keep="first", maintain_order=True)
-    return rows.select(SHARD, pl.exclude(SHARD, CONTENT, UNIT))
-
-
 def with_public(
     plan: Plan,
     vault: Vault,
@@ -256,25 +248,19 @@ def public_by_name(made: Plan) -> TableSource:
 @private_stage
 def set_apart(plan: Plan, key: bytes, vault: Vault, place: str, erased: Erased) -> None:
     """Write features of the public part into a folder of the vault, as a snapshot: complete or absent."""
-    files = private_table(plan).files
+    table = private_table(plan)
     spoken_for = {plan.data.label, plan.data.unit}
-    named = {name: "data.features" for file in files for name in file.names if name not in spoken_for}
+    named = {name: "data.features" for file in table.files for name in file.names if name not in spoken_for}
     features = plan.data.features or tuple(named)
-    for file in files:
+    for file in table.files:
         for name in sorted(set(features) & set(file.names)):
             kind_in(file, name)
     listed = []
-    for at, part in enumerate(_parts(plan, features, key, erased)):  # files of one table may have a column in two types
+    owned = table.owned(dict.fromkeys(features, "data.features"), erased)
+    for at, (raw, owner) in enumerate(owned):  # files of one table may have a column in two types
+        public = sampled(owner.drop_nulls(), public_key(key), plan.data.public_share or 0.0)
+        part = raw.filter(owner.is_not_null()).filter(public).select(features)
         sealing = Sealing(vault, f"{place}/{at:05d}")
         part.write_ipc(cast(IO[bytes], sealing), compat_level=pl.CompatLevel.oldest())
         listed.append(sealing.finish(f"part {at + 1} of the public rows", "ipc"))
     write_snapshot(vault, place, Snapshot(read="", files=tuple(listed)))
-
-
-def _parts(plan: Plan, features: Sequence[str], key: bytes, erased: Erased) -> Iterator[pl.DataFrame]:
-    """Features of the public part, a frame at a time."""
-    columns = dict.fromkeys(features, "data.features")
-    for raw, owner in private_table(plan).owned(columns, erased):
-        named = raw.filter(owner.is_not_null())
-        public = sampled(owner.drop_nulls(), public_key(key), plan.data.public_share or 0.0)
-        yield named.filter(public).select(features)

@@ -133,27 +133,22 @@ def kind_in(file: TableFile, name: str) -> Kind:
 
 def _kinds_of_file(file: TableFile, columns: Sequence[str], codes: set[str]) -> dict[str, Kind]:
     """The kind of each column of a file; columns of digits with a needless leading zero are added to `codes`."""
-    if file.is_text:
-        with file.readable():
-            return _kinds_of_lines(file, columns, codes)
-    return {name: kind_in(file, name) for name in columns}
-
-
-def _first_of(possible: set[Kind]) -> Kind:
-    return next((kind for kind in TEXT_KINDS if kind in possible), "categorical")
-
-
-def _kinds_of_lines(file: TableFile, columns: Sequence[str], codes: set[str]) -> dict[str, Kind]:
+    if not file.is_text:
+        return {name: kind_in(file, name) for name in columns}
     possible: dict[str, set[Kind]] = {name: set(TEXT_KINDS) for name in columns}
     seen: set[str] = set()
-    for frame in file.frames(columns):
-        for name in columns:
-            possible[name] = kinds_of_text(frame[name], possible[name])
-            if frame[name].null_count() < frame.height:
-                seen.add(name)
-            if is_padded(frame[name]):
-                codes.add(name)
-    return {name: _first_of(possible[name]) if name in seen else "null" for name in columns}
+    with file.readable():
+        for frame in file.frames(columns):
+            for name in columns:
+                possible[name] = kinds_of_text(frame[name], possible[name])
+                if frame[name].null_count() < frame.height:
+                    seen.add(name)
+                if is_padded(frame[name]):
+                    codes.add(name)
+    first: dict[str, Kind] = {
+        name: next((kind for kind in TEXT_KINDS if kind in possible[name]), "categorical") for name in columns
+    }
+    return {name: kind if name in seen else "null" for name, kind in first.items()}
 
 
 def are_dates(cells: pl.Series) -> bool:
@@ -169,7 +164,13 @@ def check_names(stored: Mapping[str, pa.DataType], column: str, field: str) -> N
     for file, kind in stored.items():
         if types.is_null(plain := plain_type(kind)):
             continue
-        named = _named_as(plain)
+        dtype, named = polars_type(plain), None
+        if types.is_integer(plain):
+            named = WHOLE_NUMBERS
+        elif isinstance(dtype, pl.String | pl.Binary):
+            named = UUIDS if isinstance(plain, pa.UuidType) else TEXT
+        elif kind_of(dtype) not in (None, "list"):
+            named = str(plain)  # one name for all types whose equal values have equal names
         if named is None or (field == UNIT_FIELD and named not in (TEXT, WHOLE_NUMBERS, UUIDS)):
             kinds = "text, whole numbers or UUIDs" if field == UNIT_FIELD else "text, numbers, truth values or dates"
             rule = f"{field} must name a column of {kinds}"
@@ -186,34 +187,19 @@ def check_names(stored: Mapping[str, pa.DataType], column: str, field: str) -> N
 def recorded_types(stored: Iterable[pa.DataType]) -> list[bool | str]:
     """What the ledger records of the types of a column that names units (tasks.data.parts): whether there are doubles,
     and types of which the same value has another name than in others."""
-    plain = list(map(plain_type, stored))
+    plain, utc = list(map(plain_type, stored)), (None, "UTC", "Etc/UTC", "GMT", "Z", "+00:00")
     found = {
         "uuid": any(isinstance(kind, pa.UuidType) for kind in plain),
         "float32": any(map(types.is_float32, plain)),
-        "zone": any(map(_is_zoned, plain)),
+        "zone": any(types.is_timestamp(kind) and kind.tz not in utc for kind in plain),
     }
-    return [any(map(_is_double, plain)), *(name for name, held in found.items() if held)]
+    doubles = any(  # some decimals are too long for polars
+        types.is_float64(kind) or types.is_decimal256(kind) or (types.is_decimal(kind) and not 0 <= kind.scale <= 38)
+        for kind in plain
+    )
+    return [doubles, *(name for name, held in found.items() if held)]
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
     """The type of a dictionary's values; any other type as it is."""
     return plain_type(kind.value_type) if types.is_dictionary(kind) else kind
-
-
-def _named_as(kind: pa.DataType) -> str | None:
-    """The name of a type, one for all types whose equal values have equal names; None if its values name nobody."""
-    dtype = polars_type(kind)
-    if types.is_integer(kind):
-        return WHOLE_NUMBERS
-    if isinstance(dtype, pl.String | pl.Binary):
-        return UUIDS if isinstance(kind, pa.UuidType) else TEXT
-    return None if kind_of(dtype) in (None, "list") else str(kind)
-
-
-def _is_zoned(kind: pa.DataType) -> bool:
-    return types.is_timestamp(kind) and kind.tz not in (None, "UTC", "Etc/UTC", "GMT", "Z", "+00:00")
-
-
-def _is_double(kind: pa.DataType) -> bool:
-    """Whether cells are read as doubles, as some decimals are that are too long for polars."""
-    return types.is_float64(kind) or types.is_decimal256(kind) or (types.is_decimal(kind) and not 0 <= kind.scale <= 38)

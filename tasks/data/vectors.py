@@ -124,8 +124,14 @@ class VectorField(Frozen):
         return (self.start + codes).astype(np.int32)
 
     def features(self, vectors: NDArray[np.generic]) -> Ints:
-        """Features (rows, features), each 0 to LARGEST, by which vectors (rows, length) are compared."""
-        levels = _levels(vectors, self.low, self.high)
+        """Features (rows, features), each 0 to LARGEST, by which vectors (rows, length) are compared, or their levels
+        0 … 255 themselves: one element by another, NaN and infinite ones the least."""
+        if vectors.dtype == np.uint8:
+            levels = vectors.astype(np.int64)
+        else:
+            numbers = np.where(np.isfinite(vectors.astype(np.float64)), vectors.astype(np.float64), self.low)
+            scaled = (np.clip(numbers, self.low, self.high) - self.low) / ((self.high - self.low) or 1.0)
+            levels = np.minimum(np.floor(scaled * LEVELS), LEVELS - 1).astype(np.int64)
         if self.view == "values":
             return levels
         return gradients(levels) if self.layer is None else self.layer.of(gradients(levels))
@@ -208,15 +214,6 @@ def _spread(features: Ints, most: int) -> list[int]:
             break  # all rows are centres already
         chosen.append(int(np.searchsorted(total, draw.integers(total[-1]), side="right")))
     return chosen
-
-
-def _levels(vectors: NDArray[np.generic], low: float, high: float) -> Ints:
-    """Levels 0 … 255 of elements, one by one; NaN and infinite elements are 0."""
-    if vectors.dtype == np.uint8:
-        return vectors.astype(np.int64)
-    numbers = np.where(np.isfinite(vectors.astype(np.float64)), vectors.astype(np.float64), low)
-    scaled = (np.clip(numbers, low, high) - low) / ((high - low) or 1.0)
-    return np.asarray(np.minimum(np.floor(scaled * LEVELS), LEVELS - 1).astype(np.int64))
 
 
 def _features(view: str, length: int) -> int:

@@ -4,7 +4,7 @@ Offers       one file per mechanism, with its privacy statement, its proof and t
              runs those on votes on relabelled rows
              shared: `mechanism` (the protocol, and mechanisms by name), `contributions` (of a unit to sums), `noise`,
              `distance`, `gaussian` (tails in decimals), `odds` (and attacks), `hypotheses` (classes whose members are
-             all listed), `telling` (how far a release is)
+             all listed), `progress` (how far a release is)
 Imports      artifacts.privacy, artifacts.errors and the list in artifacts.sections; numpy, scipy and dp_accounting;
              `noise` alone OpenDP
 """

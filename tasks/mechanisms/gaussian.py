@@ -34,16 +34,12 @@ def delta_above(mu: float, epsilon: float) -> Decimal:
         return NEXT_TO_NOTHING
     if far - mu < -SURE:
         return Decimal(1)
-    places = _places(far) + math.ceil(epsilon / math.log(10))
+    # digits in which to sum Φ(−far), so that NEAR of them are significant, and those that e^ε takes
+    places = NEAR + 2 * GUARD + math.ceil(far * far / (2 * math.log(10))) + math.ceil(epsilon / math.log(10))
     with localcontext(prec=places):
         shift, half = Decimal(epsilon) / Decimal(mu), Decimal(mu) / 2
         outer = Decimal(epsilon).exp() * (1 - _error(places)) * _beyond(shift + half, places)[0]
         return _beyond(shift - half, places)[1] - outer + _error(places)
-
-
-def _places(x: float) -> int:
-    """The number of digits in which to sum Φ(−x), so that NEAR of them are significant."""
-    return NEAR + 2 * GUARD + math.ceil(x * x / (2 * math.log(10)))
 
 
 def _error(places: int) -> Decimal:

@@ -235,17 +235,11 @@ def expectation(mechanism: Mechanism, votes: Floats, queries: int) -> Expectatio
         answered = _expected_up_to(mechanism.cutoff, queries, rate) * (1 - rate) / rate
     weights = answered_odds / max(answered_odds.sum(), 1e-300)
     changed = float((weights * by_row.changed).sum())
-    kept = _reliability(votes, weights, by_row.variance)
+    kept = None
+    if by_row.variance is not None:
+        own = float((weights[:, None] * (votes - votes.mean(axis=1, keepdims=True)) ** 2).sum())
+        kept = own / max(own + float(votes.shape[1]) * by_row.variance, 1e-300)
     return Expectation(answered=answered, changed=changed, kept=kept, refused=rate)
-
-
-def _reliability(votes: Floats, weights: Floats, variance: float | None) -> float | None:
-    """Reliability of votes (rows, classes) released with `weights` (rows,) under noise of `variance` in each count."""
-    if variance is None:
-        return None
-    middle = votes.mean(axis=1, keepdims=True)
-    own = float((weights[:, None] * (votes - middle) ** 2).sum())
-    return own / max(own + float(votes.shape[1]) * variance, 1e-300)
 
 
 def _expected_up_to(most: int, trials: int, chance: float) -> float:

@@ -63,7 +63,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import UP, Cost
 from concord.tasks.mechanisms.distance import Draws, Ints
 from concord.tasks.mechanisms.gaussian import delta_above
-from concord.tasks.mechanisms.telling import tell
+from concord.tasks.mechanisms.progress import report
 
 DRAWS_AT_A_TIME = 65_536
 """Draws requested from OpenDP at a time: it returns Python lists, eight times as large as the array."""
@@ -99,7 +99,7 @@ def _noise(make: str, metric: str, scale: float, size: int) -> Ints:
     add = getattr(dp.m, make)(_integers(), getattr(dp, metric)(T="i64"), scale=float(scale))
     noise = np.zeros(size, dtype=np.int64)
     for start in range(0, size, DRAWS_AT_A_TIME):
-        tell(start, size)
+        report(start, size)
         noise[start : start + DRAWS_AT_A_TIME] = add(noise[start : start + DRAWS_AT_A_TIME])
     return noise
 

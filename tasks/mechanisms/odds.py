@@ -63,7 +63,12 @@ def profile(agreement: ArrayLike, classes: int) -> Shares:
     """
     guess = np.asarray(agreement, np.float64)
     if guess.ndim == 0:
-        return _spread(_beta(float(guess), classes), classes)
+        above = (float(guess) * classes - 1) / (classes - 1)
+        if not 0 < above <= 1:
+            raise WrongInput(f"agreement must be above 1/classes = {1 / classes:.3g} and at most 1, got {guess:g}")
+        quantiles = (np.arange(PROFILE_ROWS) + 0.5) / PROFILE_ROWS
+        spread: Any = betaincinv(above, 1 - above, quantiles) if above < 1 else np.ones(PROFILE_ROWS)
+        return _spread((1 + (classes - 1) * np.asarray(spread)) / classes, classes)
     if not guess.size or not np.isfinite(guess).all() or guess.min() < 0:
         raise WrongInput("agreement must hold at least one row, of finite numbers that are not negative")
     if guess.ndim == 1:
@@ -71,16 +76,6 @@ def profile(agreement: ArrayLike, classes: int) -> Shares:
     if guess.ndim != 2 or guess.shape[1] != classes or guess.sum(axis=1).min() <= 0:
         raise WrongInput(f"agreement must have a vote in every row and {classes} columns of votes, got {guess.shape}")
     return _thinned(-np.sort(-guess / guess.sum(axis=1, keepdims=True), axis=1))
-
-
-def _beta(mean: float, classes: int) -> Floats:
-    """Shares of the winner at PROFILE_ROWS evenly spaced quantiles."""
-    above = (mean * classes - 1) / (classes - 1)
-    if not 0 < above <= 1:
-        raise WrongInput(f"agreement must be above 1/classes = {1 / classes:.3g} and at most 1, got {mean:g}")
-    quantiles = (np.arange(PROFILE_ROWS) + 0.5) / PROFILE_ROWS
-    spread: Any = betaincinv(above, 1 - above, quantiles) if above < 1 else np.ones(PROFILE_ROWS)
-    return (1 + (classes - 1) * np.asarray(spread)) / classes
 
 
 def _spread(winner: Floats, classes: int) -> Shares:

@@ -52,7 +52,6 @@ from fractions import Fraction
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from concord.artifacts import kinds
 from concord.artifacts.errors import WrongInput
@@ -110,7 +109,8 @@ class LaplaceRelease(FieldSettings):
 
     def answer(self, votes: Ints, noise: Ints) -> Ints:
         """Labels (rows,), REFUSED if refused, of votes (rows, classes) given noise (rows,) of `scale`."""
-        return _labels(votes, distance_to_instability(votes) + noise > self.threshold)
+        answered = distance_to_instability(votes) + noise > self.threshold
+        return np.where(answered, plurality(votes), REFUSED)
 
     def release(self, votes: Ints, source: RandomSource, first: int, refused: int) -> Answers:  # noqa: ARG002
         """Answer the question, votes (1, classes). Its noise is drawn once and kept."""
@@ -158,7 +158,9 @@ class OptimalRelease:
                 f"the optimal release would refuse beyond distance {LONGEST_TABLE} at epsilon = {epsilon:g} and "
                 f"delta = {delta:g}"
             )
-        grows, slip = _lower_exponential(epsilon), math.floor(Fraction(delta) * WHOLE)
+        # just below e^ε, and at least 1: `exp` is off by less than two units in its last place
+        grows = max(Fraction(1), Fraction(math.exp(epsilon) * (1 - 1e-15)))
+        slip = math.floor(Fraction(delta) * WHOLE)
         answered = [slip]
         while answered[-1] < WHOLE:
             rise = math.floor(answered[-1] * grows) + slip
@@ -185,7 +187,7 @@ class OptimalRelease:
     def answer(self, votes: Ints, draws: Draws) -> Ints:
         """Labels (rows,) of votes (rows, classes) given draws (rows,); REFUSED if a draw is below the table's entry."""
         refusal = self.refusal.take(distance_to_instability(votes), mode="clip")
-        return _labels(votes, draws >= refusal)
+        return np.where(draws >= refusal, plurality(votes), REFUSED)
 
     def release(self, votes: Ints, source: RandomSource, first: int, refused: int) -> Answers:  # noqa: ARG002
         """Answer the question, votes (1, classes), with the session's keyed draw."""
@@ -199,15 +201,6 @@ class OptimalRelease:
 SingleRelease = LaplaceRelease | OptimalRelease
 FORMS: dict[str, type[LaplaceRelease] | type[OptimalRelease]] = {"optimal": OptimalRelease, "laplace": LaplaceRelease}
 """A_stab by the name of its form: the form that answers most, and the papers' form."""
-
-
-def _labels(votes: Ints, answered: NDArray[np.bool_]) -> Ints:
-    return np.where(answered, plurality(votes), REFUSED)
-
-
-def _lower_exponential(epsilon: float) -> Fraction:
-    """A rational just below e^epsilon, and at least 1: `exp` is off by less than two units in its last place."""
-    return max(Fraction(1), Fraction(math.exp(epsilon) * (1 - 1e-15)))
 
 
 def _check(epsilon: float, delta: float) -> None:

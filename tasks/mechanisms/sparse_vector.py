@@ -35,7 +35,7 @@ tests/privacy/test_published.py.
 """
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, ClassVar, Self
@@ -159,24 +159,24 @@ class NoisyThreshold(FieldSettings):
         return self
 
     def attacks(self, classes: int, teachers: int) -> tuple[Attack, ...]:  # noqa: ARG002
-        """Two attacks: crossing the threshold, and rows whose labels differ."""
-        return self._crossing(classes), split_attack(self.cutoff, classes)
+        """Two attacks: crossing the threshold, and rows whose labels differ.
 
-    def _crossing(self, classes: int) -> Attack:
-        """The proof's worst case, repeated: rows at a larger distance here, likely to be answered, then a row at a
-        smaller distance here, likely to be refused."""
+        Crossing is the proof's worst case, repeated: rows at a larger distance here, likely to be answered, then a row
+        at a smaller distance here, likely to be refused.
+        """
         rows = min(4 * self.cutoff + 2 * ANSWERED, self.queries or 2**62)
         crossed = (np.arange(rows) % (ANSWERED + 1) == ANSWERED).astype(np.int64)
         low = self.threshold
         tails = [sum_tail(self.threshold_scale, self.query_scale, least) for least in (1, 0)]
         here, there = np.array(tails)[1 - crossed], np.array(tails)[crossed]
-        return Attack(
+        crossing = Attack(
             name=f"{rows} rows at distances {low} and {low + 1}, {ANSWERED} farther here for one that is nearer",
             here=at_distance(low + 1 - crossed, low + 1, classes),
             there=at_distance(low + crossed, low + 1, classes),
             labels=label_weights(np.column_stack([1 - here, 1 - there, here, there]), classes),
             share=1 - SPLIT_SHARE,
         )
+        return crossing, split_attack(self.cutoff, classes)
 
 
 def sum_tail(first_scale: float, second_scale: float, least: int) -> float:
@@ -252,17 +252,14 @@ def _calibrated(epsilon: float, delta: float, cutoff: int) -> SparseVector:
         raise WrongInput(
             f"sparse vector needs 0 < epsilon < inf, 0 < delta < 1 and cutoff >= 1, got {epsilon}, {delta}, {cutoff}"
         )
-    return min(_candidates(epsilon, delta, cutoff), key=lambda candidate: (candidate.reach, candidate.threshold_scale))
-
-
-def _candidates(epsilon: float, delta: float, cutoff: int) -> Iterator[SparseVector]:
+    found = list[SparseVector]()
     for share in LABEL_SHARES:
         epoch = _largest_epoch(epsilon * SEARCHED_PART, delta * (1 - share) * SEARCHED_PART, cutoff)
         for ratio in QUERY_RATIOS:
             threshold_scale = (1 + 2 / ratio) / epoch
             query_scale = ratio * threshold_scale
             escaping = least_with_tail(threshold_scale, query_scale, delta * share * SEARCHED_PART / cutoff)
-            yield SparseVector(
+            candidate = SparseVector(
                 epsilon=epsilon,
                 delta=delta,
                 cutoff=cutoff,
@@ -270,6 +267,8 @@ def _candidates(epsilon: float, delta: float, cutoff: int) -> Iterator[SparseVec
                 threshold_scale=threshold_scale,
                 query_scale=query_scale,
             )
+            found.append(candidate)
+    return min(found, key=lambda candidate: (candidate.reach, candidate.threshold_scale))
 
 
 def _largest_epoch(epsilon: float, delta: float, cutoff: int) -> float:

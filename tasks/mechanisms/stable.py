@@ -138,19 +138,14 @@ class StableVoting:
     @cached_property
     def per_refusal(self) -> Cost:
         """Cost of one refusal: κ(α)/(α−1) at each of ORDERS, and π/(1−π)."""
-        curve = tuple(per_refusal(self.refusal, order) / (order - 1) for order in ORDERS)
-        return Cost(renyi=curve, delta=self._slip_odds)
+        curve, refused = tuple(per_refusal(self.refusal, order) / (order - 1) for order in ORDERS), int(self.refusal[0])
+        return Cost(renyi=curve, delta=(WHOLE - refused) / refused * UP)
 
     @cached_property
     def cost(self) -> Cost:
         """Cost at the cutoff, computed from the integers of the table that runs."""
         curve = tuple(self.cutoff * r for r in self.per_refusal.renyi)
-        return Cost(renyi=curve, delta=self.cutoff * self._slip_odds)
-
-    @property
-    def _slip_odds(self) -> float:
-        refused = int(self.refusal[0])
-        return (WHOLE - refused) / refused * UP
+        return Cost(renyi=curve, delta=self.cutoff * self.per_refusal.delta)
 
     def answer(self, votes: Ints, draws: Draws, refused: int = 0) -> Ints:
         """Label each row of votes (rows, classes) from draws (rows,) and the number of refusals so far, or REFUSED.
@@ -162,22 +157,13 @@ class StableVoting:
         labels = np.empty(len(votes), np.int64)
         for start in range(0, len(votes), ROWS_TOGETHER):
             rows = slice(start, start + ROWS_TOGETHER)
-            labels[rows] = self._unlimited(votes[rows], draws[rows])
-        return labels[: self._halt(labels, refused)]
-
-    def _unlimited(self, votes: Ints, draws: Draws) -> Ints:
-        labels = plurality(votes)
-        threshold = self.refusal.take(distance_to_instability(votes), mode="clip")
-        np.copyto(labels, REFUSED, where=draws < threshold)
-        return labels
-
-    def _halt(self, labels: Ints, refused: int) -> int:
-        """Number of rows answered before the session ends."""
-        left = self.cutoff - refused
+            threshold = self.refusal.take(distance_to_instability(votes[rows]), mode="clip")
+            labels[rows] = plurality(votes[rows])
+            np.copyto(labels[rows], REFUSED, where=draws[rows] < threshold)
+        left, refusals = self.cutoff - refused, np.flatnonzero(labels == REFUSED)
         if left <= 0:
-            return 0
-        refusals = np.flatnonzero(labels == REFUSED)
-        return len(labels) if len(refusals) < left else int(refusals[left - 1]) + 1
+            return labels[:0]
+        return labels if len(refusals) < left else labels[: refusals[left - 1] + 1]
 
     def release(self, votes: Ints, source: RandomSource, first: int, refused: int) -> Answers:
         """Answer a batch with the session's keyed draws: a retry gives the same labels."""
@@ -199,13 +185,10 @@ class StableVoting:
         return self
 
     def attacks(self, classes: int, teachers: int) -> tuple[Attack, ...]:  # noqa: ARG002
-        """Two attacks: waiting for the last refusal, and rows whose labels differ."""
-        return self._waiting(classes), split_attack(self.cutoff, classes)
+        """Two attacks: waiting for the last refusal, and rows whose labels differ.
 
-    def _waiting(self, classes: int) -> Attack:
-        """Ask one row over and over, at adjacent distances, and count the answers before the last refusal.
-
-        The pair chosen is the one whose waiting times overlap least: their Bhattacharyya coefficient is
+        Waiting asks one row over and over, at adjacent distances, and counts the answers before the last refusal. The
+        pair chosen is the one whose waiting times overlap least: their Bhattacharyya coefficient is
         √(pq) / (1 − √((1−p)(1−q))) for refusal probabilities p and q.
         """
         refused, answered = probabilities(self.refusal.repeat(2) if len(self.refusal) == 1 else self.refusal)
@@ -214,64 +197,47 @@ class StableVoting:
         overlap[1:][q[1:] < LEAST_REFUSED] = 1.0
         at = int(overlap.argmin())
         rows = math.ceil(2 * self.cutoff / q[at]) + 20
-        return Attack(
+        waiting = Attack(
             name=f"{rows} rows at distance {at} here and {at + 1} there",
             here=at_distance(np.full(rows, at), at + 1, classes),
             there=at_distance(np.full(rows, at + 1), at + 1, classes),
             labels=label_weights(np.tile([p[at], q[at], not_p[at], not_q[at]], (rows, 1)), classes),
             share=1 - SPLIT_SHARE,
         )
+        return waiting, split_attack(self.cutoff, classes)
 
 
 @cache
 def fit(epsilon: float, delta: float, cutoff: int, least_order: float) -> tuple[float, Table]:
     """The Rényi order and the table for (epsilon, delta) at `cutoff` refusals. Raises WrongInput if there is none."""
-    slip = _slip(epsilon, delta, cutoff)
-    delta_renyi = delta - cutoff * slip / (1 - slip) * UP
-    order, kappa = _best_order(slip, epsilon / UP**2, delta_renyi, cutoff, max(least_order, LEAST_ORDER))
-    table = greedy_table(slip, order, kappa)
-    table.setflags(write=False)
-    return order, table
-
-
-def _slip(epsilon: float, delta: float, cutoff: int) -> float:
-    """π such that T·π/(1−π) is LABEL_SHARE of δ."""
     if not 0 < epsilon < math.inf or not 0 < delta < 1 or cutoff < 1:
         raise WrongInput(
             f"stable voting needs 0 < epsilon < inf, 0 < delta < 1 and cutoff >= 1, got {epsilon}, {delta}, {cutoff}"
         )
-    slip = LABEL_SHARE * delta / (cutoff + LABEL_SHARE * delta)
+    slip = LABEL_SHARE * delta / (cutoff + LABEL_SHARE * delta)  # T·π/(1−π) is then LABEL_SHARE of δ
     if slip < LEAST_SLIP:
         least = LEAST_SLIP * cutoff / LABEL_SHARE
         raise WrongInput(f"delta must be at least {least:.2g} for stable voting with cutoff {cutoff}, got {delta:g}")
-    return slip
-
-
-def _best_order(slip: float, epsilon: float, delta: float, cutoff: int, least: float) -> tuple[float, float]:
-    """The Rényi order in ORDERS, at least `least`, whose table answers most within (epsilon, delta), and its κ."""
-    orders = np.array([order for order in ORDERS if order >= least])
-    room = epsilon - _conversion(orders, delta)
+    delta_renyi = delta - cutoff * slip / (1 - slip) * UP
+    orders = np.array([order for order in ORDERS if order >= max(least_order, LEAST_ORDER)])
+    # ε added by converting Rényi nats of an order at δ (Canonne, Kamath & Steinke 2020, Prop. 12)
+    conversion = np.log1p(-1 / orders) - (math.log(delta_renyi) + np.log(orders)) / (orders - 1)
+    room = epsilon / UP**2 - conversion
     orders, room = orders[room > 0], room[room > 0]
     kappa = room * (orders - 1) / cutoff
-    distance = _reach(slip, orders, kappa)
+    # approximately the distance at which refusal has fallen to TARGET, for a table of each order: ∫ 1/fall
+    grid = np.linspace(log_odds(WHOLE - math.floor(slip * WHOLE)), math.log(TARGET / (1 - TARGET)), 65)
+    falls = steepest(np.broadcast_to(grid, (len(orders), 65)), orders[:, None], kappa[:, None])
+    distance = np.asarray(np.trapezoid(1 / falls, -grid, axis=1))
     if not len(distance) or distance.min() > LARGEST_TABLE:
         raise WrongInput(
             f"stable voting with this epsilon, delta and cutoff {cutoff} needs over {LARGEST_TABLE:,} teachers"
         )
     best = int(distance.argmin())
-    return float(orders[best]), float(kappa[best])
-
-
-def _conversion(order: Floats, delta: float) -> Floats:
-    """ε added by converting Rényi nats of `order` at `delta` (Canonne, Kamath & Steinke 2020, Prop. 12)."""
-    return np.log1p(-1 / order) - (math.log(delta) + np.log(order)) / (order - 1)
-
-
-def _reach(slip: float, order: Floats, kappa: Floats) -> Floats:
-    """Approximate distance at which refusal has fallen to TARGET, for a table of each order (orders,): ∫ 1/fall."""
-    grid = np.linspace(log_odds(WHOLE - math.floor(slip * WHOLE)), math.log(TARGET / (1 - TARGET)), 65)
-    falls = steepest(np.broadcast_to(grid, (len(order), 65)), order[:, None], kappa[:, None])
-    return np.asarray(np.trapezoid(1 / falls, -grid, axis=1))
+    order = float(orders[best])
+    table = greedy_table(slip, order, float(kappa[best]))
+    table.setflags(write=False)
+    return order, table
 
 
 MECHANISM = StableVoting

@@ -143,9 +143,10 @@ class Tallies:
 
     def with_least_noise(self) -> Self:
         """The same with the least noise that stays within (epsilon, delta), each round at its share of ρ."""
-        return least_noise(self._at)
+        return least_noise(self.with_noise)
 
-    def _at(self, scale: float) -> Self:
+    def with_noise(self, scale: float) -> Self:
+        """The same with noise of that scale, in units of the root of N_r over a round's share of ρ."""
         scales = [scale * math.sqrt(square / each.share) for square, each in self.squares_by_round]
         rounds = (replace(each, scale=own) for each, own in zip(self.rounds, scales, strict=True))
         return replace(self, rounds=tuple(rounds))
@@ -203,8 +204,15 @@ class Tallies:
 
         A vote has as many steps as make the norm that was paid for: fewer, if more fields are asked.
         """
-        each = self.rounds[number]
-        steps, least = self._grid(each, len(fields))
+        each, asked = self.rounds[number], len(fields)
+        steps, least = self.steps, each.least
+        if asked != each.fields and self.classes:  # the norm that was paid for, in as many steps as it has room for
+            steps = min(MOST_STEPS, math.isqrt(self.steps**2 * each.fields // asked))
+            while True:
+                least = each.least * steps // self.steps
+                if steps < 2 or self._square(replace(each, fields=asked, least=least), steps) <= self._square(each):
+                    break
+                steps -= 1
         found = RoundQuestion(
             classes=self.classes,
             steps=steps,
@@ -217,17 +225,6 @@ class Tallies:
         )
         self.check(number, found)
         return found
-
-    def _grid(self, each: Round, fields: int) -> tuple[int, int]:
-        """Steps of a vote, and the least of them, with which so many fields have the norm of the round's."""
-        if fields == each.fields or not self.classes:
-            return self.steps, each.least
-        steps = min(MOST_STEPS, math.isqrt(self.steps**2 * each.fields // fields))
-        while True:
-            least = each.least * steps // self.steps
-            if steps < 2 or self._square(replace(each, fields=fields, least=least), steps) <= self._square(each):
-                return steps, least
-            steps -= 1
 
     def check(self, number: int, question: RoundQuestion) -> None:
         """Raises ValueError if round `number` did not pay for the question; the door calls this before it draws.
@@ -268,35 +265,32 @@ class Tallies:
 
         Contributions are computed by the code that runs, for a row with one cell per field.
         """
-        sides = [self._sums(each, label) for label in (1, 0) for each in self.rounds]
-        here, there = tuple(sides[: len(self.rounds)]), tuple(sides[len(self.rounds) :])
+        sure = IntegerModel(  # of class 0, as far as it may be
+            np.zeros((max(each.fields for each in self.rounds), columns(self.classes, "labels")), np.int64),
+            LARGEST_WEIGHT * (np.array([-1]) if self.classes <= 2 else np.eye(1, self.classes, dtype=np.int64)[0]),
+        )
+        sides = list[tuple[Ints, ...]]()
+        for label in (1, 0):
+            sums = []
+            for each in self.rounds:
+                question = RoundQuestion(
+                    classes=self.classes,
+                    steps=self.steps,
+                    what=each.what,
+                    least=each.least,
+                    count=each.count,
+                    fields=tuple(range(each.fields)),
+                    spans=tuple((code, code + 1) for code in range(each.fields)),
+                    model=sure if each.what == "labels" else None,
+                )
+                row = np.arange(each.fields, dtype=np.int32)[None]
+                sums.append(tally(question, row, np.array([label * (1 if self.classes else self.steps)])))
+            sides.append(tuple(sums))
+        here, there = sides
         if self.secret == "rows":
             there = tuple(np.zeros_like(sums) for sums in here)
         name = f"{len(self.rounds)} rounds, one unit of the largest residuals"
         return (SumsAttack(name=name, sides=(here, there), scales=tuple(each.scale for each in self.rounds)),)
-
-    def _sums(self, each: Round, label: int) -> Ints:
-        """Sums of a single row with that label, for a model that is as sure of class 0 as it may be."""
-        wrong = IntegerModel(
-            np.zeros((each.fields, columns(self.classes, "labels")), np.int64),
-            LARGEST_WEIGHT * (np.array([-1]) if self.classes <= 2 else np.eye(1, self.classes, dtype=np.int64)[0]),
-        )
-        spans = [(code, code + 1) for code in range(each.fields)]
-        question = RoundQuestion(
-            classes=self.classes,
-            steps=self.steps,
-            what=each.what,
-            least=each.least,
-            count=each.count,
-            fields=tuple(range(each.fields)),
-            spans=tuple(spans),
-            model=wrong if each.what == "labels" else None,
-        )
-        return tally(
-            question,
-            np.arange(each.fields, dtype=np.int32)[None],
-            np.array([label * (1 if self.classes else self.steps)]),
-        )
 
 
 SHARES = {1: (1.0,), 2: (0.3, 0.7), 3: (0.3, 0.3, 0.4)}
@@ -341,7 +335,9 @@ def planned_rounds(
     if secret == "labels":
         return (labels_round(classes, fields, codes, 0, 1.0, steps, counted=False),)
     rest = 1 - REPAIR_SHARE if repair else 1.0
-    paired = _cells_of_pairs(fields) if pairs else 0
+    ways = math.comb(fields, 2) if pairs else 0
+    # most cells of all pairs of columns, or of the few that are asked then
+    paired = max(ways * (GROUPS + 1) ** 2, min(ways, LATER_FIELDS) * (FINER + 1) ** 2)
     asked = [
         labels_round(
             classes,
@@ -356,12 +352,6 @@ def planned_rounds(
     ]
     totals = Round(what="codes", fields=fields, cells=codes, least=0, share=REPAIR_SHARE)
     return (totals, *asked) if repair else tuple(asked)
-
-
-def _cells_of_pairs(fields: int) -> int:
-    """Most cells of all pairs of so many columns, or of the few that are asked then."""
-    pairs = math.comb(fields, 2)
-    return max(pairs * (GROUPS + 1) ** 2, min(pairs, LATER_FIELDS) * (FINER + 1) ** 2)
 
 
 def labels_round(classes: int, fields: int, codes: int, at: int, share: float, steps: int, counted: bool) -> Round:

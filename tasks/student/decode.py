@@ -26,7 +26,7 @@ from concord.artifacts.threads import Threads
 from concord.tasks.data.codes import CodeMatrix, Codes, coarser
 from concord.tasks.mechanisms.contributions import LARGEST_WEIGHT, STEPS_A_NAT, IntegerModel, RoundQuestion, expected
 from concord.tasks.mechanisms.distance import Floats
-from concord.tasks.mechanisms.telling import tell
+from concord.tasks.mechanisms.progress import report
 from concord.tasks.student.concord_tallied import added, over_prior, probabilities
 from concord.tasks.student.crossed import CrossedRows, sampled
 from concord.tasks.student.directions import Directions, most_rows
@@ -161,7 +161,7 @@ def _decode_on(
     workers = os.cpu_count() or 1
     with threadpool_limits(1, user_api="blas"), Threads(workers) as pool:  # more would wait for one another
         for column, each in enumerate(pool.each(decoded, range(columns))):
-            tell(column, columns)
+            report(column, columns)
             found.append(each)
     return _decoded(found, crossed, codes, units, moved), sum(column.evidence for column in found)
 

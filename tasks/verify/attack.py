@@ -26,8 +26,8 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.guarantee import Guarantee
 from concord.artifacts.plan import Plan
 from concord.tasks.advice.choose import PublicFacts
-from concord.tasks.advice.made_up import made_up
 from concord.tasks.advice.rehearse_tallies import played, within_work
+from concord.tasks.advice.synthetic_labels import typical_truth
 from concord.tasks.advice.tallies import learning_units, planned_tallies, read_at_end
 from concord.tasks.asking.teachers import add_votes, aligned_copy, fitted_teacher
 from concord.tasks.data.codes import CodeMatrix, Codes
@@ -206,7 +206,7 @@ def _stand_ins(
     """Private rows as places among public ones, the targets first; their labels; other labels of the targets; and the
     place of a number, if labels are numbers."""
     classes = mechanism.classes or 2
-    chances = made_up(codes, rows, [1 / classes] * classes, rng)
+    chances = typical_truth(codes, rows, [1 / classes] * classes, rng)
     private = rng.integers(0, len(rows), TARGETS + round(min(units or STAND_INS, STAND_INS)))
     if not mechanism.classes:
         place = np.rint(mechanism.steps * chances[private, 1]).astype(np.int64)
@@ -240,7 +240,7 @@ def _on_votes(plan: Plan, guarantee: Guarantee, mechanism: Mechanism, public: Pu
     """Attack votes of teachers, trained on shards of stand-in rows."""
     rng, classes, shards = np.random.default_rng(2), plan.data.classes, plan.teachers.count
     codes, X, units = public.codes(plan), encode(public.sample, public.encoding), learning_units(plan)
-    chances = made_up(codes, codes.of(public.sample), [1 / len(classes)] * len(classes), rng)
+    chances = typical_truth(codes, codes.of(public.sample), [1 / len(classes)] * len(classes), rng)
     size = SHARD_ROWS if units is None else max(1, min(round(units / shards), STAND_INS // 10))
     at: Ints = rng.integers(0, len(X), min(TARGETS, shards))
     votes, both = _cast(plan, X, chances, at, size, rng)

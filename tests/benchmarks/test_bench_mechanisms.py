@@ -19,7 +19,6 @@ from concord.tasks.advice.compare import Stream, margin_needed
 from concord.tasks.mechanisms import noise
 from concord.tasks.mechanisms.distance import REFUSED
 from concord.tasks.mechanisms.mechanism import calibrate
-from concord.tasks.mechanisms.odds import profile
 from concord.tasks.mechanisms.stable import LEAST_ORDER, StableVoting
 from concord.tasks.verify.audit import audit_mechanism
 
@@ -59,7 +58,7 @@ def margin(name: str, epsilon: float, queries: int) -> str:
         teachers=TEACHERS,
         queries=queries,
         classes=2,
-        shares=profile(0.9, 2),
+        agreement=0.9,
         order=LEAST_ORDER,
     )
     try:

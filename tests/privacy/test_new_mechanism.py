@@ -115,7 +115,7 @@ def made(epsilon: float = 12.0) -> Responses:
 
 def test_it_is_calibrated_rebuilt_and_planned_by_its_name() -> None:
     assert from_settings(Kind.of(made().settings())) == made()
-    stream = Stream.expected(epsilon=300.0, delta=1e-9, teachers=600, queries=120, classes=2)
+    stream = Stream(epsilon=300.0, delta=1e-9, teachers=600, queries=120, classes=2)
     option = next(mechanism for mechanism in plan_mechanisms(stream) if mechanism.name == NAME)
     assert option.feasible
     assert option.label_error == pytest.approx(1 / (1 + math.exp(300 / 120)))

@@ -88,7 +88,8 @@ class Boxes(Hypotheses):
 
     def errors(self, X: Floats, y: Ints) -> Ints:
         cell = lattice_cells(selected(X, self.columns), self.values)
-        within = span_sums(balance(cell, y, _size(self.values)).reshape(_shape(self.values)))
+        shape = _shape(self.values)
+        within = span_sums(balance(cell, y, math.prod(shape)).reshape(shape))
         return errors_of(self.inside, within.ravel()[self.chosen], y)
 
 
@@ -97,12 +98,7 @@ class Rectangles(HypothesisClass):
     in the class. VC dimension 4."""
 
     name: ClassVar[str] = "rectangles"
-    width: ClassVar[int] = 2
-
-    def __post_init__(self) -> None:
-        if len(self.columns) != self.width:
-            raise WrongInput(f"{self.name} need {self.width} features, got {len(self.columns)}")
-        super().__post_init__()
+    width: ClassVar[int | None] = 2
 
     @property
     def dimension(self) -> int:
@@ -113,8 +109,15 @@ class Rectangles(HypothesisClass):
 
     def enumerated(self, points: Floats) -> Boxes:
         values = tuple(np.unique(column) for column in points.T)
-        held = np.bincount(lattice_cells(points, values), minlength=_size(values)).reshape(_shape(values))
-        boxes = np.flatnonzero(_tight(span_sums(held)))
+        held = np.bincount(lattice_cells(points, values), minlength=math.prod(_shape(values))).reshape(_shape(values))
+        sums = span_sums(held)
+        tight = np.ones(sums.shape, dtype=bool)  # boxes that hold a row at the first and at the last rank of every axis
+        for axis, count in enumerate(sums.shape):
+            first, last = all_spans(math.isqrt(2 * count))
+            alone = np.flatnonzero(first == last)  # places of the intervals of one rank
+            for end in (first, last):
+                tight &= sums.take(alone[end], axis=axis) > 0
+        boxes = np.flatnonzero(tight)
         nothing = _everything(values)
         return Boxes(
             self.columns,
@@ -128,11 +131,7 @@ class Intervals(HypothesisClass):
     """1 within an interval of one column, or outside it: open ends and the empty interval included. VC dimension 3."""
 
     name: ClassVar[str] = "intervals"
-
-    def __post_init__(self) -> None:
-        if len(self.columns) != 1:
-            raise WrongInput(f"{self.name} need 1 feature, got {len(self.columns)}")
-        super().__post_init__()
+    width = 1
 
     @property
     def dimension(self) -> int:
@@ -155,11 +154,12 @@ class Conjunctions(Rectangles):
     in the class; complements are not. VC dimension: the number of columns (2 for a single one)."""
 
     name: ClassVar[str] = "conjunctions"
+    width = None
 
     def __post_init__(self) -> None:
         if self.grid is not None:
             raise WrongInput(f"{self.name} take no grid: a column is true from {HALF} on")
-        HypothesisClass.__post_init__(self)
+        super().__post_init__()
         self.check_candidates(self.bound)
 
     @property
@@ -189,18 +189,6 @@ def span_sums(weights: Ints) -> Ints:
     return weights
 
 
-def _tight(sums: Ints) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which boxes hold a row at the first and at the last rank of every axis."""
-    tight = np.ones(sums.shape, dtype=bool)
-    for axis, count in enumerate(sums.shape):
-        size = math.isqrt(2 * count)
-        first, last = all_spans(size)
-        alone = np.flatnonzero(first == last)  # places of the intervals of one rank
-        for end in (first, last):
-            tight &= sums.take(alone[end], axis=axis) > 0
-    return tight
-
-
 def lattice_cells(numbers: Floats, values: Sequence[Floats]) -> Ints:
     """The flat lattice cell of each row of numbers (rows, axes): (rows,)."""
     at = [cells(column, points) for column, points in zip(numbers.T, values, strict=True)]
@@ -216,10 +204,6 @@ def _everything(values: Sequence[Floats]) -> int:
 
 def _shape(values: Sequence[Floats]) -> tuple[int, ...]:
     return tuple(len(points) for points in values)
-
-
-def _size(values: Sequence[Floats]) -> int:
-    return math.prod(_shape(values))
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,30 +254,19 @@ class Stumps(HypothesisClass):
 
     def enumerated(self, points: Floats) -> StumpsOf:
         values = tuple(np.unique(column) for column in points.T)
-        splits = [(0, 0), *_distinct(points, values)]
-        feature, cut = np.array(splits, dtype=np.int64).T
-        return StumpsOf(self.columns, values, feature, cut)
+        splits = [(feature, cut) for feature, numbers in enumerate(values) for cut in range(1, len(numbers))]
+        if len(values) > 1:  # of splits that divide the rows alike, as a set and its complement do, only the first
+            seen: dict[bytes, tuple[int, int]] = {}
+            for feature, cut in splits:
+                above = points[:, feature] >= values[feature][cut]
+                seen.setdefault(hashlib.blake2b(np.packbits(above ^ above[0]).tobytes()).digest(), (feature, cut))
+            splits = list(seen.values())
+        features, cuts = np.array([(0, 0), *splits], dtype=np.int64).T
+        return StumpsOf(self.columns, values, features, cuts)
 
 
 class Thresholds(Stumps):
     """One column against a threshold, either way round, and the two constants. VC dimension 2."""
 
     name: ClassVar[str] = "thresholds"
-
-    def __post_init__(self) -> None:
-        if len(self.columns) != 1:
-            raise WrongInput(f"{self.name} need 1 feature, got {len(self.columns)}")
-        super().__post_init__()
-
-
-def _distinct(points: Floats, values: Sequence[Floats]) -> list[tuple[int, int]]:
-    """(feature, cut) of every split of distinct rows, each once."""
-    cuts = [(feature, cut) for feature, numbers in enumerate(values) for cut in range(1, len(numbers))]
-    if len(values) == 1:
-        return cuts
-    seen: dict[bytes, tuple[int, int]] = {}
-    for feature, cut in cuts:
-        above = points[:, feature] >= values[feature][cut]
-        # A set and its complement split the rows alike.
-        seen.setdefault(hashlib.blake2b(np.packbits(above ^ above[0]).tobytes()).digest(), (feature, cut))
-    return list(seen.values())
+    width = 1

@@ -74,14 +74,26 @@ class HypothesisClass(ABC):
     """Whether the number of dichotomies grows at most linearly with the rows, so that public rows need no grid. Private
     rows do: see `bound`."""
 
+    width: ClassVar[int | None] = None
+    """Number of columns that it takes; None for any."""
+
     columns: tuple[int, ...]
     grid: Grid | None = None
 
     def __post_init__(self) -> None:
+        if self.width is not None and len(self.columns) != self.width:
+            features = "feature" if self.width == 1 else "features"
+            raise WrongInput(f"{self.name} need {self.width} {features}, got {len(self.columns)}")
         if not self.columns or len(set(self.columns)) < len(self.columns) or min(self.columns) < 0:
             raise WrongInput(f"{self.name}: columns must be one or more different ones, got {self.columns!r}")
         if self.grid is not None:
-            _check_grid(self.name, self.columns, self.grid)
+            if len(self.grid) != len(self.columns):
+                raise WrongInput(
+                    f"{self.name}: grid must hold one row of points for each of {len(self.columns)} columns"
+                )
+            for points in self.grid:
+                if not points or not all(map(math.isfinite, points)) or any(b <= a for a, b in pairwise(points)):
+                    raise WrongInput(f"{self.name}: the points of a grid must be finite numbers in rising order")
             self.check_candidates(self.most_candidates([len(points) for points in self.grid]))
 
     @property
@@ -174,11 +186,3 @@ def errors_of(inside: Ints, within: Ints, y: Ints) -> Ints:
     """
     ones = np.count_nonzero(y == 1)
     return np.where(inside == 1, ones - within, len(y) - ones + within)
-
-
-def _check_grid(name: str, columns: tuple[int, ...], grid: Grid) -> None:
-    if len(grid) != len(columns):
-        raise WrongInput(f"{name}: grid must hold one row of points for each of {len(columns)} columns")
-    for points in grid:
-        if not points or not all(map(math.isfinite, points)) or any(b <= a for a, b in pairwise(points)):
-            raise WrongInput(f"{name}: the points of a grid must be finite numbers in rising order")

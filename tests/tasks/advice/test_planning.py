@@ -41,13 +41,13 @@ def planned(
     cutoff: int | None = None,
 ) -> dict[str, Option]:
     figures: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "agreement": agreement}
-    stream = Stream.expected(**figures, teachers=teachers, queries=queries, classes=classes)
+    stream = Stream(**figures, teachers=teachers, queries=queries, classes=classes)
     return {option.name: option for option in plan_mechanisms(stream, cutoff)}
 
 
 def stream(classes: int = 2, teachers: int = 600, agreement: float = 0.92) -> Stream:
     figures: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "agreement": agreement, "order": 1.5}
-    return Stream.expected(**figures, teachers=teachers, queries=1000, classes=classes)
+    return Stream(**figures, teachers=teachers, queries=1000, classes=classes)
 
 
 # Laws -----------------------------------------------------------------------------------------------------------------
@@ -176,12 +176,12 @@ def test_options_are_json_best_first_and_every_mechanism_is_there() -> None:
 def test_the_mechanism_depends_on_rows_and_agreement_as_the_design_says() -> None:
     """STABLE_VOTING, "Where it pays": agreement makes `stable` best, many contested rows a noisy release."""
     _, near_agreement = best_mechanism(
-        Stream.expected(classes=2, epsilon=1.0, delta=1e-6, teachers=1000, queries=17_750, agreement=0.997)
+        Stream(classes=2, epsilon=1.0, delta=1e-6, teachers=1000, queries=17_750, agreement=0.997)
     )
     assert near_agreement is not None
     assert near_agreement.name == "stable"
     _, contested = best_mechanism(
-        Stream.expected(classes=2, epsilon=1.0, delta=1e-5, teachers=400, queries=10_000, agreement=0.913)
+        Stream(classes=2, epsilon=1.0, delta=1e-5, teachers=400, queries=10_000, agreement=0.913)
     )
     assert contested is not None
     assert contested.name == "noisy_votes"
@@ -200,7 +200,7 @@ def test_a_cutoff_that_is_fixed_is_kept() -> None:
 
 def test_too_few_teachers_are_told_how_many_would_do() -> None:
     with pytest.raises(WrongInput, match=r"within the budget; from about [\d,]+ teachers on, one can"):
-        recommend(plan_mechanisms(Stream.expected(epsilon=0.1, delta=1e-6, teachers=3, queries=100, classes=2)))
+        recommend(plan_mechanisms(Stream(epsilon=0.1, delta=1e-6, teachers=3, queries=100, classes=2)))
 
 
 def test_a_budget_that_cannot_be_calibrated_is_an_option_that_is_not_feasible() -> None:
@@ -235,7 +235,7 @@ def test_an_option_is_what_the_door_would_run() -> None:
 def test_of_two_noises_the_one_of_smaller_variance_is_more_informative(
     epsilon: float, queries: int, classes: int
 ) -> None:
-    at = Stream.expected(epsilon=epsilon, delta=1e-5, teachers=600, queries=queries, classes=classes)
+    at = Stream(epsilon=epsilon, delta=1e-5, teachers=600, queries=queries, classes=classes)
     gaussian, laplace = (at.calibrated(name, None) for name in ("noisy_votes", "laplace_votes"))
     variances = [getattr(gaussian, "scale") ** 2, 2 * getattr(laplace, "scale") ** 2]  # noqa: B009
     values = [at.informative(at.outcome(each)) for each in (gaussian, laplace)]
@@ -261,7 +261,7 @@ def falls(at: list[Stream]) -> list[tuple[float, float]]:
 def test_more_epsilon_never_chooses_worse() -> None:
     """Among options nearly as good as the best, the first was taken once: from one ε to the next that was a loss."""
     given: dict[str, Any] = {"delta": 1e-5, "teachers": 300, "queries": 1000, "classes": 2, "agreement": 0.95}
-    assert falls([Stream.expected(epsilon=epsilon, **given) for epsilon in (1.4, 1.5, 1.6, 1.7, 1.8)]) == []
+    assert falls([Stream(epsilon=epsilon, **given) for epsilon in (1.4, 1.5, 1.6, 1.7, 1.8)]) == []
 
 
 @pytest.mark.slow
@@ -276,4 +276,4 @@ def test_more_epsilon_never_chooses_worse() -> None:
 )
 def test_more_epsilon_never_chooses_worse_of_anything(given: dict[str, Any]) -> None:
     figures = {"delta": 1e-5, "classes": 2, **given}
-    assert falls([Stream.expected(epsilon=float(epsilon), **figures) for epsilon in np.geomspace(0.1, 8, 10)]) == []
+    assert falls([Stream(epsilon=float(epsilon), **figures) for epsilon in np.geomspace(0.1, 8, 10)]) == []

@@ -11,9 +11,9 @@ from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import OneHot, Passed, Scaled
 from concord.artifacts.sections import StreamPlan
 from concord.tasks.advice.choose import PublicFacts
-from concord.tasks.advice.made_up import SIGNALS
 from concord.tasks.advice.rehearse import ClassRehearsed, Rehearsed, expect_classes, in_words
 from concord.tasks.advice.rehearse_tallies import DRAWS, MOST_WORK, expect_tallies, rehearse
+from concord.tasks.advice.synthetic_labels import SIGNALS
 from concord.tasks.advice.tallies import planned_tallies
 from concord.tasks.data.codes import CodeMatrix, Codes, learn_codes
 from concord.tasks.student import infer

@@ -9,7 +9,7 @@ from scipy.special import logit, softmax
 
 from concord.tasks.data.codes import CodeMatrix
 from concord.tasks.mechanisms.contributions import STEPS_A_NAT, IntegerModel, tally
-from concord.tasks.mechanisms.telling import telling
+from concord.tasks.mechanisms.progress import reporting
 from concord.tasks.student.decode import (
     Decoded,
     NoisyRound,
@@ -96,7 +96,7 @@ def test_how_far_it_is_is_told_by_classes_whatever_was_drawn() -> None:
     """Of a round of a thousand classes, decoding took eight minutes without a word."""
     private, public, told = rows_of(2000, 0), rows_of(500, 1), list[tuple[int, int]]()
     heard = [hear(question_of(CODES.coarse, 4, STEPS // 4), private, labels_of(private, truth(classes=4), 2), 10.0)]
-    with telling(lambda done, size: told.append((done, size))):
+    with reporting(lambda done, size: told.append((done, size))):
         decode(heard, public, CODES)
     assert told == [(0, 4), (1, 4), (2, 4), (3, 4)]
 

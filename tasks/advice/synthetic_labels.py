@@ -1,4 +1,4 @@
-"""Made up: probabilities of labels of public rows, for a rehearsal.
+"""Synthetic labels: probabilities of labels of public rows, for a rehearsal.
 
 Labels follow additive models of the codes. Of a strong signal they follow how public rows lie apart, as labels do that
 are nearly certain.
@@ -33,19 +33,21 @@ a weight's variance that is an interval's own."""
 DIRECTIONS = 5
 """Choices of the directions that a strong signal follows, each either way."""
 CLOSE = 1e-4
-"""Error of made-up shares of the classes, in logarithms, that counts as none."""
+"""Error of synthetic shares of the classes, in logarithms, that counts as none."""
 LEAST_SPREAD = 1e-3
 """Least spread of rows along a direction, as a share of the widest: single precision tells them apart."""
 RARER = 3.0
 """By how much each class is rarer than the one before, in every other draw, if their shares are not known."""
 
 
-def made_up(codes: Codes, rows: CodeMatrix, shares: Sequence[float], rng: np.random.Generator) -> Floats:
-    """Probabilities (m, C) of made-up labels with those shares of the classes, of a typical strength of signal."""
-    return with_shares(SIGNALS["typical"] * at_random(codes, rows, len(shares), rng), np.asarray(shares, np.float64))
+def typical_truth(codes: Codes, rows: CodeMatrix, shares: Sequence[float], rng: np.random.Generator) -> Floats:
+    """Probabilities (m, C) of synthetic labels with those shares of the classes, of a typical strength of signal."""
+    return with_shares(
+        SIGNALS["typical"] * random_logits(codes, rows, len(shares), rng), np.asarray(shares, np.float64)
+    )
 
 
-def at_random(codes: Codes, rows: CodeMatrix, classes: int, rng: np.random.Generator) -> Floats:
+def random_logits(codes: Codes, rows: CodeMatrix, classes: int, rng: np.random.Generator) -> Floats:
     """Logits (m, C) of deviation 1: sums of random weights of a row's codes, a few fields weighing most."""
     logits = columns(classes, "labels")
     total = np.zeros((len(rows), logits))
@@ -55,39 +57,38 @@ def at_random(codes: Codes, rows: CodeMatrix, classes: int, rng: np.random.Gener
     return _logits(total)
 
 
-def shares_of(classes: int, draw: int) -> Floats:
+def assumed_shares(classes: int, draw: int) -> Floats:
     """Made-up shares of the classes: equal ones, or in every other draw uneven ones."""
     found: Floats = RARER ** -(draw % 2 * np.arange(classes, dtype=np.float64))
     return found / np.sum(found)
 
 
-def own_shares(logits: Floats) -> Floats:
+def shares_of_clusters(logits: Floats) -> Floats:
     """The shares that the classes of these logits have by themselves, none of them 0."""
     found: Floats = softmax(logits, axis=1).mean(axis=0) + 1 / len(logits)
     return found / np.sum(found)
 
 
-def leading_directions(codes: Codes, rows: CodeMatrix, classes: int) -> Floats:
+def principal_places(codes: Codes, rows: CodeMatrix, classes: int) -> Floats:
     """Places of rows (m, k), as codes, along the directions in which they differ most; all 0 if none differ."""
     distinct, first, each = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     if len(distinct) == 1:
         return np.zeros((len(rows), 1))
-    cells = np.hstack([_places(codes.fields[at], rows[:, at]) for at in codes.fine])
+    places = list[NDArray[np.float32]]()
+    for at in codes.fine:  # 1 at the code of a row; of a vector the centre of its cell
+        field, own = codes.fields[at], rows[:, at].astype(np.int64) - codes.fields[at].start
+        if isinstance(field, VectorField):
+            centres = field.points - field.points.mean(axis=0)
+            places.append(np.asarray(np.vstack([centres, np.zeros(centres.shape[1])])[own], np.float32))
+        else:
+            places.append(np.asarray(own[:, None] == np.arange(field.size), np.float32))
+    cells = np.hstack(places)
     most = min(DIRECTIONS if classes == 2 else 2 * classes, *cells.shape)
     found: Floats = PCA(most, svd_solver="randomized", random_state=0).fit_transform(cells)
     return np.asarray(found[first][each])  # rounded alike in rows that are alike
 
 
-def _places(field: CodedField, own: CodeMatrix) -> NDArray[np.float32]:
-    """Places (m, k) of rows by their codes (m,) in one field: 1 at the code; of a vector the centre of its cell."""
-    codes = own.astype(np.int64) - field.start
-    if not isinstance(field, VectorField):
-        return np.asarray(codes[:, None] == np.arange(field.size), np.float32)
-    centres = field.points - field.points.mean(axis=0)
-    return np.asarray(np.vstack([centres, np.zeros(centres.shape[1])])[codes], np.float32)
-
-
-def apart(leading: Floats, own: Floats, shares: Floats) -> list[Floats]:
+def separated(leading: Floats, own: Floats, shares: Floats) -> list[Floats]:
     """Logits (m, C): `own` ones, and many times as much how rows lie apart: of two classes the directions in which they
     differ most, of more the clusters whose centre is nearest, the largest one of the class of largest share. Of rows
     that are all alike the `own` ones alone."""
@@ -98,21 +99,16 @@ def apart(leading: Floats, own: Floats, shares: Floats) -> list[Floats]:
         near = leading @ centres.T - (centres**2).sum(axis=1) / 2
         own[:, np.argsort(-shares, kind="stable")[: len(centres)]] += near / max(near.std(axis=0).mean(), LEAST_SPREAD)
         return [own]
-    ways = product(_directions(leading), (1, -1))
+    # several directions, since rows in two clumps cannot be of every share along one that tells the clumps apart
+    spread = leading.std(axis=0)
+    real = spread > LEAST_SPREAD * max(spread[0], LEAST_SPREAD)  # beyond them is the rounding of this machine
+    scaled = leading[:, real] / spread[real]
+    signed = scaled.T * np.where((scaled**3).sum(axis=0) < 0, -1, 1)[:, None]  # the way is by chance as well
+    ways = product(signed, (1, -1))
     return [_logits(own[:, 1:] + sign * each[:, None]) for each, sign in ways] or [own]
 
 
-def _directions(leading: Floats) -> Floats:
-    """Places of rows along each principal direction (k, m), of deviation 1: several, since rows in two clumps cannot be
-    of every share along one that tells the clumps apart."""
-    spread = leading.std(axis=0)
-    real = spread > LEAST_SPREAD * max(spread[0], LEAST_SPREAD)  # beyond them is the rounding of this machine
-    leading = leading[:, real] / spread[real]
-    signed: Floats = leading.T * np.where((leading**3).sum(axis=0) < 0, -1, 1)[:, None]  # the way is by chance as well
-    return signed
-
-
-def clear(tried: Iterator[Floats]) -> Floats:
+def clearest(tried: Iterator[Floats]) -> Floats:
     """The first probabilities (m, C) if their likeliest classes are right on as many rows as lie halfway from the
     largest class to all; otherwise those that are right on most."""
     first = next(tried)

@@ -1,11 +1,11 @@
-"""Made-up labels of lists follow how the lists lie apart."""
+"""Synthetic labels of lists follow how the lists lie apart."""
 
 import numpy as np
 import polars as pl
 import pytest
 
 from concord.artifacts.schemas import Passed
-from concord.tasks.advice.made_up import apart, at_random, clear, leading_directions, with_shares
+from concord.tasks.advice.synthetic_labels import clearest, principal_places, random_logits, separated, with_shares
 from concord.tasks.data.codes import learn_codes
 from concord.tasks.data.vectors import VectorField
 
@@ -23,14 +23,14 @@ def test_lists_near_each_other_have_the_same_strong_label_and_like_typical_ones(
 
     (field,) = codes.fields
     assert isinstance(field, VectorField)
-    random, points = at_random(codes, rows, GROUPS, draw), field.points
+    random, points = random_logits(codes, rows, GROUPS, draw), field.points
     away = ((points[:, None] - points) ** 2).sum(axis=2) + np.diag(np.full(len(points), np.inf))
     by_cell = np.array([random[rows[:, 0] == cell].mean(axis=0) for cell in range(len(points))])
     apart_from_nearest = ((by_cell - by_cell[away.argmin(axis=1)]) ** 2).mean()
     assert apart_from_nearest < 0.75 * 2 * by_cell.var(axis=0).mean()  # of independent cells it is all of it, about
     # assert apart < 0.5 * 2 * by_cell.var(axis=0).mean()  # of independent cells it is the whole, on average
 
-    (strong,) = apart(leading_directions(codes, rows, GROUPS), 0.01 * random, np.full(GROUPS, 1 / GROUPS))
+    (strong,) = separated(principal_places(codes, rows, GROUPS), 0.01 * random, np.full(GROUPS, 1 / GROUPS))
     named = strong.argmax(axis=1)
     assert all(len(np.unique(named[group == each])) == 1 for each in range(GROUPS))
     assert len(np.unique(named)) == GROUPS
@@ -38,14 +38,14 @@ def test_lists_near_each_other_have_the_same_strong_label_and_like_typical_ones(
 
 @pytest.mark.parametrize("classes", [2, 5])
 @pytest.mark.parametrize("distinct", [1, 2])
-def test_rows_that_are_alike_have_made_up_labels_too(classes: int, distinct: int) -> None:
+def test_rows_that_are_alike_have_synthetic_labels_too(classes: int, distinct: int) -> None:
     """As all have if a table holds one list, many times over: labels follow no direction then, and no cluster."""
     lists = np.repeat(np.eye(2, 8)[:distinct], 20, axis=0)
     frame = pl.DataFrame({"list": pl.Series(lists, dtype=pl.Array(pl.Float32, 8))})
     codes = learn_codes([frame], [Passed(name="list", element="float32", size=8)], coarse=8, cells=CELLS)
     rows, shares = codes.of(frame), np.full(classes, 1 / classes)
-    own = at_random(codes, rows, classes, np.random.default_rng(1)) / 10
-    tried = apart(leading_directions(codes, rows, classes), own, shares)
-    truth = clear(with_shares(logits, shares) for logits in tried)
+    own = random_logits(codes, rows, classes, np.random.default_rng(1)) / 10
+    tried = separated(principal_places(codes, rows, classes), own, shares)
+    truth = clearest(with_shares(logits, shares) for logits in tried)
     assert np.allclose(truth.sum(axis=1), 1)
     assert len(np.unique(truth.argmax(axis=1))) == distinct
