@@ -61,8 +61,7 @@ from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.homes import Joint
 from concord.tasks.mechanisms.tallies import Tallies
 from concord.tasks.student.infer import RoundFile, RoundPlanner
-from concord.tasks.verify.checks import checked
-from concord.tasks.verify.homes import check_charge, check_share
+from concord.tasks.verify.limited import VERIFY_SHARE, limited
 
 NO_ROWS = PrivateFiles(Files("", ()), {})
 
@@ -240,15 +239,12 @@ def fitting(
     kind, unit      of all homes together; the unit with its neighbours
     """
 
-    def verified(name: str, answered: Answered) -> str:
-        share, follows = json.loads(answered.model_dump_json()), {"question_before": asked.before}
-        check_share(asked.number, name, share, kind, unit, {"question": letter.digest, **follows})
-        check_charge(name, share, kind)
-        return ""
-
     heard, refused = accepted(post, homes, asked, letter, before)
-    found = [checked(name, partial(verified, name, answered)) for name, (answered, _) in heard.items()]
-    unfit = {check.name: check.detail for check in found if not check.ok}
+    said = kind.model_dump(mode="json", by_alias=True, exclude_unset=True), unit, asked.number
+    follows = {"question": letter.digest, "question_before": asked.before}
+    shares = {name: json.loads(answered.model_dump_json()) for name, (answered, _) in heard.items()}
+    found = limited(*((VERIFY_SHARE, (*said, name, share, follows)) for name, share in shares.items()))
+    unfit = {name: check.detail for name, (check,) in zip(shares, found, strict=True) if not check.ok}
     return {name: own for name, own in heard.items() if name not in unfit}, {**refused, **unfit}
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def published_folder(subject: str, home: Path) -> Path:
     """The published folder that a session, or a path, names. Raises WrongInput if there is none."""
-    from concord.tasks.verify.published import is_published
+    from concord.artifacts.published import is_published
 
     for folder in (Path(subject), home / "released" / subject):
         if is_published(folder):
@@ -43,11 +43,11 @@ def dossier_command(
     from concord.artifacts.home.signing import PublicKey
     from concord.tasks.publish.dossier import dossier, write
     from concord.tasks.verify.folder import PublishedSession
-    from concord.tasks.verify.published import verify_published
+    from concord.tasks.verify.limited import VERIFY_FOLDER, limited
 
     folder = published_folder(session, home)
     certificate = PublishedSession.at(folder).certificate
-    checks = verify_published(folder, test, None if key is None else PublicKey.named(key))
+    (checks,) = limited((VERIFY_FOLDER, (str(folder), test, None if key is None else PublicKey.named(key))))
     content = dossier(certificate, [check.model_dump() for check in checks])
     files = [str(out_folder / name) for name in write(content, out_folder)]
     if as_json:

@@ -15,7 +15,7 @@ from concord.flows.console import err, out, say
 
 if TYPE_CHECKING:
     from concord.artifacts.certificate import AuditReport
-    from concord.tasks.verify.checks import Check
+    from concord.tasks.verify.limited import Check
 
 AUDITED_FIELDS, AUDITED_CODES = 2, 10
 """The columns of a row, and the total number of their codes, in an attack on tallies."""
@@ -78,13 +78,18 @@ def checks_of(
     key    the key that must have signed, as `PublicKey.named` takes it
     kept   a published folder that the home's ledger, or the later folder that is checked, must not contradict
     """
-    from concord.artifacts.home.signing import PublicKey
+    from concord.artifacts.published import is_published
     from concord.flows.environment import reopen
-    from concord.tasks.verify.published import is_published, verify_published
+    from concord.tasks.verify.limited import VERIFY_FOLDER, limited
 
-    trusted = None if key is None else PublicKey.named(key)
+    trusted = None
+    if key is not None:
+        from concord.artifacts.home.signing import PublicKey
+
+        trusted = PublicKey.named(key)
     if subject is not None and is_published(Path(subject)):
-        return verify_published(Path(subject), test, trusted, kept)
+        (found,) = limited((VERIFY_FOLDER, (subject, test, trusted, kept and str(kept))))
+        return found
     try:
         home = reopen(home, reading=True)
     except EnvironmentFailed as absent:

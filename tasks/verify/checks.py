@@ -26,7 +26,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from concord import __version__
 from concord.artifacts.certificate import Certificate
@@ -50,6 +50,7 @@ from concord.artifacts.mlflow.describe import (
 from concord.artifacts.schemas import CertificatePart
 from concord.artifacts.sessions import Session
 from concord.artifacts.vulnerabilities import Vulnerability
+from concord.tasks.verify.limited import Check
 from concord.tasks.verify.recompute import SLACK, least_delta
 
 TO_DO = (
@@ -60,22 +61,6 @@ TO_DO = (
 
 ROUNDED = 1e-6
 """By what part a figure may differ that follows from the same counts: libraries of another version round otherwise."""
-
-
-class Check(BaseModel):
-    """The result of one check: whether it holds, and what was found.
-
-    warning   it holds, but a reader must know what was found
-    faults    names of the known vulnerabilities (artifacts.vulnerabilities) that it is about
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    ok: bool
-    detail: str
-    warning: bool = False
-    faults: tuple[str, ...] = ()
 
 
 def known_faults(session: str, version: str, found: Sequence[Vulnerability]) -> Iterator[Check]:
@@ -127,6 +112,8 @@ def checked(name: str, check: Callable[[], str]) -> Check:
         return Check(name=name, ok=True, warning=True, detail=str(absent))
     except ConcordError as wrong:
         return Check(name=name, ok=False, detail=str(wrong))
+    except MemoryError:
+        return Check(name=name, ok=False, detail="it takes more memory than there is for its check")
     except Exception as failed:  # whoever made the folder may have made it so
         return Check(name=name, ok=False, detail=f"it holds what Concord never writes ({type(failed).__name__})")
 

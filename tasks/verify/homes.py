@@ -27,8 +27,9 @@ from concord.artifacts.home.released import sha256
 from concord.artifacts.home.signing import QUESTION_TYPE, SHARE_TYPE, PublicKey, payload_of
 from concord.artifacts.kinds import Joint, Kind, Share, Tallies
 from concord.artifacts.ledger.excerpt import Excerpt
-from concord.tasks.verify.checks import equal, proved
-from concord.tasks.verify.reckoning import check_counts, reckon
+from concord.tasks.verify.checks import checked, equal, proved
+from concord.tasks.verify.limited import Check
+from concord.tasks.verify.reckoning import reckon
 from concord.tasks.verify.recompute_gaussian import steps
 from concord.tasks.verify.rounds import round_fault
 
@@ -161,6 +162,23 @@ def _warned(number: int, absent: Sequence[str], differ: Sequence[str], warnings:
             raise NotVerified(f"the certificate leaves out what must stand in it: {said} {', '.join(names)}")
 
 
+def verify_share(
+    settings: Said, unit: tuple[str, str], number: int, name: str, share: Said, follows: Mapping[str, str]
+) -> list[Check]:
+    """The check of a home's share by itself, and of the charge that its own ledger shows; see `check_share`.
+
+    settings   of all homes together
+    """
+
+    def check() -> str:
+        kind = Kind.of(settings).only(Joint)
+        check_share(number, name, share, kind, unit, follows)
+        check_charge(name, share, kind)
+        return "it answers the question, and is charged"
+
+    return [checked(name, check)]
+
+
 def check_share(
     number: int, name: str, share: Said, kind: Joint, unit: tuple[str, str], follows: Mapping[str, str]
 ) -> None:
@@ -179,8 +197,6 @@ def check_charge(name: str, share: Said, kind: Joint) -> None:
     NotVerified naming what is wrong."""
     agreed = {"run": kind.run, "plan": kind.plan, "home": name, "key": kind.keys_by_name[name]}
     excerpt = Excerpt.read(share["excerpt"].encode())
-    for line in excerpt.entries:
-        check_counts(line.body)
     for wrong in reckon(excerpt.records):
         raise NotVerified(f"the ledger of {name}: {wrong}")
     try:

@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 
 from concord import __version__
-from concord.artifacts.attestation import ATTESTATION_FILE, KEY_FILE
+from concord.artifacts.attestation import ATTESTATION_FILE
 from concord.artifacts.certificate import CERTIFICATE_FILE, OPENED, Certificate
 from concord.artifacts.domains import NEIGHBOURS
 from concord.artifacts.errors import NotVerified, WrongInput
@@ -36,16 +36,14 @@ from concord.artifacts.records import SessionRecord, promised
 from concord.artifacts.schemas import Budget
 from concord.artifacts.student_warnings import warnings_of
 from concord.artifacts.vulnerabilities import faults_of, is_version, older
-from concord.tasks.verify.checks import Check, NotIncluded, checked, equal, known_faults, proved
-from concord.tasks.verify.folder import PublishedSession, certificate_file
+from concord.tasks.verify.checks import NotIncluded, checked, equal, known_faults, proved
+from concord.tasks.verify.folder import PublishedSession
+from concord.tasks.verify.limited import Check
 from concord.tasks.verify.measured import public_test
-from concord.tasks.verify.reckoning import check_counts
 from concord.tasks.verify.recompute import SLACK
 from concord.tasks.verify.released import released_as_certified, student_as_released
 from concord.tasks.verify.signed import checks_beside, kept_excerpt, signer, statement_of
 
-SIGNED_WITH = (ATTESTATION_FILE, EXCERPT_FILE, KEY_FILE)
-"""Files whose presence shows that a folder was published."""
 LEFT = (
     "that these settings ran and no others, that the ledger holds no charge which its excerpt leaves out, what came "
     "after, whether people of this domain are in one that is not linked to it, and what is the publisher's word alone: "
@@ -56,13 +54,8 @@ LEFT = (
 )
 
 
-def is_published(path: Path) -> bool:
-    """Whether a path names a published folder, even one without its certificate, or a certificate."""
-    return certificate_file(path).is_file() or any((path / name).is_file() for name in SIGNED_WITH)
-
-
 def verify_published(
-    path: Path, test: str | None = None, key: str | None = None, kept: Path | None = None
+    path: Path | str, test: str | None = None, key: str | None = None, kept: Path | str | None = None
 ) -> list[Check]:
     """Check a session's published folder, or the certificate in it.
 
@@ -71,7 +64,7 @@ def verify_published(
     kept   an earlier published folder of the same domain, which this one must not contradict
     """
     try:
-        at = PublishedSession.at(path)
+        at = PublishedSession.at(Path(path))
     except (NotVerified, WrongInput) as wrong:
         return [Check(name="certificate", ok=False, detail=str(wrong))]
     certificate = at.certificate
@@ -88,7 +81,7 @@ def verify_published(
         checks["student"] = lambda: student_as_released(certificate, at)
     checks |= checks_beside(at, key)
     if kept is not None:
-        checks["kept certificate"] = lambda: _not_denied(at, kept)
+        checks["kept certificate"] = lambda: _not_denied(at, Path(kept))
     found = [checked(f"{certificate.session}: {name}", check) for name, check in checks.items()]
     return [*found, *_left(at, key)]
 
@@ -192,7 +185,6 @@ def _proves(record: SessionRecord, neighbours: str) -> str:
     claim, mechanism = record.guarantee, record.mechanism
     equal("the mechanism's name", mechanism.kind.name, mechanism.name)
     equal("what is protected", neighbours, NEIGHBOURS[mechanism.kind.secret or _secret(neighbours)])
-    check_counts(mechanism.settings)
     return proved(mechanism.settings, (claim.epsilon, claim.delta))
 
 

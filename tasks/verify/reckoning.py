@@ -38,36 +38,12 @@ from typing import Protocol
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.kinds import Kind, PrivateTest, Stream
 from concord.tasks.verify import recompute
-from concord.tasks.verify.holdings import Amount, DomainSums, Holding, RecordBody, cap_of, exact, or_endless
+from concord.tasks.verify.holdings import Amount, DomainSums, Holding, RecordBody, cap_of, or_endless
 
 MOST_ROUNDED_UP = Fraction(1, 10**6)
 """Largest share by which an amount may have been rounded up."""
 QUANTA = Fraction(1, 10**11), Fraction(1, 10**35)
 """Further rounding allowed per refusal, in nats and additive δ: last digits of double arithmetic and of storage."""
-
-LARGEST_SETTINGS = {
-    **dict.fromkeys(("steps", "threshold"), 2**22),
-    **dict.fromkeys(("threshold_scale", "query_scale"), 2**18),
-    **dict.fromkeys(("copies", "classes"), 2**10),
-    "least": 2**16,
-    "season": 2**10,
-    "bits": 2**3,
-    "cutoff": 2**30,
-    "queries": 2**40,
-}
-"""Recomputing the cost of larger numbers might not end. Only settings for millions of teachers have any."""
-LARGEST_OF = {
-    "laplace_release": {"threshold": 2**15},
-    "laplace_votes": {"queries": 2**32},
-    **{name: {"steps": 2**16} for name in ("tallies", "share", "joint")},
-}
-"""The same for single mechanisms; for a single question, every distance up to the threshold is computed."""
-
-LONGEST_REFUSALS = 2**25
-"""Characters of a table of refusals, which are more than 3,000,000 entries, and of calibrated ones 2,420,000 were the
-most. Each is priced by itself, in about 0.1 ms: so what an excerpt asks is bounded by its size."""
-MOST_ROUNDS = 2**8
-"""More rounds than a session has; each is priced separately, with all other settings."""
 
 BINDING = {"bound": "question", "secret": "secret"}
 """Remarks after which a domain knows one digest of a name."""
@@ -131,7 +107,7 @@ class Reckoning:
 
     def _recap(self, record: RecordKept, body: RecordBody) -> Iterator[str]:
         account = self.accounts[record.domain]
-        if (order := exact(body["filter"]["order"])) != account.order:
+        if (order := Fraction(body["filter"]["order"])) != account.order:
             yield f"the order of the domain changes from {float(account.order):g} to {float(order):g}"
         account.cap, account.split = cap_of(body["filter"])
         yield from account.faults()
@@ -141,7 +117,7 @@ class Reckoning:
         account = self.accounts[record.domain]
         if account.divided is not None:
             yield "the domain's units were divided before"
-        if not 0 < exact(body["share"]) < 1 or not body["commitment"] or record.session:
+        if not 0 < Fraction(body["share"]) < 1 or not body["commitment"] or record.session:
             yield "the division is none"
         account.divided = body
 
@@ -319,21 +295,3 @@ def _charged(what: str, found: Amount, due: Price, refusals: int) -> Iterator[st
 def _prices(mechanism: str, order: float) -> tuple[Price, Price | None]:
     kind = Kind.of(json.loads(mechanism))
     return recompute.charge(kind, order), recompute.charge_of_refusal(kind, order)
-
-
-def check_counts(written: object) -> None:
-    """Raise NotVerified if one of LARGEST_SETTINGS, anywhere in what is written, is larger, or no number."""
-    largest = LARGEST_SETTINGS | LARGEST_OF.get(str(written.get("name")), {}) if isinstance(written, dict) else {}
-    for name, item in written.items() if isinstance(written, dict) else ():
-        if name == "rounds" and isinstance(item, list) and len(item) > MOST_ROUNDS:
-            raise NotVerified(f"the mechanism has {len(item):,} rounds, with which Concord does not run")
-        if name == "refusal" and isinstance(item, str) and len(item) > LONGEST_REFUSALS:
-            raise NotVerified("the mechanism's table of refusals is longer than any that Concord runs with")
-        if name not in largest or item is None:
-            continue
-        if not isinstance(item, int | float) or not 0 <= item <= largest[name]:
-            raise NotVerified(
-                f"the mechanism's {name} is beyond {largest[name]:,}, or no number: its cost is not computed here"
-            )
-    for part in written.values() if isinstance(written, dict) else written if isinstance(written, list) else ():
-        check_counts(part)

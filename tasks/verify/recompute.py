@@ -49,10 +49,7 @@ LABELS = "labels"
 """The purpose of a session from which a student learns."""
 VOTES_MOVED = {"rows": 1, "labels": 2}
 AT_ONCE = 1 << 20
-"""Outcomes of noise held in memory at once: a stranger's scale may ask for any number of them."""
-MOST_ANSWERS, FARTHEST, MOST_COPIES = 1 << 40, 1 << 28, 1 << 20
-"""Bounds of the answers that are composed, of the noise that is summed over, and of a row's copies, by all of which
-time grows."""
+"""Outcomes of noise held in memory at once."""
 SLACK = 1 + 1e-9
 """Allowance for rounding of doubles; claims are rounded up by more."""
 ROUNDING_ROOM = SLACK**2
@@ -100,7 +97,7 @@ def _relabelled_delta(kind: Votes, epsilon: float) -> float:
     added or removed row, and group privacy over a row's copies; then δ forward again."""
     relabel, inner = kind.relabel, kind.model_copy(update={"relabel": None})
     assert relabel is not None  # as its route says
-    copies = _at_most(MOST_COPIES, "copies", relabel.copies)
+    copies = relabel.copies
     with localcontext(prec=DIGITS):
         share, choice = Decimal(relabel.share), Decimal(relabel.choice_epsilon)
         on_subset = 1 + (Decimal(epsilon).exp() - 1) / share
@@ -151,6 +148,10 @@ def _named(kind: Kind) -> "Route":
     if isinstance(kind, Unknown) or kind.name not in ROUTES:
         why = f": {kind.why}" if isinstance(kind, Unknown) else ""
         raise NotVerified(f"the guarantee of {kind.name!r} cannot be recomputed by another path{why}")
+    for part in (kind, kind.relabel, *kind.rounds):
+        for name, value in dict(part or {}).items():
+            if name != "constant" and isinstance(value, int | float) and not value >= 0:
+                raise NotVerified(f"the settings of {kind.name!r} state that {name} is {value}, below 0")
     return ROUTES[kind.name]
 
 
@@ -237,18 +238,11 @@ def _tallied_moves(kind: Tallies) -> Moves:
     return [(norm, cells, float(scale)) for norm, cells, scale in tallied_moves(kind)]
 
 
-def _at_most(most: int, what: str, number: int) -> int:
-    """The number. Raises NotVerified if it is larger: Concord states none such."""
-    if number > most:
-        raise NotVerified(f"settings of more than {most:,} {what} are not computed")
-    return number
-
-
 def _responses_delta(each: float, times: int, epsilon: float) -> float:
     """Optimal composition (Kairouz, Oh & Viswanath 2015): `times` randomised responses of ε = `each`, summed."""
     from scipy.stats import binom  # heavy, and rarely asked for
 
-    times, flip = _at_most(MOST_ANSWERS, "answers", times), 1 / (1 + math.exp(each))
+    flip = 1 / (1 + math.exp(each))
     wide = WIDE * math.sqrt(times)
     flipped = np.arange(max(0, math.floor(times * flip - wide)), min(times, math.ceil(times * flip + wide)) + 1)
     cut = math.exp(-2 * WIDE**2) if flipped[0] > 0 else 0.0  # Hoeffding 1963
@@ -327,7 +321,7 @@ def _escapes(kind: NoisyThreshold) -> float:
     from scipy.stats import dlaplace  # heavy, and rarely asked for
 
     across, along, threshold = kind.threshold_scale, kind.query_scale, kind.threshold
-    reach = _at_most(FARTHEST, "steps of noise", threshold + math.ceil(80 * across))  # the rest is e^(-80) of the sum
+    reach = threshold + math.ceil(80 * across)  # the rest is e^(-80) of the sum
     parts = (np.arange(start, min(start + AT_ONCE, reach + 1)) for start in range(-reach, reach + 1, AT_ONCE))
     chances = (dlaplace.pmf(noise, 1 / across) * dlaplace.sf(threshold + noise, 1 / along) for noise in parts)
     return kind.cutoff * math.fsum(float(chance.sum()) for chance in chances)

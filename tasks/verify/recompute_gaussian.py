@@ -199,8 +199,6 @@ LATTICE_SCALE = Decimal("1.5")
 TALLIES_DIGITS = 60
 MOST_STEPS = 2**20
 """Most steps of a vote."""
-MOST = {"steps": MOST_STEPS, "classes": 2**10, "season": 2**10, "bits": 2**6}
-"""Bounds of settings by which time and memory grow: a stranger's may be any numbers."""
 NODES = 256
 WIDTHS = 14.0
 """Widths of the normal law summed beyond the point of loss ε: the rest is below 1e-40 of the sum."""
@@ -222,7 +220,6 @@ def tallies_delta(kind: Tallies, epsilon: float) -> float:
 
 def moved_norm(kind: Tallies, of_round: Round) -> int:
     """N: the largest squared norm by which neighbours move a round's sums."""
-    _check_bounds(kind)
     if not 0 <= of_round.least <= kind.steps:
         raise NotVerified("the least of a vote's steps must be from 0 to all of them")
     row = of_round.fields * max(_squares(kind.classes, kind.steps, of_round.what, of_round.least))
@@ -235,16 +232,6 @@ def moved_norm(kind: Tallies, of_round: Round) -> int:
     with localcontext(prec=TALLIES_DIGITS):
         truncated = Decimal(changed).sqrt() + Decimal(of_round.cells).sqrt()
         return min(4 * row, math.ceil(truncated**2))
-
-
-def _check_bounds(kind: Tallies) -> None:
-    """Raise NotVerified if a setting is larger than Concord has any."""
-    stated = {"steps": kind.steps, "classes": kind.classes}
-    if isinstance(kind, Stream):
-        stated |= {"season": kind.season, "bits": kind.bits}
-    for name, number in stated.items():
-        if not 0 <= number <= (most := MOST[name]):
-            raise NotVerified(f"the setting {name} must be from 0 to {most:,}: what another costs is not computed")
 
 
 def _squares(classes: int, steps: int, what: str, least: int) -> list[int]:
@@ -288,10 +275,9 @@ def steps(kind: Tallies) -> int:
 
 def coefficients(kind: Stream) -> list[int]:
     """q_k by c_k = c_{k−1}·(2k − 1)/2k, c_0 = 1, in fractions; halves are rounded up. Raises NotVerified for a matrix
-    that is not the square root, or of other bounds."""
+    that is not the square root."""
     if kind.matrix != "square root":
         raise NotVerified(f"what a stream by the matrix {kind.matrix!r} costs cannot be recomputed")
-    _check_bounds(kind)
     exact, found = Fraction(1), list[int]()
     for k in range(1, kind.season + 1):
         found.append(math.floor(exact * 2**kind.bits + Fraction(1, 2)))

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.home.released import sha256
+from concord.artifacts.home.released import inferred_schema, sha256
 from concord.artifacts.kinds import Joint, PrivateTest, Share, Sketch, Stream, Tallies
 from concord.artifacts.measures import UnitsTested
 from concord.artifacts.records import SessionRecord
@@ -37,7 +37,7 @@ from concord.tasks.asks.kinds import test_figures
 from concord.tasks.data.codes import Codes
 from concord.tasks.mechanisms.private_test import CONFIDENCES, OTHER, PLACES
 from concord.tasks.verify.checks import alike, equal, stated_bounds
-from concord.tasks.verify.folder import LARGEST_PARSED, PublishedSession
+from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.forms import (
     DecodedForm,
     Form,
@@ -46,7 +46,6 @@ from concord.tasks.verify.forms import (
     ModelForm,
     NextForm,
     QuestionForm,
-    ReleaseForm,
     RoundForm,
     ShareForm,
     SketchForm,
@@ -58,8 +57,6 @@ from concord.tasks.verify.recompute_gaussian import steps
 from concord.tasks.verify.rounds import round_fault, season_fault
 from concord.tasks.verify.sketched import check_sketch
 
-LARGEST_ANSWER = 2**24
-"""Bytes of the file of an answer, of which a certificate may name any number."""
 STEPS_A_NAT = 256
 """Whole steps of a model in a nat of its logit."""
 FARTHEST_WEIGHT = 2**40
@@ -122,9 +119,8 @@ def released_as_certified(record: SessionRecord, at: PublishedSession) -> str:
 def _forms(record: SessionRecord, files: Sequence[Ref], at: PublishedSession) -> Iterator[Form]:
     """The content of JSON files, each compared with the record in all that follows from it."""
     form = form_of(record.mechanism.kind)
-    most = LARGEST_ANSWER if form.indented or issubclass(form, ReleaseForm) else LARGEST_PARSED
     for number, file in enumerate(files):
-        found = form.read(at.named(file, most), file.path)
+        found = form.read(at.named(file), file.path)
         found.check(record, number, file.path)
         yield found
 
@@ -331,16 +327,17 @@ def _votes(record: SessionRecord, at: PublishedSession) -> str:
     for number, ref in enumerate(record.files):
         equal("the name of a table of labels", ref.path, f"{record.session}/labels/batch-{number:05d}.arrow")
     found, labels, table = Counter[str](), set[str](), LabelTable(record, at)
-    for ref, batch in at.batches(record.files, counts.asked + counts.not_asked):
-        table.check(ref.path, batch)
-        found.update({kind["values"]: kind["counts"] for kind in batch["outcome"].value_counts().to_pylist()})
-        labels.update(batch["label"].drop_null().unique().to_pylist())
-        answered, scored = pc.equal(batch["outcome"], "answered"), batch["scores"].is_valid()
-        equal(f"which rows of {ref.path} have a label", batch["label"].is_valid().equals(answered), True)
-        if pc.any(scored).as_py():
-            equal(f"which rows of {ref.path} have scores", scored.equals(answered), True)
-            votes = batch["scores"].drop_null()
-            table.scored(ref.path, batch["label"].drop_null(), votes.flatten().to_numpy().reshape(len(votes), -1))
+    for ref in record.files:
+        for batch in at.batches(ref):
+            table.check(ref.path, batch)
+            found.update({kind["values"]: kind["counts"] for kind in batch["outcome"].value_counts().to_pylist()})
+            labels.update(batch["label"].drop_null().unique().to_pylist())
+            answered, scored = pc.equal(batch["outcome"], "answered"), batch["scores"].is_valid()
+            equal(f"which rows of {ref.path} have a label", batch["label"].is_valid().equals(answered), True)
+            if pc.any(scored).as_py():
+                equal(f"which rows of {ref.path} have scores", scored.equals(answered), True)
+                votes = batch["scores"].drop_null()
+                table.scored(ref.path, batch["label"].drop_null(), votes.flatten().to_numpy().reshape(len(votes), -1))
     if paid is not None and len(labels) > paid:
         raise NotVerified(f"{len(labels)} classes were released, but the settings pay for votes on {paid}")
     for name, claimed in (("answered", counts.answered), ("refused", counts.refused), ("not asked", counts.not_asked)):
@@ -351,7 +348,7 @@ def _votes(record: SessionRecord, at: PublishedSession) -> str:
 def _inferred(record: SessionRecord, ref: Ref, model: DecodedForm | None, at: PublishedSession) -> None:
     """Check the labels that were inferred from the last round or release."""
     kind, table = record.mechanism.kind, LabelTable(record, at)
-    for batch in at.inferred(ref):
+    for batch in at.batches(ref, inferred_schema):
         table.check(ref.path, batch)
         equal(f"the outcomes in {ref.path}", batch["outcome"].unique().to_pylist(), ["inferred"])
         if not kind.classes:

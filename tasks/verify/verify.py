@@ -35,7 +35,6 @@ from concord.artifacts.vulnerabilities import concerning
 from concord.tasks.asks.kinds import unfinished_in_words
 from concord.tasks.verify.certificate import Certificates
 from concord.tasks.verify.checks import (
-    Check,
     CheckedSession,
     checked,
     equal,
@@ -49,6 +48,7 @@ from concord.tasks.verify.checks import (
 )
 from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.homes import joint_rounds
+from concord.tasks.verify.limited import Check
 from concord.tasks.verify.measured import public_test
 from concord.tasks.verify.reckoning import reckon
 from concord.tasks.verify.signed import checks_beside, kept_excerpt

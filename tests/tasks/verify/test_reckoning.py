@@ -28,11 +28,10 @@ from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.mechanisms.relabelled import Relabelling, calibrate_relabelled
 from concord.tasks.mechanisms.sparse_vector import SparseVector
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.verify.reckoning import HIDDEN, LARGEST_OF, LARGEST_SETTINGS, reckon
+from concord.tasks.verify.reckoning import HIDDEN, reckon
 from concord.tasks.verify.verify import verify
 from tests.artifacts.ledger.openings import batch, commit, outcome
 from tests.artifacts.ledger.test_ledger_model import Answer, InMemory
-from tests.promises.kinds import EXAMPLES
 from tests.support.chained import Said, rewrite
 from tests.support.published import opening
 from tests.support.seasons import STREAM
@@ -47,21 +46,6 @@ SUBSET = Relabelling(hypotheses="stumps", features=("age",), grid="0" * 64, shar
 RELABELLED = calibrate_relabelled(
     SUBSET, epsilon=1.0, delta=1e-6, make=lambda e, d: StableVoting.calibrate(epsilon=e, delta=d, cutoff=4)
 )
-
-
-SIZES_NOTHING = {"epsilon", "delta", "order", "scale", "test_scale", "pair_scale"} | {
-    "answers",
-    "beta",
-    "teachers",
-    "shards",
-}
-"""Numbers among settings that no loop and no array of a recomputation is as long as."""
-
-
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_each_number_that_sizes_a_recomputation_has_a_largest_value(name: str) -> None:
-    numbers = {key for key, value in EXAMPLES[name].settings().items() if type(value) in (int, float)}
-    assert numbers <= SIZES_NOTHING | LARGEST_SETTINGS.keys() | LARGEST_OF.get(name, {}).keys()
 
 
 def test_the_neighbours_it_knows_are_those_that_domains_compare() -> None:

@@ -19,7 +19,9 @@ from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
 from concord.tasks.mechanisms.queries import FORMS, SingleRelease
 from concord.tasks.mechanisms.relabelled import Relabelled, Relabelling, calibrate_relabelled
 from concord.tasks.verify import recompute
+from tests.promises.kinds import EXAMPLES
 from tests.support.recomputed import charge, least_delta
+from tests.tasks.verify.planted_changes import leaves
 
 DELTA = 1e-5
 LOOSE = {"published"}
@@ -96,21 +98,21 @@ def test_planted_settings_are_rejected(name: str, field: str) -> None:
     assert least_delta(settings, 1.0) <= DELTA < least_delta(tampered, 1.0)
 
 
-ENDLESS = [("laplace_votes", "queries", 10**16), ("sparse_vector", "threshold_scale", 1e15)]
-ENDLESS += [("sparse_vector", "threshold", 10**15), ("sparse_vector", "cutoff", 10**18)]
-
-
-@pytest.mark.parametrize(("name", "field", "huge"), ENDLESS)
-def test_settings_that_take_memory_or_time_without_end_are_not_computed(name: str, field: str, huge: float) -> None:
-    """A stranger's folder may state any."""
-    with pytest.raises(NotVerified, match="are not computed"):
-        least_delta({**settings_of(made(name)), field: huge}, 1.0)
-
-
-def test_neither_are_copies_without_end() -> None:
-    settings = settings_of(relabelled("noisy_votes", 8))
-    with pytest.raises(NotVerified, match="copies are not computed"):
-        least_delta({**settings, "relabel": {**settings["relabel"], "copies": 10**15}}, 1.0)
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_settings_below_0_are_not_computed(name: str) -> None:
+    """A negative number of refusals or rows would cost less than nothing."""
+    settings = json.loads(json.dumps(EXAMPLES[name].settings()))
+    for place in leaves(settings):
+        part = settings
+        for step in place[:-1]:
+            part = part[step]
+        value = part[place[-1]]
+        if type(value) in (int, float):
+            for wrong in (-1.0 * value - 1, math.nan) if type(value) is float else (-value - 1,):
+                part[place[-1]] = wrong
+                with pytest.raises(NotVerified, match=f"{place[-1]} is .*below 0|recomputed by another path"):
+                    charge(settings, 2.0)
+            part[place[-1]] = value
 
 
 def relabelled(name: str, copies: int = 1) -> Relabelled:

@@ -201,26 +201,20 @@ def test_a_season_that_cost_more_than_it_says_is_found(changed: dict[str, Any]) 
     assert least_delta({**settings, **changed}, 1.0) > DELTA
 
 
-HUGE = 10**15
-
-
-@pytest.mark.parametrize(
-    "changed", [{"steps": HUGE}, {"classes": HUGE}, {"season": HUGE}, {"bits": HUGE}, {"bits": -1}]
-)
-def test_settings_that_take_memory_or_time_without_end_are_not_computed(changed: dict[str, Any]) -> None:
-    """A stranger's folder may state any."""
-    settings = {**settings_of(season(1.0, 7)), **changed}
-    with pytest.raises(NotVerified, match=f"the setting {next(iter(changed))} must be"):
+@pytest.mark.parametrize("name", ["steps", "classes", "season", "bits"])
+def test_settings_below_0_are_not_computed(name: str) -> None:
+    settings = {**settings_of(season(1.0, 7)), name: -1}
+    with pytest.raises(NotVerified, match=f"{name} is -1, below 0"):
         least_delta(settings, 1.0)
-    with pytest.raises(NotVerified, match=f"the setting {next(iter(changed))} must be"):
+    with pytest.raises(NotVerified, match=f"{name} is -1, below 0"):
         charge(settings, 5.0)
 
 
-@pytest.mark.parametrize("least", [-HUGE, HUGE])
+@pytest.mark.parametrize("least", [-(10**15), 10**15])
 def test_neither_is_a_vote_of_fewer_steps_than_none(least: int) -> None:
     settings = settings_of(made(1.0, 2, 1, "rows", False))
     settings["rounds"][0]["least"] = least
-    with pytest.raises(NotVerified, match="the least of a vote's steps"):
+    with pytest.raises(NotVerified, match=r"the least of a vote's steps|least is .* below 0"):
         least_delta(settings, 1.0)
 
 

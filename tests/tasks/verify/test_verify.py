@@ -21,7 +21,7 @@ from concord.artifacts.mlflow.write import Tracking
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.certify import certify_answers
-from concord.tasks.verify.checks import Check
+from concord.tasks.verify.limited import Check
 from concord.tasks.verify.verify import verify
 from tests.promises.kinds import KINDS, Kind
 from tests.support import invented

@@ -18,7 +18,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.attest import excerpt_of
 from concord.tasks.publish.describe import describe
-from concord.tasks.verify import reckoning, signed
+from concord.tasks.verify import signed
 from concord.tasks.verify.verify import verify_kept
 from tests.support.console import concord
 from tests.support.published import SESSION, World, leading, opening, rewrite
@@ -90,54 +90,6 @@ def test_an_excerpt_that_breaks_the_rule_or_does_not_carry_the_claim_is_found(fo
         rewrite(folder, above_the_cap)
     sign_again(folder, BROKEN[lie])
     assert "ledger.json" in str(faults(folder)) or "ledger excerpt" in faults(folder)
-
-
-def test_more_rounds_than_a_session_has_are_refused(folder: Path) -> None:
-    """Each would be priced with all other settings, however large."""
-    asked = {"name": "tallies", "rounds": [{}] * 300}
-    sign_again(folder, lambda values: entry("open")(values).update(mechanism=asked))
-    assert "has 300 rounds" in faults(folder)["ledger excerpt"]
-
-
-def test_a_longer_table_of_refusals_than_any_is_refused_before_each_of_its_entries_is_priced(folder: Path) -> None:
-    def longer(values: dict[str, Any]) -> None:
-        mechanism = entry("open")(values)["mechanism"]
-        mechanism["refusal"] = "A" * (reckoning.LONGEST_REFUSALS + 4)
-
-    sign_again(folder, longer)
-    assert "table of refusals is longer" in faults(folder)["ledger excerpt"]
-
-
-@pytest.mark.slow
-def test_a_table_for_half_a_million_teachers_is_none_too_long() -> None:
-    """Calibration gives it, so that a run can publish it."""
-    settings = StableVoting.calibrate(epsilon=0.0127, delta=1e-9, cutoff=300).settings()
-    assert 2**23 < len(settings["refusal"]) < reckoning.LONGEST_REFUSALS
-    reckoning.check_counts(settings)
-
-
-ENDLESS: dict[str, dict[str, Any]] = {
-    "query_scale": {"name": "sparse_vector", "threshold_scale": 9.0, "query_scale": "1e9", "threshold": 1},
-    "copies": {"name": "stable", "relabel": {"copies": 2**22}},
-    "queries": {"name": "laplace_votes", "queries": 2**40, "scale": 1e6, "classes": 3},
-    "least": {"name": "tallies", "steps": 4, "rounds": [{"least": -(10**9)}]},
-    "steps": {"name": "tallies", "steps": 2**22, "rounds": []},
-    "threshold": {"name": "laplace_release", "threshold": 1e5, "scale": 1.0},
-    "threshold_scale": {"name": "sparse_vector", "threshold_scale": 1e6, "query_scale": 9.0, "threshold": 1},
-}
-
-
-@pytest.mark.parametrize("name", ENDLESS)
-def test_settings_in_an_excerpt_that_would_take_minutes_or_gigabytes_are_refused(folder: Path, name: str) -> None:
-    asked = {**ENDLESS[name], "epsilon": 1.0, "delta": 1e-5}
-    sign_again(folder, lambda values: entry("open")(values).update(mechanism=asked))
-    assert f"{name} is beyond" in faults(folder)["ledger excerpt"]
-
-
-@pytest.mark.parametrize("part", ["renyi", "delta"])
-def test_a_number_of_a_billion_digits_is_not_read(folder: Path, part: str) -> None:
-    sign_again(folder, lambda values: entry("open")(values)["reserved"].update({part: "1e1000000000"}))
-    assert "cannot be followed" in faults(folder)["ledger excerpt"]
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 0.01])

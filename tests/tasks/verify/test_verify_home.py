@@ -22,7 +22,7 @@ from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.sessions import Batch, Session
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.describe import describe
-from concord.tasks.verify.checks import Check
+from concord.tasks.verify.limited import Check
 from concord.tasks.verify.verify import verify
 from tests.support import postgresql
 from tests.support.published import CLASSES, SESSION, opening, world

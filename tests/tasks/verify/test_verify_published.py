@@ -160,10 +160,6 @@ def of_a_stream_throughout(values: dict[str, Any]) -> None:
     values["domain"]["charges"][0]["stream"] = "weekly"
 
 
-def a_cost_that_takes_for_ever(values: dict[str, Any]) -> None:
-    leading(values)["mechanism"]["settings"]["relabel"] = {"copies": 10**12, "share": "1e-6", "choice_epsilon": "0"}
-
-
 def settings_of_another_kind(values: dict[str, Any]) -> None:
     leading(values)["mechanism"]["settings"]["refusal"] = ""
 
@@ -183,7 +179,7 @@ RECORDS = (
     read_of_one_part_alone,
 )
 SEEN = (votes_on_one_class,)
-ODD = (a_cost_that_takes_for_ever, settings_of_another_kind, a_name_of_no_file)
+ODD = (settings_of_another_kind, a_name_of_no_file)
 LIES = (smaller_epsilon, smaller_delta, smaller_for_a_replaced_unit, other_mechanism, settings_of_none, more_answers)
 MORE = (spent_beyond_the_cap, left_out_of_the_domain, charged_more_than_the_cap, outside_the_folder, other_session)
 

@@ -1,0 +1,91 @@
+"""Checks of what strangers made, in a process of its own, of which memory and processor time are limited.
+
+A stranger's files may ask for any amount of both: tables that unpack to a thousand times their bytes, JSON within JSON,
+settings whose cost takes years to recompute. So they are checked apart, with one thread, and a check that asks for more
+than Concord's own files do ends in a sentence.
+
+Assumes      the system limits what a process may write to (RLIMIT_DATA), as Linux does, and its processor time
+Guarantees   a job that ends its process, in whatever way, is one failing check, and those after it are still done
+Not covered  systems that do not count mapped memory, such as macOS: only time is limited there
+             Checked by tests/tasks/verify/test_limited.py
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Sequence
+from pkgutil import resolve_name
+
+from pydantic import BaseModel, ConfigDict
+
+MEMORY = 4 << 30
+"""Bytes."""
+SECONDS = 20 * 60
+"""Of processor time."""
+ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS"), "1"
+)
+"""Environment of the process: each thread would reserve memory, and machines have any number of them."""
+
+
+class Check(BaseModel):
+    """The result of one check: whether it holds, and what was found.
+
+    warning   it holds, but a reader must know what was found
+    faults    names of the known vulnerabilities (artifacts.vulnerabilities) that it is about
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    ok: bool
+    detail: str
+    warning: bool = False
+    faults: tuple[str, ...] = ()
+
+
+VERIFY_FOLDER = "concord.tasks.verify.published:verify_published"
+"""The check of a published folder, as a job."""
+VERIFY_SHARE = "concord.tasks.verify.homes:verify_share"
+"""The check of a home's share, as a job."""
+Job = tuple[str, Sequence[object]]
+"""A function that returns checks, as "module:name", and its arguments, which JSON can hold."""
+
+
+def limited(*jobs: Job, memory: int = MEMORY, seconds: int = SECONDS) -> list[list[Check]]:
+    """The checks of each job. A job that ends its process has one check, which fails."""
+    found = list[list[Check]]()
+    while len(found) < len(jobs):
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", __name__, str(memory), str(seconds)],
+            input=json.dumps(jobs[len(found) :]).encode(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(each or os.getcwd() for each in sys.path)},
+            check=False,
+        )
+        found += [[Check(**check) for check in json.loads(line)] for line in done.stdout.split(b"\n")[:-1]]
+        if len(found) < len(jobs):
+            most = f"{memory / 2**30:.3g} GiB of memory or {seconds / 60:.3g} minutes of processor time"
+            ended = f"its check broke off, as it does beyond {most}: Concord publishes nothing that takes so much"
+            found.append([Check(name="limits", ok=False, detail=ended)])
+    return found
+
+
+def _main(memory: int, seconds: int) -> None:
+    for limit, most in ((resource.RLIMIT_DATA, memory), (resource.RLIMIT_CPU, seconds), (resource.RLIMIT_CORE, 0)):
+        allowed = resource.getrlimit(limit)[1]
+        own = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
+        resource.setrlimit(limit, (own, own))
+    with os.fdopen(os.dup(1), "wb") as answers:
+        os.dup2(2, 1)  # whatever a library prints
+        for name, arguments in json.load(sys.stdin):
+            checks = [check.model_dump() for check in resolve_name(name)(*arguments)]
+            answers.write(json.dumps(checks).encode() + b"\n")  # pydantic writes no names of files that are no UTF-8
+            answers.flush()
+
+
+if __name__ == "__main__":
+    _main(*map(int, sys.argv[1:]))

@@ -1,0 +1,93 @@
+"""What a stranger's files ask of memory and time without end ends in a sentence, and with it nothing else."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from concord.tasks.verify.limited import VERIFY_FOLDER, limited
+from concord.tasks.verify.published import verify_published
+from tests.support.console import concord
+from tests.support.published import SESSION, leading, rewrite
+from tests.tasks.verify.signed_folder import entry, sign_again
+from tests.tasks.verify.test_verify_folder import of_nothing, put
+
+LIMITS: dict[str, Any] = {"memory": 1 << 30, "seconds": 6}
+BROKE_OFF = "its check broke off, as it does beyond 1 GiB of memory or 0.1 minutes of processor time"
+
+
+def job(folder: Path) -> tuple[str, tuple[object, ...]]:
+    return VERIFY_FOLDER, (str(folder), None, None, None)
+
+
+def test_checks_made_apart_are_those_made_here_and_one_that_ends_its_process_ends_no_other(folder: Path) -> None:
+    (ended,), checks = limited(("os:abort", ()), job(folder))
+    assert not ended.ok
+    assert checks == verify_published(folder)
+
+
+def settings(values: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = leading(values)["mechanism"]["settings"]
+    return found
+
+
+def copies_without_end(folder: Path) -> None:
+    rewrite(folder, lambda values: settings(values).update(relabel=RELABEL))
+
+
+def a_charge_of_a_billion_digits(folder: Path) -> None:
+    sign_again(folder, lambda values: entry("open")(values)["reserved"].update(renyi="1e1000000000"))
+
+
+RELABEL = {"hypotheses": "stumps", "features": [], "grid": "", "share": 0.5, "choice_epsilon": 1.0, "form": "box"}
+RELABEL |= {"copies": 10**12, "epsilon": 2.5, "delta": 1e-5}
+
+
+def test_what_takes_time_without_end_is_broken_off(folder: Path) -> None:
+    a_charge_of_a_billion_digits(folder)
+    ((check,),) = limited(job(folder), **LIMITS)
+    assert (check.ok, check.detail) == (False, f"{BROKE_OFF}: Concord publishes nothing that takes so much")
+
+
+def test_the_command_says_so_and_leaves_with_4(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copies_without_end(folder)
+    monkeypatch.setattr("concord.tasks.verify.limited.limited.__kwdefaults__", LIMITS)
+    status, out, _ = concord("verify", str(folder), "--json")
+    (check,) = json.loads(out)["checks"]
+    assert (status, check["ok"], BROKE_OFF in check["detail"]) == (4, False, True)
+
+
+def a_buffer_of_a_terabyte(folder: Path) -> None:
+    data, said = of_nothing(1000), (8000).to_bytes(8, "little")
+    assert data.count(said) == 1  # before the bytes of the rows' numbers
+    put(folder, data.replace(said, (2**40).to_bytes(8, "little")))
+
+
+def more_rows_than_memory_holds(folder: Path) -> None:
+    put(folder, of_nothing(60_000_000))
+
+
+def rounds_of_a_grid_without_end(folder: Path) -> None:
+    of_round = {"what": "labels", "fields": 1, "cells": 1, "least": 0, "count": 0, "share": 1.0, "scale": 9.0}
+    asked = {"name": "tallies", "epsilon": 1.0, "delta": 1e-5, "classes": 2, "steps": 2**40, "secret": "rows"}
+    asked |= {"many": False, "rounds": [of_round]}
+    sign_again(folder, lambda values: entry("open")(values).update(mechanism=asked))
+
+
+GREEDY: dict[Callable[[Path], None], str] = {
+    a_buffer_of_a_terabyte: "released labels",
+    more_rows_than_memory_holds: "released labels",
+    rounds_of_a_grid_without_end: "ledger excerpt",
+}
+
+
+def test_what_takes_memory_without_end_is_found(folder: Path, tmp_path: Path) -> None:
+    copies = [Path(shutil.copytree(folder, tmp_path / greedy.__name__ / SESSION)) for greedy in GREEDY]
+    for greedy, copy in zip(GREEDY, copies, strict=True):
+        greedy(copy)
+    for checks, named in zip(limited(*map(job, copies), **LIMITS), GREEDY.values(), strict=True):
+        failed = {check.name.removeprefix(f"{SESSION}: "): check.detail for check in checks if not check.ok}
+        assert "it takes more memory than there is" in failed[named]
