@@ -17,7 +17,6 @@ from concord.tasks.advice.choose import PublicFacts, decided, recommended
 from concord.tasks.advice.compare import Option, plan_mechanism, plan_mechanisms
 from concord.tasks.advice.cover import Account, check_cover
 from concord.tasks.advice.expect import (
-    EXCESSES,
     Premises,
     expect_candidates,
     expect_choice,
@@ -238,10 +237,9 @@ def _show_choice(choice: dict[str, Any]) -> None:
         f"{1 - choice['beta']:.0%}, the best of them is wrong about at most {choice['cover_error']:.1%} of rows more "
         f"than the best of all {kind}, for want of public rows; and the student about so many more than it:"
     )
-    by_excess = choice["private_units"]
-    table = _table("private units it takes", "rows more", *(f"ε = {epsilon:g}" for epsilon in by_excess[EXCESSES[0]]))
-    for excess, units in by_excess.items():
-        table.add_row(f"{excess:.1%}", *map(_count, units.values()))
+    table = _table("private units it takes", "rows more", "units")
+    for excess, units in choice["private_units"].items():
+        table.add_row(f"{excess:.1%}", _count(units))
     out.print(table)
 
 

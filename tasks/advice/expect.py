@@ -11,7 +11,6 @@ Not covered  how well a public guess of agreement describes the private teachers
 
 import math
 from dataclasses import dataclass, fields
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,8 +34,6 @@ from concord.tasks.mechanisms.relabelled import inner_budget
 
 Guess = float | NDArray[np.float64]
 """The agreement of teachers: the mean share of the winning class, or a table of votes on public rows."""
-RATIOS = (0.25, 0.5, 1, 2, 4)
-"""Multiples of the planned ε, for which the number of private units is given."""
 EXCESSES = (0.1, 0.05, 0.02, 0.01, 0.005)
 """Excess errors of a chosen student over the best candidate, for which the number of private units is given."""
 BETA = 0.05
@@ -117,7 +114,7 @@ class ChosenStudent:
     dimension      VC dimension of the class
     candidates     number of hypotheses to choose from, one for each way in which the class can label the public rows
     cover_error    largest excess error of the best candidate over the best hypothesis of the class
-    private_units  sufficient number of units, by largest excess error of the student over the best candidate and by ε
+    private_units  sufficient number of units, by largest excess error of the student over the best candidate
     beta           probability that its excess error over the best of the class is more than both together
     """
 
@@ -127,7 +124,7 @@ class ChosenStudent:
     public_rows: int
     candidates: int
     cover_error: float
-    private_units: dict[float, dict[float, int]]
+    private_units: dict[float, int]
     beta: float = BETA
 
 
@@ -143,8 +140,7 @@ def expect_choice(plan: Plan, epsilon: float) -> ChosenStudent:
     X = encode_public(plan.path("public"), encoding)
     space = hypothesis_space(plan.student.space, encoding, X, "student")
     candidates = len(space.dichotomies(X.astype(float)))
-    units = partial(selection_rows, candidates=candidates, beta=BETA / 2)
-    each = Universal(epsilon=epsilon, secret=plan.privacy.secret).choice.rate
+    rate = Universal(epsilon=epsilon, secret=plan.privacy.secret).choice.rate
     return ChosenStudent(
         epsilon=epsilon,
         hypotheses=space.name,
@@ -153,7 +149,7 @@ def expect_choice(plan: Plan, epsilon: float) -> ChosenStudent:
         candidates=candidates,
         cover_error=cover_error(dimension=space.dimension, rows=len(X), beta=BETA / 2),
         private_units={
-            excess: {epsilon * ratio: units(alpha=excess, rate=each * ratio) for ratio in RATIOS} for excess in EXCESSES
+            excess: selection_rows(candidates=candidates, alpha=excess, beta=BETA / 2, rate=rate) for excess in EXCESSES
         },
     )
 

@@ -17,7 +17,7 @@ from scipy.special import softmax
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 
-from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField
+from concord.tasks.data.codes import CodeMatrix, Codes, NumberField
 from concord.tasks.data.vectors import VectorField
 from concord.tasks.mechanisms.contributions import columns
 from concord.tasks.mechanisms.distance import Floats
@@ -52,7 +52,16 @@ def random_logits(codes: Codes, rows: CodeMatrix, classes: int, rng: np.random.G
     logits = columns(classes, "labels")
     total = np.zeros((len(rows), logits))
     for at, amount in zip(codes.fine, rng.exponential(size=len(codes.fine)), strict=True):
-        part = _weights(codes.fields[at], logits, rng)[rows[:, at] - codes.fields[at].start]
+        field, smooth = codes.fields[at], None
+        weights: Floats = rng.normal(size=(field.size, logits))
+        if isinstance(field, NumberField):
+            apart = np.abs(np.subtract.outer(np.arange(field.size), np.arange(field.size)))
+            smooth = (1 - ROUGH) * np.exp(-apart / (FADING * field.size)) + ROUGH * np.eye(field.size)
+        elif isinstance(field, VectorField):
+            smooth = correlations(field)
+        if smooth is not None:  # of words, weights are independent
+            weights = np.linalg.cholesky(smooth) @ weights
+        part = weights[rows[:, at] - field.start]
         total += amount * (part - part.mean(axis=0))
     return _logits(total)
 
@@ -124,20 +133,6 @@ def _possible(truth: Floats) -> float:
 def _logits(total: Floats) -> Floats:
     scaled = total / np.maximum(total.std(axis=0), 1e-9)
     return np.column_stack([np.zeros(len(scaled)), scaled]) if scaled.shape[1] == 1 else scaled
-
-
-def _weights(field: CodedField, logits: int, rng: np.random.Generator) -> Floats:
-    """Weights (codes, logits) of a field's codes: smooth ones of a number and of cells, independent ones of words."""
-    own: Floats = rng.normal(size=(field.size, logits))
-    if isinstance(field, NumberField):
-        apart = np.abs(np.subtract.outer(np.arange(field.size), np.arange(field.size)))
-        alike = (1 - ROUGH) * np.exp(-apart / (FADING * field.size)) + ROUGH * np.eye(field.size)
-    elif isinstance(field, VectorField):
-        alike = correlations(field)
-    else:
-        return own
-    smooth: Floats = np.linalg.cholesky(alike) @ own
-    return smooth
 
 
 def with_shares(logits: Floats, shares: Floats) -> Floats:

@@ -71,6 +71,4 @@ class Joint(Tallies):
 
     def scaled(self, shares: int) -> Tallies:
         """Plain tallies with the noise that the sum of so many shares has."""
-        values = {field.name: getattr(self, field.name) for field in fields(Tallies)}
-        rounds = (replace(each, scale=min(each.scale * shares**0.5, LARGEST_SCALE)) for each in self.rounds)
-        return Tallies(**{**values, "rounds": tuple(rounds)})
+        return self.plain(replace(each, scale=min(each.scale * shares**0.5, LARGEST_SCALE)) for each in self.rounds)

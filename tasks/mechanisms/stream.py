@@ -31,7 +31,7 @@ private rows decides it. Checked by tests/privacy/test_stream.py: the exact law 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar, Literal
 
@@ -163,9 +163,8 @@ class Stream(Tallies):
 
     def as_read(self, released: int) -> Tallies:
         """Plain tallies with the noise that running totals have after that many releases."""
-        spread, values = self.spread(released), {each.name: getattr(self, each.name) for each in fields(Tallies)}
-        rounds = tuple(replace(each, scale=each.scale * spread) for each in self.rounds)
-        return Tallies(**{**values, "rounds": rounds})
+        spread = self.spread(released)
+        return self.plain(replace(each, scale=each.scale * spread) for each in self.rounds)
 
     def attacks(self, classes: int, teachers: int) -> tuple[SumsAttack, ...]:
         """One attack: a unit of the largest contribution that arrives in the first period, through all releases."""

@@ -22,7 +22,7 @@ Checked by tests/privacy/test_tallies.py: the exact law on tiny universes, and p
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -150,6 +150,11 @@ class Tallies:
         scales = [scale * math.sqrt(square / each.share) for square, each in self.squares_by_round]
         rounds = (replace(each, scale=own) for each, own in zip(self.rounds, scales, strict=True))
         return replace(self, rounds=tuple(rounds))
+
+    def plain(self, rounds: Iterable[Round]) -> "Tallies":
+        """Plain tallies with the same settings and these rounds."""
+        values = {each.name: getattr(self, each.name) for each in fields(Tallies)}
+        return Tallies(**{**values, "rounds": tuple(rounds)})
 
     @property
     def squares_by_round(self) -> list[tuple[int, Round]]:
