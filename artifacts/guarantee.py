@@ -231,17 +231,16 @@ def later_rows_in_words(
     return f"{most} can still be labelled by `concord extend`, or one at a time from Python{until}"
 
 
-def season_in_words(release: int, season: int, *, goes_on: bool, ended: bool = False) -> str:
-    """A sentence on how far a season is.
-
-    release, season   releases so far, and those that were paid for when the season began
-    goes_on           whether another season follows by itself
-    ended             whether it was ended before its last release
-    """
-    if release < season and not ended:
-        return f"release {release} of {season}"
-    then = "the next release begins another, of units that arrive from then on" if goes_on else "no release follows"
-    return f"release {release} of {season}: the season has ended, and {then}"
+def season_in_words(session: Session) -> str:
+    """A sentence on how far a session's season is; empty if it has none."""
+    if (season := session.kind.season) is None:
+        return ""
+    if session.asked < season and not session.ended:
+        return f"release {session.asked} of {season}"
+    then = (
+        "the next release begins another, of units that arrive from then on" if session.stream else "no release follows"
+    )
+    return f"release {session.asked} of {season}: the season has ended, and {then}"
 
 
 def unasked_in_words(session: str, rows: int) -> str:

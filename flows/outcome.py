@@ -14,7 +14,6 @@ from concord.artifacts.guarantee import (
     claim_in_words,
     later_rows_in_words,
     lifetime_in_words,
-    season_in_words,
     unasked_in_words,
 )
 from concord.artifacts.kinds import Kind
@@ -148,16 +147,17 @@ def spent_in_words(lifetime: Mapping[str, Any]) -> str:
 def measures_of(certificate: Certificate) -> dict[str, Any]:
     """The measures of a student, for a summary."""
     public, private, accuracy = certificate.student.public_test, certificate.tested, certificate.student.accuracy
-    return {
-        "accuracy": None if accuracy is None else accuracy.value,
-        **({} if public is None else {"public_test": _of_public(public)}),
-        **(
-            {}
-            if public is None or not public.groups
-            else {"groups": [each.model_dump(mode="json") for each in public.groups]}
-        ),
-        **({} if private is None else {"private_test": _of_private(private)}),
-    }
+    measures: dict[str, Any] = {"accuracy": None if accuracy is None else accuracy.value}
+    if public is not None:
+        measures["public_test"] = _of_public(public)
+        if public.groups:
+            measures["groups"] = [each.model_dump(mode="json") for each in public.groups]
+    return measures if private is None else {**measures, "private_test": _of_private(private)}
+
+
+OF_ALL = ("rows", "accuracy", "balanced_accuracy", "majority", "matrix")
+"""Figures of a test of classes that are of none of them."""
+OF_CLASS = ("recall", "precision", "average_precision")
 
 
 def _of_private(test: AnyTested) -> dict[str, Any]:
@@ -168,35 +168,26 @@ def _of_private(test: AnyTested) -> dict[str, Any]:
     return {name: said[name] for name in OF_ALL} | shares
 
 
-OF_ALL = ("rows", "accuracy", "balanced_accuracy", "majority", "matrix")
-"""Figures of a test of classes that are of none of them."""
-OF_CLASS = ("recall", "precision", "average_precision")
-
-
 def _of_public(test: AnyPublicTest) -> dict[str, Any]:
     """Figures as numbers, and beside them their intervals by the same names."""
     if isinstance(test, NumberTest):
         found: dict[str, Any] = {name: getattr(test, name) for name in ("rows", "rmse", "mean_rmse", "r2")}
     else:
-        found = {name: getattr(test, name) for name in (*OF_ALL, "auc", "calibration_error")}
-        found |= {kind: {item.name: getattr(item, kind) for item in test.classes} for kind in OF_CLASS}
+        ranking = () if test.auc is None else ("auc", "calibration_error")
+        found = {name: getattr(test, name) for name in (*OF_ALL, *ranking)}
+        for kind in OF_CLASS if ranking else OF_CLASS[:-1]:
+            found[kind] = {item.name: getattr(item, kind) for item in test.classes}
         if test.prior_odds is not None:
             found["prior_odds"] = dict(test.prior_odds)
-        if test.auc is None:
-            found = {name: part for name, part in found.items() if name not in ("auc", "average_precision")}
     return {
         **{name: _each(part, lambda of: of.value) for name, part in found.items() if part is not None},
-        "intervals": {name: _each(part, _ends) for name, part in found.items() if _is_estimated(part)},
+        "intervals": {
+            name: _each(part, lambda of: [of.low, of.high] if of.is_covered else None)
+            for name, part in found.items()
+            if isinstance(part, Estimate | dict)
+        },
         "in_words": test.in_words,
     }
-
-
-def _is_estimated(part: Any) -> bool:
-    return isinstance(part, Estimate | dict)
-
-
-def _ends(of: Estimate) -> list[float] | None:
-    return [of.low, of.high] if of.is_covered else None
 
 
 def _each(part: Any, of: Callable[[Estimate], Any]) -> Any:
@@ -221,7 +212,8 @@ def tested_in_words(test: Mapping[str, Any]) -> str:
     if "rmse" in test:
         shares = [number_tested_in_words(test)]
     else:
-        shares = [f"{words} {_percent(test[name])}" for name, words in MEASURES.items()]
+        form = "{} {value:.1%} ({low:.1%} to {high:.1%})"
+        shares = [form.format(words, **test[name]) for name, words in MEASURES.items()]
         if test["majority"] is not None:
             shares.insert(1, f"majority-class baseline about {test['majority']:.1%}")
     clean = "" if test["clean"] else "; NOT clean: the student may have learned from the tested units"
@@ -231,31 +223,12 @@ def tested_in_words(test: Mapping[str, Any]) -> str:
 MEASURES = {"accuracy": "accuracy", "balanced_accuracy": "balanced"}
 
 
-def _percent(share: Mapping[str, float]) -> str:
-    return f"{share['value']:.1%} ({share['low']:.1%} to {share['high']:.1%})"
-
-
 def extension_in_words(session: Session) -> str:
     """A sentence on whether the session can be extended."""
     if not session.teachers:
         return NO_LATER_ROWS
     ends = {"queries": session.queries, "cutoff": session.cutoff}
     return later_rows_in_words(**ends, asked=session.asked, refused=session.refused, ended=session.ended)
-
-
-def season_of(session: Session) -> str:
-    """A sentence on how far the session's season is; empty if it has none."""
-    season = session.kind.season
-    return (
-        ""
-        if season is None
-        else season_in_words(session.asked, season, goes_on=bool(session.stream), ended=session.ended)
-    )
-
-
-def briefly(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A mechanism's settings without its table of refusals, which is in the certificate."""
-    return {name: value for name, value in settings.items() if name != "refusal"}
 
 
 SCHEDULED = "scheduled-"
@@ -276,26 +249,27 @@ def shown(summary: Summary) -> Summary:
     with get_client(sync_client=True) as client:
         client.update_flow_run(UUID(flow_run.id), name=name, tags=sorted(tags))
     create_markdown_artifact(outcome_in_markdown(summary), key="outcome", description=f"Session {summary.session}")
-    create_table_artifact(stage_rows(summary), key="stages", description=f"Stages of session {summary.session}")
+    stages = [
+        {"stage": stage.name, "from cache": "yes" if stage.cached else "no", "seconds": stage.seconds}
+        for stage in summary.stages
+    ]
+    create_table_artifact(stages, key="stages", description=f"Stages of session {summary.session}")
     return summary
-
-
-def _of_rows(summary: Summary) -> dict[str, str]:
-    """How rows were answered that teachers voted on."""
-    counts = {"answered": summary.answered, "refused": summary.refused, "not asked": summary.not_asked}
-    return {f"rows {name}": f"{count:,}" for name, count in counts.items()}
 
 
 def outcome_in_markdown(summary: Summary) -> str:
     """The outcome of a run, in Markdown."""
     guarantee, public = summary.guarantee, summary.student.get("public_test")
+    rows = {"rows labelled": summary.inferred}
+    if summary.asks == "rows":
+        rows = {f"rows {name}": getattr(summary, name) for name in ("answered", "refused", "not_asked")}
     details = {
         "guarantee": claim_in_words(guarantee),
         "for": f"{guarantee['unit']} ({guarantee['neighbours']})",
         "mechanism": summary.ran,
         **({"season": summary.season} if summary.season else {}),
         f"{summary.asks} asked": f"{summary.asked:,}, of which {summary.asked_now:,} now",
-        **(_of_rows(summary) if summary.asks == "rows" else {"rows labelled": f"{summary.inferred:,}"}),
+        **{name.replace("_", " "): f"{count:,}" for name, count in rows.items()},
         "student": "no public test rows" if public is None else public["in_words"],
         "private choice": "none" if summary.choice is None else chosen_in_words(summary.choice),
         "private test": "none" if summary.test is None else tested_in_words(summary.test),
@@ -305,15 +279,7 @@ def outcome_in_markdown(summary: Summary) -> str:
         "certificate": f"`{summary.certificate}`",
         "MLflow run": f"`{summary.run_id}`",
     }
-    rows = "\n".join(f"| {name} | {value} |" for name, value in details.items())
+    table = "\n".join(f"| {name} | {value} |" for name, value in details.items())
     warned = "".join(f"**Warning:** {warning}.\n\n" for warning in summary.warnings)
-    table = f"| session | {summary.session} |\n|---|---|\n{rows}"
-    return f"{warned}{table}\n\nTo verify it: `concord verify {summary.session}`\n"
-
-
-def stage_rows(summary: Summary) -> list[dict[str, str | float]]:
-    """The stages in order: whether the cache answered, and how long each took."""
-    return [
-        {"stage": stage.name, "from cache": "yes" if stage.cached else "no", "seconds": stage.seconds}
-        for stage in summary.stages
-    ]
+    head = f"| session | {summary.session} |\n|---|---|"
+    return f"{warned}{head}\n{table}\n\nTo verify it: `concord verify {summary.session}`\n"

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from concord.artifacts.certificate import Certificate, Certified
+from concord.artifacts.guarantee import season_in_words
 from concord.artifacts.learners import StudentPlan
 from concord.artifacts.mlflow.describe import Tracked
 from concord.artifacts.privacy import Cost
@@ -16,7 +17,7 @@ from concord.artifacts.sessions import Session
 from concord.flows.cache import Place
 from concord.flows.console import err
 from concord.flows.mirror import mirrored
-from concord.flows.outcome import Summary, briefly, extension_in_words, measures_of, merge_reports, season_of
+from concord.flows.outcome import Summary, extension_in_words, measures_of, merge_reports
 from concord.flows.run import Admitted, RunContext, ready_mlflow
 from concord.flows.stage import Disclosure, stage
 from concord.tasks.advice.choose import decided
@@ -115,7 +116,7 @@ def publish(learned: Learned, student: Student) -> Summary:
         certificate_digest=certified.certificate.digest,
         report=str(released / certified.report.path),
         guarantee=certificate.guarantee.model_dump() | {"units": certificate.units},
-        mechanism=briefly(session.mechanism),
+        mechanism={name: value for name, value in session.mechanism.items() if name != "refusal"},
         teachers=labelled.teachers,
         asks=labelled.asks,
         asked=labelled.asked,
@@ -124,7 +125,7 @@ def publish(learned: Learned, student: Student) -> Summary:
         asked_now=passed.asked_now,
         not_asked=admitted.stream.rows - labelled.asked if before else certificate.counts.not_asked,
         later_rows=extension_in_words(session),
-        season=season_of(session),
+        season=season_in_words(session),
         inferred=admitted.stream.rows if learned.codes else 0,
         student=measures_of(certificate) | {"model_uri": tracked.model_uri, "champion": tracked.champion},
         choice=None if certificate.choice is None else certificate.choice.shown(),

@@ -11,13 +11,11 @@ Not covered  whether the guarantee is right: tasks.verify.verify recomputes it. 
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from concord.artifacts.certificate import (
@@ -57,14 +55,13 @@ from concord.tasks.publish.figures import (
     spending,
     what_if_figure,
 )
-from concord.tasks.publish.first_page import first_page
+from concord.tasks.publish.first_page import first_page, page_of
 from concord.tasks.publish.outcomes import Outcomes, tables, voted
 from concord.tasks.student import concord_tallied
 from concord.tasks.student.concord_tallied import Tallied, TalliedNumber
 from concord.tasks.student.model import load
 from concord.tasks.student.study import Student
 
-TEMPLATE = "report.html.j2"
 EXPECTED_DIGITS = 6
 """Digits to which an expected share is rounded."""
 
@@ -77,16 +74,7 @@ def render(certificate: Certificate, figures: Mapping[str, str], card: Scorecard
     """
     drawn = {name: _inline(name, figure) for name, figure in figures.items()}
     shown = reworded(certificate, in_words)
-    return _template().render(certificate=shown, page=first_page(shown), figures=drawn, card=card)
-
-
-@cache
-def _template() -> Template:
-    """The report's template, compiled once for all sessions of a process."""
-    loader = FileSystemLoader(Path(__file__).parent)
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True).get_template(
-        TEMPLATE
-    )
+    return page_of("report.html.j2", certificate=shown, page=first_page(shown), figures=drawn, card=card)
 
 
 def _inline(name: str, figure: str) -> Markup:

@@ -73,10 +73,15 @@ def describe(
         versions={**library_versions(), OPENED: oldest(sessions)},
         **{name: getattr(stated, name) for name in Stated.model_fields},
     )
-    unsaid = unpromised(domain, ledger.linked(domain.name))
     own = (released.read(file) for file in given[leading.id] if not file.path.endswith(TABLE))
-    warned = (*unsaid, *_warnings(certificate, released), *remarks_of(leading, own))
-    return certificate.model_copy(update={"warnings": warned})
+    warned = [*unpromised(domain, ledger.linked(domain.name))]
+    if (student := certificate.learned) is not None:
+        tables = tuple(file for file in certificate.leading.files if file.path.endswith(TABLE))
+        learned = classes_named(tables, released) if tables and student.public_test is None else None
+        asked, tallied = certificate.counts.of_rows, not certificate.teachers
+        tests = student.public_test, certificate.tested
+        warned += warnings_of(*tests, learned, student.named, asked=asked, tallied=tallied)
+    return certificate.model_copy(update={"warnings": (*warned, *remarks_of(leading, own))})
 
 
 def record_of(session: Session, files: Sequence[Ref], ledger: Reading, released: Released) -> SessionRecord:
@@ -110,22 +115,11 @@ def released_by(session: Session, ledger: Reading) -> list[Ref]:
     return [batch.outcome.released for batch in ledger.batches(session.id) if batch.outcome]
 
 
-def _warnings(certificate: Certificate, released: Released) -> tuple[str, ...]:
-    """Warnings about the student for its users."""
-    if (student := certificate.learned) is None:
-        return ()
-    tables = tuple(file for file in certificate.leading.files if file.path.endswith(TABLE))
-    learned = classes_named(tables, released) if tables and student.public_test is None else None
-    asked = certificate.counts.of_rows
-    tallied = not certificate.teachers
-    return warnings_of(student.public_test, certificate.tested, learned, student.named, asked=asked, tallied=tallied)
-
-
 def _is_untested(session: Session, ledger: Reading) -> bool:
     """Whether a stream sets units aside, and those of its last release tested no student."""
-    tested = (test.kind.release for test in followers([session], ledger) if test.asked)
-    aside = ledger.stream_of(session.id) and ledger.part_of(session.id) == LEARNING
-    return bool(aside) and session.asked - 1 not in tested
+    if not ledger.stream_of(session.id) or ledger.part_of(session.id) != LEARNING:
+        return False
+    return session.asked - 1 not in (test.kind.release for test in followers([session], ledger) if test.asked)
 
 
 def domain_charge(domain: Domain, ledger: Reading) -> DomainCharge:

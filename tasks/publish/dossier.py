@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, StrictUndefined
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import WrongInput, in_json
@@ -35,7 +35,7 @@ from concord.tasks.publish.disclosures import (
     trusted,
     unprotected,
 )
-from concord.tasks.publish.first_page import STATED, Checks, FirstPage, check_meanings, first_page, name_of
+from concord.tasks.publish.first_page import STATED, Checks, FirstPage, check_meanings, first_page, name_of, page_of
 
 FORMAT = "concord dossier 1"
 HTML, JSON = "dossier.html", "dossier.json"
@@ -93,9 +93,7 @@ def write(content: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
 
 def render(content: Mapping[str, Any]) -> str:
     """The dossier as one page of HTML that opens offline and fetches nothing."""
-    loader = FileSystemLoader(Path(__file__).parent)
-    pages = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    return pages.get_template("dossier.html.j2").render(content)
+    return page_of("dossier.html.j2", **content)
 
 
 @cache

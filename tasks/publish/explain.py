@@ -120,29 +120,22 @@ def importance(student: Any, path: str, target: str | None) -> Importance:
     columns = [*student.feature_names_in_, *([] if label is None else [label])]
     rows = pl.concat(table.frames(columns, label=label)).head(MOST_ROWS)
     frame, numbers = rows.select([*student.feature_names_in_]).to_pandas(), not hasattr(student, "classes_")
+
+    def score(model: Any, shuffled: Any, right: Any) -> float:
+        said = model.predict(shuffled)
+        return -math.sqrt(float(np.mean((said - right) ** 2))) if numbers else float(np.mean(said == right))
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a shuffled column is as unread as it was
-        right = student.predict(frame) if label is None else _truth(rows[label], numbers)
-        score = _minus_error if numbers else _accuracy
+        right = student.predict(frame)
+        if label is not None:
+            right = cast_numbers(rows[label]) if numbers else rows[label].cast(pl.String).to_numpy()
         found = permutation_importance(student, frame, right, scoring=score, n_repeats=REPEATS, random_state=0)
     order = np.argsort(-found.importances_mean, kind="stable")
     pairs = zip(found.importances_mean.tolist(), found.importances_std.tolist(), strict=True)
     spoilt = dict(zip(frame.columns, pairs, strict=True))
-    what = (
-        ("root mean squared error" if numbers else "accuracy")
-        if label
-        else ("root mean squared change" if numbers else "share of predictions that change")
-    )
+    of_numbers, of_classes = "root mean squared change", "share of predictions that change"
+    if label is not None:
+        of_numbers, of_classes = "root mean squared error", "accuracy"
+    what = of_numbers if numbers else of_classes
     return Importance(what, len(frame), {frame.columns[at]: spoilt[frame.columns[at]] for at in order})
-
-
-def _truth(column: pl.Series, numbers: bool) -> Any:
-    return cast_numbers(column) if numbers else column.cast(pl.String).to_numpy()
-
-
-def _accuracy(student: Any, rows: Any, right: Any) -> float:
-    return float(np.mean(student.predict(rows) == right))
-
-
-def _minus_error(student: Any, rows: Any, right: Any) -> float:
-    return -math.sqrt(float(np.mean((student.predict(rows) - right) ** 2)))

@@ -9,9 +9,10 @@ tests/tasks/publish/test_figures.py and test_what_if.py.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,7 @@ if TYPE_CHECKING:  # a run that is cached draws nothing
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+P = ParamSpec("P")
 POINTS_DRAWN = 200
 """Most points of a series that a figure draws."""
 INK = "#010203"  # stands for currentColor, which matplotlib does not know
@@ -48,6 +50,35 @@ STYLE: dict[Any, Any] = {
     "ytick.color": INK,
     "legend.frameon": False,
 }
+
+
+def svg(draw: Callable[P, Figure]) -> Callable[P, str]:
+    """What a function draws, in STYLE, as SVG."""
+
+    @wraps(draw)
+    def drawn(*given: P.args, **named: P.kwargs) -> str:
+        from matplotlib import rc_context
+
+        with rc_context(STYLE):
+            return _svg(draw(*given, **named))
+
+    return drawn
+
+
+def _svg(figure: Figure) -> str:
+    page = io.StringIO()
+    figure.savefig(page, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    return page.getvalue().replace(INK, "currentColor")
+
+
+def _axes(across: str, up: str | None, height: float = 2.9) -> tuple[Figure, Axes]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5.0, height), layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_xlabel(across)
+    axes.set_ylabel(up or "")
+    return figure, axes
 
 
 @dataclass(frozen=True)
@@ -77,17 +108,19 @@ def spending(
     return Spending(at, at - had, np.array([charged[count] for count in had.tolist()]))
 
 
-def spend_figure(session: Session, spent: Spending) -> str:
+@svg
+def spend_figure(session: Session, spent: Spending) -> Figure:
     """ε charged over rows asked, against the claim."""
     figure, axes = _axes("rows asked", f"ε at δ = {session.delta:g}")
     axes.plot(spent.rows, spent.epsilon, color=BLUE, linewidth=2, drawstyle="steps-post", label="charged so far")
     axes.axhline(session.epsilon, color=ORANGE, linestyle="--", label="guarantee, at the session's end")
     axes.set_ylim(0, session.epsilon * 1.15)
-    _legend(axes, loc="lower right")
-    return _svg(figure)
+    axes.legend(loc="lower right")
+    return figure
 
 
-def labels_figure(by_class: Mapping[str, int], classes: Sequence[str], counts: Counts) -> str:
+@svg
+def labels_figure(by_class: Mapping[str, int], classes: Sequence[str], counts: Counts) -> Figure:
     """Rows answered by class of the released label, against those refused and not asked."""
     bars = [(in_one_line(name), by_class.get(name, 0), BLUE) for name in classes]
     bars += [("refused", counts.refused, ORANGE), ("not asked", counts.not_asked, GREY)]
@@ -98,10 +131,11 @@ def labels_figure(by_class: Mapping[str, int], classes: Sequence[str], counts: C
     axes.margins(x=0.12)
     for place, (_, rows, _) in enumerate(bars):
         axes.annotate(f" {rows:,}", (rows, place), va="center")
-    return _svg(figure)
+    return figure
 
 
-def what_if_figure(session: Session, sooner: Spending) -> str:
+@svg
+def what_if_figure(session: Session, sooner: Spending) -> Figure:
     """ε that would have been promised if the session ended, against the rows answered by then.
 
     The dashed line extrapolates a session that pays by refusal at its present rate of refusals: a guess, no promise.
@@ -112,11 +146,12 @@ def what_if_figure(session: Session, sooner: Spending) -> str:
         ends = [session.answered, session.answered * session.cutoff // session.refused]
         axes.plot(ends, [sooner.epsilon[-1], session.epsilon], color=ORANGE, linestyle="--", label="if it goes on so")
     axes.set_ylim(0, session.epsilon * 1.15)
-    _legend(axes, loc="lower right")
-    return _svg(figure)
+    axes.legend(loc="lower right")
+    return figure
 
 
-def releases_figure(history: Sequence[Estimate], tests: Mapping[int, Estimate]) -> str:
+@svg
+def releases_figure(history: Sequence[Estimate], tests: Mapping[int, Estimate]) -> Figure:
     """The accuracy of the student of each release, on the same public test rows or else on private units of each, by
     its number; with intervals."""
     from matplotlib.ticker import MaxNLocator, PercentFormatter
@@ -129,15 +164,16 @@ def releases_figure(history: Sequence[Estimate], tests: Mapping[int, Estimate]) 
     axes.vlines(list(covered), low, high, color=BLUE, linewidth=1)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    return _svg(figure)
+    return figure
 
 
-def budget_figure(domain: DomainCharge) -> str:
+@svg
+def budget_figure(domain: DomainCharge) -> Figure:
     """The domain's spent budget, session by session: charges add up by its filter."""
     from matplotlib.ticker import MaxNLocator, PercentFormatter
 
     shares = np.array([charge.share for charge in domain.charges])
-    before, places = np.array(list(_before(domain))), np.arange(1, len(shares) + 1)
+    before, places = np.array([_before(domain, at) for at in range(len(shares))]), np.arange(1, len(shares) + 1)
     still_open = np.array([charge.status == "open" for charge in domain.charges])
     figure, axes = _axes("sessions of the domain, in order", "share of the lifetime budget")
     if before.any():
@@ -150,11 +186,12 @@ def budget_figure(domain: DomainCharge) -> str:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylim(0, max(1.0, *(before + shares)) * 1.05)
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    _legend(axes, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4, columnspacing=1, handlelength=1.2, fontsize=9)
-    return _svg(figure)
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4, columnspacing=1, handlelength=1.2, fontsize=9)
+    return figure
 
 
-def reliability_figure(calibration: Sequence[Surety]) -> str:
+@svg
+def reliability_figure(calibration: Sequence[Surety]) -> Figure:
     """Reliability diagram: accuracy by mean confidence; each point's area grows with its rows."""
     figure, axes = _axes("mean confidence", "accuracy", height=3.2)
     sure, right = [each.sure for each in calibration], [each.right.value for each in calibration]
@@ -166,11 +203,12 @@ def reliability_figure(calibration: Sequence[Surety]) -> str:
     least, most = ([getattr(each.right, end) for each in covered] for end in ("low", "high"))
     axes.vlines([each.sure for each in covered], least, most, color=BLUE, linewidth=1)
     axes.scatter(sure, right, s=20 + 180 * rows / rows.max(), color=BLUE, alpha=0.5)
-    _legend(axes, loc="lower right")
-    return _svg(figure)
+    axes.legend(loc="lower right")
+    return figure
 
 
-def attack_figure(curves: Mapping[str, tuple[Any, Any]], guarantee: Guarantee) -> str:
+@svg
+def attack_figure(curves: Mapping[str, tuple[Any, Any]], guarantee: Guarantee) -> Figure:
     """True against false positives of each attack, beside the most that the guarantee allows."""
     figure, axes = _axes("share called members that are none", "share of members found", height=3.6)
     wrong = np.linspace(0, 1, 1 + POINTS_DRAWN)
@@ -179,17 +217,16 @@ def attack_figure(curves: Mapping[str, tuple[Any, Any]], guarantee: Guarantee) -
         at = np.unique(np.linspace(0, len(hits) - 1, POINTS_DRAWN).astype(np.int64))
         axes.plot(misses[at], hits[at], color=colour, linewidth=2, label=name)
     axes.plot([0, 1], [0, 1], color=GREY, label="guessing")
-    _legend(axes, loc="lower right", fontsize=8)
-    return _svg(figure)
+    axes.legend(loc="lower right", fontsize=8)
+    return figure
 
 
-def _before(domain: DomainCharge) -> Iterator[float]:
-    """For each session, the earlier charge of the units it touches; if it touches all, the largest of any part. Units
-    of a season were touched by no earlier one of its stream."""
-    for at, charge in enumerate(domain.charges):
-        others = [each for each in domain.charges[:at] if not charge.stream or each.stream != charge.stream]
-        touched = PARTS if charge.part == EVERY else (charge.part,)
-        yield domain.lost + max(shared(others, part) for part in touched)
+def _before(domain: DomainCharge, at: int) -> float:
+    """The charge, before session `at`, of the units it touches; if it touches all, the largest of any part. Units of a
+    season were touched by no earlier one of its stream."""
+    charge = domain.charges[at]
+    others = [each for each in domain.charges[:at] if not charge.stream or each.stream != charge.stream]
+    return domain.lost + max(shared(others, part) for part in (PARTS if charge.part == EVERY else (charge.part,)))
 
 
 def charge_of(session: Session, per_refusal: Cost, refusals: int) -> float:
@@ -198,35 +235,6 @@ def charge_of(session: Session, per_refusal: Cost, refusals: int) -> float:
         return 0.0
     so_far = Cost(renyi=tuple(refusals * r for r in per_refusal.renyi), delta=refusals * per_refusal.delta)
     return min(session.epsilon, so_far.epsilon(session.delta))
-
-
-def _axes(across: str, up: str | None, height: float = 2.9) -> tuple[Figure, Axes]:
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with rc_context(STYLE):
-        figure = Figure(figsize=(5.0, height), layout="constrained")
-        axes = figure.add_subplot()
-        axes.set_xlabel(across)
-        if up is not None:
-            axes.set_ylabel(up)
-    return figure, axes
-
-
-def _legend(axes: Axes, **placed: Any) -> None:
-    from matplotlib import rc_context
-
-    with rc_context(STYLE):
-        axes.legend(**placed)
-
-
-def _svg(figure: Figure) -> str:
-    from matplotlib import rc_context
-
-    page = io.StringIO()
-    with rc_context(STYLE):
-        figure.savefig(page, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    return page.getvalue().replace(INK, "currentColor")
 
 
 PLANS = 50

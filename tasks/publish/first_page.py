@@ -16,6 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.guarantee import LINKED
 from concord.artifacts.measures import Estimate, NumberTest, NumberTested, PublicTest, TestRecord
@@ -99,6 +101,18 @@ class FirstPage:
 
 
 @cache
+def _template(name: str) -> Template:
+    """A template of this folder, compiled once for all sessions of a process."""
+    loader = FileSystemLoader(Path(__file__).parent)
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True).get_template(name)
+
+
+def page_of(name: str, **content: Any) -> str:
+    """A page by the template of that name, on which all content is escaped."""
+    return _template(name).render(**content)
+
+
+@cache
 def check_meanings() -> dict[str, str]:
     """What each check of `concord verify FOLDER` means if it holds, by its name."""
     text = Path(__file__).with_name("checks.toml").read_text(encoding="utf-8")
@@ -108,6 +122,7 @@ def check_meanings() -> dict[str, str]:
 def first_page(certificate: Certificate, checks: Checks | None = None) -> FirstPage:
     """The first page of a certificate, `reworded`; with the result of its checks, if they were made."""
     failed = [check for check in checks or () if not check["ok"]]
+    passed = tuple(name_of(check) for check in checks or () if check["ok"] and not check["warning"])
     warnings = tuple(warning for warning in certificate.warnings if LINKED not in warning)
     useful, verdict = verdict_of(certificate)
     level: Level = "plain" if useful and not warnings else "warned"
@@ -118,7 +133,9 @@ def first_page(certificate: Certificate, checks: Checks | None = None) -> FirstP
         reasons = tuple(f"{name_of(check)}: {in_words(check['detail'])}" for check in failed)
     return FirstPage(
         title=f"Differentially private {certificate.what}: {certificate.domain.name}",
-        purpose="Privacy guarantee and performance" if checks is None else f"Release review: {_outcome(checks)}",
+        purpose="Privacy guarantee and performance"
+        if checks is None
+        else f"Release review: {len(passed)} checks passed, {len(failed) or 'none'} failed",
         session=certificate.session,
         data_version=certificate.data_version,
         about={words: getattr(certificate.about, key) for key, words in STATED.items() if key != "justification"},
@@ -126,9 +143,7 @@ def first_page(certificate: Certificate, checks: Checks | None = None) -> FirstP
         verdict=verdict,
         reasons=reasons,
         facts=None if failed else _facts(certificate),
-        passed=None
-        if checks is None
-        else tuple(name_of(each) for each in checks if each["ok"] and not each["warning"]),
+        passed=None if checks is None else passed,
         left=tuple(
             "what only the publisher knows" if name_of(check) == "not checked here" else name_of(check)
             for check in checks or ()
@@ -136,12 +151,6 @@ def first_page(certificate: Certificate, checks: Checks | None = None) -> FirstP
         ),
         checks=tuple(name for name in check_meanings() if name != "kept certificate"),
     )
-
-
-def _outcome(checks: Checks) -> str:
-    failed = sum(not check["ok"] for check in checks)
-    passed = sum(check["ok"] and not check["warning"] for check in checks)
-    return f"{passed} checks passed, {failed or 'none'} failed"
 
 
 def name_of(check: Mapping[str, Any]) -> str:

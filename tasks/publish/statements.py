@@ -14,9 +14,9 @@ Not covered  whether the certificate is right: tasks.verify.published. Checked b
              and tests/flows/cli/test_strangers_words.py
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
-from uuid import NAMESPACE_URL, UUID, uuid5
+from uuid import NAMESPACE_URL, uuid5
 
 from concord import __version__
 from concord.artifacts.certificate import Certificate
@@ -79,7 +79,19 @@ def cyclonedx(certificate: Certificate) -> str:
         }
         for file in certificate.leading.files
     ]
-    measured = [_metric(kind, figure) for kind, figure in _figures(certificate)]
+    test = record.public_test
+    if isinstance(test, NumberTest):
+        figures: dict[str, Estimate | None] = {"RMSE": test.rmse, "R²": test.r2}
+    else:
+        named = {"accuracy": "accuracy", "balanced accuracy": "balanced_accuracy", "AUC": "auc"}
+        figures = {} if test is None else {name: getattr(test, field) for name, field in named.items()}
+    measured: list[dict[str, Any]] = []
+    for name, figure in figures.items():
+        if figure is not None:
+            measured.append({"type": name, "value": f"{figure.value:.6g}"})
+            if figure.is_covered:
+                interval = {"lowerBound": f"{figure.low:.6g}", "upperBound": f"{figure.high:.6g}"}
+                measured[-1]["confidenceInterval"] = interval
     model = {
         "type": "machine-learning-model",
         "bom-ref": record.file.digest,
@@ -108,7 +120,7 @@ def cyclonedx(certificate: Certificate) -> str:
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
-        "serialNumber": _identity(certificate).urn,
+        "serialNumber": uuid5(NAMESPACE_URL, f"urn:concord:{certificate.session}:{record.file.digest}").urn,
         "version": 1,
         "metadata": {
             "tools": {"components": [{"type": "application", "name": "concord", "version": __version__}]},
@@ -117,36 +129,10 @@ def cyclonedx(certificate: Certificate) -> str:
         },
         "components": [model, *labels],
     }
-    return _json(bom)
-
-
-def _metric(kind: str, figure: Estimate) -> dict[str, Any]:
-    interval = {"lowerBound": f"{figure.low:.6g}", "upperBound": f"{figure.high:.6g}"}
-    more = {"confidenceInterval": interval} if figure.is_covered else {}
-    return {"type": kind, "value": f"{figure.value:.6g}", **more}
+    return in_json(bom, indent=2) + "\n"
 
 
 STATEMENTS: dict[str, Callable[[Certificate], str]] = {
     "registry": registry,
     "cyclonedx": cyclonedx,
 }
-
-
-def _json(value: object) -> str:
-    return in_json(value, indent=2) + "\n"
-
-
-def _identity(certificate: Certificate) -> UUID:
-    """An identifier that is the same for the same certificate in every statement."""
-    return uuid5(NAMESPACE_URL, f"urn:concord:{certificate.session}:{certificate.student.file.digest}")
-
-
-def _figures(certificate: Certificate) -> Iterator[tuple[str, Estimate]]:
-    """Measures on public test rows, by the field's standard names."""
-    test = certificate.student.public_test
-    if isinstance(test, NumberTest):
-        yield from (("RMSE", test.rmse), ("R²", test.r2))
-    elif test is not None:
-        yield from (("accuracy", test.accuracy), ("balanced accuracy", test.balanced_accuracy))
-        if test.auc is not None:
-            yield "AUC", test.auc

@@ -70,11 +70,13 @@ def track(
     refused = refusals(session, certificate.leading.files, released)
     file = released.read(certificate.student.file)
     types = trusted_types(file, plan.student.estimator)
+    of_stream = dict(enumerate(certificate.student.history, start=1)) or certificate.by_release
+    by_release = [(number, accuracy.value) for number, accuracy in of_stream.items()]
     return tracking.publish(
         Publication(
             certificate=certificate,
             files=[released.root / ref.path for ref in certified.files],
-            series=_series(session, per_refusal, refused, ledger) | {"accuracy_by_release": _by_release(certificate)},
+            series=_series(session, per_refusal, refused, ledger) | {"accuracy_by_release": by_release},
             datasets={
                 **datasets_of(certificate),
                 PUBLIC_ROWS: sha256_of_all(vault.read(batch.ref) for batch in batches),
@@ -89,12 +91,6 @@ def track(
             studied=studied,
         )
     )
-
-
-def _by_release(certificate: Certificate) -> MetricPoints:
-    """Of a stream, the accuracy of each release's student on public test rows, or else on private units of its own."""
-    found = dict(enumerate(certificate.student.history, start=1)) or certificate.by_release
-    return [(number, accuracy.value) for number, accuracy in found.items()]
 
 
 def session_of(certified: Certified) -> str:

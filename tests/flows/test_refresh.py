@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,9 @@ from concord.tasks.door.erase import close, erase, erased_units, forget
 from concord.tasks.door.stores import Stores
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
+from tests.artifacts.ledger.openings import session
 from tests.support.people import people, tables_of_plan, write_tables
+from tests.support.recorded import RECORDED
 from tests.test_readme import ROOT
 
 (OF_WEEKS,) = re.findall(
@@ -82,10 +85,14 @@ def units_read(released: dict[str, Any]) -> float:
 
 
 def test_the_end_of_a_season_is_told() -> None:
-    last = "release 4 of 4: the season has ended, and "
-    assert season_in_words(4, 4, goes_on=True).startswith(f"{last}the next release begins another")
-    assert season_in_words(4, 4, goes_on=False) == f"{last}no release follows"
-    assert season_in_words(2, 4, goes_on=False, ended=True).startswith("release 2 of 4: the season has ended")
+    """By the ledger's record of a season of four releases, which another season follows if it is of a stream."""
+    last, of_four = "release 4 of 4: the season has ended, and ", {**RECORDED["stream"], "season": 4}
+    whole = replace(session(mechanism=of_four, queries=4, stream="days"), asked=4)
+    assert season_in_words(whole).startswith(f"{last}the next release begins another")
+    assert season_in_words(replace(whole, stream="")) == f"{last}no release follows"
+    assert season_in_words(replace(whole, asked=2, status="closed")).startswith("release 2 of 4: the season has ended")
+    assert season_in_words(replace(whole, asked=2, status="open")) == "release 2 of 4"
+    assert season_in_words(session()) == ""
 
 
 def test_releases_follow_one_another_and_everybody_is_charged_once(data: Path, plan: Plan, home: Path) -> None:
