@@ -19,6 +19,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -60,30 +61,20 @@ COSTS = (
 )
 
 
+@dataclass(eq=False, repr=False)
 class _Learner(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is untyped
     """What classifier and regressor have in common: rows in, a session, a student out."""
 
-    def __init__(
-        self,
-        plan: Any,
-        domain: str,
-        rows: int | None,
-        epsilon: float,
-        delta: float | None,
-        unit: str | None,
-        version: str,
-        home: Any,
-        new_session: bool,
-    ) -> None:
-        self.plan = plan
-        self.domain = domain
-        self.rows = rows
-        self.epsilon = epsilon
-        self.delta = delta
-        self.unit = unit
-        self.version = version
-        self.home = home
-        self.new_session = new_session
+    plan: Any = None
+    _: KW_ONLY
+    domain: str = "classifier"
+    rows: int | None = None
+    epsilon: float = 1.0
+    delta: float | None = None
+    unit: str | None = None
+    version: str = "1"
+    home: Any = None
+    new_session: bool = False
 
     @abstractmethod
     def _known(self) -> dict[str, Any]:
@@ -158,8 +149,16 @@ class _Learner(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is unt
         if reset and not (hasattr(X, "__array__") or hasattr(X, "toarray")):
             kind = type(X).__name__
             raise WrongInput(f"X must be a frame or an array of numbers, which say the type of a column, got a {kind}")
-        if not hasattr(X, "toarray"):
-            _check_array(np.asarray(X))
+        if not hasattr(X, "toarray"):  # scikit-learn's own sentences hold the array
+            array = np.asarray(X)
+            if array.ndim < 2:
+                raise ValueError(
+                    f"X must have rows and columns, got an array of {array.ndim} dimensions. Reshape your data"
+                )
+            if array.dtype.kind == "c":
+                raise ValueError("Complex data not supported: X must hold numbers")
+            if array.dtype.kind in "OUSV":
+                raise WrongInput(f"X must be an array of numbers, or a frame, got an array of dtype {array.dtype}")
         with np.errstate(all="ignore"):
             numbers = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=False)
         names = [f"x{at}" for at in range(numbers.shape[1])]
@@ -176,6 +175,7 @@ class _Learner(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is unt
         return tags
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ConcordClassifier(ClassifierMixin, _Learner):  # type: ignore[misc]  # scikit-learn is untyped
     """A classifier that is learned under differential privacy.
 
@@ -190,22 +190,7 @@ class ConcordClassifier(ClassifierMixin, _Learner):  # type: ignore[misc]  # sci
     report and session; and `student_`, which is published and needs no Concord.
     """
 
-    def __init__(
-        self,
-        plan: Any = None,
-        *,
-        classes: Any = None,
-        domain: str = "classifier",
-        rows: int | None = None,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        unit: str | None = None,
-        version: str = "1",
-        home: Any = None,
-        new_session: bool = False,
-    ) -> None:
-        super().__init__(plan, domain, rows, epsilon, delta, unit, version, home, new_session)
-        self.classes = classes
+    classes: Any = None
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Classes (rows,). Free."""
@@ -243,28 +228,15 @@ class ConcordClassifier(ClassifierMixin, _Learner):  # type: ignore[misc]  # sci
         return list(declared)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ConcordRegressor(RegressorMixin, _Learner):  # type: ignore[misc]  # scikit-learn is untyped
     """A regressor that is learned under differential privacy; its parameters are those of ConcordClassifier.
 
     bounds   the least and the largest number that y may be, as is known in public: one beyond counts as the nearer
     """
 
-    def __init__(
-        self,
-        plan: Any = None,
-        *,
-        bounds: Any = None,
-        domain: str = "regressor",
-        rows: int | None = None,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        unit: str | None = None,
-        version: str = "1",
-        home: Any = None,
-        new_session: bool = False,
-    ) -> None:
-        super().__init__(plan, domain, rows, epsilon, delta, unit, version, home, new_session)
-        self.bounds = bounds
+    bounds: Any = None
+    domain: str = "regressor"
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Numbers (rows,) within the bounds. Free."""
@@ -278,16 +250,6 @@ class ConcordRegressor(RegressorMixin, _Learner):  # type: ignore[misc]  # sciki
         if tables["data"].get("bounds") is None:
             raise WrongInput("data.bounds must be given in the plan: a regressor learns no classes")
         return pl.Series(cast_numbers(column_of(y, "y", _number_word), np.inf)).fill_nan(None)
-
-
-def _check_array(X: NDArray[Any]) -> None:
-    """Raise, in place of scikit-learn, whose sentences hold the array, unless X (rows, columns) is one of numbers."""
-    if X.ndim < 2:
-        raise ValueError(f"X must have rows and columns, got an array of {X.ndim} dimensions. Reshape your data")
-    if X.dtype.kind == "c":
-        raise ValueError("Complex data not supported: X must hold numbers")
-    if X.dtype.kind in "OUSV":
-        raise WrongInput(f"X must be an array of numbers, or a frame, got an array of dtype {X.dtype}")
 
 
 def _names_of(classes: Sequence[Any]) -> dict[str, str]:

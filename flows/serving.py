@@ -148,10 +148,12 @@ def silently() -> Iterator[None]:
         logging.raiseExceptions = before
 
 
-def run_once(flow: Flow[..., FlowResult], home: Path, *values: Any, **named: Any) -> FlowResult:
-    """The result of one run of a flow that asks no teachers, on its own server."""
+def run_once(
+    flow: Flow[..., FlowResult], home: Path, *values: Any, teachers: TeachersPlan | None = None, **named: Any
+) -> FlowResult:
+    """The result of one run of a flow on its own server, with the task runner of its teachers, if it asks them."""
     with serving_flows(home):
-        result: FlowResult = ready(flow, home)(*values, **named)
+        result: FlowResult = ready(flow, home, teachers)(*values, **named)
     return result
 
 

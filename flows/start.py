@@ -28,7 +28,7 @@ from concord.flows.environment import is_known, remember
 from concord.flows.learn import extend, learn, retest, study_again
 from concord.flows.outcome import STAGES, StageName, Summary, check_all_asked, in_words
 from concord.flows.replay import replayed
-from concord.flows.serving import ready, serving_flows
+from concord.flows.serving import run_once
 from concord.flows.ticks import next_time
 from concord.tasks.advice.cover import naming_the_largest
 from concord.tasks.asking.questions import Question
@@ -55,8 +55,9 @@ def start(plan: Plan, home: Path, *, new_session: bool = False, start_from: str 
             return again
         err.print(f"{'replay':>8} not all of it is there: starting what runs the rest")
     check_tables(plan)
-    with naming_the_largest(plan, home), serving_flows(home):
-        summary = ready(learn, home, plan.teachers)(plan, home, new_session=new_session, start_from=stage)
+    with naming_the_largest(plan, home):
+        asked = {"new_session": new_session, "start_from": stage}
+        summary = run_once(learn, home, plan, home, teachers=plan.teachers, **asked)
     remember(plan, home)
     return summary
 
@@ -71,8 +72,7 @@ def start_extension(session: str, public: Path, home: Path) -> Summary:
     door = Stores.of(home)
     known = latest(door, session)
     teachers = checkpoint_to_extend(door.vault, known).plan.teachers
-    with serving_flows(home):
-        return ready(extend, home, teachers)(known.id, str(public.absolute()), home)
+    return run_once(extend, home, known.id, str(public.absolute()), home, teachers=teachers)
 
 
 def check_here(public: Path) -> None:
@@ -89,9 +89,7 @@ def check_here(public: Path) -> None:
 def start_asking(asking: Flow[..., FlowResult], plan: Plan, home: Path, **asked: Any) -> FlowResult:
     """Run a flow that asks a plan's private rows one question, such as `estimate` or `count`. Raises as `start`."""
     check_tables(plan)
-    with serving_flows(home):
-        answer: FlowResult = ready(asking, home, plan.teachers)(plan, home, **asked)
-    return answer
+    return run_once(asking, home, plan, home, teachers=plan.teachers, **asked)
 
 
 def start_question(plan: Plan, question: Question, home: Path, terms: QuestionTerms) -> dict[str, Any]:
@@ -101,20 +99,17 @@ def start_question(plan: Plan, question: Question, home: Path, terms: QuestionTe
     def asking() -> dict[str, Any]:  # without parameters: Prefect keeps those, and a question is code
         return ask(plan, question, home, terms)
 
-    with serving_flows(home):
-        return ready(asking, home)()
+    return run_once(asking, home)
 
 
 def start_study(session: str, student: StudentPlan | None, home: Path) -> Summary:
     """Run the flow `study` over a session, named as in `start_extension`. Raises as `start`."""
-    with serving_flows(home):
-        return ready(study_again, home)(latest(Stores.of(home), session).id, home, student)
+    return run_once(study_again, home, latest(Stores.of(home), session).id, home, student)
 
 
 def start_test(session: str, home: Path, *, epsilon: float | None, again: bool) -> Summary:
     """Run the flow `test` over a session, named as in `start_extension`. Raises as `start`."""
-    with serving_flows(home):
-        return ready(retest, home)(latest(Stores.of(home), session).id, home, epsilon=epsilon, again=again)
+    return run_once(retest, home, latest(Stores.of(home), session).id, home, epsilon=epsilon, again=again)
 
 
 def latest(door: Stores, name: str) -> Session:
