@@ -10,14 +10,14 @@ about single rows, or ask every shard a question.
     print(done.student.predict(rows))
     print(concord.open_session(done.session).answer(rows.row(0, named=True)))
 
-It uses the same door, ledger and home folder as the command line; every mistake is a ConcordError with one sentence. A
-student's predictions are free; a session answers from what it reserved when it was opened. Checked by
-tests/flows/test_api.py.
+It uses the same door, ledger and home folder as the command line. Everything that is not a fault of this program raises
+a ConcordError with one sentence. A student's predictions are free; a session answers from what it reserved when it was
+opened. Checked by tests/flows/test_api.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from inspect import signature
 from itertools import chain
 from pathlib import Path
@@ -57,7 +57,6 @@ def run(
     home          the home folder; default: CONCORD_HOME, or .concord
     new_session   open a further session, which costs again
     settings      label, classes or bounds, domain and rows, and what else `tasks.advice.draft.settings_for` takes
-    Raises a ConcordError for everything that is not a fault of this program.
     """
     if not isinstance(plan, str | Path | dict | Plan):
         from concord.tasks.advice.draft import settings_for
@@ -68,9 +67,20 @@ def run(
     frames = {"private": private, "public": public, "test": test}
     given = {field: frame for field, frame in frames.items() if frame is not None}
     loaded, folder = _loaded(plan, given), _prepared(home)
+    for field, frame in given.items():
+        if field != "private" and frame is private:
+            raise WrongInput(f"data.{field} must not be the frame of data.private, which would then be published")
     from concord.flows.start import start
+    from concord.tasks.data.sources import keep_frame
+    from concord.tasks.door.locks import a_run_in
+    from concord.tasks.door.stores import Stores
 
-    return Run(start(_with_frames(loaded, given, folder), folder, new_session=new_session), folder)
+    if given:
+        vault, domain = Stores.of(folder).vault, loaded.privacy.domain
+        with a_run_in(vault, domain):  # nothing of the domain is erased meanwhile
+            kept = {field: keep_frame(frame, vault, field, domain) for field, frame in given.items()}
+        loaded = loaded.model_copy(update={"data": loaded.data.model_copy(update=kept)})
+    return Run(start(loaded, folder, new_session=new_session), folder)
 
 
 def _known(given: dict[str, Any], takes: Callable[..., Any], public: Any) -> dict[str, Any]:
@@ -98,7 +108,6 @@ def refresh(
     plan, home    as of `run`
     new_session   if it is not known any more whom earlier seasons asked, begin another stream, which asks everybody
                   again and costs again
-    Raises a ConcordError for everything that is not a fault of this program.
     """
     loaded, folder = _loaded(plan), _prepared(home)
     from concord.flows import refresh as flows_refresh
@@ -111,10 +120,7 @@ def refresh(
 def lead(
     plan: str | Path, exchange: str, *, without: Iterable[str] = (), home: str | Path | None = None
 ) -> dict[str, Any]:
-    """Ask several homes the next question, or publish what follows from their shares, as `concord lead --json` has it.
-
-    Raises a ConcordError for everything that is not a fault of this program.
-    """
+    """Ask several homes the next question, or publish what follows from their shares, as `concord lead --json`."""
     loaded, folder = load_homes_plan(Path(plan)), _prepared(home)
     from concord.flows import lead as flows_lead
     from concord.flows.serving import run_once
@@ -138,13 +144,12 @@ def contribute(
     private       this home's private table: files, or an address
     agreed        the person responsible for this home has read the plan and agrees to its cost
     new_session   take part in a further run of the plan, which costs again
-    Raises a ConcordError for everything that is not a fault of this program.
     """
     loaded, folder = load_homes_plan(Path(plan), private), _prepared(home)
     from concord.flows import homes as flows_homes
     from concord.flows.serving import run_once
 
-    asked = {"exchange": exchange, "name": name, "again": new_session, "agreed": agreed}
+    asked: dict[str, Any] = {"exchange": exchange, "name": name, "again": new_session, "agreed": agreed}
     return run_once(flows_homes.contribute, folder, loaded, folder, **asked)
 
 
@@ -155,22 +160,6 @@ def _loaded(plan: str | Path | dict[str, Any] | Plan, given: Iterable[str] = ())
     tables = plan if isinstance(plan, dict) else read_tables(Path(plan))
     data = tables.get("data")
     return parse_plan({**tables, "data": {**data, **dict.fromkeys(given, "")}} if isinstance(data, dict) else tables)
-
-
-def _with_frames(plan: Plan, given: Mapping[str, Any], folder: Path) -> Plan:
-    if not given:
-        return plan
-    for field, frame in given.items():
-        if field != "private" and frame is given.get("private"):
-            raise WrongInput(f"data.{field} must not be the frame of data.private, which would then be published")
-    from concord.tasks.data.sources import keep_frame
-    from concord.tasks.door.locks import a_run_in
-    from concord.tasks.door.stores import Stores
-
-    vault, domain = Stores.of(folder).vault, plan.privacy.domain
-    with a_run_in(vault, domain):  # nothing of the domain is erased meanwhile
-        kept = {field: keep_frame(frame, vault, field, domain) for field, frame in given.items()}
-    return plan.model_copy(update={"data": plan.data.model_copy(update=kept)})
 
 
 @our_settings()
@@ -195,7 +184,6 @@ def ask(
     cutoff        questions share a session that ends after so many refusals; default: each has its own session
     form          for a question in its own session: optimal, or laplace, as in the papers
     new_session   open a further session, which costs again
-    Raises a ConcordError for everything that is not a fault of this program.
     """
     loaded, folder = _loaded(plan), _prepared(home)
     from concord.flows.ask import QuestionTerms

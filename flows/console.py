@@ -104,13 +104,12 @@ class RateColumn(ProgressColumn):
         return Text(rate(task.completed, task.elapsed or 0.0), style="progress.data.speed")
 
 
-def _columns(*columns: ProgressColumn) -> tuple[ProgressColumn, ...]:
-    """The columns of a stage: its name, these, and the time it has taken."""
-    return (TextColumn("{task.description:>8}"), *columns, TimeElapsedColumn())
-
-
-def _counted() -> tuple[ProgressColumn, ...]:
-    return _columns(BarColumn(), MofNCompleteColumn(), RateColumn(), TimeRemainingColumn())
+def _columns(*, counted: bool) -> tuple[ProgressColumn, ...]:
+    """The columns of a stage: its name, how far it is if its parts or steps are counted, and the time it has taken."""
+    progress = (
+        (BarColumn(), MofNCompleteColumn(), RateColumn(), TimeRemainingColumn()) if counted else (SpinnerColumn(),)
+    )
+    return (TextColumn("{task.description:>8}"), *progress, TimeElapsedColumn())
 
 
 def rate(done: float, seconds: float) -> str:
@@ -133,8 +132,7 @@ class Progress:
         self._artifact: UUID | None = None
         self._started = self._updated = time.monotonic()
         shown = err.is_terminal and not err.quiet
-        columns = _columns(SpinnerColumn()) if total == 1 else _counted()
-        self._bars = Bars(*columns, console=err, transient=True, disable=not shown)
+        self._bars = Bars(*_columns(counted=total != 1), console=err, transient=True, disable=not shown)
         self._bar = self._bars.add_task(name, total=total)
 
     def __enter__(self) -> Self:
@@ -167,7 +165,7 @@ class Progress:
     def step(self, done: int, size: int) -> None:
         """So many steps inside a part are done, of `size`; they are shown in place of the parts."""
         if done and size != self._steps:
-            self._steps, self._bars.columns = size, _counted()
+            self._steps, self._bars.columns = size, _columns(counted=True)
             self._bars.reset(self._bar, total=size)
         if done:
             self._bars.update(self._bar, completed=done)

@@ -40,7 +40,14 @@ def watch() -> None:
     for number in SENTENCES:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
-    threading.Thread(target=_hear, args=(heard,), daemon=True).start()
+
+    def hear() -> None:
+        number = signal.Signals(os.read(heard, 1)[0])
+        while number not in SENTENCES:
+            number = signal.Signals(os.read(heard, 1)[0])
+        leave(128 + number, SENTENCES[number])
+
+    threading.Thread(target=hear, daemon=True).start()
     _shield()
 
 
@@ -55,15 +62,29 @@ def shield_workers() -> None:
 
 def end_with_parent() -> None:
     """In a worker process: end when the parent process ends, since no signal would tell of that."""
-    threading.Thread(target=_follow, daemon=True).start()
+
+    def follow() -> None:
+        from multiprocessing import parent_process
+
+        if parent := parent_process():
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
 
 
 def leave(status: int, sentence: str) -> None:
     """End this process and its children now, if it is a command under `watch`."""
     if not _watched.is_set():
         return
+
+    def say() -> None:
+        clear = CLEAR if os.isatty(2) else ""
+        with suppress(OSError):
+            os.write(2, f"{clear}concord: {sentence}\n".encode())
+
     _leaving.acquire()  # never released: the first caller gives the reason
-    last_words = threading.Thread(target=_say, args=(sentence,), daemon=True)
+    last_words = threading.Thread(target=say, daemon=True)
     last_words.start()
     last_words.join(LEAVING_PATIENCE)
     from multiprocessing import active_children
@@ -71,27 +92,6 @@ def leave(status: int, sentence: str) -> None:
     for child in active_children():
         child.kill()
     os._exit(status)
-
-
-def _follow() -> None:
-    from multiprocessing import parent_process
-
-    if parent := parent_process():
-        parent.join()
-        os._exit(1)
-
-
-def _hear(heard: int) -> None:
-    number = signal.Signals(os.read(heard, 1)[0])
-    while number not in SENTENCES:
-        number = signal.Signals(os.read(heard, 1)[0])
-    leave(128 + number, SENTENCES[number])
-
-
-def _say(sentence: str) -> None:
-    clear = CLEAR if os.isatty(2) else ""
-    with suppress(OSError):
-        os.write(2, f"{clear}concord: {sentence}\n".encode())
 
 
 def _shield() -> None:

@@ -206,10 +206,10 @@ class Stages:
         """The result of one task, and whether it is from the cache."""
         call = self.call(work, arguments)
         task = self._ready(work, [call])
-        state = _state(task, call)
+        state = cast("State[Any]", task(**call, return_state=True))
         result = state.result()
         if state.name == "Cached" and not self._there(result):
-            state = _state(task.with_options(refresh_cache=True), call)
+            state = cast("State[Any]", task.with_options(refresh_cache=True)(**call, return_state=True))
             result = state.result()
         return result, state.name == "Cached"
 
@@ -341,7 +341,3 @@ class Stages:
 def stage_of(work: Task[..., Any]) -> StageName:
     """The name of a task's stage."""
     return cast(StageName, work.name)
-
-
-def _state(work: Task[..., Any], call: Call) -> State[Any]:
-    return cast("State[Any]", work(**call, return_state=True))

@@ -156,25 +156,8 @@ class Released:
         with place.open("rb") as file:
             return Ref(path=path, digest=hashlib.file_digest(file, "sha256").hexdigest())
 
-    def write_labels(
-        self,
-        session: str,
-        index: int,
-        first: int,
-        labels: Integers,
-        counts: Integers | None,
-        *,
-        rows: int,
-        classes: Sequence[str],
-        guarantee: Mapping[str, str],
-    ) -> Ref:
-        """Publish the labels released for a batch. The same arguments give the same bytes.
-
-        session, index  where it belongs; `first` is the session-wide index of its first row
-        labels          (asked,) class indices, negative if refused; rows after `asked` were not asked
-        counts          (asked, classes) noisy votes, if the mechanism releases them; dropped for refused rows
-        """
-        table = labels_table(session, first, labels, counts, rows=rows, classes=classes, guarantee=guarantee)
+    def write_labels(self, session: str, index: int, table: pa.Table) -> Ref:
+        """Publish the labels released for a batch (`labels_table`). The same table gives the same bytes."""
         return self.write(labels_path(session, index), table_bytes(table.columns, table.schema))
 
     def restamp(self, refs: Sequence[Ref]) -> None:
@@ -209,7 +192,12 @@ def labels_table(
     classes: Sequence[str],
     guarantee: Mapping[str, str],
 ) -> pa.Table:
-    """Labels of a batch as a table of `labels_schema`; arguments as for `Released.write_labels`."""
+    """Labels of a batch as a table of `labels_schema`.
+
+    first    the session-wide index of its first row
+    labels   (asked,) class indices, negative if refused; rows after `asked` were not asked
+    counts   (asked, classes) noisy votes, if the mechanism releases them; dropped for refused rows
+    """
     classed = np.full(rows, -1)
     classed[: len(labels)] = labels
     unlabelled = classed < 0

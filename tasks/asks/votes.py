@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.home.released import labels_path
+from concord.artifacts.home.released import labels_path, labels_table
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.kinds import Kind
 from concord.artifacts.plan import Plan
@@ -241,16 +241,9 @@ class LabelStream:
         return self._write(state.batches + batches, state.next_row + rows, Answers(np.zeros(0, dtype=np.int64)), count)
 
     def _write(self, index: int, first: int, answers: Answers, rows: int) -> Ref:
-        return self.door.released.write_labels(
-            self.session,
-            index,
-            first,
-            answers.labels,
-            answers.counts,
-            rows=rows,
-            classes=self.ask.classes,
-            guarantee=self._guarantee,
-        )
+        terms: dict[str, Any] = {"rows": rows, "classes": self.ask.classes, "guarantee": self._guarantee}
+        table = labels_table(self.session, first, answers.labels, answers.counts, **terms)
+        return self.door.released.write_labels(self.session, index, table)
 
     @cached_property
     def _guarantee(self) -> dict[str, str]:

@@ -15,7 +15,7 @@ from sklearn.pipeline import Pipeline
 
 from concord import __version__
 from concord.artifacts.certificate import Certificate, Certified
-from concord.artifacts.home.released import Released
+from concord.artifacts.home.released import Released, labels_table
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, parse_plan
@@ -59,12 +59,15 @@ class World:
             self.released.write_labels(
                 SESSION,
                 index,
-                batch.first,
-                labels[batch.first : batch.first + batch.rows],
-                None if counts is None else counts[batch.first : batch.first + batch.rows],
-                rows=batch.rows,
-                classes=CLASSES,
-                guarantee=guarantee,
+                labels_table(
+                    SESSION,
+                    batch.first,
+                    labels[batch.first : batch.first + batch.rows],
+                    None if counts is None else counts[batch.first : batch.first + batch.rows],
+                    rows=batch.rows,
+                    classes=CLASSES,
+                    guarantee=guarantee,
+                ),
             )
             for index, batch in enumerate(self.batches)
         ]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified
 from concord.artifacts.home.publication import HELD
-from concord.artifacts.home.released import Released, labels_schema, sha256
+from concord.artifacts.home.released import Released, labels_schema, labels_table, sha256
 from concord.artifacts.schemas import Ref
 
 CLASSES = ("no", "yes")
@@ -20,9 +20,9 @@ GUARANTEE = {"epsilon": "1", "delta": "1e-05"}
 
 def write(released: Released, labels: list[int], counts: list[list[int]] | None = None, rows: int = 4) -> Ref:
     array = None if counts is None else np.array(counts, dtype=np.int64).reshape(-1, 2)
-    return released.write_labels(
-        "s-1", 0, 7, np.array(labels, dtype=np.int64), array, rows=rows, classes=CLASSES, guarantee=GUARANTEE
-    )
+    given = np.array(labels, dtype=np.int64)
+    table = labels_table("s-1", 7, given, array, rows=rows, classes=CLASSES, guarantee=GUARANTEE)
+    return released.write_labels("s-1", 0, table)
 
 
 def test_labels_hold_every_row_and_say_what_became_of_it(tmp_path: Path) -> None:

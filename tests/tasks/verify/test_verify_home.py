@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from concord.artifacts.certificate import Certificate
-from concord.artifacts.home.released import Released
+from concord.artifacts.home.released import Released, labels_table
 from concord.artifacts.ledger.excerpt import Excerpt
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.state import LedgerState
@@ -150,7 +150,8 @@ def answer(home: Path) -> Session:
     )
     ledger.begin_batch(SESSION, batch)
     terms: dict[str, Any] = {"rows": 1, "classes": CLASSES, "guarantee": {}}
-    ref = released.write_labels(SESSION, state.batches, state.next_row, np.array([1]), None, **terms)
+    table = labels_table(SESSION, state.next_row, np.array([1]), None, **terms)
+    ref = released.write_labels(SESSION, state.batches, table)
     return ledger.commit_batch(SESSION, state.batches, asked=1, answered=1, refused=0, released=ref)
 
 
@@ -213,7 +214,7 @@ def certify_anew(home: Path, name: str) -> None:
     ledger.open_session(opening(StableVoting.calibrate(epsilon=0.1, delta=1e-7, cutoff=3), name), further=True)
     ledger.begin_batch(name, Batch(index=0, first=0, rows=1, question_digest=name, exact_digest=name))
     terms: dict[str, Any] = {"rows": 1, "classes": CLASSES, "guarantee": {}}
-    ref = released.write_labels(name, 0, 0, np.array([1]), None, **terms)
+    ref = released.write_labels(name, 0, labels_table(name, 0, np.array([1]), None, **terms))
     ledger.commit_batch(name, 0, asked=1, answered=1, refused=0, released=ref)
     model = Certificate.model_validate_json((home / "released" / SESSION / "certificate.json").read_bytes())
     certificate = describe({name: [ref]}, model.stated, ledger, released)
