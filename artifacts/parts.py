@@ -39,10 +39,11 @@ Checked by tests/privacy/test_divided.py and test_seasons.py, with exact laws an
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import Charge
+from concord.artifacts.sessions import Terms
 
 LEARNING: Final = "learning"
 TEST: Final = "test"
@@ -66,21 +67,6 @@ class Division:
     naming: str
 
 
-class Naming(Protocol):
-    """A session's fields about the part it touches (artifacts.sessions)."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def domain(self) -> str: ...
-    @property
-    def part(self) -> str: ...
-    @property
-    def division(self) -> str: ...
-    @property
-    def stream(self) -> str: ...
-
-
 class Counted(NamedTuple):
     """A charge: the part that it counts in, or EVERY, and the stream of which it is a season, or none."""
 
@@ -102,7 +88,7 @@ class Parts:
         """Record how the domain is divided."""
         self._divided[domain] = division
 
-    def enter(self, session: Naming) -> None:
+    def enter(self, session: Terms) -> None:
         """Record a session just opened, under the division on record now: a later one does not count for it."""
         self._touched[session.id], self._season_of[session.id] = self.touched_by(session), self.continued_by(session)
 
@@ -118,7 +104,7 @@ class Parts:
         """The only part that an opened session touches, or EVERY."""
         return self._touched[session]
 
-    def touched_by(self, session: Naming) -> str:
+    def touched_by(self, session: Terms) -> str:
         """The only part that a session would touch if it were opened now, or EVERY."""
         division = self._divided.get(session.domain)
         known = division is not None and session.division == division.commitment
@@ -128,7 +114,7 @@ class Parts:
         """The stream of which an opened session is a season, or none."""
         return self._season_of[session]
 
-    def continued_by(self, session: Naming) -> str:
+    def continued_by(self, session: Terms) -> str:
         """The stream of which a session would be a season if it were opened now, or none."""
         return session.stream if self.goes_on(session.stream) else ""
 

@@ -12,10 +12,11 @@ tests/artifacts/ledger/test_sessions.py.
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Self
 
 from pydantic import computed_field
 
+from concord.artifacts.domains import Filter
 from concord.artifacts.errors import BudgetRefused, NotVerified
 from concord.artifacts.kinds import Kind
 from concord.artifacts.privacy import Charge, Cost, compose
@@ -106,12 +107,6 @@ class Opening(Terms):
         return replace(first, whole=compose([opening.whole for opening in openings]), epsilon=epsilon, delta=delta)
 
 
-class Charging(Protocol):
-    """A domain's filter (artifacts.domains): the charge of a cost."""
-
-    def charge(self, cost: Cost) -> Charge: ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class BatchOutcome:
     """The release of a batch: rows asked (answered or refused), and the durable file of released labels."""
@@ -188,7 +183,7 @@ class Session(Terms):
     settled: Charge | None = None
 
     @classmethod
-    def charged(cls, opening: Opening, by: Charging) -> Self:
+    def charged(cls, opening: Opening, by: Filter) -> Self:
         """`opening` as charged by a domain's filter. Raises ValueError if it has no finite charge there."""
         each = opening.per_refusal
         terms = {term.name: getattr(opening, term.name) for term in fields(Terms)}

@@ -126,16 +126,8 @@ class _Learner(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is unt
         known = self._known()
         if not known or self.rows is None:
             raise WrongInput("classes, or bounds, and rows must be given, as known in public, or a plan that has them")
-        return settings_for(
-            LABEL,
-            **known,
-            domain=self.domain,
-            rows=self.rows,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            unit=self.unit,
-            version=self.version,
-        )
+        stated = {name: getattr(self, name) for name in ("domain", "rows", "epsilon", "delta", "unit", "version")}
+        return settings_for(LABEL, **known, **stated)
 
     def _rows(self, X: Any, *, reset: bool = False) -> pa.Table:
         """Rows as a table. Their names and number of columns are those of `fit`, unless `reset`: then they are private,

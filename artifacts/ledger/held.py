@@ -18,10 +18,10 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from concord.artifacts.domains import Domain
 from concord.artifacts.errors import NotVerified
+from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.sessions import Session
 from concord.artifacts.settings import Settings, own_ledger
 
@@ -30,16 +30,6 @@ PUBLISHING = "publishing"
 MOST_NAMED = 5
 """Sessions, files or faults that are named; the others are counted."""
 AGAIN = "the ledger was deleted, emptied, cut back or edited, or CONCORD_LEDGER names another: restore the right one"
-
-
-class Knowing(Protocol):
-    """A ledger, as far as it is compared with a home (artifacts.ledger.reading)."""
-
-    def domains(self) -> tuple[Domain, ...]: ...
-    def sessions(self, domain: str, /) -> tuple[Session, ...]: ...
-    def caps(self, domain: str, /) -> tuple[tuple[float, float], ...]: ...
-    @property
-    def restored(self) -> bool: ...
 
 
 class Held:
@@ -65,15 +55,15 @@ class Held:
             with suppress(OSError, ValueError):  # what is no certificate says nothing
                 self._certificates[path.parent.name] = json.loads(path.read_bytes())
 
-    def unknown(self, ledger: Knowing) -> set[str]:
+    def unknown(self, ledger: Reading) -> set[str]:
         """The sessions that the home holds and the ledger does not know."""
         return set().union(*self.places.values()) - _known(ledger).keys()
 
-    def others(self, ledger: Knowing) -> set[str]:
+    def others(self, ledger: Reading) -> set[str]:
         """Sessions that the ledger knows and this home never opened: a ledger on a server may serve several homes."""
         return _known(ledger).keys() - self._begun.union(*self.places.values()) if self._shared else set()
 
-    def unpublished(self, ledger: Knowing) -> set[str]:
+    def unpublished(self, ledger: Reading) -> set[str]:
         """The sessions of this home that are charged, could go on, and were not published whole: a command that opened
         one was killed, or failed, before its end."""
         sessions = [*_known(ledger).values()]
@@ -85,12 +75,12 @@ class Held:
         going_on = {session.id for session in sessions if session.status != "closed"}
         return (going_on & self._begun) - (published - self._publishing)
 
-    def check(self, ledger: Knowing) -> None:
+    def check(self, ledger: Reading) -> None:
         """Raise NotVerified, naming it, if the ledger denies something that the home holds."""
         if not ledger.restored and (denied := [*self.denied_by(ledger)]):
             raise NotVerified(f"{'; '.join(denied[:MOST_NAMED])}: {AGAIN}")
 
-    def denied_by(self, ledger: Knowing) -> Iterator[str]:
+    def denied_by(self, ledger: Reading) -> Iterator[str]:
         """A sentence for each thing that the home holds and the ledger denies."""
         known = _known(ledger)
         lost = {where: sessions - known.keys() for where, sessions in self.places.items()}
@@ -105,11 +95,11 @@ class Held:
                     yield f"the certificate of {name} {wrong}"
 
 
-def _known(ledger: Knowing) -> dict[str, Session]:
+def _known(ledger: Reading) -> dict[str, Session]:
     return {session.id: session for domain in ledger.domains() for session in ledger.sessions(domain.name)}
 
 
-def _denied(certificate: Any, known: Mapping[str, Session], ledger: Knowing) -> Iterator[str]:
+def _denied(certificate: Any, known: Mapping[str, Session], ledger: Reading) -> Iterator[str]:
     domain = certificate["domain"]
     cap = domain["cap"]["epsilon"], domain["cap"]["delta"]
     if cap not in ledger.caps(domain["name"]):
