@@ -37,11 +37,11 @@ class ByKey:
     def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
         schema: dict[str, Any] = handler(core_schema)
         keys = handler.resolve_ref_schema(schema["anyOf"][0])["properties"]
-        keys.update({name: _told_apart(key) for name, key in keys.items() if "anyOf" in key})
-        return _told_apart(schema)
+        keys.update({name: _by_type(key) for name, key in keys.items() if "anyOf" in key})
+        return _by_type(schema)
 
 
-def _told_apart(schema: dict[str, Any]) -> dict[str, Any]:
+def _by_type(schema: dict[str, Any]) -> dict[str, Any]:
     """`anyOf` a section and a plainer type, told apart by that type. Any other schema stays as it is."""
     section, plainer = schema["anyOf"][0], schema["anyOf"][-1]
     if "$ref" not in section:
@@ -169,8 +169,8 @@ def scheduled_contribute(
 
         loaded = load_homes_plan(plan, private)
         done = run_once(contribute, home, loaded, home, exchange=exchange, name=name, agreed=agreed)
-        said = done["missing"] if done["answered"] is None else f"{name} answered {done['answered']}: {done['file']}"
-        return Completed(name="Completed" if done["answered_now"] else "NothingNew", message=said)
+        message = done["missing"] if done["answered"] is None else f"{name} answered {done['answered']}: {done['file']}"
+        return Completed(name="Completed" if done["answered_now"] else "NothingNew", message=message)
 
     return _in_home(work, home)
 

@@ -108,7 +108,7 @@ def belongs_to(other: str, domain: str) -> WrongInput:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Total:
+class DomainBalance:
     """A domain as a witness saw it: its terms, and everything settled and reserved in it."""
 
     domain: Domain
@@ -124,7 +124,7 @@ class Restoration:
     """
 
     witnessed: str
-    standings: tuple[Total, ...]
+    standings: tuple[DomainBalance, ...]
     reason: str
 
 

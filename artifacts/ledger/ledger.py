@@ -25,8 +25,8 @@ from typing import Self
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import NotKept, NotVerified
 from concord.artifacts.ledger.database import Entries, LedgerRows
-from concord.artifacts.ledger.events import Entry, LogRecord, Remark, RemarkKind, Total, Watch
-from concord.artifacts.ledger.held import Held
+from concord.artifacts.ledger.events import DomainBalance, Entry, LogRecord, Remark, RemarkKind, Watch
+from concord.artifacts.ledger.home_contents import HomeContents
 from concord.artifacts.ledger.reading import Reading, Value
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.ledger.witness import Watching, Witness
@@ -62,9 +62,9 @@ class Ledger(Reading):
     def checked(cls, home: Path) -> Self:
         """As `of`, for all that believes what it says. Raises NotVerified if it denies what the home holds or its
         witness saw."""
-        held, ledger = Held(home), cls.of(home)
+        contents, ledger = HomeContents(home), cls.of(home)
         ledger.check_witness()
-        held.check(ledger)
+        contents.check(ledger)
         return ledger
 
     def name_domain(self, name: str, *, unit: str, neighbours: str, epsilon: float, delta: float) -> Domain:
@@ -160,7 +160,7 @@ class Ledger(Reading):
             lambda state: state.settle(session, give_back=give_back), lambda state: state.session(session)
         )
 
-    def restore(self, reason: str) -> tuple[Total, ...]:
+    def restore(self, reason: str) -> tuple[DomainBalance, ...]:
         """Go on although ledger and witness differ (`artifacts.ledger.witness`). Returns each domain's charge now.
 
         Every open session is charged whole and closed. Raises WrongInput if nothing needs to be restored, NotVerified

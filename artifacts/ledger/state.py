@@ -12,7 +12,16 @@ from dataclasses import replace
 
 from concord.artifacts.domains import Domain, NewCap, amount
 from concord.artifacts.errors import BudgetRefused, ConcordError, NotCovered, NotVerified, WrongInput
-from concord.artifacts.ledger.events import Entry, LogRecord, Remark, Remarks, Restoration, Total, Watch, shortfall
+from concord.artifacts.ledger.events import (
+    DomainBalance,
+    Entry,
+    LogRecord,
+    Remark,
+    Remarks,
+    Restoration,
+    Watch,
+    shortfall,
+)
 from concord.artifacts.parts import Counted, Division, Parts, by_part, largest, least
 from concord.artifacts.privacy import Charge
 from concord.artifacts.sessions import Batch, BatchOutcome, Draw, Opening, Session, Settlement, Terms
@@ -189,9 +198,9 @@ class LedgerState:
         """What restorations charged for sessions that the ledger no longer knows."""
         return self._lost.get(domain, Charge())
 
-    def standings(self) -> tuple[Total, ...]:
+    def standings(self) -> tuple[DomainBalance, ...]:
         """Every domain and its charge, for a witness."""
-        return tuple(Total(domain=domain, charge=self.total(name)) for name, domain in self.domains.items())
+        return tuple(DomainBalance(domain=domain, charge=self.total(name)) for name, domain in self.domains.items())
 
     def total_with(self, opening: Opening) -> Charge:
         """The domain's total after a further session. Raises BudgetRefused if its cost is infinite."""

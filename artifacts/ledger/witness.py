@@ -31,7 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.home.whole import sync_folder, take_lock
 from concord.artifacts.ledger.database import LedgerRows
-from concord.artifacts.ledger.events import Entry, Restoration, Total, Watch, shortfall
+from concord.artifacts.ledger.events import DomainBalance, Entry, Restoration, Watch, shortfall
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.settings import WITNESS, Settings
 
@@ -48,7 +48,7 @@ class Sighting(BaseModel):
 
     seq: int
     heads: tuple[str, ...] = Field(min_length=1)
-    standings: tuple[Total, ...]
+    standings: tuple[DomainBalance, ...]
 
     @property
     def head(self) -> str:
@@ -219,7 +219,7 @@ def _stands(seen: Sighting, state: LedgerState, rows: LedgerRows) -> bool:
     return seen.head in state.restored or rows.digests(seen.seq, seen.seq) == (seen.head,)
 
 
-def _check_adds_up(state: LedgerState, then: LedgerState, standings: tuple[Total, ...]) -> None:
+def _check_adds_up(state: LedgerState, then: LedgerState, standings: tuple[DomainBalance, ...]) -> None:
     """Raise NotVerified if the charges here and in the witnessed ledger since `then` cannot simply be added: no charge
     covers a row answered twice under one secret draw."""
     for before in then.sessions.values():

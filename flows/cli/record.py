@@ -60,7 +60,7 @@ def link_command(
     ledger.remark(name, "linked", other, reason)
     promised = "people in both are promised the sum of both caps, if unit and neighbours are the same in both"
     say(f"domains {name} and {other} are linked: {promised}")
-    for domain in filter(None, (ledger.domain(name),)):
+    if domain := ledger.domain(name):
         for warning in unpromised(domain, ledger.linked(name)):
             say(f"      {warning}", mark="warning", style="yellow")
 
@@ -204,10 +204,10 @@ def predict_command(
         warnings.simplefilter("always", UserWarning)
         asked = at_point(student_of(handed_on(student, home)), point, threshold)
         count = predict_table(asked, str(rows), out_file, key=key)
-    said = list(dict.fromkeys(str(each.message) for each in caught))
+    texts = list(dict.fromkeys(str(warning.message) for warning in caught))
     if as_json:
-        print_json({"rows": count, "file": str(out_file), "warnings": said})
+        print_json({"rows": count, "file": str(out_file), "warnings": texts})
         return
-    for warning in said:
-        say(f"warning: {warning}")
+    for text in texts:
+        say(f"warning: {text}")
     say(f"{out_file}: {count} rows")

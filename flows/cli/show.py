@@ -8,7 +8,7 @@ from rich.table import Table
 
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import in_one_line
-from concord.artifacts.ledger.held import Held
+from concord.artifacts.ledger.home_contents import HomeContents
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.measures import Estimate
@@ -100,10 +100,10 @@ def budget_of(home: Path) -> dict[str, Any]:
     the ledger denies what the home holds."""
     from concord.tasks.asks.kinds import finished_by
 
-    held, ledger = Held(home), Ledger.checked(home)
+    contents, ledger = HomeContents(home), Ledger.checked(home)
 
     def listed(now: Reading) -> dict[str, Any]:
-        unpublished, domains = held.unpublished(now), []
+        unpublished, domains = contents.unpublished(now), []
         for domain in now.domains():
             total, division, parts = now.total(domain.name), now.division(domain.name), None
             cap, spent = domain.filter, domain.filter.spent(total)

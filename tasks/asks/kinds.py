@@ -333,7 +333,7 @@ def remarks_of(session: Session, files: Iterable[bytes]) -> tuple[str, ...]:
 
 def finished_by(session: Session) -> str:
     """The command that finishes a session which a command that was killed, or failed, left charged and not published
-    (artifacts.ledger.held); with the words that it is given in place of names."""
+    (artifacts.ledger.home_contents); with the words that it is given in place of names."""
     if session.purpose == STUDENT_TEST and not session.stream:
         return f"concord test {session.kind.session}"
     if session.purpose != LABELS and session.kind.command:

@@ -9,7 +9,7 @@ from typing import Self
 from concord.artifacts.certificate import CERTIFICATE_FILE
 from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.ledger.held import PUBLISHING, Held
+from concord.artifacts.ledger.home_contents import PUBLISHING, HomeContents
 from concord.artifacts.ledger.ledger import Ledger
 
 
@@ -29,7 +29,7 @@ class Stores:
     @property
     def unpublished(self) -> set[str]:
         """The sessions that are charged and not published, which are finished before a further one is opened."""
-        return Held(self.released.root.parent).unpublished(self.ledger)
+        return HomeContents(self.released.root.parent).unpublished(self.ledger)
 
     @contextmanager
     def publishing(self, session: str) -> Iterator[None]:

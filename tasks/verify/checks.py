@@ -3,7 +3,7 @@
 A check of a session is a function of a `CheckedSession`: it returns a sentence about what it found, or raises
 NotVerified naming the difference. MLflow is a mirror of the ledger and of released files, and is rebuilt from them, so
 only facts that an auditor relies on are compared. What the home holds is compared with the ledger by
-artifacts.ledger.held, as every command does that believes the ledger.
+artifacts.ledger.home_contents, as every command does that believes the ledger.
 
 Assumes      the certificate was compared with the ledger; MLflow returns what it stored
 Guarantees   found and named, if it was changed or is missing: a released label file; any file of the MLflow run, with
@@ -33,7 +33,7 @@ from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import ConcordError, NotVerified
 from concord.artifacts.home.released import Released, labels_path
 from concord.artifacts.kinds import Kind
-from concord.artifacts.ledger.held import AGAIN, Held, named
+from concord.artifacts.ledger.home_contents import AGAIN, HomeContents, named
 from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.measures import Estimate
 from concord.artifacts.mlflow.describe import (
@@ -215,7 +215,7 @@ def _least_delta(settings: str, epsilon: float) -> float:
     return least_delta(Kind.of(json.loads(settings)), epsilon)
 
 
-def of_home(held: Held, ledger: Reading, others: set[str]) -> list[Check]:
+def of_home(held: HomeContents, ledger: Reading, others: set[str]) -> list[Check]:
     """The checks of what the home holds, and of `others`: sessions that the ledger knows and this home never opened."""
     name, found = "the home's sessions", [*held.denied_by(ledger)]
     text = "; ".join(found)

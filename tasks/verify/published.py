@@ -31,7 +31,7 @@ from concord.artifacts.guarantee import CAVEATS, UNPROMISED, Guarantee
 from concord.artifacts.home.released import sha256
 from concord.artifacts.kinds import PrivateTest, Stream
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt
-from concord.artifacts.ledger.held import named
+from concord.artifacts.ledger.home_contents import named
 from concord.artifacts.records import SessionRecord, promised
 from concord.artifacts.schemas import Budget
 from concord.artifacts.student_warnings import warnings_of

@@ -26,7 +26,7 @@ from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.kinds import Joint
 from concord.artifacts.ledger.excerpt import EXCERPT_SECRET, hiding
-from concord.artifacts.ledger.held import Held
+from concord.artifacts.ledger.home_contents import HomeContents
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.describe import logged_digests
 from concord.artifacts.sessions import LABELS
@@ -87,7 +87,7 @@ def verify(home: Path, subject: str | None = None, test: str | None = None, key:
 
     try:
         records = Records.of(home)
-        held = Held(home, records.sessions() if own_store(home) else ())
+        held = HomeContents(home, records.sessions() if own_store(home) else ())
         unknown, others = held.unknown(ledger), held.others(ledger)
         found = () if subject in unknown else _subjects(ledger, Released(home), records, unknown, others, subject)
         named = [replace(each, test=test, key=key) for each in found]
@@ -96,13 +96,13 @@ def verify(home: Path, subject: str | None = None, test: str | None = None, key:
         raise
     except EnvironmentFailed as failed:
         failing = Check(name="MLflow store", ok=False, detail=str(failed))
-        held = Held(home)
+        held = HomeContents(home)
         return [*checks, *of_home(held, ledger, held.others(ledger)), failing]
     unfinished = _unfinished(held, ledger, {each.session.id for each in named})
     return [*checks, *of_home(held, ledger, others), *unfinished, *_of_sessions(named, ledger, Released(home))]
 
 
-def _unfinished(held: Held, ledger: Ledger, named: set[str]) -> Iterator[Check]:
+def _unfinished(held: HomeContents, ledger: Ledger, named: set[str]) -> Iterator[Check]:
     """A warning of each of the named sessions that is charged and not published."""
     for name in sorted(held.unpublished(ledger) & named):
         detail = unfinished_in_words(ledger.session(name))

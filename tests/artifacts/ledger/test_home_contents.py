@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.ledger.held import Held
+from concord.artifacts.ledger.home_contents import HomeContents
 from concord.artifacts.ledger.ledger import Ledger
 from concord.tasks.mechanisms.stable import StableVoting
 from tests.support.chained import Said, rewrite
@@ -108,12 +108,12 @@ def test_what_a_restoration_lost_is_denied_no_more(home: Path, tmp_path: Path, m
         Ledger.checked(home)
     Ledger.of(home).restore("the disk died")
     Ledger.checked(home)
-    assert [*Held(home).denied_by(Ledger.of(home))]
+    assert [*HomeContents(home).denied_by(Ledger.of(home))]
 
 
 def test_a_session_opened_while_the_home_is_looked_at_is_not_missed(home: Path) -> None:
     """Its files come after its entry, so the home is looked at first."""
-    held = Held(home)
+    held = HomeContents(home)
     Ledger.of(home).open_session(opening(STABLE, "people-2"), further=True)
     (home / "released/people-2").mkdir()
     (home / "released/people-2/labels.arrow").touch()

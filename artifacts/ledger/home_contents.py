@@ -11,7 +11,7 @@ Guarantees   named: a session that the home holds and the ledger does not; a cer
              than were committed. Every command that uses the ledger stops at each (`Ledger.checked`)
 Not covered  a session of which no trace is left; whether the certificate or the ledger was edited, which its signature
              tells (tasks.verify); after a recorded restoration, what was lost, which was charged as lost
-             Checked by tests/artifacts/ledger/test_held.py
+             Checked by tests/artifacts/ledger/test_home_contents.py
 """
 
 import json
@@ -32,7 +32,7 @@ MOST_NAMED = 5
 AGAIN = "the ledger was deleted, emptied, cut back or edited, or CONCORD_LEDGER names another: restore the right one"
 
 
-class Held:
+class HomeContents:
     """What a home holds when this is made: make it before the ledger is read, since files come after their entries.
 
     places   its sessions, by where it holds them
