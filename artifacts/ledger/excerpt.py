@@ -156,8 +156,8 @@ class Excerpt(BaseModel):
 
         The rows of an open session may have grown, or be left out. The check needs neither secret nor ledger.
         """
-        after = _without_rows(later)
-        for at, line in enumerate(_without_rows(self)):
+        own, after = ([line for line in each.entries if line.kind not in ("begin", "commit")] for each in (self, later))
+        for at, line in enumerate(own):
             if after[at : at + 1] != [line]:
                 raise NotVerified(
                     f"the later excerpt denies what was signed before ({line.kind} {line.session or line.domain}), or "
@@ -171,11 +171,6 @@ class Excerpt(BaseModel):
             fewer = any(more.get(name, 0) < count for name, count in signed.items())
             if fewer or ((more == signed or session in ended) and others != lines):
                 raise NotVerified(f"the later excerpt denies rows of session {session} that were signed before")
-
-
-def _without_rows(excerpt: Excerpt) -> list[Line]:
-    """All entries except those about rows, since a session may have more rows later."""
-    return [line for line in excerpt.entries if line.kind not in ("begin", "commit")]
 
 
 def _rows_disclosed(excerpt: Excerpt) -> dict[str, tuple[dict[str, int], list[Line]]]:
