@@ -78,8 +78,6 @@ def checks_of(
     key    the key that must have signed, as `PublicKey.named` takes it
     kept   a published folder that the home's ledger, or the later folder that is checked, must not contradict
     """
-    from concord.artifacts.published import is_published
-    from concord.flows.environment import reopen
     from concord.tasks.verify.limited import VERIFY_FOLDER, limited
 
     trusted = None
@@ -87,9 +85,12 @@ def checks_of(
         from concord.artifacts.home.signing import PublicKey
 
         trusted = PublicKey.named(key)
-    if subject is not None and is_published(Path(subject)):
+    if subject is not None and Path(subject).exists():
         (found,) = limited((VERIFY_FOLDER, (subject, test, trusted, kept and str(kept))))
-        return found
+        if found:
+            return found
+    from concord.flows.environment import reopen
+
     try:
         home = reopen(home, reading=True)
     except EnvironmentFailed as absent:

@@ -19,12 +19,11 @@ Not covered  in MLflow, the words of a description or a note that another versio
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel
 
@@ -49,7 +48,7 @@ from concord.artifacts.mlflow.describe import (
 )
 from concord.artifacts.schemas import CertificatePart
 from concord.artifacts.sessions import Session
-from concord.artifacts.vulnerabilities import Vulnerability
+from concord.artifacts.vulnerabilities import Promised, faults_of
 from concord.tasks.verify.limited import Check
 from concord.tasks.verify.recompute import SLACK, least_delta
 
@@ -63,9 +62,12 @@ ROUNDED = 1e-6
 """By what part a figure may differ that follows from the same counts: libraries of another version round otherwise."""
 
 
-def known_faults(session: str, version: str, found: Sequence[Vulnerability]) -> Iterator[Check]:
-    """A warning of known faults of the version that opened a session, if there are any."""
-    if found:
+def known_faults(session: str, version: str, promise: Promised) -> Iterator[Check]:
+    """A warning of known faults of the version that opened a session, if one may weaken what was promised.
+
+    It is only a warning: the files verify in spite of it, and only private data can show whether a fault did harm.
+    """
+    if found := faults_of(version, promise):
         text = "; ".join(f"{item.name}, unless {item.unless}" for item in found)
         yield Check(
             name=f"{session}: known faults",
@@ -236,8 +238,8 @@ BY_ONE = (("round", "a round"), ("answer", "an answer"))
 """Releases with one file per batch, in a folder of that name, and what to call one."""
 
 
-def labels(subject: CheckedSession) -> str:
-    """Released labels are those the ledger committed, and no other file of the session holds an answer."""
+def committed(subject: CheckedSession) -> str:
+    """Check that the session's released files are those the ledger committed, and that no other one holds an answer."""
     session, released = subject.session, subject.released
     files = _named_in(released, f"{session.id}/labels", "*.arrow")  # before the ledger, which a file comes after
     by_one = {folder: _named_in(released, f"{session.id}/{folder}s", "*") for folder, _ in BY_ONE}
@@ -255,20 +257,10 @@ def labels(subject: CheckedSession) -> str:
             raise NotVerified(
                 f"the released file {path} holds answers that the ledger never committed: it was cut back"
             )
-    inferred = released.find(f"{session.id}/labels.arrow") if session.kind.classes == 0 else None
-    if inferred is not None:
-        _check_within(stated_bounds(session.kind), released.labels([inferred])["label"])
+    for term in ("cutoff", "queries"):
+        if (stated := getattr(session.kind, term)) is not None:
+            equal(term, getattr(session, term), stated)
     return f"{len(refs)} files are as committed"
-
-
-def _check_within(bounds: tuple[float, float], numbers: pa.ChunkedArray) -> None:
-    """Raise NotVerified if an inferred number is beyond the bounds by more than rounding."""
-    (low, high), found = bounds, pc.min_max(numbers).as_py()
-    room = 1e-9 * (high - low)
-    if found["min"] is not None and not low - room <= found["min"] <= found["max"] <= high + room:
-        raise NotVerified(
-            f"inferred labels are beyond {low:g} and {high:g}, between which the ledger says that they lie"
-        )
 
 
 def _named_in(released: Released, folder: str, pattern: str) -> set[str]:

@@ -32,17 +32,18 @@ from concord.artifacts.home.released import sha256
 from concord.artifacts.kinds import PrivateTest, Stream
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt
 from concord.artifacts.ledger.home_contents import named
+from concord.artifacts.published import is_published
 from concord.artifacts.records import SessionRecord, promised
 from concord.artifacts.schemas import Budget
 from concord.artifacts.student_warnings import warnings_of
-from concord.artifacts.vulnerabilities import faults_of, is_version, older
+from concord.artifacts.vulnerabilities import is_version, older
 from concord.tasks.verify.checks import NotIncluded, checked, equal, known_faults, proved
 from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.limited import Check
 from concord.tasks.verify.measured import public_test
 from concord.tasks.verify.recompute import SLACK
 from concord.tasks.verify.released import released_as_certified, student_as_released
-from concord.tasks.verify.signed import checks_beside, kept_excerpt, signer, statement_of
+from concord.tasks.verify.signed import excerpt, kept_excerpt, signature, signer, statement_of
 
 LEFT = (
     "that these settings ran and no others, that the ledger holds no charge which its excerpt leaves out, what came "
@@ -57,16 +58,32 @@ LEFT = (
 def verify_published(
     path: Path | str, test: str | None = None, key: str | None = None, kept: Path | str | None = None
 ) -> list[Check]:
-    """Check a session's published folder, or the certificate in it.
+    """Check a session's published folder, or the certificate in it; nothing if nothing is published there.
 
     test   path of the public test table
     key    the key, or its fingerprint, that the reader trusts, in hex
     kept   an earlier published folder of the same domain, which this one must not contradict
     """
+    if not is_published(Path(path)):
+        return []
     try:
         at = PublishedSession.at(Path(path))
     except (NotVerified, WrongInput) as wrong:
         return [Check(name="certificate", ok=False, detail=str(wrong))]
+    checks = folder_checks(at, test, key)
+    if kept is not None:
+        checks["kept certificate"] = lambda: _not_denied(at, Path(kept))
+    found = [checked(f"{at.certificate.session}: {name}", check) for name, check in checks.items()]
+    return [*found, *_left(at, key)]
+
+
+def folder_checks(
+    at: PublishedSession, test: str | None, key: str | None, home: Path | None = None
+) -> dict[str, Callable[[], str]]:
+    """The checks of a published folder, whoever holds it.
+
+    home   which may remember where the public test table is
+    """
     certificate = at.certificate
     checks: dict[str, Callable[[], str]] = {
         "certificate": lambda: _as_written(certificate, at.text),
@@ -76,14 +93,13 @@ def verify_published(
         "released labels": lambda: _all_of(partial(released_as_certified, each, at) for each in certificate.sessions),
     }
     if certificate.learned is not None:
-        checks["public test"] = lambda: public_test(certificate, at.named, test, None)
+        checks["public test"] = lambda: public_test(certificate, at.named, test, home)
         checks["what it says"] = lambda: _consistent(certificate)
         checks["student"] = lambda: student_as_released(certificate, at)
-    checks |= checks_beside(at, key)
-    if kept is not None:
-        checks["kept certificate"] = lambda: _not_denied(at, Path(kept))
-    found = [checked(f"{certificate.session}: {name}", check) for name, check in checks.items()]
-    return [*found, *_left(at, key)]
+    return checks | {
+        "ledger excerpt": lambda: excerpt(certificate, at.read),
+        "signature": lambda: signature(at, key),
+    }
 
 
 def _not_denied(at: PublishedSession, kept: Path) -> str:
@@ -114,7 +130,7 @@ def _left(at: PublishedSession, key: str | None) -> Iterator[Check]:
         if UNPROMISED in caveat:
             yield Check(name=f"{session}: lifetime", ok=True, warning=True, detail=caveat)
     if is_version(opened := at.certificate.versions.get(OPENED, "")):
-        yield from known_faults(session, opened, faults_of(opened, at.certificate.guarantee))
+        yield from known_faults(session, opened, at.certificate.guarantee)
     yield Check(name=f"{session}: not checked here", ok=True, warning=True, detail=LEFT)
 
 

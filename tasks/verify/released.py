@@ -353,7 +353,7 @@ def _inferred(record: SessionRecord, ref: Ref, model: DecodedForm | None, at: Pu
         equal(f"the outcomes in {ref.path}", batch["outcome"].unique().to_pylist(), ["inferred"])
         if not kind.classes:
             (low, high), labels = stated_bounds(kind), np.asarray(batch["label"])
-            if not np.all(np.abs(labels - (low + high) / 2) <= (high - low) * (1 / 2 + ROUNDED)):
+            if not np.all(np.abs(labels - (low + high) / 2) <= (high - low) * (1 / 2 + 1e-9)):
                 raise NotVerified(f"labels in {ref.path} are not between {low:g} and {high:g}")
             continue
         odds = batch["scores"].flatten().to_numpy().astype(np.float64).reshape(batch.num_rows, -1)

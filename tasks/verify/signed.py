@@ -14,7 +14,6 @@ Not covered  an excerpt made up as a whole, with all other files, by the holder 
 """
 
 import json
-from collections.abc import Callable
 
 from pydantic import ValidationError
 
@@ -47,14 +46,6 @@ from concord.tasks.verify.reckoning import reckon
 
 REQUIRED = (CERTIFICATE_FILE, SCHEMA_FILE, EXCERPT_FILE, KEY_FILE)
 """Files of a session's folder that a statement always covers."""
-
-
-def checks_beside(at: PublishedSession, key: str | None) -> dict[str, Callable[[], str]]:
-    """The checks of excerpt and signature."""
-    return {
-        "ledger excerpt": lambda: excerpt(at.certificate, at.read),
-        "signature": lambda: signature(at, key),
-    }
 
 
 def signer(certificate: Certificate, read: Read) -> PublicKey:

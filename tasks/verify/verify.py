@@ -1,10 +1,10 @@
-"""Verify: check released files and records against the ledger, and the guarantee against its own settings.
+"""Verify a home: its ledger, then each session as a stranger would, then what is on record of it.
 
 For the home: the ledger's chain, its rule (checked a second time), and that it knows every session the home holds. For
-every session: every released file; the certificate against the ledger; MLflow's numbers, files and registered model;
-and the guarantee, recomputed independently from the recorded settings. Nothing is changed and nothing private is read:
-the vault stays closed, except for one secret if a kept certificate is compared. The ledger is read once and its history
-once more, however many sessions there are.
+every session: what it released is on record; its certificate agreed with the ledger once; its published folder passes
+the very checks that a stranger makes of it (tasks.verify.published); and MLflow shows what was published. Nothing is
+changed and nothing private is read: the vault stays closed, except for one secret if a kept certificate is compared.
+The ledger is read once and its history once more, however many sessions there are.
 
 Assumes      a ledger whose chain holds records what happened
 Guarantees   a changed byte in a file or record named here is found, and the check that finds it names the file
@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from concord.artifacts.certificate import CERTIFICATE_FILE, Certificate
+from concord.artifacts.certificate import CERTIFICATE_FILE
 from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.guarantee import unpromised
 from concord.artifacts.home.released import Released
@@ -31,15 +31,13 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.describe import logged_digests
 from concord.artifacts.sessions import LABELS
 from concord.artifacts.settings import own_store
-from concord.artifacts.vulnerabilities import concerning
 from concord.tasks.asks.kinds import unfinished_in_words
 from concord.tasks.verify.certificate import Certificates
 from concord.tasks.verify.checks import (
     CheckedSession,
     checked,
-    equal,
+    committed,
     known_faults,
-    labels,
     model,
     of_home,
     proved,
@@ -49,9 +47,9 @@ from concord.tasks.verify.checks import (
 from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.homes import joint_rounds
 from concord.tasks.verify.limited import Check
-from concord.tasks.verify.measured import public_test
+from concord.tasks.verify.published import folder_checks
 from concord.tasks.verify.reckoning import reckon
-from concord.tasks.verify.signed import checks_beside, kept_excerpt
+from concord.tasks.verify.signed import kept_excerpt
 
 if TYPE_CHECKING:
     from concord.artifacts.mlflow.read import Records
@@ -64,6 +62,12 @@ FOREIGN = (
     "mlflow.db, which readers are told is published, has runs that no session made: if what they hold is private, move "
     "mlflow.db away, and each session is recorded anew when a command uses it. Their ids are"
 )
+IN_MLFLOW: dict[str, Callable[[CheckedSession], str]] = {
+    "report and figures": run_files,
+    "model": model,
+    "MLflow": run_figures,
+}
+"""The checks of what MLflow shows of a published session."""
 SHOWN = 3
 """Most faults of one kind that are named; the others are counted."""
 
@@ -110,19 +114,55 @@ def _unfinished(held: HomeContents, ledger: Ledger, named: set[str]) -> Iterator
 
 
 def _of_sessions(subjects: list[CheckedSession], ledger: Ledger, released: Released) -> Iterator[Check]:
+    """Of each session: what it released is on record; its published folder holds, as a stranger checks it; and MLflow
+    shows what was published."""
     certificates = Certificates([subject for subject in subjects if subject.published], ledger, released)
-    for given in subjects:
-        behind = _is_behind(given)
-        subject = replace(given, latest=given.latest and not behind)
-        shown = WHEN_PUBLISHED if subject.session.purpose == LABELS else {}  # answers have a certificate alone
-        published = {"certificate": certificates.check, "signature": _signature, **shown}
-        shares = {"shares": _shares} if subject.session.kind.lead else {}
-        these = {**AT_THE_DOOR, **shares, **(published if subject.published else {})}
-        for name, check in these.items():
-            yield checked(f"{subject.session.id}: {name}", partial(check, subject))
-        if behind:
-            yield Check(name=f"{subject.session.id}: MLflow's turn", ok=True, warning=True, detail=BEHIND)
-        yield from _known(subject)
+    for subject in subjects:
+        name = subject.session.id
+        yield checked(f"{name}: on record", partial(committed, subject))
+        if not subject.published:
+            yield checked(f"{name}: guarantee", partial(_unpublished, subject))
+        else:
+            yield checked(f"{name}: certificate on record", partial(certificates.check, subject))
+            yield from _published(subject, released)
+        yield from known_faults(name, subject.session.version, ledger.domain_of(subject.session))
+
+
+def _published(subject: CheckedSession, released: Released) -> Iterator[Check]:
+    """The checks of a session's folder, and of what MLflow shows of it."""
+    name = subject.session.id
+    try:
+        at = PublishedSession.at(released.root / name)
+    except (NotVerified, WrongInput) as wrong:
+        yield Check(name=f"{name}: certificate", ok=False, detail=str(wrong))
+        signed = False
+    else:
+        checks = folder_checks(at, subject.test, subject.key, released.root.parent)
+        found = {check: checked(f"{name}: {check}", own) for check, own in checks.items()}
+        signed = found["ledger excerpt"].ok and found["signature"].ok
+        yield from found.values()
+    if subject.session.purpose != LABELS:  # answers have a certificate alone
+        return
+    latest = released.find(f"{name}/{CERTIFICATE_FILE}")
+    shown = None if subject.run is None else logged_digests(subject.run.tags).get(CERTIFICATE_FILE)
+    behind = signed and subject.latest and subject.run is not None and latest is not None and shown != latest.digest
+    recorded = replace(subject, latest=subject.latest and not behind)
+    for check, own in IN_MLFLOW.items():
+        yield checked(f"{name}: {check}", partial(own, recorded))
+    if behind:
+        yield Check(name=f"{name}: MLflow's turn", ok=True, warning=True, detail=BEHIND)
+
+
+def _unpublished(subject: CheckedSession) -> str:
+    """Check what the folder would show, were it published: that the settings prove the claim, and of several homes that
+    what was added in each round is the sum of their signed shares."""
+    session, of = subject.session, subject.ledger.domain_of(subject.session)
+    found = proved(session.mechanism, (session.epsilon, session.delta))
+    if not session.kind.lead:
+        return found
+    outcomes = [batch.outcome for batch in subject.ledger.batches(session.id) if batch.outcome]
+    rounds = [subject.released.read(outcome.released) for outcome in outcomes]
+    return f"{found}; {joint_rounds(session.kind.only(Joint), rounds, (of.unit, of.neighbours), None)}"
 
 
 def _strangers(records: "Records") -> Iterator[Check]:
@@ -130,17 +170,6 @@ def _strangers(records: "Records") -> Iterator[Check]:
     if strangers := records.strangers():
         more = f" and {len(strangers) - SHOWN} more" if len(strangers) > SHOWN else ""
         yield Check(name="MLflow's runs", ok=False, detail=f"{FOREIGN} {', '.join(strangers[:SHOWN])}{more}")
-
-
-def _is_behind(subject: CheckedSession) -> bool:
-    """Whether MLflow shows an earlier publication of the session than the released one, all of which is signed."""
-    ref = subject.released.find(f"{subject.session.id}/{CERTIFICATE_FILE}")
-    if subject.run is None or ref is None or logged_digests(subject.run.tags).get(CERTIFICATE_FILE) == ref.digest:
-        return False
-    try:
-        return subject.latest and bool(_signature(subject))
-    except NotVerified:
-        return False
 
 
 def _rule(ledger: Ledger) -> Check:
@@ -192,54 +221,6 @@ def _subjects(
     yield CheckedSession(session, ledger, released, run, latest=records.runs(session.id)[:1] == [asked])
 
 
-def _known(subject: CheckedSession) -> Iterator[Check]:
-    """A warning of known faults of the version that opened the session, if one may weaken its guarantee.
-
-    It is only a warning: the files verify in spite of it, and only private data can show whether a fault did harm.
-    """
-    session = subject.session
-    found = concerning(session, subject.ledger.domain_of(session))
-    yield from known_faults(session.id, session.version, found)
-
-
-def _guarantee(subject: CheckedSession) -> str:
-    """The settings prove what the session claims."""
-    session = subject.session
-    for term in ("cutoff", "queries"):
-        if (stated := getattr(session.kind, term)) is not None:
-            equal(term, getattr(session, term), stated)
-    return proved(session.mechanism, (session.epsilon, session.delta))
-
-
-def _shares(subject: CheckedSession) -> str:
-    """Of several homes: what was added in each round, published yet or not, is the sum of their signed shares."""
-    session, released, of = subject.session, subject.released, subject.ledger.domain_of(subject.session)
-    outcomes = [batch.outcome for batch in subject.ledger.batches(session.id) if batch.outcome]
-    path = f"{session.id}/{CERTIFICATE_FILE}"
-    ref = released.find(path)
-    warnings = None if ref is None else Certificate.read(released.read(ref), path).warnings
-    rounds = [released.read(outcome.released) for outcome in outcomes]
-    return joint_rounds(session.kind.only(Joint), rounds, (of.unit, of.neighbours), warnings)
-
-
-def _public_test(subject: CheckedSession) -> str:
-    """The measures on public test rows are the student's."""
-    path, released = f"{subject.session.id}/certificate.json", subject.released
-    ref = released.find(path)
-    if ref is None:
-        raise NotVerified(f"the released file {path} is missing")
-    return public_test(Certificate.read(released.read(ref), path), released.read, subject.test, released.root.parent)
-
-
-def _signature(subject: CheckedSession) -> str:
-    """Check the signature of the published files, and the excerpt of the ledger published with them."""
-    try:
-        at = PublishedSession.at(subject.released.root / subject.session.id)
-    except WrongInput as missing:
-        raise NotVerified(str(missing)) from None
-    return "; ".join(check() for check in checks_beside(at, subject.key).values())
-
-
 def verify_kept(home: Path, kept: Path, key: str | None = None) -> list[Check]:
     """Check that the home's ledger holds all entries that an earlier certificate was signed with.
 
@@ -260,12 +241,3 @@ def verify_kept(home: Path, kept: Path, key: str | None = None) -> list[Check]:
         )
 
     return [checked("kept certificate", check)]
-
-
-AT_THE_DOOR: dict[str, Callable[[CheckedSession], str]] = {"released labels": labels, "guarantee": _guarantee}
-WHEN_PUBLISHED: dict[str, Callable[[CheckedSession], str]] = {
-    "report and figures": run_files,
-    "model": model,
-    "MLflow": run_figures,
-    "public test": _public_test,
-}

@@ -10,16 +10,16 @@ import polars as pl
 import pytest
 
 from concord.artifacts.errors import NotVerified, WrongInput
-from concord.artifacts.home.released import Released
 from concord.artifacts.kinds import Joint, Kind
 from concord.artifacts.ledger.excerpt import Excerpt
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.schemas import Ref
+from concord.artifacts.schemas import Ref, canonical_json
 from concord.flows import lead as flows_lead
 from concord.flows.lead import status
 from concord.tasks.asks.share import Answered, Letter
 from concord.tasks.data import exchange
 from concord.tasks.data.exchange import Exchange
+from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.homes import joint_rounds
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
@@ -67,17 +67,17 @@ def test_three_homes_and_a_lead_publish_a_student_that_anyone_can_verify(tmp_pat
 def _added_otherwise(lead: Path) -> None:
     """The planted bug: the lead's ledger and files agree on a sum that is not of the shares."""
 
-    def read(released: Released, ref: Ref) -> bytes:
+    def read(at: PublishedSession, ref: Ref) -> bytes:
         if not ref.path.endswith("round-00001.json"):
-            return true(released, ref)
-        content = json.loads(true(released, ref))
-        return json.dumps({**content, "sums": [content["sums"][0] + 1, *content["sums"][1:]]}).encode()
+            return true(at, ref)
+        content = json.loads(true(at, ref))
+        return canonical_json({**content, "sums": [content["sums"][0] + 1, *content["sums"][1:]]}).encode()
 
-    true = Released.read
+    true = PublishedSession.named
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Released, "read", read)
+        patch.setattr(PublishedSession, "named", read)
         (found,) = wrong(verify(lead))
-    assert "shares: the sums of round 1 are not the sum of its shares" in found
+    assert "the sums of round 1 are not the sum of its shares" in found
 
 
 def _tampered(settings: dict[str, Any], rounds: list[dict[str, Any]], unit: tuple[str, str]) -> None:

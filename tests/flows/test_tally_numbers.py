@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 import concord as library
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified, WrongInput
+from concord.artifacts.home.released import table_bytes
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.measures import Estimate, NumberTest
 from concord.artifacts.mlflow.read import Records
@@ -23,10 +24,12 @@ from concord.flows.results import Run
 from concord.flows.start import start
 from concord.tasks.advice.draft import settings_for
 from concord.tasks.publish import disclosures
-from concord.tasks.verify.checks import _check_within, proved
+from concord.tasks.verify.checks import proved
 from concord.tasks.verify.measured import public_test
+from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
 from tests.support.console import concord
+from tests.support.edited import rewritten
 
 RIDGE = {"estimator": "sklearn.linear_model.Ridge"}
 ASIDE = {"share": 0.3, "columns": ["size", "shade"]}
@@ -162,6 +165,7 @@ def check_measures(home: Path, session: str, table: str) -> None:
     with pytest.raises(NotVerified, match="the RMSE of the mean"):
         found(mean_rmse=test.mean_rmse * 2, r2=of_half)
     check_bounds(certificate.mechanism.settings)
+    check_within(folder)
 
 
 def check_bounds(settings: dict[str, Any]) -> None:
@@ -171,10 +175,17 @@ def check_bounds(settings: dict[str, Any]) -> None:
     for odd in (None, [0], [0, "50"], [50, 0], [0, float("nan")], [-float("inf"), 50]):
         with pytest.raises(NotVerified, match=r"do not state what it lies between|by another path: bounds"):
             proved({**settings, "bounds": odd}, claim)
-    numbers = pa.chunked_array([[0.0, 50.0]])
-    _check_within((0.0, 50.0), numbers)
-    with pytest.raises(NotVerified, match="inferred labels are beyond 0 and 49"):
-        _check_within((0.0, 49.0), numbers)
+
+
+def check_within(folder: Path) -> None:
+    """A number that was inferred beyond the bounds is found out, whoever signs it."""
+    path = f"{folder.name}/labels.arrow"
+    whole = (folder.parent / path).read_bytes()
+    table = pa.ipc.open_file(whole).read_all()
+    beyond = table.set_column(1, table.schema.field(1), pa.array([50.00001, *table["label"].to_pylist()[1:]]))
+    rewritten(folder, path, table_bytes(beyond.columns, beyond.schema))
+    assert any("are not between 0 and 50" in check.detail for check in verify_published(folder))
+    rewritten(folder, path, whole)
 
 
 def test_if_labels_alone_are_secret_one_round_asks_for_them(tables: dict[str, Any], home: Path) -> None:

@@ -66,7 +66,7 @@ def test_an_answer_that_a_certificate_names_and_the_ledger_lacks_is_found(home: 
     (session,) = Ledger.of(home).sessions("people")
     assert failing(home) == {}
     cut(home, session)
-    found = failing(home)[f"{session.id}: certificate"]
+    found = failing(home)[f"{session.id}: certificate on record"]
     assert found.startswith(f"the certificate names {session.id}/answers/answer-00001.json, which the ledger never")
 
 

@@ -34,8 +34,11 @@ from tests.tasks.asks.test_questions import AGREED, STREAM, TORN, asked
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 DOOR = datetime(2026, 1, 2, tzinfo=UTC)
 LEDGER = ["ledger chain", "ledger rule", "the home's sessions"]
-RECORDED = ["report and figures", "model", "MLflow", "public test"]
-NAMES = ["released labels", "guarantee", "certificate", "signature", *RECORDED]
+ON_RECORD = ["on record", "certificate on record"]
+OF_FOLDER = ["certificate", "guarantee", "budget", "files", "released labels", "public test", "what it says", "student"]
+EVIDENCE = ["ledger excerpt", "signature"]
+RECORDED = ["report and figures", "model", "MLflow"]
+NAMES = [*ON_RECORD, *OF_FOLDER, *EVIDENCE, *RECORDED]
 
 
 @pytest.fixture(scope="module")
@@ -97,14 +100,14 @@ def test_an_honest_home_passes_every_check(honest: tuple[World, Tracked]) -> Non
         checks = verify(small.home, subject)
         assert failures(checks) == {}
         assert [check.name for check in checks] == [*LEDGER, *(f"{SESSION}: {name}" for name in NAMES)]
-    assert "the settings prove δ = 9.9" in verify(small.home)[4].detail
+    assert "the settings prove δ = 9.9" in verify(small.home)[6].detail
 
 
 @pytest.mark.parametrize(
     ("pattern", "check", "named"),
     [
-        (f"released/{SESSION}/labels/batch-00001.arrow", "released labels", "batch-00001.arrow"),
-        (f"released/{SESSION}/student.skops", "certificate", "student.skops"),
+        (f"released/{SESSION}/labels/batch-00001.arrow", "on record", "batch-00001.arrow"),
+        (f"released/{SESSION}/student.skops", "certificate on record", "student.skops"),
         (f"released/{SESSION}/certificate.json", "report and figures", "certificate.json"),
         (f"released/{SESSION}/report.html", "report and figures", "report.html"),
         (f"released/{SESSION}/spend.svg", "report and figures", "spend.svg"),
@@ -184,7 +187,7 @@ def test_a_certificate_that_says_other_than_the_ledger_is_found(
     home = honest[0].home
     file = home / "released" / SESSION / "certificate.json"
     with changed(file, lambda text: text.replace(old, new, 1)):
-        assert named in failures(verify(home))["certificate"]
+        assert named in failures(verify(home))["certificate on record"]
 
 
 def test_a_session_that_stopped_at_the_door_has_its_labels_and_guarantee(tmp_path: Path, store: Path) -> None:
@@ -192,7 +195,7 @@ def test_a_session_that_stopped_at_the_door_has_its_labels_and_guarantee(tmp_pat
     session(small, STABLE, small.truth)
     checks = verify(tmp_path)
     assert failures(checks) == {}
-    assert [check.name for check in checks[3:]] == [f"{SESSION}: {name}" for name in NAMES[:2]]
+    assert [check.name for check in checks[3:]] == [f"{SESSION}: {name}" for name in ("on record", "guarantee")]
 
 
 def test_a_claim_that_the_settings_do_not_prove_is_found(tmp_path: Path, store: Path) -> None:
@@ -240,7 +243,7 @@ def test_terms_that_differ_from_the_settings_are_found(tmp_path: Path, store: Pa
     ledger = Ledger.of(tmp_path)
     ledger.name_domain("people", unit="one row", neighbours="add or remove one unit", epsilon=4.0, delta=4e-5)
     ledger.open_session(replace(opening(STABLE), cutoff=21))
-    assert "cutoff is 21" in failures(verify(tmp_path))["guarantee"]
+    assert "cutoff is 21" in failures(verify(tmp_path))["on record"]
 
 
 def test_a_steeper_table_in_the_record_is_found(tmp_path: Path, store: Path) -> None:
@@ -260,7 +263,7 @@ def test_a_flip_in_a_released_file_of_any_kind_is_found_and_named(tmp_path: Path
     assert failures(verify(tmp_path / "home")) == {}
     for file in [path for path in (tmp_path / "home" / "released").rglob("*") if path.is_file()]:
         with changed(file, flip):
-            assert file.name in failures(verify(tmp_path / "home"))["d-1: released labels"]
+            assert file.name in failures(verify(tmp_path / "home"))["d-1: on record"]
 
 
 def test_an_answer_that_a_certificate_names_and_the_ledger_lacks_is_found(tmp_path: Path, store: Path) -> None:
@@ -270,10 +273,12 @@ def test_an_answer_that_a_certificate_names_and_the_ledger_lacks_is_found(tmp_pa
     for name, answers in (("first", AGREED), ("last", TORN)):
         asked(door, STREAM, answers, name)
     certify_answers("d-1", door.ledger, door.released, door.vault)
-    assert not {"d-1: certificate", "the home's sessions"} & failures(verify(tmp_path)).keys()
+    assert not {"d-1: certificate on record", "the home's sessions"} & failures(verify(tmp_path)).keys()
     rewrite(tmp_path, list.pop)
     found = failures(verify(tmp_path))
-    assert "names d-1/answers/answer-00001.json, which the ledger never committed" in found["d-1: certificate"]
+    assert (
+        "names d-1/answers/answer-00001.json, which the ledger never committed" in found["d-1: certificate on record"]
+    )
     assert "counts 1 refused, and the ledger has 0" in found["the home's sessions"]
 
 

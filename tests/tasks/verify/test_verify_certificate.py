@@ -49,7 +49,7 @@ def home(written: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def said_of(home: Path) -> str:
     """What the check of the certificate found; nothing where it holds."""
-    (check,) = (check for check in verify(home, SESSION) if check.name == f"{SESSION}: certificate")
+    (check,) = (check for check in verify(home, SESSION) if check.name == f"{SESSION}: certificate on record")
     return "" if check.ok else check.detail
 
 

@@ -118,13 +118,13 @@ def test_each_place_that_holds_a_session_is_enough(tmp_path: Path, home: Path, w
 def test_a_ledger_cut_back_within_a_session_is_found(home: Path) -> None:
     """The last batch is neither begun nor committed any more; the two before it are."""
     cut_back(home, Ledger.of(home).records()[-1].seq - 2)
-    assert "batch-00002.arrow holds answers that the ledger never committed" in failing(verify(home))["released labels"]
+    assert "batch-00002.arrow holds answers that the ledger never committed" in failing(verify(home))["on record"]
 
 
 def test_what_was_released_and_not_yet_committed_is_in_order(home: Path) -> None:
     """A process died between the two: the batch is on record as begun."""
     cut_back(home, Ledger.of(home).records()[-1].seq - 1)
-    assert "released labels" not in failing(verify(home))
+    assert "on record" not in failing(verify(home))
 
 
 def test_what_a_restoration_lost_is_named_and_does_not_fail(
@@ -160,7 +160,7 @@ def test_rows_answered_since_the_certificate_are_told_and_nothing_fails(home: Pa
         answer(home)
         checks = verify(home)
         assert failing(checks) == {}
-        (result,) = (check.detail for check in checks if check.name == f"{SESSION}: certificate")
+        (result,) = (check.detail for check in checks if check.name == f"{SESSION}: certificate on record")
         assert f"{rows} rows were answered since" in result
 
 
@@ -171,7 +171,7 @@ def test_a_certificate_of_all_rows_but_the_last_passes_for_no_other_count(home: 
     text = file.read_text()
     assert '"asked": 300' in text
     file.write_text(text.replace('"asked": 300', '"asked": 301').replace('"answered": 290', '"answered": 291'))
-    assert "the certificate's counts" in failing(verify(home))["certificate"]
+    assert "the certificate's counts" in failing(verify(home))["certificate on record"]
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
@@ -205,7 +205,7 @@ def test_of_two_homes_on_one_ledger_each_verifies_its_own(
         assert not any(check.name.startswith(f"{other}: ") for check in verify(home, other))
     shutil.rmtree(first.home / "released" / SESSION)
     assert f"no finished run of session {SESSION}" not in failing(verify(first.home)).get("MLflow", "")
-    assert "is missing" in failing(verify(first.home))["released labels"]
+    assert "is missing" in failing(verify(first.home))["on record"]
 
 
 def certify_anew(home: Path, name: str) -> None:
@@ -244,7 +244,7 @@ def test_history_is_folded_once_however_many_certificates_there_are(
     monkeypatch.setattr(LedgerState, "read", counting)
     monkeypatch.setattr("concord.tasks.verify.certificate.describe", describing)
     checks = verify(home)
-    assert [check.ok for check in checks if check.name.endswith(": certificate")] == [True] * (sessions + 1)
+    assert [check.ok for check in checks if check.name.endswith(": certificate on record")] == [True] * (sessions + 1)
     excerpt = Excerpt.read((home / "released" / SESSION / "ledger.json").read_bytes())
     assert folded == 2 * entries + len(excerpt.entries)  # which is a ledger of its own, and read once as well
     assert described <= 2 * (sessions + 1)
