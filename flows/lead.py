@@ -114,7 +114,6 @@ class Leading:
         passed = pass_door(run, session, partial(self._steps, admitted, missing))
         for homes in missing:
             raise homes
-        run.stores.released.restamp(passed.released)
         learned = tally.labelled(run, admitted, passed)
         return publish(learned, tally.fit(learned, session.id))
 

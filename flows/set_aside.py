@@ -20,7 +20,7 @@ from concord.flows.console import err
 from concord.flows.outcome import StageName
 from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
 from concord.flows.stage import Disclosure, pass_door
-from concord.flows.steps import Learned, note_earlier, stamp_earlier
+from concord.flows.steps import Learned
 from concord.tasks.asks.counted import is_clean
 from concord.tasks.asks.student_choice import StudentChoiceAsk, planned_choice, settled_now, with_chosen_student
 from concord.tasks.asks.student_test import StudentTestAsk, left_for_test, planned_groups, planned_test
@@ -101,7 +101,6 @@ def _pass_choice(learned: Learned, private: PrivateFiles, fit: Fit) -> Learned:
         files.append(fit(replace(learned, run=candidate), f"{session.id}/candidates/{number}").ref)
     read = [_codes_of(student, learned.codes) for student in each]
     estimators = [student.estimator for student in each]
-    note_earlier(stores, session, learned.passed.released)
     counts = stages.count_aside(run, plan, private.table, encoding, files, estimators, read, run.erased)
     choice = StudentChoiceAsk.of(plan, mechanism, session.id, files, clean=is_clean(plan, session, stores.vault))
     before, (known, _) = choices(run, session), find_session(stores, plan, choice, encoding, new_session=False)
@@ -133,7 +132,6 @@ def _pass_aside(
     opened = begin(run, found, private, Counted((counts.digest,), (counts,)), further=True)
     check_ensemble(stores.vault, opened, (counts.digest,))
     released = pass_door(run, opened, partial(ask.steps, exact=[counts]), stage)
-    stamp_earlier(stores, passed.session)
     return replace(learned, passed=replace(passed, at=released.at))
 
 
@@ -161,10 +159,8 @@ def run_planned_test(learned: Learned, private: PrivateFiles, student: Student) 
             mechanism = planned_test(run.plan, learned.admitted.balance.domain, *left_now(run, session), groups)
         except BudgetRefused as refused:
             return _passed_over(learned, f"is not tested: {refused}")
-    choice = run.stores.ledger.choice(session)
-    also = [*([choice[1]] if choice else ()), *(file for each in learned.before for file in each.released)]
     try:
-        return pass_test(learned, private, student, mechanism, also=also)
+        return pass_test(learned, private, student, mechanism)
     except BudgetRefused as refused:
         return _passed_over(learned, f"is not tested: {refused}")
 
@@ -183,20 +179,16 @@ def pass_test(
     student: Student,
     mechanism: PrivateTest,
     *,
-    also: Sequence[Ref] = (),
     again: bool = False,
 ) -> Learned:
     """Count the private units, and release noisy counts at the door; or replay them. Raises BudgetRefused.
 
-    also    files that this run published before, besides those that passed the door
     again   make one more test even if there is one of this student and these settings
     """
     run, plan, passed = learned.run, learned.run.plan, learned.passed
     constant = _constant(run, passed)
     test = StudentTestAsk.of(plan, mechanism, passed.session, student.ref, run.stores.vault, constant)
     read = _codes_of(plan.student, learned.codes)
-    # Times of files published before would show how long counting took, and so how many units there are.
-    note_earlier(run.stores, passed.session, [*passed.released, *also, student.ref])
     said = mechanism.by, mechanism.named, constant
     counts = stages.count_confusion(run, plan, private.table, learned.encoding, student.ref, read, run.erased, *said)
     return _pass_aside(learned, private, test, counts, "test", again=again)
@@ -232,7 +224,6 @@ def pass_test_of_release(learned: Learned, private: PrivateFiles, student: Stude
     try:
         mechanism = planned_test(plan, domain, session.reserved, session.epsilon)
         test = StudentTestAsk.of(plan, mechanism, session, student.ref, stores.vault)
-        note_earlier(stores, session, [*learned.passed.released, student.ref])
         read = _codes_of(plan.student, learned.codes)
         counts = stages.count_arrived(run, plan, encoding, aside, student.ref, read, session.domain)
         return _pass_aside(learned, private, test.of_release(session.stream, number), counts, "test")

@@ -16,7 +16,7 @@ from concord.artifacts.sessions import Session
 from concord.flows import tally
 from concord.flows.cache import Place
 from concord.flows.run import Admitted, Counted, PrivateFiles, PublicStream, RunContext
-from concord.flows.stage import Disclosure, stage
+from concord.flows.stage import Disclosure, pass_door, stage
 from concord.flows.stages import encode
 from concord.flows.steps import Learned
 from concord.tasks.asks.sketch import SketchAsk
@@ -69,7 +69,7 @@ def count_exact(run: RunContext, admitted: Admitted[SketchAsk], private: Private
 
 def release(run: RunContext, session: Session, admitted: Admitted[SketchAsk], counted: Counted) -> Learned:
     """Pass step after step through the door, and label the synthetic rows by the last."""
-    return _synthesised(run, admitted, tally.release_rounds(run, session, counted))
+    return _synthesised(run, admitted, pass_door(run, session, counted.steps))
 
 
 def replay(run: RunContext, session: Session, admitted: Admitted[SketchAsk]) -> Learned:

@@ -1,6 +1,5 @@
 """The steps of a run that learns, whatever it asks: what is decided before it, and what is published after it."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -12,7 +11,7 @@ from concord.artifacts.guarantee import season_in_words
 from concord.artifacts.learners import StudentPlan
 from concord.artifacts.mlflow.describe import Tracked
 from concord.artifacts.privacy import Cost
-from concord.artifacts.schemas import Encoding, PublicRows, Ref
+from concord.artifacts.schemas import Encoding, PublicRows
 from concord.artifacts.sessions import Session
 from concord.flows.cache import Place
 from concord.flows.console import err
@@ -78,33 +77,11 @@ def decide(run: RunContext, public: PublicRows) -> RunContext:
     return replace(run, plan=plan)
 
 
-def note_earlier(door: Stores, session: Session, files: Sequence[Ref]) -> None:
-    """Note that private work begins after `files` of a session were released: their times would tell how long it takes.
-    `stamp_earlier` gives them new times; so does any later command before it publishes.
-    """
-    stamp_earlier(door, session)
-    door.vault.keep(_earlier(session), lambda: json.dumps([ref.path for ref in files]).encode())
-
-
-def stamp_earlier(door: Stores, session: Session) -> None:
-    """Give the files noted by `note_earlier` new times; missing ones are skipped."""
-    noted = door.vault.find(_earlier(session))
-    if noted is not None:
-        found = map(door.released.find, json.loads(door.vault.read(noted)))
-        door.released.restamp([ref for ref in found if ref is not None])
-        door.vault.destroy(noted.path)
-
-
-def _earlier(session: Session) -> str:
-    return f"sessions/{session.id}/earlier"
-
-
 def publish(learned: Learned, student: Student) -> Summary:
     """Publish certificate, report and MLflow run for what passed the door. Returns the summary of the run."""
     run, admitted, passed, before = learned.run, learned.admitted, learned.passed, learned.before
     session, released = passed.session, run.stores.released.root
     labelled = before[0].session if before else session
-    stamp_earlier(run.stores, session)
     with run.stores.publishing(session.id):
         certified, tracked = _certified_and_tracked(learned, student)
     certificate = Certificate.model_validate_json(run.stores.released.read(certified.certificate))

@@ -250,7 +250,7 @@ def count_exact(run: RunContext, admitted: Admitted[TalliesAsk], private: Privat
 
 def release(run: RunContext, session: Session, admitted: Admitted[TalliesAsk], counted: Counted) -> Learned:
     """Pass round after round through the door, and label the public rows by the last."""
-    return labelled(run, admitted, release_rounds(run, session, counted))
+    return labelled(run, admitted, pass_door(run, session, counted.steps))
 
 
 def replay(run: RunContext, session: Session, admitted: Admitted[TalliesAsk]) -> Learned:
@@ -322,13 +322,6 @@ def counted_rounds(
     digests = tuple(sums_digest(each, run.stores.vault) for each in first)
     check_ensemble(run.stores.vault, admitted.session, digests)
     return Counted(digests, [*units, *chain.from_iterable(first)], steps=rounds)
-
-
-def release_rounds(run: RunContext, session: Session, counted: Counted) -> Disclosure:
-    """Pass round after round through the door: drawn once and published, or replayed."""
-    passed = pass_door(run, session, counted.steps)
-    run.stores.released.restamp(passed.released)  # a file's time would show how long later rounds took to count
-    return passed
 
 
 def replay_rounds(run: RunContext, session: Session) -> Disclosure:

@@ -3,8 +3,8 @@
     for each batch of public rows:  its votes are counted, a few batches ahead ─ it passes the door
 
 Counting stops once the session has ended. That depends on released data alone, so it reveals nothing. But private work
-goes on after the first release, and no published time may show for how long: all files of labels get new times at the
-end, and the disclosure has the time of the end. Checked by tests/flows/test_interleaved.py
+goes on after the first release, and no published time may show for how long: files get new times with the certificate
+(tasks.publish.attest), and the disclosure has the time of the end. Checked by tests/flows/test_interleaved.py
 """
 
 import os
@@ -12,10 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from itertools import count, takewhile
 
 from concord.artifacts.domains import Domain
-from concord.artifacts.home.released import labels_path
 from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.artifacts.sessions import Session
@@ -30,7 +28,6 @@ from concord.tasks.asks.votes import VotesAsk, replay_votes, training
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door.admit import check_ensemble
 from concord.tasks.door.asked import online_votes, recounted
-from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.relabelled import Relabelled
 from concord.tasks.student.study import Student
 
@@ -77,7 +74,6 @@ def replay(run: RunContext, session: Session, admitted: Admitted[VotesAsk]) -> L
         return replay_votes(run.stores, session, admitted.ask, admitted.stream.batches), True
 
     released = run.stages.uncached("release", work)
-    _stamp_together(run.stores, session)  # an earlier command may have been killed before this
     return Learned(run, admitted, Disclosure(session, released, 0, datetime.now(UTC)))
 
 
@@ -98,37 +94,13 @@ def ask_teachers(
             return stores.vault.find(online_votes(stores.vault, teachers, batch))
 
     lacking = [batch for batch in stream.batches if there(batch) is None]
-    if not session.ended:
-        _note_unstamped(stores, session)
     with stages.poll.in_turn(run, lacking, _ahead(run.plan.teachers, session), teachers, stream.encoding) as polled:
 
         def counted(batch: PublicBatch) -> Ref:
             return there(batch) or polled(batch)
 
         passed = pass_door(run, session, partial(admitted.ask.steps, batches=stream.batches, votes=counted))
-    _stamp_together(stores, session)
     return replace(passed, at=datetime.now(UTC))
-
-
-def _note_unstamped(door: Stores, session: Session) -> None:
-    """Note that files of labels written from now on have their own times, until they are stamped together."""
-    begun = session.batches - (session.pending is not None)
-    door.vault.keep(_unstamped(session), lambda: str(begun).encode())
-
-
-def _stamp_together(door: Stores, session: Session) -> None:
-    """Give all noted files of labels new times at once: their own would show how long later votes took to count. Files
-    of a run that was killed before this are stamped by the next command.
-    """
-    noted = door.vault.find(_unstamped(session))
-    if noted is not None:
-        files = (door.released.find(labels_path(session.id, at)) for at in count(int(door.vault.read(noted))))
-        door.released.restamp([ref for ref in takewhile(bool, files) if ref is not None])
-        door.vault.destroy(noted.path)
-
-
-def _unstamped(session: Session) -> str:
-    return f"sessions/{session.id}/unstamped"
 
 
 def _ahead(teachers: TeachersPlan, session: Session) -> int:

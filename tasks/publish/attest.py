@@ -7,12 +7,14 @@ certificate, and moved into place before it.
 Assumes      the certificate was made of this ledger, at this moment or an earlier one
 Guarantees   of the vault, the secrets that sign and hide are read, and nothing else; the same certificate
              and ledger give the same bytes, whenever and however often this runs
-Not covered  what artifacts.home.publication does not cover
+Not covered  what artifacts.home.publication does not cover; times of files that no certificate names yet, as while a
+             command runs or after it was killed
              Checked by tests/tasks/publish/test_attest.py
 """
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from concord.artifacts.attestation import (
@@ -50,6 +52,9 @@ def publish_certificate(
 ) -> dict[str, Ref]:
     """Publish a certificate together with its schema and its evidence: excerpt, key, statement and its schema.
 
+    Files that the session's certificate names for the first time, and all of them if it names another session for the
+    first time, get new times: their own would show how long private work went on after them.
+
     files   further files of its session's folder, by name, that are published with it
     Returns all of them by name. Raises NotVerified if the certificate agrees with no state of the ledger.
     """
@@ -68,7 +73,19 @@ def publish_certificate(
         predicate=PrivacyClaim.of(certificate, LedgerHead(entries=len(excerpt.entries), head=excerpt.head)),
     )
     signed = {ATTESTATION_FILE: key.envelope(PAYLOAD_TYPE, statement.text)}
+    known = {*own, *_named_before(certificate, released)}
+    released.restamp([file for file in certificate.files if file not in known])
     return released.publish(folder, {**files, **evidence, **signed, **text})
+
+
+def _named_before(certificate: Certificate, released: Released) -> tuple[Ref, ...]:
+    """The files that the session's present certificate names; none if it is of other sessions, or unknown here."""
+    found = released.find(f"{certificate.session}/{CERTIFICATE_FILE}")
+    with suppress(ValueError):
+        last = None if found is None else Certificate.model_validate_json(released.read(found))
+        if last and [each.session for each in last.sessions] == [each.session for each in certificate.sessions]:
+            return last.files
+    return ()
 
 
 def _json(value: dict[str, Any]) -> bytes:

@@ -184,6 +184,8 @@ def test_a_run_publishes_labels_and_a_student_and_again_spends_nothing(tmp_path:
         *(f"round-{number:05d}.json" for number in range(4)),
         "labels.arrow",
     ]
+    last_drawn = (home / "vault" / "sessions" / session.id / "round-00003.json").stat().st_mtime
+    assert min((home / "released" / file.path).stat().st_mtime for file in certificate.leading.files) >= last_drawn
     assert "noisy sums were released" in Path(summary.report).read_text()
     assert certificate.expected is None
     ran = Run(summary, home)

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from concord.artifacts.settings import SIGNING_KEY
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.attest import excerpt_of
 from concord.tasks.verify.published import verify_published
-from tests.support.published import SESSION, World, certified, opening, recertified, world
+from tests.support.published import SESSION, World, certified, opening, recertified, with_leading, world
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 
@@ -47,6 +48,41 @@ def test_written_again_it_is_the_same_bytes_whatever_was_done_without_a_charge(s
     ledger.name_domain("elsewhere", unit="one row", neighbours="add or remove one unit", epsilon=4.0, delta=4e-5)
     recertified(small, STABLE, list(read(small).leading.files), student)
     assert contents(small) == before
+
+
+def age(files: list[Path]) -> None:
+    """Have files be as if they were written long ago."""
+    for file in files:
+        os.utime(file, (1e9, 1e9))
+
+
+def test_files_get_new_times_when_a_certificate_names_them_and_keep_them_from_then_on(
+    small: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their own would show how long private work went on after them; once they are published, everybody knows them."""
+    student, _ = certified(small, STABLE, small.truth)
+    labels = list(read(small).leading.files)
+    files = [small.released.root / file.path for file in labels]
+    age(files)
+    recertified(small, STABLE, labels, student)
+    assert {file.stat().st_mtime for file in files} == {1e9}
+    written = small.released.root / SESSION / "certificate.json"
+    other = with_leading(read(small), session="people-9").model_dump_json().encode()
+    for found in (None, b"{}", other):  # none; of a version unknown here; of other sessions, as before a test was made
+        written.unlink()
+        if found is not None:
+            written.write_bytes(found)
+        age(files)
+        before = time.time()
+        recertified(small, STABLE, labels, student)
+        assert min(file.stat().st_mtime for file in files) > before - 0.01  # a file system's clock is coarse
+        assert read(small).leading.files == tuple(labels)
+    written.unlink()
+    age(files)
+    with monkeypatch.context() as planted:  # the bug
+        planted.setattr(type(small.released), "restamp", lambda *_: None)
+        recertified(small, STABLE, labels, student)
+    assert {file.stat().st_mtime for file in files} == {1e9}
 
 
 def test_after_another_key_is_named_what_the_old_one_signed_verifies_and_the_new_one_does_not_deny_it(
