@@ -143,7 +143,7 @@ def sharing(plan: Plan, home: Path) -> object:
         tick=0,
     )
     plan = plan.model_copy(update={"homes": homes})
-    asked = {"exchange": str(home.with_name(f"exchange-{plan_digest(plan)[:8]}"))}
+    asked: dict[str, Any] = {"exchange": str(home.with_name(f"exchange-{plan_digest(plan)[:8]}"))}
     done: dict[str, Any] = {"answered": None}
     while done["answered"] is None or done["answered"] + 1 < done["rounds"]:
         if done["answered"] is not None or not Path(asked["exchange"]).exists():
