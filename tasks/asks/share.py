@@ -95,7 +95,7 @@ class Asked(Frozen):
     @property
     def question(self) -> RoundQuestion:
         """What is asked of each row. Raises ValueError if it was not paid for."""
-        spans = [(self.codes.span(field).start, self.codes.span(field).stop) for field in self.fields]
+        spans = self.codes.spans(self.fields)
         model = None if self.model is None else IntegerModel.from_record(self.model.model_dump())
         return self.mechanism.question(self.number, self.fields, spans, model)
 

@@ -194,6 +194,19 @@ class Codes(Frozen):
         start = self.fields[field].start
         return slice(start, start + self.fields[field].size)
 
+    def spans(self, fields: Iterable[int]) -> list[tuple[int, int]]:
+        """The first code of each of these fields, and the first one beyond it."""
+        return [(self.span(field).start, self.span(field).stop) for field in fields]
+
+    def with_pairs(self, groups: Mapping[int, tuple[int, ...]], both: Iterable[tuple[int, int]]) -> Self:
+        """With a further field for each two fine fields in `both`, by the group of each of their codes, from 0."""
+        fields = list(self.fields)
+        for one, other in both:
+            name, start = f"{fields[one].name} × {fields[other].name}", fields[-1].start + fields[-1].size
+            pair = PairField(name=name, start=start, both=(one, other), left=groups[one], right=groups[other])
+            fields.append(pair)
+        return type(self)(fields=tuple(fields), coarse=self.coarse, fine=self.fine)
+
     def of(self, cells: pl.DataFrame) -> CodeMatrix:
         """The codes (rows, F) of cast rows, in Fortran's order."""
         return self._of(cells.height, distinct(cells.select(list(self._views()))), np.dtype(np.int32))

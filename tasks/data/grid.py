@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Column, Encoding, Hashed, Scaled
 from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, TableSchema
-from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, PairField, WordField, coarser
+from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, WordField, coarser
 
 NARROW = 1024
 """Most cells of a number, nearly: half of them even and half geometric, because even ones alone fail on heavy tails."""
@@ -106,14 +106,8 @@ def with_tables(grid: Codes, groups: Sequence[NDArray[np.int64]]) -> Codes:
 
     groups   by column, the group of each narrow cell (cells,), from 0
     """
-    fields = list(grid.fields)
-    for one, other in combinations(range(len(grid.fine)), 2):
-        left, right = (tuple(groups[at].tolist()) for at in (one, other))
-        both = grid.fine[one], grid.fine[other]
-        name = " × ".join(grid.fields[at].name for at in both)
-        start = fields[-1].start + fields[-1].size
-        fields.append(PairField(name=name, start=start, both=both, left=left, right=right))
-    return grid.model_copy(update={"fields": tuple(fields)})
+    by_field = {at: tuple(own.tolist()) for at, own in zip(grid.fine, groups, strict=True)}
+    return grid.with_pairs(by_field, combinations(grid.fine, 2))
 
 
 def recoded(rows: CodeMatrix, grid: Codes, codes: Codes) -> CodeMatrix:

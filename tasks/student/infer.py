@@ -96,17 +96,16 @@ class RoundPlanner:
     def question(self, released: Sequence[RoundFile]) -> RoundQuestion:
         """The question of the next round, after the released rounds."""
         number, codes = len(released), self.codes_after(released)
-        spans = [(field.start, field.start + field.size) for field in codes.fields]
         following = released[-1]["next"] if released else None
         asked = codes.coarse if following is None else following["fields"]
         record = None if following is None else following["model"]
         model = None if record is None else IntegerModel.from_record(record)
-        return self.mechanism.question(number, asked, [spans[field] for field in asked], model)
+        return self.mechanism.question(number, asked, codes.spans(asked), model)
 
     def first_questions(self) -> tuple[RoundQuestion, ...]:
         """The questions that depend on no released sums: all up to the first that asks for labels."""
         first = [each.what for each in self.mechanism.rounds].index("labels")
-        spans = [(self.codes.span(field).start, self.codes.span(field).stop) for field in self.codes.coarse]
+        spans = self.codes.spans(self.codes.coarse)
         return tuple(self.mechanism.question(at, self.codes.coarse, spans) for at in range(first + 1))
 
     def follow(

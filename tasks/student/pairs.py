@@ -16,7 +16,7 @@ from itertools import combinations
 import numpy as np
 from scipy.special import expit
 
-from concord.tasks.data.codes import CodeMatrix, Codes, NumberField, PairField
+from concord.tasks.data.codes import CodeMatrix, Codes, NumberField
 from concord.tasks.mechanisms.contributions import expected
 from concord.tasks.mechanisms.distance import Floats
 from concord.tasks.student.decode import Decoded, NoisyRound, logits
@@ -38,13 +38,9 @@ def with_pairs(codes: Codes, rows: CodeMatrix, groups: int, both: Iterable[tuple
 
     rows  codes (m, F) of public rows, by which groups are formed
     """
-    fields, start = list(codes.fields), codes.size
-    for one, other in combinations(codes.fine, 2) if both is None else both:
-        left, right = (_groups(codes, rows, at, groups) for at in (one, other))
-        name = f"{codes.fields[one].name} × {codes.fields[other].name}"
-        fields.append(PairField(name=name, start=start, both=(one, other), left=left, right=right))
-        start += fields[-1].size
-    return Codes(fields=tuple(fields), coarse=codes.coarse, fine=codes.fine)
+    asked = [*(combinations(codes.fine, 2) if both is None else both)]
+    fields = {at for pair in asked for at in pair}
+    return codes.with_pairs({at: _groups(codes, rows, at, groups) for at in fields}, asked)
 
 
 def _groups(codes: Codes, rows: CodeMatrix, field: int, most: int) -> tuple[int, ...]:

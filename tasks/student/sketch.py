@@ -76,17 +76,17 @@ class SketchPlanner:
             following = released[-1]["next"]
             fields = following["fields"]
             model = None if following["model"] is None else IntegerModel.from_record(following["model"])
-        spans = [(codes.span(at).start, codes.span(at).stop) for at in fields]
-        return self.mechanism.question(number, fields, spans, model)
+        return self.mechanism.question(number, fields, codes.spans(fields), model)
 
     def first_questions(self) -> tuple[RoundQuestion, ...]:
         """The first question, and one that is counted and never drawn: of labels by cell, so that a session knows its
         private rows by all that its answers depend on."""
         first, classes = self.question(()), self.mechanism.classes
         least = self.mechanism.steps // (classes or 2)
-        spans = [(self.grid.span(at).start, self.grid.span(at).stop) for at in self.grid.fine]
         asked = {"classes": classes, "steps": self.mechanism.steps, "what": "labels", "least": least, "count": 0}
-        labels = RoundQuestion.from_record({**asked, "fields": self.grid.fine, "spans": spans, "model": None})
+        labels = RoundQuestion.from_record(
+            {**asked, "fields": self.grid.fine, "spans": self.grid.spans(self.grid.fine), "model": None}
+        )
         return first, labels
 
     def follow(self, released: Sequence[RoundFile], question: RoundQuestion, sums: Ints) -> dict[str, Any]:
