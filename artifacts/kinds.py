@@ -76,8 +76,10 @@ class Kind(Frozen):
     release         of the stream, on whose units it tests
     lead, names     of several homes: the key of the leading home, and the names of all
     command         its own command, by which a session that was killed is finished; empty if the plan's run does
+    of_rows         what gets labels, and what a student learns from besides
     """
 
+    of_rows: ClassVar[str] = "public rows"
     command: ClassVar[str] = ""
 
     name: str
@@ -264,6 +266,8 @@ class Tallies(Kind):
 
 class Sketch(Tallies):
     """Rounds of tables and of labels, about the cells of a declared schema."""
+
+    of_rows: ClassVar[str] = "synthetic rows"
 
 
 class Stream(Tallies):

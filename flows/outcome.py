@@ -71,7 +71,7 @@ class Summary(BaseModel):
     spent_now    the domain's charge while the run lasted
     asks         what was asked, in the plural (`Session.asks`)
     not_asked    public rows that the session was given and does not pay for
-    inferred     public rows whose labels follow from tallies, at no charge
+    inferred     rows whose labels follow from tallies, at no charge; public or synthetic, as `of_rows` says
     later_rows   a sentence on whether the session can be extended
     season       of a stream, a sentence on how far its season is; else empty
     conversion   the part of that ε that a domain pays once, with its first session, to convert Rényi charges to ε
@@ -94,6 +94,7 @@ class Summary(BaseModel):
     asked_now: int
     not_asked: int = 0
     inferred: int = 0
+    of_rows: str = "public rows"
     later_rows: str = ""
     season: str = ""
     student: dict[str, Any]
@@ -126,7 +127,7 @@ def in_words(summary: Summary) -> str:
     noun = summary.asks if summary.asked_now != 1 else summary.asks.removesuffix("s")
     in_all = f"{summary.answered} of {summary.asked} answered" if summary.asks == "rows" else summary.asked
     rows = f"{summary.asked_now} {noun} asked now, {in_all} in all"
-    rows += f", from which {summary.inferred} public rows are labelled" * (summary.inferred > 0)
+    rows += f", from which {summary.inferred} {summary.of_rows} are labelled" * (summary.inferred > 0)
     rows += f", {summary.not_asked} not asked" * (summary.not_asked > 0)
     rows += f"; {summary.season}" * (summary.season != "")
     return f"session {summary.session}: {rows}; lifetime budget: {spent_in_words(summary.lifetime)}"

@@ -104,6 +104,7 @@ def publish(learned: Learned, student: Student) -> Summary:
         later_rows=extension_in_words(session),
         season=season_in_words(session),
         inferred=admitted.stream.rows if learned.codes else 0,
+        of_rows=session.kind.of_rows,
         student=measures_of(certificate) | {"model_uri": tracked.model_uri, "champion": tracked.champion},
         choice=None if certificate.choice is None else certificate.choice.shown(),
         test=None if certificate.test is None else certificate.test.shown(),

@@ -54,8 +54,8 @@ accuracy on public test rows, by releases."""
 LISTED_CLASSES = 12
 """The most classes for which a note has a table."""
 
-PUBLIC_ROWS, RELEASED_LABELS, TEST_ROWS = "public rows", "released labels", "public test rows"
-"""Datasets of a publication."""
+RELEASED_LABELS, TEST_ROWS = "released labels", "public test rows"
+"""Datasets of a publication, besides public or synthetic rows."""
 
 DIGEST_SHOWN = 36
 """The number of characters of a dataset's digest that MLflow shows."""
@@ -134,7 +134,7 @@ def published_stages(certificate: Certificate) -> dict[str, Stage]:
             | _settings({} if certificate.units is None else {"units": certificate.units}),
             own | (asked if leading.teachers else {}) | (together if [*own.values()] != [*together.values()] else {}),
             "The release: public rows were answered or refused, and the domain was charged. No earlier stage is shown.",
-            (PUBLIC_ROWS,),
+            (certificate.mechanism.kind.of_rows,),
         ),
         **_aside("choose", certificate.choice),
         "study": Stage(
@@ -143,7 +143,7 @@ def published_stages(certificate: Certificate) -> dict[str, Stage]:
             | ({} if student.refused is None else _settings({"refused": student.refused}))
             | ({} if student.public_test is None else {TEST_TABLE: student.public_test.table}),
             measured | _on_public_rows(student.accuracy, student.public_test),
-            "The student, learned from released labels and public rows alone.",
+            f"The student, learned from released labels and {certificate.mechanism.kind.of_rows} alone.",
             tuple(datasets_of(certificate)),
         ),
         **_aside("test", certificate.test),
@@ -267,11 +267,11 @@ def digest_of_labels(certificate: Certificate) -> str:
 
 
 def datasets_of(certificate: Certificate) -> dict[str, str]:
-    """The digest of each dataset of a publication, by name; that of the public rows, which no certificate has, is
+    """The digest of each dataset of a publication, by name; that of the rows, which no certificate has, is
     empty."""
     test = certificate.student.public_test
     tested = {} if test is None else {TEST_ROWS: test.table}
-    return {PUBLIC_ROWS: "", RELEASED_LABELS: digest_of_labels(certificate), **tested}
+    return {certificate.mechanism.kind.of_rows: "", RELEASED_LABELS: digest_of_labels(certificate), **tested}
 
 
 def dataset(digest: str, context: str = "training") -> dict[str, str]:

@@ -47,7 +47,7 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
         "audit view": f"concord ui --home {home}",
     }
     if summary.inferred:
-        lines["rows"] = f"{summary.inferred:,} public rows labelled, from {summary.asked} rounds of noisy sums"
+        lines["rows"] = f"{summary.inferred:,} {summary.of_rows} labelled, from {summary.asked} rounds of noisy sums"
     elif not summary.teachers:
         lines["rows"] = "none: the student was chosen by its errors on the private rows"
     if "public_test" in student:

@@ -32,6 +32,7 @@ from concord.artifacts.records import AnswerRecord, ChoiceRecord, MechanismRecor
 from concord.artifacts.schemas import Bounds
 from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import LABELS, STUDENT_TEST, Session
+from concord.tasks.data.grid import outside_of_schema
 from concord.tasks.mechanisms.exponential import StudentChoice, Universal, level_for
 from concord.tasks.mechanisms.group_counts import GroupCounts
 from concord.tasks.mechanisms.homes import Joint, Share
@@ -202,6 +203,11 @@ def of_pairs(session: Session, rounds: Sequence[Released]) -> tuple[str, ...]:  
     return (f"Single columns say little of the label, so all pairs of them were asked about, and {read}",)
 
 
+def of_schema(session: Session, steps: Sequence[Released]) -> tuple[str, ...]:  # noqa: ARG001, as the others
+    """Of which columns much lies outside the declared schema, by the released tables."""
+    return outside_of_schema(steps[0])
+
+
 def _learned(rounds: Sequence[Released]) -> list[Any]:
     """The codes that were learned from rounds, in order."""
     return [following["codes"] for each in rounds if (following := each.get("next")) and "codes" in following]
@@ -247,7 +253,9 @@ PUBLISHED = (
     Publication(
         Sketch,
         "noisy one-way and two-way tables of the private rows with their estimated number, and noisy sums of labels; "
-        "synthetic rows, which belong to nobody, and all else follow from them and the declared schema",
+        "synthetic rows, which belong to nobody, and all else follow from them and the declared schema, of which it is "
+        "assumed, and cannot be checked, that it was not read off private rows",
+        remarks=of_schema,
     ),
     Publication(
         Stream,

@@ -12,8 +12,9 @@ Not covered  whether ranges and categories are true: wrong ones cost accuracy, n
              Checked by tests/tasks/data/test_grid.py and, alone against in company, by tests/privacy/test_row_alone.py
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,8 @@ NARROW = 1024
 """Most cells of a number, nearly: half of them even and half geometric, because even ones alone fail on heavy tails."""
 WIDE = 32
 """Cells of a number's wide view: sums of many narrow ones would be too noisy."""
+OUTSIDE = 0.1
+"""Share of a column outside its declared categories or range from which the schema may be wrong."""
 CLOSEST = 1e-9
 """First geometric cut, as a share of the range."""
 
@@ -76,6 +79,22 @@ def wide_places(cells: int) -> NDArray[np.int64]:
     """Which of the cuts between so many narrow cells are cuts of the wide view, too."""
     wide = np.arange(cells) * WIDE // cells
     return np.flatnonzero(wide[1:] != wide[:-1])
+
+
+def outside_of_schema(step: Mapping[str, Any]) -> tuple[str, ...]:
+    """Sentences on the columns of which more than OUTSIDE lies in no declared category, or in the last cell of a range,
+    which holds all numbers beyond it, by the first released step of a sketch: free, because that is covered."""
+    schema = TableSchema.model_validate(step["schema"])
+    grid, said = grid_of(schema), list[str]()
+    for field in (grid.fields[at] for at in grid.fine):
+        counts = np.array(step["sums"][field.start : field.start + field.size]) / step["question"]["steps"]
+        words = isinstance(field, WordField)
+        share = counts[-2] / max(1.0, step["units"])
+        noise = step["scale"] / step["question"]["steps"] / max(1.0, step["units"])
+        if share > OUTSIDE + 3 * noise and (words or field.size > NARROW // 2):
+            where = "is no declared category" if words else "lies in the last cell of its range, or beyond"
+            said.append(f"about {share:.0%} of {field.name!r} {where}: data.schema may be wrong")
+    return tuple(said)
 
 
 def reading_columns(schema: TableSchema) -> tuple[Column, ...]:

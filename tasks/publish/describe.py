@@ -73,7 +73,7 @@ def describe(
         versions={**library_versions(), OPENED: oldest(sessions)},
         **{name: getattr(stated, name) for name in Stated.model_fields},
     )
-    own = (released.read(file) for file in given[leading.id] if not file.path.endswith(TABLE))
+    own = (released.read(file) for file in given[leading.id] if file.path.endswith(".json"))
     warned = [*unpromised(domain, ledger.linked(domain.name))]
     if (student := certificate.learned) is not None:
         tables = tuple(file for file in certificate.leading.files if file.path.endswith(TABLE))

@@ -279,7 +279,8 @@ def _listed(homes: Sequence[str]) -> str:
 
 def unprotected(certificate: Certificate) -> str:
     """What is not protected."""
-    return f"The public rows, the plan and the declared classes or bounds. {certificate.guarantee.unprotected}".rstrip()
+    rows, besides = certificate.mechanism.kind.of_rows, certificate.guarantee.unprotected
+    return f"The {rows}, the plan and the declared classes or bounds. {besides}".rstrip()
 
 
 def of_lifetime(certificate: Certificate) -> str:

@@ -19,7 +19,6 @@ from concord.artifacts.home.released import Released, sha256_of_all
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.describe import (
-    PUBLIC_ROWS,
     ColumnType,
     Publication,
     Tracked,
@@ -79,7 +78,7 @@ def track(
             series=_series(session, per_refusal, refused, ledger) | {"accuracy_by_release": by_release},
             datasets={
                 **datasets_of(certificate),
-                PUBLIC_ROWS: sha256_of_all(vault.read(batch.ref) for batch in batches),
+                certificate.mechanism.kind.of_rows: sha256_of_all(vault.read(batch.ref) for batch in batches),
             },
             student=load(file, plan.student.estimator),
             student_file=file,

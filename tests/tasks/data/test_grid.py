@@ -11,7 +11,17 @@ from concord.artifacts.schemas import Encoding
 from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, DeclaredTruth, TableSchema
 from concord.tasks.asking.tally import _coded
 from concord.tasks.data.codes import Codes, NumberField, WordField
-from concord.tasks.data.grid import NARROW, WIDE, grid_cuts, grid_of, groups_of, reading_columns, recoded, with_tables
+from concord.tasks.data.grid import (
+    NARROW,
+    WIDE,
+    grid_cuts,
+    grid_of,
+    groups_of,
+    outside_of_schema,
+    reading_columns,
+    recoded,
+    with_tables,
+)
 
 
 def number(low: float, high: float, *, whole: bool = False, name: str = "x") -> DeclaredRange:
@@ -172,3 +182,19 @@ def test_private_rows_are_written_as_cells_of_the_grid() -> None:
     coded = _coded(raw.with_columns(pl.lit("b").alias("y")), encoding, GRID)
     assert coded.height == 1
     assert coded.row(0)[-1] == 1
+
+
+def test_much_outside_of_the_schema_is_said_by_released_sums_alone() -> None:
+    sums, steps = np.zeros(GRID.size, int), 64
+    narrow = {GRID.fields[at].name: GRID.fields[at] for at in GRID.fine}
+    for field in narrow.values():
+        sums[field.start] = 700 * steps
+    for name in ("sex", "wage", "age"):  # the last year of age is a value like any other
+        sums[narrow[name].start + narrow[name].size - 2] = 300 * steps
+    step = {"schema": SCHEMA.model_dump(mode="json"), "sums": sums.tolist(), "units": 1000.0, "scale": steps * 2.0}
+    step["question"] = {"steps": steps}
+    assert outside_of_schema(step) == (
+        "about 30% of 'wage' lies in the last cell of its range, or beyond: data.schema may be wrong",
+        "about 30% of 'sex' is no declared category: data.schema may be wrong",
+    )
+    assert outside_of_schema({**step, "scale": steps * 100.0}) == ()
