@@ -89,12 +89,12 @@ def _known(given: dict[str, Any], takes: Callable[..., Any], public: Any) -> dic
     needed = [name for name, parameter in parameters.items() if parameter.default is parameter.empty]
     missing = [name for name in needed if name not in given]
     missing += ["classes or bounds"] * given.keys().isdisjoint({"classes", "bounds"})
-    missing += ["public"] * (public is None)
+    missing += ["public or schema"] * (public is None and "schema" not in given)
     unknown = [name for name in given if name not in parameters]
     wrong = [f"{', '.join(names)} {what}" for names, what in ((missing, "missing"), (unknown, "not known")) if names]
     if wrong:
         raise WrongInput(
-            f"a frame must be given with {', '.join(needed)}, classes or bounds, public: {'; '.join(wrong)}"
+            f"a frame must be given with {', '.join(needed)}, classes or bounds, public or schema: {'; '.join(wrong)}"
         )
     return given
 

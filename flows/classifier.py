@@ -73,6 +73,7 @@ class _Learner(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is unt
     delta: float | None = None
     unit: str | None = None
     version: str = "1"
+    schema: Any = None
     home: Any = None
     new_session: bool = False
 
@@ -89,16 +90,17 @@ class _Learner(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is unt
 
         X        a frame (polars, pandas, Arrow) or an array (rows, columns) of numbers; of a `unit`, with its column
         y        an array, a series or a list: one that is no class, or no number, counts as the pre-check says
-        public   rows like X, which are public: asked about, and published with labels
+        public   rows like X, which are public: asked about, and published with labels; none if there is a schema
         Raises a ConcordError, such as BudgetRefused if the domain does not cover it.
         """
         if y is None:
             raise ValueError("fit requires y to be passed, but the target y is None: it has the private labels")
         rows = self._rows(X, reset=True)
-        if public is None:
+        declared = self.schema if self.plan is None else self._tables()["data"].get("schema")
+        if public is None and declared is None:
             raise WrongInput(
-                "fit must be given public=: rows like X that may be published, without labels; cross_val_score "
-                "passes them on by params={'public': rows}"
+                "fit must be given public=: rows like X that may be published, without labels; or the learner be "
+                "given a schema. cross_val_score passes rows on by params={'public': rows}"
             )
         tables = self._tables()
         target, label = self._target(y, tables), tables["data"]["label"]
@@ -110,7 +112,7 @@ class _Learner(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is unt
         self.run_ = concord.run(
             tables,
             private=rows.append_column(label, target.to_arrow()),
-            public=self._rows(public),
+            public=None if public is None else self._rows(public),
             home=self.home,
             new_session=self.new_session,
         )
@@ -126,7 +128,8 @@ class _Learner(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is unt
         known = self._known()
         if not known or self.rows is None:
             raise WrongInput("classes, or bounds, and rows must be given, as known in public, or a plan that has them")
-        stated = {name: getattr(self, name) for name in ("domain", "rows", "epsilon", "delta", "unit", "version")}
+        names = ("domain", "rows", "epsilon", "delta", "unit", "version", "schema")
+        stated = {name: getattr(self, name) for name in names}
         return settings_for(LABEL, **known, **stated)
 
     def _rows(self, X: Any, *, reset: bool = False) -> pa.Table:
@@ -174,7 +177,7 @@ class ConcordClassifier(ClassifierMixin, _Learner):  # type: ignore[misc]  # sci
     plan          a plan, its path, or its tables; what follows is of a plan made without one
     classes       all labels there are, as is known in public
     domain        the name of this body of private data, which is published
-    rows, epsilon, delta, unit, version   as for `tasks.advice.draft.settings_for`
+    rows, epsilon, delta, unit, version, schema   as for `tasks.advice.draft.settings_for`
     home          the home folder; default: CONCORD_HOME, or .concord
     new_session   whether `fit` may open a further session in the domain, which costs again
 

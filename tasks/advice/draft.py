@@ -105,6 +105,7 @@ def settings_for(
     delta: float | None = None,
     unit: str | None = None,
     version: str = "1",
+    schema: Any = None,
 ) -> dict[str, Any]:
     """A plan for frames, by tallies, as nested tables; all of it must be known in public.
 
@@ -113,15 +114,17 @@ def settings_for(
     delta     default: a power of ten below 1/rows
     unit      the column that says whose a row is; default: each row is protected by itself
     version   names the state of the private data: another one when it changes
+    schema    in place of public rows: a Frictionless Table Schema, or the path of one
     The domain may spend LIFETIME times that over its life, which is fixed when it is first named.
     """
     spent = {"epsilon": float(epsilon), "delta": usual_delta(rows) if delta is None else float(delta)}
     named = {"classes": [str(name) for name in classes]} if len(classes) else {}
     said = named if bounds is None else {**named, "bounds": list(bounds)}
+    declared = {} if schema is None else {"schema": os.fspath(schema) if isinstance(schema, os.PathLike) else schema}
     lifetime = {name: LIFETIME * amount for name, amount in spent.items()}
     return {
         "folder": ".",
-        "data": {"label": label, **said, "unit": unit, "version": version},
+        "data": {"label": label, **said, "unit": unit, "version": version, **declared},
         "privacy": {"domain": domain, **spent, "lifetime": lifetime},
         "labeling": {"mechanism": TALLIES, "rows": rows},
         "student": {"learner": "linear"},

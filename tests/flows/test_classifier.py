@@ -186,7 +186,7 @@ def test_all_that_a_frame_lacks_is_named_at_once() -> None:
     frame = people(10, 1)
     given: dict[str, Any] = {"label": "outcome", "classes": CLASSES, "domain": "people", "rows": 10, "public": frame}
     for name, value in given.items():
-        lacking = "classes or bounds" if name == "classes" else name
+        lacking = {"classes": "classes or bounds", "public": "public or schema"}.get(name, name)
         rest = {key: each for key, each in given.items() if key != name}
         with pytest.raises(WrongInput, match=rf": {lacking} missing$"):
             concord.run(frame, **rest)
@@ -198,7 +198,9 @@ def test_all_that_a_frame_lacks_is_named_at_once() -> None:
 
 
 def test_a_frame_without_what_is_known_in_public_is_one_sentence() -> None:
-    with pytest.raises(WrongInput, match="must be given with label, domain, rows, classes or bounds, public: "):
+    with pytest.raises(
+        WrongInput, match="must be given with label, domain, rows, classes or bounds, public or schema: "
+    ):
         concord.run(people(10, 1), label="outcome")
     with pytest.raises(WrongInput, match="label must be given in the plan"):
         concord.run("plan.toml", label="outcome")

@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from mlflow import MlflowClient
 
+import concord
 from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Encoding, canonical_json
+from concord.flows.outcome import in_words
 from concord.flows.start import start
 from concord.tasks.asks.sketch import SketchAsk
 from concord.tasks.data.grid import grid_of
@@ -81,6 +84,15 @@ def test_private_rows_alone_give_a_student_synthetic_rows_and_a_certificate(tmp_
     assert dict(shares.rows())["undeclared"] == pytest.approx(1 / 3, abs=0.1)
     assert [check for check in verify(home) if not check.ok] == []
     assert [check for check in verify_published(folder) if not check.ok] == []
+
+    report = Path(found.report).read_text()
+    assert "No public row was used" in report
+    assert "public rows are about" not in report
+    assert "10000 synthetic rows are labelled" in in_words(found)
+    assert any("of 'sex' is no declared category" in warning for warning in found.warnings)
+    inputs = MlflowClient(f"sqlite:///{home}/mlflow.db").get_run(found.run_id).inputs
+    assert inputs is not None
+    assert {item.dataset.name for item in inputs.dataset_inputs} >= {"synthetic rows", "released labels"}
 
     charged = Ledger.of(home).total("workers")
     again = start(plan, home)
@@ -211,3 +223,14 @@ def test_a_stranger_finds_every_edit_of_a_step(tmp_path: Path, home: Path) -> No
         with pytest.raises(NotVerified):
             pytest.fail(f"{what} was not found: {check(copy)}")
         shutil.rmtree(copy)
+
+
+@pytest.mark.slow
+def test_a_frame_and_a_schema_are_all_that_python_needs(home: Path) -> None:
+    known: dict[str, Any] = {"classes": ["low", "high"], "rows": 4_000, "schema": {"fields": FIELDS}, "home": home}
+    frame = workers(4_000, 1)
+    done = concord.run(frame, label="class", domain="workers", **known)
+    assert done.certificate.mechanism.name == "sketch"
+    model = concord.ConcordClassifier(domain="others", **known).fit(frame.drop("class"), frame["class"])
+    test = workers(1_000, 2)
+    assert np.mean(model.predict(test.drop("class")) == test["class"].to_numpy()) > 0.7
