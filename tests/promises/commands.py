@@ -57,8 +57,8 @@ def bare(flow: Flow[..., Any], *_: object) -> Callable[..., Any]:
 
 STAND_INS: dict[str, Any] = {
     "concord.flows.run.Stages": Direct,
-    **{f"concord.flows.{module}.ready": bare for module in ("start", "serving")},
-    **{f"concord.flows.{module}.serving_flows": nullcontext for module in ("start", "serving")},
+    "concord.flows.serving.ready": bare,
+    "concord.flows.serving.serving_flows": nullcontext,
     "concord.tasks.publish.figures._svg": undrawn,
 }
 
