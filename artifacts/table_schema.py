@@ -91,7 +91,7 @@ class TableSchema(Frozen):
     """
 
     columns: Annotated[tuple[DeclaredColumn, ...], Field(min_length=1)]
-    undeclared: tuple[str, ...] = ()
+    undeclared: tuple[str, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -130,7 +130,7 @@ class TableSchema(Frozen):
         for name in features:
             if name not in by_name:
                 raise WrongInput(f"data.features names {name!r}, for which data.schema declares no range or categories")
-        return TableSchema(columns=tuple(by_name[name] for name in features))
+        return TableSchema(columns=tuple(by_name[name] for name in features), undeclared=())
 
 
 def _of_plan(given: Any) -> Any:

@@ -92,14 +92,19 @@ def _check_pairs(grid: Codes, first: SketchForm, pairs: SketchForm) -> None:
     groups = first.next.tables
     equal("the columns of two-way tables", [group.name for group in groups], [grid.fields[at].name for at in grid.fine])
     for at, group in zip(grid.fine, groups, strict=True):
+        equal(f"the first group of {group.name!r}", group.start, 0)
         _group(grid, at, group)
     sizes = [one.size * other.size for one, other in combinations(groups, 2)]
     equal("the sizes of two-way tables", [stop - start for start, stop in pairs.question.spans], sizes)
 
 
 def _grouped(grid: Codes, codes: Codes) -> None:
-    """Check that codes are groups of the grid's cells."""
+    """Check that codes are groups of the grid's cells: of each column a coarse view and, last, a fine one."""
     narrow = {grid.fields[at].name: at for at in grid.fine}
+    named = [field.name for field in codes.fields]
+    coarse = tuple(named.index(name) for name in narrow if name in named)
+    equal("the coarse views of label codes", codes.coarse, coarse)
+    equal("the fine views of label codes", codes.fine, tuple(at + named.count(named[at]) - 1 for at in coarse))
     for field in codes.fields:
         if field.name not in narrow:
             raise NotVerified(f"the codes of {field.name!r} are of no declared column")

@@ -74,7 +74,8 @@ SCHEMA = TableSchema(
         DeclaredTruth(kind="boolean", name="truth"),
         DeclaredRange(kind="date", name="date", low=-719_162, high=20_000.5, whole=False),
         DeclaredCategories(kind="categorical", name="word", words=("a", "0", "-0.5", "Rome", "1970-01-01")),
-    )
+    ),
+    undeclared=(),
 )
 GRID = grid_of(SCHEMA)
 

@@ -24,7 +24,8 @@ SCHEMA = TableSchema(
     columns=(
         DeclaredRange(kind="numeric", name="visits", low=0, high=5, whole=True),
         DeclaredCategories(kind="categorical", name="shade", words=("dark", "light", "grey", "white")),
-    )
+    ),
+    undeclared=(),
 )
 GRID = grid_of(SCHEMA)
 SKETCH = Sketch.calibrate(

@@ -36,7 +36,8 @@ SCHEMA = TableSchema(
         DeclaredRange(kind="date", name="since", low=0, high=9, whole=True),
         DeclaredCategories(kind="categorical", name="sex", words=("Female", "Male", "7")),
         DeclaredCategories(kind="categorical", name="country", words=("Italy",)),
-    )
+    ),
+    undeclared=(),
 )
 GRID = grid_of(SCHEMA)
 

@@ -16,7 +16,8 @@ SCHEMA = TableSchema(
         DeclaredRange(kind="numeric", name="wage", low=0, high=1e6, whole=False),
         DeclaredRange(kind="numeric", name="age", low=17, high=90, whole=True),
         DeclaredCategories(kind="categorical", name="sex", words=("Female", "Male")),
-    )
+    ),
+    undeclared=(),
 )
 GRID = grid_of(SCHEMA)
 STEPS, COUNT = 1024, 1100

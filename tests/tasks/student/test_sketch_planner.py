@@ -20,7 +20,8 @@ SCHEMA = TableSchema(
         DeclaredRange(kind="numeric", name="wage", low=0, high=1e6, whole=False),
         DeclaredRange(kind="numeric", name="age", low=17, high=90, whole=True),
         DeclaredCategories(kind="categorical", name="sex", words=("Female", "Male")),
-    )
+    ),
+    undeclared=(),
 )
 
 
@@ -93,7 +94,7 @@ def test_changed_labels_change_what_a_session_is_known_by() -> None:
     assert (tally(identity, cells, labels) != tally(identity, cells, 1 - labels)).any()
 
 
-ONE = TableSchema(columns=SCHEMA.columns[1:2])
+ONE = TableSchema(columns=SCHEMA.columns[1:2], undeclared=())
 
 
 @pytest.mark.parametrize("schema", [SCHEMA, ONE], ids=["pairs", "one column, no pairs"])

@@ -35,7 +35,8 @@ SCHEMA = TableSchema(
         of_range("day", -20_000, 20_000, whole=True, kind="date"),
         of_range("moment", 10_000, 20_000, kind="date"),
         DeclaredCategories(kind="categorical", name="sex", words=("Female", "Male", "undeclared")),
-    )
+    ),
+    undeclared=(),
 )
 GRID = grid_of(SCHEMA)
 

@@ -19,12 +19,13 @@ from tests.support.edited import LAST_MODEL, MODEL, missed
 SUMS = {"sums.*", "sums.*.*"}
 DRAWN: dict[str, set[str]] = {
     "tallies": SUMS | MODEL | LAST_MODEL,
+    "sketch": SUMS | MODEL | LAST_MODEL,
     "stream": SUMS | MODEL | LAST_MODEL,
     "share": SUMS,
     "hypothesis": {"classes.*", *(f"hypothesis.{name}" for name in ("columns.*", "low.*", "high.*", "inside"))},
 }
-"""What was drawn, or decoded from it and public rows, so that nobody can tell another value of it: of a student, these
-are compared with it (test_student_as_released)."""
+"""What was drawn, or decoded from it and public or synthetic rows, so that nobody can tell another value of it: of a
+student, these are compared with it (test_student_as_released)."""
 
 
 def folder_of(kind: Kind, home: Path) -> Path:
