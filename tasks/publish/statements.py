@@ -21,7 +21,7 @@ from uuid import NAMESPACE_URL, uuid5
 from concord import __version__
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import WrongInput, in_json
-from concord.artifacts.measures import Estimate, NumberTest
+from concord.artifacts.measures import AnyPublicTest, Estimate, NumberTest
 from concord.artifacts.published import Published
 from concord.tasks.publish.disclosures import ABOUT, NOT_STATED, description, lacking, model_card, registry
 from concord.tasks.student.model import load
@@ -79,19 +79,7 @@ def cyclonedx(certificate: Certificate) -> str:
         }
         for file in certificate.leading.files
     ]
-    test = record.public_test
-    if isinstance(test, NumberTest):
-        figures: dict[str, Estimate | None] = {"RMSE": test.rmse, "R²": test.r2}
-    else:
-        named = {"accuracy": "accuracy", "balanced accuracy": "balanced_accuracy", "AUC": "auc"}
-        figures = {} if test is None else {name: getattr(test, field) for name, field in named.items()}
-    measured: list[dict[str, Any]] = []
-    for name, figure in figures.items():
-        if figure is not None:
-            measured.append({"type": name, "value": f"{figure.value:.6g}"})
-            if figure.is_covered:
-                interval = {"lowerBound": f"{figure.low:.6g}", "upperBound": f"{figure.high:.6g}"}
-                measured[-1]["confidenceInterval"] = interval
+    measured = _metrics(record.public_test)
     model = {
         "type": "machine-learning-model",
         "bom-ref": record.file.digest,
@@ -130,6 +118,23 @@ def cyclonedx(certificate: Certificate) -> str:
         "components": [model, *labels],
     }
     return in_json(bom, indent=2) + "\n"
+
+
+def _metrics(test: AnyPublicTest | None) -> list[dict[str, Any]]:
+    """The performance metrics of a model card, with intervals where they are stated."""
+    if isinstance(test, NumberTest):
+        figures: dict[str, Estimate | None] = {"RMSE": test.rmse, "R²": test.r2}
+    else:
+        named = {"accuracy": "accuracy", "balanced accuracy": "balanced_accuracy", "AUC": "auc"}
+        figures = {} if test is None else {name: getattr(test, field) for name, field in named.items()}
+    measured: list[dict[str, Any]] = []
+    for name, figure in figures.items():
+        if figure is not None:
+            measured.append({"type": name, "value": f"{figure.value:.6g}"})
+            if figure.is_covered:
+                interval = {"lowerBound": f"{figure.low:.6g}", "upperBound": f"{figure.high:.6g}"}
+                measured[-1]["confidenceInterval"] = interval
+    return measured
 
 
 STATEMENTS: dict[str, Callable[[Certificate], str]] = {

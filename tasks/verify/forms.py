@@ -1,4 +1,5 @@
-"""The one form of each kind of released JSON file: its known fields and no others, in the bytes that Concord writes.
+"""The one form of each released JSON file: its known fields and no others, in the bytes that Concord writes; of rounds
+here, of answers, choices and tests in tasks.verify.answer_forms, which knows the form of each kind.
 
     bytes ─ parsed by the form of the kind ─ written again ─ the same bytes? ─ fields that the certificate fixes
 
@@ -16,24 +17,10 @@ import json
 from abc import abstractmethod
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.kinds import (
-    GroupCounts,
-    Joint,
-    Kind,
-    PrivateTest,
-    Share,
-    Sketch,
-    Stream,
-    StudentChoice,
-    Tallies,
-    Universal,
-    Votes,
-)
-from concord.artifacts.measures import TestRecord
-from concord.artifacts.records import AnswerRecord, ChoiceRecord, Outcome, SessionRecord
+from concord.artifacts.records import AnswerRecord, Outcome, SessionRecord
 from concord.artifacts.schemas import Frozen, canonical_json
 from concord.artifacts.table_schema import TableSchema
 from concord.tasks.data.codes import CodedField, Codes
@@ -85,6 +72,13 @@ class Form(Frozen):
     def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:  # noqa: ARG002, for the others
         """The values that the record of its session gives to fields of file `number`."""
         return {}
+
+    @staticmethod
+    def repeated(record: SessionRecord, number: int) -> dict[str, object]:
+        """What the certificate repeats of answer `number`."""
+        outcome = record.outcomes[number]
+        assert isinstance(outcome, AnswerRecord)
+        return dict(outcome)
 
     def check(self, record: SessionRecord, number: int, path: str) -> None:
         """Raise NotVerified unless the file's name and all fixed fields are those of the record."""
@@ -230,13 +224,6 @@ class JointRoundForm(RoundForm):
         return {"round": number}
 
 
-def _repeated(record: SessionRecord, number: int) -> dict[str, object]:
-    """What the certificate repeats of an answer."""
-    outcome = record.outcomes[number]
-    assert isinstance(outcome, AnswerRecord)
-    return dict(outcome)
-
-
 class ShareForm(Form):
     """A home's share of a round, as its own certificate has it."""
 
@@ -255,7 +242,7 @@ class ShareForm(Form):
     def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:
         """Its number, its noise, and the certified answer."""
         scale = record.mechanism.kind.rounds[number].scale
-        return {"round": number, "scale": scale, **_repeated(record, number)}
+        return {"round": number, "scale": scale, **self.repeated(record, number)}
 
 
 class ReleaseForm(LearnedForm):
@@ -282,175 +269,3 @@ class ReleaseForm(LearnedForm):
         """Its number, the season's length, and the noise."""
         kind = record.mechanism.kind
         return {"release": number, "season": kind.season, "scales": tuple(each.scale for each in kind.rounds)}
-
-
-class AnswerForm(Form):
-    """The answer to a question."""
-
-    format: Literal["concord answer 1"]
-    mechanism: str
-    question: str
-    code: str
-    shards: int
-    outcome: Outcome
-    answer: Any
-
-    name = "answers/answer-{:05d}.json"
-    indented = True
-
-    def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:
-        """The mechanism, the shards, the question if the session has one alone, and the certified answer."""
-        alone = record.mechanism.kind.only(Votes).question
-        repeated = {**_repeated(record, number), "mechanism": record.mechanism.name, "shards": record.teachers}
-        equal(f"the question in answer {number}", self.question, self.question if alone is None else alone)
-        equal(f"whether answer {number} is none", self.answer is None, self.outcome != "answered")
-        return repeated
-
-
-class GroupsForm(Frozen):
-    """Noisy counts by group, and of all others together."""
-
-    groups: tuple[tuple[str, ...], ...]
-    counts: Whole
-    others: int
-
-
-class CountsForm(Form):
-    """Counts of groups."""
-
-    format: Literal["concord counts 1"]
-    question: str
-    code: str
-    outcome: Literal["answered"]
-    answer: GroupsForm
-
-    name = "counts.json"
-    indented = True
-
-    def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:
-        """The question and its groups, by the settings and by the certified answer."""
-        kind, said = record.mechanism.kind.only(GroupCounts), _repeated(record, number)
-        equal("the certified counts", said.pop("answer"), self.answer.model_dump(mode="json"))
-        sizes = {len(self.answer.groups), len(self.answer.counts), kind.groups}
-        equal("the number of groups", sizes, {kind.groups})
-        return {**said, "question": f"units by {', '.join(kind.by)}", "code": kind.digest}
-
-
-class ChoiceForm(Form):
-    """A choice among students."""
-
-    format: Literal["concord student choice 1"]
-    settings: dict[str, Any]
-    chosen: int
-
-    name = "choice.json"
-    indented = True
-
-    def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:
-        """Its settings, and the certified choice, which is one of the candidates."""
-        outcome, among = record.outcomes[number], record.mechanism.kind.compared
-        assert isinstance(outcome, ChoiceRecord)
-        equal("whether a candidate was chosen", 0 <= self.chosen < among, True)
-        return {"settings": record.mechanism.settings, "chosen": outcome.chosen}
-
-
-class BoxForm(Frozen):
-    """A box in some columns, with a label inside; None is an open end."""
-
-    kind: Literal["box"]
-    columns: Whole
-    low: tuple[float | None, ...]
-    high: tuple[float | None, ...]
-    inside: Literal[0, 1]
-
-
-class HypothesisForm(Form):
-    """A chosen hypothesis, and the classes that its labels 0 and 1 stand for."""
-
-    format: Literal["concord hypothesis 1"]
-    classes: tuple[str, str]
-    hypothesis: BoxForm
-
-    name = "hypothesis.json"
-    indented = True
-
-    def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:  # noqa: ARG002, it is alone
-        """Nothing; a box has two ends in each of its columns."""
-        ends = {len(self.hypothesis.columns), len(self.hypothesis.low), len(self.hypothesis.high)}
-        equal("the number of ends in each column of a box", ends, {len({*self.hypothesis.columns}) or 1})
-        return {}
-
-
-class NumberTestForm(Form):
-    """A private test of a number: noisy counts by the student's errors, and by those of a constant."""
-
-    format: Literal["concord private test 1"]
-    settings: dict[str, Any]
-    errors: Whole
-    constant_errors: Whole
-
-    name = "test.json"
-    indented = True
-
-    def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:  # noqa: ARG002, it is alone
-        """Its settings."""
-        return {"settings": record.mechanism.settings}
-
-
-class GroupForm(Frozen):
-    """Noisy counts of a group, `words` None of no group: besides the matrix `pairs` of right and wrong, or, in files of
-    version 1.0.0, `sure` of the same by the student's confidence."""
-
-    words: tuple[str | None, ...] | None
-    matrix: tuple[Whole, ...]
-    pairs: tuple[Whole, ...] = ()
-    sure: tuple[Whole, ...] = ()
-
-    @model_validator(mode="after")
-    def _one_of_both(self) -> Self:
-        if bool(self.pairs) == bool(self.sure):
-            raise ValueError("a group must have either pairs or sure")
-        return self
-
-
-class ConfusionForm(Form):
-    """A private test of a classifier: noisy counts by true and predicted class, by group if there are any."""
-
-    format: Literal["concord private test 1"]
-    settings: dict[str, Any]
-    classes: tuple[str, ...]
-    right: int
-    wrong: int
-    matrix: tuple[Whole, ...]
-    groups: tuple[GroupForm, ...] = ()
-
-    name = "test.json"
-    indented = True
-
-    def fixed(self, record: SessionRecord, number: int) -> dict[str, object]:
-        """Its settings, and the certified classes and counts, if these are listed."""
-        outcome = record.outcomes[number]
-        assert isinstance(outcome, TestRecord)
-        listed = {} if outcome.matrix is None else {"matrix": outcome.matrix}
-        classes = tuple(item.name for item in outcome.classes)
-        return {"settings": record.mechanism.settings, "classes": classes, **listed}
-
-
-def form_of(kind: Kind) -> type[Form]:
-    """The form of the files that a session of that kind releases, besides tables."""
-    if isinstance(kind, PrivateTest):
-        return ConfusionForm if kind.classes else NumberTestForm
-    return FORMS.get(type(kind), AnswerForm)
-
-
-FORMS: dict[type[Kind], type[Form]] = {
-    Tallies: RoundForm,
-    Sketch: SketchForm,
-    Stream: ReleaseForm,
-    Share: ShareForm,
-    Joint: JointRoundForm,
-    Universal: HypothesisForm,
-    GroupCounts: CountsForm,
-    StudentChoice: ChoiceForm,
-}
-"""Forms by kind; any other answers questions."""

@@ -36,12 +36,12 @@ from concord.artifacts.schemas import Ref, canonical_json
 from concord.tasks.asks.kinds import test_figures
 from concord.tasks.data.codes import Codes
 from concord.tasks.mechanisms.private_test import CONFIDENCES, OTHER, PLACES
+from concord.tasks.verify.answer_forms import HypothesisForm, form_of
 from concord.tasks.verify.checks import alike, equal, stated_bounds
 from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.forms import (
     DecodedForm,
     Form,
-    HypothesisForm,
     LearnedForm,
     ModelForm,
     NextForm,
@@ -49,7 +49,6 @@ from concord.tasks.verify.forms import (
     RoundForm,
     ShareForm,
     SketchForm,
-    form_of,
 )
 from concord.tasks.verify.homes import joint_rounds
 from concord.tasks.verify.recompute import releases
