@@ -12,6 +12,7 @@ from concord.artifacts.mlflow.write import Tracking
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Batch
+from concord.flows import serving
 from concord.flows import start as starting
 from concord.flows.environment import is_known, remember
 from concord.flows.learn import learn
@@ -74,7 +75,7 @@ def test_a_replay_asks_mlflow_only_if_something_changed(
 def test_a_known_plan_needs_no_server(plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(ADDRESS_VARIABLE)
     assert is_known(plan, home)
-    monkeypatch.setattr(starting, "serving_flows", None)  # calling it fails
+    monkeypatch.setattr(serving, "serving_flows", None)  # calling it fails
     assert all(stage.cached for stage in starting.start(plan, home).stages)
     assert not is_known(changed(plan.model_dump(), student__refused="drop"), home)
     monkeypatch.setenv(ADDRESS_VARIABLE, "http://127.0.0.1:1/api")
