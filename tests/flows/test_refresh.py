@@ -20,7 +20,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.write import Tracking
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Ref
-from concord.flows import refresh, season, steps
+from concord.flows import refresh, season, steps, tally
 from concord.flows.outcome import Summary, in_words, outcome_in_markdown
 from concord.flows.start import start, start_asking, start_test
 from concord.tasks.asking.tally import total_of
@@ -179,7 +179,7 @@ STEPS: dict[str, tuple[object, str]] = {
     "before it is begun": (Ledger, "begin_batch"),
     "before its draw is on record": (Ledger, "record_draw"),
     "before it is committed": (Ledger, "commit_batch"),
-    "before its labels": (refresh, "infer"),
+    "before its labels": (tally, "infer"),
     "before its certificate": (steps, "certificate_of"),
 }
 
