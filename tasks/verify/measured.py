@@ -62,7 +62,7 @@ def public_test(certificate: Certificate, read: Callable[[Ref], bytes], named: s
     test = certificate.student.public_test
     if test is None:
         return "the certificate has none"
-    if certificate.format != FIRST_FORMAT and not all(each.is_covered for each in _estimates(test)):
+    if certificate.format != FIRST_FORMAT and not all(each.is_covered for each in estimates(test)):
         raise NotVerified("a figure of the public test has no interval, as certificates of this format have")
     if isinstance(test, NumberTest):
         follows = "its R² follows from its errors"
@@ -85,13 +85,13 @@ def public_test(certificate: Certificate, read: Callable[[Ref], bytes], named: s
     return f"{follows}, and those from the student and the {test.rows:,} rows of the table"
 
 
-def _estimates(part: Any) -> Iterator[Estimate]:
+def estimates(part: Any) -> Iterator[Estimate]:
     """All estimates in a part of a certificate."""
     if isinstance(part, Estimate):
         yield part
     elif isinstance(part, CertificatePart | tuple):
         for each in part if isinstance(part, tuple) else dict(part).values():
-            yield from _estimates(each)
+            yield from estimates(each)
 
 
 def _shares_follow(test: PublicTest) -> None:

@@ -51,6 +51,7 @@ from concord.tasks.verify.forms import (
     SketchForm,
 )
 from concord.tasks.verify.homes import joint_rounds
+from concord.tasks.verify.measured import estimates
 from concord.tasks.verify.recompute import releases
 from concord.tasks.verify.recompute_gaussian import steps
 from concord.tasks.verify.rounds import round_fault, season_fault
@@ -95,7 +96,8 @@ def released_as_certified(record: SessionRecord, at: PublishedSession) -> str:
     equal("what is said of released files", record.outcomes, ())
     equal("the number of teachers", record.teachers, 0)
     inferred = [file for file in record.files if file.path == f"{record.session}/labels.arrow"]
-    synthetic = [file for file in record.files if file.path == f"{record.session}/synthetic.parquet"]
+    rows = f"{record.session}/synthetic.parquet" if isinstance(kind, Sketch) else None
+    synthetic = [file for file in record.files if file.path == rows]
     files = [*_forms(record, [file for file in record.files if file not in (*inferred, *synthetic)], at)]
     equal("the number of files released", len(files), counts.asked)
     learned = [each for each in files if isinstance(each, LearnedForm)]
@@ -159,6 +161,8 @@ def check_tested(test: UnitsTested, kind: PrivateTest, released: Mapping[str, An
             levels = {(len(each.get("pairs", ())), len(each.get("sure", ()))) for each in tables}
             equal("whether pairs are counted once, or by confidence as version 1.0.0 did", levels in ONCE_OR_BY, True)
         equal("whether the label is a number", kind.bounds is not None, kind.classes == 0)
+        covered = all(each.is_covered for each in estimates(test))
+        equal("whether each figure of the private test has an interval", covered, True)
         alike("the private test", test_figures(kind, released, among, test.earlier), test)
         if kind.bounds is not None:
             equal("the number of counts", {len(released[of]) for of in COUNTS_OF_NUMBER}, {len(PLACES)})

@@ -5,8 +5,9 @@ It shares no line with what fits synthetic rows (tasks.student): it does not fit
 Assumes      each step is what was paid for (tasks.verify.rounds), and the settings prove their claim
 Guarantees   found and named: a first step that asks other tables than all views of the schema's grid; two-way tables of
              other columns, or of groups that are no groups of its cells; codes of labels that are none; synthetic rows
-             whose values lie in other cells than were published, or whose shares differ from the released tables by
-             more than noise and DRIFT; a number of units that does not follow from the count
+             of other columns than the schema's and a label, whose values lie in other cells than were published, or
+             whose shares differ from the released tables by more than noise and DRIFT; a number of units that does not
+             follow from the count
 Not covered  how the mixture was fitted: it is computed in floats, once. Checked by tests/flows/test_sketch_flow.py
 """
 
@@ -58,6 +59,7 @@ def check_sketch(kind: Sketch, steps: Sequence[SketchForm], tables: Sequence[byt
     cells = _cells(grid, last)
     for table in tables:
         rows = pl.read_parquet(io.BytesIO(table))
+        equal("the columns of synthetic rows before their label", rows.columns[:-1], [*schema.names])
         read = grid.of_raw(rows, reading_columns(schema))
         if not all(np.array_equal(read[:, at], cells[at]) for at in grid.fine):
             raise NotVerified("the values of synthetic rows lie in other cells than the released ones")

@@ -4,17 +4,26 @@ The folder is written as its publisher would write it, with the digest of the ed
 can who signs it by a key of their own.
 """
 
+import io
+import json
 from pathlib import Path
+from typing import Any
 
+import polars as pl
 import pytest
 
+from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
+from concord.artifacts.home.released import sha256
+from concord.artifacts.schemas import Encoding
 from concord.tasks.door.stores import Stores
 from concord.tasks.publish.certify import certify_answers
+from concord.tasks.student.sketch import synthetic_file
 from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.published import verify_published
 from tests.promises.kinds import KINDS, Kind
 from tests.support.edited import LAST_MODEL, MODEL, missed
+from tests.support.sketched import SCHEMA
 
 SUMS = {"sums.*", "sums.*.*"}
 DRAWN: dict[str, set[str]] = {
@@ -60,3 +69,33 @@ def test_an_edit_of_any_field_is_found(kind: Kind, tmp_path: Path) -> None:
     for file in record.files:
         places |= {*missed(folder, file.path)}
     assert (places - DRAWN.get(kind.name, set()), faults(folder)) == (set(), "")
+
+
+def name_also(folder: Path, name: str, data: bytes) -> None:
+    """Publish a further file with the session's own, and name it in the certificate."""
+    (folder / name).write_bytes(data)
+    file = folder / "certificate.json"
+    values: dict[str, Any] = json.loads(file.read_text())
+    named = [each for each in values["sessions"][0]["files"] if each["path"] != f"d-1/{name}"]
+    values["sessions"][0]["files"] = [*named, {"path": f"d-1/{name}", "digest": sha256(data)}]
+    file.write_text(Certificate.model_validate(values).model_dump_json(indent=2))
+
+
+@pytest.mark.parametrize("name", ["synthetic.parquet", "labels.arrow", "more.json"])
+@pytest.mark.parametrize("kind", CERTIFIED, ids=lambda kind: str(kind.name))
+def test_a_file_that_no_such_session_releases_is_found(kind: Kind, name: str, tmp_path: Path) -> None:
+    folder = folder_of(kind, tmp_path / "home")
+    name_also(folder, name, b"whatever a home holds")
+    assert faults(folder) != ""
+
+
+def test_synthetic_rows_with_another_column_are_found(tmp_path: Path) -> None:
+    folder = folder_of(next(kind for kind in CERTIFIED if kind.name == "sketch"), tmp_path / "home")
+    steps = [json.loads(file.read_text()) for file in sorted((folder / "rounds").iterdir())]
+    data = synthetic_file(SCHEMA, steps, Encoding(columns=(), label="class", classes=("no", "yes")), {})
+    name_also(folder, "synthetic.parquet", data)
+    assert faults(folder) == ""
+    wider, other = io.BytesIO(), pl.Series("name", ["somebody"])
+    pl.read_parquet(io.BytesIO(data)).insert_column(0, other.new_from_index(0, 10_000)).write_parquet(wider)
+    name_also(folder, "synthetic.parquet", wider.getvalue())
+    assert "columns of synthetic rows" in faults(folder)

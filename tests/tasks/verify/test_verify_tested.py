@@ -118,6 +118,21 @@ def test_a_figure_that_does_not_follow_is_found(change: str) -> None:
         check_tested(TestRecord.model_validate_json(json.dumps(said)), kind, released, 1)
 
 
+@pytest.mark.parametrize("of", ["all", "a class", "a group"])
+def test_a_figure_without_its_interval_is_found(of: str) -> None:
+    """As public figures of 1.0.0 have none; a private test's always have one."""
+    test, kind, released = made(5.0, BY)
+    said = test.model_dump(mode="json")
+    place, name = {
+        "all": (said, "accuracy"),
+        "a class": (said["classes"][0], "recall"),
+        "a group": (said["groups"][0], "accuracy"),
+    }[of]
+    place[name] = place[name]["value"]
+    with pytest.raises(NotVerified, match="has an interval"):
+        check_tested(TestRecord.model_validate_json(json.dumps(said)), kind, released, 1)
+
+
 FILES: dict[str, Callable[[dict[str, Any]], object]] = {
     "words of another": lambda released: released["groups"][0].update(words=["b", None]),
     "no groups": lambda released: released.pop("groups"),
