@@ -29,6 +29,11 @@ def test_checks_made_apart_are_those_made_here_and_one_that_ends_its_process_end
     assert checks == verify_published(folder)
 
 
+def test_what_earlier_jobs_took_of_the_limits_is_not_laid_to_a_later_one() -> None:
+    half = ("tests.support.greedy:keep", (600 << 20,))
+    assert limited(half, half, half, **LIMITS) == [[], [], []]
+
+
 def settings(values: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = leading(values)["mechanism"]["settings"]
     return found
