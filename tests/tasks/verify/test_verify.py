@@ -14,7 +14,9 @@ from shutil import copy
 import numpy as np
 import pytest
 
+from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import WrongInput
+from concord.artifacts.ledger.excerpt import Excerpt
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.describe import Tracked
 from concord.artifacts.mlflow.write import Tracking
@@ -27,9 +29,10 @@ from tests.promises.kinds import KINDS, Kind
 from tests.support import invented
 from tests.support.chained import rewrite
 from tests.support.console import concord
-from tests.support.published import SESSION, World, opening, session, world
+from tests.support.published import SESSION, World, leading, opening, session, world
 from tests.support.tracked import tracked
 from tests.tasks.asks.test_questions import AGREED, STREAM, TORN, asked
+from tests.tasks.verify.signed_folder import entry
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 DOOR = datetime(2026, 1, 2, tzinfo=UTC)
@@ -188,6 +191,31 @@ def test_a_certificate_that_says_other_than_the_ledger_is_found(
     file = home / "released" / SESSION / "certificate.json"
     with changed(file, lambda text: text.replace(old, new, 1)):
         assert named in failures(verify(home))["certificate on record"]
+
+
+def endless(certificate: bytes) -> bytes:
+    """Settings of rows of 10^12 copies, each of which is summed over."""
+    relabel = {"hypotheses": "stumps", "features": [], "grid": "", "share": 0.5, "choice_epsilon": 0.5, "form": "box"}
+    values = json.loads(certificate)
+    leading(values)["mechanism"]["settings"]["relabel"] = {**relabel, "copies": 10**12, "epsilon": 1.0, "delta": 1e-5}
+    return Certificate.model_validate(values).model_dump_json(indent=2).encode()
+
+
+def dear(excerpt: bytes) -> bytes:
+    """A charge of 10^9 digits."""
+    values = json.loads(excerpt)
+    entry("open")(values)["reserved"]["renyi"] = "1e1000000000"
+    return Excerpt.model_validate(values).text
+
+
+@pytest.mark.parametrize(("name", "edit"), [("certificate.json", endless), ("ledger.json", dear)])
+def test_an_edit_that_takes_time_without_end_is_broken_off_in_its_home_as_well(
+    honest: tuple[World, Tracked], monkeypatch: pytest.MonkeyPatch, name: str, edit: Callable[[bytes], bytes]
+) -> None:
+    home = honest[0].home
+    monkeypatch.setattr("concord.tasks.verify.limited.limited.__kwdefaults__", {"memory": 1 << 30, "seconds": 4})
+    with changed(home / "released" / SESSION / name, edit):
+        assert "its check broke off" in failures(verify(home))["limits"]
 
 
 def test_a_session_that_stopped_at_the_door_has_its_labels_and_guarantee(tmp_path: Path, store: Path) -> None:
