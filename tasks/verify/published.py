@@ -64,8 +64,9 @@ def verify_published(
     key    the key, or its fingerprint, that the reader trusts, in hex
     kept   an earlier published folder of the same domain, which this one must not contradict
     """
-    if not is_published(Path(path)):
-        return []
+    with suppress(PermissionError):  # of which the next step tells
+        if not is_published(Path(path)):
+            return []
     try:
         at = PublishedSession.at(Path(path))
     except (NotVerified, WrongInput) as wrong:

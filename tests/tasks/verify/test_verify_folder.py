@@ -125,6 +125,15 @@ def test_a_file_that_may_not_be_read_is_not_said_to_be_missing(
     assert "is missing" not in str(faults(folder))
 
 
+def test_a_folder_that_may_not_be_read_is_said_to_be_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def may_not(_: Path) -> bool:
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "is_file", may_not)  # root may read all
+    (check,) = verify_published(folder)
+    assert (check.ok, "this user may not" in check.detail) == (False, True)
+
+
 def test_json_of_any_depth_ends_in_a_sentence(folder: Path) -> None:
     values = (folder / "certificate.json").read_text()
     for deep in ("[" * 200_000, '{"a":' * 200_000 + "1" + "}" * 200_000):
