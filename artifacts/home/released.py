@@ -9,7 +9,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -161,14 +161,14 @@ class Released:
         return self.write(labels_path(session, index), table_bytes(table.columns, table.schema))
 
     def restamp(self, refs: Sequence[Ref]) -> None:
-        """Rewrite files unchanged, so that neither their times nor their folder's tell when each was first written.
+        """Rewrite files unchanged, so that neither their times nor their folders' tell when each was first written.
 
         Raises NotVerified if one is not what was written.
         """
         for ref in refs:
             self.write(ref.path, self.read(ref))
-        if refs:
-            os.utime(self.root)
+            for folder in PurePath(ref.path).parents:  # up to the root
+                os.utime(self.root / folder)
 
     def discard(self, folder: str) -> None:
         """Remove a folder of files that nothing published refers to, if it is there."""

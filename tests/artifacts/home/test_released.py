@@ -1,5 +1,6 @@
 """The published files: whole, durable, byte-deterministic, and refused where they are not what was written."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -94,6 +95,18 @@ def test_writing_again_replaces_whole_and_leaves_nothing_else(tmp_path: Path) ->
     released.write("s-1/report.html", b"old")
     released.write("s-1/report.html", b"new")
     assert [file.name for file in (released.root / "s-1").iterdir()] == ["report.html"]
+
+
+def test_neither_a_file_nor_a_folder_above_it_keeps_the_time_at_which_it_was_first_written(tmp_path: Path) -> None:
+    """A session of labels beside another one has no file but theirs: its folder would keep the time of the first."""
+    released = Released(tmp_path)
+    refs = [write(released, [1, -1, 0]), released.write("s-2/answers/answer-00000.json", b"{}")]
+    places = [released.root, *released.root.rglob("*")]
+    for place in places:
+        os.utime(place, (1e9, 1e9))
+    released.restamp(refs)
+    assert len(places) == 7
+    assert min(place.stat().st_mtime for place in places) > 1e9
 
 
 def test_a_folder_that_cannot_be_made_is_the_environments_fault(tmp_path: Path) -> None:
