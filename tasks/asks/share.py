@@ -18,7 +18,7 @@ Not covered  whether codes were learned from the public table, for a home withou
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from operator import itemgetter
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
@@ -40,9 +40,10 @@ from concord.tasks.asks.tallies import TalliesAsk, round_step
 from concord.tasks.data.codes import Codes, NumberField
 from concord.tasks.data.exchange import Exchange, Posted
 from concord.tasks.data.vectors import VectorField
-from concord.tasks.door.door import release
+from concord.tasks.door.door import Step, release
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.contributions import LARGEST_WEIGHT, IntegerModel, RoundQuestion
+from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.homes import Share
 from concord.tasks.mechanisms.tallies import STEPS, Tallies
 
@@ -398,7 +399,10 @@ def answer(
     def follow(noisy: Any) -> dict[str, Any]:
         return {**said, "answer": sha256(canonical_json(noisy.tolist()).encode()), "asked": question.record()}
 
-    (file,) = release(door, session, [round_step(door, session, share, asked.number, question, blocks, follow)])
+    def steps() -> Iterator[Step[Ints]]:  # made at the door, which checks the key before sums are read
+        yield round_step(door, session, share, asked.number, question, blocks, follow)
+
+    (file,) = release(door, session, steps())
     released = json.loads(door.released.read(file))
     if released["code"] != letter.digest:
         raise NotVerified("the released round answers another question")

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 from base64 import b64decode
+from pathlib import Path
 
 import pytest
 
@@ -22,7 +23,7 @@ from concord.tasks.door.erase import close, forget
 from concord.tasks.door.stores import Stores
 from tests.support.hostile import ATTACKS, DOMAIN, Watched, other_codes, overlapping, stopped
 from tests.support.several import NAMES, Several
-from tests.support.sharing import FIRST
+from tests.support.sharing import FIRST, Shares
 
 
 def test_a_question_has_the_fields_that_version_1_0_0_signed() -> None:
@@ -30,6 +31,23 @@ def test_a_question_has_the_fields_that_version_1_0_0_signed() -> None:
     said = "format run number plan homes before shares mechanism encoding codes fields model until"
     asked = json.loads(FIRST.model_dump_json())
     assert ([*asked], asked["until"]) == (said.split(), "")
+
+
+def test_sums_are_read_with_the_right_key_alone_and_a_failure_shows_nothing_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise ValueError("1041 units")
+
+    home, other = (Shares.in_home(tmp_path / name) for name in ("home", "other"))
+    monkeypatch.setattr("concord.tasks.asks.tallies.total_of", fails)
+    with pytest.raises(EnvironmentFailed, match="nothing of the data is shown") as failed:
+        home.answer(FIRST)
+    assert "1041" not in str(failed.value)
+    key = f"secrets/sessions/{home.session.id}"
+    shutil.copy(other.door.vault.root / key, home.door.vault.root / key)
+    with pytest.raises(NotVerified, match="is not the one it was opened with"):
+        home.answer(FIRST)
 
 
 def test_an_honest_question_is_answered_once(world: Watched) -> None:
