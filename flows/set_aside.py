@@ -28,6 +28,7 @@ from concord.tasks.data.codes import Codes
 from concord.tasks.data.parts import plan_of
 from concord.tasks.door.admit import check_ensemble, find_session, opening_of
 from concord.tasks.door.ask import SingleAsk
+from concord.tasks.door.door import released_by
 from concord.tasks.door.erase import close
 from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.student.study import Student
@@ -198,7 +199,7 @@ def _constant(run: RunContext, passed: Disclosure) -> float | None:
     """Of a number, what the last released model says of public rows on average; None of classes."""
     if run.plan.data.bounds is None:
         return None
-    (low, high), (*_, last, _) = run.plan.data.bounds, passed.released
+    (low, high), (*_, last) = run.plan.data.bounds, released_by(run.stores, passed.session.id)
     (place,) = json.loads(run.stores.released.read(last))["decoded"]["prior"]
     return float((1 - place) * low + place * high)
 

@@ -111,6 +111,28 @@ def test_a_forest_learns_from_synthetic_rows(tmp_path: Path, home: Path) -> None
 
 
 @pytest.mark.slow
+def test_the_student_of_a_number_is_tested_beside_what_the_last_step_says_on_average(
+    tmp_path: Path, home: Path
+) -> None:
+    folder, rows = tmp_path / "data", workers(4_000, 1)
+    folder.mkdir()
+    rows = rows.select("wage", "age", "sex", score=pl.col("age") / 10 + (pl.col("sex") == "Male"))
+    rows.write_parquet(folder / "private.parquet")
+    data = {"private": "private.parquet", "schema": {"fields": FIELDS}, "features": ["age", "sex"]}
+    privacy = {"domain": "workers", "epsilon": 2.0, "delta": 1e-5, "lifetime": {"epsilon": 9.0, "delta": 4e-5}}
+    aside = {"share": 0.3, "columns": ["wage", "age", "sex"]}
+    tables = {"data": {**data, "label": "score", "bounds": [0, 10]}, "privacy": privacy, "test": aside}
+    plan = parse_plan({"folder": str(folder), "labeling": {"mechanism": "tallies", "rows": 4_000}, **tables})
+    found = start(plan, home)
+    tested = found.student["private_test"]
+    assert tested["constant"] == pytest.approx(rows["score"].mean(), abs=1)
+    assert tested["rmse"]["high"] < tested["constant_rmse"]["low"]
+    assert [check for check in verify(home) if not check.ok] == []
+    again = start(plan, home)
+    assert (again.session, again.spent_now["epsilon"], again.test) == (found.session, 0, found.test)
+
+
+@pytest.mark.slow
 def test_a_session_that_was_killed_goes_on_without_a_second_draw(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
