@@ -153,7 +153,7 @@ def answer_once(
     counted = Counted([ref.digest for ref in files], files)
     check_ensemble(run.stores.vault, admitted.session, counted.private_digests)
     session = begin(run, admitted, private, counted)
-    return admitted, pass_door(run, session, partial(ask.steps, exact=files))
+    return admitted, pass_door(run, session, partial(admitted.ask.steps, exact=files))
 
 
 def precheck_tables(run: RunContext, private: PrivateFiles, encoding: Encoding, session: Session | None) -> None:

@@ -64,7 +64,7 @@ def ask(plan: Plan, question: Question, home: Path, terms: QuestionTerms) -> dic
         known = None if session is None else batch_of(run.stores, session.id, question.name)
         if session is None or known is None:
             session = put_to_shards(run, admitted, question)
-        passed = pass_door(run, session, partial(questions.steps, name=question.name))
+        passed = pass_door(run, session, partial(admitted.ask.steps, name=question.name))
         same = check_code(question, run.stores.released.read(passed.released[-1]), session.id)
         if known is not None and not same:
             warnings.warn(f"{question.name!r} is replayed; whether its code has changed is unknown", stacklevel=2)

@@ -20,6 +20,7 @@ import scipy.special
 from concord.artifacts.errors import EnvironmentFailed, NotVerified
 from concord.artifacts.ledger.ledger import Ledger
 from concord.tasks.door.admit import on_record
+from concord.tasks.mechanisms.queries import OptimalRelease
 from concord.tasks.mechanisms.stable import StableVoting
 from tests.promises.canary import canary_tables
 from tests.promises.runs import RUNS, Run
@@ -123,6 +124,28 @@ def test_a_session_goes_on_there_and_back_here_within_its_charge(home: Path, tmp
     assert after >= before
     run.ask(plan, home)
     assert (opened(home), charged(home)) == (whole, after)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "mechanism"), [("question", OptimalRelease), ("questions", StableVoting)])
+def test_a_question_is_drawn_there_by_the_table_on_record(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, mechanism: Any
+) -> None:
+    """It is the table that was certified, and whose cost was charged."""
+    (run,) = (each for each in RUNS if each.name == name)
+    plan, drawn, release = run.plan(canary_tables(tmp_path / "data", labels=run.labels)), list[Any](), mechanism.release
+
+    def spied(self: Any, *given: Any) -> Any:
+        drawn.append(self.settings())
+        return release(self, *given)
+
+    fails_before_the_first_draw(run, plan, home)
+    monkeypatch.setattr(mechanism, "release", spied)
+    with another_processor():
+        run.ask(plan, home)
+    (session,) = Ledger.of(home).sessions(plan.privacy.domain)
+    assert len(drawn) == 1
+    assert drawn[0]["refusal"] == session.mechanism["refusal"]
 
 
 def test_numbers_on_record_that_do_not_prove_the_claim_are_not_believed(tmp_path: Path) -> None:
