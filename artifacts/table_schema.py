@@ -27,6 +27,10 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.schemas import LARGEST_NUMBER, NULL_WORDS, Frozen, canonical_json
 
 DAY_SECONDS = 86_400
+LARGEST_WHOLE = 2**53
+"""Largest whole number of a range: a double holds all up to it."""
+MOST_WORDS = 2**16 - 2
+"""Most categories of a column: with the cells of other words and of missing ones, cells are numbered by two bytes."""
 WHOLE_TYPES = ("integer", "year", "date")
 TYPES: dict[str, Literal["numeric", "date"]] = {
     **dict.fromkeys(("number", "integer", "year"), "numeric"),
@@ -52,6 +56,9 @@ class DeclaredRange(Frozen):
             raise ValueError(f"minimum must be below maximum, got {self.low:g} and {self.high:g}")
         if self.whole and not (self.low.is_integer() and self.high.is_integer()):
             raise ValueError(f"minimum and maximum must be whole numbers, got {self.low:g} and {self.high:g}")
+        if self.whole and max(-self.low, self.high) > LARGEST_WHOLE:
+            rule = f"minimum and maximum must be from -2^53 to 2^53, got {self.low:g} and {self.high:g}"
+            raise ValueError(f"{rule}: declare a number, not whole ones")
         return self
 
 
@@ -73,15 +80,25 @@ class DeclaredCategories(Frozen):
     @classmethod
     def words_differ(cls, words: tuple[str, ...]) -> tuple[str, ...]:
         """Check that the words are distinct, and none of them is that of a missing cell."""
-        for at, word in enumerate(words):
-            if word in words[:at]:
+        if len(words) > MOST_WORDS:
+            rule = f"enum must list at most {MOST_WORDS:,} categories, got {len(words):,}"
+            raise ValueError(f"{rule}: declare broader ones, or leave the column open")
+        before = set[str]()
+        for word in words:
+            if word in before:
                 raise ValueError(f"enum must list each category once, got {word!r} twice")
             if word in NULL_WORDS:
                 raise ValueError(f"enum must not list {word!r}, which stands for a missing cell: leave it out")
+            before.add(word)
         return words
 
 
 DeclaredColumn = Annotated[DeclaredRange | DeclaredTruth | DeclaredCategories, Field(discriminator="kind")]
+
+
+def varies(column: DeclaredColumn) -> bool:
+    """Whether a column may have more than one value: nothing is learned from another one."""
+    return not isinstance(column, DeclaredCategories) or len(column.words) > 1
 
 
 class TableSchema(Frozen):
@@ -112,6 +129,9 @@ class TableSchema(Frozen):
         named = {*self.names, *self.undeclared}
         if label in named:
             raise WrongInput(f"data.schema must not name the label {label!r}: data.classes declares what it may be")
+        if not any(map(varies, self.columns)):
+            rule = "data.schema must declare more than one value of some column"
+            raise WrongInput(f"{rule}: nothing can be learned from any other")
         if header is None:
             return
         present = {*header} - {label, *beside}
@@ -119,10 +139,9 @@ class TableSchema(Frozen):
             if name not in present:
                 rule = f"data.schema names the column {name!r}, which data.private lacks"
                 raise WrongInput(f"{rule}: correct the name, or leave the field out")
-        for name in header:
-            if name in present - named:
-                rule = f"data.private has the column {name!r}, which data.schema lacks"
-                raise WrongInput(f"{rule}: add a field for it, or name the columns to learn from in data.features")
+        if others := present - named:  # whose names are not shown: a pivoted table has values as names
+            rule = f"data.private has {len(others)} columns that data.schema lacks"
+            raise WrongInput(f"{rule}: add a field for each, or name the columns to learn from in data.features")
 
     def only(self, features: Iterable[str]) -> "TableSchema":
         """With these columns alone, in this order. Raises WrongInput if one is not declared."""
@@ -130,6 +149,8 @@ class TableSchema(Frozen):
         for name in features:
             if name not in by_name:
                 raise WrongInput(f"data.features names {name!r}, for which data.schema declares no range or categories")
+            if not varies(by_name[name]):
+                raise WrongInput(f"data.features names {name!r}, of which data.schema declares one value: leave it out")
         return TableSchema(columns=tuple(by_name[name] for name in features), undeclared=())
 
 
@@ -225,14 +246,15 @@ def _bound(key: str, value: Any, kind: str) -> float:
     """A bound of a range as a number: dates in days since 1970."""
     if TYPES[kind] == "date":
         return _days(key, value)
-    if isinstance(value, str):  # as the standard allows
-        try:
-            value = float(value)
-        except ValueError:
-            raise ValueError(f"{key} must be a number, got {value!r}") from None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    try:  # text is a number as well, by the standard
+        bound = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
+    except ValueError:
+        raise ValueError(f"{key} must be a number, got {value!r}") from None
+    except OverflowError:
+        bound = math.inf
+    if not math.isfinite(bound):
         raise ValueError(f"{key} must be a finite number, got {value!r}")
-    return float(value)
+    return bound
 
 
 def _days(key: str, value: Any) -> float:

@@ -83,6 +83,10 @@ def limits(kind: str, **constraints: Any) -> dict[str, Any]:
         (limits("number", minimum=0, maximum=float("inf")), "maximum must be a finite number"),
         (limits("number", minimum=0, maximum=float("nan")), "maximum must be a finite number"),
         (limits("number", minimum=0, maximum=1e300), "maximum: must be less than or equal to"),
+        (limits("integer", minimum=0, maximum=10**400), "maximum must be a finite number"),
+        (limits("integer", minimum=0, maximum=1e19), "minimum and maximum must be from -2^53 to 2^53"),
+        (limits("integer", minimum=-(2**53) - 2, maximum=0), "minimum and maximum must be from -2^53 to 2^53"),
+        (limits("string", enum=[*map(str, range(2**16 - 1))]), "enum must list at most 65,534 categories, got 65,535"),
         (limits("number", minimum=False, maximum=1), "minimum must be a finite number, got False"),
         (limits("date", minimum="yesterday", maximum="2020-01-01"), "minimum must be a date such as"),
         (limits("date", minimum=5, maximum="2020-01-01"), "minimum must be a date such as"),
@@ -118,6 +122,11 @@ def test_names_are_given_once_and_something_is_declared() -> None:
         of({"type": "integer"})
     with pytest.raises(WrongInput, match="declare a range or categories for one column"):
         of({"name": "note", "type": "string"})
+    alone = of({"name": "country", "type": "string", "constraints": {"enum": ["Italy"]}})
+    with pytest.raises(WrongInput, match="declare more than one value of some column"):
+        alone.check("income")
+    with pytest.raises(WrongInput, match=r"names 'country', of which data\.schema declares one value"):
+        alone.only(["country"])
 
 
 def test_schema_and_table_must_have_the_same_columns() -> None:
@@ -128,8 +137,9 @@ def test_schema_and_table_must_have_the_same_columns() -> None:
         found.check("sex")
     with pytest.raises(WrongInput, match=r"names the column 'sex', which data\.private lacks"):
         found.check("income", ["age", "income"])
-    with pytest.raises(WrongInput, match=r"data\.private has the column 'race', which data\.schema lacks"):
+    with pytest.raises(WrongInput, match=r"data\.private has 1 columns that data\.schema lacks") as wrong:
         found.check("income", ["age", "sex", "race", "income"])
+    assert "race" not in str(wrong.value)  # a pivoted table has values as names
 
 
 def test_features_choose_and_order_columns() -> None:
