@@ -45,6 +45,7 @@ from concord.tasks.data.cells import (
     word_index,
 )
 from concord.tasks.data.concord_student import signed_log
+from concord.tasks.data.grid import reading_columns
 from concord.tasks.data.tables import PublicTable, are_dates, open_public
 
 VOCABULARY = 100
@@ -130,7 +131,7 @@ def learn_encoding(plan: Plan) -> Encoding:
     columns = learn_columns(table, features, plan.data.categories or (), plan.data.text or ())
     if plan.data.declared is not None:
         columns = as_declared(columns, plan.data.declared)
-    if not any(map(_differs, columns)):
+    elif not any(map(_differs, columns)):
         rule = "data.public must hold a feature in which its rows differ: nothing can be learned from any other"
         raise WrongInput(f"{rule}, but {quoted(features)} have one value each, or none, in {plan.data.public}")
     return Encoding(
@@ -144,10 +145,16 @@ def learn_encoding(plan: Plan) -> Encoding:
 
 
 def as_declared(columns: Sequence[Column], schema: TableSchema) -> tuple[Column, ...]:
-    """The columns with all declared categories as their vocabulary, whichever the public rows have."""
+    """The columns with all declared categories as their vocabulary, whichever the public rows have; and of its declared
+    kind one that these lack, since synthetic rows may have no value where few private ones have."""
+    declared = {column.name: column for column in reading_columns(schema)}
     words = {each.name: each.words for each in schema.columns if isinstance(each, DeclaredCategories)}
     return tuple(
-        OneHot(name=column.name, vocabulary=words[column.name], missing=True) if column.name in words else column
+        OneHot(name=column.name, vocabulary=words[column.name], missing=True)
+        if column.name in words
+        else declared[column.name]
+        if isinstance(column, Empty)
+        else column
         for column in columns
     )
 

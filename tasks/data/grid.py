@@ -13,6 +13,8 @@ Not covered  whether ranges and categories are true: wrong ones cost accuracy, n
 """
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal, localcontext
+from functools import lru_cache
 from itertools import combinations
 from typing import Any
 
@@ -21,7 +23,7 @@ from numpy.typing import NDArray
 
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Column, Encoding, Hashed, Scaled
-from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, TableSchema
+from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, TableSchema, varies
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, WordField, coarser
 
 NARROW = 1024
@@ -39,22 +41,20 @@ def grid_of(schema: TableSchema) -> Codes:
     schema allows one value are left out."""
     fields, coarse, fine = list[CodedField](), list[int](), list[int]()
     start = 0
-    for column in schema.columns:
-        views: list[CodedField] = []
+    for column in filter(varies, schema.columns):
+        views: list[CodedField]
         if isinstance(column, DeclaredCategories):
-            if len(column.words) > 1:
-                views = [WordField(name=column.name, start=start, words=column.words)]
+            views = [WordField(name=column.name, start=start, words=column.words)]
         else:
             narrow = grid_cuts(column) if isinstance(column, DeclaredRange) else np.ones(1)
             views = [_number(column.kind, column.name, start, narrow)]
             if len(narrow) + 1 > 2 * WIDE:
                 views.insert(0, _number(column.kind, column.name, start, narrow[wide_places(len(narrow) + 1)]))
                 views[1] = views[1].model_copy(update={"start": start + views[0].size})
-        if views:
-            coarse.append(len(fields))
-            fields += views
-            fine.append(len(fields) - 1)
-            start += sum(view.size for view in views)
+        coarse.append(len(fields))
+        fields += views
+        fine.append(len(fields) - 1)
+        start += sum(view.size for view in views)
     return Codes(fields=tuple(fields), coarse=tuple(coarse), fine=tuple(fine))
 
 
@@ -68,11 +68,19 @@ def grid_cuts(column: DeclaredRange) -> NDArray[np.float64]:
     low, high = column.low, column.high
     if column.whole and high - low < NARROW:
         return np.arange(low + 1, high + 1)
-    even = np.linspace(0, 1, NARROW // 2 + 1)[1:-1]
-    shares = np.union1d(even, np.geomspace(CLOSEST, 1, NARROW // 2 + 1)[:-1])
+    shares = np.union1d(np.linspace(0, 1, NARROW // 2 + 1)[1:-1], geometric_shares())
     cuts = low * (1 - shares) + high * shares  # the difference of two finite numbers may be infinite
     cuts = np.unique(np.ceil(cuts) if column.whole else cuts)
     return cuts[(cuts > low) & (cuts <= high)]
+
+
+@lru_cache(maxsize=1)
+def geometric_shares() -> tuple[float, ...]:
+    """NARROW / 2 geometric cuts between CLOSEST and 1, by decimal arithmetic: NumPy's powers differ between processors,
+    and whoever verifies a sketch makes its grid again."""
+    with localcontext(prec=40):
+        nats = Decimal(str(CLOSEST)).ln() / (NARROW // 2)
+        return tuple(float((nats * left).exp()) for left in range(NARROW // 2, 0, -1))
 
 
 def wide_places(cells: int) -> NDArray[np.int64]:
@@ -131,14 +139,18 @@ def with_tables(grid: Codes, groups: Sequence[NDArray[np.int64]]) -> Codes:
 
 def recoded(rows: CodeMatrix, grid: Codes, codes: Codes) -> CodeMatrix:
     """The codes (rows, F) of rows by their grid cells (rows, grid's fields): of the grid's pairs, or of other codes,
-    whose cuts are cuts of the grid and whose words are words of it."""
-    if codes.fields[: grid.width] == grid.fields:
+    whose cuts are cuts of the grid and whose words are words of it. In these an undeclared word is a missing cell, as
+    it is to the student, which knows declared words alone."""
+    if codes.pairs:
         return codes.paired(rows)
     narrow = {grid.fields[at].name: at for at in grid.fine}
     found = np.empty((len(rows), codes.width), np.int32, order="F")
     for at, field in enumerate(codes.fields):
         own = narrow[field.name]
-        table = (groups_of(grid.fields[own], field) + field.start).astype(np.int32)
+        groups = groups_of(grid.fields[own], field)
+        if isinstance(field, WordField):
+            groups[-2] = groups[-1]
+        table = (groups + field.start).astype(np.int32)
         found[:, at] = table[rows[:, own] - grid.fields[own].start]
     return found
 

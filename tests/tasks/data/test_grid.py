@@ -1,5 +1,6 @@
 """The grid: one cell for any value, from the schema alone; later codes are groups of its cells."""
 
+import hashlib
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -11,6 +12,7 @@ from concord.artifacts.schemas import Encoding
 from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, DeclaredTruth, TableSchema
 from concord.tasks.asking.tally import _coded
 from concord.tasks.data.codes import Codes, NumberField, WordField
+from concord.tasks.data.encode import as_declared
 from concord.tasks.data.grid import (
     NARROW,
     WIDE,
@@ -123,6 +125,14 @@ def test_a_number_of_1024_whole_values_has_a_cell_for_each() -> None:
     assert len(grid_cuts(number(0, 1024, whole=True))) != 1024
 
 
+def test_cuts_have_the_same_bits_on_every_processor() -> None:
+    """NumPy's powers have not."""
+    cuts = [grid_cuts(each).tobytes() for each in (number(0, 1e6), number(17.3, 99.1), number(-1e9, 1e12, whole=True))]
+    assert (
+        hashlib.sha256(b"".join(cuts)).hexdigest() == "52be5c00c464c6c2d4fde751e74ca19f72cf67e2f6ee512e4f998799b9186a6c"
+    )
+
+
 def made(name: str) -> NumberField | WordField:
     field = next(GRID.fields[at] for at in GRID.fine if GRID.fields[at].name == name)
     assert isinstance(field, NumberField | WordField)
@@ -149,7 +159,7 @@ def test_later_codes_are_looked_up_in_the_grid_as_if_they_were_read_from_the_tab
     grid = GRID.of_raw(raw, reading_columns(SCHEMA)).astype(np.int32)
     found = recoded(grid, GRID, codes)
     assert found.dtype == np.int32
-    assert (found == codes.of_raw(raw, reading_columns(SCHEMA))).all()
+    assert (found == codes.of_raw(raw, as_declared(reading_columns(SCHEMA), SCHEMA))).all()
 
 
 def test_tables_of_two_columns_have_a_cell_for_two_groups() -> None:

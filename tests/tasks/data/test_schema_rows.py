@@ -6,6 +6,7 @@ import polars as pl
 
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan, parse_plan
+from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.encode import learn_encoding
 from concord.tasks.data.grid_values import STAND_INS, stand_ins
 from concord.tasks.data.schema_rows import with_rows, with_stand_ins
@@ -48,6 +49,24 @@ def test_the_encoding_knows_all_declared_words(tmp_path: Path) -> None:
     encoding = learn_encoding(made)
     assert encoding.features == ("age", "member", "town")
     assert set(encoding.columns[2].vocabulary) == set(WORDS)  # type: ignore[union-attr]
+
+
+def test_a_column_without_a_value_in_synthetic_rows_is_of_its_declared_kind(tmp_path: Path) -> None:
+    """Whatever was released, the session has paid: rows that are missing or all alike give an encoding."""
+    nothing = {"age": pl.Int64(), "member": pl.Boolean(), "town": pl.String()}
+    rows = [
+        pl.DataFrame({name: [None, None] for name in nothing}, schema=nothing),
+        pl.DataFrame({"age": [20, 20], "member": [False, False], "town": ["word 1", "word 1"]}, schema=nothing),
+    ]
+    for number, each in enumerate(rows):
+        vault = Vault(tmp_path / f"vault {number}")
+        encoding = learn_encoding(with_rows(plan(tmp_path), vault, each, "rows"))
+        assert [column.kind for column in encoding.columns] == ["numeric", "boolean", "categorical"]
+        assert cast_rows(each, encoding).columns == [*nothing]
+    truth = plan(tmp_path).model_copy(deep=True)
+    data = truth.data.model_copy(update={"features": ("age", "member")})
+    truth = truth.model_copy(update={"data": data})
+    assert learn_encoding(with_rows(truth, vault, rows[1], "rows")).features == ("age", "member")
 
 
 def test_rows_are_kept_once_and_again_if_they_were_changed(tmp_path: Path) -> None:

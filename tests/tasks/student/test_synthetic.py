@@ -6,6 +6,7 @@ import pytest
 
 from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, DeclaredTruth, TableSchema
 from concord.tasks.data.codes import MOST_CODES, CodedField, NumberField, WordField
+from concord.tasks.data.encode import as_declared
 from concord.tasks.data.grid import grid_of, groups_of, reading_columns, recoded
 from concord.tasks.data.grid_values import values_in
 from concord.tasks.student.margins import Margins
@@ -146,4 +147,5 @@ def test_codes_of_rows_are_those_of_their_values() -> None:
     coarse = table_codes(GRID, found, 22, 34)
     codes, cells = label_codes(GRID, found, coarse, 22), rows(found, coarse, pairs=False)
     table = values_in(SCHEMA, GRID, cells, b"sums")
-    assert (recoded(cells, GRID, codes) == codes.of_raw(table, reading_columns(SCHEMA))).all()
+    read = as_declared(reading_columns(SCHEMA), SCHEMA)  # as a student does
+    assert (recoded(cells, GRID, codes) == codes.of_raw(table, read)).all()
