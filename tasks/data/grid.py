@@ -25,6 +25,7 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Column, Encoding, Hashed, Scaled
 from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, TableSchema, varies
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, WordField, coarser
+from concord.tasks.data.concord_student import DAY
 
 NARROW = 1024
 """Most cells of a number, nearly: half of them even and half geometric, because even ones alone fail on heavy tails."""
@@ -70,6 +71,8 @@ def grid_cuts(column: DeclaredRange) -> NDArray[np.float64]:
         return np.arange(low + 1, high + 1)
     shares = np.union1d(np.linspace(0, 1, NARROW // 2 + 1)[1:-1], geometric_shares())
     cuts = low * (1 - shares) + high * shares  # the difference of two finite numbers may be infinite
+    if column.kind == "date" and not column.whole:
+        cuts = np.ceil(cuts * DAY) / DAY  # moments are whole microseconds, and a cell without any would have no value
     cuts = np.unique(np.ceil(cuts) if column.whole else cuts)
     return cuts[(cuts > low) & (cuts <= high)]
 

@@ -48,7 +48,8 @@ def _numbers(column: Any, field: NumberField, own: NDArray[np.int64], source: np
     if not isinstance(column, DeclaredRange):
         return pl.Series(own == 1).set(pl.Series(missing), None)
     unit = DAY if column.kind == "date" and not column.whole else 1
-    edges = np.array([column.low, *field.cuts, column.high + column.whole, np.inf]) * unit
+    edges = np.array([column.low, *field.cuts, column.high + column.whole, np.inf])
+    edges = np.rint(edges * unit) if unit > 1 else edges  # such cuts are whole, but for their division by a day
     low, high = edges[own], np.where(missing, np.inf, edges[np.minimum(own + 1, len(edges) - 1)])
     with np.errstate(invalid="ignore"):
         value = low + source.random(len(own)) * (high - low)

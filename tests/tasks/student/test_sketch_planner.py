@@ -1,22 +1,26 @@
 """The questions of a sketch: each is paid for, follows from published files alone, and never gets stuck."""
 
+import io
 import json
 from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from concord.artifacts.schemas import Encoding
 from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, DeclaredTruth, TableSchema
+from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.encode import as_declared
 from concord.tasks.data.grid import grid_of, reading_columns, recoded
 from concord.tasks.mechanisms.contributions import tally
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.sketch import Sketch, sketch_rounds
 from concord.tasks.student.decode import Decoded, scores
-from concord.tasks.student.infer import linear_student
-from concord.tasks.student.sketch import SketchPlanner, published_cells
+from concord.tasks.student.infer import inferred, linear_student
+from concord.tasks.student.sketch import SketchPlanner, published_cells, synthetic_file
 
 SCHEMA = TableSchema(
     columns=(
@@ -108,6 +112,19 @@ def test_a_student_reads_a_row_as_private_rows_were_counted() -> None:
     cells = of.grid.of_raw(frame, reading_columns(SCHEMA)).astype(np.int32)
     counted = recoded(cells, of.grid, codes)[:, list(codes.fine)]
     assert (linear_student(decoded, encoding, codes)["encode"].transform(frame.to_pandas()) == counted).all()
+
+    claim = {
+        "session": "s",
+        "epsilon": "1.0",
+        "delta": "1e-05",
+        "unit": "row",
+        "neighbours": "add",
+        "mechanism": "sketch",
+    }
+    table = pq.read_table(io.BytesIO(synthetic_file(SCHEMA, files, encoding, claim)))
+    rows = codes.of(cast_rows(pl.DataFrame(pl.from_arrow(table.drop_columns(["y"]))), encoding))
+    labels = pa.ipc.open_file(b"".join(inferred(decoded, [rows], encoding, "s", claim))).read_all()["label"]
+    assert table["y"].equals(labels)
 
 
 ONE = TableSchema(columns=SCHEMA.columns[1:2], undeclared=())

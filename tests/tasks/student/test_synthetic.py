@@ -129,6 +129,17 @@ def test_values_lie_in_their_cells_and_any_sums_give_rows(found: Margins, pairs:
     assert set(table["sex"].drop_nulls().unique()) <= {"Female", "Male", "undeclared", "undeclared*"}
 
 
+@pytest.mark.parametrize("days", [1 / 24, 1.0, 365.0])
+def test_every_cell_of_moments_has_a_value_in_it(days: float) -> None:
+    schema = TableSchema(columns=(of_range("moment", 14_000, 14_000 + days, kind="date"),), undeclared=())
+    grid = grid_of(schema)
+    wide, narrow = (grid.fields[at] for at in (*grid.coarse, *grid.fine))
+    every = np.arange(narrow.size)
+    cells = np.column_stack([groups_of(narrow, wide) + wide.start, every + narrow.start]).astype(np.int32)
+    read = grid.of_raw(values_in(schema, grid, cells, b"sums"), reading_columns(schema))
+    assert (read == cells).all()
+
+
 def test_rows_have_the_margins_and_follow_from_the_sums_alone() -> None:
     found = margins()
     coarse = table_codes(GRID, found, 22, 34)
