@@ -143,6 +143,8 @@ def attack(plan: Plan, guarantee: Guarantee, mechanism: Mechanism | None, sessio
     """
     if sessions < LEAST_SESSIONS:
         raise WrongInput(f"--sessions must be at least {LEAST_SESSIONS}, got {sessions}")
+    if plan.data.declared is not None:
+        raise WrongInput("attack knows no session of a sketch (data.schema): no public rows stand in for private ones")
     if mechanism is None and learning_units(plan) is None:
         raise WrongInput("attack knows sessions of votes and of tallies, whose plan says labeling.rows")
     public = PublicFacts.of(plan)

@@ -70,6 +70,14 @@ def test_it_reads_nothing_private_and_says_what_it_found(tmp_path: Path, monkeyp
         attack(tallied(tmp_path / "again"), GUARANTEE, None, 19)
 
 
+def test_a_sketch_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    field = {"name": "age", "type": "integer", "constraints": {"minimum": 17, "maximum": 90}}
+    data = {"private": "not there", "schema": {"fields": [field]}, "label": "y", "classes": ["a", "b"]}
+    plan = plan_of(tmp_path, data=data, labeling={"mechanism": "tallies", "rows": 3000}, teachers={})
+    with pytest.raises(WrongInput, match="attack knows no session of a sketch"):
+        attack(plan, GUARANTEE, None, 20)
+
+
 def test_votes_are_attacked_and_votes_without_noise_are_seen(tmp_path: Path) -> None:
     """Two teachers, each of few rows, of which one has the target; without refusals their votes tell."""
     tree = {"count": 12, "estimator": "sklearn.tree.DecisionTreeClassifier", "params": {"random_state": 0}}
