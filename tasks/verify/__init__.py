@@ -4,8 +4,8 @@ Offers       `verify` (all of a home), `published` (a session's folder by itself
              made, with bounds on memory and time), `handing` (a student, before anything is made of it), `audit`
              (attacks on a mechanism as it runs), `attack` (on a plan's sessions of made-up data)
 Its own      `checks` (of a session and of a home), `certificate`, `folder` (what a published one holds), `released`
-             (its files, each in its `forms`; `rounds` and releases of sums, `sketched`), `signed` (the evidence beside
-             a certificate), `measured` (the student on public test rows), `homes` (shares of several homes); the
-             ledger's rule a second time: `reckoning`, `holdings`; a guarantee from its settings: `recompute`,
-             `recompute_gaussian`, `recompute_questions`
+             (its files, each in its form: `forms` of rounds and `answer_forms`; `rounds` and releases of sums,
+             `sketched`), `signed` (the evidence beside a certificate), `measured` (the student on public test rows),
+             `homes` (shares of several homes); the ledger's rule a second time: `reckoning`, `holdings`; a guarantee
+             from its settings: `recompute`, `recompute_gaussian`, `recompute_questions`
 """

@@ -24,6 +24,7 @@ SCHEMA = TableSchema(
     columns=(
         DeclaredRange(kind="numeric", name="visits", low=0, high=5, whole=True),
         DeclaredCategories(kind="categorical", name="shade", words=("dark", "light", "grey", "white")),
+        DeclaredCategories(kind="categorical", name="place", words=("here",)),  # of one value: it is left out
     ),
     undeclared=(),
 )
