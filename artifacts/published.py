@@ -12,7 +12,9 @@ from concord.artifacts.ledger.excerpt import EXCERPT_FILE
 EVIDENCE: Final = (ATTESTATION_FILE, ATTESTATION_SCHEMA_FILE, EXCERPT_FILE, KEY_FILE)
 SIGNED_WITH: Final = (ATTESTATION_FILE, EXCERPT_FILE, KEY_FILE)
 """Files whose presence shows that a folder was published."""
-DOCUMENTS: Final = (CERTIFICATE_FILE, SCHEMA_FILE, "report.html", *EVIDENCE)
+SYNTHETIC_FILE: Final = "synthetic.parquet"
+"""Synthetic rows, if the session is one of a sketch."""
+DOCUMENTS: Final = (CERTIFICATE_FILE, SCHEMA_FILE, "report.html", SYNTHETIC_FILE, *EVIDENCE)
 """The files beside a student that are handed on with it."""
 CARD_FILE: Final = "MODEL_CARD.md"
 """The model card of an exported student, by which its folder is known as an export."""

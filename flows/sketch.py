@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from concord.artifacts.domains import Domain
 from concord.artifacts.plan import Plan
+from concord.artifacts.published import SYNTHETIC_FILE
 from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.artifacts.sessions import Session
 from concord.flows import tally
@@ -28,9 +29,6 @@ from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.student.sketch import SketchPlanner, synthetic_features, synthetic_file
 from concord.tasks.student.study import Student
 
-SYNTHETIC = "synthetic.parquet"
-"""Name of the released file of synthetic rows."""
-
 
 @stage("infer", reads=("data.declared", "data.features"))
 def synthesise(
@@ -39,7 +37,7 @@ def synthesise(
     """Write the synthetic rows that the released steps hold, with the labels inferred for them, as a released file."""
     files = [json.loads(place.released.read(step)) for step in steps]
     table = synthetic_file(plan.data.sketched, files, encoding, claim)
-    return place.released.hold_back(f"{session}/{SYNTHETIC}", table)
+    return place.released.hold_back(f"{session}/{SYNTHETIC_FILE}", table)
 
 
 def rehearse(run: RunContext, encoding: Encoding) -> None:

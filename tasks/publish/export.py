@@ -1,6 +1,6 @@
 """Export: a published student as a folder that needs nothing of Concord, in every form that suits it.
 
-    FORMS                 what each form writes: a program for scikit-learn, a scorecard, a statement of SQL
+    FORMS                 what each form writes: a program for scikit-learn, a scorecard, a statement of SQL, a table
     MODEL_CARD.md         the student, its guarantee, its inputs, and how to use each form
     certificate.json      the guarantee, and certificate.schema.json and report.html as they were published
     attestation.json      who signed them, with key.pem, the ledger's excerpt and attestation.schema.json
@@ -10,8 +10,9 @@ A further form is an entry of FORMS; `make reference` adds it to deployments/gui
 Assumes      the published student was checked (tasks.verify.handing), and its values were (tasks.student.fitted)
 Guarantees   nothing but what was published is read, and nothing is spent. The files that were signed are written with
              the bytes that were compared; into example.py, of a student's words and numbers nothing but their `repr`
-Not covered  what a stranger's report.html holds, which is copied as it was signed; whether the certificate is right:
-             tasks.verify.verify. Checked by tests/tasks/publish/test_export.py
+Not covered  what a stranger's report.html holds, which is copied as it was signed, and how much memory a stranger's
+             synthetic rows take; whether the certificate is right: tasks.verify.verify.
+             Checked by tests/tasks/publish/test_export.py and, of synthetic rows, tests/flows/test_sketch_flow.py
 """
 
 import math
@@ -23,12 +24,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import polars as pl
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.pipeline import Pipeline
 
 from concord.artifacts.attestation import ATTESTATION_FILE, KEY_FILE
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.published import CARD_FILE, Published
+from concord.artifacts.published import CARD_FILE, SYNTHETIC_FILE, Published
 from concord.tasks.publish.disclosures import columns_of, in_markdown, model_card
 from concord.tasks.student.fitted import strangers
 from concord.tasks.student.model import load, modules_needed
@@ -36,7 +38,7 @@ from concord.tasks.student.scorecard import is_linear, scorecard_json, scorecard
 from concord.tasks.student.trust import trusted_types
 
 NEEDED = ("numpy", "pandas", "scikit-learn", "scipy", "skops")
-STUDENT, SCORECARD, SQL = "student.skops", "scorecard.json", "scorecard.sql"
+STUDENT, SCORECARD, SQL, ROWS = "student.skops", "scorecard.json", "scorecard.sql", "synthetic.csv"
 EXAMPLE = """import pandas as pd
 import skops.io
 
@@ -57,12 +59,12 @@ class Form:
     """A form of an exported student.
 
     use     how to use it, for the model card and the guide
-    suits   whether a student has that form
+    suits   whether a published student has that form
     files   what is written for a student that it suits, by name
     """
 
     use: str
-    suits: Callable[[Pipeline], bool]
+    suits: Callable[[Published, Pipeline], bool]
     files: Callable[[Published, Pipeline], Mapping[str, bytes]]
 
 
@@ -76,7 +78,7 @@ def export(published: Published, target: Path) -> dict[str, list[str]]:
         raise WrongInput(f"--to must name a folder that is empty or not there yet, got {target}")
     student = load(published.student)
     with strangers():
-        forms = {name: form.files(published, student) for name, form in FORMS.items() if form.suits(student)}
+        forms = {name: form.files(published, student) for name, form in FORMS.items() if form.suits(published, student)}
         uses = (f"- {name}: {FORMS[name].use}" for name in forms)
         found = _to_find(_thresholds(published, student), forms)
         card = (*model_card(published.certificate, student), "## To use it\n", *uses, "", *found, *_to_check(published))
@@ -107,17 +109,22 @@ def _program(published: Published, student: Pipeline) -> dict[str, bytes]:
 
 FORMS = {
     "scikit-learn": Form(
-        "`pip install -r requirements.txt`, then `python example.py` in the folder", lambda _: True, _program
+        "`pip install -r requirements.txt`, then `python example.py` in the folder", lambda *_: True, _program
     ),
     "scorecard": Form(
         f"`{SCORECARD}` lists the points of every cell and how a cell is read",
-        is_linear,
+        lambda _, student: is_linear(student),
         lambda published, student: {SCORECARD: scorecard_json(student, published.certificate.thresholds).encode()},
     ),
     "SQL": Form(
         f'`{SQL}` scores a table in a database: put its name in place of `"rows"`',
-        is_linear,
+        lambda _, student: is_linear(student),
         lambda published, student: {SQL: scorecard_sql(student, published.certificate.thresholds).encode()},
+    ),
+    "synthetic rows": Form(
+        f"`{ROWS}` holds synthetic rows that resemble the private ones, with inferred labels: they are nobody's",
+        lambda published, _: SYNTHETIC_FILE in published.documents,
+        lambda published, _: {ROWS: pl.read_parquet(published.documents[SYNTHETIC_FILE]).write_csv().encode()},
     ),
 }
 """What a student is exported as; `concord export` and `concord.export` write every form that suits it."""

@@ -24,6 +24,7 @@ from concord.artifacts.errors import ConcordError, NotVerified, WrongInput
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.reading import Reading
+from concord.artifacts.published import SYNTHETIC_FILE
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.vulnerabilities import is_version
@@ -177,7 +178,7 @@ class Certificates:
 def _covered(session: str, labels: tuple[Ref, ...], ledger: Reading, released: Released) -> tuple[int, int]:
     """Number of batches of a session that these files cover, and of rows answered after them. Raises NotVerified."""
     committed = [batch.outcome for batch in ledger.batches(session) if batch.outcome]
-    named, following = set(labels), {f"{session}/labels.arrow", f"{session}/synthetic.parquet"}
+    named, following = set(labels), {f"{session}/labels.arrow", f"{session}/{SYNTHETIC_FILE}"}
     for path in sorted(file.path for file in named - {outcome.released for outcome in committed}):
         if path not in following and holds_answers(released, path):  # those follow from released rounds
             raise NotVerified(f"the certificate names {path}, which the ledger never committed: it was cut back")

@@ -31,6 +31,7 @@ from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import inferred_schema, sha256
 from concord.artifacts.kinds import Joint, PrivateTest, Share, Sketch, Stream, Tallies
 from concord.artifacts.measures import UnitsTested
+from concord.artifacts.published import SYNTHETIC_FILE
 from concord.artifacts.records import SessionRecord
 from concord.artifacts.schemas import Ref, canonical_json
 from concord.tasks.asks.kinds import test_figures
@@ -71,7 +72,7 @@ OURS = ("concord_tallied", "concord_student")
 ONCE_OR_BY = [{(1, 0)}, {(0, len(CONFIDENCES))}]
 """Numbers of pairs, and of pairs by confidence, in each group of a private test."""
 COUNTS_OF_NUMBER = ("errors", "constant_errors")
-NOT_DECODED = "that this was decoded from the released sums is not checked, since it takes the public rows as well"
+NOT_DECODED = "that this was decoded from the released sums is not checked, since it takes the {} as well"
 
 
 def released_as_certified(record: SessionRecord, at: PublishedSession) -> str:
@@ -96,7 +97,7 @@ def released_as_certified(record: SessionRecord, at: PublishedSession) -> str:
     equal("what is said of released files", record.outcomes, ())
     equal("the number of teachers", record.teachers, 0)
     inferred = [file for file in record.files if file.path == f"{record.session}/labels.arrow"]
-    rows = f"{record.session}/synthetic.parquet" if isinstance(kind, Sketch) else None
+    rows = f"{record.session}/{SYNTHETIC_FILE}" if isinstance(kind, Sketch) else None
     synthetic = [file for file in record.files if file.path == rows]
     files = [*_forms(record, [file for file in record.files if file not in (*inferred, *synthetic)], at)]
     equal("the number of files released", len(files), counts.asked)
@@ -114,7 +115,7 @@ def released_as_certified(record: SessionRecord, at: PublishedSession) -> str:
     if isinstance(kind, Sketch):
         sketched = [each for each in learned if isinstance(each, SketchForm)]
         check_sketch(kind, sketched, [at.named(file) for file in synthetic])
-    return f"{said}; {NOT_DECODED}"
+    return f"{said}; {NOT_DECODED.format(kind.of_rows)}"
 
 
 def _forms(record: SessionRecord, files: Sequence[Ref], at: PublishedSession) -> Iterator[Form]:
@@ -396,4 +397,4 @@ def student_as_released(certificate: Certificate, at: PublishedSession) -> str:
             raise NotVerified(f"the {name} of the student are not those of the last released model")
     if made == "TalliedNumber":
         equal("the bounds of the student", [student.low, student.high], [*stated_bounds(record.mechanism.kind)])
-    return f"it has the weights of the last released model; {NOT_DECODED}"
+    return f"it has the weights of the last released model; {NOT_DECODED.format(record.mechanism.kind.of_rows)}"

@@ -85,6 +85,11 @@ def test_private_rows_alone_give_a_student_synthetic_rows_and_a_certificate(tmp_
     assert [check for check in verify(home) if not check.ok] == []
     assert [check for check in verify_published(folder) if not check.ok] == []
 
+    exported = concord.export(found.session, tmp_path / "exported", home=home)
+    assert {"synthetic.parquet", "synthetic.csv"} <= {*exported}
+    assert pl.read_csv(tmp_path / "exported" / "synthetic.csv").height == synthetic.height
+    assert [check for check in verify_published(tmp_path / "exported") if not check.ok] == []
+
     report = Path(found.report).read_text()
     assert "No public row was used" in report
     assert "public rows are about" not in report

@@ -79,8 +79,8 @@ def test_the_card_lists_the_forms_that_suit(exported: Path) -> None:
 def test_a_form_is_written_for_every_student_that_it_suits_and_for_no_other(
     small: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(FORMS, "suiting", Form("open `it`", lambda _: True, lambda *_: {"suiting": b"as it is"}))
-    monkeypatch.setitem(FORMS, "other", Form("open `it`", lambda _: False, lambda *_: {"other": b"as it is"}))
+    monkeypatch.setitem(FORMS, "suiting", Form("open `it`", lambda *_: True, lambda *_: {"suiting": b"as it is"}))
+    monkeypatch.setitem(FORMS, "other", Form("open `it`", lambda *_: False, lambda *_: {"other": b"as it is"}))
     folder = tmp_path / "to"
     status, printed, _ = concord("export", SESSION, "--to", str(folder), "--home", str(small.home), "--json")
     answer = json.loads(printed)
