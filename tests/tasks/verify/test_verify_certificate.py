@@ -149,10 +149,10 @@ def test_a_session_of_a_faulty_version_is_warned_of_and_what_was_written_verifie
         certificate["caveats"] = words
 
     assert tell(home, as_it_was_written) == ""
-    (warning,) = (check for check in verify(home, SESSION) if check.warning)
-    assert warning.ok
+    # whoever changed a certificate may have changed more, so that the folder is checked as a stranger's as well
+    (warning,) = (check for check in verify(home, SESSION) if check.faults == ("invented",))
+    assert (warning.ok, warning.warning) == (True, True)
     assert warning.name == f"{SESSION}: known faults"
-    assert warning.faults == ("invented",)
     assert f"opened by version {invented.OPENED}, whose guarantee may not hold" in warning.detail
     assert "--new-session" in warning.detail
 
