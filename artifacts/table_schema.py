@@ -120,11 +120,11 @@ class TableSchema(Frozen):
         """SHA-256 in hex of its JSON: not keyed, because a schema is public."""
         return hashlib.sha256(canonical_json(self.model_dump()).encode()).hexdigest()
 
-    def check(self, label: str, header: Iterable[str] | None = None, beside: Iterable[str] = ()) -> None:
+    def check(self, label: str, header: Iterable[str] | None = None, no_features: Iterable[str] = ()) -> None:
         """Raise WrongInput if the schema names the label, or other columns than a table's header has.
 
-        header   column names of the private table; None if they are not known yet
-        beside   columns of the table that are no features, such as that of the unit
+        header       column names of the private table; None if they are not known yet
+        no_features  columns of the table that are no features, such as that of the unit
         """
         named = {*self.names, *self.undeclared}
         if label in named:
@@ -134,7 +134,7 @@ class TableSchema(Frozen):
             raise WrongInput(f"{rule}: nothing can be learned from any other")
         if header is None:
             return
-        present = {*header} - {label, *beside}
+        present = {*header} - {label, *no_features}
         for name in (*self.names, *self.undeclared):
             if name not in present:
                 rule = f"data.schema names the column {name!r}, which data.private lacks"
@@ -168,7 +168,7 @@ DeclaredSchema = Annotated[
 
 
 def read_schema(path: Path) -> TableSchema:
-    """The schema in a JSON file of Frictionless Data's Table Schema. Raises WrongInput if it is none."""
+    """Read a Table Schema of Frictionless Data from a JSON file. Raises WrongInput unless the file holds one."""
     try:
         descriptor = json.loads(path.read_text("utf-8"))
     except OSError as failed:

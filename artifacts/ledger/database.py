@@ -164,7 +164,7 @@ class Entries:
 
 
 def _engine(url: str) -> Engine:
-    """The engine of a database; a SQLite file is made if there is none, which nobody else may read."""
+    """The engine of a database. A missing SQLite file is created, readable by its owner alone."""
     try:
         parsed = make_url(url)
         engine = create_engine(parsed, poolclass=NullPool, hide_parameters=True)

@@ -84,8 +84,8 @@ class Reading:
             stream, looks = state.parts.stream_of(test.id), 0
             for session in takewhile(lambda session: session.id != test.id, state.sessions.values()):
                 own = session.id == learned or choices_of([session], learned)
-                beside = stream and state.parts.stream_of(session.id) == stream
-                if session.domain in domains and not (own or beside):
+                same_stream = stream and state.parts.stream_of(session.id) == stream
+                if session.domain in domains and not (own or same_stream):
                     looks += state.parts.of(session.id) != LEARNING or session.division != test.division
             return looks
 

@@ -308,12 +308,12 @@ def _amount(option: str, value: Any, least: float = 0.0) -> float:
     return amount
 
 
-def _write(path: Path, text: str, beside: Mapping[str, bytes] | None = None) -> None:
-    """Write a new file, and those that belong beside it. Raises EnvironmentFailed."""
+def _write(path: Path, text: str, companions: Mapping[str, bytes] | None = None) -> None:
+    """Write a new file and its companions, by name, to one folder. Raises EnvironmentFailed."""
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
-        for name, content in (beside or {}).items():
+        for name, content in (companions or {}).items():
             path.with_name(name).write_bytes(content)
     except OSError as failed:
         raise EnvironmentFailed(f"{path} cannot be written: {os.strerror(failed.errno or 0)}") from None

@@ -176,13 +176,18 @@ def _of_sketch(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _show_sketch(found: dict[str, Any], epsilon: float, delta: float) -> None:
-    title = f"ε = {epsilon:g}, δ = {delta:g}, {len(found['columns'])} declared columns, no public rows"
-    table = _table(title, "step", "asked for", "tables or columns", "share of the budget", "noise of a sum, in units")
-    for number, item in enumerate(found["steps"], start=1):
+def _show_sums(title: str, asked: tuple[str, str, str], steps: list[dict[str, Any]], rho: float) -> None:
+    """Print what each step of noisy sums asks for, its share of the budget and its noise, and the charge of all."""
+    table = _table(title, *asked, "share of the budget", "noise of a sum, in units")
+    for number, item in enumerate(steps, start=1):
         table.add_row(str(number), item["what"], str(item["columns"]), f"{item['share']:.0%}", f"{item['noise']:,.1f}")
     out.print(table)
-    out.print(f"The domain is charged ρ = {found['rho']:.4g}, all of it when the session is opened.")
+    out.print(f"The domain is charged ρ = {rho:.4g}, all of it when the session is opened.")
+
+
+def _show_sketch(found: dict[str, Any], epsilon: float, delta: float) -> None:
+    title = f"ε = {epsilon:g}, δ = {delta:g}, {len(found['columns'])} declared columns, no public rows"
+    _show_sums(title, ("step", "asked for", "tables or columns"), found["steps"], found["rho"])
     for name in found["left_out"]:
         out.print(f"column {name!r} is left out: data.schema declares no categories", markup=False, soft_wrap=True)
 
@@ -245,11 +250,7 @@ def _show_choice(choice: dict[str, Any]) -> None:
 
 def _show_tallies(found: dict[str, Any]) -> None:
     title = f"ε = {found['epsilon']:g}, δ = {found['delta']:g}, {found['codes']:,} codes of {found['columns']} columns"
-    table = _table(title, "round", "asked about", "columns", "share of the budget", "noise of a sum, in units")
-    for number, item in enumerate(found["rounds"], start=1):
-        table.add_row(str(number), item["what"], str(item["columns"]), f"{item['share']:.0%}", f"{item['noise']:,.1f}")
-    out.print(table)
-    out.print(f"The domain is charged ρ = {found['rho']:.4g}, all of it when the session is opened.")
+    _show_sums(title, ("round", "asked about", "columns"), found["rounds"], found["rho"])
     _show_rehearsed(found)
     if found["releases"]:
         show_releases(found["releases"])

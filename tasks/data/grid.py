@@ -80,7 +80,7 @@ def grid_cuts(column: DeclaredRange) -> NDArray[np.float64]:
 @lru_cache(maxsize=1)
 def geometric_shares() -> tuple[float, ...]:
     """NARROW / 2 geometric cuts between CLOSEST and 1, by decimal arithmetic: NumPy's powers differ between processors,
-    and whoever verifies a sketch makes its grid again."""
+    and verification computes the grid again."""
     with localcontext(prec=40):
         nats = Decimal(str(CLOSEST)).ln() / (NARROW // 2)
         return tuple(float((nats * left).exp()) for left in range(NARROW // 2, 0, -1))

@@ -132,7 +132,7 @@ def test_names_are_given_once_and_something_is_declared() -> None:
 def test_schema_and_table_must_have_the_same_columns() -> None:
     found = of(AGE, SEX)
     found.check("income", ["age", "sex", "income"])
-    found.check("income", ["age", "sex", "income", "person"], beside=["person"])
+    found.check("income", ["age", "sex", "income", "person"], no_features=["person"])
     with pytest.raises(WrongInput, match="must not name the label 'sex'"):
         found.check("sex")
     with pytest.raises(WrongInput, match=r"names the column 'sex', which data\.private lacks"):

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from concord.artifacts.schemas import Encoding
-from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, DeclaredTruth, TableSchema
+from concord.artifacts.table_schema import DeclaredTruth, TableSchema
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.encode import as_declared
 from concord.tasks.data.grid import grid_of, reading_columns, recoded
@@ -21,15 +21,7 @@ from concord.tasks.mechanisms.sketch import Sketch, sketch_rounds
 from concord.tasks.student.decode import Decoded, scores
 from concord.tasks.student.infer import inferred, linear_student
 from concord.tasks.student.sketch import SketchPlanner, published_cells, synthetic_file
-
-SCHEMA = TableSchema(
-    columns=(
-        DeclaredRange(kind="numeric", name="wage", low=0, high=1e6, whole=False),
-        DeclaredRange(kind="numeric", name="age", low=17, high=90, whole=True),
-        DeclaredCategories(kind="categorical", name="sex", words=("Female", "Male")),
-    ),
-    undeclared=(),
-)
+from tests.tasks.student.test_margins import SCHEMA
 
 
 def planner(schema: TableSchema = SCHEMA, classes: int = 2, epsilon: float = 1.0) -> SketchPlanner:
