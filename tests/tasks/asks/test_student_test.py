@@ -125,7 +125,7 @@ def errors_counted(plan: Plan, door: Stores) -> NDArray[np.int64]:
             raise SystemError(f"a private value: {X[0, 0]}")
         return 4 + X[:, 0] / 2
 
-    encoding, key = learn_encoding(plan), derive(door.vault.make_secret("domains/d"), "split")
+    encoding, key = learn_encoding(plan), derive(bytes(32), "split")
     assert encoding.bounds is not None
     counts = NumberErrors((says, None), encoding.bounds, 4.5, key)
     ref = count_units(plan, encoding, counts, door.vault, "tested/d/3", key, NOBODY)
@@ -153,7 +153,7 @@ def test_a_unit_more_is_one_more_error_of_student_and_constant(plan: Plan, door:
     assert of_constant @ np.square(PLACES) / errors.sum() == pytest.approx(squares.mean(), rel=0.3)
     names = private["person"] if unit else private.with_row_index()["index"]
     steps = set[tuple[int, ...]]()
-    for name in names[:4]:  # of which one is set aside, but for some 6 runs of a million
+    for name in names[:4]:  # at least one of them is set aside by this key
         private.filter(names != name).write_csv(plan.path("private"))
         moved = before - errors_counted(plan, door)
         steps |= {tuple(sorted(part)) for part in moved.tolist()}
