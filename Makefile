@@ -35,8 +35,9 @@ bench-accuracy: install .venv-bench/installed
 	.venv/bin/python -m tests.benchmarks.accuracy $(DATA)
 	.venv/bin/python -m tests.benchmarks.page
 
-reference: install
+reference: install-tests
 	.venv/bin/python -m tests.reference
+	.venv/bin/python -m tests.texts.shown
 
 data: install
 	.venv/bin/python tests/benchmarks/prepare.py $(DATA)

@@ -66,49 +66,6 @@ def test_dates_of_toml_and_moments_are_days_since_1970() -> None:
     ]
 
 
-def limits(kind: str, **constraints: Any) -> dict[str, Any]:
-    return {"name": "x", "type": kind, "constraints": constraints}
-
-
-@pytest.mark.parametrize(
-    ("field", "sentence"),
-    [
-        (limits("number", minimum=1, maximum=1), "minimum must be below maximum, got 1 and 1"),
-        (limits("number", minimum=2, maximum=1), "minimum must be below maximum, got 2 and 1"),
-        (limits("integer", minimum=0.5, maximum=3), "minimum and maximum must be whole numbers"),
-        (limits("number", minimum=0), "constraints must give maximum, from documentation and not from the rows"),
-        (limits("number", maximum=0, minimum=None), "constraints must give minimum"),
-        (limits("any", maximum=0, minimum=1), "type must be one of number, integer, year, date, datetime if there is"),
-        (limits("number", minimum=0, maximum="many"), "maximum must be a number, got 'many'"),
-        (limits("number", minimum=0, maximum=float("inf")), "maximum must be a finite number"),
-        (limits("number", minimum=0, maximum=float("nan")), "maximum must be a finite number"),
-        (limits("number", minimum=0, maximum=1e300), "maximum: must be less than or equal to"),
-        (limits("integer", minimum=0, maximum=10**400), "maximum must be a finite number"),
-        (limits("integer", minimum=0, maximum=1e19), "minimum and maximum must be from -2^53 to 2^53"),
-        (limits("integer", minimum=-(2**53) - 2, maximum=0), "minimum and maximum must be from -2^53 to 2^53"),
-        (limits("string", enum=[*map(str, range(2**16 - 1))]), "enum must list at most 65,534 categories, got 65,535"),
-        (limits("number", minimum=False, maximum=1), "minimum must be a finite number, got False"),
-        (limits("date", minimum="yesterday", maximum="2020-01-01"), "minimum must be a date such as"),
-        (limits("date", minimum=5, maximum="2020-01-01"), "minimum must be a date such as"),
-        (limits("string", enum=["a", "b", "a"]), "enum must list each category once, got 'a' twice"),
-        (limits("string", enum=["a ", "a"]), "enum must list each category once, got 'a' twice"),
-        (limits("string", enum=["e\u0301", "\u00e9"]), "enum must list each category once"),
-        (limits("integer", enum=[1, 1.0]), "enum must list each category once, got '1' twice"),
-        (limits("string", enum=["a", "?"]), "which stands for a missing cell"),
-        (limits("string", enum="a"), "enum must be a list of categories"),
-        (limits("string", enum=[["a"]]), "enum must list text or numbers"),
-        (limits("array"), "lists, pictures and objects need a public table"),
-        (limits("geopoint"), "type must be one of number, integer"),
-        ({"name": "x", "type": "number", "constraints": 3}, "constraints must be an object"),
-    ],
-)
-def test_a_wrong_field_is_named_with_its_rule(field: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(WrongInput, match=r"^data\.schema, field 'x': ") as wrong:
-        of(SEX, field)
-    assert sentence in str(wrong.value)
-    assert "\n" not in str(wrong.value)
-
-
 @pytest.mark.parametrize("given", [[], {}, {"fields": {}}, {"fields": []}, {"fields": ["age"]}, "age", None])
 def test_what_is_no_table_schema_is_refused(given: Any) -> None:
     with pytest.raises(WrongInput, match=r"data\.schema must be a Table Schema"):

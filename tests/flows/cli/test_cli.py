@@ -48,25 +48,12 @@ def test_the_home_may_be_named_before_the_command(tmp_path: Path, monkeypatch: p
 
 WRONG_PLANS: dict[str, tuple[dict[str, Any], str]] = {
     "unknown key, with the near one": ({"data__clases": ["a", "b"]}, "did you mean 'classes'"),
-    "unknown section": ({"studnt__refused": "drop"}, "did you mean 'student'"),
-    "epsilon of zero": ({"privacy__epsilon": 0}, "privacy.epsilon"),
-    "delta of one": ({"privacy__delta": 1}, "privacy.delta"),
-    "one class": ({"data__classes": ["no"]}, "data.classes"),
-    "no teachers": ({"teachers__count": 0}, "teachers.count"),
-    "cutoff without a meaning": ({"labeling__mechanism": "noisy_votes"}, "cutoff has no meaning"),
     "cutoff missing": ({"labeling__cutoff": None}, "cutoff must be given"),
-    "estimator that is none": ({"teachers__estimator": "sklearn.nowhere.Learner"}, "cannot be imported"),
-    "estimator that cannot predict": (
-        {"student__estimator": "sklearn.preprocessing.StandardScaler"},
-        "fit and predict",
-    ),
-    "unknown parameter": ({"teachers__params": {"depth": 3}}, "'depth'"),
     "parameter no fit takes": ({"teachers__params": {"C": -1.0}}, "teachers"),
     "student that cannot weigh rows": (
         {"student__estimator": "sklearn.neighbors.KNeighborsClassifier", "student__refused": "soft"},
         "sample_weight",
     ),
-    "more than the lifetime": ({"privacy__epsilon": 10.0}, "lifetime"),
     "private table missing": ({"data__private": "nowhere.csv"}, "data.private"),
     "public table missing": ({"data__public": "nowhere.parquet"}, "data.public"),
     "test table missing": ({"data__test": "nowhere.parquet"}, "data.test"),

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from concord.artifacts.errors import BudgetRefused, WrongInput
+from concord.artifacts.errors import BudgetRefused
 from concord.artifacts.home.vault import derive
 from concord.artifacts.parts import LEARNING, TEST
 from concord.artifacts.plan import Plan
@@ -161,38 +161,3 @@ def test_the_test_has_what_the_choice_leaves() -> None:
     for charges in ([(choice, 1.0)], [(choice, 0.1)] * 4):
         with pytest.raises(BudgetRefused, match="leaves the private test nothing"):
             left_for_test(learning, 1.0, charges)
-
-
-LINEAR = {"learner": "linear"}
-
-
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"test": None}, r"student.candidates are compared on private units that \[test\] share sets aside: give it"),
-        ({"student__candidates": CANDIDATES[:1]}, "student.candidates must hold at least 2 of them"),
-        (
-            {"student__candidates": [*CANDIDATES, CANDIDATES[1]]},
-            "must differ from one another, and number 4 came before",
-        ),
-        ({"student__epsilon": None}, "epsilon must be given if there are candidates: what the choice may spend"),
-        ({"student__epsilon": 4.0}, "student.epsilon must be below privacy.epsilon = 4.*, got 4"),
-        ({"student__refused": "soft"}, "refused has no meaning if there are candidates, because each has its own"),
-        ({"student__candidates": [LINEAR, {}]}, "student.learner = 'linear' is the model that tallies are decoded to"),
-        (
-            {"student__candidates": [{"epsilon": 1}, {}]},
-            "student.candidates.0.epsilon is not a key of the plan; it knows",
-        ),
-        (
-            {"student__candidates": [{"params": {"Cc": 1}}, {}]},
-            "student.candidates.0: params holds 'Cc'.*did you mean 'C'",
-        ),
-        ({"student__learner": "universal", "student__hypotheses": "stumps"}, "candidates has no meaning for learner"),
-    ],
-)
-def test_a_plan_that_cannot_choose_is_refused_by_name(plan: Plan, changes: dict[str, Any], sentence: str) -> None:
-    tables = plan.model_dump()
-    if "test" in changes:
-        tables, changes = {**tables, **changes}, {}
-    with pytest.raises(WrongInput, match=sentence):
-        changed(tables, **changes)

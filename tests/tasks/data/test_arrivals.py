@@ -37,7 +37,6 @@ from concord.tasks.mechanisms.tallies import planned_rounds
 from tests.support.people import people, tables_of_plan, write_tables
 
 KEY = bytes(range(32))
-ONE_MORE = {"estimator": "sklearn.linear_model.LogisticRegression"}
 ROWS = people(60, 7)
 
 
@@ -280,41 +279,3 @@ def test_units_set_aside_have_names_of_text_and_count_in_their_first_period_alon
     arriving = Arriving(table_of(weeks.plan, weeks.vault, weeks.periods[-1]), KEY, before, "arrived/d/test-2")
     found = set_arrived_aside(weeks.plan, weeks.encoding, arriving, weeks.vault, "aside/d/2", KEY, NOBODY)
     assert [read_frame(ref, weeks.vault).height for ref in found] == [0]  # whether files are gone says nothing of units
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"data": {"unit": None}}, "stream.delivery must be 'each row once', since data.unit is not given"),
-        ({"stream": {"delivery": "each row once"}}, "stream.delivery has no meaning"),
-        ({"privacy": {"secret": "labels"}}, "stream is for privacy.secret = 'rows'"),
-        (
-            {
-                "data": {"unit": None},
-                "stream": {"delivery": "each row once"},
-                "test": {"share": 0.2, "columns": ["size"]},
-            },
-            r"stream has a private \[test\] only if data\.unit names the units",
-        ),
-        (
-            {"test": {"share": 0.2}, "student": {"candidates": [{"learner": "linear"}, ONE_MORE], "epsilon": 0.5}},
-            r"stream has no student\.candidates",
-        ),
-        ({"data": {"private": "s3://bucket/stays"}}, "data.private must be local files"),
-        ({"data": {"bounds": [0, 9]}}, "stream has no number as label"),
-        ({"data": {"private": {"query": "SELECT 1", "connection": "X"}}}, "data.private must be local files"),
-        ({"labeling": {"mechanism": "stable", "cutoff": 3, "rows": None}}, "stream is of running sums"),
-        ({"stream": {"season": 1}}, "stream.season"),
-    ],
-)
-def test_plans_that_no_stream_could_keep_are_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
-    given = tables_of_plan(tmp_path) | {"labeling": {"mechanism": "tallies", "rows": 600}, "stream": {"season": 4}}
-    del given["teachers"]
-    if "mechanism" in changes.get("labeling", {}):
-        given |= {"labeling": {}, "teachers": {"count": 9}}
-    if "bounds" in changes.get("data", {}):
-        del given["data"]["classes"]
-    for section, keys in changes.items():
-        given[section] = given.get(section, {}) | keys
-    with pytest.raises(WrongInput, match=message):
-        parse_plan(given)

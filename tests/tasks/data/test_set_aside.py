@@ -191,21 +191,6 @@ def test_numbers_stored_as_doubles_are_another_naming_rule(tmp_path: Path) -> No
     assert naming_rule(changed(plan.model_dump(), data__private="private.parquet")) != before
 
 
-@pytest.mark.parametrize(
-    ("changes", "rule"),
-    [
-        ({"test__share": 0.3, "data__unit": None}, "test.columns must be given, since data.unit is not"),
-        ({"test__share": 0.3, "test__columns": COLUMNS}, "test.columns has no meaning, since data.unit = 'person'"),
-        ({**BY_CELLS, "test__columns": ["outcome"]}, "test.columns must not hold the label 'outcome'"),
-        ({"test__share": 1.0}, "test.share"),
-        ({"test__share": 0.0}, "test.share"),
-    ],
-)
-def test_a_plan_that_cannot_name_its_units_is_refused(tmp_path: Path, changes: dict[str, object], rule: str) -> None:
-    with pytest.raises(WrongInput, match=rule):
-        planned(tmp_path / "data", people(10, 1), **changes)
-
-
 def test_a_column_that_is_not_there_is_refused_before_any_row_is_read(tmp_path: Path, vault: Vault) -> None:
     plan = planned(tmp_path / "data", people(ROWS, 1), **{**BY_CELLS, "test__columns": ["size", "weight"]})
     with pytest.raises(WrongInput, match=r"'weight' that test\.columns names"):

@@ -1,0 +1,15 @@
+"""Sentences asked for their facts: the field, the value, the rule's numbers, the next step; never for their words.
+
+How each is worded stands in tests/texts, which `make reference` writes anew."""
+
+import re
+
+
+def facts(*parts: object) -> str:
+    """A pattern of sentences that hold each of these facts, in any order, for `pytest.raises(match=…)`."""
+    return "(?s)" + "".join(rf"(?=.*(?<!\w){re.escape(str(part))}(?!\w))" for part in parts)
+
+
+def says(sentence: object, *parts: object) -> bool:
+    """Whether a sentence, or an error, holds each of these facts."""
+    return re.match(facts(*parts), str(sentence)) is not None

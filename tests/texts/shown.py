@@ -1,0 +1,161 @@
+"""Texts that users meet, rendered by the code that shows them to a page each in this folder.
+
+make reference      # writes them
+
+Elsewhere tests ask a sentence for its facts (tests/support/sentences.py); how it is worded stands here alone."""
+
+import html
+import io
+import json
+import re
+from collections.abc import Callable
+from contextlib import chdir, redirect_stdout
+from functools import cache, partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from concord import __version__
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import WrongInput
+from concord.flows.cli.show import budget_of, show, show_budget
+from concord.flows.outcome import Summary, in_words, measures_of
+from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.publish.certify import render
+from concord.tasks.publish.dossier import dossier
+from concord.tasks.publish.dossier import render as render_dossier
+from concord.tasks.verify.folder import PublishedSession
+from concord.tasks.verify.published import verify_published
+from tests.support.console import heard
+from tests.support.people import write_tables
+from tests.support.published import SESSION, certified, world
+from tests.support.recorded import RECORDED
+from tests.texts.wrong_plans import wrong
+
+FOLDER = Path(__file__).parent
+LONGEST = 100
+"""Characters of a wrong setting that are shown."""
+
+MASKED = {
+    r"\b[0-9a-f]{32,}\b": "…",
+    r"\b20\d\d-\d\d-\d\d[T ][\d:.]+\S*": "MOMENT",
+    r"Usage: .*?concord\b": "Usage: concord",
+    r"[─━┏┓┗┛┡┩└┘┴┳╇╭╮╰╯│┃┼├┤]+": " ",
+}
+"""Shapes of digests and long numbers, of moments, of how Python was started, and of frames."""
+
+
+def wrong_plans() -> str:
+    """What is said of each wrong plan, and of each wrong field of a schema."""
+    lines, section = list[str](), ""
+    for name, changes, parse in wrong():
+        lines += [] if name == section else [f"\n{name}"]
+        section, given = name, ", ".join(f"{key} = {json.dumps(value)}" for key, value in changes.items())
+        with pytest.raises(WrongInput) as told:
+            parse()
+        lines += [f"  {given if len(given) <= LONGEST else f'{given[:LONGEST]}…'}", f"    → {told.value}"]
+    return "\n".join(lines)
+
+
+def help_pages() -> str:
+    """The first page of help, and that of a command."""
+    return "\n".join(heard(*command, "--help")[1] for command in ((), ("run",)))
+
+
+def first_minutes() -> str:
+    """What `init` says, the plan it writes, and what `plan` says of it; without the figures of simulations."""
+    with TemporaryDirectory() as folder, chdir(write_tables(Path(folder))):
+        tables = ("--private", "private.csv", "--public", "public.parquet", "--test", "test.parquet")
+        stated = ("--label", "outcome", "--unit", "person", "--domain", "people", "--rows", "6000")
+        printed = [heard("init", *tables, *stated)[1], Path("plan.toml").read_text(), heard("plan", "plan.toml")[1]]
+        return re.sub(r"\d[\d.]*%", "N%", "\n".join(printed))
+
+
+@cache
+def _published() -> tuple[Certificate, list[dict[str, Any]], str]:
+    """A certificate of a session, the checks of its folder, and the budget after it."""
+    with TemporaryDirectory() as folder:
+        small = world(Path(folder) / "home")
+        certified(small, StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20), small.truth)
+        found = small.released.root / SESSION
+        checks = [check.model_dump() for check in verify_published(found)]
+        return PublishedSession.at(found).certificate, checks, _printed(lambda: show_budget(budget_of(small.home)))
+
+
+def _printed(show_it: Callable[[], object]) -> str:
+    with redirect_stdout(io.StringIO()) as printed:
+        show_it()
+    return printed.getvalue()
+
+
+def after_a_run() -> str:
+    """The outcome of runs by votes and by tallies, the budget, and what verification says of a folder."""
+    certificate, checks, budget = _published()
+    share = {"value": 0.9, "low": 0.8, "high": 0.95}
+    common: dict[str, Any] = {
+        **{"run_id": "r", "domain": "people", "session": SESSION, "certificate": "certificate.json"},
+        **{"certificate_digest": "", "report": "report.html", "stages": [], "conversion": 1.7},
+        "guarantee": certificate.guarantee.model_dump(),
+        "student": measures_of(certificate) | {"champion": True},
+        **{"mechanism": certificate.mechanism.settings, "teachers": 100, "spent_now": {"epsilon": 1.0, "delta": 1e-5}},
+        **{"asked": 300, "answered": 300, "refused": 0, "asked_now": 300},
+        "lifetime": {"now": 0.1, "used": 0.2, "more": 8},
+    }
+    votes = Summary(**common)
+    tested = {"accuracy": share, "balanced_accuracy": share, "majority": 0.6, "rows": 900, "clean": False}
+    common |= {"lifetime": {"now": 0.0, "used": 0.2, "more": None}, "mechanism": RECORDED["tallies"], "teachers": 0}
+    common |= {"asks": "rounds", "asked": 3, "asked_now": 1, "inferred": 300, "not_asked": 50, "test": tested}
+    sums = Summary(**common, warnings=["recall is 0 for 'yes'"])
+    runs = [_printed(partial(show, each, Path("home"))) + in_words(each) for each in (votes, sums)]
+    return "\n\n".join([*runs, budget, *(f"{check['name']}: {check['detail']}" for check in checks)])
+
+
+def report() -> str:
+    """All of a report, and of the expert's page beside it."""
+    certificate, checks, _ = _published()
+    return "\n\n".join(map(_words_of, (render(certificate, {}), render_dossier(dossier(certificate, checks)))))
+
+
+def _words_of(page: str) -> str:
+    """What a reader sees of a page, a block a line."""
+    page = re.sub(r"<(style|svg|title)\b.*?</\1>", "", page, flags=re.DOTALL)
+    page = re.sub(r"</?(b|a|i|em|strong|code|span|abbr)\b[^>]*>", "", " ".join(page.split()))
+    return html.unescape(re.sub(r"(\s*</?(td|th)\b[^>]*>)+", " ", page).replace("</tr>", "\n"))
+
+
+def _plain(text: str) -> str:
+    """Without tags, frames, digests, versions and dates, and with single spaces."""
+    text = re.sub(r"<[^>]*>", "\n", text).replace(__version__, "VERSION")
+    for shape, word in MASKED.items():
+        text = re.sub(shape, word, text)
+    lines = (" ".join(line.split()) for line in text.splitlines())
+    return "".join(f"{line}\n" for line in lines if line)
+
+
+TEXTS: dict[str, Callable[[], str]] = {
+    "wrong_plans": wrong_plans,
+    "help": help_pages,
+    "first_minutes": first_minutes,
+    "after_a_run": after_a_run,
+    "report": report,
+}
+
+
+def rendered(name: str) -> str:
+    """The text of a page, as it is now."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "120")
+        patch.delenv("CONCORD_HOME", raising=False)
+        return _plain(TEXTS[name]())
+
+
+def write_all() -> None:
+    """Write all pages anew."""
+    for name in TEXTS:
+        (FOLDER / f"{name}.txt").write_text(rendered(name), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_all()

@@ -1,0 +1,184 @@
+"""What may be wrong with a plan, or with a declared schema: changes of one that is right, by the key's place.
+
+None leaves a key or section out. What is said of each stands in wrong_plans.txt, which `make reference` writes."""
+
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from concord.artifacts.plan import parse_plan
+from concord.artifacts.table_schema import schema_of
+from tests.support.people import tables_of_plan
+
+Changes = dict[str, Any]
+STUMPS = {"learner": "universal", "hypotheses": "stumps"}
+FITTED, RARER, LINEAR = Changes(), {"params": {"C": 0.1}}, {"learner": "linear"}
+QUERY = {"query": "SELECT 1", "connection": "X"}
+
+BASES: dict[str, Changes] = {
+    "labels": {},
+    "tallies": {"teachers": None, "student": None, "labeling": {"mechanism": "tallies", "rows": 3000}},
+    "universal": {"teachers": None, "labeling": None, "student": STUMPS},
+    "a choice": {"student": {"candidates": [FITTED, RARER], "epsilon": 0.5}, "test": {"share": 0.5}},
+}
+BASES["a number"] = BASES["tallies"] | {"data.classes": None, "data.bounds": [0, 50.5], "data.label": "cost"}
+BASES["a stream"] = BASES["tallies"] | {"stream": {"season": 4}}
+"""A plan for each, as changes of one for labels."""
+PLANS: dict[str, list[Changes]] = {
+    "labels": [
+        {"data": None},
+        {"studnt": {}},
+        {"data.clases": ["no", "yes"]},
+        {"data.label": 3},
+        {"data.classes": "yes"},
+        {"data.classes": ["no"]},
+        {"data.features": []},
+        {"privacy.domain": "my {clinic}"},
+        {"privacy.epsilon": "one"},
+        {"privacy.epsilon": 0},
+        {"privacy.epsilon": 10.0},
+        {"privacy.delta": 2},
+        {"privacy.lifetime": 4},
+        {"teachers.count": 10.5},
+        {"teachers.count": 0},
+        {"teachers.params": 3},
+        {"teachers.params": {"depth": 3}},
+        {"teachers.estimator": "LogisticRegression"},
+        {"student.estimator": "sklearn.preprocessing.StandardScaler"},
+        {"student.learner": "linear"},
+        {"labeling": None},
+        {"labeling.agreement": 0.9},
+        {"labeling.mechanism": "stabel"},
+        {"labeling.mechanism": "noisy_votes"},
+        {"test.share": 1.0},
+        {"test.share": 0.0},
+        {"test.share": 0.3, "data.unit": None},
+        {"test.share": 0.3, "test.columns": ["size", "visits"]},
+        {"data.unit": None, "test.share": 0.3, "test.columns": ["outcome"]},
+        {"about.date": "2026-02-29"},
+    ],
+    "tallies": [
+        {"labeling.rows": None},
+        {"labeling.rounds": 1},
+        {"labeling.cutoff": 9},
+        {"labeling.queries": 9},
+        {"labeling": {"mechanism": "auto"}},
+        {"teachers": {"count": 10}},
+        {"relabel": {}, "teachers": {"count": 0}},
+        {"student": STUMPS},
+        {"student": {**LINEAR, "estimator": "sklearn.svm.SVC"}},
+    ],
+    "a number": [
+        {"data.bounds": None},
+        {"data.classes": ["a", "b"]},
+        {"data.bounds": [1, 1]},
+        {"data.bounds": [2, 1]},
+        {"data.bounds": [0, 1e101]},
+        {"data.bounds": [0]},
+        {"data.bounds": [0, 1, 2]},
+        {"data.bounds": [0, "1"]},
+        {"data.bounds": [0, True]},
+        {"data.bounds": [0, float("nan")]},
+        {"data.bounds": 3},
+        {"labeling": {"mechanism": "noisy_votes"}, "teachers": {"count": 9}},
+        {"labeling": {"mechanism": "auto", "rows": 9}, "teachers": {"count": 9}},
+        {"student": {"candidates": [LINEAR, RARER], "epsilon": 0.1}, "test": {"share": 0.1}},
+    ],
+    "universal": [
+        {"student.hypotheses": None},
+        {"student.params": {"C": 1.0}},
+        {"student": {}},
+        {"student.epsilon": 1.0},
+        {"teachers": {"count": 5}},
+        {"data.classes": ["a", "b", "c"]},
+        {"labeling": {"cutoff": 12}, "teachers": {"count": 150}, "student.learner": "fitted"},
+        {"labeling": {"cutoff": 12}, "teachers": {"count": 0}, "student.epsilon": 1.0},
+        {"labeling": {"cutoff": 12}, "teachers": {"count": 150}, "student.epsilon": None},
+        {"labeling": {"cutoff": 12}, "teachers": {"count": 150}, "student.epsilon": 4.0},
+    ],
+    "a choice": [
+        {"test": None},
+        {"student.candidates": [FITTED]},
+        {"student.candidates": [FITTED, RARER, RARER]},
+        {"student.candidates": [LINEAR, FITTED]},
+        {"student.candidates": [{"epsilon": 1}, FITTED]},
+        {"student.candidates": [{"params": {"Cc": 1}}, FITTED]},
+        {"student.epsilon": None},
+        {"student.epsilon": 4.0},
+        {"student.refused": "soft"},
+        {"student.learner": "universal", "student.hypotheses": "stumps"},
+    ],
+    "a stream": [
+        {"data.unit": None},
+        {"stream.delivery": "each row once"},
+        {"privacy.secret": "labels"},
+        {"data.unit": None, "stream.delivery": "each row once", "test": {"share": 0.2, "columns": ["size"]}},
+        {"test": {"share": 0.2}, "student": {"candidates": [LINEAR, RARER], "epsilon": 0.5}},
+        {"data.private": "s3://bucket/stays"},
+        {"data.private": QUERY},
+        {"data.bounds": [0, 9], "data.classes": None},
+        {"labeling": {"mechanism": "stable", "cutoff": 3}, "teachers": {"count": 9}},
+        {"stream.season": 1},
+    ],
+}
+SEX = {"name": "sex", "type": "string", "constraints": {"enum": ["Female", "Male"]}}
+
+
+def limits(kind: str, **constraints: Any) -> Changes:
+    return {"name": "x", "type": kind, "constraints": constraints}
+
+
+FIELDS: list[Any] = [
+    limits("number", minimum=1, maximum=1),
+    limits("number", minimum=2, maximum=1),
+    limits("integer", minimum=0.5, maximum=3),
+    limits("number", minimum=0),
+    limits("number", maximum=0, minimum=None),
+    limits("any", maximum=0, minimum=1),
+    limits("number", minimum=0, maximum="many"),
+    limits("number", minimum=0, maximum=float("inf")),
+    limits("number", minimum=0, maximum=float("nan")),
+    limits("number", minimum=0, maximum=1e300),
+    limits("integer", minimum=0, maximum=10**400),
+    limits("integer", minimum=0, maximum=1e19),
+    limits("integer", minimum=-(2**53) - 2, maximum=0),
+    limits("number", minimum=False, maximum=1),
+    limits("date", minimum="yesterday", maximum="2020-01-01"),
+    limits("date", minimum=5, maximum="2020-01-01"),
+    limits("string", enum=["a", "b", "a"]),
+    limits("string", enum=["a ", "a"]),
+    limits("string", enum=["e\u0301", "\u00e9"]),
+    limits("string", enum=["a", "?"]),
+    limits("string", enum="a"),
+    limits("string", enum=[["a"]]),
+    limits("string", enum=[*map(str, range(2**16 - 1))]),
+    limits("integer", enum=[1, 1.0]),
+    limits("array"),
+    limits("geopoint"),
+    {"name": "x", "type": "number", "constraints": 3},
+]
+"""Fields of a Table Schema, each beside one that is right."""
+
+
+def with_changes(tables: Changes, changes: Changes) -> Changes:
+    """The tables of a plan with those changes, in order."""
+    tables = deepcopy(tables)
+    for place, value in changes.items():
+        section, _, key = place.partition(".")
+        part = tables.setdefault(section, {}) if key else tables
+        part[key or section] = deepcopy(value)
+        if value is None:
+            del part[key or section]
+    return tables
+
+
+def wrong() -> Iterator[tuple[str, Changes, Callable[[], object]]]:
+    """Of each: the plan that is changed, or a field of a schema, the changes, and what raises."""
+    for base, cases in PLANS.items():
+        tables = with_changes(tables_of_plan(Path("data")), BASES[base])
+        for changes in cases:
+            yield f"A plan for {base}", changes, partial(parse_plan, with_changes(tables, changes))
+    for field in FIELDS:
+        yield "A field of data.schema", field, partial(schema_of, {"fields": [SEX, field]})
