@@ -13,7 +13,7 @@ from concord.artifacts.guarantee import NO_LATER_ROWS
 from concord.artifacts.plan import Plan, load_plan
 from concord.artifacts.sections import TALLIES
 from concord.flows.console import out
-from concord.tasks.advice.choose import PublicFacts, decided, recommended
+from concord.tasks.advice.choose import PublicFacts, class_shares, decided, recommended
 from concord.tasks.advice.compare import Option, plan_mechanism, plan_mechanisms
 from concord.tasks.advice.cover import Account, check_cover
 from concord.tasks.advice.expect import (
@@ -24,11 +24,14 @@ from concord.tasks.advice.expect import (
     read_agreement,
 )
 from concord.tasks.advice.rehearse import span
+from concord.tasks.advice.rehearse_sketch import expect_sketch
 from concord.tasks.advice.rehearse_tallies import expect_tallies
 from concord.tasks.advice.rehearse_votes import expect_votes, simulated_votes
-from concord.tasks.advice.tallies import check_columns, planned_sketch
-from concord.tasks.data.grid import grid_of
+from concord.tasks.advice.tallies import check_columns
+from concord.tasks.data.grid import reading_encoding
 from concord.tasks.data.sources import with_public_snapshots
+from concord.tasks.mechanisms.sketch import Sketch
+from concord.tasks.student.synthetic import ROWS
 
 FIGURES = ("epsilon", "delta", "teachers", "queries", "classes")
 
@@ -97,7 +100,7 @@ def _of_votes(
 
 def show_plan(found: dict[str, Any]) -> None:
     """Print the mechanisms as a table, best first, and the advised one; what was simulated; and any choice."""
-    if found["mechanisms"] and "tallies" not in found:
+    if found["mechanisms"] and not {"sketch", "tallies"} & found.keys():
         _show_mechanisms(found)
     if found.get("votes"):
         _show_rehearsed(found["votes"])
@@ -152,26 +155,16 @@ def _of_tallies(plan: Plan, public: PublicFacts) -> dict[str, Any]:
 
 
 def _of_sketch(plan: Plan) -> dict[str, Any]:
-    """The cost of a sketch, and the noise of each step."""
-    mechanism = planned_sketch(plan, grid_of(plan.data.sketched))
-    asked = ("one-way tables", "two-way tables")[: mechanism.tables]
-    steps = [
-        {
-            "what": asked[at] if at < len(asked) else "labels",
-            "columns": each.fields,
-            "share": each.share,
-            "noise": each.scale / mechanism.steps,
-        }
-        for at, each in enumerate(mechanism.rounds)
-    ]
-    columns = {"columns": list(plan.data.sketched.names), "left_out": list(plan.data.sketched.undeclared)}
+    """The cost of a sketch, the noise of each step, and what to expect of it."""
+    found = expect_sketch(plan, class_shares(plan, reading_encoding(plan)))
+    option = Option(name=Sketch.name, feasible=found.feasible, expected_answered=ROWS, reason=found.reason)
     return {
         "epsilon": plan.privacy.epsilon,
         "delta": plan.privacy.delta,
         "choice": None,
-        "mechanisms": [],
-        "recommended": None,
-        "sketch": {**columns, "steps": steps, "rho": mechanism.rho, "units": plan.labeling.rows},
+        "mechanisms": [asdict(option)],
+        "recommended": {"name": Sketch.name, "cutoff": None, "reason": found.reason} if found.feasible else None,
+        "sketch": asdict(found),
         "later_rows": NO_LATER_ROWS,
     }
 
@@ -190,6 +183,7 @@ def _show_sketch(found: dict[str, Any], epsilon: float, delta: float) -> None:
     _show_sums(title, ("step", "asked for", "tables or columns"), found["steps"], found["rho"])
     for name in found["left_out"]:
         out.print(f"column {name!r} is left out: data.schema declares no categories", markup=False, soft_wrap=True)
+    _show_rehearsed(found)
 
 
 HEADINGS = (  # what the headings mean

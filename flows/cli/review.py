@@ -64,7 +64,7 @@ def dossier_command(
 @app.command("attack")
 def attack_command(
     session: Annotated[str, typer.Argument(help="A session, or a copy of its published folder.")],
-    plan: Annotated[Path, typer.Argument(help="Its plan; the public table must be there, the private one need not.")],
+    plan: Annotated[Path, typer.Argument(help="Its plan; the private table need not be there.")],
     sessions: Annotated[int, typer.Option(help="Shadow sessions, each on simulated data.")] = 100,
     out_folder: Annotated[Path | None, typer.Option("--out", help="A folder to write a picture and JSON to.")] = None,
     home: HomeOption = HOME,
@@ -72,8 +72,9 @@ def attack_command(
 ) -> None:
     """Show what the guarantee means: can membership in simulated data be inferred?
 
-    Public rows with synthetic labels stand in for private ones. Nothing private is read, and nothing is spent. It
-    illustrates: the proof is what protects. Leaves with exit status 4 if an attack clearly passes the bound.
+    Public rows, or plausible rows of a declared schema, stand in for private ones, with synthetic labels. Nothing
+    private is read, and nothing is spent. It illustrates: the proof is what protects. Leaves with exit status 4 if an
+    attack clearly passes the bound.
     """
     from concord.artifacts.errors import in_json
     from concord.artifacts.guarantee import Guarantee

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from concord.tasks.verify.limited import Check
 
 AUDITED_FIELDS, AUDITED_CODES = 2, 10
-"""The columns of a row, and the total number of their codes, in an attack on tallies."""
+"""The columns of a row, and the total number of their codes or cells, in an attack on tallies or a sketch."""
 AUDITED_SEASON = 12
 """Releases, in an attack on a stream."""
 
@@ -33,6 +33,7 @@ def audit_calibrated(
     from concord.tasks.mechanisms.mechanism import calibrate
     from concord.tasks.mechanisms.odds import Attacked
     from concord.tasks.mechanisms.queries import FORMS
+    from concord.tasks.mechanisms.sketch import Sketch, sketch_rounds
     from concord.tasks.mechanisms.stable import LEAST_ORDER
     from concord.tasks.mechanisms.stream import Stream
     from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
@@ -45,6 +46,8 @@ def audit_calibrated(
     once = planned_rounds(classes=classes, fields=AUDITED_FIELDS, codes=AUDITED_CODES, rounds=1)
     others[Stream.name] = partial(Stream.of_season, **budget, classes=classes, rounds=once, season=AUDITED_SEASON)
     others[Tallies.name] = partial(Tallies.calibrate, **budget, classes=classes, rounds=rounds)
+    steps = sketch_rounds(classes=classes, narrow=[AUDITED_CODES // AUDITED_FIELDS] * AUDITED_FIELDS)
+    others[Sketch.name] = partial(Sketch.calibrate, **budget, classes=classes, rounds=steps)
     voting = partial(calibrate, name, **budget, order=LEAST_ORDER, **limits)  # no domain is charged
     mechanism = others.get(name, voting)()
     votes = {"classes": classes, "teachers": limits["teachers"]}
@@ -185,7 +188,7 @@ def key_command(home: HomeOption = HOME, as_json: JsonOption = False) -> None:
 
 @app.command("audit")
 def audit_command(
-    mechanism: Annotated[str, typer.Argument(help="stable, noisy_votes, tallies, stream, optimal_release, …")],
+    mechanism: Annotated[str, typer.Argument(help="stable, noisy_votes, tallies, sketch, stream, optimal_release, …")],
     epsilon: Annotated[float, typer.Option(help="The ε it is calibrated to and claims.")],
     delta: Annotated[float, typer.Option(help="The δ it is calibrated to and claims.")],
     cutoff: Annotated[int, typer.Option(help="Refusals until it halts, if it pays by refusal.")] = 1,

@@ -60,10 +60,6 @@ class PublicFacts:
         """The facts of the plan's own table. Raises WrongInput if it does not fit the plan, or the test table."""
         encoding, table = learn_encoding(plan), open_public(plan.path("public"), form=plan.data.format)
         frames = [cast_rows(frame, encoding) for frame in table.frames(encoding.features)]
-        shares = None
-        if plan.data.test is not None and encoding.classes:
-            counts = np.bincount(labelled_rows(plan.path("test"), encoding)[1], minlength=len(encoding.classes))
-            shares = tuple(((counts + 0.5) / (counts + 0.5).sum()).tolist())
         lifetime = plan.privacy.lifetime
 
         @cache
@@ -76,12 +72,20 @@ class PublicFacts:
             codes=lambda plan: learned(**planned_sizes(plan, encoding)),
             order=order or Filter.freeze(lifetime.epsilon, lifetime.delta).order,
             sample=systematic_sample(iter(frames), REHEARSED),
-            shares=shares,
+            shares=class_shares(plan, encoding),
         )
 
     def stream(self, plan: Plan) -> Stream:
         """The stream that a voting mechanism would answer. Raises WrongInput if no budget is left for it."""
         return Premises(**premises_of(plan, self.rows, self.order)).stream
+
+
+def class_shares(plan: Plan, encoding: Encoding) -> tuple[float, ...] | None:
+    """Shares of the classes in the public test table; None if there is none. Raises WrongInput if it does not fit."""
+    if plan.data.test is None or not encoding.classes:
+        return None
+    counts = np.bincount(labelled_rows(plan.path("test"), encoding)[1], minlength=len(encoding.classes)) + 0.5
+    return tuple((counts / counts.sum()).tolist())
 
 
 def decided(plan: Plan, encoding: Encoding) -> tuple[Plan, str]:

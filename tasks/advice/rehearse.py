@@ -217,10 +217,10 @@ def span(values: Iterable[float | None], digits: int = 0) -> str:
     return words[0] if words[0] == words[-1] else f"{words[0]} to {words[-1]}"
 
 
-def in_words(rehearsed: Sequence[Rehearsed]) -> str:
-    """The range of results, beside those without privacy and the majority-class baseline."""
+def in_words(rehearsed: Sequence[Rehearsed], rows: str = "the public rows") -> str:
+    """The range of results on these rows, beside those without privacy and the majority-class baseline."""
     right, possible = (span(getattr(each, name) for each in rehearsed) for name in ("right", "possible"))
-    simulated = "simulated with synthetic {} on the public rows: expect {} of " + right
+    simulated = f"simulated with synthetic {{}} on {rows}: expect {{}} of {right}"
     if rehearsed[0].largest is None:
         beside = f"{simulated.format('numbers', 'an R²')} (without privacy {possible})"
     else:

@@ -17,6 +17,7 @@ Not covered  columns that repeat one another, of a wide table. Pictures are rehe
 """
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -45,7 +46,10 @@ from concord.tasks.mechanisms.tallies import Tallies
 from concord.tasks.student.crossed import sampled
 from concord.tasks.student.decode import Decoded, scores
 from concord.tasks.student.infer import RoundFile, RoundPlanner
+from concord.tasks.student.sketch import SketchPlanner
 
+Planner = RoundPlanner | SketchPlanner
+Noisy = Callable[[int, RoundQuestion, Codes], Ints]
 PRIVATE_ROWS = 20_000
 """Most stand-ins of private rows. More of them are stood in for by as many with that much less noise."""
 MOST_WORK = {"weak": 2e9, "typical": 2e9, "strong": 1.2e10}
@@ -64,12 +68,63 @@ RELEASES = (1, 4, 13, 26)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TalliesStage(Stage):
-    """Tallies of the rehearsed columns: the private units and the number of public rows that go with so many, and the
-    mechanism of a plan of these columns alone, as it is read at its end."""
+class SumsStage(Stage):
+    """What is asked for sums: by a mechanism of the rehearsed columns alone, of the number of units that go with so
+    many."""
 
     mechanism: Tallies
     units: float
+
+    @abstractmethod
+    def planner(self, mechanism: Tallies, drawn: int) -> Planner:
+        """Who asks `drawn` private rows, by a mechanism whose noise is theirs."""
+
+    @abstractmethod
+    def coded(self, codes: Codes) -> CodeMatrix:
+        """The rows (m, F) in the codes that a step asks about."""
+
+    def private(self, rng: np.random.Generator) -> Ints:
+        """Rows that stand in for private ones."""
+        return rng.integers(0, len(self.rows), round(min(self.units, PRIVATE_ROWS)))
+
+    @property
+    def begun(self) -> Sequence[RoundFile]:
+        """Steps that were released before any labels are asked for, whatever these are."""
+        return ()
+
+    def learned(self, private: Ints, labels: Ints, rng: np.random.Generator) -> Floats:
+        """The scores (m, C) that the student gives the rows, after sums of those that are `private`, with labels."""
+        mechanism = self.with_noise_beside(len(private))
+        return self.decoded(mechanism, len(private), self.noisy(mechanism, private, labels, rng), self.begun)
+
+    def with_noise_beside(self, drawn: int) -> Tallies:
+        """The mechanism whose noise is to so many rows what that of the plan is to its units."""
+        rounds = self.mechanism.rounds
+        return replace(
+            self.mechanism, rounds=tuple(replace(each, scale=each.scale * drawn / self.units) for each in rounds)
+        )
+
+    def noisy(self, mechanism: Tallies, private: Ints, labels: Ints, rng: np.random.Generator) -> Noisy:
+        """Sums over `private` rows with labels, and simulated noise."""
+
+        def sums(number: int, question: RoundQuestion, codes: Codes) -> Ints:
+            noise = np.rint(rng.normal(scale=mechanism.rounds[number].scale, size=question.size)).astype(np.int64)
+            return tally(question, self.coded(codes)[private], labels) + noise
+
+        return sums
+
+    def decoded(self, mechanism: Tallies, drawn: int, noisy: Noisy, begun: Sequence[RoundFile] = ()) -> Floats:
+        """The scores (m, C) of the rows by the model that all steps are decoded to, after those that were released."""
+        planner = self.planner(mechanism, drawn)
+        released = passed(planner, noisy, begun)
+        codes = planner.codes_after(released[:-1])
+        return scores(Decoded.from_record(released[-1]["decoded"]), self.coded(codes))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TalliesStage(SumsStage):
+    """Tallies of the rehearsed columns, as they are read at their end; `public` is the number of public rows."""
+
     public: int
 
     @classmethod
@@ -99,26 +154,30 @@ class TalliesStage(Stage):
         classes = mechanism.classes or 2
         return cls(mechanism=mechanism, codes=codes, rows=rows, classes=classes, units=units, public=public)
 
+    @classmethod
+    def on(cls, mechanism: Tallies, codes: Codes, rows: CodeMatrix) -> "TalliesStage":
+        """Tallies on these rows as the public ones, which are as many as the private units."""
+        classes = mechanism.classes or 2
+        return cls(mechanism=mechanism, codes=codes, rows=rows, classes=classes, units=len(rows), public=len(rows))
+
     @property
     def draws(self) -> int:
         """How many are no more work than ALL_DRAWS."""
         return max(1, min(DRAWS, int(ALL_DRAWS // work(self.mechanism, self.codes, range(len(self.codes.coarse))))))
 
-    def private(self, rng: np.random.Generator) -> Ints:
-        """Rows that stand in for private ones."""
-        return rng.integers(0, len(self.rows), round(min(self.units, PRIVATE_ROWS)))
+    def planner(self, mechanism: Tallies, drawn: int) -> RoundPlanner:
+        """Rounds after the first of labels are left out if each would ask about a space that is learned from the one
+        before."""
+        if deepens(self.codes):
+            first = [each.what for each in mechanism.rounds].index("labels") + 1
+            mechanism = replace(mechanism, rounds=mechanism.rounds[:first])
+        public = sampled(self.rows, self.codes, self.public)
+        return RoundPlanner(mechanism, self.codes, public, units=drawn if mechanism.secret == "labels" else None)
 
-    def learned(self, private: Ints, labels: Ints, rng: np.random.Generator) -> Floats:
-        """The scores (m, C) that the student gives the rows, after tallies of those that are `private`, with labels."""
-        drawn = len(private)
-        asked = [replace(each, scale=each.scale * drawn / self.units) for each in self.mechanism.rounds]
-
-        def noisy(number: int, question: RoundQuestion) -> Ints:
-            noise = np.rint(rng.normal(scale=asked[number].scale, size=question.size)).astype(np.int64)
-            return tally(question, self.rows[private], labels) + noise
-
-        mechanism, public = replace(self.mechanism, rounds=tuple(asked)), sampled(self.rows, self.codes, self.public)
-        return scores(played(mechanism, self.codes, public, drawn, noisy), self.rows)
+    def coded(self, codes: Codes) -> CodeMatrix:
+        """The rows as they are: all rounds ask about the same codes."""
+        assert codes is self.codes
+        return self.rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,15 +300,14 @@ def rehearse(
     for signal in signals:
         stage = TalliesStage.of(plan, mechanism, codes, rows, public=public, most=MOST_WORK[signal], released=released)
         for draw in range(min(draws, stage.draws)):
-            if plan.data.bounds is None:
-                found.append(rehearse_classes(signal, stage, draw, shares))
-            else:
-                found.append(_of_number(signal, stage, draw))
+            found.append(rehearse_labels(signal, stage, draw, shares))
     return tuple(found)
 
 
-def _of_number(signal: str, stage: TalliesStage, draw: int) -> Rehearsed:
-    """Rehearse synthetic numbers, with noise."""
+def rehearse_labels(signal: str, stage: SumsStage, draw: int, shares: Sequence[float] | None) -> Rehearsed:
+    """Rehearse synthetic classes as `rehearse_classes`, or synthetic numbers, with noise."""
+    if stage.mechanism.classes:
+        return rehearse_classes(signal, stage, draw, shares)
     codes, rows, rng = stage.codes, stage.rows, np.random.default_rng(1 + draw)
     logits = random_logits(codes, rows, 2, rng)
     if signal == "strong":
@@ -294,22 +352,15 @@ def within_work(mechanism: Tallies, codes: Codes, rows: CodeMatrix, most: float)
     return Codes(fields=tuple(fields), coarse=coarse, fine=fine), np.asfortranarray(np.column_stack(found))
 
 
-def played(
-    mechanism: Tallies, codes: Codes, rows: CodeMatrix, drawn: int, noisy: Callable[[int, RoundQuestion], Ints]
-) -> Decoded:
-    """What rounds of tallies are decoded to, on public rows; `noisy` gives the released sums of a round's question.
-
-    drawn   number of private rows
-    Rounds after the first of labels are left out if each would ask about a space that is learned from the one before.
-    """
-    if deepens(codes):
-        first = [each.what for each in mechanism.rounds].index("labels") + 1
-        mechanism = replace(mechanism, rounds=mechanism.rounds[:first])
-    planner = RoundPlanner(mechanism, codes, rows, units=drawn if mechanism.secret == "labels" else None)
-    released: list[RoundFile] = []
-    for number, each in enumerate(mechanism.rounds):
+def passed(
+    planner: Planner, noisy: Noisy, begun: Sequence[RoundFile] = (), steps: int | None = None
+) -> list[RoundFile]:
+    """The files of so many steps, or of all, after those that were released; `noisy` gives the sums of a step's number
+    and question, in its codes."""
+    released = [*begun]
+    for number, each in [*enumerate(planner.mechanism.rounds)][len(begun) : steps]:
         question = planner.question(released)
-        sums = noisy(number, question)
+        sums = noisy(number, question, planner.codes_after(released))
         follows = planner.follow(released, question, sums)
         released.append({"question": question.record(), "scale": each.scale, "sums": sums.tolist(), **follows})
-    return Decoded.from_record(released[-1]["decoded"])
+    return released

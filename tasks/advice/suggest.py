@@ -14,14 +14,16 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.guarantee import NO_LATER_ROWS
 from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.plan import Plan
-from concord.tasks.advice.choose import PublicFacts, later_rows, no_tallies
+from concord.tasks.advice.choose import PublicFacts, class_shares, later_rows, no_tallies
 from concord.tasks.advice.compare import Stream, best_mechanism, plan_mechanism
 from concord.tasks.advice.cover import Account, check_cover
 from concord.tasks.advice.draft import EnsembleAdvice, Wishes, draft
 from concord.tasks.advice.rehearse import ClassAhead
+from concord.tasks.advice.rehearse_sketch import expect_sketch
 from concord.tasks.advice.rehearse_tallies import ReleaseAhead, expect_tallies
 from concord.tasks.advice.rehearse_votes import VotesAhead, expect_votes, simulated_votes
 from concord.tasks.asking.teachers import PROPOSED
+from concord.tasks.data.grid import reading_encoding
 
 ROWS_A_TEACHER = (200, 100, 50, 25)
 """Numbers of rows per shard that are tried: fewer rows give more teachers, who are weaker and tolerate more noise."""
@@ -58,7 +60,8 @@ def suggest(wishes: Wishes, folder: Path, home: Path, *, tallies: bool | None = 
         if tallies is False:
             raise WrongInput("--no-tallies has no meaning without --public: nobody votes on synthetic rows")
         check_cover(plan, None, account)
-        return Suggested(text=text, ensemble=None, reason=SKETCHED)
+        ahead = expect_sketch(plan, class_shares(plan, reading_encoding(plan)))
+        return Suggested(text=text, ensemble=None, reason=f"{SKETCHED}; {ahead.reason}", classes=ahead.classes)
     public = PublicFacts.of(plan, account.domain.filter.order)
     for option, given, why in (
         ("--bounds", wishes.bounds, "the label is a number, which nobody votes on"),

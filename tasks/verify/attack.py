@@ -8,11 +8,14 @@ one sees all that was released and knows all private rows but one target; the ot
 their least likely labels, since those stand out. If labels alone are secret, a target that is left out is there with
 another label.
 
-Assumes      plan and public rows are public
+Of a plan that declares a schema, plausible rows of the schema take the place of public ones.
+
+Assumes      plan, and public rows or the schema, are public
 Guarantees   nothing private is read and nothing is charged. Sums, votes, noise, decoder and student are the
              code that runs
 Not covered  other attacks, other rows and other targets: it illustrates the bound, and the proof is what protects.
-             Units are single rows. Wide tables are attacked by some of their columns, as they are rehearsed
+             Units are single rows. Wide tables, and sketches of more than SKETCHED columns, are attacked by some of
+             their columns, as they are rehearsed
              Checked by tests/tasks/verify/test_attack.py, where a session without noise is seen
 """
 
@@ -25,8 +28,10 @@ import numpy as np
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.guarantee import Guarantee
 from concord.artifacts.plan import Plan
+from concord.artifacts.table_schema import varies
 from concord.tasks.advice.choose import PublicFacts
-from concord.tasks.advice.rehearse_tallies import played, within_work
+from concord.tasks.advice.rehearse_sketch import SketchStage
+from concord.tasks.advice.rehearse_tallies import SumsStage, TalliesStage, within_work
 from concord.tasks.advice.synthetic_labels import typical_truth
 from concord.tasks.advice.tallies import learning_units, planned_tallies, read_at_end
 from concord.tasks.asking.teachers import add_votes, aligned_copy, fitted_teacher
@@ -37,8 +42,6 @@ from concord.tasks.mechanisms.contributions import RoundQuestion, tally
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.mechanisms.tallies import Tallies
-from concord.tasks.student.crossed import sampled
-from concord.tasks.student.decode import scores
 from concord.tasks.student.study import fitted
 from concord.tasks.verify.audit import Fresh
 
@@ -48,6 +51,8 @@ TARGETS = 32
 """Rows that a session may have or not."""
 WORK = 1e9
 """Most work of decoding a session, as of `rehearse_tallies.work`."""
+SKETCHED = 6
+"""Most columns of a sketch, whose tables are asked and fitted anew in each session."""
 SHARD_ROWS = 30
 """Rows of a shard, if the plan does not say how many units there are."""
 FEW_WRONG = 0.01
@@ -143,14 +148,16 @@ def attack(plan: Plan, guarantee: Guarantee, mechanism: Mechanism | None, sessio
     """
     if sessions < LEAST_SESSIONS:
         raise WrongInput(f"--sessions must be at least {LEAST_SESSIONS}, got {sessions}")
-    if plan.data.declared is not None:
-        raise WrongInput("attack knows no session of a sketch (data.schema): no public rows stand in for private ones")
     if mechanism is None and learning_units(plan) is None:
         raise WrongInput("attack knows sessions of votes and of tallies, whose plan says labeling.rows")
+    if plan.data.declared is not None:
+        sketched = SketchStage.of(plan, 0, SKETCHED)
+        of = sum(map(varies, plan.data.sketched.columns))
+        return on_sums(sketched, guarantee, sessions, units=sketched.units, of=of)
     public = PublicFacts.of(plan)
     if mechanism is not None:
         return _on_votes(plan, guarantee, mechanism, public, sessions)
-    codes = public.codes(plan)
+    codes, units = public.codes(plan), learning_units(plan)
     whole = read_at_end(planned_tallies(plan, codes, public.rows))
     kept, rows = within_work(whole, codes, codes.of(public.sample), WORK)
     of_labels = [each.fields for each in whole.rounds if each.what == "labels"]
@@ -159,29 +166,26 @@ def attack(plan: Plan, guarantee: Guarantee, mechanism: Mechanism | None, sessio
         if kept is codes
         else read_at_end(planned_tallies(plan, kept, public.rows, (len(of_labels), of_labels[-1])))
     )
-    return on_tallies(used, guarantee, kept, rows, sessions, units=learning_units(plan), of=len(codes.coarse))
+    stage = TalliesStage.on(used, kept, rows)
+    return on_sums(stage, guarantee, sessions, units=units, of=len(codes.coarse))
 
 
-def on_tallies(
-    mechanism: Tallies,
-    guarantee: Guarantee,
-    codes: Codes,
-    rows: CodeMatrix,
-    sessions: int,
-    *,
-    units: float | None = None,
-    of: int = 0,
+def on_sums(
+    stage: SumsStage, guarantee: Guarantee, sessions: int, *, units: float | None = None, of: int = 0
 ) -> Attacked:
-    """Attack tallies of made-up labels on public rows, codes (m, F)."""
-    rng = np.random.default_rng(2)
-    private, labels, others, truth = _stand_ins(mechanism, codes, rows, units, rng)
-    targets, base, public = private[:TARGETS], private[TARGETS:], sampled(rows, codes, len(rows))
+    """Attack the sums of a stage, with made-up labels of its rows."""
+    mechanism, rng = stage.mechanism, np.random.default_rng(2)
+    private, labels, others, truth = _stand_ins(mechanism, stage.codes, stage.rows, units, rng)
+    targets, base = private[:TARGETS], private[TARGETS:]
     there = rng.random((sessions, TARGETS)) < 1 / 2
     source, known, seen = Fresh(sessions, 1), np.zeros(there.shape), np.zeros(there.shape)
     for session, present in enumerate(there):
         source.next_trial()
 
-        def noisy(number: int, asked: RoundQuestion, present: Any = present, session: int = session) -> Ints:
+        def noisy(
+            number: int, asked: RoundQuestion, codes: Codes, present: Any = present, session: int = session
+        ) -> Ints:
+            rows = stage.coded(codes)
             one = [tally(asked, rows[[row]], labels[[at]]) for at, row in enumerate(targets)]
             none = [_left_out(mechanism, asked, rows[[row]], others[[at]]) for at, row in enumerate(targets)]
             told = np.where(present[:, None], one, none)
@@ -193,13 +197,14 @@ def on_tallies(
             known[session] += odds
             return released
 
-        decoded = played(mechanism, codes, public, len(private), noisy)
-        seen[session] = _sure(scores(decoded, rows[targets]), labels[:TARGETS], truth, mechanism.classes)
+        given = stage.decoded(mechanism, len(private), noisy)[targets]
+        seen[session] = _sure(given, labels[:TARGETS], truth, mechanism.classes)
     leaks = (
         Leak("knows all but the targets, and sees the sums that the student is decoded from", known, there),
         Leak("sees the student", *_apart(seen, there)),
     )
-    return Attacked(guarantee, leaks, len(private), len(codes.coarse), of or len(codes.coarse))
+    columns = len(stage.codes.coarse)
+    return Attacked(guarantee, leaks, len(private), columns, of or columns)
 
 
 def _stand_ins(

@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from concord.tasks.advice.rehearse_tallies import played
+from concord.tasks.advice.rehearse_tallies import passed
 from concord.tasks.data.codes import LEAST_BINS, MOST_CODES, Codes, NumberField
 from concord.tasks.mechanisms.contributions import RoundQuestion, tally
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
+from concord.tasks.student.infer import RoundPlanner
 from tests.benchmarks.speed import MACHINE, Measured
 
 pytestmark = pytest.mark.bench
@@ -51,7 +52,7 @@ def decoding(columns: int, bins: int, classes: int, private: int, public: int) -
     planned = planned_rounds(classes=classes, fields=columns, codes=codes.size, rounds=1)
     mechanism = Tallies.calibrate(epsilon=1.0, delta=1e-6, classes=classes, rounds=planned)
 
-    def noisy(number: int, question: RoundQuestion) -> Ints:
+    def noisy(number: int, question: RoundQuestion, _: Codes) -> Ints:
         noise = np.rint(draw.normal(scale=mechanism.rounds[number].scale, size=question.size)).astype(np.int64)
         return tally(question, rows[:private], kinds[:private]) + noise
 
@@ -62,7 +63,7 @@ def decoding(columns: int, bins: int, classes: int, private: int, public: int) -
         square @ square
         kernel = process_time() - begun
     begun = process_time()
-    played(mechanism, codes, rows[private:], private, noisy)
+    passed(RoundPlanner(mechanism, codes, rows[private:]), noisy)
     return process_time() - begun, kernel, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

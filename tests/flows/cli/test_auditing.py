@@ -46,13 +46,14 @@ def test_it_prints_the_claim_and_what_was_proved(
     assert report["confidence"] == 0.99999999
 
 
-def test_tallies_are_attacked_round_after_round(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("name", "rounds"), [("tallies", "4 rounds"), ("sketch", "5 rounds")])
+def test_sums_are_attacked_round_after_round(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, rounds: str
 ) -> None:
     claim = ("--epsilon", "8", "--delta", "1e-3", "--trials", "1000")
-    status, out, _ = ask(monkeypatch, capsys, "audit", "tallies", *claim, *SURE)
+    status, out, _ = ask(monkeypatch, capsys, "audit", name, *claim, *SURE)
     report = json.loads(out)
-    assert (status, report["mechanism"], report["attack"].split(",")[0]) == (0, "tallies", "4 rounds")
+    assert (status, report["mechanism"], report["attack"].split(",")[0]) == (0, name, rounds)
     assert 0 < report["epsilon_lower_bound"] <= 8.0
 
 

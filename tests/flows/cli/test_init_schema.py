@@ -12,6 +12,7 @@ import pytest
 
 from concord.artifacts.plan import load_plan
 from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, DeclaredTruth
+from concord.tasks.advice import rehearse_sketch
 from tests.flows.cli.test_init import Terminal
 from tests.support.console import concord as without_home
 from tests.support.console import heard
@@ -50,6 +51,12 @@ def given(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     write(f"private.{request.param}", workers())
     return ("--private", f"private.{request.param}", "--label", "class")
+
+
+@pytest.fixture(autouse=True)
+def simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where only the plan is looked at, a sketch is simulated by one draw of rows."""
+    monkeypatch.setattr(rehearse_sketch, "DRAWS", 1)
 
 
 def write(path: str, rows: pl.DataFrame) -> None:
@@ -114,6 +121,15 @@ def test_with_the_schema_filled_in_the_same_command_writes_the_plan(given: tuple
     found = json.loads(printed)
     assert (found["plan"], found["schema"], found["mechanism"]) == ("plan.toml", "schema.json", "tallies")
     assert found["columns"]["note"] == "no range or categories declared, left out"
+    assert "simulated with synthetic labels on plausible rows of the schema: expect an accuracy of" in found["reason"]
+    assert [each["name"] for each in found["classes"]] == ["low", "high"]
+    status, printed, error = without_home("plan", "plan.toml", "--json")
+    assert (status, error) == (0, "")
+    planned = json.loads(printed)
+    assert [(each["name"], each["feasible"]) for each in planned["mechanisms"]] == [("sketch", True)]
+    assert planned["recommended"]["reason"] == planned["sketch"]["reason"]
+    status, printed, error = without_home("plan", "plan.toml")
+    assert (status, "two-way tables" in printed, "without privacy" in printed) == (0, True, True)
     data = load_plan(Path("plan.toml")).data
     assert (data.public, data.unit) == (None, "person")
     assert data.features == ("age", "wage", "sex", "member", "since")

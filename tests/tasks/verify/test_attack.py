@@ -12,11 +12,13 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.guarantee import Guarantee
 from concord.artifacts.plan import Plan, parse_plan
 from concord.tasks.advice.choose import PublicFacts
+from concord.tasks.advice.rehearse_sketch import SketchStage
+from concord.tasks.advice.rehearse_tallies import TalliesStage
 from concord.tasks.advice.tallies import planned_tallies
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.figures import attack_figure
 from concord.tasks.verify import attack as attacking
-from concord.tasks.verify.attack import Leak, attack, on_tallies
+from concord.tasks.verify.attack import Leak, attack, on_sums
 from tests.support.people import tables_of_plan, write_tables
 
 EPSILON, DELTA = 1.0, 1e-5
@@ -45,10 +47,10 @@ def test_a_session_of_tallies_stays_below_its_bound_and_one_without_noise_is_see
     codes = public.codes(plan)
     mechanism, rows = planned_tallies(plan, codes, public.rows), codes.of(public.sample)
     once = replace(mechanism, rounds=mechanism.rounds[:1] if secret == "labels" else mechanism.rounds[:2])
-    honest = on_tallies(once, GUARANTEE, codes, rows, 20)
+    honest = on_sums(TalliesStage.on(once, codes, rows), GUARANTEE, 20)
     assert honest.holds
     loud = replace(once, rounds=tuple(replace(each, scale=1.0) for each in once.rounds))
-    leaking = on_tallies(loud, GUARANTEE, codes, rows, 20)
+    leaking = on_sums(TalliesStage.on(loud, codes, rows), GUARANTEE, 20)
     assert not leaking.holds
     assert leaking.leaks[0].auc > 0.999
     assert leaking.leaks[0].found() > 0.99
@@ -70,12 +72,22 @@ def test_it_reads_nothing_private_and_says_what_it_found(tmp_path: Path, monkeyp
         attack(tallied(tmp_path / "again"), GUARANTEE, None, 19)
 
 
-def test_a_sketch_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    field = {"name": "age", "type": "integer", "constraints": {"minimum": 17, "maximum": 90}}
-    data = {"private": "not there", "schema": {"fields": [field]}, "label": "y", "classes": ["a", "b"]}
+def test_a_sketch_stays_below_its_bound_and_one_without_noise_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attacking, "STAND_INS", 300)
+    age = {"name": "age", "type": "integer", "constraints": {"minimum": 17, "maximum": 90}}
+    sex = {"name": "sex", "type": "string", "constraints": {"enum": ["Female", "Male"]}}
+    data = {"private": "not there", "schema": {"fields": [age, sex]}, "label": "y", "classes": ["a", "b"]}
     plan = plan_of(tmp_path, data=data, labeling={"mechanism": "tallies", "rows": 3000}, teachers={})
-    with pytest.raises(WrongInput, match="attack knows no session of a sketch"):
-        attack(plan, GUARANTEE, None, 20)
+    honest = attack(plan, GUARANTEE, None, 20)
+    assert honest.holds
+    assert (honest.columns, honest.of) == (2, 2)
+    stage = SketchStage.of(plan, 0)
+    rounds = tuple(replace(each, scale=1.0) for each in stage.mechanism.rounds)
+    leaking = on_sums(replace(stage, mechanism=replace(stage.mechanism, rounds=rounds)), GUARANTEE, 20)
+    assert not leaking.holds
+    assert leaking.leaks[0].auc > 0.999
 
 
 def test_votes_are_attacked_and_votes_without_noise_are_seen(tmp_path: Path) -> None:

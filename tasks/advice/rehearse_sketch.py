@@ -1,0 +1,171 @@
+"""Rehearse a sketch: what tables and rounds of labels would teach, on plausible rows with synthetic labels.
+
+    plausible rows of synthetic labels ─ tables and sums, planned noise ─ synthetic rows ─ decode ─ scores of the rows
+
+Steps, synthetic rows and decoder are the code that runs; `plausible_rows` has the rows, `rehearse` the labels and
+measures. Each draw has rows of its own, because nobody knows what the private ones are like.
+
+A wide schema would take minutes. So MOST_COLUMNS of its columns are rehearsed, chosen by the digest of their names,
+with that share of the units. The noise of two-way tables, whose number is as the square of the columns, then is as
+large beside the units as that of all; for that of labels see `rehearse_tallies`.
+
+Assumes      plan, schema and class shares are public
+Guarantees   nothing private is read and nothing is charged: NumPy's generator is seeded, so results repeat
+Not covered  private rows that are like none of the plausible ones.
+             Checked by tests/tasks/advice/test_rehearse_sketch.py
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+
+import numpy as np
+
+from concord.artifacts.plan import Plan
+from concord.artifacts.table_schema import TableSchema, varies
+from concord.tasks.advice.plausible_rows import plausible_cells
+from concord.tasks.advice.rehearse import ClassAhead, Rehearsed, expect_classes, in_words, learned, missed_in_words
+from concord.tasks.advice.rehearse_tallies import RoundAhead, SumsStage, passed, rehearse_labels
+from concord.tasks.advice.synthetic_labels import SIGNALS
+from concord.tasks.advice.tallies import learning_units, planned_sketch
+from concord.tasks.data.codes import CodeMatrix, Codes
+from concord.tasks.data.grid import grid_of, recoded
+from concord.tasks.mechanisms.distance import Ints
+from concord.tasks.mechanisms.sketch import Sketch
+from concord.tasks.mechanisms.tallies import Tallies
+from concord.tasks.student.infer import RoundFile
+from concord.tasks.student.margins import Margins
+from concord.tasks.student.sketch import SketchPlanner
+from concord.tasks.student.synthetic import label_codes, table_codes
+
+ROWS = 4_000
+"""Plausible rows of a draw."""
+DRAWS = 2
+MOST_COLUMNS = 16
+BINS = 16
+"""Quantiles of a number on which synthetic labels depend."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SketchStage(SumsStage):
+    """A sketch of the rehearsed columns, and their rows as cells of the schema's grid (m, fields)."""
+
+    schema: TableSchema
+    cells: CodeMatrix
+
+    @classmethod
+    def of(cls, plan: Plan, draw: int, most: int = MOST_COLUMNS) -> "SketchStage":
+        """The rows of a draw, and a sketch of at most so many columns."""
+        (schema, part), units = rehearsed_columns(plan.data.sketched, most), learning_units(plan)
+        assert units is not None  # a plan for tallies states its rows
+        grid, rng = grid_of(schema), np.random.default_rng([draw, *schema.digest.encode()])
+        mechanism, cells = planned_sketch(plan, grid), plausible_cells(schema, ROWS, rng)
+        counts = tuple(
+            np.bincount(cells[:, at] - grid.fields[at].start, minlength=grid.fields[at].size).astype(np.float64)
+            for at in grid.fine
+        )
+        margins = Margins(ROWS, 0.0, counts)
+        codes = label_codes(grid, margins, table_codes(grid, margins, BINS, 2 * BINS), BINS)
+        return cls(
+            mechanism=mechanism,
+            codes=codes,
+            rows=recoded(cells, grid, codes),
+            classes=mechanism.classes or 2,
+            units=max(1.0, units * part),
+            schema=schema,
+            cells=cells,
+        )
+
+    @cached_property
+    def drawn(self) -> Ints:
+        """The private rows, the same whatever their labels."""
+        return super().private(np.random.default_rng(1))
+
+    def private(self, rng: np.random.Generator) -> Ints:  # noqa: ARG002
+        """The rows of which tables were released."""
+        return self.drawn
+
+    @cached_property
+    def begun(self) -> Sequence[RoundFile]:
+        """Tables, and the synthetic rows that follow from them."""
+        mechanism, labels = self.with_noise_beside(len(self.drawn)), np.zeros(len(self.drawn), np.int64)
+        planner = self.planner(mechanism, len(self.drawn))
+        return passed(
+            planner, self.noisy(mechanism, self.drawn, labels, np.random.default_rng(2)), steps=planner.tables
+        )
+
+    def planner(self, mechanism: Tallies, drawn: int) -> SketchPlanner:  # noqa: ARG002
+        """The planner that runs."""
+        assert isinstance(mechanism, Sketch)
+        return SketchPlanner(mechanism, self.schema)
+
+    def coded(self, codes: Codes) -> CodeMatrix:
+        """The rows in codes that group their cells."""
+        return recoded(self.cells, grid_of(self.schema), codes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SketchAhead:
+    """Cost of a sketch, and what to expect of it, by the schema and public figures alone.
+
+    columns    names of the columns that are asked about; `left_out` has those of which nothing is declared
+    steps      what each step asks for
+    rho        the domain's charge, in zero-concentrated DP
+    units      number of private units, as the plan states it
+    rehearsed, classes, feasible  as of `TalliesAhead`
+    """
+
+    columns: tuple[str, ...]
+    left_out: tuple[str, ...]
+    steps: tuple[RoundAhead, ...]
+    rho: float
+    units: int
+    rehearsed: tuple[Rehearsed, ...]
+    classes: tuple[ClassAhead, ...]
+    feasible: bool
+    reason: str
+
+
+def expect_sketch(plan: Plan, shares: Sequence[float] | None = None) -> SketchAhead:
+    """What to expect of a plan that declares a schema, with these shares of the classes, if they are known.
+
+    Raises WrongInput if a sketch does not fit the budget.
+    """
+    schema, units = plan.data.sketched, plan.labeling.rows
+    assert units is not None
+    mechanism = planned_sketch(plan, grid_of(schema))
+    asked = ("one-way tables", "two-way tables")[: mechanism.tables]
+    steps = tuple(
+        RoundAhead(
+            what=asked[at] if at < len(asked) else "labels",
+            columns=each.fields,
+            share=each.share,
+            noise=each.scale / mechanism.steps,
+        )
+        for at, each in enumerate(mechanism.rounds)
+    )
+    stages = [SketchStage.of(plan, draw) for draw in range(DRAWS)]
+    rehearsed = tuple(
+        rehearse_labels(signal, stage, draw, shares) for signal in SIGNALS for draw, stage in enumerate(stages)
+    )
+    classes = expect_classes(plan.data.classes, [(each.signal, each.classes) for each in rehearsed])
+    return SketchAhead(
+        columns=schema.names,
+        left_out=schema.undeclared,
+        steps=steps,
+        rho=mechanism.rho,
+        units=units,
+        rehearsed=rehearsed,
+        classes=classes,
+        feasible=learned(rehearsed),
+        reason=f"{in_words(rehearsed, 'plausible rows of the schema')}{missed_in_words(classes)}",
+    )
+
+
+def rehearsed_columns(schema: TableSchema, most: int) -> tuple[TableSchema, float]:
+    """The schema of so many columns at most, the first ones by the digest of their names; and their share of all that
+    vary."""
+    names = [column.name for column in filter(varies, schema.columns)]
+    kept = {*sorted(names, key=lambda name: sha256(name.encode()).digest())[:most]}
+    return schema.only([name for name in names if name in kept]), len(kept) / len(names)
