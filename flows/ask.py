@@ -79,7 +79,7 @@ def put_to_shards(run: RunContext, admitted: Admitted[QuestionsAsk], question: Q
             "session, which costs again and must be asked for by new_session=True"
         )
     private, encoding = PrivateFiles.of(run, admitted.stream.sources), admitted.stream.encoding
-    shards = split(run, run.plan, private.table, encoding, run.erased)
+    shards = split(run, run.plan, private.read_by(encoding))
     counted = Counted([ref.digest for ref in shards], ())
     check_ensemble(run.stores.vault, admitted.session, counted.private_digests)
     session = begin(run, admitted, private, counted)
@@ -141,7 +141,7 @@ def answer(plan: Plan, home: Path, question: UnitsQuestion, again: bool = False)
         asked, counts = question.asked(run.plan, public.encoding, frames)
 
         def exact(private: PrivateFiles) -> list[Ref]:
-            return [count_units(run, run.plan, private.table, public.encoding, counts, run.erased)]
+            return [count_units(run, run.plan, private.read_by(public.encoding), counts)]
 
         admitted, passed = answer_once(run, asked, public, exact)
         return certified(run, admitted, passed)
@@ -164,7 +164,7 @@ def estimate(plan: Plan, home: Path, epsilon: float, share: float, beta: float, 
         rehearse_teachers(run.plan.teachers, public.encoding)
 
         def exact(private: PrivateFiles) -> list[Ref]:
-            shards = split(run, run.plan, private.table, public.encoding, run.erased, aside=share)
+            shards = split(run, run.plan, private.read_by(public.encoding), aside=share)
             return measure(run, blocks(run.plan, shards), run.plan, public.encoding)
 
         admitted, passed = answer_once(run, held_out, public, exact)

@@ -39,9 +39,10 @@ from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import SEAL_BYTES, Vault, derive, keyed_digest
 from concord.artifacts.home.whole import make_folder, write_whole
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Ref
+from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.settings import Settings
 from concord.tasks.data.remote import Remote
+from concord.tasks.data.units import Erased, PrivateRows
 
 Model = TypeVar("Model", bound=BaseModel)
 JSON = JSONSerializer().model_dump(mode="json")
@@ -84,6 +85,25 @@ class Files:
     def of(self, plan: Plan, field: Literal["private", "public"]) -> Plan:
         """The plan with these files as the table `field`."""
         return plan.model_copy(update={"folder": "", "data": plan.data.model_copy(update={field: self.path})})
+
+
+@dataclass(frozen=True)
+class PrivateInput:
+    """The private rows that a stage reads, as its key digests them.
+
+    erased  keyed digests of the units whose rows are left out
+    """
+
+    table: Files
+    encoding: Encoding
+    erased: tuple[str, ...]
+
+    def at(self, place: Place, plan: Plan) -> PrivateRows:
+        """These rows, opened in the vault of that place."""
+        vault, domain = place.vault, plan.privacy.domain
+        left_out = Erased.of(vault, domain, self.erased)
+        placed = self.table.of(plan, "private")
+        return PrivateRows(placed, self.encoding, vault, place.secret(domain, "split"), left_out)
 
 
 def only(part: Model, *names: str) -> Model:

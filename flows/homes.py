@@ -172,7 +172,7 @@ class Contribution:
         asked, private = self.asked, self._private()
         run = self.run
         claim(run.stores, run.plan, private.files)
-        units = gather(run, run.plan, private.table, asked.encoding, asked.codes, run.erased)
+        units = gather(run, run.plan, private.read_by(asked.encoding), asked.codes)
         counted = tally(run, units, asked.question.record())
         admitted = Admitted(balance, ask, PublicStream(asked.encoding, ()), session)
         begin(run, admitted, private, Counted((), [*units, *counted]))

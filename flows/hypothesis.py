@@ -27,7 +27,7 @@ def ask(run: RunContext, public: PublicRows, domain: Domain, session: Session | 
 def count_exact(run: RunContext, admitted: Admitted[HypothesisAsk], private: PrivateFiles) -> Counted:
     """Count the errors of every candidate."""
     stream = admitted.stream
-    counts = stages.count(run, run.plan, private.table, stream.encoding, stream.batches, run.erased)
+    counts = stages.count(run, run.plan, private.read_by(stream.encoding), stream.batches)
     check_ensemble(run.stores.vault, admitted.session, (counts.digest,))
     return Counted((counts.digest,), [counts], steps=partial(admitted.ask.steps, exact=[counts]))
 
@@ -39,5 +39,5 @@ def release(run: RunContext, session: Session, admitted: Admitted[HypothesisAsk]
 
 def fit(learned: Learned, where: str) -> Student:
     """The hypothesis itself, in the folder `where` of released files."""
-    run, stream, (chosen,) = learned.run, learned.admitted.stream, learned.passed.released
-    return stages.study_chosen(run, where, stream.encoding, stream.batches, chosen, run.test)
+    (chosen,) = learned.passed.released
+    return stages.study_chosen(learned.run, where, learned.public, chosen)

@@ -18,7 +18,7 @@ from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.sources import TableSource
-from concord.flows.cache import Files
+from concord.flows.cache import Files, PrivateInput
 from concord.flows.console import err
 from concord.flows.outcome import StageName
 from concord.flows.stage import Stages, Steps, no_steps
@@ -219,10 +219,18 @@ class Counted:
 
 @dataclass(frozen=True)
 class PrivateFiles:
-    """The private table, and its files by public facts: the real path or address of each, with its inode."""
+    """The private table, and its files by public facts: the real path or address of each, with its inode.
+
+    erased  as a run's context has them
+    """
 
     table: Files
     files: Mapping[str, str]
+    erased: tuple[str, ...] = ()
+
+    def read_by(self, encoding: Encoding) -> PrivateInput:
+        """Its rows, cast by that encoding, as a stage reads them."""
+        return PrivateInput(self.table, encoding, self.erased)
 
     @classmethod
     def of(cls, run: RunContext, sources: Iterable[PublicSource]) -> Self:
@@ -247,7 +255,7 @@ class PrivateFiles:
         note_copies(table.digests, "data.test", test.digests if test else ())
         for name, theirs in others.items():
             note_copies(table.digests, f"domain {name}", [digest for each in theirs for digest in each.private])
-        return cls(table, files)
+        return cls(table, files, run.erased)
 
 
 def _public_places(run: RunContext, sources: Sequence[PublicSource]) -> list[Place]:

@@ -18,7 +18,7 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import Session
 from concord.flows.admit import begin
-from concord.flows.cache import Files, Place
+from concord.flows.cache import Files, Place, PrivateInput
 from concord.flows.console import err
 from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
 from concord.flows.stage import stage
@@ -40,66 +40,46 @@ from concord.tasks.asks.tallies import TalliesAsk
 from concord.tasks.data.arrivals import NAMES, Arriving, Period, check_unchanged, contents_by_place, table_of, take
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.files import PRIVATE
-from concord.tasks.data.units import Erased, names_held
+from concord.tasks.data.units import PrivateRows, names_held
 from concord.tasks.door.admit import claim
 from concord.tasks.door.checkpoint import arrivals_key
 from concord.tasks.door.keys import ready_stream
 from concord.tasks.mechanisms.contributions import RoundQuestion
 
 
-@stage("gather", reads=UNITS)
-def arrive(
-    place: Place,
-    plan: Plan,
-    table: Files,
-    period: Period,
-    encoding: Encoding,
-    codes: Codes,
-    erased: Sequence[str],
-    stream: str,
-    before: Sequence[Ref],
-) -> list[Ref]:
-    """Write the rows of a period's new units as codes and classes: BLOCKS files; and the names of all units so far.
+@dataclass(frozen=True)
+class NewUnits:
+    """The units of a stream that a period adds.
 
-    before   files of the names of all units of the stream up to the period before
+    before  files of the names of all units up to the period before
     """
-    placed, folder, arriving = _arriving(place, plan, table, period, stream, before)
-    vault, domain, key = place.vault, plan.privacy.domain, arriving.key
-    left_out, parted = Erased.of(vault, domain, erased), place.secret(domain, "split")
-    coding = Coding(placed, encoding, codes, vault, key, left_out, given=arriving.table, parted=parted)
-    blocks = gather(coding, f"units/{folder}", arriving)
+
+    stream: str
+    period: Period
+    before: tuple[Ref, ...]
+
+    def among(self, rows: PrivateRows, folder: str) -> Arriving:
+        """Their rows among the period's; names of all units so far are written into that folder."""
+        key, table = arrivals_key(rows.vault, self.stream), table_of(rows.plan, rows.vault, self.period)
+        return Arriving(table, key, self.before, f"arrived/{folder}")
+
+
+@stage("gather", reads=UNITS)
+def arrive(place: Place, plan: Plan, private: PrivateInput, codes: Codes, new: NewUnits) -> list[Ref]:
+    """Write the rows of a period's new units as codes and classes: BLOCKS files; and the names of all units so far."""
+    rows, folder = private.at(place, plan), f"{plan.privacy.domain}/{new.stream}/{place.key[:16]}"
+    arriving = new.among(rows, folder)
+    blocks = gather(Coding(rows, codes, arriving), f"units/{folder}")
     return [*blocks, *arriving.names]
 
 
 @stage("gather", reads=UNITS)
-def keep_aside(
-    place: Place,
-    plan: Plan,
-    table: Files,
-    period: Period,
-    encoding: Encoding,
-    erased: Sequence[str],
-    stream: str,
-    before: Sequence[Ref],
-) -> list[Ref]:
-    """Write the names of all units that are set aside so far: NAMES files; and a row of each that a period adds.
-
-    before   files of the names of those up to the period before
-    """
-    placed, folder, arriving = _arriving(place, plan, table, period, stream, before)
-    left_out = Erased.of(place.vault, plan.privacy.domain, erased)
-    secret = place.secret(plan.privacy.domain, "split")
-    rows = set_arrived_aside(placed, encoding, arriving, place.vault, f"aside/{folder}", secret, left_out)
-    return [*arriving.names, *rows]
-
-
-def _arriving(
-    place: Place, plan: Plan, table: Files, period: Period, stream: str, before: Sequence[Ref]
-) -> tuple[Plan, str, Arriving]:
-    """The plan with the period's table, the folder of what is made of it, and its units that are not in `before`."""
-    placed, folder = table.of(plan, "private"), f"{plan.privacy.domain}/{stream}/{place.key[:16]}"
-    key, of_period = arrivals_key(place.vault, stream), table_of(placed, place.vault, period)
-    return placed, folder, Arriving(of_period, key, before, f"arrived/{folder}")
+def keep_aside(place: Place, plan: Plan, private: PrivateInput, new: NewUnits) -> list[Ref]:
+    """Write the names of all units that are set aside so far: NAMES files; and a row of each that a period adds."""
+    rows, folder = private.at(place, plan), f"{plan.privacy.domain}/{new.stream}/{place.key[:16]}"
+    arriving = new.among(rows, folder)
+    aside = set_arrived_aside(rows, arriving, f"aside/{folder}")
+    return [*arriving.names, *aside]
 
 
 @dataclass
@@ -194,12 +174,11 @@ class Periods:
     def _count(
         self, session: Session, period: Period, before: Sequence[Ref], private: PrivateFiles, name: str
     ) -> PeriodCounts:
-        run, codes, vault = self.run, self.codes, self.run.stores.vault
+        run, vault = self.run, self.run.stores.vault
         found, names = list[Ref](), tuple(before)
         if period.files:
-            table = Files(private.table.path, tuple(period.files.values()))
-            encoding, erased = self.encoding, run.erased
-            found = arrive(run, run.plan, table, period, encoding, codes, erased, session.stream, list(before))
+            new = NewUnits(session.stream, period, names)
+            found = arrive(run, run.plan, self._read(private, period), self.codes, new)
             names = tuple(found[BLOCKS:])
         sums = list[Ref]()
         for at, question in enumerate(self.questions):
@@ -212,12 +191,17 @@ class Periods:
         self, session: Session, counted: PeriodCounts, before: Sequence[Ref], private: PrivateFiles
     ) -> PeriodCounts:
         """A period with the units that are set aside, if the plan sets some aside."""
-        run, files = self.run, counted.period.files
-        if run.plan.test is None or not files:
+        run, period = self.run, counted.period
+        if run.plan.test is None or not period.files:
             return counted.model_copy(update={"others": tuple(before)})
-        table, encoding = Files(private.table.path, tuple(files.values())), self.encoding
-        found = keep_aside(run, run.plan, table, counted.period, encoding, run.erased, session.stream, list(before))
+        new = NewUnits(session.stream, period, tuple(before))
+        found = keep_aside(run, run.plan, self._read(private, period), new)
         return counted.model_copy(update={"others": tuple(found[:NAMES]), "aside": tuple(found[NAMES:])})
+
+    def _read(self, private: PrivateFiles, period: Period) -> PrivateInput:
+        """The private rows in the files of a period."""
+        table = Files(private.table.path, tuple(period.files.values()))
+        return PrivateInput(table, self.encoding, self.run.erased)
 
 
 def check_periods(session: Session, counted: Sequence[PeriodCounts]) -> None:

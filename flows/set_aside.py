@@ -24,7 +24,6 @@ from concord.flows.steps import Learned
 from concord.tasks.asks.counted import is_clean
 from concord.tasks.asks.student_choice import StudentChoiceAsk, planned_choice, settled_now, with_chosen_student
 from concord.tasks.asks.student_test import StudentTestAsk, left_for_test, planned_groups, planned_test
-from concord.tasks.data.codes import Codes
 from concord.tasks.data.parts import plan_of
 from concord.tasks.door.admit import check_ensemble, find_session, opening_of
 from concord.tasks.door.ask import SingleAsk
@@ -65,9 +64,9 @@ def check_test(run: RunContext, admitted: Admitted[Any]) -> None:
     run.stores.ledger.check_opening(whole, domain, further=True)
 
 
-def _codes_of(student: StudentPlan, codes: Codes | None) -> Codes | None:
-    """The codes by which a student reads rows; None if it reads encoded ones."""
-    return codes if student.reads_codes else None
+def _file_of(ref: Ref, student: StudentPlan, learned: Learned) -> stages.StudentFile:
+    """A student's file, fitted as its section of a plan says to what was learned."""
+    return stages.StudentFile(ref, student.estimator, learned.codes if student.reads_codes else None)
 
 
 def choices(run: RunContext, session: Session) -> list[Session]:
@@ -100,9 +99,8 @@ def _pass_choice(learned: Learned, private: PrivateFiles, fit: Fit) -> Learned:
     for number, student in enumerate(each, 1):
         candidate = replace(run, plan=plan.model_copy(update={"student": student}))
         files.append(fit(replace(learned, run=candidate), f"{session.id}/candidates/{number}").ref)
-    read = [_codes_of(student, learned.codes) for student in each]
-    estimators = [student.estimator for student in each]
-    counts = stages.count_aside(run, plan, private.table, encoding, files, estimators, read, run.erased)
+    students = [_file_of(ref, student, learned) for ref, student in zip(files, each, strict=True)]
+    counts = stages.count_aside(run, plan, private.read_by(encoding), students)
     choice = StudentChoiceAsk.of(plan, mechanism, session.id, files, clean=is_clean(plan, session, stores.vault))
     before, (known, _) = choices(run, session), find_session(stores, plan, choice, encoding, new_session=False)
     if before and known is None:
@@ -189,9 +187,11 @@ def pass_test(
     run, plan, passed = learned.run, learned.run.plan, learned.passed
     constant = _constant(run, passed)
     test = StudentTestAsk.of(plan, mechanism, passed.session, student.ref, run.stores.vault, constant)
-    read = _codes_of(plan.student, learned.codes)
-    said = mechanism.by, mechanism.named, constant
-    counts = stages.count_confusion(run, plan, private.table, learned.encoding, student.ref, read, run.erased, *said)
+    rows, file = private.read_by(learned.encoding), _file_of(student.ref, plan.student, learned)
+    if constant is None:
+        counts = stages.count_confusion(run, plan, rows, file, (mechanism.by, mechanism.named))
+    else:
+        counts = stages.count_number_errors(run, plan, rows, file, constant)
     return _pass_aside(learned, private, test, counts, "test", again=again)
 
 
@@ -225,8 +225,8 @@ def pass_test_of_release(learned: Learned, private: PrivateFiles, student: Stude
     try:
         mechanism = planned_test(plan, domain, session.reserved, session.epsilon)
         test = StudentTestAsk.of(plan, mechanism, session, student.ref, stores.vault)
-        read = _codes_of(plan.student, learned.codes)
-        counts = stages.count_arrived(run, plan, encoding, aside, student.ref, read, session.domain)
+        file = _file_of(student.ref, plan.student, learned)
+        counts = stages.count_arrived(run, session.domain, encoding, aside, file)
         return _pass_aside(learned, private, test.of_release(session.stream, number), counts, "test")
     except BudgetRefused as refused:
         return _passed_over(learned, f"is not tested: {refused}")

@@ -31,13 +31,11 @@ from concord.tasks.student.study import Student
 
 
 @stage("infer", reads=("data.declared", "data.features"))
-def synthesise(
-    place: Place, session: str, plan: Plan, steps: Sequence[Ref], encoding: Encoding, claim: Mapping[str, str]
-) -> Ref:
+def synthesise(place: Place, plan: Plan, steps: Sequence[Ref], encoding: Encoding, claim: Mapping[str, str]) -> Ref:
     """Write the synthetic rows that the released steps hold, with the labels inferred for them, as a released file."""
     files = [json.loads(place.released.read(step)) for step in steps]
     table = synthetic_file(plan.data.sketched, files, encoding, claim)
-    return place.released.hold_back(f"{session}/{SYNTHETIC_FILE}", table)
+    return place.released.hold_back(f"{claim['session']}/{SYNTHETIC_FILE}", table)
 
 
 def rehearse(run: RunContext, encoding: Encoding) -> None:
@@ -57,7 +55,7 @@ def count_exact(run: RunContext, admitted: Admitted[SketchAsk], private: Private
     """Write the private rows as cells of the grid, and count what is asked first."""
     plan, grid = run.plan, admitted.ask.coded
     planner = SketchPlanner(admitted.ask.mechanism, plan.data.sketched)
-    units = tally.gather(run, plan, private.table, reading_encoding(plan), grid, run.erased)
+    units = tally.gather(run, plan, private.read_by(reading_encoding(plan)), grid)
 
     def sums(question: RoundQuestion, codes: Codes) -> Sequence[Ref]:
         return tally.tally(run, units, question.record(), codes, grid)
@@ -84,7 +82,7 @@ def fit(learned: Learned, where: str) -> Student:
 def _synthesised(run: RunContext, admitted: Admitted[SketchAsk], passed: Disclosure) -> Learned:
     """`passed` with the files of synthetic rows, which are the public ones from now on, and of their labels."""
     plan, steps, claim = run.plan, passed.released, tally.label_claim(admitted, passed)
-    table = synthesise(run, passed.session.id, plan, steps, admitted.stream.encoding, claim)
+    table = synthesise(run, plan, steps, admitted.stream.encoding, claim)
     rows = synthetic_features(run.stores.released.read_any(table), plan.data.label)
     run = replace(run, plan=with_rows(plan, run.stores.vault, rows, "synthetic rows"))
     public = encode(run, run.plan, run.files("public"))

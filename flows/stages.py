@@ -8,7 +8,7 @@ from concord.artifacts.home.vault import owner
 from concord.artifacts.measures import AnyPublicTest
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicRows, Ref
-from concord.flows.cache import Files, Place
+from concord.flows.cache import Files, Place, PrivateInput
 from concord.flows.stage import mapped, stage
 from concord.tasks.asking import relabel as asking_relabel
 from concord.tasks.asking import teachers as asking_teachers
@@ -19,12 +19,11 @@ from concord.tasks.asks.counted import Predictor, UnitCounts
 from concord.tasks.asks.counted import count_aside as count_rows_aside
 from concord.tasks.asks.counted import count_units as count_private_units
 from concord.tasks.asks.student_choice import ErrorsAside
-from concord.tasks.asks.student_test import Confusion, NumberErrors
+from concord.tasks.asks.student_test import Confusion, Grouping, NumberErrors
 from concord.tasks.data import encode as data_encode
 from concord.tasks.data import split as data_split
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import PublicBatch
-from concord.tasks.data.units import Erased
 from concord.tasks.door.asked import votes_folder
 from concord.tasks.door.checkpoint import PublicSource
 from concord.tasks.mechanisms.hypotheses.dichotomies import HypothesisClass
@@ -87,20 +86,11 @@ def put(place: Place, table: Files, encoding: Encoding, rows: int, field: str = 
 
 @stage("split", version=2, reads=(*UNITS, "teachers.count", "teachers.block"))
 def split(
-    place: Place,
-    plan: Plan,
-    table: Files,
-    encoding: Encoding,
-    erased: Sequence[str],
-    *,
-    share: float | None = None,
-    aside: float | None = None,
+    place: Place, plan: Plan, private: PrivateInput, *, share: float | None = None, aside: float | None = None
 ) -> list[Ref]:
     """Assign every unit that was not erased, or those of a secret subset, to a shard; one file a block of shards."""
-    vault, domain = place.vault, plan.privacy.domain
-    folder, secret = f"shards/{domain}/{place.key[:16]}", place.secret(domain, "split")
-    left_out, placed = Erased.of(vault, domain, erased), table.of(plan, "private")
-    return list(data_split.split(placed, encoding, vault, folder, secret, share, aside=aside, erased=left_out))
+    folder = f"shards/{plan.privacy.domain}/{place.key[:16]}"
+    return list(data_split.split(private.at(place, plan), folder, share, aside))
 
 
 @stage("relabel", version=2, reads=("privacy.domain", "teachers.count", "teachers.block"))
@@ -135,57 +125,45 @@ def measure(place: Place, block: Block, plan: Plan, encoding: Encoding) -> Ref:
 
 
 @stage("count", version=2, reads=(*UNITS, "student", "privacy.epsilon"))
-def count(
-    place: Place, plan: Plan, table: Files, encoding: Encoding, batches: Sequence[PublicBatch], erased: Sequence[str]
-) -> Ref:
+def count(place: Place, plan: Plan, private: PrivateInput, batches: Sequence[PublicBatch]) -> Ref:
     """Count the errors of every candidate for the student on the private rows, except those of erased units."""
-    vault, domain = place.vault, plan.privacy.domain
-    candidates = asks_hypothesis.HypothesisAsk.of(plan, encoding, batches, vault).candidates
-    left_out, placed = Erased.of(vault, domain, erased), table.of(plan, "private")
-    folder, secret = f"counts/{domain}/{place.key[:16]}", place.secret(domain, "split")
-    return asks_hypothesis.count_errors(placed, encoding, candidates, vault, folder, secret, left_out)
+    candidates = asks_hypothesis.HypothesisAsk.of(plan, private.encoding, batches, place.vault).candidates
+    folder = f"counts/{plan.privacy.domain}/{place.key[:16]}"
+    return asks_hypothesis.count_errors(private.at(place, plan), candidates, folder)
+
+
+@dataclass(frozen=True)
+class PublicTables:
+    """The public rows that a student learns from, and the labelled ones that it is measured on, if there are any."""
+
+    encoding: Encoding
+    batches: Sequence[PublicBatch]
+    test: Files | None
 
 
 @stage("study", version=4)
-def study_chosen(
-    place: Place, session: str, encoding: Encoding, batches: Sequence[PublicBatch], chosen: Ref, test: Files | None
-) -> Student:
+def study_chosen(place: Place, session: str, public: PublicTables, chosen: Ref) -> Student:
     """Publish the released hypothesis as the student, measured on public test rows. Returns it with its file."""
-    student = student_of_hypothesis(place.released.read(chosen), encoding)
-    return published(place, student, session, encoding, batches, test)
+    return published(place, student_of_hypothesis(place.released.read(chosen), public.encoding), session, public)
 
 
 @stage("study", version=5, reads=("student", "teachers.count"))
-def study(
-    place: Place,
-    session: str,
-    plan: Plan,
-    encoding: Encoding,
-    batches: Sequence[PublicBatch],
-    labels: Sequence[Ref],
-    test: Files | None,
-) -> Student:
+def study(place: Place, session: str, plan: Plan, public: PublicTables, labels: Sequence[Ref]) -> Student:
     """Learn the student, measure it on public test rows if there are any, and publish its file."""
     teachers, vault, released = plan.teachers.count, place.vault, place.released
     student = student_study.study(
-        plan.student, encoding, batches, labels, teachers=teachers, vault=vault, released=released
+        plan.student, public.encoding, public.batches, labels, teachers=teachers, vault=vault, released=released
     )
-    return published(place, student, session, encoding, batches, test)
+    return published(place, student, session, public)
 
 
-def published(
-    place: Place,
-    student: Any,
-    session: str,
-    encoding: Encoding,
-    batches: Sequence[PublicBatch],
-    test: Files | None,
-) -> Student:
+def published(place: Place, student: Any, session: str, public: PublicTables) -> Student:
     """Publish a student, measured on public test rows or, if there are none, only on the public rows."""
-    found = None
+    found, encoding, test = None, public.encoding, public.test
     if test is not None:
         found = with_groups(place, student, evaluate(student, test.path, encoding), encoding, test)
-    named = None if found or not encoding.classes else student_study.named_by(student, encoding, batches, place.vault)
+    unseen = found is None and encoding.classes
+    named = student_study.named_by(student, encoding, public.batches, place.vault) if unseen else None
     return student_study.publish_student(student, session, found, place.released, named)
 
 
@@ -195,74 +173,60 @@ def with_groups(place: Place, student: Any, found: AnyPublicTest, encoding: Enco
     return found.model_copy(update={"groups": by_group(student, test.path, encoding, test.groups)})
 
 
-@stage("try", reads=(*UNITS, "student.estimator"))
+@dataclass(frozen=True)
+class StudentFile:
+    """A student's file among the released ones, with what it takes to ask it.
+
+    codes  by which it reads rows; None if it reads encoded ones
+    """
+
+    ref: Ref
+    estimator: str
+    codes: Codes | None
+
+    def predictor(self, place: Place) -> Predictor:
+        """What it says of rows, and how it reads them."""
+        model = student_model.load(place.released.read_any(self.ref), self.estimator)["student"]
+        return model.predict, self.codes
+
+
+@stage("try", reads=UNITS)
 def count_confusion(
     place: Place,
     plan: Plan,
-    table: Files,
-    encoding: Encoding,
-    student: Ref,
-    codes: Codes | None,
-    erased: Sequence[str],
-    by: Sequence[str],
-    named: Sequence[Sequence[str | None]],
-    constant: float | None,
+    private: PrivateInput,
+    student: StudentFile,
+    groups: Grouping,
 ) -> Ref:
-    """Count private units of the test part by their class and the student's prediction, and by the groups named; if the
-    label is a number, by the errors of the student and of the constant."""
-    model = _model(place, student, plan.student.estimator)
-    groups = tuple(by), tuple(map(tuple, named))
-    counts: UnitCounts = Confusion((model.predict, codes), len(encoding.classes), *groups)
-    if encoding.bounds is not None and constant is not None:
-        key = place.secret(plan.privacy.domain, "split")
-        counts = NumberErrors((model.predict, codes), encoding.bounds, constant, key)
-    return _counted(place, plan, table, encoding, counts, erased, "tested")
+    """Count private units of the test part by their class and the student's prediction, and by the groups named."""
+    counts = Confusion(student.predictor(place), len(private.encoding.classes), *groups)
+    return count_private_units(private.at(place, plan), counts, f"tested/{plan.privacy.domain}/{place.key[:16]}")
 
 
-@stage("try", reads=("student.estimator",))
-def count_arrived(
-    place: Place, plan: Plan, encoding: Encoding, aside: Sequence[Ref], student: Ref, codes: Codes | None, domain: str
-) -> Ref:
+@stage("try", reads=UNITS)
+def count_number_errors(place: Place, plan: Plan, private: PrivateInput, student: StudentFile, constant: float) -> Ref:
+    """Count private units of the test part by the errors of the student's number and of the constant."""
+    assert private.encoding.bounds is not None
+    rows = private.at(place, plan)
+    counts = NumberErrors(student.predictor(place), private.encoding.bounds, constant, rows.key)
+    return count_private_units(rows, counts, f"tested/{plan.privacy.domain}/{place.key[:16]}")
+
+
+@stage("try")
+def count_arrived(place: Place, domain: str, encoding: Encoding, aside: Sequence[Ref], student: StudentFile) -> Ref:
     """As `count_confusion`, of units in these files, which were set aside as they arrived."""
-    model = _model(place, student, plan.student.estimator)
-    counts = Confusion((model.predict, codes), len(encoding.classes))
+    counts = Confusion(student.predictor(place), len(encoding.classes))
     return count_rows_aside(aside, encoding, counts, place.vault, f"tested/{domain}/{place.key[:16]}")
 
 
 @stage("count", reads=UNITS)
-def count_aside(
-    place: Place,
-    plan: Plan,
-    table: Files,
-    encoding: Encoding,
-    students: Sequence[Ref],
-    estimators: Sequence[str],
-    codes: Sequence[Codes | None],
-    erased: Sequence[str],
-) -> Ref:
-    """Count the private units of the test part that each candidate is wrong about; see `count_confusion`."""
-    models = [_model(place, *each) for each in zip(students, estimators, strict=True)]
-    candidates: list[Predictor] = [(model.predict, read) for model, read in zip(models, codes, strict=True)]
-    return _counted(place, plan, table, encoding, ErrorsAside(candidates), erased, "tested")
+def count_aside(place: Place, plan: Plan, private: PrivateInput, students: Sequence[StudentFile]) -> Ref:
+    """Count the private units of the test part that each candidate is wrong about."""
+    counts = ErrorsAside([student.predictor(place) for student in students])
+    return count_private_units(private.at(place, plan), counts, f"tested/{plan.privacy.domain}/{place.key[:16]}")
 
 
 @stage("count", reads=UNITS)
-def count_units(
-    place: Place, plan: Plan, table: Files, encoding: Encoding, counts: UnitCounts, erased: Sequence[str]
-) -> Ref:
+def count_units(place: Place, plan: Plan, private: PrivateInput, counts: UnitCounts) -> Ref:
     """Count private units as `counts` says, which is public."""
-    return _counted(place, plan, table, encoding, counts, erased, "counts")
-
-
-def _counted(
-    place: Place, plan: Plan, table: Files, encoding: Encoding, counts: UnitCounts, erased: Sequence[str], kind: str
-) -> Ref:
-    """The file of counts of the private units, except of erased ones; `kind` is its folder in the vault."""
-    vault, domain = place.vault, plan.privacy.domain
-    left_out, placed = Erased.of(vault, domain, erased), table.of(plan, "private")
-    folder, secret = f"{kind}/{domain}/{place.key[:16]}", place.secret(domain, "split")
-    return count_private_units(placed, encoding, counts, vault, folder, secret, left_out)
-
-
-def _model(place: Place, student: Ref, estimator: str) -> Any:
-    return student_model.load(place.released.read_any(student), estimator)["student"]
+    return count_private_units(private.at(place, plan), counts, f"counts/{plan.privacy.domain}/{place.key[:16]}")

@@ -19,6 +19,7 @@ from concord.flows.mirror import mirrored
 from concord.flows.outcome import Summary, extension_in_words, measures_of, merge_reports
 from concord.flows.run import Admitted, RunContext, ready_mlflow
 from concord.flows.stage import Disclosure, stage
+from concord.flows.stages import PublicTables
 from concord.tasks.advice.choose import decided
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import grouping, labelled_rows
@@ -57,6 +58,11 @@ class Learned:
     def encoding(self) -> Encoding:
         """The encoding of public rows."""
         return self.admitted.stream.encoding
+
+    @property
+    def public(self) -> PublicTables:
+        """What the student learns from and is measured on, besides what was released."""
+        return PublicTables(self.encoding, self.admitted.stream.batches, self.run.test)
 
 
 def rehearse_students(run: RunContext, encoding: Encoding, students: Sequence[StudentPlan]) -> None:

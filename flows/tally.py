@@ -21,17 +21,16 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.artifacts.sessions import Session
-from concord.flows.cache import Files, Place
+from concord.flows.cache import Place, PrivateInput
 from concord.flows.run import Admitted, Asking, Counted, PrivateFiles, RunContext
 from concord.flows.stage import Disclosure, mapped, on_workers, pass_door, stage
-from concord.flows.stages import UNITS, published, with_groups
+from concord.flows.stages import UNITS, PublicTables, published, with_groups
 from concord.flows.steps import Learned, rehearse_students
 from concord.tasks.advice.tallies import asks_pairs, check_columns, planned_sizes, planned_tallies
 from concord.tasks.asking import tally as asking_tally
 from concord.tasks.asks.tallies import TalliesAsk, round_step, sums_digest
 from concord.tasks.data.codes import Codes, PlannedSizes, deepens, learn_codes
 from concord.tasks.data.encode import PublicBatch, read_frame
-from concord.tasks.data.units import Erased
 from concord.tasks.door.admit import check_ensemble, sessions_for
 from concord.tasks.door.door import Step, released_by
 from concord.tasks.door.stores import Stores
@@ -70,53 +69,32 @@ def sample(place: Place, domain: str, codes: Codes, batches: Sequence[PublicBatc
 
 
 @stage("gather", version=3, reads=UNITS)
-def gather(
-    place: Place, plan: Plan, table: Files, encoding: Encoding, codes: Codes, erased: Sequence[str]
-) -> list[Ref]:
+def gather(place: Place, plan: Plan, private: PrivateInput, codes: Codes) -> list[Ref]:
     """Write private rows as codes and classes, whole units together."""
-    folder = f"units/{plan.privacy.domain}/{place.key[:16]}"
-    return _gathered(place, table.of(plan, "private"), encoding, codes, erased, folder)
+    return gather_in(f"units/{plan.privacy.domain}/{place.key[:16]}", place, plan, private, codes)
 
 
 @stage("gather", version=3, reads=UNITS)
-def recode(
-    place: Place,
-    plan: Plan,
-    table: Files,
-    encoding: Encoding,
-    codes: Codes,
-    erased: Sequence[str],
-    units: Sequence[Ref],
-) -> list[Ref]:
+def recode(place: Place, plan: Plan, private: PrivateInput, codes: Codes, units: Sequence[Ref]) -> list[Ref]:
     """Write private rows by codes learned from released rounds, in the folder of `units`' sums, to go with them."""
-    folder = f"{asking_tally.sums_folder(units[0])}/{place.key[:16]}"
-    return _gathered(place, table.of(plan, "private"), encoding, codes, erased, folder)
+    return gather_in(f"{asking_tally.sums_folder(units[0])}/{place.key[:16]}", place, plan, private, codes)
 
 
-Given = tuple[Place, Plan, Encoding, Codes, Sequence[str]]
-
-
-def _gathered(
-    place: Place, plan: Plan, encoding: Encoding, codes: Codes, erased: Sequence[str], folder: str
-) -> list[Ref]:
-    given = (place, plan, encoding, codes, erased)
+def gather_in(folder: str, place: Place, plan: Plan, private: PrivateInput, codes: Codes) -> list[Ref]:
+    """Write private rows as codes and classes into a folder of the vault, with the flow's workers."""
 
     def each(step: asking_tally.Step, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+        given = (place, plan, private, codes)
         return on_workers(gather_part, [{"given": given, "step": step, "call": call} for call in calls])
 
-    return list(asking_tally.gather(_coding(*given), folder, each=each))
+    return list(asking_tally.gather(asking_tally.Coding(private.at(place, plan), codes), folder, each))
 
 
 @task(name="gather", persist_result=False, cache_policy=NO_CACHE)
-def gather_part(given: Given, step: asking_tally.Step, call: tuple[Any, ...]) -> Any:
+def gather_part(given: tuple[Place, Plan, PrivateInput, Codes], step: asking_tally.Step, call: tuple[Any, ...]) -> Any:
     """A step of `gather` for a part of the rows. A worker is sent no key: it opens the vault itself."""
-    return step(_coding(*given), *call)
-
-
-def _coding(place: Place, plan: Plan, encoding: Encoding, codes: Codes, erased: Sequence[str]) -> asking_tally.Coding:
-    vault, domain = place.vault, plan.privacy.domain
-    left_out = Erased.of(vault, domain, erased)
-    return asking_tally.Coding(plan, encoding, codes, vault, place.secret(domain, "split"), left_out)
+    place, plan, private, codes = given
+    return step(asking_tally.Coding(private.at(place, plan), codes), *call)
 
 
 @mapped("tally")
@@ -130,26 +108,18 @@ def tally(
 
 
 @stage("infer")
-def infer(
-    place: Place,
-    session: str,
-    last: Ref,
-    encoding: Encoding,
-    codes: Codes,
-    batches: Sequence[PublicBatch],
-    claim: Mapping[str, str],
-) -> Ref:
+def infer(place: Place, last: Ref, codes: Codes, public: PublicRows, claim: Mapping[str, str]) -> Ref:
     """Labels and scores of all public rows, by the model decoded from the last round."""
     decoded = Decoded.from_record(json.loads(place.released.read(last))["decoded"])
-    rows = coded_batches(batches, codes, place.vault)
-    return place.released.hold_back(f"{session}/labels.arrow", inferred(decoded, rows, encoding, session, claim))
+    rows = coded_batches(public.batches, codes, place.vault)
+    labels = inferred(decoded, rows, public.encoding, claim)
+    return place.released.hold_back(f"{claim['session']}/labels.arrow", labels)
 
 
 @stage("study", version=4)
-def study_linear(
-    place: Place, session: str, last: Ref, encoding: Encoding, codes: Codes, test: Files | None
-) -> Student:
+def study_linear(place: Place, session: str, last: Ref, codes: Codes, public: PublicTables) -> Student:
     """Publish the decoded model as the student, measured on public test rows at both operating points."""
+    encoding, test = public.encoding, public.test
     decoded = Decoded.from_record(json.loads(place.released.read(last))["decoded"])
     student = linear_student(decoded, encoding, codes)
     found = None
@@ -159,19 +129,11 @@ def study_linear(
 
 
 @stage("study", version=5, reads=("student",))
-def study_inferred(
-    place: Place,
-    session: str,
-    plan: Plan,
-    encoding: Encoding,
-    batches: Sequence[PublicBatch],
-    labels: Ref,
-    test: Files | None,
-) -> Student:
+def study_inferred(place: Place, session: str, plan: Plan, public: PublicTables, labels: Ref) -> Student:
     """Learn the student from inferred labels, measure it on public test rows, and publish its file."""
-    targets = soft_labels(place.released.labels([labels]), len(encoding.classes))
-    student = student_study.study_inferred(plan.student, encoding, batches, targets, place.vault)
-    return published(place, student, session, encoding, batches, test)
+    targets = soft_labels(place.released.labels([labels]), len(public.encoding.classes))
+    student = student_study.study_inferred(plan.student, public.encoding, public.batches, targets, place.vault)
+    return published(place, student, session, public)
 
 
 class Planner(Protocol):
@@ -235,10 +197,10 @@ def as_asked_before(
 
 def count_exact(run: RunContext, admitted: Admitted[TalliesAsk], private: PrivateFiles) -> Counted:
     """Code the private rows, and sum what is asked before anything is released."""
-    plan, codes, encoding = run.plan, admitted.ask.coded, admitted.stream.encoding
-    units = gather(run, plan, private.table, encoding, codes, run.erased)
+    codes, rows = admitted.ask.coded, private.read_by(admitted.stream.encoding)
+    units = gather(run, run.plan, rows, codes)
     planner = planner_of(run, admitted, codes, units)
-    coded = partial(recode, run, plan, private.table, encoding, erased=run.erased, units=units)
+    coded = partial(recode, run, run.plan, rows, units=units)
 
     def sums(question: RoundQuestion, codes: Codes) -> Sequence[Ref]:
         if codes.pairs:
@@ -260,10 +222,10 @@ def replay(run: RunContext, session: Session, admitted: Admitted[TalliesAsk]) ->
 
 def fit(learned: Learned, where: str) -> Student:
     """The student: the decoded model, or one fitted to inferred labels, in the folder `where` of released files."""
-    run, stream, (*_, last, labels) = learned.run, learned.admitted.stream, learned.passed.released
+    run, (*_, last, labels) = learned.run, learned.passed.released
     if run.plan.student.learner == "linear" and learned.codes is not None:
-        return study_linear(run, where, last, stream.encoding, learned.codes, run.test)
-    return study_inferred(run, where, run.plan, stream.encoding, stream.batches, labels, run.test)
+        return study_linear(run, where, last, learned.codes, learned.public)
+    return study_inferred(run, where, run.plan, learned.public, labels)
 
 
 def rounds_in(run: RunContext, files: Sequence[Ref]) -> list[RoundFile]:
@@ -277,7 +239,8 @@ def labelled(run: RunContext, admitted: Admitted[Any], passed: Disclosure, codes
     stream, claim = admitted.stream, label_claim(admitted, passed)
     if codes is None:
         codes = codes_after(rounds_in(run, passed.released[:-1]), admitted.ask.coded)
-    labels = infer(run, passed.session.id, passed.released[-1], stream.encoding, codes, stream.batches, claim)
+    public = PublicRows(encoding=stream.encoding, batches=tuple(stream.batches))
+    labels = infer(run, passed.released[-1], codes, public, claim)
     return Learned(run, admitted, replace(passed, released=[*passed.released, labels]), codes)
 
 

@@ -52,7 +52,7 @@ def count_exact(run: RunContext, admitted: Admitted[VotesAsk], private: PrivateF
     mechanism = admitted.ask.mechanism
     settings = mechanism.relabelling if isinstance(mechanism, Relabelled) else None
     share = None if settings is None else settings.share
-    shards, relabelled = split(run, plan, private.table, encoding, run.erased, share=share), tuple[Ref, ...]()
+    shards, relabelled = split(run, plan, private.read_by(encoding), share=share), tuple[Ref, ...]()
     space = asking_relabel.candidates(plan, encoding, admitted.stream.sources[0].batches, run.stores.vault)
     if settings is not None and space is not None:
         made = stages.relabel(run, plan, shards, encoding, space, settings)
@@ -79,8 +79,7 @@ def replay(run: RunContext, session: Session, admitted: Admitted[VotesAsk]) -> L
 
 def fit(learned: Learned, where: str) -> Student:
     """The student, fitted to the labels, in the folder `where` of released files."""
-    run, stream = learned.run, learned.admitted.stream
-    return stages.study(run, where, run.plan, stream.encoding, stream.batches, learned.passed.released, run.test)
+    return stages.study(learned.run, where, learned.run.plan, learned.public, learned.passed.released)
 
 
 def ask_teachers(

@@ -32,7 +32,6 @@ from numpy.typing import NDArray
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.parts import LEARNING
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.tasks.data.arrivals import Arriving
@@ -43,7 +42,7 @@ from concord.tasks.data.grid import recoded
 from concord.tasks.data.guard import private_stage
 from concord.tasks.data.parts import columns_of_names, of_part
 from concord.tasks.data.spill import PARTS, SPILLS, Spill, allow_open_files, rows_in
-from concord.tasks.data.units import NOBODY, UNIT, Erased, PrivateTable, Share, private_table, shards_of
+from concord.tasks.data.units import UNIT, PrivateRows, PrivateTable, Share, private_table, shards_of
 from concord.tasks.mechanisms.contributions import RoundQuestion, tally
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import STEPS
@@ -58,56 +57,49 @@ MOST_DECODED = 1 << 16
 class Coding:
     """Everything by which private rows become codes; it is opened wherever it is used.
 
-    key     key that spreads units over blocks
-    erased  units whose rows are left out
-    given   the table; by default the plan's private table
-    parted  key that divides units into parts, if that is another one
+    arriving  what arrived in one period, of which only new units count; by default all units of the plan's table do
     """
 
-    plan: Plan
-    encoding: Encoding
+    private: PrivateRows
     codes: Codes
-    vault: Vault
-    key: bytes
-    erased: Erased = NOBODY
-    given: PrivateTable | None = None
-    parted: bytes = b""
+    arriving: Arriving | None = None
 
     @cached_property
     def table(self) -> PrivateTable:
         """The table; of a format in which rows keep their place."""
-        return private_table(self.plan) if self.given is None else self.given
+        return private_table(self.private.plan) if self.arriving is None else self.arriving.table
 
     @property
     def schema(self) -> pl.Schema:
         """The types of coded rows, with their units if they have names."""
-        coded = _schema(self.codes, self.encoding)
+        coded = _schema(self.codes, self.private.encoding)
         return coded if self.table.unit is None else pl.Schema({**coded, UNIT: pl.Binary()})
 
     def rows(self, share: Share) -> Iterator[pl.DataFrame]:
         """The rows of a share of the table as codes and classes."""
-        columns, unit = columns_asked(self.plan, self.encoding), self.plan.data.unit
-        once = [name for name in columns if name not in (unit, *columns_of_names(self.plan))]
-        learning = of_part(self.plan, self.parted or self.key, LEARNING)
-        named = self.table.owned(columns, self.erased, once, share)
+        plan, encoding = self.private.plan, self.private.encoding
+        columns = columns_asked(plan, encoding)
+        once = [name for name in columns if name not in (plan.data.unit, *columns_of_names(plan))]
+        learning = of_part(plan, self.private.key, self.private.part)
+        named = self.table.owned(columns, self.private.erased, once, share)
         nameless = ((raw, pl.Series()) for raw in self.table.frames(columns, once, share))
         for raw, owner in named if self.names_rows else nameless:
             mine = learning(raw, owner)
             some = raw if mine.all() else raw.filter(mine)
-            coded = _coded(some, self.encoding, self.codes)
+            coded = _coded(some, encoding, self.codes)
             yield coded if self.table.unit is None else coded.with_columns(owner.filter(mine)).drop_nulls(UNIT)
 
     @property
     def names_rows(self) -> bool:
         """Whether rows have names. Single rows cannot be erased: they have some only if a share of them is public."""
-        return self.table.unit is not None or self.plan.data.public_share is not None
+        return self.table.unit is not None or self.private.plan.data.public_share is not None
 
     @property
     def shares(self) -> int:
         """The number of shares to work on, by public facts: how many pieces the files have."""
         if self.table.unit is None and self.names_rows:
             return 1  # a row's name is its place in the whole table
-        if self.plan.privacy.secret == "labels":
+        if self.private.plan.privacy.secret == "labels":
             return 1  # a writer ends a piece by its bytes, those of labels among them
         pieces = min(BLOCKS, self.table.pieces)
         return 1 << max(0, pieces.bit_length() - 1)
@@ -118,11 +110,10 @@ Each = Callable[[Step, Sequence[tuple[Any, ...]]], list[Any]]
 """The results of a step of `gather` for each of these arguments: of a function of a `Coding` and them."""
 
 
-def gather(coding: Coding, folder: str, arriving: Arriving | None = None, each: Each | None = None) -> tuple[Ref, ...]:
+def gather(coding: Coding, folder: str, each: Each | None = None) -> tuple[Ref, ...]:
     """Write the private table to the vault as codes and classes, all rows of a unit together, in BLOCKS files.
 
-    arriving  what arrived in one period, whose table is `coding.table`: only new units count; default: all units do
-    each      has steps done by workers, with a coding of their own; by default they are done here
+    each  has steps done by workers, with a coding of their own; by default they are done here
     Raises WrongInput if the table lacks a column; no row can make it fail.
     """
     shares = coding.shares
@@ -135,12 +126,12 @@ def gather(coding: Coding, folder: str, arriving: Arriving | None = None, each: 
     files = tuple(str(file.path) for file in coding.table.files)
     if coding.table.unit is None:
         return tuple(chain.from_iterable(each(code_rows, [((at, shares), files, folder) for at in range(shares)])))
-    with coding.vault.passing(f"{folder}/parts") as passing:
+    with coding.private.vault.passing(f"{folder}/parts") as passing:
         calls = [((at, shares), files, f"{passing}/{at}") for at in range(shares)]
         spread: list[Mapping[int, Ref]] = each(spread_units, calls)
         parts = [[found[at] for found in spread if at in found] for at in range(PARTS)]
-        if arriving is not None:
-            return write_new(coding, parts, arriving, folder)
+        if coding.arriving is not None:
+            return write_new(coding, parts, coding.arriving, folder)
         own = PARTS // BLOCKS
         return tuple(each(meet, [(parts[at * own : (at + 1) * own], folder, at) for at in range(BLOCKS)]))
 
@@ -158,9 +149,10 @@ def spread_units(coding: Coding, share: Share, files: Sequence[str], folder: str
     """Write the rows of a share by parts of the units: the files of those of PARTS that have rows."""
     _check_same(coding, files)
     allow_open_files()
-    with closing(Spill(coding.vault, folder, coding.schema)) as spill:
+    with closing(Spill(coding.private.vault, folder, coding.schema)) as spill:
+        key = coding.private.key if coding.arriving is None else coding.arriving.key
         for rows in coding.rows(share):
-            spill.add(rows, shards_of(rows[UNIT], coding.key, SPILLS) // (SPILLS // PARTS))
+            spill.add(rows, shards_of(rows[UNIT], key, SPILLS) // (SPILLS // PARTS))
         return spill.files()
 
 
@@ -174,12 +166,12 @@ def meet(coding: Coding, parts: Sequence[Sequence[Ref]], folder: str, number: in
 @private_stage
 def write_new(coding: Coding, parts: Sequence[Sequence[Ref]], arriving: Arriving, folder: str) -> tuple[Ref, ...]:
     """Write the units that are new in a period, as BLOCKS files."""
-    return _in_blocks(map(_numbered, arriving.new_units(_joined(coding, parts), coding.vault)), coding, folder)
+    return _in_blocks(map(_numbered, arriving.new_units(_joined(coding, parts), coding.private.vault)), coding, folder)
 
 
 def _joined(coding: Coding, parts: Sequence[Sequence[Ref]]) -> Iterator[pl.DataFrame]:
-    empty = coding.schema.to_frame()
-    return (pl.concat([empty, *(rows_in(coding.vault, file, coding.schema) for file in part)]) for part in parts)
+    vault, empty = coding.private.vault, coding.schema.to_frame()
+    return (pl.concat([empty, *(rows_in(vault, file, coding.schema) for file in part)]) for part in parts)
 
 
 def _check_same(coding: Coding, files: Sequence[str]) -> None:
@@ -312,9 +304,9 @@ def _in_blocks(
         return frame.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest()).combine_chunks()
 
     kinds = {**coding.schema, UNIT: pl.Int64()} if coding.table.unit else coding.schema
-    schema = together(pl.DataFrame(schema=kinds)).schema
+    vault, schema = coding.private.vault, together(pl.DataFrame(schema=kinds)).schema
     with ExitStack() as held:
-        sinks = [held.enter_context(coding.vault.create(f"{folder}/block-{number:05d}.arrow")) for number in numbers]
+        sinks = [held.enter_context(vault.create(f"{folder}/block-{number:05d}.arrow")) for number in numbers]
         writers = [held.enter_context(pa.ipc.new_stream(sink, schema)) for sink in sinks]
         for frame, writer in zip(frames, cycle(writers), strict=False):
             for batch in together(frame).to_batches():

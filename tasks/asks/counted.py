@@ -5,6 +5,7 @@ at once.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -25,7 +26,7 @@ from concord.tasks.data.encode import encode, read_frame, write_frame
 from concord.tasks.data.guard import private_stage, silenced
 from concord.tasks.data.parts import division_of
 from concord.tasks.data.split import identified_schema, one_row_a_unit
-from concord.tasks.data.units import Erased
+from concord.tasks.data.units import PrivateRows
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.mechanisms.distance import Ints
 
@@ -75,25 +76,20 @@ class UnitsQuestion(Protocol):
 
 
 @private_stage
-def count_units(
-    plan: Plan, encoding: Encoding, counts: UnitCounts, vault: Vault, folder: str, key: bytes, erased: Erased
-) -> Ref:
-    """Write the counts of all units, except of erased ones, to a file of the vault."""
-    units = plan, encoding, vault, folder, key, erased
-    found = one_row_a_unit(*units, part=counts.part, words=counts.beside, copies=counts.by_unit)
-    return _counted(found, encoding, counts, vault, folder)
+def count_units(private: PrivateRows, counts: UnitCounts, folder: str) -> Ref:
+    """Write the counts of all units to a file of the vault."""
+    part = replace(private, part=counts.part)
+    found = one_row_a_unit(part, folder, counts.beside, copies=counts.by_unit)
+    return _counted(found, private.encoding, counts, private.vault, folder)
 
 
 @private_stage
-def set_arrived_aside(
-    plan: Plan, encoding: Encoding, arriving: Arriving, vault: Vault, folder: str, key: bytes, erased: Erased
-) -> list[Ref]:
-    """Write a row of each new unit of the test part, except of erased ones, to files of the vault: one without rows at
-    least, since whether there are files must not say whether there are units."""
-    units = plan, encoding, vault, folder, key, erased
-    none = identified_schema(encoding).to_frame()
-    found = chain([none], one_row_a_unit(*units, part=TEST, arriving=arriving))
-    return [write_frame(rows, vault, f"{folder}/rows-{at:05d}.arrow") for at, rows in enumerate(found)]
+def set_arrived_aside(private: PrivateRows, arriving: Arriving, folder: str) -> list[Ref]:
+    """Write a row of each new unit of the test part to files of the vault: one without rows at least, since whether
+    there are files must not say whether there are units."""
+    none = identified_schema(private.encoding).to_frame()
+    found = chain([none], one_row_a_unit(replace(private, part=TEST), folder, arriving=arriving))
+    return [write_frame(rows, private.vault, f"{folder}/rows-{at:05d}.arrow") for at, rows in enumerate(found)]
 
 
 @private_stage

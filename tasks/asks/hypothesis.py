@@ -26,7 +26,7 @@ from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import PublicBatch, encode
 from concord.tasks.data.guard import private_stage
 from concord.tasks.data.split import one_row_a_unit
-from concord.tasks.data.units import NOBODY, Erased
+from concord.tasks.data.units import PrivateRows
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.mechanisms.distance import Ints, RandomSource
 from concord.tasks.mechanisms.exponential import Universal
@@ -84,21 +84,14 @@ class HypothesisAsk(SingleAsk[Universal]):
 
 
 @private_stage
-def count_errors(
-    plan: Plan,
-    encoding: Encoding,
-    candidates: Hypotheses,
-    vault: Vault,
-    folder: str,
-    key: bytes,
-    erased: Erased = NOBODY,
-) -> Ref:
+def count_errors(private: PrivateRows, candidates: Hypotheses, folder: str) -> Ref:
     """Count the private rows, one per unit, that each candidate gets wrong: (candidates,), in a file of the vault."""
     errors = np.zeros(len(candidates), dtype=np.int64)
-    for rows in one_row_a_unit(plan, encoding, vault, folder, key, erased):
-        errors += candidates.errors(encode(rows, encoding).astype(np.float64), rows[LABEL].to_numpy().astype(np.int64))
+    for rows in one_row_a_unit(private, folder):
+        X = encode(rows, private.encoding).astype(np.float64)
+        errors += candidates.errors(X, rows[LABEL].to_numpy().astype(np.int64))
     buffer = io.BytesIO()
     np.save(buffer, errors, allow_pickle=False)
-    with vault.create(f"{folder}/errors.npy") as sink:
+    with private.vault.create(f"{folder}/errors.npy") as sink:
         sink.write(buffer.getvalue())
     return sink.ref

@@ -191,6 +191,10 @@ def left_for_test(learning: Charge, epsilon: float, choices: Iterable[tuple[Char
     return replace(left, delta=learning.delta), each
 
 
+Grouping = tuple[tuple[str, ...], tuple[tuple[str | None, ...], ...]]
+"""The columns that make groups, and the words of each group in them, as `PrivateTest` has them."""
+
+
 @dataclass(frozen=True)
 class Confusion:
     """Numbers of units of the test part, (groups or 1, classes, classes): by group, by true class and the one that the

@@ -42,7 +42,6 @@ from numpy.typing import NDArray
 
 from concord.artifacts.home.vault import Vault, derive
 from concord.artifacts.home.whole import locked
-from concord.artifacts.parts import LEARNING
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sources import TableSource
@@ -56,9 +55,9 @@ from concord.tasks.data.snapshots import Sealing, Snapshot, SnapshotTable, apart
 from concord.tasks.data.spill import PARTS, SPILLS, spilling
 from concord.tasks.data.tables import kind_in
 from concord.tasks.data.units import (
-    NOBODY,
     UNIT,
     Erased,
+    PrivateRows,
     PrivateTable,
     names_of,
     private_table,
@@ -73,28 +72,18 @@ CONTENT = "concord.content"
 
 
 @private_stage
-def split(
-    plan: Plan,
-    encoding: Encoding,
-    vault: Vault,
-    folder: str,
-    key: bytes,
-    share: float | None = None,
-    aside: float | None = None,
-    erased: Erased = NOBODY,
-) -> tuple[Ref, ...]:
+def split(private: PrivateRows, folder: str, share: float | None = None, aside: float | None = None) -> tuple[Ref, ...]:
     """Write the private table to the vault by shard: one Arrow file for every `plan.teachers.block` shards.
 
     share   probability that a unit is in the subset that is split; None to split all rows
     aside   probability that a unit's rows are set aside within their shard, marked by a column ASIDE; None for none
-    erased  units whose rows are left out
     A file holds SHARD, the cast feature columns and LABEL, and is there even when no row is in it. The number of files
     follows from the plan. Raises WrongInput if the table lacks a column; no row can make it fail.
     """
-    shards, block = plan.teachers.count, plan.teachers.block
-    rows = _identified(plan, encoding, key, erased)
-    schema = identified_schema(encoding)
-    if _by_content(plan):
+    vault, key = private.vault, private.key
+    shards, block = private.plan.teachers.count, private.plan.teachers.block
+    rows, schema = _identified(private), identified_schema(private.encoding)
+    if private.named_by_content:
         rows = _copies_named(rows, vault, f"{folder}/spill-copies", schema)
     blocks = -(-shards // block)
     together = -(-blocks // SPILLS)  # blocks that share a spill file
@@ -118,34 +107,28 @@ def split(
 
 
 def one_row_a_unit(
-    plan: Plan,
-    encoding: Encoding,
-    vault: Vault,
+    private: PrivateRows,
     folder: str,
-    key: bytes,
-    erased: Erased = NOBODY,
-    part: str = LEARNING,
     words: Sequence[str] = (),
     arriving: Arriving | None = None,
     *,
     copies: bool = False,
 ) -> Iterator[pl.DataFrame]:
-    """Cast rows, one of each privacy unit except erased ones: if it has several, that of least keyed content digest.
+    """Cast rows, one of each privacy unit: if it has several, that of least keyed content digest.
 
-    part      part of the units, if they are divided (tasks.data.parts)
     words     columns whose cells are wanted as words too, in columns named by `beside`
     arriving  what arrived in one period, of which only new units count; default: all rows of the plan's table do
     copies    whether each copy of a row is to have a name of its own, if a unit is a row
     Raises WrongInput if the table lacks a column; no row can make it fail.
     """
-    rows = _identified(plan, encoding, key, erased, part, words, None if arriving is None else arriving.table)
-    schema = pl.Schema({**identified_schema(encoding), **{beside(name): pl.String() for name in words}})
-    if plan.data.unit is None:
-        if copies and _by_content(plan):
+    vault, rows = private.vault, _identified(private, words, None if arriving is None else arriving.table)
+    schema = pl.Schema({**identified_schema(private.encoding), **{beside(name): pl.String() for name in words}})
+    if private.plan.data.unit is None:
+        if copies and private.named_by_content:
             rows = _copies_named(rows, vault, f"{folder}/spill-copies", schema)
         yield from rows
         return
-    many, key = (SPILLS, key) if arriving is None else (PARTS, arriving.key)
+    many, key = (SPILLS, private.key) if arriving is None else (PARTS, arriving.key)
     with spilling(vault, f"{folder}/spill-units", schema) as spill:
         for frame in rows:
             spill.add(frame, shards_of(frame[UNIT], key, many))
@@ -159,37 +142,26 @@ def beside(column: str) -> str:
     return f"concord.words {column}"
 
 
-def _by_content(plan: Plan) -> bool:
-    """Whether a unit is a row, identified by its content and copy number."""
-    return plan.data.unit is None and plan.privacy.secret == "rows"
-
-
 def _identified(
-    plan: Plan,
-    encoding: Encoding,
-    key: bytes,
-    erased: Erased,
-    part: str = LEARNING,
-    words: Sequence[str] = (),
-    given: PrivateTable | None = None,
+    private: PrivateRows, words: Sequence[str] = (), given: PrivateTable | None = None
 ) -> Iterator[pl.DataFrame]:
-    """Cast rows of a part of the units, with CONTENT and UNIT; if a unit is a row, UNIT has no copy number yet.
+    """Cast rows of the units, with CONTENT and UNIT; if a unit is a row, UNIT has no copy number yet.
 
-    part    part of the units, if they are divided: rows of the test part are read only under its name
     words   as `one_row_a_unit` has them
     given   the table; by default the plan's private table
     """
+    plan, encoding, key = private.plan, private.encoding, private.key
     table = given or private_table(plan)  # of a format that keeps rows where they are
     columns = dict.fromkeys(encoding.features, "data.features") | columns_of_names(plan)
     columns |= dict.fromkeys(words, "data.groups") | {plan.data.label: "data.label"}
-    chosen = of_part(plan, key, part)
-    for frame, owners in table.owned(columns, erased):
+    chosen = of_part(plan, key, private.part)
+    for frame, owners in table.owned(columns, private.erased):
         mine = chosen(frame, owners)
         raw, owner = frame.filter(mine), owners.filter(mine)
         rows = cast_rows(raw, encoding)
         content = pl.Series(CONTENT, row_digests(rows, encoding, key), pl.Binary)
         cells = raw.select(group_word(name, raw.schema[name]).alias(beside(name)) for name in words)
-        named = content.alias(UNIT) if _by_content(plan) else owner
+        named = content.alias(UNIT) if private.named_by_content else owner
         yield rows.with_columns(content, named, *cells).drop_nulls(UNIT)
 
 

@@ -33,8 +33,9 @@ from numpy.typing import NDArray
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault, derive, hashed, keyed_digest
+from concord.artifacts.parts import LEARNING
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import COMMAS, NO_NAMES, TextFormat
+from concord.artifacts.schemas import COMMAS, NO_NAMES, Encoding, TextFormat
 from concord.tasks.data.cells import ANY_WORD, canonical_id
 from concord.tasks.data.files import PRIVATE, TableFile, find_files
 from concord.tasks.data.tables import CELLS_FIELD, UNIT_FIELD, check_names, recorded_types
@@ -157,6 +158,28 @@ class PrivateTable:
     def _stored(self, column: str) -> dict[str, pa.DataType]:
         """The type of a column in each file that has it."""
         return {file.shown: file.stored_as(column) for file in self.files if column in file.names}
+
+
+@dataclass(frozen=True)
+class PrivateRows:
+    """A plan's private rows as stages read them: cast by the encoding, each with its unit.
+
+    key     the domain's secret, by which units are named, divided and spread
+    erased  units whose rows are left out
+    part    part of the units, if they are divided (tasks.data.parts): the test part is read only under its name
+    """
+
+    plan: Plan
+    encoding: Encoding
+    vault: Vault
+    key: bytes
+    erased: Erased = NOBODY
+    part: str = LEARNING
+
+    @property
+    def named_by_content(self) -> bool:
+        """Whether a unit is a row, identified by its content and copy number."""
+        return self.plan.data.unit is None and self.plan.privacy.secret == "rows"
 
 
 def open_private(

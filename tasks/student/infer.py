@@ -189,14 +189,16 @@ def public_rows(batches: Sequence[PublicBatch], vault: Vault) -> pl.DataFrame:
 
 
 def inferred(
-    decoded: Decoded, batches: Iterable[CodeMatrix], encoding: Encoding, session: str, claim: Mapping[str, str]
+    decoded: Decoded, batches: Iterable[CodeMatrix], encoding: Encoding, claim: Mapping[str, str]
 ) -> Iterator[bytes]:
     """Labels inferred for public rows, with the probability of each class: the parts of an Arrow file of
-    `inferred_schema`, one for each batch and its end."""
+    `inferred_schema`, one for each batch and its end. `claim` names the session, and its guarantee."""
     schema, sink, first = inferred_schema(len(encoding.classes), dict(claim)), io.BytesIO(), 0
     with pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as file:
         for rows in batches:
-            file.write_batch(pa.record_batch(_inferred(decoded, rows, first, encoding, session), schema=schema))
+            file.write_batch(
+                pa.record_batch(_inferred(decoded, rows, first, encoding, claim["session"]), schema=schema)
+            )
             first += len(rows)
             yield sink.getvalue()
             sink.seek(0)

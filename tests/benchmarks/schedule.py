@@ -189,6 +189,7 @@ def measure(rows: int = 200_000, labels: int = 4_000_000) -> Rates:
     from concord.tasks.data.encode import learn_encoding, stage_public
     from concord.tasks.data.guard import silenced
     from concord.tasks.data.split import split
+    from concord.tasks.data.units import PrivateRows
     from tests.benchmarks import test_bench_linear as linear
     from tests.benchmarks.test_bench_scale import BATCHES, PLAN, Stream, table
 
@@ -200,7 +201,7 @@ def measure(rows: int = 200_000, labels: int = 4_000_000) -> Rates:
         plan, vault = load_plan(folder / "plan.toml"), Vault(folder / "home/vault")
         encoding = learn_encoding(plan)
         encoded, staged = seconds(lambda: list(stage_public(plan.path("public"), encoding, vault, "public", 65_536)))
-        divided, shards = seconds(lambda: list(split(plan, encoding, vault, "shards/scale/x", bytes(32))))
+        divided, shards = seconds(lambda: list(split(PrivateRows(plan, encoding, vault, bytes(32)), "shards/scale/x")))
         of = {
             name: sum((vault.root / ref.path).stat().st_size for ref in refs) / rows
             for name, refs in (("staged", [batch.ref for batch in staged]), ("shards", shards))

@@ -20,6 +20,7 @@ from concord.flows.cluster import closed_cluster
 from concord.tasks.asking.teachers import teach
 from concord.tasks.data.encode import learn_encoding
 from concord.tasks.data.split import split
+from concord.tasks.data.units import PrivateRows
 from tests.benchmarks.speed import MACHINE, Measured
 from tests.benchmarks.test_bench_scale import PLAN, table
 
@@ -49,7 +50,7 @@ def test_two_workers_of_dask_against_one_process(tmp_path: Path, record: Callabl
     plan, vault = load_plan(tmp_path / "plan.toml"), Vault(tmp_path / "home/vault")
     plan = plan.model_copy(update={"teachers": FOREST})
     encoding = learn_encoding(plan)
-    blocks = list(split(plan, encoding, vault, "shards/scale/x", bytes(32)))
+    blocks = list(split(PrivateRows(plan, encoding, vault, bytes(32)), "shards/scale/x"))
     assert len(blocks) == COUNT // BLOCK
 
     def calls(to: str) -> list[tuple[Any, ...]]:

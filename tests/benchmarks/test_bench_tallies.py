@@ -22,6 +22,7 @@ from concord.tasks.asking.tally import Coding, Step, count, gather
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.codes import learn_codes
 from concord.tasks.data.encode import learn_encoding
+from concord.tasks.data.units import PrivateRows
 from concord.tasks.mechanisms.contributions import tally
 from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
 from tests.benchmarks.speed import MACHINE, Measured
@@ -69,13 +70,14 @@ def coding_of(folder: Path, private: str) -> Coding:
     encoding = learn_encoding(plan)
     public = cast_rows(pl.read_parquet(plan.path("public")).select(encoding.features), encoding)
     codes = learn_codes([public], encoding.columns, coarse=16)
-    return Coding(plan, encoding, codes, Vault(folder / "vault"), bytes(32))
+    return Coding(PrivateRows(plan, encoding, Vault(folder / "vault"), bytes(32)), codes)
 
 
 def test_the_private_pass_of_14_fields(tmp_path: Path, record: Callable[[Measured], None]) -> None:
     table_of(ROWS, 1).write_parquet(tmp_path / "private.parquet")
     coding_of_rows = coding_of(tmp_path, "private.parquet")
-    codes, encoding, vault = coding_of_rows.codes, coding_of_rows.encoding, coding_of_rows.vault
+    codes, private = coding_of_rows.codes, coding_of_rows.private
+    encoding, vault = private.encoding, private.vault
     assert len(codes.coarse) == NUMBERS + WORDS
     rounds = planned_rounds(classes=2, fields=len(codes.coarse), codes=codes.size, rounds=1, repair=False)
     mechanism = Tallies.calibrate(epsilon=1.0, delta=1e-5, classes=2, rounds=rounds)
@@ -119,7 +121,7 @@ def test_two_workers_against_one(tmp_path: Path, record: Callable[[Measured], No
             def each(step: Step, calls: Sequence[tuple[Any, ...]], pool: ProcessPoolExecutor = pool) -> list[Any]:
                 return [done.result() for done in [pool.submit(step, coding, *call) for call in calls]]
 
-            list(pool.map(learn_encoding, [coding.plan] * 2 * workers))  # packages are loaded
+            list(pool.map(learn_encoding, [coding.private.plan] * 2 * workers))  # packages are loaded
             started = perf_counter()
             found = gather(coding, f"units/pass/{workers}", each=each)
             took.append(perf_counter() - started)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,14 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Encoding, OneHot, Ref
 from concord.flows import stages
-from concord.flows.cache import Files, Place, digested, key_of, only
+from concord.flows.cache import Files, Place, PrivateInput, digested, key_of, only
+from concord.flows.season import NewUnits
 from concord.flows.stage import Described, Stages
-from concord.flows.stages import UNITS, Block
+from concord.flows.stages import UNITS, Block, PublicTables, StudentFile
 from concord.tasks.asks.counted import UnitCounts
 from concord.tasks.asks.counts import Groups
+from concord.tasks.asks.student_test import Grouping
+from concord.tasks.data.arrivals import Period
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.mechanisms.hypotheses.boxes import Stumps, Thresholds
@@ -42,26 +46,32 @@ def relabelling(share: float) -> Relabelling:
     return Relabelling(hypotheses="stumps", features=("a",), grid="", share=share)
 
 
+BATCH = PublicBatch(ref=ONE, first=0, rows=1)
+INPUT = PrivateInput(files("00"), encoding("s"), ())
+PUBLIC = PublicTables(encoding("s"), (), None)
+STUDENT = StudentFile(ONE, "sklearn.svm.LinearSVC", None)
 VALUES: dict[Any, tuple[Any, Any]] = {
     Files: (files("00"), files("01")),
     Files | None: (None, files("00")),
     Encoding: (encoding("s"), encoding("m")),
     Ref: (ONE, OTHER),
     Block: (Block((0, 5), ONE), Block((0, 5), OTHER)),
-    PublicBatch: (PublicBatch(ref=ONE, first=0, rows=1), PublicBatch(ref=ONE, first=1, rows=1)),
+    PublicBatch: (BATCH, PublicBatch(ref=ONE, first=1, rows=1)),
     HypothesisClass: (Stumps((0,)), Stumps((1,))),
     Relabelling: (relabelling(0.1), relabelling(0.2)),
     UnitCounts: (Groups(("a",), (("x",),), ((0,),)), Groups(("a",), (("y",),), ((0,),))),
     Cost | None: (None, Cost.gaussian(1.0)),
-    Codes | None: (None, Codes(fields=(), coarse=(), fine=())),
-    Sequence[Codes | None]: ((None,), (Codes(fields=(), coarse=(), fine=()),)),
-    Sequence[str]: ((), ("00",)),
-    Sequence[Sequence[str | None]]: ((("f",),), ((None,),)),
+    PrivateInput: (INPUT, replace(INPUT, erased=("00",))),
+    PublicTables: (PUBLIC, replace(PUBLIC, test=files("00"))),
+    StudentFile: (STUDENT, replace(STUDENT, ref=OTHER)),
+    Sequence[StudentFile]: ((STUDENT,), (STUDENT, STUDENT)),
+    Grouping: (((), ()), (("ward",), (("a",), (None,)))),
     Sequence[int]: ((0, 5), (5, 10)),
     Certificate: (Certificate.model_construct(teachers=1), Certificate.model_construct(teachers=2)),
     Sequence[Ref]: ((ONE,), (ONE, OTHER)),
-    Sequence[PublicBatch]: ((), (PublicBatch(ref=ONE, first=0, rows=1),)),
+    Sequence[PublicBatch]: ((), (BATCH,)),
     float | None: (None, 0.0),
+    float: (0.0, 1.0),
     int: (1, 2),
     str: ("a", "b"),
 }
@@ -88,6 +98,21 @@ def test_changing_any_argument_changes_the_key(name: str, plan: Plan, tmp_path: 
     arguments = {name: values[kind][0] for name, kind in kinds.items()}
     keys = [key(stage, tmp_path, **arguments | {name: values[kind][1]}) for name, kind in kinds.items()]
     assert len({key(stage, tmp_path, **arguments), *keys}) == 1 + len(kinds)
+
+
+@pytest.mark.parametrize(
+    ("whole", "others"),
+    [
+        (INPUT, {"table": files("01"), "encoding": encoding("m"), "erased": ("00",)}),
+        (PUBLIC, {"encoding": encoding("m"), "batches": (BATCH,), "test": files("00")}),
+        (STUDENT, {"ref": OTHER, "estimator": "b", "codes": Codes(fields=(), coarse=(), fine=())}),
+        (NewUnits("s", Period(files={}), ()), {"stream": "t", "period": Period(files={"a": "0"}), "before": (ONE,)}),
+    ],
+)
+def test_changing_any_field_of_an_argument_changes_the_key(whole: Any, others: dict[str, Any]) -> None:
+    assert {*others} == {field.name for field in fields(whole)}
+    found = [whole, *(replace(whole, **{name: value}) for name, value in others.items())]
+    assert len({json.dumps(digested(each)) for each in found}) == 1 + len(others)
 
 
 def test_a_version_and_a_stages_name_are_in_its_key(tmp_path: Path) -> None:
@@ -139,8 +164,7 @@ def test_a_block_that_moved_within_the_vault_is_not_trained_again(plan: Plan, tm
 
 def test_a_home_that_moved_has_the_same_keys(plan: Plan, tmp_path: Path) -> None:
     def split_key(home: Path, path: str) -> str:
-        arguments = {"plan": plan, "encoding": encoding("s"), "erased": ()}
-        return key(stages.split, home, table=Files(path, ("00",)), **arguments)
+        return key(stages.split, home, plan=plan, private=replace(INPUT, table=Files(path, ("00",))))
 
     before = split_key(tmp_path / "home", plan.path("private"))
     (tmp_path / "home").rename(tmp_path / "moved")

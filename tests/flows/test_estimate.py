@@ -23,6 +23,7 @@ from concord.flows.start import start, start_asking, start_extension
 from concord.tasks.asks.estimate import measure
 from concord.tasks.data.encode import learn_encoding, read_frame
 from concord.tasks.data.split import ASIDE, SHARD, split
+from concord.tasks.data.units import PrivateRows
 from concord.tasks.verify.verify import verify
 from tests.support.people import changed, people, tables_of_plan, write_plan, write_tables
 
@@ -153,7 +154,7 @@ def test_units_are_set_aside_whole_and_alone(plan: Plan, tmp_path: Path) -> None
     encoding, vault = learn_encoding(plan), Vault(tmp_path / "vault")
 
     def set_aside(folder: str) -> pl.DataFrame:
-        blocks = split(plan, encoding, vault, folder, bytes(32), aside=0.3)
+        blocks = split(PrivateRows(plan, encoding, vault, bytes(32)), folder, aside=0.3)
         return pl.concat(read_frame(block, vault) for block in blocks)
 
     whole = set_aside("whole")
@@ -171,7 +172,7 @@ def test_errors_are_those_of_rows_set_aside(plan: Plan, tmp_path: Path) -> None:
     """A shard that has nothing set aside, or nothing else, measures without failing."""
     encoding, vault = learn_encoding(plan), Vault(tmp_path / "vault")
     teachers = TeachersPlan(count=60, estimator="sklearn.dummy.DummyClassifier")
-    (first, _) = split(plan, encoding, vault, "shards", bytes(32), aside=0.3)
+    (first, _) = split(PrivateRows(plan, encoding, vault, bytes(32)), "shards", aside=0.3)
     rows = read_frame(first, vault)
     counted = vault.read(measure(first, range(30), teachers, encoding, vault, "m"))
     wrong, tested = np.frombuffer(counted, np.int64).reshape(-1, 2).T
@@ -182,7 +183,7 @@ def test_errors_are_those_of_rows_set_aside(plan: Plan, tmp_path: Path) -> None:
         assert tested[shard] == tried.height
         assert wrong[shard] == (tried["concord.label"] != common).sum()
     for share in (1e-12, 1 - 1e-12):
-        (block, _) = split(plan, encoding, vault, f"shards-{share}", bytes(32), aside=share)
+        (block, _) = split(PrivateRows(plan, encoding, vault, bytes(32)), f"shards-{share}", aside=share)
         measured = vault.read(measure(block, range(30), teachers, encoding, vault, f"m-{share}"))
         wrong, of = np.frombuffer(measured, np.int64).reshape(-1, 2).T
         assert np.all(wrong <= of)

@@ -22,6 +22,7 @@ from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Encoding, OneHot, Passed, Scaled
 from concord.tasks.data.encode import encode, read_frame
 from concord.tasks.data.split import SHARD, split
+from concord.tasks.data.units import PrivateRows
 from tests.support.raw import TYPES, Cell, cells_of, column, exact
 
 KEY = bytes(range(32))
@@ -58,7 +59,7 @@ def plan_of(table: Path, *, unit: bool) -> Plan:
 
 def shards(table: Path, vault: Vault, *, unit: bool, share: float | None = None) -> list[object]:
     """The bits of every cell of every shard in order, and of the matrix that its teacher learns from."""
-    (ref,) = split(plan_of(table, unit=unit), ENCODING, vault, "shards", KEY, share)
+    (ref,) = split(PrivateRows(plan_of(table, unit=unit), ENCODING, vault, KEY), "shards", share)
     block = read_frame(ref, vault)
     matrix = encode(block, ENCODING)
     own = [(block[SHARD] == shard).to_numpy() for shard in range(SHARDS)]

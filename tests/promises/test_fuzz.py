@@ -16,6 +16,7 @@ from concord.artifacts.plan import load_plan, parse_plan
 from concord.artifacts.schemas import Encoding
 from concord.tasks.data.encode import learn_encoding, stage_public
 from concord.tasks.data.split import split
+from concord.tasks.data.units import PrivateRows
 from tests.artifacts.ledger.openings import batch, commit, named, opening, outcome
 from tests.promises.fuzz import SECRET, bent, damaged, swapped, table_file
 from tests.promises.runs import READERS, RUNS, Run
@@ -81,7 +82,7 @@ def test_private_tables_are_taken_or_refused_without_a_word_of_what_they_hold(
         plan = changed(
             tables_of_plan(folder), data__private=str(table_file(seed, folder)), teachers__count=2, teachers__block=1
         )
-        assert len(split(plan, encoding, vault, "shards", b"key")) == 2
+        assert len(split(PrivateRows(plan, encoding, vault, b"key"), "shards")) == 2
 
     taken, refused = outcomes(cases, attempt)
     assert min(taken, len(refused)) > cases / 10

@@ -14,6 +14,7 @@ from concord.tasks.data import spill
 from concord.tasks.data import split as data_split
 from concord.tasks.data.encode import learn_encoding
 from concord.tasks.data.split import one_row_a_unit, split
+from concord.tasks.data.units import PrivateRows
 from tests.support.people import changed, tables_of_plan, write_tables
 
 
@@ -28,9 +29,9 @@ def work(stage: str, home: Path) -> None:
     spill.HELD_BYTES = 1000
     if stage == "split":
         data_split.write_frame = die  # type: ignore[assignment,attr-defined]  # where it is used
-        split(plan, learn_encoding(plan), vault, "shards/people/key", key)
+        split(PrivateRows(plan, learn_encoding(plan), vault, key), "shards/people/key")
     if stage == "count":
-        rows = one_row_a_unit(plan, learn_encoding(plan), vault, "counts/people/key", key)
+        rows = one_row_a_unit(PrivateRows(plan, learn_encoding(plan), vault, key), "counts/people/key")
         next(rows)
         die()
 

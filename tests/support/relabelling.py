@@ -10,6 +10,7 @@ from concord.artifacts.schemas import Encoding, Ref
 from concord.tasks.asking.relabel import RelabelledRows, candidates, relabel, relabelling
 from concord.tasks.data.encode import learn_encoding, read_frame, stage_public
 from concord.tasks.data.split import split
+from concord.tasks.data.units import PrivateRows
 from tests.support.people import changed, tables_of_plan, write_tables
 
 KEY = bytes(range(32))
@@ -48,7 +49,7 @@ class Small:
 
     def blocks(self, share: float | None) -> tuple[Ref, ...]:
         """The files of the subset."""
-        return split(self.plan, self.encoding, self.vault, "shards/people", KEY, share)
+        return split(PrivateRows(self.plan, self.encoding, self.vault, KEY), "shards/people", share)
 
     def relabelled(self, share: float = 0.3) -> RelabelledRows:
         """The relabelled subset."""

@@ -12,6 +12,7 @@ from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import learn_encoding, read_frame
 from concord.tasks.data.split import SHARD, split, with_public
 from concord.tasks.data.tables import find_files
+from concord.tasks.data.units import PrivateRows
 from tests.support.people import changed, people, tables_of_plan, write_tables
 
 Rows = list[tuple[Any, ...]]
@@ -57,7 +58,9 @@ def parted(
     vault, plan = vault_of(folder / "vault"), changed(found)
     made = with_public(plan, vault, [vault.digest_file(Path(plan.path("private")))])
     public = public_rows(made)
-    refs = split(made, learn_encoding(made), vault, "shards", derive(vault.secret("domains/people"), "split"))
+    refs = split(
+        PrivateRows(made, learn_encoding(made), vault, derive(vault.secret("domains/people"), "split")), "shards"
+    )
     shards = pl.concat([read_frame(ref, vault) for ref in refs])
     return public.rows(), shards.select(SHARD, "size", "shade", "visits", LABEL).rows()
 

@@ -28,6 +28,7 @@ from concord.tasks.asking.answers import LONGEST, NO_ANSWER, frame, from_plain
 from concord.tasks.asking.questions import Question, answer_of, answers, as_bytes, forking_helper, rehearse_question
 from concord.tasks.data.encode import learn_encoding, stage_public
 from concord.tasks.data.split import split
+from concord.tasks.data.units import PrivateRows
 from tests.support.people import changed, people, tables_of_plan, write_tables
 
 SHARDS, BLOCK = 12, 5
@@ -41,7 +42,7 @@ class Table:
         self.plan: Plan = changed(tables, teachers__count=SHARDS, teachers__block=BLOCK)
         self.vault, self.encoding = Vault(folder / "vault"), learn_encoding(self.plan)
         firsts = range(0, SHARDS, BLOCK)
-        files = split(self.plan, self.encoding, self.vault, "shards", bytes(32))
+        files = split(PrivateRows(self.plan, self.encoding, self.vault, bytes(32)), "shards")
         self.blocks = [(range(at, min(at + BLOCK, SHARDS)), ref) for at, ref in zip(firsts, files, strict=True)]
 
     def ask(self, function: Callable[[pl.DataFrame], Any]) -> list[str]:

@@ -17,7 +17,7 @@ from concord.tasks.asking.tally import BLOCKS, Coding, _labels, count, gather, t
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.codes import Codes, learn_codes
 from concord.tasks.data.encode import learn_encoding
-from concord.tasks.data.units import NOBODY, Erased
+from concord.tasks.data.units import NOBODY, Erased, PrivateRows
 from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion, tally
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import GROUPS, Tallies, planned_rounds
@@ -67,7 +67,7 @@ class Counted:
             rows[part::files].write_parquet(private / f"{part}.parquet")
         data = self.plan.data.model_copy(update={"private": str(private)})
         plan = self.plan.model_copy(update={"data": data})
-        coding = Coding(plan, self.encoding, self.codes, self.vault, KEY, erased or NOBODY)
+        coding = Coding(PrivateRows(plan, self.encoding, self.vault, KEY, erased or NOBODY), self.codes)
         blocks = gather(coding, f"units/d/{self.times}")
         assert len(blocks) == BLOCKS
         given = [(block, self.question, self.vault, f"sums/d/{self.times}-{at}") for at, block in enumerate(blocks)]

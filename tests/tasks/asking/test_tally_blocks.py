@@ -10,9 +10,10 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding
 from concord.tasks.asking.tally import Coding, _in_blocks, count, total_of
+from concord.tasks.data.arrivals import Arriving
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.codes import Codes, WordField
-from concord.tasks.data.units import UNIT, PrivateTable
+from concord.tasks.data.units import UNIT, PrivateRows, PrivateTable
 from concord.tasks.mechanisms.contributions import RoundQuestion
 
 CODES = Codes(fields=(WordField(name="word", start=0, words=("a",)),), coarse=(0,), fine=(0,))
@@ -22,7 +23,8 @@ ASKED = RoundQuestion(classes=2, steps=64, what="labels", least=32, count=7, fie
 def coding(vault: Vault) -> Coding:
     """Of a table with names of units."""
     encoding = Encoding.model_construct(bounds=None)
-    return Coding(Plan.model_construct(), encoding, CODES, vault, bytes(32), given=PrivateTable((), unit="person"))
+    arriving = Arriving(PrivateTable((), unit="person"), bytes(32), (), "arrived")
+    return Coding(PrivateRows(Plan.model_construct(), encoding, vault, bytes(32)), CODES, arriving)
 
 
 def frame_of(rows: int) -> pl.DataFrame:

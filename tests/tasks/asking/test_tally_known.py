@@ -19,7 +19,7 @@ from concord.tasks.data.codes import learn_codes
 from concord.tasks.data.encode import learn_encoding
 from concord.tasks.data.parts import public_key
 from concord.tasks.data.split import with_public
-from concord.tasks.data.units import UNIT, sampled, unit_names
+from concord.tasks.data.units import UNIT, PrivateRows, sampled, unit_names
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.student.infer import RoundPlanner
 from tests.support.people import changed, people
@@ -50,7 +50,9 @@ class Asked:
         mechanism = planned_tallies(self.plan, self.codes, public.height)
         (self.question,) = RoundPlanner(mechanism, self.codes, self.codes.of(cells)).first_questions()
         key = derive(vault.secret("domains/people"), "split")
-        self.blocks = gather(Coding(self.plan, encoding, self.codes, vault, key), f"units/people/{folder.name}")
+        self.blocks = gather(
+            Coding(PrivateRows(self.plan, encoding, vault, key), self.codes), f"units/people/{folder.name}"
+        )
 
     @property
     def sums(self) -> Ints:

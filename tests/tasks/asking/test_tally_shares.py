@@ -1,6 +1,7 @@
 """Shares of a private table that workers code: the same bits whoever works on which, and each row in one share."""
 
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from concord.tasks.asking.tally import BLOCKS, Coding, Step, code_rows, gather
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.codes import learn_codes
 from concord.tasks.data.encode import learn_encoding
-from concord.tasks.data.units import UNIT
+from concord.tasks.data.units import UNIT, PrivateRows
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.processes import FRESH
 
@@ -34,16 +35,16 @@ def coding_of(folder: Path, unit: str | None, groups: int) -> Coding:
     encoding = learn_encoding(plan)
     public = cast_rows(pl.read_parquet(plan.path("public")).select(encoding.features), encoding)
     codes = learn_codes([public], encoding.columns, coarse=8)
-    return Coding(plan, encoding, codes, Vault(folder / "vault"), KEY)
+    return Coding(PrivateRows(plan, encoding, Vault(folder / "vault"), KEY), codes)
 
 
 def rows_of(coding: Coding, blocks: tuple[Ref, ...]) -> list[pl.DataFrame]:
-    return [pl.read_ipc_stream(coding.vault.read(block)) for block in blocks]
+    return [pl.read_ipc_stream(coding.private.vault.read(block)) for block in blocks]
 
 
 def worked(root: Path, coding: Coding, step: Step, call: tuple[Any, ...]) -> Any:
     """A step by a worker, which opens the vault and the table itself."""
-    return step(Coding(coding.plan, coding.encoding, coding.codes, Vault(root), KEY), *call)
+    return step(replace(coding, private=replace(coding.private, vault=Vault(root), key=KEY)), *call)
 
 
 @pytest.mark.parametrize("unit", ["person", None])
@@ -52,15 +53,16 @@ def test_workers_write_the_same_blocks(tmp_path: Path, unit: str | None, pool: t
     coding = coding_of(tmp_path, unit, groups=7)
     assert coding.shares == BLOCKS
     here = gather(coding, "units/d/here")
-    sent = Coding(coding.plan, coding.encoding, coding.codes, None, b"")  # type: ignore[arg-type]  # no key is sent
+    no_key = replace(coding.private, vault=None, key=b"")  # type: ignore[arg-type]
+    sent = replace(coding, private=no_key)
 
     def each(step: Step, calls: Any) -> list[Any]:
         with pool(2, **({"mp_context": FRESH} if pool is ProcessPoolExecutor else {})) as workers:
-            found = list(workers.map(partial(worked, coding.vault.root, sent, step), list(reversed(calls))))
+            found = list(workers.map(partial(worked, coding.private.vault.root, sent, step), list(reversed(calls))))
         return found[::-1]
 
     there = gather(coding, "units/d/there", each=each)
-    assert [coding.vault.read(ref) for ref in there] == [coding.vault.read(ref) for ref in here]
+    assert [coding.private.vault.read(ref) for ref in there] == [coding.private.vault.read(ref) for ref in here]
     assert len(here) == BLOCKS
 
 

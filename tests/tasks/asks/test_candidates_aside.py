@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from concord.tasks.asks.student_test import left_for_test
 from concord.tasks.data import split
 from concord.tasks.data.encode import Matrix, learn_encoding
 from concord.tasks.data.parts import of_part
-from concord.tasks.data.units import NOBODY
+from concord.tasks.data.units import PrivateRows
 from concord.tasks.door.admit import claim, reserve_session
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.exponential import StudentChoice
@@ -64,7 +65,7 @@ def door(tmp_path: Path) -> Stores:
 def counted(plan: Plan, door: Stores) -> Ref:
     key = derive(door.vault.make_secret("domains/d"), "split")
     candidates = [(says, None) for says in (by_sign, always, never)]
-    return count_units(plan, learn_encoding(plan), ErrorsAside(candidates), door.vault, "tested/d/1", key, NOBODY)
+    return count_units(PrivateRows(plan, learn_encoding(plan), door.vault, key), ErrorsAside(candidates), "tested/d/1")
 
 
 def errors(plan: Plan, door: Stores) -> NDArray[np.int64]:
@@ -97,14 +98,13 @@ def test_a_unit_more_of_many_rows_adds_one_error_or_none_to_each(plan: Plan, doo
         assert {count for step in found for count in step} == {0, 1}
 
 
-def every_row(*given: Any, part: str = LEARNING, **_: Any) -> Iterator[pl.DataFrame]:
-    plan, encoding, _, _, key, erased = given
-    return split._identified(plan, encoding, key, erased, part)
+def every_row(private: PrivateRows, *_: Any, **__: Any) -> Iterator[pl.DataFrame]:
+    return split._identified(private)
 
 
-def rows_that_learn(*given: Any, part: str, **_: Any) -> Iterator[pl.DataFrame]:
-    assert part == TEST
-    return split.one_row_a_unit(*given)
+def rows_that_learn(private: PrivateRows, folder: str, *_: Any, **__: Any) -> Iterator[pl.DataFrame]:
+    assert private.part == TEST
+    return split.one_row_a_unit(replace(private, part=LEARNING), folder)
 
 
 def test_a_count_of_rows_would_be_seen(plan: Plan, door: Stores, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from concord.tasks.asks.counted import count_units
 from concord.tasks.asks.counts import CountsAsk, Groups
 from concord.tasks.data import split
 from concord.tasks.data.encode import learn_encoding, read_frame, stage_public
-from concord.tasks.data.units import NOBODY
+from concord.tasks.data.units import PrivateRows
 from concord.tasks.mechanisms.distance import Ints
 from tests.support.people import changed, people, tables_of_plan, write_tables
 
@@ -38,7 +38,7 @@ def groups_of(plan: Plan, folder: Path, *by: str) -> Groups:
 def counted(plan: Plan, folder: Path, groups: Groups) -> Ints:
     vault = Vault(folder / "vault")
     key = derive(vault.make_secret("domains/people"), "split")
-    ref = count_units(plan, learn_encoding(plan), groups, vault, "counts/people/1", key, NOBODY)
+    ref = count_units(PrivateRows(plan, learn_encoding(plan), vault, key), groups, "counts/people/1")
     return np.frombuffer(vault.read(ref), "<i8")
 
 
@@ -67,9 +67,8 @@ def test_a_count_of_rows_would_be_seen(plan: Plan, tmp_path: Path, monkeypatch: 
     """The planted bug: all rows of a unit count."""
     groups = groups_of(plan, tmp_path, "shade")
 
-    def every_row(*given: Any, part: str, **_: Any) -> Iterator[pl.DataFrame]:
-        plan, encoding, _, _, key, erased = given
-        return split._identified(plan, encoding, key, erased, part)
+    def every_row(private: PrivateRows, *_: Any, **__: Any) -> Iterator[pl.DataFrame]:
+        return split._identified(private)
 
     monkeypatch.setattr(asks_counted, "one_row_a_unit", every_row)
     assert counted(plan, tmp_path, groups).sum() > PRIVATE["person"].n_unique()

@@ -18,6 +18,7 @@ from concord.flows.start import start
 from concord.tasks.asks.hypothesis import HypothesisAsk, count_errors
 from concord.tasks.data.encode import learn_encoding, stage_public
 from concord.tasks.data.split import with_public
+from concord.tasks.data.units import PrivateRows
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.verify.verify import verify
 from tests.support.people import people
@@ -39,7 +40,8 @@ def errors(folder: Path, private: pl.DataFrame, unit: str | None) -> tuple[Rows,
     encoding = learn_encoding(made)
     batches = stage_public(made.path("public"), encoding, vault, "public", 1000)
     cover = HypothesisAsk.of(made, encoding, batches, vault).candidates
-    counts = count_errors(made, encoding, cover, vault, "counts", derive(vault.secret("domains/people"), "split"))
+    rows = PrivateRows(made, encoding, vault, derive(vault.secret("domains/people"), "split"))
+    counts = count_errors(rows, cover, "counts")
     return public_rows(made).rows(), np.load(io.BytesIO(vault.read(counts)))
 
 

@@ -11,6 +11,7 @@ from concord.artifacts.home.vault import Vault, derive
 from concord.artifacts.plan import Plan, parse_plan
 from concord.tasks.asks.hypothesis import HypothesisAsk, count_errors
 from concord.tasks.data.encode import learn_encoding, stage_public
+from concord.tasks.data.units import PrivateRows
 from concord.tasks.mechanisms.distance import Ints
 from tests.support.people import people, tables_of_plan, write_tables
 
@@ -31,7 +32,7 @@ def choice(plan: Plan, vault: Vault) -> HypothesisAsk:
 def errors(folder: Path, private: pl.DataFrame, unit: str | None) -> Ints:
     plan, vault = choosing(folder, private, unit), Vault(folder / "vault")
     key = derive(vault.make_secret("domains/people"), "split")
-    counts = count_errors(plan, learn_encoding(plan), choice(plan, vault).candidates, vault, "counts", key)
+    counts = count_errors(PrivateRows(plan, learn_encoding(plan), vault, key), choice(plan, vault).candidates, "counts")
     found: Ints = np.load(io.BytesIO(vault.read(counts)))
     return found
 

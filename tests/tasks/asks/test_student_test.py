@@ -27,7 +27,7 @@ from concord.tasks.asks.student_test import (
 )
 from concord.tasks.data.encode import Matrix, learn_encoding
 from concord.tasks.data.parts import of_part
-from concord.tasks.data.units import NOBODY
+from concord.tasks.data.units import PrivateRows
 from concord.tasks.door.admit import claim, reserve_session
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.private_test import PLACES, GroupMeasures, Noisy, PrivateTest
@@ -96,7 +96,7 @@ def door(tmp_path: Path) -> Stores:
 def counted(plan: Plan, door: Stores) -> Ref:
     encoding = learn_encoding(plan)
     key = derive(door.vault.make_secret("domains/d"), "split")
-    return count_units(plan, encoding, Confusion((by_sign, None), 2), door.vault, "tested/d/1", key, NOBODY)
+    return count_units(PrivateRows(plan, encoding, door.vault, key), Confusion((by_sign, None), 2), "tested/d/1")
 
 
 def matrix(door: Stores, counts: Ref) -> NDArray[np.int64]:
@@ -128,7 +128,7 @@ def errors_counted(plan: Plan, door: Stores) -> NDArray[np.int64]:
     encoding, key = learn_encoding(plan), derive(bytes(32), "split")
     assert encoding.bounds is not None
     counts = NumberErrors((says, None), encoding.bounds, 4.5, key)
-    ref = count_units(plan, encoding, counts, door.vault, "tested/d/3", key, NOBODY)
+    ref = count_units(PrivateRows(plan, encoding, door.vault, key), counts, "tested/d/3")
     return np.frombuffer(door.vault.read(ref), "<i8").reshape(2, -1)
 
 
@@ -179,7 +179,7 @@ def by_group(plan: Plan, door: Stores) -> tuple[dict[str, Any], NDArray[np.int64
     groups = planned_groups(plan, encoding)
     counts = Confusion((by_sign, None), 2, **groups)
     key = derive(door.vault.make_secret("domains/d"), "split")
-    ref = count_units(plan, encoding, counts, door.vault, "tested/d/2", key, NOBODY)
+    ref = count_units(PrivateRows(plan, encoding, door.vault, key), counts, "tested/d/2")
     return groups, np.frombuffer(door.vault.read(ref), "<i8").reshape(counts.shape)
 
 

@@ -30,7 +30,7 @@ from concord.tasks.data.arrivals import (
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.codes import learn_codes
 from concord.tasks.data.encode import learn_encoding, read_frame
-from concord.tasks.data.units import NOBODY, UNIT
+from concord.tasks.data.units import UNIT, PrivateRows
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.mechanisms.tallies import planned_rounds
@@ -65,6 +65,10 @@ class Weeks:
         return self.folder / f"{name}.parquet"
 
     @property
+    def private(self) -> PrivateRows:
+        return PrivateRows(self.plan, self.encoding, self.vault, KEY)
+
+    @property
     def contents(self) -> dict[str, str]:
         return contents_by_place(self.plan, self.vault, files_by_place(self.plan, self.vault))
 
@@ -86,8 +90,8 @@ class Weeks:
         """The sums of that period, counted once more."""
         before = self.names[number - 1] if number else ()
         arriving = Arriving(table_of(self.plan, self.vault, self.periods[number]), KEY, before, f"arrived/d/{number}")
-        coding = Coding(self.plan, self.encoding, self.codes, self.vault, KEY, given=arriving.table)
-        blocks = gather(coding, f"units/d/{number}", arriving)
+        coding = Coding(self.private, self.codes, arriving)
+        blocks = gather(coding, f"units/d/{number}")
         self.names[number:] = [tuple(arriving.names)]
         sums = [count(block, self.question, self.vault, f"sums/d/{at}") for at, block in enumerate(blocks)]
         return total_of(sums, self.vault)
@@ -268,7 +272,7 @@ def test_units_set_aside_have_names_of_text_and_count_in_their_first_period_alon
         arriving = Arriving(
             table_of(weeks.plan, weeks.vault, weeks.periods[-1]), KEY, before, f"arrived/d/test-{number}"
         )
-        found = set_arrived_aside(weeks.plan, weeks.encoding, arriving, weeks.vault, f"aside/d/{number}", KEY, NOBODY)
+        found = set_arrived_aside(weeks.private, arriving, f"aside/d/{number}")
         aside = pl.concat([read_frame(ref, weeks.vault) for ref in found])
         assert (aside.height + learning, aside.height > 9, learning > 9) == (len(persons), True, True)
         held = {str(name, "utf-8") for name in aside[UNIT]}
@@ -277,5 +281,5 @@ def test_units_set_aside_have_names_of_text_and_count_in_their_first_period_alon
     weeks.arrive("2-rows", files[1])
     weeks.next()
     arriving = Arriving(table_of(weeks.plan, weeks.vault, weeks.periods[-1]), KEY, before, "arrived/d/test-2")
-    found = set_arrived_aside(weeks.plan, weeks.encoding, arriving, weeks.vault, "aside/d/2", KEY, NOBODY)
+    found = set_arrived_aside(weeks.private, arriving, "aside/d/2")
     assert [read_frame(ref, weeks.vault).height for ref in found] == [0]  # whether files are gone says nothing of units

@@ -24,7 +24,7 @@ from concord.tasks.data.encode import learn_encoding, read_frame
 from concord.tasks.data.identifiers import PLAIN, _named, name_of
 from concord.tasks.data.split import SHARD, split
 from concord.tasks.data.stored_columns import read_column
-from concord.tasks.data.units import NOBODY, Erased, open_private
+from concord.tasks.data.units import NOBODY, Erased, PrivateRows, open_private
 from concord.tasks.door.erase import erase, erased_units
 from concord.tasks.door.stores import Stores
 from tests.promises.test_erasing import named
@@ -245,7 +245,9 @@ def test_rows_of_a_unit_lie_in_one_shard_whatever_files_they_came_in(
         ) as out:
             out.write_table(table.append_column(pa.field("person", cell[0]), array(cell[0], *[cell[1]] * 60)))
     vault = Vault(tmp_path / "vault")
-    rows = pl.concat(read_frame(ref, vault) for ref in split(plan, learn_encoding(plan), vault, "shards", bytes(32)))
+    rows = pl.concat(
+        read_frame(ref, vault) for ref in split(PrivateRows(plan, learn_encoding(plan), vault, bytes(32)), "shards")
+    )
     assert rows.height == 60 * len(cells)
     assert rows[SHARD].n_unique() == 1
 

@@ -17,7 +17,7 @@ from concord.flows.console import err
 from concord.flows.start import start
 from concord.tasks.data.encode import learn_encoding
 from concord.tasks.data.split import one_row_a_unit, split, with_public
-from concord.tasks.data.units import NOBODY, Erased, open_private
+from concord.tasks.data.units import NOBODY, Erased, PrivateRows, open_private
 from concord.tasks.door.erase import erase, erased_units
 from concord.tasks.door.stores import Stores
 from tests.promises.test_erasing import UNIT, named
@@ -43,12 +43,12 @@ def units_left(door: Stores) -> Erased:
 
 
 def shards(plan: Plan, vault: Vault, folder: str, left_out: Erased) -> list[bytes]:
-    refs = split(plan, learn_encoding(plan), vault, folder, KEY, erased=left_out)
+    refs = split(PrivateRows(plan, learn_encoding(plan), vault, KEY, left_out), folder)
     return [vault.read(ref) for ref in refs]
 
 
 def one_a_unit(plan: Plan, vault: Vault, folder: str, left_out: Erased) -> list[bytes]:
-    frames = one_row_a_unit(plan, learn_encoding(plan), vault, folder, KEY, left_out)
+    frames = one_row_a_unit(PrivateRows(plan, learn_encoding(plan), vault, KEY, left_out), folder)
     return [frame.write_ipc(None).getvalue() for frame in frames]
 
 

@@ -22,6 +22,7 @@ from concord.tasks.asking.teachers import load_teachers, teach
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import SHARD, learn_encoding, read_frame, row_digests, write_frame
 from concord.tasks.data.split import one_row_a_unit, split
+from concord.tasks.data.units import PrivateRows
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.relabelled import Form, Relabelling
 from tests.support.people import changed, people, tables_of_plan, write_tables
@@ -195,7 +196,7 @@ def aside(plan_folder: Path, table: pl.DataFrame, unit: str | None, shards: int)
     """What `split` leaves where half of the units are set aside."""
     plan = changed(tables_of_plan(write_tables(plan_folder, table)), data__unit=unit, teachers__count=shards)
     vault = Vault(plan_folder / "vault")
-    refs = split(plan, learn_encoding(plan), vault, "shards", KEY, aside=0.5)
+    refs = split(PrivateRows(plan, learn_encoding(plan), vault, KEY), "shards", aside=0.5)
     return by_shard(pl.concat(read_frame(ref, vault) for ref in refs), shards)
 
 
@@ -213,7 +214,7 @@ def test_one_row_a_unit_comes_in_an_order_of_its_own(tmp_path: Path) -> None:
 
     def rows(private: pl.DataFrame) -> str:
         plan = changed(tables_of_plan(write_tables(tmp_path, private)))
-        frames = one_row_a_unit(plan, learn_encoding(plan), Vault(tmp_path / "vault"), "units", KEY)
+        frames = one_row_a_unit(PrivateRows(plan, learn_encoding(plan), Vault(tmp_path / "vault"), KEY), "units")
         return repr(pl.concat(frames).rows())
 
     assert rows(table.reverse()) == rows(table)

@@ -22,7 +22,7 @@ from concord.tasks.data.codes import learn_codes
 from concord.tasks.data.encode import learn_encoding, read_frame
 from concord.tasks.data.parts import NULL_CELL, division_of, naming_rule, of_part, plan_of, row_names
 from concord.tasks.data.split import one_row_a_unit, split
-from concord.tasks.data.units import NOBODY, open_private
+from concord.tasks.data.units import PrivateRows, open_private
 from tests.support.people import changed, people, tables_of_plan, write_tables
 
 COLUMNS = ["size", "shade", "visits"]
@@ -47,12 +47,12 @@ def key_in(vault: Vault) -> bytes:
 
 def rows_of(plan: Plan, vault: Vault, part: str) -> pl.DataFrame:
     encoding = learn_encoding(plan)
-    found = list(one_row_a_unit(plan, encoding, vault, f"rows-{part}", key_in(vault), NOBODY, part))
+    found = list(one_row_a_unit(PrivateRows(plan, encoding, vault, key_in(vault), part=part), f"rows-{part}"))
     return pl.concat(found) if found else pl.DataFrame()
 
 
 def shards(plan: Plan, encoding: Encoding, vault: Vault, **how: Any) -> pl.DataFrame:
-    refs = split(plan, encoding, vault, "shards", key_in(vault), **how)
+    refs = split(PrivateRows(plan, encoding, vault, key_in(vault)), "shards", **how)
     return pl.concat([read_frame(ref, vault) for ref in refs])
 
 
@@ -87,7 +87,7 @@ def test_tallies_gather_the_learning_part_alone(tmp_path: Path, vault: Vault, ch
     encoding = learn_encoding(plan)
     public = cast_rows(pl.read_parquet(plan.path("public")).select(encoding.features), encoding)
     codes = learn_codes([public], encoding.columns, coarse=8)
-    blocks = gather(Coding(plan, encoding, codes, vault, key_in(vault)), "units")
+    blocks = gather(Coding(PrivateRows(plan, encoding, vault, key_in(vault)), codes), "units")
     rows = [pa.ipc.open_stream(pa.BufferReader(vault.read(block))).read_all().num_rows for block in blocks]
     assert 0 < sum(rows) == ROWS - sum(aside_of(plan, vault, private)) < ROWS
 

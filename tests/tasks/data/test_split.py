@@ -15,6 +15,7 @@ from concord.artifacts.schemas import Empty, Encoding, Hashed, OneHot, Passed
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import learn_encoding, read_frame, row_digests
 from concord.tasks.data.split import SHARD, split
+from concord.tasks.data.units import PrivateRows
 
 KEY = bytes(range(32))
 K, BLOCK = 7, 3
@@ -63,7 +64,7 @@ def shards(folder: Path, lines: list[str] | bytes, *, unit: str | None = None) -
 
 def contents(made: Plan, encoding: Encoding, folder: Path, key: bytes = KEY) -> Shards:
     vault = Vault(folder / "vault")
-    refs = split(made, encoding, vault, "shards", key)
+    refs = split(PrivateRows(made, encoding, vault, key), "shards")
     assert len(refs) == 3  # ceil(7 / 3), whatever the rows
     rows = pl.concat(read_frame(ref, vault) for ref in refs)
     return {shard: rows.filter(pl.col(SHARD) == shard).drop(SHARD).rows() for shard in range(K)}
@@ -117,7 +118,7 @@ def test_a_row_is_named_by_its_digest_and_copy_number_as_it_always_was(
     lines = [*table(40), *[table(1)[0]] * 20]
     made = plan(tmp_path, lines)
     encoding = learn_encoding(made)
-    files = split(made, encoding, Vault(tmp_path / "vault"), "shards", KEY)
+    files = split(PrivateRows(made, encoding, Vault(tmp_path / "vault"), KEY), "shards")
     rows = pl.concat(read_frame(ref, Vault(tmp_path / "vault")) for ref in files)
     named = Counter[bytes]()
     expected = list[int]()
@@ -189,7 +190,7 @@ def test_fewer_units_than_shards_pass(tmp_path: Path, lines: list[str], unit: st
 def test_an_unknown_label_is_the_first_class(tmp_path: Path) -> None:
     made = plan(tmp_path, ["44,Rome,true,2020-01-01,perhaps,p1"])
     vault = Vault(tmp_path / "vault")
-    refs = split(made, learn_encoding(made), vault, "shards", KEY)
+    refs = split(PrivateRows(made, learn_encoding(made), vault, KEY), "shards")
     assert pl.concat(read_frame(ref, vault) for ref in refs)[LABEL].to_list() == [0]
 
 
@@ -249,7 +250,7 @@ def test_nothing_but_blocks_is_left_and_only_the_owner_reads_them(tmp_path: Path
 def test_a_column_the_private_table_lacks_is_wrong_input(tmp_path: Path, column: str) -> None:
     made = plan(tmp_path, HEADER.replace(column, "other").encode(), unit="person")
     with pytest.raises(WrongInput, match=rf"^data\.private must hold the column '{column}' that data\.\w+ names"):
-        split(made, learn_encoding(made), Vault(tmp_path / "vault"), "shards", KEY)
+        split(PrivateRows(made, learn_encoding(made), Vault(tmp_path / "vault"), KEY), "shards")
 
 
 def test_a_failure_shows_nothing_of_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,7 +261,7 @@ def test_a_failure_shows_nothing_of_the_data(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr("concord.tasks.data.split.row_digests", broken)
     with pytest.raises(EnvironmentFailed) as failed:
-        split(made, learn_encoding(made), Vault(tmp_path / "vault"), "shards", KEY)
+        split(PrivateRows(made, learn_encoding(made), Vault(tmp_path / "vault"), KEY), "shards")
     assert str(failed.value) == "stage split failed (ValueError); nothing of the data is shown"
     assert failed.value.__context__ is None
     assert failed.value.__cause__ is None

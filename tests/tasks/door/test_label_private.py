@@ -19,7 +19,7 @@ from concord.flows.start import start, start_extension
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import learn_encoding, read_frame
 from concord.tasks.data.split import SHARD, split, with_public
-from concord.tasks.data.units import PrivateTable, open_private
+from concord.tasks.data.units import PrivateRows, PrivateTable, open_private
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.secret_labels import Rows, flipped, parted, public_rows, tables, vault_of
 
@@ -126,7 +126,9 @@ def shards_of_csv(folder: Path, table: pl.DataFrame, unit: str | None) -> list[R
     found = tables(folder, table, private="private.csv", unit=unit, public="public.parquet", public_share=None)
     table.select("size", "shade", "visits", "outcome", "person").write_csv(folder / "private.csv")
     plan, vault = changed(found, teachers__count=10), Vault(folder / "vault")
-    rows = pl.concat([read_frame(ref, vault) for ref in split(plan, learn_encoding(plan), vault, "shards", KEY)])
+    rows = pl.concat(
+        [read_frame(ref, vault) for ref in split(PrivateRows(plan, learn_encoding(plan), vault, KEY), "shards")]
+    )
     return [rows.filter(rows[SHARD] == shard).drop(SHARD).rows() for shard in range(10)]
 
 
@@ -229,7 +231,7 @@ def test_by_content_a_label_would_move_its_row(tmp_path: Path) -> None:
     for table in (private, flipped(private, pl.int_range(pl.len()) < 20)):
         plan = changed(tables_of_plan(write_tables(tmp_path, table)), data__unit=None)
         vault = Vault(tmp_path / "vault")
-        refs = split(plan, learn_encoding(plan), vault, "shards", KEY)
+        refs = split(PrivateRows(plan, learn_encoding(plan), vault, KEY), "shards")
         moved.append(sorted(pl.concat([read_frame(ref, vault) for ref in refs]).drop(LABEL).rows()))
     assert moved[0] != moved[1]
 

@@ -115,7 +115,7 @@ def test_a_student_reads_a_row_as_private_rows_were_counted() -> None:
     }
     table = pq.read_table(io.BytesIO(synthetic_file(SCHEMA, files, encoding, claim)))
     rows = codes.of(cast_rows(pl.DataFrame(pl.from_arrow(table.drop_columns(["y"]))), encoding))
-    labels = pa.ipc.open_file(b"".join(inferred(decoded, [rows], encoding, "s", claim))).read_all()["label"]
+    labels = pa.ipc.open_file(b"".join(inferred(decoded, [rows], encoding, claim))).read_all()["label"]
     assert table["y"].equals(labels)
 
 
