@@ -110,18 +110,18 @@ def refresh(
                   again and costs again
     """
     loaded, folder = _loaded(plan), _prepared(home)
-    from concord.flows import refresh as flows_refresh
-    from concord.flows.start import start_asking
+    from concord.flows.start import start_refresh
 
-    return Run(start_asking(flows_refresh.refresh, loaded, folder, new_session=new_session), folder)
+    return Run(start_refresh(loaded, folder, new_session=new_session), folder)
 
 
 @our_settings()
 def lead(
-    plan: str | Path, exchange: str, *, without: Iterable[str] = (), home: str | Path | None = None
+    plan: str | Path | Plan, exchange: str, *, without: Iterable[str] = (), home: str | Path | None = None
 ) -> dict[str, Any]:
     """Ask several homes the next question, or publish what follows from their shares, as `concord lead --json`."""
-    loaded, folder = load_homes_plan(Path(plan)), _prepared(home)
+    loaded = plan if isinstance(plan, Plan) else load_homes_plan(Path(plan))
+    folder = _prepared(home)
     from concord.flows import lead as flows_lead
     from concord.flows.serving import run_once
 
@@ -130,7 +130,7 @@ def lead(
 
 @our_settings()
 def contribute(
-    plan: str | Path,
+    plan: str | Path | Plan,
     exchange: str,
     private: str,
     name: str,
@@ -145,11 +145,12 @@ def contribute(
     agreed        the person responsible for this home has read the plan and agrees to its cost
     new_session   take part in a further run of the plan, which costs again
     """
-    loaded, folder = load_homes_plan(Path(plan), private), _prepared(home)
+    loaded = plan if isinstance(plan, Plan) else load_homes_plan(Path(plan), private)
+    folder = _prepared(home)
     from concord.flows import homes as flows_homes
     from concord.flows.serving import run_once
 
-    asked: dict[str, Any] = {"exchange": exchange, "name": name, "again": new_session, "agreed": agreed}
+    asked: dict[str, Any] = {"exchange": exchange, "name": name, "new_session": new_session, "agreed": agreed}
     return run_once(flows_homes.contribute, folder, loaded, folder, **asked)
 
 

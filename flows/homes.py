@@ -57,17 +57,17 @@ from concord.tasks.publish.certify import certify_answers
 
 @flow(name="contribute", flow_run_name="contribute {plan.privacy.domain} {name}")
 def contribute(
-    plan: Plan, home: Path, exchange: str, name: str, again: bool = False, agreed: bool = False
+    plan: Plan, home: Path, exchange: str, name: str, new_session: bool = False, agreed: bool = False
 ) -> dict[str, Any]:
     """Answer the newest question of a run once, as the home of that name; or say that nothing is asked.
 
-    again    take part in a further run of the plan, which costs again
-    agreed   the operator has agreed to the plan, and to what it costs
+    new_session   take part in a further run of the plan, which costs again
+    agreed        the operator has agreed to the plan, and to what it costs
     """
     homes, post = homes_of(plan), Exchange(exchange)
     there = "://" in str(plan.data.public) or Path(plan.path("public")).exists()
     public = plan.model_copy(update={"data": plan.data.model_copy(update={"private": "", "test": None})})
-    with running(public, home, new_session=again) as run:
+    with running(public, home, new_session=new_session) as run:
         key = SigningKey.of(run.stores.vault).public.raw.hex()
         if key != homes.key_of(name):
             raise WrongInput(f"--as {name} needs the home with the key {homes.key_of(name)}; this one's is {key}")

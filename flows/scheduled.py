@@ -23,7 +23,7 @@ from prefect.states import Completed, Failed
 
 from concord.artifacts.errors import ConcordError
 from concord.artifacts.learners import StudentPlan
-from concord.artifacts.plan import Plan, load_homes_plan, load_plan
+from concord.artifacts.plan import Plan, load_plan
 from concord.artifacts.process import our_settings
 from concord.artifacts.settings import Settings
 from concord.flows.environment import prepare
@@ -85,12 +85,9 @@ def scheduled_refresh(plan: Annotated[Plan | Path, ByKey()], home: Path | None =
     """
 
     def work(home: Path) -> Summary:
-        from concord.flows import refresh
-        from concord.flows.start import start_asking
+        from concord.flows.start import start_refresh
 
-        loaded = plan if isinstance(plan, Plan) else load_plan(plan)
-        found: Summary = start_asking(refresh.refresh, loaded, home, new_session=False)
-        return found
+        return start_refresh(plan if isinstance(plan, Plan) else load_plan(plan), home)
 
     return _ended(work, home, asks=False)
 
@@ -141,10 +138,9 @@ def scheduled_lead(plan: Path, exchange: str, without: tuple[str, ...] = (), hom
     """
 
     def work(home: Path) -> State[Any]:
-        from concord.flows.lead import lead
-        from concord.flows.serving import run_once
+        from concord.flows import api
 
-        done = run_once(lead, home, load_homes_plan(plan), home, exchange=exchange, without=without)
+        done = api.lead(plan, exchange, without=without, home=home)
         if not done["published"]:
             return Completed(name="Waiting", message=f"round {done['round']} waits for {', '.join(done['missing'])}")
         return _state_of(Summary.model_validate(done))
@@ -164,11 +160,9 @@ def scheduled_contribute(
     """
 
     def work(home: Path) -> State[Any]:
-        from concord.flows.homes import contribute
-        from concord.flows.serving import run_once
+        from concord.flows import api
 
-        loaded = load_homes_plan(plan, private)
-        done = run_once(contribute, home, loaded, home, exchange=exchange, name=name, agreed=agreed)
+        done = api.contribute(plan, exchange, private, name, agreed=agreed, home=home)
         message = done["missing"] if done["answered"] is None else f"{name} answered {done['answered']}: {done['file']}"
         return Completed(name="Completed" if done["answered_now"] else "NothingNew", message=message)
 

@@ -1,7 +1,8 @@
 """Start a flow with the task runner its plan names, on one Prefect server, with its cache in the home folder.
 
-Offers       `start`, `start_extension`, `start_asking`, `start_question`, `start_study` and `start_test` (one flow,
-             once), `serve` and `serve_stream` (an extension, or a refresh, whenever a cron expression says so)
+Offers       `start`, `start_refresh`, `start_extension`, `start_asking`, `start_question`, `start_study` and
+             `start_test` (one flow, once), `serve` and `serve_stream` (an extension, or a refresh, whenever a cron
+             expression says so)
 
 A service needs no server: each run is one `concord extend`, and the next run finishes what an interrupted one began. If
 a table is wrong or the machine fails, the service prints that and waits for the next time. If the session has ended or
@@ -92,6 +93,13 @@ def start_asking(asking: Flow[..., FlowResult], plan: Plan, home: Path, **asked:
     return run_once(asking, home, plan, home, teachers=plan.teachers, **asked)
 
 
+def start_refresh(plan: Plan, home: Path, *, new_session: bool = False) -> Summary:
+    """Run the flow `refresh` over a plan that has a stream. Raises as `start`."""
+    from concord.flows.refresh import refresh
+
+    return start_asking(refresh, plan, home, new_session=new_session)
+
+
 def start_question(plan: Plan, question: Question, home: Path, terms: QuestionTerms) -> dict[str, Any]:
     """Run the flow `ask` over a plan. Raises as `start`."""
 
@@ -137,10 +145,10 @@ def serve(session: str, public: Path, home: Path, *, cron: str, timezone: str) -
 
 def serve_stream(plan: Plan, home: Path, *, cron: str, timezone: str) -> None:
     """Refresh a stream on a schedule, as `serve`. Each time is a tick; with a clock in the plan, the clock decides."""
-    from concord.flows import refresh
+    from concord.flows.refresh import check_stream
 
-    refresh.check_stream(plan)
-    _serve(partial(start_asking, refresh.refresh, plan, home, new_session=False), cron, timezone)
+    check_stream(plan)
+    _serve(partial(start_refresh, plan, home), cron, timezone)
 
 
 def _serve(work: Callable[[], Summary], cron: str, timezone: str) -> None:

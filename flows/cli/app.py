@@ -143,6 +143,12 @@ QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print the cert
 YesOption = Annotated[
     bool, typer.Option("--yes", "-y", help="Go on, whatever share of the private rows the plan does not recognise.")
 ]
+AgainOption = Annotated[bool, typer.Option(help="Ask once more, if the same was asked before; it costs again.")]
+PublishedArgument = Annotated[str, typer.Argument(help="A session, or a copy of its published folder.")]
+StudentArgument = Annotated[
+    str, typer.Argument(help="A session, a copy of its published folder, or models:/NAME@ALIAS.")
+]
+ReasonOption = Annotated[str, typer.Option(help="Why; kept on the record.")]
 HOME = Path(".concord")
 PLAIN = {"ε": "epsilon", "δ": "delta", "α": "alpha", "β": "beta", "✓": "ok", "…": "...", "−": "-", "×": "x", "→": "->"}
 """ASCII for letters of our own texts; any other letter loses its accents, or becomes a question mark."""

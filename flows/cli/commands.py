@@ -18,6 +18,7 @@ from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
 from concord.flows.cli import homes, record, review, verify
 from concord.flows.cli.app import (
     HOME,
+    AgainOption,
     HomeOption,
     JsonOption,
     QuietOption,
@@ -118,11 +119,10 @@ def refresh_command(
         with starting(quiet):
             loaded, home = _checked(plan), prepare(home)
         with _loaded(home, quiet=quiet):
-            from concord.flows.refresh import refresh
-            from concord.flows.start import start_asking
+            from concord.flows.start import start_refresh
 
             with asking(not yes):
-                summary = start_asking(refresh, loaded, home, new_session=new_session)
+                summary = start_refresh(loaded, home, new_session=new_session)
             _report(summary, home, as_json=as_json, quiet=quiet)
 
 
@@ -154,7 +154,7 @@ def extend_command(
 def try_command(
     session: Annotated[str, typer.Argument(help="The session, or a domain: its latest one.")],
     epsilon: Annotated[float | None, typer.Option(help="The ε the test costs.")] = None,
-    again: Annotated[bool, typer.Option(help="Draw anew if the same was asked before; it costs again.")] = False,
+    again: AgainOption = False,
     home: HomeOption = HOME,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -305,7 +305,7 @@ def estimate_command(
     epsilon: Annotated[float, typer.Option(help="The ε the estimate costs.")],
     share: Annotated[float, typer.Option(help="Share of units set aside to evaluate teachers.")] = 0.3,
     beta: Annotated[float, typer.Option(help="How likely the cutoff may be too low.")] = 0.05,
-    again: Annotated[bool, typer.Option(help="Another estimate of the same data; it costs again.")] = False,
+    again: AgainOption = False,
     yes: YesOption = False,
     home: HomeOption = HOME,
     as_json: JsonOption = False,
@@ -328,7 +328,7 @@ def count_command(
     plan: Annotated[Path, typer.Argument(help="The plan, whose public table has the groups.")],
     by: Annotated[str, typer.Option(help="Columns whose categories form the groups, with commas.")],
     epsilon: Annotated[float, typer.Option(help="The ε the counts cost.")],
-    again: Annotated[bool, typer.Option(help="Count once more in this domain; it costs again.")] = False,
+    again: AgainOption = False,
     yes: YesOption = False,
     home: HomeOption = HOME,
     as_json: JsonOption = False,

@@ -30,10 +30,9 @@ def lead_command(
 
     loaded = load_homes_plan(plan)
     with served(home) as found:
-        from concord.flows.lead import lead
-        from concord.flows.serving import run_once
+        from concord.flows import api
 
-        done = run_once(lead, found, loaded, found, exchange=exchange, without=without or [])
+        done = api.lead(loaded, exchange, without=without or (), home=found)
     if as_json:
         print_json(done)
     elif done["published"]:
@@ -70,10 +69,9 @@ def contribute_command(
 
     loaded = load_homes_plan(plan, private)
     with served(home, ask=not yes) as found:
-        from concord.flows.homes import contribute
-        from concord.flows.serving import run_once
+        from concord.flows import api
 
-        done = run_once(contribute, found, loaded, found, exchange=exchange, name=name, again=again, agreed=yes)
+        done = api.contribute(loaded, exchange, private, name, agreed=yes, new_session=again, home=found)
     if as_json:
         print_json(done)
         return

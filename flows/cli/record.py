@@ -8,7 +8,16 @@ from typing import Annotated
 import typer
 
 from concord.artifacts.errors import WrongInput
-from concord.flows.cli.app import HOME, HomeOption, JsonOption, app, print_json
+from concord.flows.cli.app import (
+    HOME,
+    HomeOption,
+    JsonOption,
+    PublishedArgument,
+    ReasonOption,
+    StudentArgument,
+    app,
+    print_json,
+)
 from concord.flows.console import say
 
 
@@ -27,7 +36,7 @@ def domain_command(
     name: Annotated[str, typer.Argument(help="The domain.")],
     epsilon: Annotated[float, typer.Option(help="Its new cap on ε.")],
     delta: Annotated[float, typer.Option(help="Its new cap on δ.")],
-    reason: Annotated[str, typer.Option(help="Why; kept on the record.")],
+    reason: ReasonOption,
     home: HomeOption = HOME,
 ) -> None:
     """Change a domain's lifetime cap, on the record. Its Rényi order never changes."""
@@ -45,7 +54,7 @@ def domain_command(
 def link_command(
     name: Annotated[str, typer.Argument(help="A domain.")],
     other: Annotated[str, typer.Argument(help="Another one, named yet or not, which may hold the same people.")],
-    reason: Annotated[str, typer.Option(help="Why; kept on the record.")],
+    reason: ReasonOption,
     home: HomeOption = HOME,
 ) -> None:
     """Record that two domains may hold the same people.
@@ -153,7 +162,7 @@ def erase_command(
 
 @app.command("export")
 def export_command(
-    session: Annotated[str, typer.Argument(help="A session, or a copy of its published folder.")],
+    session: PublishedArgument,
     to: Annotated[Path, typer.Option(help="The folder to write, empty or not there yet.")],
     home: HomeOption = HOME,
     as_json: JsonOption = False,
@@ -178,7 +187,7 @@ def export_command(
 
 @app.command("predict")
 def predict_command(
-    student: Annotated[str, typer.Argument(help="A session, a copy of its published folder, or models:/NAME@ALIAS.")],
+    student: StudentArgument,
     rows: Annotated[Path, typer.Argument(help="A table of them: Parquet, Arrow IPC or CSV, as in a plan.")],
     out_file: Annotated[Path, typer.Option("--out", help="The file to write, .parquet or .csv, not there yet.")],
     point: Annotated[str, typer.Option(help="default, or prior-odds: finds more of a rare class.")] = "default",

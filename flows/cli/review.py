@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from concord.artifacts.errors import WrongInput, in_one_line
-from concord.flows.cli.app import HOME, HomeOption, JsonOption, app, print_json
+from concord.flows.cli.app import HOME, HomeOption, JsonOption, PublishedArgument, StudentArgument, app, print_json
 from concord.flows.console import err, out, say
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def published_folder(subject: str, home: Path) -> Path:
 
 @app.command("dossier")
 def dossier_command(
-    session: Annotated[str, typer.Argument(help="A session, or a copy of its published folder.")],
+    session: PublishedArgument,
     out_folder: Annotated[Path, typer.Option("--out", help="The folder to write, empty or not there yet.")],
     test: Annotated[str | None, typer.Option(help="The public test table, to count on it again.")] = None,
     key: Annotated[str | None, typer.Option(help="The public key that must have signed, as for `verify`.")] = None,
@@ -63,7 +63,7 @@ def dossier_command(
 
 @app.command("attack")
 def attack_command(
-    session: Annotated[str, typer.Argument(help="A session, or a copy of its published folder.")],
+    session: PublishedArgument,
     plan: Annotated[Path, typer.Argument(help="Its plan; the private table need not be there.")],
     sessions: Annotated[int, typer.Option(help="Shadow sessions, each on simulated data.")] = 100,
     out_folder: Annotated[Path | None, typer.Option("--out", help="A folder to write a picture and JSON to.")] = None,
@@ -125,7 +125,7 @@ def _show_attack(result: "Attacked") -> None:
 
 @app.command("explain")
 def explain_command(
-    session: Annotated[str, typer.Argument(help="A session, a copy of its published folder, or models:/NAME@ALIAS.")],
+    session: StudentArgument,
     rows: Annotated[str | None, typer.Option(help="A public table whose columns are shuffled, one by one.")] = None,
     home: HomeOption = HOME,
     as_json: JsonOption = False,

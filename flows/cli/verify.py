@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
-from concord.flows.cli.app import HOME, HomeOption, JsonOption, app, print_json
+from concord.flows.cli.app import HOME, HomeOption, JsonOption, PublishedArgument, app, print_json
 from concord.flows.console import err, out, say
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def verify_command(
 
 @app.command("certify")
 def certify_command(
-    session: Annotated[str, typer.Argument(help="A session, or a copy of its published folder.")],
+    session: PublishedArgument,
     kind: Annotated[str, typer.Option("--as", help="registry, cyclonedx or markdown.", metavar="KIND")],
     out_file: Annotated[Path | None, typer.Option("--out", help="The file to write; default: the terminal.")] = None,
     home: HomeOption = HOME,

@@ -75,7 +75,7 @@ class HostileLead:
         with pytest.MonkeyPatch.context() as patch, suppress(ConcordError, KeyboardInterrupt):
             if dies:
                 patch.setattr(*dies, stopped)
-            self.world.contribute(name, again=self.again)
+            self.world.contribute(name, new_session=self.again)
         self.look(name)
 
     def look(self, name: str) -> None:

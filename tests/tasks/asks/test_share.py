@@ -148,7 +148,7 @@ def test_a_share_of_an_earlier_run_stops_nobody(world: Watched) -> None:
     before = Several(world.folder)
     before.given["data"]["version"], before.exchange = "earlier", world.folder / "before"
     before.lead()
-    done = before.contribute("north", again=True)
+    done = before.contribute("north", new_session=True)
     (share,) = (data for name, data in before.files().items() if name.startswith("share"))
     Exchange(str(world.exchange)).write("share-0-north", share)
     assert world.contribute("north")["answered_now"]
@@ -187,7 +187,7 @@ def test_a_further_run_of_the_plan_is_not_answered_by_itself(world: Watched) -> 
     shutil.rmtree(world.exchange)
     world.post(asked.model_copy(update={"run": "0" * 32}))
     world.refuses("--new-session", BudgetRefused)
-    assert world.contribute("north", again=True)["answered_now"]
+    assert world.contribute("north", new_session=True)["answered_now"]
 
 
 def test_a_plan_is_agreed_to_once_by_somebody(world: Watched, capsys: pytest.CaptureFixture[str]) -> None:
@@ -210,10 +210,10 @@ def test_an_operator_at_a_terminal_sees_what_is_usable_before_agreeing(
     monkeypatch.setattr(flows_homes, "confirmed", lambda _: False)
     before = world.state()
     with pytest.raises(BudgetRefused, match="needs the agreement, once, of"):
-        world.contribute("north", again=True, agreed=False)
+        world.contribute("north", new_session=True, agreed=False)
     assert (world.read, world.state()) == (1, before)
     assert "check the label of every private row is one of data.classes" in capsys.readouterr().err
-    world.contribute("north", again=True)  # from cron: nobody reads it
+    world.contribute("north", new_session=True)  # from cron: nobody reads it
     assert "check the label" not in capsys.readouterr().err
 
 
