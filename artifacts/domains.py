@@ -152,6 +152,20 @@ class NewCap:
     reason: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Division:
+    """How a domain's units are divided, recorded once.
+
+    commitment  to part key, share and naming rule, keyed by the part key: whoever holds that key can check it
+    share       the probability that a unit is in the test part
+    naming      the rule by which a unit is named; the operator's alone, so an excerpt of the ledger leaves it out
+    """
+
+    commitment: str
+    share: float
+    naming: str
+
+
 def amount(epsilon: float, delta: float) -> str:
     """An (ε, δ) pair in words."""
     return f"(ε {epsilon:.4g}, δ {delta:.3g})"

@@ -37,10 +37,10 @@ Checked by tests/privacy/test_divided.py and test_seasons.py, with exact laws an
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import reduce
 from typing import Final, NamedTuple, TypeVar
 
+from concord.artifacts.domains import Division
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import Charge
 from concord.artifacts.sessions import Terms
@@ -51,20 +51,6 @@ EVERY: Final = ""
 """The part of a session that may touch all units."""
 PARTS = (LEARNING, TEST)
 NOTHING = Charge()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Division:
-    """How a domain's units are divided, recorded once.
-
-    commitment  to part key, share and naming rule, keyed by the part key: whoever holds that key can check it
-    share       the probability that a unit is in the test part
-    naming      the rule by which a unit is named; the operator's alone, so an excerpt of the ledger leaves it out
-    """
-
-    commitment: str
-    share: float
-    naming: str
 
 
 class Counted(NamedTuple):

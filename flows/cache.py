@@ -24,7 +24,7 @@ Not covered  the place of files: a table, a home or a file of the vault that mov
 import hmac
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -39,7 +39,7 @@ from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import SEAL_BYTES, Vault, derive, keyed_digest
 from concord.artifacts.home.whole import make_folder, write_whole
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.schemas import Encoding, PublicBatch, Ref
 from concord.artifacts.settings import Settings
 from concord.tasks.data.remote import Remote
 from concord.tasks.data.units import Erased, PrivateRows
@@ -104,6 +104,15 @@ class PrivateInput:
         left_out = Erased.of(vault, domain, self.erased)
         placed = self.table.of(plan, "private")
         return PrivateRows(placed, self.encoding, vault, place.secret(domain, "split"), left_out)
+
+
+@dataclass(frozen=True)
+class PublicTables:
+    """The public rows that a student learns from, and the labelled ones that it is measured on, if there are any."""
+
+    encoding: Encoding
+    batches: Sequence[PublicBatch]
+    test: Files | None
 
 
 def only(part: Model, *names: str) -> Model:

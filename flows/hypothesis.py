@@ -34,7 +34,7 @@ def count_exact(run: RunContext, admitted: Admitted[HypothesisAsk], private: Pri
 
 def release(run: RunContext, session: Session, admitted: Admitted[HypothesisAsk], counted: Counted) -> Learned:
     """Choose once."""
-    return Learned(run, admitted, pass_door(run, session, counted.steps, "choose"))
+    return Learned(run, admitted, pass_door(run, session, counted.steps, admitted.ask.stage))
 
 
 def fit(learned: Learned, where: str) -> Student:

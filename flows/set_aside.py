@@ -17,7 +17,6 @@ from concord.artifacts.sessions import Opening, Session
 from concord.flows import stages
 from concord.flows.admit import begin
 from concord.flows.console import err
-from concord.flows.outcome import StageName
 from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
 from concord.flows.stage import Disclosure, pass_door
 from concord.flows.steps import Learned
@@ -108,17 +107,11 @@ def _pass_choice(learned: Learned, private: PrivateFiles, fit: Fit) -> Learned:
             f"session {before[-1].id} was opened to choose among students that came out otherwise: another choice "
             "costs again, with what is learned from, so ask for it with --new-session; or name one in [student]"
         )
-    return _pass_aside(learned, private, choice, counts, "choose")
+    return _pass_aside(learned, private, choice, counts)
 
 
 def _pass_aside(
-    learned: Learned,
-    private: PrivateFiles,
-    ask: SingleAsk[Any],
-    counts: Ref,
-    stage: StageName,
-    *,
-    again: bool = False,
+    learned: Learned, private: PrivateFiles, ask: SingleAsk[Any], counts: Ref, *, again: bool = False
 ) -> Learned:
     """Open the session of a question about units set aside, unless it is open, and pass the door, or replay its answer.
 
@@ -130,7 +123,7 @@ def _pass_aside(
     found = replace(learned.admitted, ask=ask, session=None if known is None else run.lock_session(known.id))
     opened = begin(run, found, private, Counted((counts.digest,), (counts,)), further=True)
     check_ensemble(stores.vault, opened, (counts.digest,))
-    released = pass_door(run, opened, partial(ask.steps, exact=[counts]), stage)
+    released = pass_door(run, opened, partial(ask.steps, exact=[counts]), ask.stage)
     return replace(learned, passed=replace(passed, at=released.at))
 
 
@@ -192,7 +185,7 @@ def pass_test(
         counts = stages.count_confusion(run, plan, rows, file, (mechanism.by, mechanism.named))
     else:
         counts = stages.count_number_errors(run, plan, rows, file, constant)
-    return _pass_aside(learned, private, test, counts, "test", again=again)
+    return _pass_aside(learned, private, test, counts, again=again)
 
 
 def _constant(run: RunContext, passed: Disclosure) -> float | None:
@@ -227,7 +220,7 @@ def pass_test_of_release(learned: Learned, private: PrivateFiles, student: Stude
         test = StudentTestAsk.of(plan, mechanism, session, student.ref, stores.vault)
         file = _file_of(student.ref, plan.student, learned)
         counts = stages.count_arrived(run, session.domain, encoding, aside, file)
-        return _pass_aside(learned, private, test.of_release(session.stream, number), counts, "test")
+        return _pass_aside(learned, private, test.of_release(session.stream, number), counts)
     except BudgetRefused as refused:
         return _passed_over(learned, f"is not tested: {refused}")
 

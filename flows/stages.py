@@ -8,18 +8,17 @@ from concord.artifacts.home.vault import owner
 from concord.artifacts.measures import AnyPublicTest
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicRows, Ref
-from concord.flows.cache import Files, Place, PrivateInput
+from concord.flows.cache import Files, Place, PrivateInput, PublicTables
 from concord.flows.stage import mapped, stage
 from concord.tasks.asking import relabel as asking_relabel
 from concord.tasks.asking import teachers as asking_teachers
 from concord.tasks.asking.relabel import RelabelledRows
+from concord.tasks.asking.teachers import Block
 from concord.tasks.asks import estimate as asks_estimate
 from concord.tasks.asks import hypothesis as asks_hypothesis
-from concord.tasks.asks.counted import Predictor, UnitCounts
+from concord.tasks.asks.counted import Confusion, ErrorsAside, Grouping, NumberErrors, Predictor, UnitCounts
 from concord.tasks.asks.counted import count_aside as count_rows_aside
 from concord.tasks.asks.counted import count_units as count_private_units
-from concord.tasks.asks.student_choice import ErrorsAside
-from concord.tasks.asks.student_test import Confusion, Grouping, NumberErrors
 from concord.tasks.data import encode as data_encode
 from concord.tasks.data import split as data_split
 from concord.tasks.data.codes import Codes
@@ -36,14 +35,6 @@ from concord.tasks.student.study import Student, student_of_hypothesis
 
 UNITS = ("data.label", "data.unit", "data.format", "data.public_share", "privacy.domain", "privacy.secret", "test")
 """Fields of the plan that determine the private rows and their units."""
-
-
-@dataclass(frozen=True)
-class Block:
-    """A block of shards: the index of the first, the index after the last, and the file of their rows."""
-
-    shards: tuple[int, int]
-    rows: Ref
 
 
 def blocks(plan: Plan, files: Sequence[Ref]) -> list[Block]:
@@ -107,7 +98,7 @@ def relabel(
 def teach(place: Place, block: Block, plan: Plan, encoding: Encoding) -> Ref:
     """Train one teacher per shard, for one block of shards."""
     path = f"teachers/{owner(block.rows)}/{place.key[:16]}/{block.shards[0]:06d}"
-    return asking_teachers.teach(block.rows, range(*block.shards), plan.teachers, encoding, place.vault, path)
+    return asking_teachers.teach(block, plan.teachers, encoding, place.vault, path)
 
 
 @mapped("poll")
@@ -121,7 +112,7 @@ def poll(place: Place, batch: PublicBatch, teachers: Sequence[Ref], encoding: En
 def measure(place: Place, block: Block, plan: Plan, encoding: Encoding) -> Ref:
     """Test the teachers of one block of shards on the rows set aside in each."""
     path = f"measured/{owner(block.rows)}/{place.key[:20]}/{block.shards[0]:06d}"
-    return asks_estimate.measure(block.rows, range(*block.shards), plan.teachers, encoding, place.vault, path)
+    return asks_estimate.measure(block, plan.teachers, encoding, place.vault, path)
 
 
 @stage("count", version=2, reads=(*UNITS, "student", "privacy.epsilon"))
@@ -130,15 +121,6 @@ def count(place: Place, plan: Plan, private: PrivateInput, batches: Sequence[Pub
     candidates = asks_hypothesis.HypothesisAsk.of(plan, private.encoding, batches, place.vault).candidates
     folder = f"counts/{plan.privacy.domain}/{place.key[:16]}"
     return asks_hypothesis.count_errors(private.at(place, plan), candidates, folder)
-
-
-@dataclass(frozen=True)
-class PublicTables:
-    """The public rows that a student learns from, and the labelled ones that it is measured on, if there are any."""
-
-    encoding: Encoding
-    batches: Sequence[PublicBatch]
-    test: Files | None
 
 
 @stage("study", version=4)

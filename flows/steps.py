@@ -13,13 +13,12 @@ from concord.artifacts.mlflow.describe import Tracked
 from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Encoding, PublicRows
 from concord.artifacts.sessions import Session
-from concord.flows.cache import Place
+from concord.flows.cache import Place, PublicTables
 from concord.flows.console import err
 from concord.flows.mirror import mirrored
 from concord.flows.outcome import Summary, extension_in_words, measures_of, merge_reports
 from concord.flows.run import Admitted, RunContext, ready_mlflow
 from concord.flows.stage import Disclosure, stage
-from concord.flows.stages import PublicTables
 from concord.tasks.advice.choose import decided
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import grouping, labelled_rows
@@ -157,12 +156,11 @@ def _certified_and_tracked(learned: Learned, student: Student) -> tuple[Certifie
         )
 
     def work() -> tuple[tuple[Certified, Tracked], bool]:
+        files = {each.session.id: each.released for each in (passed, *learned.before)}
         certificate = certificate_of(
             run.plan,
-            passed.session.id,
-            passed.released,
+            files,
             student,
-            others={each.session.id: each.released for each in learned.before},
             features=learned.encoding.features,
             ledger=stores.ledger,
             released=stores.released,

@@ -21,10 +21,10 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.artifacts.sessions import Session
-from concord.flows.cache import Place, PrivateInput
+from concord.flows.cache import Place, PrivateInput, PublicTables
 from concord.flows.run import Admitted, Asking, Counted, PrivateFiles, RunContext
 from concord.flows.stage import Disclosure, mapped, on_workers, pass_door, stage
-from concord.flows.stages import UNITS, PublicTables, published, with_groups
+from concord.flows.stages import UNITS, published, with_groups
 from concord.flows.steps import Learned, rehearse_students
 from concord.tasks.advice.tallies import asks_pairs, check_columns, planned_sizes, planned_tallies
 from concord.tasks.asking import tally as asking_tally

@@ -27,9 +27,8 @@ from typing import Any, Literal, Self
 
 from pydantic import TypeAdapter, ValidationError
 
-from concord.artifacts.domains import Domain, NewCap
+from concord.artifacts.domains import Division, Domain, NewCap
 from concord.artifacts.errors import NotVerified, WrongInput
-from concord.artifacts.parts import Division
 from concord.artifacts.privacy import Charge
 from concord.artifacts.sessions import STATE, Batch, BatchOutcome, Draw, Session, Settlement
 

@@ -31,13 +31,12 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from concord.artifacts.domains import NewCap
+from concord.artifacts.domains import Division, NewCap
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import Vault, derive, keyed_digest
 from concord.artifacts.ledger.events import Entry, Event, LogRecord, Restoration, Watch
 from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.ledger.state import LedgerState
-from concord.artifacts.parts import Division
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Batch, BatchOutcome, Session
 

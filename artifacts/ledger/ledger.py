@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from concord.artifacts.domains import Domain
+from concord.artifacts.domains import Division, Domain
 from concord.artifacts.errors import NotKept, NotVerified
 from concord.artifacts.ledger.database import Entries, LedgerRows
 from concord.artifacts.ledger.events import DomainBalance, Entry, LogRecord, Remark, RemarkKind, Watch
@@ -30,7 +30,6 @@ from concord.artifacts.ledger.home_contents import HomeContents
 from concord.artifacts.ledger.reading import Reading, Value
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.ledger.witness import Watching, Witness
-from concord.artifacts.parts import Division
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Batch, BatchOutcome, Draw, Opening, Session
 from concord.artifacts.settings import Settings

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from itertools import takewhile
 from typing import TypeVar
 
-from concord.artifacts.domains import Domain
+from concord.artifacts.domains import Division, Domain
 from concord.artifacts.ledger.events import Remark
 from concord.artifacts.ledger.state import LedgerState
-from concord.artifacts.parts import LEARNING, Counted, Division
+from concord.artifacts.parts import LEARNING, Counted
 from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import STUDENT_CHOICE, STUDENT_TEST, Batch, Session

@@ -10,7 +10,7 @@ tests/artifacts/ledger/test_ledger_model.py.
 from collections.abc import Iterable
 from dataclasses import replace
 
-from concord.artifacts.domains import Domain, NewCap, amount
+from concord.artifacts.domains import Division, Domain, NewCap, amount
 from concord.artifacts.errors import BudgetRefused, ConcordError, NotCovered, NotVerified, WrongInput
 from concord.artifacts.ledger.events import (
     DomainBalance,
@@ -22,7 +22,7 @@ from concord.artifacts.ledger.events import (
     Watch,
     shortfall,
 )
-from concord.artifacts.parts import Counted, Division, Parts, by_part, largest, least
+from concord.artifacts.parts import Counted, Parts, by_part, largest, least
 from concord.artifacts.privacy import Charge
 from concord.artifacts.sessions import Batch, BatchOutcome, Draw, Opening, Session, Settlement, Terms
 

@@ -59,16 +59,24 @@ class Teacher:
         return np.where(np.isin(answers, np.arange(classes)), answers, fixed).astype(np.int64)
 
 
+@dataclass(frozen=True)
+class Block:
+    """A block of shards: the index of the first, the index after the last, and the file of their rows."""
+
+    shards: tuple[int, int]
+    rows: Ref
+
+
 @private_stage
-def teach(block: Ref, shards: range, teachers: TeachersPlan, encoding: Encoding, vault: Vault, path: str) -> Ref:
+def teach(block: Block, teachers: TeachersPlan, encoding: Encoding, vault: Vault, path: str) -> Ref:
     """Train the teachers of one block of shards, and write them to the vault in one file: linear ones as an array.
 
     Raises WrongInput if the estimator cannot be fitted to made-up rows, on which it is tried first.
     """
     rehearse_teachers(teachers, encoding)
-    classes = len(encoding.classes)
+    classes, shards = len(encoding.classes), range(*block.shards)
     with silenced():
-        rows = read_frame(block, vault)
+        rows = read_frame(block.rows, vault)
         X, y = encode(rows, encoding), rows[LABEL].to_numpy().astype(np.int64)
         bounds = pairwise(np.searchsorted(rows[SHARD].to_numpy(), [*shards, shards.stop]))
         fitted = [

@@ -5,7 +5,7 @@ at once.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.parts import LEARNING, TEST
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.schemas import Bounds, Encoding, Ref
 from concord.artifacts.sessions import Session
 from concord.tasks.asking.teachers import aligned_copy, read_only
 from concord.tasks.data.arrivals import Arriving
@@ -25,10 +25,11 @@ from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import encode, read_frame, write_frame
 from concord.tasks.data.guard import private_stage, silenced
 from concord.tasks.data.parts import division_of
-from concord.tasks.data.split import identified_schema, one_row_a_unit
-from concord.tasks.data.units import PrivateRows
+from concord.tasks.data.split import beside, identified_schema, one_row_a_unit
+from concord.tasks.data.units import UNIT, PrivateRows, keyed_bits
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.mechanisms.distance import Ints
+from concord.tasks.mechanisms.private_test import OTHER, PLACES, placed
 
 Says = Callable[[NDArray[Any]], NDArray[Any]]
 """A student's prediction: class names, or numbers, (rows,) of rows in its own format (rows, width)."""
@@ -156,3 +157,100 @@ def _given(X: NDArray[Any], answer: Callable[[NDArray[Any]], float], failed: flo
                 known[name] = failed
         given.append(known[name])
     return np.array(given)
+
+
+@dataclass(frozen=True)
+class ErrorsAside:
+    """Numbers of units of the test part that each candidate gets wrong, (candidates,)."""
+
+    candidates: Sequence[Predictor]
+
+    name: ClassVar[str] = "errors"
+    part: ClassVar[str] = TEST
+    beside: ClassVar[tuple[str, ...]] = ()
+    by_unit: ClassVar[bool] = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One count a candidate."""
+        return (len(self.candidates),)
+
+    def counted(self, rows: pl.DataFrame, encoding: Encoding) -> Ints:
+        """The errors on some rows."""
+        truth = classes_of(rows)
+        return np.array([np.count_nonzero(classes_by(each, rows, encoding) != truth) for each in self.candidates])
+
+
+Grouping = tuple[tuple[str, ...], tuple[tuple[str | None, ...], ...]]
+"""The columns that make groups, and the words of each group in them, as `PrivateTest` has them."""
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """Numbers of units of the test part, (groups or 1, classes, classes): by group, by true class and the one that the
+    student predicts.
+
+    by, named  the groups, as `PrivateTest` has them
+    """
+
+    student: Predictor
+    classes: int
+    by: tuple[str, ...] = ()
+    named: tuple[tuple[str | None, ...], ...] = ()
+
+    name: ClassVar[str] = "confusion"
+    part: ClassVar[str] = TEST
+    by_unit: ClassVar[bool] = False
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """The columns that make groups."""
+        return self.by
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """A row for each true class, of each group."""
+        return len(self.named) + 1 if self.by else 1, self.classes, self.classes
+
+    def counted(self, rows: pl.DataFrame, encoding: Encoding) -> Ints:
+        """The counts of some rows."""
+        says, codes = self.student
+        X = format_of_student(codes, rows, encoding)
+        predicted, truth = classes_given(says, X, encoding.classes), classes_of(rows)
+        group = np.zeros(len(rows), dtype=np.int64)
+        if self.by:
+            at = {words: at for at, words in enumerate(self.named)}
+            own = [set(words) for words in zip(*self.named, strict=True)]
+            cells = rows.select(map(beside, self.by)).iter_rows()
+            known = (tuple(w if w in some else OTHER for w, some in zip(each, own, strict=True)) for each in cells)
+            group = np.array([at.get(words, len(self.named)) for words in known], dtype=np.int64)
+        counts = np.zeros(self.shape, dtype=np.int64)
+        np.add.at(counts, (group, truth, predicted), 1)
+        return counts
+
+
+@dataclass(frozen=True)
+class NumberErrors:
+    """Numbers of units of the test part by the errors of the student and of naming `constant`, (2, len(PLACES)). Each
+    error is rounded by a hash of the unit's name, by the domain's `key`."""
+
+    student: Predictor
+    bounds: Bounds
+    constant: float
+    key: bytes
+
+    name: ClassVar[str] = "number_errors"
+    part: ClassVar[str] = TEST
+    beside: ClassVar[tuple[str, ...]] = ()
+    by_unit: ClassVar[bool] = True
+    shape: ClassVar[tuple[int, ...]] = (2, len(PLACES))
+
+    def counted(self, rows: pl.DataFrame, encoding: Encoding) -> Ints:
+        """The counts of some rows."""
+        (says, codes), (low, high) = self.student, self.bounds
+        truth, said = rows[LABEL].to_numpy(), numbers_given(says, format_of_student(codes, rows, encoding))
+        counts = np.zeros(self.shape, dtype=np.int64)
+        for own, number, purpose in zip(counts, (said, self.constant), (b"error", b"constant"), strict=True):
+            chances = keyed_bits(rows[UNIT], self.key, purpose) / 2.0**64
+            np.add.at(own, placed((number - truth) / (high - low), chances), 1)
+        return counts

@@ -20,7 +20,7 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
-from concord.tasks.asking.teachers import aligned_copy, fitted_teacher, read_only
+from concord.tasks.asking.teachers import Block, aligned_copy, fitted_teacher, read_only
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import encode, read_frame
 from concord.tasks.data.guard import private_stage, silenced
@@ -88,9 +88,9 @@ class Suggestion(BaseModel):
 
 
 @private_stage
-def measure(block: Ref, shards: range, teachers: TeachersPlan, encoding: Encoding, vault: Vault, path: str) -> Ref:
+def measure(block: Block, teachers: TeachersPlan, encoding: Encoding, vault: Vault, path: str) -> Ref:
     """Write the numbers of errors and of tested rows of one block's teachers, (shards, 2), to a file of the vault."""
-    rows = read_frame(block, vault)
+    rows, shards = read_frame(block.rows, vault), range(*block.shards)
     X, y = encode(rows, encoding), rows[LABEL].to_numpy().astype(np.int64)
     aside = rows[ASIDE].to_numpy().astype(bool)
     bounds = np.searchsorted(rows[SHARD].to_numpy(), [*shards, shards.stop])

@@ -46,6 +46,7 @@ class HypothesisAsk(SingleAsk[Universal]):
     public: tuple[str, ...]
 
     purpose: ClassVar[str] = LABELS
+    stage = "choose"
     file: ClassVar[str] = "hypothesis.json"
 
     @classmethod

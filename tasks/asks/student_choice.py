@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import polars as pl
 
 from concord.artifacts import kinds
 from concord.artifacts.errors import BudgetRefused, WrongInput
@@ -25,9 +24,8 @@ from concord.artifacts.learners import StudentPlan
 from concord.artifacts.ledger.reading import choices_of
 from concord.artifacts.parts import TEST
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import STUDENT_CHOICE, Session
-from concord.tasks.asks.counted import Predictor, classes_by, classes_of
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.distance import Ints, RandomSource
@@ -39,6 +37,7 @@ class StudentChoiceAsk(SingleAsk[StudentChoice]):
     """A choice among candidates; `about` is public: the candidates, their files, and the session they learned from."""
 
     purpose: ClassVar[str] = STUDENT_CHOICE
+    stage = "choose"
     file: ClassVar[str] = "choice.json"
     part: ClassVar[str] = TEST
 
@@ -75,28 +74,6 @@ def planned_choice(plan: Plan) -> StudentChoice | None:
     if student.candidates is None or student.epsilon is None:
         return None
     return StudentChoice(epsilon=student.epsilon, secret=plan.privacy.secret)
-
-
-@dataclass(frozen=True)
-class ErrorsAside:
-    """Numbers of units of the test part that each candidate gets wrong, (candidates,)."""
-
-    candidates: Sequence[Predictor]
-
-    name: ClassVar[str] = "errors"
-    part: ClassVar[str] = TEST
-    beside: ClassVar[tuple[str, ...]] = ()
-    by_unit: ClassVar[bool] = False
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """One count a candidate."""
-        return (len(self.candidates),)
-
-    def counted(self, rows: pl.DataFrame, encoding: Encoding) -> Ints:
-        """The errors on some rows."""
-        truth = classes_of(rows)
-        return np.array([np.count_nonzero(classes_by(each, rows, encoding) != truth) for each in self.candidates])
 
 
 def with_chosen_student(stores: Stores, learned: Session, plan: Plan) -> Plan | None:

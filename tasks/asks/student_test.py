@@ -24,7 +24,6 @@ from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
-import polars as pl
 
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import BudgetRefused, WrongInput
@@ -32,24 +31,17 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.parts import TEST
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Charge
-from concord.artifacts.schemas import Bounds, Encoding, Ref
+from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import STUDENT_TEST, Session
 from concord.tasks.asks.counted import (
-    Predictor,
-    classes_given,
-    classes_of,
-    format_of_student,
     is_clean,
-    numbers_given,
 )
 from concord.tasks.asks.counts import MOST_WRITTEN
-from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import grouping
-from concord.tasks.data.split import beside
-from concord.tasks.data.units import UNIT, keyed_bits, private_table
+from concord.tasks.data.units import private_table
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.mechanisms.distance import Ints, RandomSource
-from concord.tasks.mechanisms.private_test import OTHER, PLACES, Noisy, PrivateTest, placed
+from concord.tasks.mechanisms.private_test import OTHER, Noisy, PrivateTest
 
 MOST_CELLS = 100_000
 """Most cells of the matrices of all groups."""
@@ -68,6 +60,7 @@ class StudentTestAsk(SingleAsk[PrivateTest]):
     tests_of: str = ""
 
     purpose: ClassVar[str] = STUDENT_TEST
+    stage = "test"
     file: ClassVar[str] = "test.json"
     part: ClassVar[str] = TEST
 
@@ -189,78 +182,3 @@ def left_for_test(learning: Charge, epsilon: float, choices: Iterable[tuple[Char
             "make it smaller"
         )
     return replace(left, delta=learning.delta), each
-
-
-Grouping = tuple[tuple[str, ...], tuple[tuple[str | None, ...], ...]]
-"""The columns that make groups, and the words of each group in them, as `PrivateTest` has them."""
-
-
-@dataclass(frozen=True)
-class Confusion:
-    """Numbers of units of the test part, (groups or 1, classes, classes): by group, by true class and the one that the
-    student predicts.
-
-    by, named  the groups, as `PrivateTest` has them
-    """
-
-    student: Predictor
-    classes: int
-    by: tuple[str, ...] = ()
-    named: tuple[tuple[str | None, ...], ...] = ()
-
-    name: ClassVar[str] = "confusion"
-    part: ClassVar[str] = TEST
-    by_unit: ClassVar[bool] = False
-
-    @property
-    def beside(self) -> tuple[str, ...]:
-        """The columns that make groups."""
-        return self.by
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """A row for each true class, of each group."""
-        return len(self.named) + 1 if self.by else 1, self.classes, self.classes
-
-    def counted(self, rows: pl.DataFrame, encoding: Encoding) -> Ints:
-        """The counts of some rows."""
-        says, codes = self.student
-        X = format_of_student(codes, rows, encoding)
-        predicted, truth = classes_given(says, X, encoding.classes), classes_of(rows)
-        group = np.zeros(len(rows), dtype=np.int64)
-        if self.by:
-            at = {words: at for at, words in enumerate(self.named)}
-            own = [set(words) for words in zip(*self.named, strict=True)]
-            cells = rows.select(map(beside, self.by)).iter_rows()
-            known = (tuple(w if w in some else OTHER for w, some in zip(each, own, strict=True)) for each in cells)
-            group = np.array([at.get(words, len(self.named)) for words in known], dtype=np.int64)
-        counts = np.zeros(self.shape, dtype=np.int64)
-        np.add.at(counts, (group, truth, predicted), 1)
-        return counts
-
-
-@dataclass(frozen=True)
-class NumberErrors:
-    """Numbers of units of the test part by the errors of the student and of naming `constant`, (2, len(PLACES)). Each
-    error is rounded by a hash of the unit's name, by the domain's `key`."""
-
-    student: Predictor
-    bounds: Bounds
-    constant: float
-    key: bytes
-
-    name: ClassVar[str] = "number_errors"
-    part: ClassVar[str] = TEST
-    beside: ClassVar[tuple[str, ...]] = ()
-    by_unit: ClassVar[bool] = True
-    shape: ClassVar[tuple[int, ...]] = (2, len(PLACES))
-
-    def counted(self, rows: pl.DataFrame, encoding: Encoding) -> Ints:
-        """The counts of some rows."""
-        (says, codes), (low, high) = self.student, self.bounds
-        truth, said = rows[LABEL].to_numpy(), numbers_given(says, format_of_student(codes, rows, encoding))
-        counts = np.zeros(self.shape, dtype=np.int64)
-        for own, number, purpose in zip(counts, (said, self.constant), (b"error", b"constant"), strict=True):
-            chances = keyed_bits(rows[UNIT], self.key, purpose) / 2.0**64
-            np.add.at(own, placed((number - truth) / (high - low), chances), 1)
-        return counts

@@ -23,8 +23,9 @@ from collections.abc import Callable, Sequence
 
 import polars as pl
 
+from concord.artifacts.domains import Division
 from concord.artifacts.home.vault import Vault, derive, keyed_digest
-from concord.artifacts.parts import EVERY, TEST, Division
+from concord.artifacts.parts import EVERY, TEST
 from concord.artifacts.plan import Plan
 from concord.artifacts.sections import PrivateTestPlan
 from concord.tasks.data.tables import CELLS_FIELD, UNIT_FIELD

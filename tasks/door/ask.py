@@ -9,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
 
 from concord.artifacts.kinds import Kind
 from concord.artifacts.parts import LEARNING
@@ -72,11 +72,13 @@ class Ask(ABC, Generic[Answering]):
 
     purpose     what its session is opened for, in words
     part        part of the domain's units that it reads, if the plan divides them
+    stage       the stage of a run that passes the door with it
     """
 
     mechanism: Answering
 
     purpose: ClassVar[str]
+    stage: ClassVar[Literal["release", "choose", "test"]] = "release"
     part: ClassVar[str] = LEARNING
 
     @property

@@ -89,26 +89,25 @@ def _inline(name: str, figure: str) -> Markup:
 
 def certificate_of(
     plan: Plan,
-    session_id: str,
-    labels: Sequence[Ref],
+    files: Mapping[str, Sequence[Ref]],
     student: Student,
     *,
-    others: Mapping[str, Sequence[Ref]],
     features: Sequence[str],
     ledger: Ledger,
     released: Released,
 ) -> Certificate:
     """The certificate of a session by the present ledger, without the versions that `written_now` adds.
 
-    labels       released files of all batches in order, also of those not asked; for a choice, the hypothesis; for
-                 tallies, the rounds and the labels inferred from them
-    others       released files of other sessions of the same run, by session
-    features     columns of a row that the student may read
+    files     released files by session: those of the certificate's own first, then of others of the same run. They are
+              all batches in order, also those not asked; for a choice, the hypothesis; for tallies, the rounds and the
+              labels inferred from them
+    features  columns of a row that the student may read
     Raises NotVerified if a file is not what was written, if its rows are not those on record, or if the ledger is
     behind its witness.
     """
     ledger.check_witness()
-    session = ledger.session(session_id)
+    own, labels = next(iter(files.items()))
+    session = ledger.session(own)
     stated = Stated(
         learned=_student(plan.student, student, session),
         about=plan.about,
@@ -116,7 +115,7 @@ def certificate_of(
         features=tuple(features),
         noise=noise_in(plan, session, labels, released),
     )
-    made = ledger.at_once(lambda now: describe({session_id: labels, **others}, stated, now, released))
+    made = ledger.at_once(lambda now: describe(files, stated, now, released))
     return made.model_copy(update={"versions": {OPENED: made.versions[OPENED]}})
 
 

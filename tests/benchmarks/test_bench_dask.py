@@ -17,7 +17,7 @@ from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.plan import load_plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.flows.cluster import closed_cluster
-from concord.tasks.asking.teachers import teach
+from concord.tasks.asking.teachers import Block, teach
 from concord.tasks.data.encode import learn_encoding
 from concord.tasks.data.split import split
 from concord.tasks.data.units import PrivateRows
@@ -37,7 +37,7 @@ FOREST = TeachersPlan(
 def teach_block(block: Ref, first: int, encoding: Encoding, vault: str, path: str) -> tuple[Ref, float, int]:
     """The teachers, the processor seconds they took, and the process that had them."""
     used = process_time()
-    ref = teach(block, range(first, first + BLOCK), FOREST, encoding, Vault(Path(vault)), path)
+    ref = teach(Block((first, first + BLOCK), block), FOREST, encoding, Vault(Path(vault)), path)
     return ref, process_time() - used, os.getpid()
 
 

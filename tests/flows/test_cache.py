@@ -14,13 +14,13 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Encoding, OneHot, Ref
 from concord.flows import stages
-from concord.flows.cache import Files, Place, PrivateInput, digested, key_of, only
+from concord.flows.cache import Files, Place, PrivateInput, PublicTables, digested, key_of, only
 from concord.flows.season import NewUnits
 from concord.flows.stage import Described, Stages
-from concord.flows.stages import UNITS, Block, PublicTables, StudentFile
-from concord.tasks.asks.counted import UnitCounts
+from concord.flows.stages import UNITS, StudentFile
+from concord.tasks.asking.teachers import Block
+from concord.tasks.asks.counted import Grouping, UnitCounts
 from concord.tasks.asks.counts import Groups
-from concord.tasks.asks.student_test import Grouping
 from concord.tasks.data.arrivals import Period
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import PublicBatch

@@ -20,6 +20,7 @@ from concord.artifacts.plan import Plan, parse_plan
 from concord.flows.ask import estimate
 from concord.flows.cli.show import budget_of
 from concord.flows.start import start, start_asking, start_extension
+from concord.tasks.asking.teachers import Block
 from concord.tasks.asks.estimate import measure
 from concord.tasks.data.encode import learn_encoding, read_frame
 from concord.tasks.data.split import ASIDE, SHARD, split
@@ -174,7 +175,7 @@ def test_errors_are_those_of_rows_set_aside(plan: Plan, tmp_path: Path) -> None:
     teachers = TeachersPlan(count=60, estimator="sklearn.dummy.DummyClassifier")
     (first, _) = split(PrivateRows(plan, encoding, vault, bytes(32)), "shards", aside=0.3)
     rows = read_frame(first, vault)
-    counted = vault.read(measure(first, range(30), teachers, encoding, vault, "m"))
+    counted = vault.read(measure(Block((0, 30), first), teachers, encoding, vault, "m"))
     wrong, tested = np.frombuffer(counted, np.int64).reshape(-1, 2).T
     for shard in range(30):
         mine = rows.filter(pl.col(SHARD) == shard)
@@ -184,6 +185,6 @@ def test_errors_are_those_of_rows_set_aside(plan: Plan, tmp_path: Path) -> None:
         assert wrong[shard] == (tried["concord.label"] != common).sum()
     for share in (1e-12, 1 - 1e-12):
         (block, _) = split(PrivateRows(plan, encoding, vault, bytes(32)), f"shards-{share}", aside=share)
-        measured = vault.read(measure(block, range(30), teachers, encoding, vault, f"m-{share}"))
+        measured = vault.read(measure(Block((0, 30), block), teachers, encoding, vault, f"m-{share}"))
         wrong, of = np.frombuffer(measured, np.int64).reshape(-1, 2).T
         assert np.all(wrong <= of)

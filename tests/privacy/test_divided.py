@@ -16,12 +16,12 @@ import pytest
 
 from concord import __version__
 from concord.artifacts import parts
-from concord.artifacts.domains import Domain
+from concord.artifacts.domains import Division, Domain
 from concord.artifacts.errors import BudgetRefused, WrongInput
 from concord.artifacts.home.vault import Vault, derive
 from concord.artifacts.ledger.events import LogRecord
 from concord.artifacts.ledger.state import LedgerState
-from concord.artifacts.parts import EVERY, LEARNING, TEST, Division, Parts
+from concord.artifacts.parts import EVERY, LEARNING, TEST, Parts
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.sections import PrivateTestPlan

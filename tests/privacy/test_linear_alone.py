@@ -21,7 +21,7 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.schemas import Encoding, Scaled
 from concord.tasks.asking.arrays import LINEAR, LinearTeachers
-from concord.tasks.asking.teachers import aligned_copy, fitted_teacher, load_teachers, teach
+from concord.tasks.asking.teachers import Block, aligned_copy, fitted_teacher, load_teachers, teach
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import SHARD, write_frame
 from concord.tasks.data.guard import silenced
@@ -93,7 +93,7 @@ def test_a_row_of_one_shard_changes_one_teacher(
 
     def taught(shards: Sequence[Shard], classes: int) -> list[bytes]:
         rows = write_frame(frame_of(shards), vault, "rows")
-        found = load_teachers(teach(rows, range(COUNT), plan, encoding_of(classes), vault, "teachers"), vault)
+        found = load_teachers(teach(Block((0, COUNT), rows), plan, encoding_of(classes), vault, "teachers"), vault)
         assert isinstance(found, LinearTeachers)
         return [found.weights[:, at].tobytes() for at in range(COUNT)]
 

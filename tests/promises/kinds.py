@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from concord.artifacts.domains import Division
 from concord.artifacts.parts import TEST as TESTED
-from concord.artifacts.parts import Division
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sections import MECHANISMS
 from concord.tasks.asking.answers import canonical

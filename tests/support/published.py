@@ -204,15 +204,9 @@ def with_leading(certificate: Certificate, **changes: Any) -> Certificate:
 def recertified(world: World, mechanism: Mechanism, refs: list[Ref], student: Student) -> Certified:
     """The certificate from the ledger's present state."""
     ledger, released = Ledger.of(world.home), world.released
+    features = world.encoding.features
     certificate = certificate_of(
-        world.plan,
-        SESSION,
-        refs,
-        student,
-        others={},
-        features=world.encoding.features,
-        ledger=ledger,
-        released=released,
+        world.plan, {SESSION: refs}, student, features=features, ledger=ledger, released=released
     )
     classes, per_refusal = world.plan.data.classes, mechanism.per_refusal
     stores: dict[str, Any] = {"ledger": ledger, "released": released, "vault": world.vault}

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from concord.artifacts.domains import Division
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.events import LogRecord
 from concord.artifacts.ledger.excerpt import Excerpt, hiding
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.parts import Division
 from concord.artifacts.sessions import Opening
 from concord.artifacts.settings import WITNESS
 from concord.tasks.mechanisms.stable import StableVoting

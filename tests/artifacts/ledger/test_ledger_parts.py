@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from concord.artifacts import parts
+from concord.artifacts.domains import Division
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.guarantee import DomainCharge
 from concord.artifacts.ledger import state
 from concord.artifacts.ledger.events import Entry, LogRecord
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.witness import Witness
-from concord.artifacts.parts import EVERY, LEARNING, TEST, Counted, Division, Parts, running_totals
+from concord.artifacts.parts import EVERY, LEARNING, TEST, Counted, Parts, running_totals
 from concord.artifacts.privacy import Charge
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes
 from concord.tasks.mechanisms.private_test import PrivateTest

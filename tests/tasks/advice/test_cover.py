@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from concord.artifacts.domains import Division
 from concord.artifacts.errors import BudgetRefused, WrongInput
 from concord.artifacts.guarantee import later_rows_in_words
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.parts import LEARNING, TEST, Division
+from concord.artifacts.parts import LEARNING, TEST
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.sessions import Opening

@@ -16,7 +16,16 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.schemas import Encoding, Scaled
 from concord.tasks.asking.arrays import LACKS, LINEAR, LinearTeachers, is_linear, weights_of
-from concord.tasks.asking.teachers import Teacher, add_votes, aligned_copy, fitted_teacher, fixed_vote, poll, teach
+from concord.tasks.asking.teachers import (
+    Block,
+    Teacher,
+    add_votes,
+    aligned_copy,
+    fitted_teacher,
+    fixed_vote,
+    poll,
+    teach,
+)
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import SHARD, PublicBatch, write_frame
 from concord.tasks.data.guard import silenced
@@ -145,10 +154,10 @@ def test_a_block_votes_as_the_same_teachers_one_by_one(
     labels = {shard: [min(y, classes - 1) for y in own] for shard, own in SHARDS.items()}
     block = write_frame(block_of(labels), vault, "block")
     plan = TeachersPlan(count=5)
-    array = teach(block, range(5), plan, encoding, vault, "array")
+    array = teach(Block((0, 5), block), plan, encoding, vault, "array")
     with monkeypatch.context() as one_by_one:
         one_by_one.setattr("concord.tasks.asking.teachers.is_linear", lambda _: False)
-        models = teach(block, range(5), plan, encoding, vault, "models")
+        models = teach(Block((0, 5), block), plan, encoding, vault, "models")
     assert isinstance(pickle.loads(vault.read(models))[0], Teacher)
     assert np.load(vault.root / "array", allow_pickle=False).shape == ((1, 5, 2) if classes == 2 else (3, 5, 2))
     values = pl.DataFrame({"x": np.linspace(-4, 5, 1_201)})

@@ -16,7 +16,7 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.schemas import Encoding, Scaled
 from concord.tasks.asking.arrays import LinearTeachers
-from concord.tasks.asking.teachers import PROPOSED, Teacher, load_teachers, teach
+from concord.tasks.asking.teachers import PROPOSED, Block, Teacher, load_teachers, teach
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import write_frame
 from concord.tasks.data.split import SHARD
@@ -84,7 +84,7 @@ def trained(folder: Path, shards: dict[int, tuple[list[float], list[int]]], plan
     ref = write_frame(block, vault, "block.arrow")
     with pytest.MonkeyPatch.context() as one_by_one:
         one_by_one.setattr("concord.tasks.asking.teachers.is_linear", lambda _: False)
-        found = load_teachers(teach(ref, range(5), plan, ENCODING, vault, "teachers"), vault)
+        found = load_teachers(teach(Block((0, 5), ref), plan, ENCODING, vault, "teachers"), vault)
     assert not isinstance(found, LinearTeachers)
     return list(found)
 

@@ -20,8 +20,8 @@ from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import STUDENT_CHOICE, Session
 from concord.tasks.asks import counted as asks_counted
-from concord.tasks.asks.counted import count_units
-from concord.tasks.asks.student_choice import ErrorsAside, StudentChoiceAsk, planned_choice, with_chosen_student
+from concord.tasks.asks.counted import ErrorsAside, count_units
+from concord.tasks.asks.student_choice import StudentChoiceAsk, planned_choice, with_chosen_student
 from concord.tasks.asks.student_test import left_for_test
 from concord.tasks.data import split
 from concord.tasks.data.encode import Matrix, learn_encoding

@@ -195,7 +195,7 @@ def test_a_plan_is_agreed_to_once_by_somebody(world: Watched, capsys: pytest.Cap
     shutil.rmtree(world.exchange)
     shutil.rmtree(world.home("north") / "released")
     world.post(asked.model_copy(update={"run": "0" * 32}))
-    world.refuses("needs the agreement, once, of", BudgetRefused, again=True, agreed=False)
+    world.refuses("needs the agreement, once, of", BudgetRefused, new_session=True, agreed=False)
     shown = " ".join(capsys.readouterr().err.split())
     assert "rounds cost ε = 4, δ = 1e-05 for all rows of one person" in shown
 

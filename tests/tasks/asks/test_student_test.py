@@ -17,10 +17,8 @@ from concord.artifacts.parts import LEARNING, TEST
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
-from concord.tasks.asks.counted import classes_given, count_units, numbers_given
+from concord.tasks.asks.counted import Confusion, NumberErrors, classes_given, count_units, numbers_given
 from concord.tasks.asks.student_test import (
-    Confusion,
-    NumberErrors,
     StudentTestAsk,
     planned_groups,
     planned_test,

@@ -18,7 +18,7 @@ from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.schemas import Encoding, Scaled
 from concord.tasks.asking.arrays import LinearTeachers
 from concord.tasks.asking.relabel import _over_shards, resampled
-from concord.tasks.asking.teachers import load_teachers, teach
+from concord.tasks.asking.teachers import Block, load_teachers, teach
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.encode import SHARD, learn_encoding, read_frame, row_digests, write_frame
 from concord.tasks.data.split import one_row_a_unit, split
@@ -124,7 +124,7 @@ def votes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[Row
     def voted(rows: list[Row]) -> list[Ints]:
         drawn = resampled(subset(rows), settings_of("published", copies=8), MANY, ENCODING, KEY)
         block = write_frame(drawn, vault, "block.arrow")
-        teachers = load_teachers(teach(block, range(MANY), plan, ENCODING, vault, "teachers"), vault)
+        teachers = load_teachers(teach(Block((0, MANY), block), plan, ENCODING, vault, "teachers"), vault)
         assert not isinstance(teachers, LinearTeachers)
         return [teacher.votes(public, 2) for teacher in teachers]
 

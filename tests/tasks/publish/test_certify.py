@@ -114,16 +114,8 @@ def test_a_certificate_is_known_before_it_is_written_by_all_but_the_versions_tha
     written, ledger = read(small), Ledger.of(small.home)
 
     def due() -> Certificate:
-        return certificate_of(
-            small.plan,
-            SESSION,
-            list(written.leading.files),
-            student,
-            others={},
-            features=small.encoding.features,
-            ledger=ledger,
-            released=small.released,
-        )
+        files, features = {SESSION: list(written.leading.files)}, small.encoding.features
+        return certificate_of(small.plan, files, student, features=features, ledger=ledger, released=small.released)
 
     before = due()
     assert before.versions == {OPENED: __version__}

@@ -13,13 +13,12 @@ from typing import Any, Literal
 
 import pytest
 
-from concord.artifacts.domains import NEIGHBOURS
+from concord.artifacts.domains import NEIGHBOURS, Division
 from concord.artifacts.errors import BudgetRefused, NotVerified
 from concord.artifacts.ledger.events import Entry, LogRecord, RemarkKind, Remarks
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.ledger.witness import Witness
-from concord.artifacts.parts import Division
 from concord.artifacts.sessions import Draw, Opening
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.mechanism import Mechanism
