@@ -1,7 +1,7 @@
 """The values that stages exchange: small references, and the encoding of rows.
 
 The encoding is learned from public rows and the plan alone, so it is public itself. Each feature column has a kind and
-the public statistics its cells are encoded by; `tasks.data.encode` learns and applies it.
+the public statistics its cells are encoded by; `tasks.data.encode` learns it, `tasks.data.matrix` applies it.
 """
 
 import hashlib

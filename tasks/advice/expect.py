@@ -25,8 +25,10 @@ from concord.artifacts.schemas import TextFormat
 from concord.tasks.advice.compare import Stream
 from concord.tasks.advice.tallies import learning_units
 from concord.tasks.asking.relabel import Subset, hypothesis_space, subset_of
-from concord.tasks.data.encode import encode_public, learn_encoding
+from concord.tasks.data.cells import cast_rows
+from concord.tasks.data.encode import learn_encoding
 from concord.tasks.data.files import format_of
+from concord.tasks.data.matrix import encode
 from concord.tasks.data.tables import open_public
 from concord.tasks.mechanisms.error_estimate import check_parameters
 from concord.tasks.mechanisms.exponential import StudentChoice, Universal
@@ -137,7 +139,8 @@ def expect_choice(plan: Plan, epsilon: float) -> ChosenStudent:
         rule = "planning reads no private row, not even the features that data.public_share makes public"
         raise WrongInput(f"data.public must be given to say how many hypotheses the student is chosen from: {rule}")
     encoding = learn_encoding(plan)
-    X = encode_public(plan.path("public"), encoding)
+    frames = open_public(plan.path("public"), form=encoding.format).frames(encoding.features)
+    X = np.concatenate([encode(cast_rows(frame, encoding), encoding) for frame in frames])
     space = hypothesis_space(plan.student.space, encoding, X, "student")
     candidates = len(space.dichotomies(X.astype(float)))
     rate = Universal(epsilon=epsilon, secret=plan.privacy.secret).choice.rate

@@ -42,8 +42,8 @@ from concord.tasks.advice.rehearse import (
 from concord.tasks.advice.synthetic_labels import SIGNALS, assumed_shares, typical_truth
 from concord.tasks.asking.arrays import is_linear
 from concord.tasks.asking.teachers import aligned_copy, fitted_teacher, read_only
-from concord.tasks.data.encode import Matrix, encode
 from concord.tasks.data.guard import silenced
+from concord.tasks.data.matrix import Matrix, encode
 from concord.tasks.mechanisms.distance import Draws, Floats, Ints
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.student.evaluate import probabilities

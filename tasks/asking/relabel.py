@@ -60,8 +60,9 @@ from concord.artifacts.learners import HypothesesPlan, RelabelPlan, TeachersPlan
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.tasks.data.cells import LABEL
-from concord.tasks.data.encode import SHARD, Matrix, PublicBatch, encode, read_frame, row_digests, write_frame
+from concord.tasks.data.encode import SHARD, PublicBatch, read_frame, row_digests, write_frame
 from concord.tasks.data.guard import private_stage
+from concord.tasks.data.matrix import Matrix, encode
 from concord.tasks.data.units import UNIT, keyed_bits, shards_of
 from concord.tasks.mechanisms.hypotheses.boxes import Box, Conjunctions, Intervals, Rectangles, Stumps, Thresholds
 from concord.tasks.mechanisms.hypotheses.dichotomies import Hypothesis, HypothesisClass

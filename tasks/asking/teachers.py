@@ -22,8 +22,9 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.tasks.asking.arrays import MOST_HELD, Classes, LinearTeachers, Weights, aligned, is_linear, weights_of
 from concord.tasks.data.cells import LABEL
-from concord.tasks.data.encode import SHARD, Matrix, PublicBatch, encode, read_frame
+from concord.tasks.data.encode import SHARD, PublicBatch, read_frame
 from concord.tasks.data.guard import PRIVATE_FAILURES, private_stage, silenced
+from concord.tasks.data.matrix import Matrix, encode
 
 Cell = TypeVar("Cell", bound=np.generic)
 REHEARSAL_ROWS = 64

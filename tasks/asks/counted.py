@@ -22,8 +22,9 @@ from concord.tasks.asking.teachers import aligned_copy, read_only
 from concord.tasks.data.arrivals import Arriving
 from concord.tasks.data.cells import LABEL
 from concord.tasks.data.codes import Codes
-from concord.tasks.data.encode import encode, read_frame, write_frame
+from concord.tasks.data.encode import read_frame, write_frame
 from concord.tasks.data.guard import private_stage, silenced
+from concord.tasks.data.matrix import encode
 from concord.tasks.data.parts import division_of
 from concord.tasks.data.split import beside, identified_schema, one_row_a_unit
 from concord.tasks.data.units import UNIT, PrivateRows, keyed_bits

@@ -24,7 +24,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.parts import EVERY
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, OneHot
-from concord.tasks.data.encode import encode
+from concord.tasks.data.matrix import encode
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.mechanisms.distance import Ints, RandomSource
 from concord.tasks.mechanisms.group_counts import GroupCounts

@@ -22,8 +22,9 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.tasks.asking.teachers import Block, aligned_copy, fitted_teacher, read_only
 from concord.tasks.data.cells import LABEL
-from concord.tasks.data.encode import encode, read_frame
+from concord.tasks.data.encode import read_frame
 from concord.tasks.data.guard import private_stage, silenced
+from concord.tasks.data.matrix import encode
 from concord.tasks.data.split import ASIDE, SHARD
 from concord.tasks.door.ask import SingleAsk
 from concord.tasks.mechanisms.distance import Ints, RandomSource

@@ -23,8 +23,9 @@ from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import LABELS
 from concord.tasks.asking.relabel import hypothesis_space, public_matrix
 from concord.tasks.data.cells import LABEL
-from concord.tasks.data.encode import PublicBatch, encode
+from concord.tasks.data.encode import PublicBatch
 from concord.tasks.data.guard import private_stage
+from concord.tasks.data.matrix import encode
 from concord.tasks.data.split import one_row_a_unit
 from concord.tasks.data.units import PrivateRows
 from concord.tasks.door.ask import SingleAsk

@@ -33,8 +33,9 @@ from concord.tasks.asks.known import KnownRows
 from concord.tasks.asks.labelled import checkpoint_to_extend
 from concord.tasks.asks.votes import LabelStream, VotesAsk
 from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.encode import PublicBatch, encode, frame_bytes, read_frame
+from concord.tasks.data.encode import PublicBatch, frame_bytes, read_frame
 from concord.tasks.data.guard import private_stage, silenced
+from concord.tasks.data.matrix import encode
 from concord.tasks.door.admit import on_record
 from concord.tasks.door.asked import online_path, online_rows, online_votes, recounted
 from concord.tasks.door.checkpoint import check_key, check_open

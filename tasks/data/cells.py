@@ -6,7 +6,7 @@ becomes the first declared class. So no row can change another row, a column's t
 A rule converts, compares and chooses; it does no arithmetic. Depending on the length of a frame, Polars may leave out a
 sum that looks neutral, or multiply instead of dividing: `value + 0.0` may keep −0.0 in a long frame and not in a frame
 of one row. A conversion has one exact or nearest result, and a choice copies bits. Arithmetic is left to NumPy
-(`numbers_of`, tasks.data.encode). tests/privacy/test_row_alone.py compares rows alone and in a table to the bit.
+(`numbers_of`, tasks.data.matrix). tests/privacy/test_row_alone.py compares rows alone and in a table to the bit.
 """
 
 import math

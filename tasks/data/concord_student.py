@@ -16,7 +16,7 @@ import math
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from itertools import groupby
 from typing import Any
@@ -82,11 +82,10 @@ class Cells(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-le
 
 
 def raw(column: Any) -> Any:
-    """The cells of a column: an array if that leaves nothing out, else a list."""
-    cells = column.to_numpy()
-    if cells.dtype.kind in "mM" or str(column.dtype).lower() == cells.dtype.name:
-        return cells
-    return column.to_list()
+    """The cells of a column, an array if that changes none: of lists of numbers, (rows, size). Else a list."""
+    cells, stored = column.to_numpy(), str(getattr(column.dtype, "inner", column.dtype)).lower()
+    octets = stored == "uint8" and cells.ndim == 2  # which other numbers hold exactly, too, if a list is missing
+    return cells if cells.dtype.kind in "mM" or stored == cells.dtype.name or octets else column.to_list()
 
 
 def numbers(cells: Any) -> Numbers:
@@ -110,8 +109,10 @@ def number(cell: Any) -> float:
 
 def truths(cells: Any) -> Numbers:
     """1 and 0 of truth values, their words and the numbers 1 and 0; NaN for everything else."""
-    found = [TRUTH.get(cell.strip(BLANKS), math.nan) if isinstance(cell, str) else number(cell) for cell in cells]
-    return np.array([value + 0.0 if value in (0, 1) else math.nan for value in found], dtype=np.float64)
+    if not isinstance(cells, np.ndarray) or cells.dtype == object:
+        cells = [TRUTH.get(cell.strip(BLANKS), math.nan) if isinstance(cell, str) else cell for cell in cells]
+    found = numbers(cells)
+    return np.where((found == 0) | (found == 1), found, np.nan)
 
 
 def dates(cells: Any) -> Numbers:
@@ -184,27 +185,28 @@ READ: dict[str, Callable[[Any], NDArray[Any]]] = {
 }
 
 
-def lists(cells: Iterable[Any], element: str, size: int) -> NDArray[np.float32]:
+def lists(cells: Any, element: str, size: int) -> NDArray[np.float32]:
     """Lists of that size (rows, size); one of another size is all zeros, and so is an element that does not fit."""
-    found = [_list(cell, element, size) for cell in cells]
-    return np.array(found, dtype=np.float32).reshape(len(found), size)
+    if isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf" and cells.shape[1:] == (size,):
+        return _elements(cells, element).astype(np.float32)
+    found = np.zeros((len(cells), size), dtype=np.float32)
+    for at, cell in enumerate(cells):
+        if isinstance(cell, list | tuple | np.ndarray) and len(cell) == size:
+            as_it_is = isinstance(cell, np.ndarray) and cell.dtype != object
+            parts = np.asarray(cell if as_it_is else [math.nan if part is None else part for part in cell])
+            if parts.dtype.kind in "biuf" and parts.ndim == 1:
+                found[at] = _elements(parts, element)
+    return found
 
 
-def _list(cell: Any, element: str, size: int) -> NDArray[Any]:
-    nothing = np.zeros(size, dtype=np.float32)
-    if not isinstance(cell, list | tuple | np.ndarray) or len(cell) != size:
-        return nothing
-    if not isinstance(cell, np.ndarray) or cell.dtype == object:
-        cell = [math.nan if part is None else part for part in cell]
-    parts = np.asarray(cell)
-    if parts.dtype.kind not in "biuf" or parts.ndim != 1:
-        return nothing
+def _elements(parts: NDArray[Any], element: str) -> NDArray[Any]:
+    """Numbers as elements of lists, zero where they do not fit."""
     with np.errstate(all="ignore"):
         if element == "float32":
             single = parts.astype(np.float32)
-            return np.where(np.isfinite(single), single, nothing)
+            return np.where(np.isfinite(single), single, np.float32(0))
         whole = np.trunc(parts) + np.float32(0)  # −0 is 0
-        return np.where((whole >= 0) & (whole <= 255), whole, nothing)
+        return np.where((whole >= 0) & (whole <= 255), whole, np.float32(0))
 
 
 def signed_log(X: Numbers) -> Numbers:

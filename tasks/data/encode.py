@@ -4,7 +4,7 @@ Means, medians and vocabularies come from an even sample of the public rows (`sy
 exact, so that the same table gives the same encoding however it is divided into files.
 
 Assumes      what it reads is public: the plan, the public table
-Guarantees   nothing here depends on a private row, and a row is encoded by itself alone
+Guarantees   nothing here depends on a private row
 Not covered  public rows that are private ones in disguise. Checked by tests/tasks/data/test_encode.py
 
 Rows are identified by keyed digests of their cast columns, packed in bytes of a fixed size (`row_digests`).
@@ -100,10 +100,8 @@ def learn_column(sample: pl.DataFrame, name: str, kind: Kind) -> Column:
     return OneHot(name=name, vocabulary=tuple(counts[name].head(VOCABULARY)), missing=missing or rare)
 
 
-Matrix = NDArray[np.float32]
-
 BAG: dict[str, Any] = {"binary": True, "norm": None, "alternate_sign": False}
-"""How words are hashed, here and in the published student: by presence, not by count."""
+"""How words are hashed, for digests and in the matrix: by presence, not by count."""
 
 
 def public_features(plan: Plan) -> tuple[PublicTable, tuple[str, ...]]:
@@ -179,7 +177,8 @@ def stage_public(
     table = open_public(path, field, encoding.format)
     table.check(encoding)
     batches: list[PublicBatch] = []
-    for frame in _even(_cast_frames(table, encoding), batch_rows):
+    cast = (cast_rows(frame, encoding) for frame in table.frames(encoding.features))
+    for frame in _even(cast, batch_rows):
         first = batches[-1].first + batches[-1].rows if batches else 0
         ref = write_frame(frame, vault, f"{folder}/batch-{len(batches):05d}.arrow")
         batches.append(PublicBatch(ref=ref, first=first, rows=frame.height))
@@ -231,22 +230,6 @@ def grouping(path: str, groups: Sequence[str], encoding: Encoding) -> dict[str, 
     return found
 
 
-def encode(rows: pl.DataFrame, encoding: Encoding) -> Matrix:
-    """Cast rows as a float32 matrix (rows, encoding.width)."""
-    matrix = np.zeros((rows.height, encoding.width), dtype=np.float32)
-    start = 0
-    for column in encoding.columns:
-        _fill(matrix[:, start : start + column.width], column, rows)
-        start += column.width
-    return matrix
-
-
-def encode_public(path: str, encoding: Encoding) -> Matrix:
-    """All rows of a public table, encoded without staging: (rows, encoding.width). Raises WrongInput."""
-    frames = _cast_frames(open_public(path, form=encoding.format), encoding)
-    return np.concatenate([encode(frame, encoding) for frame in frames])
-
-
 def write_frame(frame: pl.DataFrame, vault: Vault, path: str) -> Ref:
     """Write a frame to the vault as an Arrow IPC file."""
     with vault.create(path) as sink:
@@ -277,11 +260,6 @@ def _write(frame: pl.DataFrame, file: Any) -> None:
         writer.write_table(table)
 
 
-def _cast_frames(table: PublicTable, encoding: Encoding) -> Iterator[pl.DataFrame]:
-    for frame in table.frames(encoding.features):
-        yield cast_rows(frame, encoding)
-
-
 def _even(frames: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
     """The same rows in frames of exactly `rows` rows; the last may be smaller."""
     held: list[pl.DataFrame] = []
@@ -294,30 +272,6 @@ def _even(frames: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
     rest = pl.concat(held)
     if rest.height:
         yield rest
-
-
-def _fill(out: Matrix, column: Column, rows: pl.DataFrame) -> None:
-    """Write one column's cells into its part (rows, column.width) of the matrix, which is zero."""
-    match column:
-        case Scaled():
-            cells = rows[column.name]
-            numbers = numbers_of(cells, column.kind)
-            values = signed_log(numbers) if column.log else numbers
-            clipped = np.clip(np.where(np.isnan(values), column.fill, values), column.low, column.high)
-            out[:, 0] = (clipped - column.mean) / column.scale
-            if column.missing:
-                out[:, 1] = cells.is_null().to_numpy()
-        case OneHot():
-            words = rows.select(word_index(column.name, column.vocabulary)).to_series()
-            known = words.is_not_null().to_numpy()
-            out[np.flatnonzero(known), words.drop_nulls().to_numpy()] = 1
-            out[~known, len(column.vocabulary) :] = 1
-        case Hashed():
-            out[:] = hashed_words(rows[column.name], column.size)
-        case Passed():
-            cells = rows[column.name]
-            scale = 255 if column.element == "uint8" else 1
-            out[cells.is_not_null().to_numpy()] = cells.drop_nulls().to_numpy() / np.float32(scale)
 
 
 def hashed_words(cells: pl.Series, buckets: int) -> NDArray[np.uint8]:

@@ -31,7 +31,8 @@ from concord.artifacts.measures import (
     Threshold,
 )
 from concord.artifacts.schemas import Encoding
-from concord.tasks.data.encode import encode, labelled_rows
+from concord.tasks.data.encode import labelled_rows
+from concord.tasks.data.matrix import encode
 from concord.tasks.data.snapshots import SCHEME, SnapshotTable
 from concord.tasks.data.tables import find_files
 from concord.tasks.mechanisms.distance import Ints

@@ -25,11 +25,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
-from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from concord.artifacts.home.released import inferred_schema
@@ -39,6 +37,7 @@ from concord.artifacts.schemas import Encoding, OneHot, Ref
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, WordField, deepened
 from concord.tasks.data.concord_student import Cells
 from concord.tasks.data.encode import PublicBatch, labelled_rows, read_frame
+from concord.tasks.data.matrix import column_transformer
 from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import FINER, GROUPS, Tallies
@@ -57,7 +56,6 @@ from concord.tasks.student.decode import (
 )
 from concord.tasks.student.evaluate import at_prior_odds, tested
 from concord.tasks.student.joint import KAPPAS
-from concord.tasks.student.model import named
 from concord.tasks.student.pairs import outstanding, say_little, with_pairs
 
 RoundFile = Mapping[str, Any]
@@ -238,8 +236,7 @@ def linear_student(decoded: Decoded, encoding: Encoding, codes: Codes) -> Pipeli
     known = {column.name: column.vocabulary for column in encoding.columns if isinstance(column, OneHot)}
     fields = [codes.fields[at] for at in codes.fine]
     parts = [(field.name, make_pipeline(Cells(field.kind), _code(field, known)), [field.name]) for field in fields]
-    nothing = pd.DataFrame({name: pd.Series([None], dtype=object) for name in encoding.features})
-    coded = ColumnTransformer(named(parts), sparse_threshold=0, verbose_feature_names_out=False).fit(nothing)
+    coded = column_transformer(parts, encoding.features)
     if encoding.bounds is not None:
         number = TalliedNumber(decoded.weights, decoded.intercept, *encoding.bounds)
         return Published([("encode", coded), ("student", number)])

@@ -1,16 +1,7 @@
 """The published student: a scikit-learn pipeline from raw public columns to class names, and its file.
 
-The pipeline consists of scikit-learn's parts, so that a published student does not need Concord.
-
-    raw cells ─ Cells ─┬ numbers   ─ (signed_log) ─ SimpleImputer ─ clip ─ StandardScaler ─┐
-                       ├ missing   ─ MissingIndicator ────────────────────────────────────┤
-                       ├ words     ─ (OrdinalEncoder) ─ OneHotEncoder ────────────────────┼─ float32 ─ student
-                       ├ text      ─ SimpleImputer ─ ravel ─ HashingVectorizer ───────────┤
-                       └ lists     ─ MaxAbsScaler ────────────────────────────────────────┘
-
-Assumes      the encoding is public
-Guarantees   the matrix is that of `concord.tasks.data.encode`, to the bit: the same arithmetic in the same order
-Not covered  moments with a time zone as words. Checked by tests/tasks/student/test_parts.py
+The pipeline consists of scikit-learn's parts, so that a published student does not need Concord: those that encode
+rows (tasks.data.matrix), and what was learned from their matrix.
 
 The file is skops', which holds arrays and names of types and no code (unlike a pickle), brought to one canonical form:
 the same student gives the same bytes, so that its digest can be recomputed from any copy.
@@ -19,11 +10,9 @@ the same student gives the same bytes, so that its digest can be recomputed from
 import io
 import itertools
 import json
-import re
 import warnings
 import zipfile
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Container, Iterable, Mapping
 from pathlib import PurePosixPath
 from types import ModuleType
 from typing import Any
@@ -32,117 +21,22 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
-from sklearn.compose import ColumnTransformer
-from sklearn.feature_extraction.text import HashingVectorizer
-from sklearn.impute import MissingIndicator, SimpleImputer
-from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, OneHotEncoder, OrdinalEncoder, StandardScaler
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from concord.artifacts.errors import NotVerified, WrongInput, quoted
-from concord.artifacts.schemas import Column, Encoding, Hashed, OneHot, Passed, Scaled
+from concord.artifacts.schemas import Encoding
 from concord.tasks.data import concord_pictures, concord_student
-from concord.tasks.data.concord_student import Cells, signed_log
-from concord.tasks.data.encode import BAG
+from concord.tasks.data.matrix import published_encoding
 from concord.tasks.student import concord_published, concord_tallied
 from concord.tasks.student.concord_published import Published
 from concord.tasks.student.fitted import check_fitted, parts_of, strangers
-
-Encoder = tuple[str, Any, list[str]]
-"""An entry of a ColumnTransformer: its name, its transformer, and its columns."""
 
 
 def published_student(encoding: Encoding, learned: Any) -> Pipeline:
     """The pipeline from raw public columns to class names, whose last step was fitted on the encoding's matrix."""
     single = FunctionTransformer(np.require, kw_args={"dtype": "float32"})
     return Published([("encode", published_encoding(encoding)), ("float32", single), ("student", learned)])
-
-
-def published_encoding(encoding: Encoding) -> ColumnTransformer:
-    """The encoding as a fitted transformer of raw rows, (rows, encoding.width)."""
-    parts: list[Encoder] = []
-    learned: dict[int, list[Any]] = {}
-    for columns in _alike(encoding.columns):
-        found = _parts(columns)
-        learned |= {len(parts): columns} if found else {}
-        parts += found
-    nothing = pd.DataFrame({name: pd.Series([None], dtype=object) for name in encoding.features})
-    whole = ColumnTransformer(named(parts), sparse_threshold=0, verbose_feature_names_out=False).fit(nothing)
-    for at, columns in learned.items():
-        _settle(whole.transformers_[at][1], columns)
-    return whole
-
-
-def named(parts: Iterable[Encoder]) -> list[Encoder]:
-    """The parts under names that scikit-learn takes, which a column's may not be: each once, none of its own
-    parameters, and without two underscores together."""
-    taken, found = set(ColumnTransformer([]).get_params(deep=False)), []
-    for wanted, part, columns in parts:
-        name = re.sub("__+", "_", wanted)
-        while name in taken:
-            name += "'"
-        taken.add(name)
-        found.append((name, part, columns))
-    return found
-
-
-def _alike(columns: Sequence[Column]) -> Iterator[list[Any]]:
-    """Columns in order, grouped by the part that encodes them: adjacent numbers without missing cells share one."""
-
-    def shape(numbered: tuple[int, Column]) -> tuple[object, ...]:
-        at, column = numbered
-        return (column.kind, column.log) if isinstance(column, Scaled) and not column.missing else (at,)
-
-    for _, alike in groupby(enumerate(columns), shape):
-        yield [column for _, column in alike]
-
-
-def _parts(columns: list[Any]) -> list[Encoder]:
-    """The entries that encode these columns; none for a column without values."""
-    names = [column.name for column in columns]
-    match columns[0]:
-        case Scaled() as first:
-            low, high = (np.array([getattr(column, end) for column in columns]) for end in ("low", "high"))
-            steps = [
-                ("cells", Cells(first.kind)),
-                *([("log", FunctionTransformer(signed_log))] * first.log),
-                ("fill", SimpleImputer(strategy="median", keep_empty_features=True)),
-                ("clip", FunctionTransformer(np.clip, kw_args={"a_min": low, "a_max": high})),
-                ("scale", StandardScaler()),
-            ]
-            numbers = (names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}", Pipeline(steps), names)
-            missing = make_pipeline(Cells(first.kind), MissingIndicator(features="all"))
-            return [numbers, *([(f"{first.name} missing", missing, names)] * first.missing)]
-        case OneHot() as first:
-            vocabulary = np.array([*first.vocabulary, None], dtype=object)[:-1]
-            known = {"handle_unknown": "ignore", "sparse_output": False, "dtype": np.float32}
-            if not first.missing:
-                words = OneHotEncoder(categories=[vocabulary], **known)
-                return [(first.name, make_pipeline(Cells(first.kind), words), names)]
-            end = len(vocabulary)  # missing cells have a column too, so unknown words count as missing
-            ranks = OrdinalEncoder(categories=[vocabulary], handle_unknown="use_encoded_value", unknown_value=end)
-            words = OneHotEncoder(categories=[np.arange(end + 1.0)], **known)
-            return [(first.name, make_pipeline(Cells(first.kind), ranks, words), names)]
-        case Hashed() as first:
-            whole = SimpleImputer(missing_values=None, strategy="constant", fill_value="", keep_empty_features=True)
-            bag = HashingVectorizer(n_features=first.size, **BAG)
-            return [(first.name, make_pipeline(Cells("categorical"), whole, FunctionTransformer(np.ravel), bag), names)]
-        case Passed() as first:
-            scale = [("scale", MaxAbsScaler())] * (first.element == "uint8")
-            return [(first.name, Pipeline([("cells", Cells(first.element, first.size)), *scale]), names)]
-    return []
-
-
-def _settle(part: Pipeline, columns: list[Any]) -> None:
-    """Give a part the statistics of the public rows, which it was not fitted on."""
-    match columns[0]:
-        case Scaled():
-            fill, mean, scale = (
-                np.array([getattr(one, name) for one in columns]) for name in ("fill", "mean", "scale")
-            )
-            part["fill"].statistics_ = fill
-            part["scale"].mean_, part["scale"].scale_, part["scale"].var_ = mean, scale, scale**2
-        case Passed(element="uint8") as bytes_:
-            part["scale"].max_abs_ = part["scale"].scale_ = np.full(bytes_.size, 255.0)
 
 
 ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)

@@ -27,7 +27,8 @@ from concord.artifacts.learners import StudentPlan
 from concord.artifacts.measures import AnyPublicTest, Estimate
 from concord.artifacts.schemas import Encoding, Ref
 from concord.tasks.data.concord_student import Chosen, ScoreClassifier
-from concord.tasks.data.encode import Matrix, PublicBatch, encode, read_frame
+from concord.tasks.data.encode import PublicBatch, read_frame
+from concord.tasks.data.matrix import Matrix, encode
 from concord.tasks.student.model import dump, published_student
 
 Targets = NDArray[np.float64]

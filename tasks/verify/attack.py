@@ -36,8 +36,8 @@ from concord.tasks.advice.synthetic_labels import typical_truth
 from concord.tasks.advice.tallies import learning_units, planned_tallies, read_at_end
 from concord.tasks.asking.teachers import add_votes, aligned_copy, fitted_teacher
 from concord.tasks.data.codes import CodeMatrix, Codes
-from concord.tasks.data.encode import encode
 from concord.tasks.data.guard import silenced
+from concord.tasks.data.matrix import encode
 from concord.tasks.mechanisms.contributions import RoundQuestion, tally
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.mechanism import Mechanism

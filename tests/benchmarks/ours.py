@@ -28,8 +28,9 @@ from concord.tasks.data.cells import LABEL, cast_rows
 from concord.tasks.data.codes import Codes, NumberField, deepens, learn_codes
 from concord.tasks.data.concord_pictures import Pictures
 from concord.tasks.data.concord_student import ScoreClassifier
-from concord.tasks.data.encode import Matrix, encode, learn_columns
+from concord.tasks.data.encode import learn_columns
 from concord.tasks.data.guard import silenced
+from concord.tasks.data.matrix import Matrix, encode
 from concord.tasks.data.tables import open_public
 from concord.tasks.data.vectors import VectorField
 from concord.tasks.mechanisms import noise

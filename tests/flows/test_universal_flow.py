@@ -17,7 +17,7 @@ from concord.artifacts.schemas import Encoding
 from concord.flows.outcome import Summary
 from concord.flows.results import Run
 from concord.flows.start import start, start_extension
-from concord.tasks.data.encode import Matrix, encode
+from concord.tasks.data.matrix import Matrix, encode
 from concord.tasks.door.erase import forget
 from concord.tasks.door.stores import Stores
 from concord.tasks.verify.published import verify_published

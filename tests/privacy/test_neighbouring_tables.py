@@ -20,7 +20,8 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Encoding, OneHot, Passed, Scaled
-from concord.tasks.data.encode import encode, read_frame
+from concord.tasks.data.encode import read_frame
+from concord.tasks.data.matrix import encode
 from concord.tasks.data.split import SHARD, split
 from concord.tasks.data.units import PrivateRows
 from tests.support.raw import TYPES, Cell, cells_of, column, exact

@@ -31,8 +31,9 @@ from concord.tasks.data.cells import (
     steps_between,
 )
 from concord.tasks.data.codes import Codes, NumberField, WordField
-from concord.tasks.data.encode import encode, hashed_words, row_digests
+from concord.tasks.data.encode import hashed_words, row_digests
 from concord.tasks.data.grid import grid_of, reading_columns
+from concord.tasks.data.matrix import encode
 from concord.tasks.data.stored_columns import polars_type, read_column
 from concord.tasks.data.units import shards_of
 from concord.tasks.data.vectors import VectorField

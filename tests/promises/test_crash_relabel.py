@@ -19,7 +19,8 @@ from concord.artifacts.home.whole import TOKEN
 from concord.artifacts.schemas import Ref
 from concord.tasks.asking.relabel import from_description
 from concord.tasks.data.cells import LABEL
-from concord.tasks.data.encode import encode, read_frame
+from concord.tasks.data.encode import read_frame
+from concord.tasks.data.matrix import encode
 from tests.promises import crashes
 from tests.promises.crashes import HOWS, Walk
 from tests.promises.faults import How

@@ -9,7 +9,8 @@ from sklearn.linear_model import LogisticRegression
 
 from concord.artifacts.plan import load_plan
 from concord.tasks.advice.demo import UNFORESEEN, write_demo
-from concord.tasks.data.encode import encode, labelled_rows, learn_encoding
+from concord.tasks.data.encode import labelled_rows, learn_encoding
+from concord.tasks.data.matrix import encode
 
 PLANS = Path(__file__).parents[3] / "deployments" / "plans"
 

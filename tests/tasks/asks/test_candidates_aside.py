@@ -24,7 +24,8 @@ from concord.tasks.asks.counted import ErrorsAside, count_units
 from concord.tasks.asks.student_choice import StudentChoiceAsk, planned_choice, with_chosen_student
 from concord.tasks.asks.student_test import left_for_test
 from concord.tasks.data import split
-from concord.tasks.data.encode import Matrix, learn_encoding
+from concord.tasks.data.encode import learn_encoding
+from concord.tasks.data.matrix import Matrix
 from concord.tasks.data.parts import of_part
 from concord.tasks.data.units import PrivateRows
 from concord.tasks.door.admit import claim, reserve_session

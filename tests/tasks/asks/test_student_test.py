@@ -23,7 +23,8 @@ from concord.tasks.asks.student_test import (
     planned_groups,
     planned_test,
 )
-from concord.tasks.data.encode import Matrix, learn_encoding
+from concord.tasks.data.encode import learn_encoding
+from concord.tasks.data.matrix import Matrix
 from concord.tasks.data.parts import of_part
 from concord.tasks.data.units import PrivateRows
 from concord.tasks.door.admit import claim, reserve_session

@@ -11,7 +11,7 @@ import pytest
 
 from concord.artifacts.schemas import Encoding, OneHot, Passed, Scaled
 from concord.tasks.data.cells import LABEL, canonical_id, cast_rows, cell, class_index
-from concord.tasks.data.encode import encode
+from concord.tasks.data.matrix import encode
 from concord.tasks.data.tables import find_files
 from tests.support.raw import exact
 

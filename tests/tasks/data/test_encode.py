@@ -18,13 +18,13 @@ from concord.tasks.advice.draft import features_of
 from concord.tasks.data.cells import LABEL, canonical_id, cast_rows, systematic_sample
 from concord.tasks.data.encode import (
     VOCABULARY,
-    encode,
     labelled_rows,
     learn_encoding,
     read_frame,
     row_digests,
     stage_public,
 )
+from concord.tasks.data.matrix import encode
 from concord.tasks.data.tables import open_public
 
 DAY = datetime.date(2020, 1, 2)

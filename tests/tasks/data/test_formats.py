@@ -12,8 +12,9 @@ from concord.artifacts.plan import parse_plan
 from concord.artifacts.schemas import COMMAS, Encoding, TextFormat
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.csv_files import find_format, words_of
-from concord.tasks.data.encode import encode, labelled_rows, learn_encoding
+from concord.tasks.data.encode import labelled_rows, learn_encoding
 from concord.tasks.data.files import format_of
+from concord.tasks.data.matrix import encode
 from concord.tasks.data.tables import open_public
 from concord.tasks.data.units import open_private
 from tests.support.raw import exact

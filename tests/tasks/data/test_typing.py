@@ -15,7 +15,8 @@ from concord.artifacts.plan import load_plan, parse_plan
 from concord.artifacts.schemas import Empty, Encoding, Hashed, OneHot, Scaled
 from concord.tasks.advice.draft import UNREAD
 from concord.tasks.data.cells import cast_rows
-from concord.tasks.data.encode import encode, learn_columns
+from concord.tasks.data.encode import learn_columns
+from concord.tasks.data.matrix import encode
 from concord.tasks.data.remarks import (
     ALL_DIFFER,
     DATES,

@@ -1,0 +1,154 @@
+"""The matrix of features: cast rows as numbers, by the very transformers that encode raw rows for a published student.
+
+    raw cells ─ Cells ─┬ numbers   ─ (signed_log) ─ SimpleImputer ─ clip ─ StandardScaler ─┐
+                       ├ missing   ─ MissingIndicator ────────────────────────────────────┤
+                       ├ words     ─ (OrdinalEncoder) ─ OneHotEncoder ────────────────────┼─ float32 ─ student
+                       ├ text      ─ SimpleImputer ─ ravel ─ HashingVectorizer ───────────┤
+                       └ lists     ─ MaxAbsScaler ────────────────────────────────────────┘
+
+Assumes      the encoding is public
+Guarantees   a row is encoded by itself, to the bit: the same arithmetic in the same order, whoever asks and whatever
+             rows are beside it
+Not covered  moments with a time zone as words. Checked by tests/tasks/student/test_parts.py, and alone against in
+             company by tests/privacy/test_row_alone.py
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from sklearn import config_context
+from sklearn.compose import ColumnTransformer
+from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.impute import MissingIndicator, SimpleImputer
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, OneHotEncoder, OrdinalEncoder, StandardScaler
+
+from concord.artifacts.schemas import Column, Encoding, Hashed, OneHot, Passed, Scaled
+from concord.tasks.data.cells import distinct
+from concord.tasks.data.concord_student import Cells, signed_log
+from concord.tasks.data.encode import BAG
+
+Matrix = NDArray[np.float32]
+
+Encoder = tuple[str, Any, list[str]]
+"""An entry of a ColumnTransformer: its name, its transformer, and its columns."""
+
+
+def encode(rows: pl.DataFrame, encoding: Encoding) -> Matrix:
+    """Cast rows as a float32 matrix (rows, encoding.width). Of text, each distinct word is encoded once."""
+    matrix, start = np.zeros((rows.height, encoding.width), dtype=np.float32), 0
+    if rows.is_empty():  # which scikit-learn refuses
+        return matrix
+    valued = [column.name for column in encoding.columns if column.kind != "null"]
+    cells = rows.select(valued).cast({pl.Boolean: pl.Float64})
+    once = distinct(cells)
+    with config_context(transform_output="default"):
+        for _, part, names in _transformer_of(encoding).transformers_:
+            if part == "drop":  # columns without values
+                continue
+            words, places = once[names[0]]
+            found = part.transform(words.to_frame(names[0]) if len(names) == 1 else cells.select(names))
+            stop = start + found.shape[1]
+            matrix[:, start:stop] = (found if isinstance(found, np.ndarray) else found.toarray())[places]
+            start = stop
+    return matrix
+
+
+def published_encoding(encoding: Encoding) -> ColumnTransformer:
+    """The encoding as a fitted transformer of raw rows, (rows, encoding.width)."""
+    parts: list[Encoder] = []
+    learned: dict[int, list[Any]] = {}
+    for columns in _alike(encoding.columns):
+        found = _parts(columns)
+        learned |= {len(parts): columns} if found else {}
+        parts += found
+    whole = column_transformer(parts, encoding.features)
+    for at, columns in learned.items():
+        _settle(whole.transformers_[at][1], columns)
+    return whole
+
+
+_transformer_of = lru_cache(maxsize=8)(published_encoding)
+
+
+def column_transformer(parts: Iterable[Encoder], features: Sequence[str]) -> ColumnTransformer:
+    """The parts as one transformer of raw rows with these columns, fitted to none: it learns nothing from rows.
+
+    Their names become such as scikit-learn takes, which a column's may not be: each once, none of its own parameters,
+    and without two underscores together.
+    """
+    taken, named = set(ColumnTransformer([]).get_params(deep=False)), list[Encoder]()
+    for wanted, part, columns in parts:
+        name = re.sub("__+", "_", wanted)
+        while name in taken:
+            name += "'"
+        taken.add(name)
+        named.append((name, part, columns))
+    nothing = pl.DataFrame({name: pl.Series([None], dtype=pl.String) for name in features})
+    return ColumnTransformer(named, sparse_threshold=0, verbose_feature_names_out=False).fit(nothing)
+
+
+def _alike(columns: Sequence[Column]) -> Iterator[list[Any]]:
+    """Columns in order, grouped by the part that encodes them: adjacent numbers without missing cells share one."""
+
+    def shape(numbered: tuple[int, Column]) -> tuple[object, ...]:
+        at, column = numbered
+        return (column.kind, column.log) if isinstance(column, Scaled) and not column.missing else (at,)
+
+    for _, alike in groupby(enumerate(columns), shape):
+        yield [column for _, column in alike]
+
+
+def _parts(columns: list[Any]) -> list[Encoder]:
+    """The entries that encode these columns; none for a column without values."""
+    names = [column.name for column in columns]
+    match columns[0]:
+        case Scaled() as first:
+            low, high = (np.array([getattr(column, end) for column in columns]) for end in ("low", "high"))
+            steps = [
+                ("cells", Cells(first.kind)),
+                *([("log", FunctionTransformer(signed_log))] * first.log),
+                ("fill", SimpleImputer(strategy="median", keep_empty_features=True)),
+                ("clip", FunctionTransformer(np.clip, kw_args={"a_min": low, "a_max": high})),
+                ("scale", StandardScaler()),
+            ]
+            numbers = (names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}", Pipeline(steps), names)
+            missing = make_pipeline(Cells(first.kind), MissingIndicator(features="all"))
+            return [numbers, *([(f"{first.name} missing", missing, names)] * first.missing)]
+        case OneHot() as first:
+            vocabulary = np.array([*first.vocabulary, None], dtype=object)[:-1]
+            known = {"handle_unknown": "ignore", "sparse_output": False, "dtype": np.float32}
+            if not first.missing:
+                words = OneHotEncoder(categories=[vocabulary], **known)
+                return [(first.name, make_pipeline(Cells(first.kind), words), names)]
+            end = len(vocabulary)  # missing cells have a column too, so unknown words count as missing
+            ranks = OrdinalEncoder(categories=[vocabulary], handle_unknown="use_encoded_value", unknown_value=end)
+            words = OneHotEncoder(categories=[np.arange(end + 1.0)], **known)
+            return [(first.name, make_pipeline(Cells(first.kind), ranks, words), names)]
+        case Hashed() as first:
+            whole = SimpleImputer(missing_values=None, strategy="constant", fill_value="", keep_empty_features=True)
+            bag = HashingVectorizer(n_features=first.size, **BAG)
+            return [(first.name, make_pipeline(Cells("categorical"), whole, FunctionTransformer(np.ravel), bag), names)]
+        case Passed() as first:
+            scale = [("scale", MaxAbsScaler())] * (first.element == "uint8")
+            return [(first.name, Pipeline([("cells", Cells(first.element, first.size)), *scale]), names)]
+    return []
+
+
+def _settle(part: Pipeline, columns: list[Any]) -> None:
+    """Give a part the statistics of the public rows, which it was not fitted on."""
+    match columns[0]:
+        case Scaled():
+            fill, mean, scale = (
+                np.array([getattr(one, name) for one in columns]) for name in ("fill", "mean", "scale")
+            )
+            part["fill"].statistics_ = fill
+            part["scale"].mean_, part["scale"].scale_, part["scale"].var_ = mean, scale, scale**2
+        case Passed(element="uint8") as bytes_:
+            part["scale"].max_abs_ = part["scale"].scale_ = np.full(bytes_.size, 255.0)
