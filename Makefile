@@ -17,10 +17,10 @@ quick: install-tests
 	.venv/bin/pytest -q tests/test_layers.py tests/test_readme.py tests/tasks/advice/test_keys.py
 
 test: install-tests check
-	.venv/bin/pytest -n 2 -q
+	.venv/bin/pytest -n 2 --dist worksteal -q
 
 test-all: test
-	.venv/bin/pytest -n 2 -q -rs -m "slow and not bench"
+	.venv/bin/pytest -n 2 --dist worksteal -q -rs -m "slow and not bench"
 
 check: install-tests
 	.venv/bin/ruff check .

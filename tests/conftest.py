@@ -53,6 +53,8 @@ def prefect_server() -> Iterator[None]:
     from prefect.testing import utilities
 
     from concord.artifacts.home.empty import copy_empty
+    from concord.flows.database import UNRECORDED
+    from concord.flows.server import NO_BLOCKS
 
     def folder_of_database() -> str:
         folder = Path(tempfile.mkdtemp())
@@ -61,6 +63,9 @@ def prefect_server() -> Iterator[None]:
 
     assert prefect.main
     with pytest.MonkeyPatch.context() as patch:
+        for name, value in (NO_BLOCKS | UNRECORDED).items():
+            if "TASK_RUN" not in name:  # tests look at tasks, and at no other record
+                patch.setenv(name, value)
         patch.setattr(utilities, "_find_available_port", own_port)
         patch.setattr(utilities, "mkdtemp", folder_of_database)
         with utilities.prefect_test_harness(server_startup_timeout=300):
@@ -89,6 +94,31 @@ def svg() -> "Callable[[Figure], str]":
 
 
 @pytest.fixture
+def plain_home(
+    svg: "Callable[[Figure], str]",  # noqa: ARG001  # what it is, before it is replaced
+    mlflow_database: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Path:
+    """A fresh home folder, with an empty tracking store, in which flows run as plain functions: for promises that do
+    not depend on Prefect, which would take half of the time. Figures of reports take a quarter of a small run: they are
+    left blank."""
+    from tests.promises.commands import STAND_INS
+
+    for place, stand_in in STAND_INS.items():
+        monkeypatch.setattr(place, stand_in)
+    return _home(mlflow_database, tmp_path, monkeypatch)
+
+
+def _home(mlflow_database: Path, folder: Path, patch: pytest.MonkeyPatch) -> Path:
+    home = folder / "home"
+    home.mkdir(mode=0o700)
+    shutil.copy(mlflow_database, home / "mlflow.db")
+    patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home / 'mlflow.db'}")
+    return home
+
+
+@pytest.fixture
 def home(
     prefect_server: None,  # noqa: ARG001  # it must be up
     svg: "Callable[[Figure], str]",  # noqa: ARG001  # what it is, before it is replaced
@@ -96,24 +126,20 @@ def home(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Path]:
-    """A fresh home folder, with an empty tracking store. Figures of reports take a quarter of a small run: they are
-    left blank, but in a `scene`, in which they are searched as well."""
+    """A fresh home folder, with an empty tracking store, in which flows run by Prefect. Figures of reports are left
+    blank, but in a `scene`, in which they are searched as well."""
     from prefect import settings
 
     from tests.support.homes import undrawn
 
     monkeypatch.setattr("concord.tasks.publish.figures._svg", undrawn)
-    folder = tmp_path / "home"
-    folder.mkdir(mode=0o700)
-    shutil.copy(mlflow_database, folder / "mlflow.db")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
     changes = {
         settings.PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None,  # its thread outlives the flow by a second
         settings.PREFECT_LOGGING_TO_API_ENABLED: False,
         settings.PREFECT_API_TLS_INSECURE_SKIP_VERIFY: True,  # every client would load all authorities that there are
     }
     with settings.temporary_settings(changes):
-        yield folder
+        yield _home(mlflow_database, tmp_path, monkeypatch)
 
 
 @pytest.fixture

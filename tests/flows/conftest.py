@@ -1,12 +1,22 @@
-"""What tests of several homes begin with."""
+"""What tests of flows begin with."""
 
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from concord.tasks.advice import rehearse_tallies, rehearse_votes
+from concord.tasks.advice.rehearse_tallies import rehearse
 from tests.support.several import plainly
+
+
+@pytest.fixture
+def simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where only words are looked at, votes are simulated by ten teachers, tallies by one draw of a typical signal."""
+    monkeypatch.setattr(rehearse_votes, "MOST_TRAINED", 10)
+    monkeypatch.setattr(rehearse_tallies, "rehearse", partial(rehearse, signals=("typical",), draws=1))
 
 
 @pytest.fixture

@@ -146,6 +146,7 @@ def test_a_choice_that_leaves_the_test_nothing_is_refused_before_anything_is_rea
     assert Ledger.of(home).domains() == ()
 
 
+@pytest.mark.usefixtures("simulated_once")
 def test_a_plan_says_what_a_choice_costs_and_takes(tmp_path: Path) -> None:
     folder = write_tables(tmp_path / "data")
     plan = write_plan(folder, test__share=0.3, student__candidates=CANDIDATES, student__epsilon=0.5)

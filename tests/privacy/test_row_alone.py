@@ -160,7 +160,7 @@ def test_a_cell_of_any_bits_becomes_the_same_alone_as_in_company(cases: int) -> 
 @pytest.mark.parametrize(
     ("rows", "place"),
     [
-        *((65, place) for place in PLACES),
+        *((65, place) for place in PLACES[:2]),
         *(pytest.param(rows, place, marks=pytest.mark.slow) for rows, place in zip(LONG, cycle(PLACES), strict=False)),
     ],
 )

@@ -55,8 +55,14 @@ def bare(flow: Flow[..., Any], *_: object) -> Callable[..., Any]:
     return flow.fn
 
 
+def in_turn(work: Task[..., Any], calls: Iterable[Call]) -> list[Any]:
+    """The parts of a stage as plain calls."""
+    return [work.fn(**call) for call in calls]
+
+
 STAND_INS: dict[str, Any] = {
     "concord.flows.run.Stages": Direct,
+    "concord.flows.tally.on_workers": in_turn,
     "concord.flows.serving.ready": bare,
     "concord.flows.serving.serving_flows": nullcontext,
     "concord.tasks.publish.figures._svg": undrawn,

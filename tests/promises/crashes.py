@@ -24,7 +24,12 @@ Walk = Callable[[Path], object]
 
 
 class Matrix(ABC, Generic[Seen]):
-    """Walks from copies of the home `folder`/base; `look` returns what can be seen of a home after one."""
+    """Walks from copies of the home `folder`/base; `look` returns what can be seen of a home after one.
+
+    first  the point from which on `fails` goes through them
+    """
+
+    first = 0
 
     def __init__(self, folder: Path, walk: Walk, look: Callable[[Path], Seen]) -> None:
         self.folder, self.walk, self.look = folder, walk, look
@@ -48,7 +53,7 @@ class Matrix(ABC, Generic[Seen]):
     def fails(self, how: How, every: int = 1) -> list[str]:
         """The errors found after a fault at every `every`-th point, at other points for each kind of failure."""
         first = HOWS.index(how) % every
-        return [wrong for at in range(first, len(self.points), every) for wrong in self.fails_at(at, how)]
+        return [wrong for at in range(self.first + first, len(self.points), every) for wrong in self.fails_at(at, how)]
 
     def sample(self, every: int) -> list[str]:
         """The errors found after a fault at every `every`-th point, the kinds of failure in turn."""

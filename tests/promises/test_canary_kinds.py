@@ -146,34 +146,41 @@ def test_a_table_without_its_labels_tells_nothing(scene: Scene, run: Run) -> Non
     scene.refuses(ConcordError, lambda: run.ask(run.plan(scene.tables), scene.home))
 
 
-@pytest.mark.slow
-@some(ENDING)
-def test_it_tells_nothing_however_it_ends(scene: Scene, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan, home = run.plan(scene.tables), scene.home
+class TestHoweverItEnds:
+    """Without Prefect's engine, whose record of failures is searched in test_canary_failures.py."""
 
-    def ask() -> object:
-        return run.ask(plan, home)
+    @pytest.fixture
+    def home(self, plain_home: Path) -> Path:
+        return plain_home
 
-    for work in run.works:
-        with monkeypatch.context() as patch:
-            patch.setattr(work, telling)
-            assert "nothing of the data is shown" in scene.refuses(EnvironmentFailed, ask)
-    for places, fault in DOOR:
-        with monkeypatch.context() as patch:
-            for owner, step in places:
-                patch.setattr(owner, step, failing(run, home, getattr(owner, step), fault))
-            scene.refuses(KeyboardInterrupt if fault is killed else EnvironmentFailed, ask)
-    ask()
-    before = scene.marks()
-    scene.nothing_got_out(before)
-    other = run.plan(scene.tables, **dict(run.other))
-    scene.refuses(BudgetRefused, lambda: run.ask(other, home))
-    result = erased(home, "people", UNIT)
-    show_erasure(result)
-    scene.messages.append(json.dumps(result))
-    scene.nothing_is_left(before, result["goes_on"])
-    if result["goes_on"]:
+    @pytest.mark.slow
+    @some(ENDING)
+    def test_it_tells_nothing_however_it_ends(self, scene: Scene, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        plan, home = run.plan(scene.tables), scene.home
+
+        def ask() -> object:
+            return run.ask(plan, home)
+
+        for work in run.works:
+            with monkeypatch.context() as patch:
+                patch.setattr(work, telling)
+                assert "nothing of the data is shown" in scene.refuses(EnvironmentFailed, ask)
+        for places, fault in DOOR:
+            with monkeypatch.context() as patch:
+                for owner, step in places:
+                    patch.setattr(owner, step, failing(run, home, getattr(owner, step), fault))
+                scene.refuses(KeyboardInterrupt if fault is killed else EnvironmentFailed, ask)
         ask()
-    else:
-        scene.refuses(BudgetRefused, ask)
-    scene.nothing_got_out(before)
+        before = scene.marks()
+        scene.nothing_got_out(before)
+        other = run.plan(scene.tables, **dict(run.other))
+        scene.refuses(BudgetRefused, lambda: run.ask(other, home))
+        result = erased(home, "people", UNIT)
+        show_erasure(result)
+        scene.messages.append(json.dumps(result))
+        scene.nothing_is_left(before, result["goes_on"])
+        if result["goes_on"]:
+            ask()
+        else:
+            scene.refuses(BudgetRefused, ask)
+        scene.nothing_got_out(before)

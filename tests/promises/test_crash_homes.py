@@ -12,7 +12,7 @@ from tests.promises.commands import Commands
 from tests.promises.crashes import files
 from tests.support.several import NAMES, Several, plainly
 
-KILLS = 5
+KILLS = 3
 DOMAIN = "people"
 
 

@@ -25,7 +25,7 @@ from tests.promises.kinds import KINDS
 from tests.promises.runs import READERS, RUNS, Run
 from tests.support.people import tables_of_plan
 
-SAMPLES = {"stable": 6, "tallies": 3}
+SAMPLES = {"stable": 3, "tallies": 2}
 """Kills of a kind, if not one; at other parts of each kind's run. Every kind meets every step of the door in
 tests/promises/test_crash.py."""
 KEYED = {kind.name for kind in KINDS if kind.keyed}

@@ -20,7 +20,7 @@ from concord.tasks.verify.verify import BEHIND, verify
 from tests.promises.commands import Command, Commands
 from tests.support.people import arrive, changed, tables_of_plan
 
-SAMPLES = 5
+SAMPLES = 3
 
 
 def learning(home: Path, data: Path) -> None:

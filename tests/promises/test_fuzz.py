@@ -154,7 +154,9 @@ EACH = 5
 
 @pytest.mark.slow
 @pytest.mark.parametrize("run", READERS, ids=lambda run: run.name)
-def test_no_kind_of_release_tells_of_a_table_that_it_refuses_or_spends(home: Path, tmp_path: Path, run: Run) -> None:
+def test_no_kind_of_release_tells_of_a_table_that_it_refuses_or_spends(
+    plain_home: Path, tmp_path: Path, run: Run
+) -> None:
     folder, refused = write_tables(tmp_path / "data"), []
     for at in range(EACH):
         tables, seed = tables_of_plan(folder), EACH * RUNS.index(run) + at
@@ -162,10 +164,10 @@ def test_no_kind_of_release_tells_of_a_table_that_it_refuses_or_spends(home: Pat
         tables["data"]["private"] = str(file)
         tables["privacy"]["domain"] = domain
         try:
-            run.ask(run.plan(tables), home)
+            run.ask(run.plan(tables), plain_home)
         except WrongInput as wrong:
             refused.append(wrong)
-            assert Ledger.of(home).domain(domain) is None
+            assert Ledger.of(plain_home).domain(domain) is None
     assert refused
     assert all(one_sentence(wrong) and SECRET not in str(wrong) for wrong in refused)
 

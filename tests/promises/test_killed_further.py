@@ -139,9 +139,9 @@ def test_what_a_killed_command_charged_is_finished_before_a_further_session(
         world.once(home, again=True)
         assert [each.id for each in ledger.sessions("people")] == [first.id, second.id], place
         assert (ledger.total("people"), unfinished(home)) == (charged, {}), place
-        world.once(home, again=True)
-        assert len(ledger.sessions("people")) == 3, place
-        assert (unfinished(home), ledger.total("people") == charged) == ({}, False), place
+    world.once(home, again=True)
+    assert len(ledger.sessions("people")) == 3
+    assert (unfinished(home), ledger.total("people") == charged) == ({}, False)
 
 
 def unfinished(home: Path) -> dict[str, str]:

@@ -66,13 +66,13 @@ def tables(folder: Path, suffix: str) -> dict[str, Any]:
     ],
 )
 def test_no_kind_of_release_ends_by_cells_that_their_types_do_not_allow(
-    tmp_path: Path, home: Path, run: Run, suffix: str
+    tmp_path: Path, plain_home: Path, run: Run, suffix: str
 ) -> None:
     found = tables(tmp_path / "data", suffix)
     if run.tables(found).get("labeling", {}).get("mechanism") == "tallies":  # which know no lists
         found["data"]["features"] = ["size", *(name for name in COLUMNS if name != "vector")]
-    run.ask(run.plan(found), home)
-    assert all(session.asked for session in Ledger.of(home).sessions("people"))
+    run.ask(run.plan(found), plain_home)
+    assert all(session.asked for session in Ledger.of(plain_home).sessions("people"))
 
 
 @pytest.mark.parametrize("name", ["note", "price", "day"])

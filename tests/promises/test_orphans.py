@@ -33,8 +33,7 @@ def begin(command: str, folder: Path, mlflow_database: Path) -> Run:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
-@pytest.mark.parametrize("command", ["run", "ui"])
+@pytest.mark.parametrize(("command", "end"), [("run", signal.SIGKILL), ("ui", signal.SIGKILL), ("ui", signal.SIGTERM)])
 def test_no_process_is_left_after_kills(
     tmp_path: Path, mlflow_database: Path, command: str, end: signal.Signals
 ) -> None:

@@ -113,23 +113,23 @@ def test_calibration_there_gives_another_table() -> None:
 @pytest.mark.parametrize(
     "run", [pytest.param(run, marks=[] if run.name in ALWAYS else pytest.mark.slow, id=run.name) for run in RUNS]
 )
-def test_a_session_goes_on_there_and_back_here_within_its_charge(home: Path, tmp_path: Path, run: Run) -> None:
+def test_a_session_goes_on_there_and_back_here_within_its_charge(plain_home: Path, tmp_path: Path, run: Run) -> None:
     plan = run.plan(canary_tables(tmp_path / "data", labels=run.labels))
-    fails_before_the_first_draw(run, plan, home)
-    (first, *_), before = opened(home), charged(home)
+    fails_before_the_first_draw(run, plan, plain_home)
+    (first, *_), before = opened(plain_home), charged(plain_home)
     with another_processor():
-        run.ask(plan, home)
-    whole, after = opened(home), charged(home)
+        run.ask(plan, plain_home)
+    whole, after = opened(plain_home), charged(plain_home)
     assert whole[0] == first
     assert after >= before
-    run.ask(plan, home)
-    assert (opened(home), charged(home)) == (whole, after)
+    run.ask(plan, plain_home)
+    assert (opened(plain_home), charged(plain_home)) == (whole, after)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "mechanism"), [("question", OptimalRelease), ("questions", StableVoting)])
 def test_a_question_is_drawn_there_by_the_table_on_record(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, mechanism: Any
+    plain_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, mechanism: Any
 ) -> None:
     """It is the table that was certified, and whose cost was charged."""
     (run,) = (each for each in RUNS if each.name == name)
@@ -139,11 +139,11 @@ def test_a_question_is_drawn_there_by_the_table_on_record(
         drawn.append(self.settings())
         return release(self, *given)
 
-    fails_before_the_first_draw(run, plan, home)
+    fails_before_the_first_draw(run, plan, plain_home)
     monkeypatch.setattr(mechanism, "release", spied)
     with another_processor():
-        run.ask(plan, home)
-    (session,) = Ledger.of(home).sessions(plan.privacy.domain)
+        run.ask(plan, plain_home)
+    (session,) = Ledger.of(plain_home).sessions(plan.privacy.domain)
     assert len(drawn) == 1
     assert drawn[0]["refusal"] == session.mechanism["refusal"]
 

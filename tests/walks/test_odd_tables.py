@@ -15,6 +15,7 @@ from concord.artifacts.certificate import Certificate
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.measures import PublicTest
 from concord.artifacts.student_warnings import UNTESTED
+from concord.tasks.advice import rehearse_votes
 from tests.support.console import heard
 from tests.walks.odd_tables import TABLES
 
@@ -38,8 +39,10 @@ class Walk:
 
 
 @pytest.fixture
-def walk(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Walk]:
+def walk(plain_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Walk]:
     """Goes the way with one of TABLES, up to the first command that refuses."""
+    home = plain_home
+    monkeypatch.setattr(rehearse_votes, "MOST_TRAINED", 40)
     monkeypatch.setenv("CONCORD_HOME", str(home))
     monkeypatch.chdir(tmp_path)
 

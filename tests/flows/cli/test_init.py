@@ -5,7 +5,6 @@ import json
 import tomllib
 from collections.abc import Callable
 from datetime import date, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,8 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import load_plan
 from concord.artifacts.sections import StreamPlan
 from concord.flows.cli.init import _meant
-from concord.tasks.advice import rehearse_tallies
 from concord.tasks.advice.draft import usual_delta
 from concord.tasks.advice.keys import PLAN_SCHEMA_FILE
-from concord.tasks.advice.rehearse_tallies import rehearse
 from concord.tasks.advice.tallies import check_columns
 from concord.tasks.data.encode import learn_encoding
 from tests.support.console import concord as without_home
@@ -63,18 +60,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ships(300, 3).write_parquet(tmp_path / "test.parquet")
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture(autouse=True)
-def simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where only the plan is looked at, tallies are simulated by one draw of a typical signal."""
-    monkeypatch.setattr(rehearse_tallies, "rehearse", partial(rehearse, signals=("typical",), draws=1))
-
-
-@pytest.fixture
-def simulated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `init` simulates: three draws of each strength of signal."""
-    monkeypatch.setattr(rehearse_tallies, "rehearse", rehearse)
 
 
 def tables(kind: str) -> tuple[str, ...]:

@@ -118,6 +118,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.usefixtures("simulated")
 @pytest.mark.parametrize("way", WAYS)
 def test_recall_and_auc_of_each_class_are_stated_beside_accuracy(tmp_path: Path, way: str) -> None:
     """The rare class has 1 % of the public test rows, and so of what is simulated."""
