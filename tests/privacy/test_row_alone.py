@@ -140,7 +140,7 @@ def alone(stored: pa.DataType, cell: Cell) -> dict[str, bytes | None]:
     return became(stored, [cell]).row(0)
 
 
-@pytest.mark.parametrize("cases", [100, pytest.param(2_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cases", [100, pytest.param(500, marks=pytest.mark.slow)])
 def test_a_cell_of_any_bits_becomes_the_same_alone_as_in_company(cases: int) -> None:
     @settings(max_examples=cases)
     @given(columns, st.sampled_from(PLAIN_CELLS), st.sampled_from(LENGTHS), st.floats(0, 1))

@@ -59,7 +59,7 @@ SOURCES = {"query": of_query, "frame": of_frame}
 
 
 @pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize("cases", [3, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cases", [3, pytest.param(30, marks=pytest.mark.slow)])
 def test_a_row_becomes_the_same_alone_as_in_company(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, cases: int
 ) -> None:

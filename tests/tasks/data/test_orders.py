@@ -92,7 +92,7 @@ def test_one_row_more_moves_no_other_however_many_are_identical(form: Form) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_one_row_more_moves_no_other_in_hundreds_of_tables(form: Form) -> None:
-    check_neighbours(form, 500)
+    check_neighbours(form, 250)
 
 
 def test_the_planted_order_by_shard_alone_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:

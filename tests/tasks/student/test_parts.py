@@ -85,7 +85,7 @@ def everywhere(cells: pl.Series) -> pl.DataFrame:
     return pl.DataFrame([cells.alias(name) for name in ENCODING.features])
 
 
-@pytest.mark.parametrize("cases", [40, pytest.param(1_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cases", [40, pytest.param(300, marks=pytest.mark.slow)])
 def test_cells_of_any_bits_become_what_they_become_for_a_teacher(cases: int) -> None:
     @settings(max_examples=cases)
     @given(columns)
@@ -120,7 +120,7 @@ def test_lists_read_at_once_are_what_each_is_by_itself(inner: type[pl.DataType])
 texts = st.lists(st.one_of(moments.map("".join), st.text(max_size=6), st.floats().map(str)), min_size=1, max_size=25)
 
 
-@pytest.mark.parametrize("cases", [4, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cases", [4, pytest.param(100, marks=pytest.mark.slow)])
 def test_text_is_read_alike(cases: int) -> None:
     @settings(max_examples=cases)
     @given(texts)
