@@ -60,11 +60,18 @@ def in_turn(work: Task[..., Any], calls: Iterable[Call]) -> list[Any]:
     return [work.fn(**call) for call in calls]
 
 
+def awake() -> None:
+    """No server is waited for."""
+
+
 STAND_INS: dict[str, Any] = {
     "concord.flows.run.Stages": Direct,
     "concord.flows.tally.on_workers": in_turn,
     "concord.flows.serving.ready": bare,
     "concord.flows.serving.serving_flows": nullcontext,
+    "concord.flows.serving.servers_awake": awake,
+    "concord.flows.server.serving": nullcontext,
+    "concord.flows.environment.serving": nullcontext,
     "concord.tasks.publish.figures._svg": undrawn,
 }
 
