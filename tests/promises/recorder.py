@@ -32,6 +32,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -222,12 +223,14 @@ def in_all_modules(patch: pytest.MonkeyPatch, true: Callable[..., Any], replaced
 
 def drawing() -> Iterator[tuple[type, str]]:
     """The classes of all mechanisms, and those of their methods that draw."""
-    for found in pkgutil.walk_packages(mechanisms.__path__, f"{mechanisms.__name__}."):
+    return ((owner, method) for owner in classes_of(mechanisms) for method in METHODS if method in vars(owner))
+
+
+def classes_of(package: ModuleType) -> Iterator[type]:
+    """The classes that the modules of a package define, but for protocols."""
+    for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         module = importlib.import_module(found.name)
         for owner in vars(module).values():
-            if (
-                isinstance(owner, type)
-                and owner.__module__ == module.__name__
-                and not getattr(owner, "_is_protocol", 0)
-            ):
-                yield from ((owner, method) for method in METHODS if method in vars(owner))
+            own = isinstance(owner, type) and owner.__module__ == module.__name__
+            if own and not getattr(owner, "_is_protocol", False):
+                yield owner

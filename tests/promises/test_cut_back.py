@@ -13,9 +13,12 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.sessions import Session
 from concord.flows.ask import QuestionTerms, answer, estimate
 from concord.flows.start import start, start_asking, start_question
+from concord.tasks import asks
 from concord.tasks.asking.questions import Question
 from concord.tasks.asks.counts import CountQuestion
+from concord.tasks.asks.share import ShareAsk
 from concord.tasks.verify.verify import verify
+from tests.promises.recorder import classes_of
 from tests.support.chained import Said, rewrite
 from tests.support.people import changed, tables_of_plan, write_tables
 
@@ -23,7 +26,8 @@ pytestmark = pytest.mark.slow
 LIFETIME = {"epsilon": 60.0, "delta": 1e-3}
 CANDIDATES = [{"params": {"C": 1.0}}, {"estimator": "sklearn.dummy.DummyClassifier"}]
 UNIVERSAL = {"learner": "universal", "hypotheses": "rectangles", "features": ["size", "shade=dark"], "epsilon": 1.0}
-KINDS = {"labels", "a choice of a student", "a test of a student", "questions", "counts", "an estimate"}
+PURPOSES = {vars(ask)["purpose"] for ask in classes_of(asks) if "purpose" in vars(ask)} - {ShareAsk.purpose}
+"""What sessions of one home are for; a share is asked by another, which leads."""
 
 
 def odd(rows: pl.DataFrame) -> bool:
@@ -94,7 +98,7 @@ def test_so_it_is_with_every_kind_of_release(home: Path, tables: dict[str, Any])
     start_asking(estimate, changed(tables), home, epsilon=0.5, share=0.3, beta=0.05, again=False)
     questioned(home, tables)
     sessions, ledger = Ledger.of(home).sessions("people"), (home / "ledger.db").read_bytes()
-    assert {session.purpose for session in sessions} == KINDS
+    assert {session.purpose for session in sessions} == PURPOSES
     assert {"stable", "tallies", "universal"} <= {session.mechanism["name"] for session in sessions}
     assert failing(home) == {}
     for session in sessions:

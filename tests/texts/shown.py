@@ -119,7 +119,7 @@ def report() -> str:
 
 
 def _words_of(page: str) -> str:
-    """What a reader sees of a page, a block a line."""
+    """What a reader sees of a page, a paragraph or a row a line."""
     page = re.sub(r"<(style|svg|title)\b.*?</\1>", "", page, flags=re.DOTALL)
     page = re.sub(r"</?(b|a|i|em|strong|code|span|abbr)\b[^>]*>", "", " ".join(page.split()))
     return html.unescape(re.sub(r"(\s*</?(td|th)\b[^>]*>)+", " ", page).replace("</tr>", "\n"))
