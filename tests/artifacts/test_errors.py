@@ -24,6 +24,7 @@ from concord.artifacts.errors import (
 )
 from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
+from tests.support.sentences import facts
 
 VALUE = "a private value"
 KINDS = [EnvironmentFailed, WrongInput, BudgetRefused, NotVerified]
@@ -147,7 +148,7 @@ def test_too_many_open_files_are_named_as_the_cause_whatever_was_to_be_done(tmp_
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))  # those that are open stay so
     try:
         for work in works:
-            with pytest.raises(EnvironmentFailed, match="too many files are open: this process may open 3, by"):
+            with pytest.raises(EnvironmentFailed, match=facts("files", 3)):
                 work()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -9,6 +9,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.settings import Settings
 from concord.flows.cli.app import HOME
 from tests.house import House
+from tests.support.sentences import facts
 
 ROOT = Path(__file__).parents[2]
 VARIABLES = {str(field.validation_alias) for field in Settings.model_fields.values()}
@@ -51,7 +52,7 @@ def test_a_ledger_that_is_meant_and_not_named_is_refused_by_the_name_of_its_vari
 ) -> None:
     """Else the home's own would be spent from, where another was meant."""
     monkeypatch.setenv("CONCORD_LEDGER", "")
-    with pytest.raises(WrongInput, match="CONCORD_LEDGER must name something, and is empty"):
+    with pytest.raises(WrongInput, match=facts("CONCORD_LEDGER", "empty")):
         Settings.now()
 
 

@@ -16,6 +16,7 @@ from concord.artifacts.student_warnings import warnings_of
 from concord.tasks.mechanisms.private_test import Measured, Measures, Noisy, PrivateTest
 from concord.tasks.verify.published import _consistent
 from tests.support.recorded import RECORDED
+from tests.support.sentences import says
 
 NAMES = ("no", "it's rare", "other")
 MATRIX = ((3730, 10, 4), (160, -8, 0), (3, 1, 90))
@@ -45,11 +46,11 @@ def test_by_a_private_test_the_threshold_is_the_class_s_share_of_the_units() -> 
     test = record_of(MATRIX)
     assert thresholds_of(None, test, tallied=True) == {"it's rare": 0.0381}  # 152 of 3,990
     blind, proposed = warnings_of(None, test, tallied=True)
-    assert 'recall may be 0 for the class "it\'s rare"' in blind
+    assert says(blind, "recall", "0", '"it\'s rare"')
     command = shlex.split(proposed.split("`")[1])
     assert command == ["concord", "predict", "--threshold", "it's rare=0.0381"]
     assert "about 3.8%" in proposed
-    assert "recall and precision there are not measured" in proposed
+    assert says(proposed, "recall", "precision", "not")
 
 
 def test_of_probabilities_that_are_right_on_average_no_threshold_is_better() -> None:
@@ -74,7 +75,7 @@ def test_without_a_threshold_it_says_what_one_takes(test: TestRecord, tallied: b
     """Votes of a rare class are refused or changed, so what learned from them gives no probabilities of that share."""
     assert thresholds_of(None, test, tallied=tallied) == {}
     _, lacking = warnings_of(None, test, tallied=tallied)
-    assert 'a threshold for the class "it\'s rare" needs public labelled rows' in lacking
+    assert says(lacking, "threshold", '"it\'s rare"', "public")
     assert "`data.test`" in lacking
 
 

@@ -18,6 +18,7 @@ from concord.flows.results import Run
 from concord.flows.start import start
 from tests.support.console import concord
 from tests.support.people import people, write_plan, write_tables
+from tests.support.sentences import facts
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 LINES = re.findall(r"\n\n((?: {4}.*\n|\n)+)", api.__doc__ or "")
@@ -116,7 +117,7 @@ def test_an_edited_certificate_is_not_believed(session: str, plan: Plan, home: P
     edited = re.sub(r'"epsilon": [\d.]+', '"epsilon": 0.5', file.read_text(), count=1)
     assert edited != file.read_text()
     file.write_text(edited)
-    with pytest.raises(NotVerified, match=r"certificate\.json is not what was written"):
+    with pytest.raises(NotVerified, match=facts("certificate.json", "written")):
         _ = Run(summary, home).certificate
 
 

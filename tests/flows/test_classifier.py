@@ -20,6 +20,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.flows.classifier import CONTRARY, CONTRARY_OF_NUMBERS, ConcordClassifier, ConcordRegressor
 from concord.tasks.advice.draft import settings_for
 from tests.support.people import CLASSES, people
+from tests.support.sentences import facts
 from tests.test_readme import README
 
 SKIPPED = {"check_array_api_input", "check_pipeline_consistency"}
@@ -108,9 +109,9 @@ def test_what_a_fit_needs_is_said_without_a_private_value() -> None:
     model = ConcordClassifier(classes=CLASSES, rows=100)
     with pytest.raises(WrongInput, match="must be given public=: rows like X"):
         model.fit(ONE, ["no"])
-    with pytest.raises(WrongInput, match="classes, or bounds, and rows must be given"):
+    with pytest.raises(WrongInput, match=facts("classes", "bounds", "rows")):
         ConcordClassifier().fit(ONE, ["no"], public=[[1.0]])
-    with pytest.raises(WrongInput, match="an array of numbers, or a frame, got an array of dtype") as failed:
+    with pytest.raises(WrongInput, match=facts("array of numbers", "frame", "dtype")) as failed:
         model.fit(np.array([["secret"]], dtype=object), ["no"], public=[[1.0]])
     assert "secret" not in str(failed.value)
     for X, y in (
@@ -155,7 +156,7 @@ def test_a_number_of_any_kind_is_one_or_a_word(monkeypatch: pytest.MonkeyPatch) 
 def test_copying_it_warns_that_each_fit_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(concord, "run", Unprotected)
     X, y = np.random.default_rng(1).normal(size=(40, 2)), ["no", "yes"] * 20
-    with pytest.warns(UserWarning, match="cross-validation and grids cost once for each fold"):
+    with pytest.warns(UserWarning, match=facts("cross-validation", "once for each fold")):
         scores = cross_val_score(Told(classes=CLASSES, rows=100), X, y, cv=2)
     assert len(scores) == 2
 
@@ -174,7 +175,7 @@ def test_cross_validation_runs_as_its_messages_and_the_readme_say(monkeypatch: p
     assert call in README.replace("\n", " ")
     assert "new_session=True" in README
     model = ConcordClassifier(classes=CLASSES, rows=100, new_session=True)
-    with pytest.warns(UserWarning, match=r"new_session=True, and public rows by params=\{'public': rows\}"):
+    with pytest.warns(UserWarning, match=facts("new_session=True", "params={'public': rows}")):
         scores = eval(call, {"cross_val_score": cross_val_score, "model": model, **named})
     assert len(scores) == len(asked) == 5
     assert all(len(fit["public"]) == 3 and fit["new_session"] for fit in asked)
@@ -198,9 +199,7 @@ def test_all_that_a_frame_lacks_is_named_at_once() -> None:
 
 
 def test_a_frame_without_what_is_known_in_public_is_one_sentence() -> None:
-    with pytest.raises(
-        WrongInput, match="must be given with label, domain, rows, classes or bounds, public or schema: "
-    ):
+    with pytest.raises(WrongInput, match=facts("label", "domain", "rows", "classes", "bounds", "public", "schema")):
         concord.run(people(10, 1), label="outcome")
     with pytest.raises(WrongInput, match="label must be given in the plan"):
         concord.run("plan.toml", label="outcome")

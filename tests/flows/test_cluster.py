@@ -30,6 +30,7 @@ from concord.flows.cluster import task_runner
 from concord.flows.serving import SERVERS_OWN
 from concord.flows.start import start
 from tests.support.people import changed
+from tests.support.sentences import facts
 
 TLS = ("ca_file", "client_cert", "client_key")
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -52,7 +53,7 @@ def test_an_address_is_refused_unless_it_is_encrypted(plan: Plan, wrong: str) ->
 
 def test_nobody_is_asked_without_certificates(tmp_path: Path) -> None:
     named = TeachersPlan(count=2, runner="dask", address="tls://scheduler.example:8786")
-    with pytest.raises(EnvironmentFailed, match=r"DASK_DISTRIBUTED__COMM__TLS__CA_FILE must name a file"):
+    with pytest.raises(EnvironmentFailed, match=facts("DASK_DISTRIBUTED__COMM__TLS__CA_FILE", "file")):
         task_runner(named, tmp_path)
 
 

@@ -17,6 +17,7 @@ from concord.flows import admit, console
 from concord.flows.admit import is_worth_asking, precheck_tables, rounded, shares_in_words
 from concord.tasks.data.remarks import Unmatched
 from tests.support.people import changed, people, tables_of_plan, write_tables
+from tests.support.sentences import says
 
 WRONG = Unmatched(1.0, 0.0, {"shade": 0.126})
 ENCODING = Encoding(columns=(Empty(name="day"),), label="label", classes=("no", "yes"))
@@ -104,8 +105,8 @@ def test_it_goes_on_if_the_operator_says_so_or_nobody_can_be_asked(monkeypatch: 
         silent = run_it(monkeypatch, WRONG, "n", wanted=wanted, tty=tty)
         assert silent.asked == []
         assert len(silent.lines) == 4
-        assert "'day' is left out: its public cells are empty, or dates as text" in silent.lines[2]
-        assert "without a terminal nothing is asked: the run goes on, and spends" in silent.lines[3]
+        assert says(silent.lines[2], "'day'", "left out", "dates as text")
+        assert says(silent.lines[3], "terminal", "spends")
     assert run_it(monkeypatch, RIGHT, "n", wanted=True).asked == []
 
 
@@ -122,7 +123,7 @@ def test_a_notebook_shows_it_in_the_cell_and_goes_on(monkeypatch: pytest.MonkeyP
     private: Any = SimpleNamespace(table=SimpleNamespace(of=lambda *_: None))
     precheck_tables(asked_by(), private, ENCODING, None)
     lines = [cell["text/plain"] for cell in cells]
-    assert "about 100% of the private rows have a label that data.classes lacks" in lines[0]
+    assert says(lines[0], "100%", "private rows", "data.classes")
     assert lines[-1].endswith("the run goes on, and spends; data.most_unknown_labels in the plan can stop it\n")
     assert all(cell["text/html"].startswith("<pre") for cell in cells)
 
@@ -165,7 +166,7 @@ def test_it_stops_before_anything_is_charged_and_is_shown_from_python_before_tha
     plan = changed(tables_of_plan(write_tables(tmp_path, rows)), data__most_unknown_labels=0.2)
     with pytest.raises(WrongInput, match="stopped before anything was spent"):
         concord.run(plan, private=rows if given == "frame" else None, home=home)
-    assert "of the private rows have a label that data.classes lacks" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "private rows", "data.classes")
     assert Ledger.of(home).domain("people") is None or not Ledger.of(home).sessions("people")
     right = people(6000, 1).with_columns(" " + pl.col("outcome") + "\t")
     done = concord.run(plan, private=right, home=home)  # blanks around a label do not count

@@ -31,6 +31,7 @@ from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.signed import excerpt
 from concord.tasks.verify.verify import verify
 from tests.support.people import arrive, changed, write_tables
+from tests.support.sentences import facts
 
 
 @pytest.fixture
@@ -212,7 +213,7 @@ def test_a_student_of_an_older_session_is_not_clean(plan: Plan, home: Path) -> N
 def test_a_share_that_changes_is_refused_and_spends_nothing(plan: Plan, home: Path) -> None:
     start(plan, home)
     charged = Ledger.of(home).totals("people")
-    with pytest.raises(WrongInput, match=r"test.share of domain 'people' is 0.3 on the record, got 0.2"):
+    with pytest.raises(WrongInput, match=facts("test.share", "'people'", 0.3, 0.2)):
         start(another(plan, test__share=0.2), home, new_session=True)
     assert Ledger.of(home).totals("people") == charged
 

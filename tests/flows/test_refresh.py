@@ -32,6 +32,7 @@ from concord.tasks.verify.verify import verify
 from tests.artifacts.ledger.openings import session
 from tests.support.people import people, tables_of_plan, write_tables
 from tests.support.recorded import RECORDED
+from tests.support.sentences import facts
 from tests.test_readme import ROOT
 
 (OF_WEEKS,) = re.findall(
@@ -286,7 +287,7 @@ def test_what_stops_a_refresh_spends_and_loses_nothing(data: Path, plan: Plan, h
         start_refresh(plan.model_copy(update={"stream": None}), home)
     good.unlink()
     arrive(data, 1, people(1500, 1).drop("outcome"))
-    with pytest.raises(WrongInput, match=r"must hold the column 'outcome' that data\.label names"):
+    with pytest.raises(WrongInput, match=facts("'outcome'", "data.label")):
         start_refresh(plan, home)
     assert Ledger.of(home).sessions("people") == ()
     first = arrive(data, 1)
@@ -298,10 +299,10 @@ def test_what_stops_a_refresh_spends_and_loses_nothing(data: Path, plan: Plan, h
         second.unlink()
     content = first.read_bytes()
     arrive(data, 1, people(1500, 3))
-    with pytest.raises(NotVerified, match="changed after a period of the stream took it"):
+    with pytest.raises(NotVerified, match=facts("changed", "period")):
         start_refresh(plan, home)
     first.write_bytes(content)
-    with pytest.raises(WrongInput, match="tests each student once, on the units of its period"):
+    with pytest.raises(WrongInput, match=facts("once", "units of its period")):
         start_test(done.session, home, epsilon=None, again=False)
     assert start_refresh(plan, home).asked == done.asked + 1
     for again in (False, True):  # no further season before this one has ended
@@ -374,7 +375,7 @@ def test_who_is_erased_is_in_no_later_release_and_the_season_goes_on(data: Path,
     arrive(data, 3, people(1500, 11).filter(pl.col("person") == erased))
     content = file.read_bytes()
     people(1500, 14).write_parquet(file)
-    with pytest.raises(NotVerified, match="changed after a period of the stream took it"):
+    with pytest.raises(NotVerified, match=facts("changed", "period")):
         start_refresh(plan, home)
     file.write_bytes(content)
     with pytest.MonkeyPatch.context() as patch:
@@ -409,7 +410,7 @@ def test_an_older_copy_of_the_vault_stops_it(data: Path, plan: Plan, home: Path)
     (key,) = (home / "vault" / "secrets" / "streams").iterdir()
     held = key.rename(home / "key")  # by a new one everybody would be a new unit
     arrive(data, 2, people(1500, 11))
-    with pytest.raises(NotVerified, match="by which the stream knows whom it asked: restore"):
+    with pytest.raises(NotVerified, match=facts("stream", "restore")):
         start_refresh(plan, home)
     assert not key.exists()
     held.rename(key)

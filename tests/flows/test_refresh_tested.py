@@ -30,6 +30,7 @@ from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
 from tests.flows.test_refresh import arrive, killed, periods_of, publish_rows, published, start_refresh, tables
 from tests.support.people import people
+from tests.support.sentences import facts
 
 
 @pytest.fixture
@@ -202,13 +203,13 @@ def test_units_are_tested_with_the_student_of_their_release_or_never(
             start_refresh(plan, home)
     (stopped,) = (each.id for each in made_in(home) if each.status == "open")
     (home / "vault" / "secrets" / "sessions" / stopped).unlink()
-    with pytest.raises(NotVerified, match=f"end the session by `concord close {stopped}`"):
+    with pytest.raises(NotVerified, match=facts(f"`concord close {stopped}`")):
         start_refresh(plan, home)
     close(Stores.of(home), stopped, give_back=False)
     found = start_refresh(plan, home)
     assert UNTESTED in certificate_of(found).caveats
     assert faults(home, found) == []
-    with pytest.raises(WrongInput, match="tests each student once, on the units of its period"):
+    with pytest.raises(WrongInput, match=facts("once", "units of its period")):
         start_test(found.session, home, epsilon=None, again=False)
     (home / "vault" / "secrets" / "domains" / "people").unlink()
     with pytest.raises(NotVerified, match="restore a copy of it"):

@@ -24,6 +24,7 @@ from concord.tasks.verify.homes import joint_rounds
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
 from tests.support.people import people
+from tests.support.sentences import says
 from tests.support.several import NAMES, Several, all_rounds
 
 DOMAIN = "people"
@@ -77,7 +78,7 @@ def _added_otherwise(lead: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PublishedSession, "named", read)
         (found,) = wrong(verify(lead))
-    assert "the sums of round 1 are not the sum of its shares" in found
+    assert says(found, "sums", "round 1", "shares")
 
 
 def _tampered(settings: dict[str, Any], rounds: list[dict[str, Any]], unit: tuple[str, str]) -> None:
@@ -106,7 +107,7 @@ def _tampered(settings: dict[str, Any], rounds: list[dict[str, Any]], unit: tupl
     assert joint_rounds(Kind.of(settings).only(Joint), [json.dumps(each).encode() for each in rounds], unit, ())
     assert "not the sum of its shares" in found(added)
     assert "not the sum of its shares" in found(lambda copy: copy[0]["homes"]["shares"].pop("west"))
-    assert "the share of north in round 0 is not signed" in found(swapped)
+    assert says(found(swapped), "north", "round 0", "not signed")
     assert "of the share of north of round 1" in found(earlier)
     spans = rounds[1]["question"]["spans"]
     for change, what in (

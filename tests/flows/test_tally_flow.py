@@ -25,6 +25,7 @@ from concord.tasks.door.erase import forget
 from concord.tasks.door.stores import Stores
 from concord.tasks.verify.verify import verify
 from tests.support.people import changed, people, tables_of_plan, write_tables
+from tests.support.sentences import facts
 
 STAGES = ["encode", "code", "gather", "tally", "release", "infer", "study", "certify"]
 
@@ -144,7 +145,7 @@ def test_pictures_are_tallied_by_cells_of_public_ones(tmp_path: Path, home: Path
 def test_a_student_that_knows_cells_alone_is_refused_for_pictures_before_anything_is_read(
     tmp_path: Path, home: Path
 ) -> None:
-    with pytest.raises(WrongInput, match=r"student\.estimator must be given, since 'image' holds lists"):
+    with pytest.raises(WrongInput, match=facts("student.estimator", "'image'", "lists")):
         start(seen(tmp_path / "data", {}), home)
     assert not (home / "vault" / "units").exists()
 

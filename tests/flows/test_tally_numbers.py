@@ -30,6 +30,7 @@ from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
 from tests.support.console import concord
 from tests.support.edited import rewritten
+from tests.support.sentences import says
 
 RIDGE = {"estimator": "sklearn.linear_model.Ridge"}
 ASIDE = {"share": 0.3, "columns": ["size", "shade"]}
@@ -147,7 +148,7 @@ def check_measures(home: Path, session: str, table: str) -> None:
     assert isinstance(test, NumberTest)
     assert "Differentially private model of a number: " in report
     assert certificate.mechanism.settings["bounds"] == [0, 50]
-    assert "the bounds that the plan declares, 0.0 and 50.0" in report
+    assert says(report, "bounds", 0.0, 50.0)
     assert f"{test.rmse:.4g}" in report
 
     def found(**changed: object) -> str:

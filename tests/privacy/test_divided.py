@@ -29,6 +29,7 @@ from concord.artifacts.sessions import Opening, Terms
 from concord.tasks.data import parts as data_parts
 from concord.tasks.data.parts import division_of, of_part
 from tests.support.people import changed, tables_of_plan, write_tables
+from tests.support.sentences import facts
 
 EPSILON, DELTA = 2.0, 0.01
 EACH = 0.5
@@ -270,6 +271,6 @@ def test_the_share_never_changes(homes: Homes) -> None:
     book = homes.scene().book((1, 0, 0))
     assert book is not None
     other = kind(homes.plan.model_copy(update={"test": PrivateTestPlan(share=0.4)}), homes.vault, TEST)
-    with pytest.raises(WrongInput, match=r"test.share of domain 'people' is 0.5 on the record, got 0.4"):
+    with pytest.raises(WrongInput, match=facts("test.share", "'people'", 0.5, 0.4)):
         book.divide("people", other.division)
     assert book.divide("people", kind(homes.plan, homes.other, TEST).division) == []

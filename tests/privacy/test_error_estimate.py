@@ -12,6 +12,7 @@ from concord.artifacts.kinds import Kind
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.error_estimate import RATE_STEPS, ErrorEstimate, exact_cutoff
 from tests.privacy.exact import Silent, laplace_law
+from tests.support.sentences import facts
 
 SHARDS = [(0, 0), (0, 1), (1, 1), (0, 2), (1, 2), (2, 2), (1, 3)]
 """Errors and rows tested of a shard: everything that up to two rows, and one more case, can give."""
@@ -112,7 +113,7 @@ def test_the_cost_is_pure_and_within_what_was_asked(epsilon: float) -> None:
 
 @pytest.mark.parametrize("wrong", [{"epsilon": 0.0}, {"epsilon": math.inf}, {"shards": 0}, {"steps": 0}])
 def test_wrong_settings_are_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(WrongInput, match="an error estimate needs 0 < epsilon < inf"):
+    with pytest.raises(WrongInput, match=facts("0 < epsilon < inf")):
         ErrorEstimate.calibrate(**{"epsilon": 1.0, "shards": 2, **wrong})  # type: ignore[arg-type]  # both kinds of number
 
 

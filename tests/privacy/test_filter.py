@@ -17,6 +17,7 @@ from concord.artifacts.domains import Filter
 from concord.artifacts.privacy import ORDERS, RENYI_QUANTUM, Charge, Cost, compose
 from concord.tasks.mechanisms.stable import StableVoting
 from tests.privacy.exact import Floats
+from tests.support.sentences import facts
 
 CAP = Filter.freeze(4.0, 4e-5)
 FIRST = 0.05  # ρ of the Gaussian session
@@ -162,7 +163,7 @@ def test_nothing_spent_is_nothing() -> None:
 
 def test_a_cost_that_is_infinite_at_the_order_is_refused() -> None:
     curve = tuple(0.1 if order < CAP.order else math.inf for order in ORDERS)
-    with pytest.raises(ValueError, match=f"infinite at the domain's order {CAP.order:g}"):
+    with pytest.raises(ValueError, match=facts("infinite", f"{CAP.order:g}")):
         CAP.charge(Cost(renyi=curve))
 
 

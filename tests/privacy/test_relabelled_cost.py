@@ -24,6 +24,7 @@ from concord.tasks.mechanisms.relabelled import (
     share_for,
 )
 from tests.privacy.exact import Silent
+from tests.support.sentences import facts
 
 BUDGETS = [(0.1, 1e-6), (1.0, 1e-5), (4.0, 1e-9), (20.0, 1e-3)]
 
@@ -79,7 +80,7 @@ def test_too_large_a_share_says_what_would_do(epsilon: float, delta: float) -> N
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-5), (math.inf, 1e-5), (1.0, 0.0), (1.0, 1.0)])
 def test_a_budget_that_is_none_is_refused(epsilon: float, delta: float) -> None:
-    with pytest.raises(WrongInput, match="epsilon must be positive and finite and delta between 0 and 1"):
+    with pytest.raises(WrongInput, match=facts("epsilon", "delta")):
         inner_budget(epsilon, delta, 0.5, 1.0)
 
 

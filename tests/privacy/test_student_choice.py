@@ -22,6 +22,7 @@ from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.exponential import StudentChoice, level_for
 from concord.tasks.mechanisms.private_test import measured_share
 from concord.tasks.verify import recompute
+from tests.support.sentences import facts
 
 LEARNING_EPSILON = 0.5
 EPSILON = 0.8
@@ -191,7 +192,7 @@ def test_what_a_plan_says_of_units_is_what_the_draw_takes(secret: str) -> None:
 
 
 def test_wrong_settings_are_refused() -> None:
-    with pytest.raises(WrongInput, match="student_choice: epsilon must be positive and finite, got 0"):
+    with pytest.raises(WrongInput, match=facts("student_choice", "epsilon", 0)):
         StudentChoice(epsilon=0.0, secret="rows")
 
 

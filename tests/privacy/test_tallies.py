@@ -19,6 +19,7 @@ from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.tallies import Round, Tallies, planned_rounds
 from concord.tasks.verify.audit import audit_mechanism
 from tests.privacy.exact import LEFT_OUT, Silent, gaussian_law, hockey_stick
+from tests.support.sentences import facts
 
 EPSILON, DELTA, STEPS = 1.0, 0.01, 32
 SECRETS: tuple[Literal["rows", "labels"], ...] = ("rows", "labels")
@@ -336,7 +337,7 @@ def test_settings_that_cannot_be_paid_for_are_refused(changed: dict[str, Any], m
 def test_a_question_beyond_what_its_round_paid_for_is_refused() -> None:
     mechanism = calibrated(one_round(cells=4))
     for fields, spans in (((0, 1, 2), ((0, 1), (1, 2), (2, 4))), ((0, 1), ((0, 2), (2, 4)))):
-        with pytest.raises(ValueError, match="paid for 2 fields of 32 steps a vote and 4 numbers"):
+        with pytest.raises(ValueError, match=facts("2 fields", "32 steps", "4 numbers")):
             mechanism.question(0, fields, spans)
 
 

@@ -22,6 +22,7 @@ from concord.tasks.mechanisms.exponential import ExponentialMechanism, Universal
 from concord.tasks.mechanisms.hypotheses.dichotomies import Hypotheses
 from tests.privacy.bounds import cover_rows, universal_sizes
 from tests.privacy.relabel_law import Law, Table, columns, loss, pairs, tables, worst_delta, worst_loss
+from tests.support.sentences import facts
 
 Secret = Literal["rows", "labels"]
 DOMAIN = np.arange(3.0)[:, None]
@@ -163,7 +164,7 @@ def test_the_cost_is_pure_and_within_what_was_asked(epsilon: float) -> None:
 
 @pytest.mark.parametrize("epsilon", [0.0, math.inf])
 def test_an_epsilon_that_is_none_is_refused(epsilon: float) -> None:
-    with pytest.raises(WrongInput, match="universal: epsilon must be positive and finite"):
+    with pytest.raises(WrongInput, match=facts("universal", "epsilon")):
         Universal(epsilon=epsilon, secret="rows")
 
 

@@ -22,6 +22,7 @@ from concord.tasks.mechanisms import noise
 from tests.promises.crashes import files
 from tests.promises.kinds import KINDS, Kind
 from tests.support.processes import FRESH
+from tests.support.sentences import facts
 
 NOISE = ("laplace", "gaussian", "sample_by_weight", "keyed_draws")
 """Everything that draws."""
@@ -157,7 +158,7 @@ def test_other_private_numbers_stop_before_a_draw(home: Path, kind: Kind) -> Non
     if kind.named:
         kind.ask(home, other=True)
     else:
-        with pytest.raises(NotVerified, match="of batch 0 of session d-1 changed since it was begun"):
+        with pytest.raises(NotVerified, match=facts("batch 0", "session d-1", "changed")):
             kind.ask(home, other=True)
     assert (files(home / "released"), session_of(home)) == before
 

@@ -14,6 +14,7 @@ from concord.artifacts.plan import Plan
 from concord.flows.learn import learn
 from tests.support.chained import Said, rewrite
 from tests.support.people import changed, people, tables_of_plan, write_tables
+from tests.support.sentences import facts
 from tests.support.several import plainly
 
 
@@ -53,6 +54,6 @@ def test_a_session_of_a_later_kind_stops_no_other_domain(
         assert learn.fn(plan_of(second, "now"), home).session
         with pytest.raises(WrongInput, match="belongs to domain 'later'"):
             learn.fn(plan_of(first, "another"), home)
-        with pytest.raises(NotVerified, match="knows nothing: go on with the version that opened it"):
+        with pytest.raises(NotVerified, match=facts("the version that opened it")):
             learn.fn(plan_of(first, "later", data__version="2"), home, new_session=True)
     assert {domain.name for domain in Ledger.of(home).domains()} == {"later", "now"}

@@ -24,6 +24,7 @@ from concord.tasks.verify.reckoning import reckon
 from concord.tasks.verify.verify import verify
 from tests.support.copies import copied
 from tests.support.people import arrive, changed, people, tables_of_plan, write_tables
+from tests.support.sentences import facts
 from tests.support.several import plainly
 
 DOMAIN = "domains/people"
@@ -270,7 +271,7 @@ def test_a_period_that_was_counted_is_never_counted_under_another_key(world: Wor
         world.without(f"streams/{session.stream}")
         erase(door, "arriving", "p22-4")
         for _ in range(2):
-            with pytest.raises(NotVerified, match="by which the stream knows whom it asked: restore a copy of it"):
+            with pytest.raises(NotVerified, match=facts("stream", "restore")):
                 refresh.fn(world.stream, world.home)
         close(door, session.id, give_back=False)
         with pytest.raises(BudgetRefused, match="does not know any more whom it asked"):

@@ -16,6 +16,7 @@ from concord.artifacts.home.cipher import CHUNK_BYTES, MAGIC, SALT_BYTES, TAG_BY
 from concord.artifacts.home.vault import Vault, derive
 from concord.artifacts.settings import KEY, KEY_FILE
 from concord.tasks.data.spill import spilling
+from tests.support.sentences import facts
 
 MARK = b"zqx a private value"
 ONE, OTHER = (base64.b64encode(bytes([byte]) * 32).decode() for byte in (1, 2))
@@ -158,7 +159,7 @@ def made(tmp_path: Path, key: None) -> Iterator[Path]:  # noqa: ARG001  # the en
 
 def test_it_does_not_open_without_its_key(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(KEY)
-    with pytest.raises(EnvironmentFailed, match=f"is encrypted: {KEY_FILE} or {KEY} must give its key"):
+    with pytest.raises(EnvironmentFailed, match=facts("encrypted", KEY_FILE, KEY)):
         Vault(made)
 
 

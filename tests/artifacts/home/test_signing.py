@@ -22,6 +22,7 @@ from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.home.signing import Envelope, PublicKey, SigningKey, payload_of
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.settings import SIGNING_KEY
+from tests.support.sentences import facts
 
 KIND, STATEMENT = "application/vnd.in-toto+json", b'{"said": "so"}'
 
@@ -134,6 +135,6 @@ def test_a_key_in_a_token_is_told_to_be_a_file_instead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     monkeypatch.setenv(SIGNING_KEY, address)
-    with pytest.raises(WrongInput, match="must name a file, got the address of a key in a token") as told:
+    with pytest.raises(WrongInput, match=facts("file", "token")) as told:
         SigningKey.of(Vault(tmp_path / "vault"))
     assert (told.value.exit_status, "pin" in str(told.value)) == (2, False)

@@ -13,6 +13,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.tasks.mechanisms.stable import StableVoting
 from tests.support.chained import Said, rewrite
 from tests.support.published import SESSION, certified, opening, world
+from tests.support.sentences import facts
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 DOMAIN: dict[str, Any] = {"unit": "one row", "neighbours": "add or remove one unit", "epsilon": 4.0, "delta": 4e-5}
@@ -81,7 +82,7 @@ def test_a_ledger_that_was_deleted_or_replaced_is_denied_by_the_home(home: Path,
     for place in (None, tmp_path / "other/ledger.db"):
         if place is not None:
             shutil.copy(place, home / "ledger.db")
-        with pytest.raises(NotVerified, match=f"{SESSION}, which the ledger does not know"):
+        with pytest.raises(NotVerified, match=facts(SESSION, "ledger")):
             Ledger.checked(home)
 
 

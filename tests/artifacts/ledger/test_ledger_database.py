@@ -24,6 +24,7 @@ from concord.artifacts.ledger.events import LogRecord
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.privacy import Cost
 from tests.artifacts.ledger.openings import DOMAIN, RHO, batch, commit, named, opening, outcome
+from tests.support.sentences import says
 
 
 @pytest.fixture
@@ -254,7 +255,7 @@ def test_a_ledger_of_another_user_is_named_with_both(mode: int) -> None:
                 named(ledger)
         finally:
             os.seteuid(0)
-        assert f"the ledger {folder}/ledger.db belongs to root, and this runs as user 54321" in str(failed.value)
+        assert says(failed.value, f"{folder}/ledger.db", "root", "user 54321")
 
 
 @pytest.mark.parametrize("name", ["home", "odd?home"])

@@ -11,6 +11,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from tests.artifacts.ledger.openings import CAP, DOMAIN, batch, commit, named, opening, outcome, refusals
 from tests.artifacts.ledger.test_chain import lines
 from tests.artifacts.ledger.witnessed import CHANGES, RELABELLED, answer, put_back, seen, watched
+from tests.support.sentences import facts
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def test_without_its_witness_it_stops_before_anything_is_written(
     gone(place, monkeypatch)
     before, ledger = lines(home), Ledger.of(home)
     for act in (CHANGES[change], Ledger.check_witness):
-        with pytest.raises(NotVerified, match=r"says that a witness sees it, .* restore it, .*`concord restore"):
+        with pytest.raises(NotVerified, match=facts("witness", "restore", "`concord restore")):
             act(ledger)
     assert lines(home) == before
     assert ledger.session("one").refused == 1  # it may still be looked at
@@ -91,7 +92,7 @@ def test_a_domain_whose_witness_is_gone_may_have_answered_from_its_secret_subset
     place.unlink()
     ledger = Ledger.of(home)
     ledger.restore("the machine that had it burnt")
-    with pytest.raises(BudgetRefused, match="may have answered, in a session that is lost, from its secret subset"):
+    with pytest.raises(BudgetRefused, match=facts("session that is lost", "secret subset")):
         ledger.open_session(opening("next", **RELABELLED), further=True)
     ledger.name_domain("survey", unit=DOMAIN.unit, neighbours=DOMAIN.neighbours, **CAP)
     ledger.open_session(opening("next", domain="survey", **RELABELLED))

@@ -14,6 +14,7 @@ from concord.artifacts.sessions import Opening
 from tests.artifacts.ledger.openings import CAP, DOMAIN, at_most, batch, named, opening, refusals
 from tests.artifacts.ledger.test_chain import lines
 from tests.artifacts.ledger.witnessed import CHANGES, RELABELLED, answer, put_back, seen, watched
+from tests.support.sentences import facts
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def test_an_older_copy_stops_before_anything_is_written(home: Path, change: str)
     answer(Ledger.of(home), 1)
     older = put_back(home)
     before = lines(home)
-    with pytest.raises(NotVerified, match=r"restored from a backup, .* `concord restore` goes on"):
+    with pytest.raises(NotVerified, match=facts("backup", "`concord restore`")):
         CHANGES[change](older)
     assert lines(home) == before
     with pytest.raises(NotVerified, match="restored from a backup"):
@@ -87,7 +88,7 @@ def test_a_restored_domain_may_have_answered_from_its_secret_subset(home: Path) 
     Ledger.of(home).open_session(opening("lost", **RELABELLED), further=True)
     older = put_back(home)
     older.restore("the disk died")
-    with pytest.raises(BudgetRefused, match="may have answered, in a session that is lost, from its secret subset"):
+    with pytest.raises(BudgetRefused, match=facts("session that is lost", "secret subset")):
         older.open_session(opening("again", **RELABELLED), further=True)
     older.open_session(opening("again"), further=True)  # over all rows
 

@@ -45,6 +45,7 @@ from concord.tasks.student.model import load
 from tests.support.processes import own_environment
 from tests.support.published import SESSION, World, world
 from tests.support.refusing import REFUSE
+from tests.support.sentences import says
 from tests.support.tracked import EVIDENCE, tracked
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
@@ -186,7 +187,7 @@ def test_the_experiment_tells_what_the_domain_may_spend(published: Published) ->
     experiment = published.client.get_experiment_by_name("people")
     assert experiment is not None
     note = experiment.tags["mlflow.note.content"]
-    assert "of 4 and δ = 2.1e-05 of 4e-05 are charged" in note
+    assert says(note, 2.1e-05, 4e-05)
 
 
 def test_one_link_lists_the_runs_with_the_guarantee_the_lifetime_budget_and_each_figure_s_interval(

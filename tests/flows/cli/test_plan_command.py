@@ -16,6 +16,7 @@ from concord.tasks.advice.expect import read_agreement
 from concord.tasks.advice.rehearse import span
 from tests.support import console
 from tests.support.people import tables_of_plan, write_plan, write_tables
+from tests.support.sentences import says
 
 ASKED = ("--epsilon", "1", "--delta", "1e-5", "--teachers", "300", "--queries", "300", "--classes", "2")
 
@@ -132,8 +133,8 @@ def test_recall_and_auc_of_each_class_are_stated_beside_accuracy(tmp_path: Path,
     assert seldom["recall"][0] < 0.05
     assert 0.4 < seldom["auc"][0] <= seldom["auc"][1]
     assert "weak" in seldom["missed"]
-    assert "Simulated with synthetic labels on the public rows: expect an accuracy of 9" in printed
-    assert f"expect a recall near 0 for 'yes' if the signal is {' or '.join(seldom['missed'])}" in printed
+    assert "expect an accuracy of 9" in printed
+    assert says(printed, "recall", "0", "'yes'", " or ".join(seldom["missed"]))
     for row in (f"│ yes │ 1.5% │ {span(seldom['recall'])} │ {span(seldom['auc'])} │", "share of rows ┃ recall ┃ AUC"):
         assert row in printed
 

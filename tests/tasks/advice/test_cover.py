@@ -29,6 +29,7 @@ from concord.tasks.door.admit import opening_of
 from concord.tasks.door.ask import Ask
 from tests.support.console import concord
 from tests.support.people import changed, tables_of_plan, write_plan, write_tables
+from tests.support.sentences import facts, says
 
 TALLIES = {"mechanism": "tallies", "rows": 6000}
 UNIVERSAL = {"learner": "universal", "hypotheses": "stumps", "features": ["size"]}
@@ -54,17 +55,13 @@ def planned(folder: Path, kind: str, epsilon: float, lifetime: float = 1.0, delt
     return parse_plan({**kept, "privacy": {**tables["privacy"], **privacy}})
 
 
-def facts(plan: Plan) -> PublicFacts:
-    return PublicFacts.of(plan)
-
-
 def runs(plan: Plan, folder: Path) -> Ask[Any]:
     """What the door would open a session for."""
     encoding, vault = learn_encoding(plan), Vault(folder / "vault")
     batches = stage_public(plan.path("public"), encoding, vault, "public", 128)
     domain = Account.of(plan, folder / "nowhere").domain
     if plan.tallied:
-        public = facts(plan)
+        public = PublicFacts.of(plan)
         return TalliesAsk(planned_tallies(plan, public.codes(plan), public.rows), "", ())
     if plan.votes:
         return VotesAsk.of(plan, encoding, batches, domain.filter.order, vault)
@@ -88,7 +85,7 @@ def named(home: Path, plan: Plan) -> Ledger:
 def test_the_largest_epsilon_is_the_last_that_the_ledger_would_open(folder: Path, tmp_path: Path, kind: str) -> None:
     delta = 1.1e-5 if kind == "stable" else 4e-5  # by the larger, it fits
     plan = planned(folder, kind, epsilon=1.0, delta=delta)
-    public, account = facts(plan), Account.of(plan, tmp_path)
+    public, account = PublicFacts.of(plan), Account.of(plan, tmp_path)
     with pytest.raises(BudgetRefused, match=r"the largest ε that fits is 0\.") as refused:
         check_cover(plan, public, account)
     largest = largest_epsilon(plan, public, account)
@@ -102,8 +99,8 @@ def test_the_largest_epsilon_is_the_last_that_the_ledger_would_open(folder: Path
 
 def test_if_delta_alone_is_too_much_it_says_that_no_epsilon_fits(folder: Path, tmp_path: Path) -> None:
     plan = planned(folder, "relabelled", epsilon=1.0, lifetime=4.0, delta=1.1e-5)
-    with pytest.raises(BudgetRefused, match="no smaller ε fits either, for sessions may be charged half of its δ"):
-        check_cover(plan, facts(plan), Account.of(plan, tmp_path))
+    with pytest.raises(BudgetRefused, match=facts("no smaller ε", "half of its δ")):
+        check_cover(plan, PublicFacts.of(plan), Account.of(plan, tmp_path))
 
 
 def near(epsilon: float) -> tuple[float, float]:
@@ -114,7 +111,7 @@ def near(epsilon: float) -> tuple[float, float]:
 
 def test_a_home_that_is_not_there_is_not_begun(folder: Path, tmp_path: Path) -> None:
     plan = planned(folder, "tallies", epsilon=1.0, lifetime=4.0)
-    covered = check_cover(plan, facts(plan), Account.of(plan, tmp_path / "home"))
+    covered = check_cover(plan, PublicFacts.of(plan), Account.of(plan, tmp_path / "home"))
     assert covered is not None
     assert (covered.used, covered.own) == (0.0, False)
     assert [*tmp_path.iterdir()] == []
@@ -122,7 +119,7 @@ def test_a_home_that_is_not_there_is_not_begun(folder: Path, tmp_path: Path) -> 
 
 def test_sessions_that_fit_after_it_are_counted_as_the_ledger_opens_them(folder: Path, tmp_path: Path) -> None:
     plan = planned(folder, "tallies", epsilon=1.0, lifetime=2.5)
-    covered = check_cover(plan, facts(plan), Account.of(plan, tmp_path / "home"))
+    covered = check_cover(plan, PublicFacts.of(plan), Account.of(plan, tmp_path / "home"))
     assert covered is not None
     ledger, mechanism, opened = named(tmp_path / "home", plan), runs(plan, tmp_path), 0
     with suppress(BudgetRefused):
@@ -130,7 +127,7 @@ def test_sessions_that_fit_after_it_are_counted_as_the_ledger_opens_them(folder:
             ledger.open_session(opening(plan, mechanism, f"number-{opened}"), further=True)
             opened += 1
     assert (opened, covered.more >= 1) == (1 + covered.more, True)
-    assert f"room for {covered.more} more such session" in covered.reason
+    assert says(covered.reason, f"room for {covered.more} more")
 
 
 def test_the_real_domain_is_asked_and_a_session_that_is_there_is_not_paid_again(folder: Path, tmp_path: Path) -> None:
@@ -139,18 +136,18 @@ def test_the_real_domain_is_asked_and_a_session_that_is_there_is_not_paid_again(
     ledger.open_session(opening(plan, runs(plan, tmp_path)))
     records = ledger.records()
     there = Account.of(plan, tmp_path / "home")
-    covered = check_cover(plan, facts(plan), there)
+    covered = check_cover(plan, PublicFacts.of(plan), there)
     assert covered is not None
     assert (covered.own, covered.share) == (True, covered.used)
     newer = plan.model_copy(update={"data": plan.data.model_copy(update={"version": "2"})})
     with pytest.raises(BudgetRefused, match=r"of which \d+% is used, does not cover .* `concord domain` raises"):
-        check_cover(newer, facts(newer), there)
+        check_cover(newer, PublicFacts.of(newer), there)
     assert ledger.records() == records
 
 
 def test_another_cap_than_is_on_the_record_is_refused_as_a_run_would(folder: Path, tmp_path: Path) -> None:
     named(tmp_path / "home", planned(folder, "tallies", epsilon=1.0, lifetime=4.0))
-    with pytest.raises(WrongInput, match=r"lifetime\.epsilon of domain 'people' is 4\.0"):
+    with pytest.raises(WrongInput, match=facts("lifetime.epsilon", "'people'", "4.0")):
         Account.of(planned(folder, "tallies", epsilon=1.0, lifetime=8.0), tmp_path / "home")
 
 
@@ -169,8 +166,8 @@ def test_room_is_paid_for_as_the_door_would(folder: Path) -> None:
     plan, without = planned(folder, "with room", 0.5), planned(folder, "noisy_votes", 0.5)
     assert [runs(each, folder).queries for each in (plan, without)] == [390, 300]
     account = Account.of(plan, folder / "nowhere")
-    assert costs_of(plan, facts(plan), account) == [runs(plan, folder).cost]
-    assert facts(plan).stream(plan).calibrated("noisy_votes", None).settings() == runs(plan, folder).settings()
+    assert costs_of(plan, PublicFacts.of(plan), account) == [runs(plan, folder).cost]
+    assert PublicFacts.of(plan).stream(plan).calibrated("noisy_votes", None).settings() == runs(plan, folder).settings()
 
 
 @pytest.mark.parametrize(
@@ -204,7 +201,7 @@ def test_it_says_how_many_later_rows_a_session_has_room_for(
 
 def test_tallies_have_no_rows_that_are_paid_for(folder: Path) -> None:
     plan = planned(folder, "tallies", 0.5)
-    with pytest.raises(WrongInput, match="queries has no meaning for mechanism = 'tallies'"):
+    with pytest.raises(WrongInput, match=facts("queries", "'tallies'")):
         changed(plan.model_dump(exclude_unset=True), labeling__queries=5)
 
 
@@ -239,7 +236,7 @@ def test_plan_refuses_what_run_would_and_names_what_fits(tmp_path: Path) -> None
     home = ("--home", str(tmp_path / "home"))
     status, printed, error = concord("plan", path, *home)
     assert (status, printed) == (3, "")
-    assert "'people' (ε = 1, δ = 4e-05) does not cover a session of ε = 1, δ = 1e-05: the largest ε that fits" in error
+    assert says(error, "'people'", "ε = 1", "δ = 4e-05", "δ = 1e-05", "the largest ε that fits")
     largest = error.split("fits is ")[1].split(";")[0]
     status, printed, _ = concord("plan", path, "--epsilon", largest, *home, "--json")
     found = json.loads(printed)

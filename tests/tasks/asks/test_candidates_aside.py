@@ -33,6 +33,7 @@ from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.exponential import StudentChoice
 from tests.support.at_door import STABLE, files_of, opening_of
 from tests.support.people import changed, people, tables_of_plan, write_tables
+from tests.support.sentences import facts
 
 CANDIDATES = [{"refused": "drop"}, {"refused": "soft"}, {"params": {"C": 0.1}}]
 PRIVATE = people(300, 1)
@@ -150,7 +151,7 @@ def test_the_candidate_that_was_drawn_is_the_plan_s_student(
     assert found is not None
     assert found.student.params == {"C": 0.1}
     others = changed(plan.model_dump(), student__candidates=CANDIDATES[:2])
-    with pytest.raises(BudgetRefused, match="chose among other candidates: another choice costs again"):
+    with pytest.raises(BudgetRefused, match=facts("other candidates", "costs again")):
         with_chosen_student(door, learned, others)
 
 

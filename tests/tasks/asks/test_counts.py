@@ -20,6 +20,7 @@ from concord.tasks.data.encode import learn_encoding, read_frame, stage_public
 from concord.tasks.data.units import PrivateRows
 from concord.tasks.mechanisms.distance import Ints
 from tests.support.people import changed, people, tables_of_plan, write_tables
+from tests.support.sentences import facts
 
 PRIVATE = people(300, 1)
 
@@ -92,7 +93,7 @@ def test_a_word_outside_the_vocabulary_is_in_no_group_though_public_rows_have_it
 
 def test_groups_too_long_for_a_reader_are_refused(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counts, "MOST_WRITTEN", 20)
-    with pytest.raises(WrongInput, match="longer names of them, than one answer may hold"):
+    with pytest.raises(WrongInput, match=facts("longer names", "one answer")):
         groups_of(plan, tmp_path, "shade")
 
 
@@ -124,7 +125,7 @@ def test_columns_that_make_no_groups_are_refused(
 
 def test_too_many_groups_are_refused(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counts, "MOST_GROUPS", 1)
-    with pytest.raises(WrongInput, match="--by makes 2 groups, and at most 1 are counted"):
+    with pytest.raises(WrongInput, match=facts("--by", "2 groups", "at most 1")):
         groups_of(plan, tmp_path, "shade")
 
 

@@ -17,6 +17,7 @@ from tests.promises import kinds as promised
 from tests.promises.kinds import EXAMPLES
 from tests.support.published import SESSION, certified, world
 from tests.support.recorded import RECORDED
+from tests.support.sentences import facts
 
 UNCERTIFIED = {"error_estimate"}
 """What is released without a certificate: it says what teachers to expect, before anything is learned."""
@@ -88,5 +89,5 @@ def test_a_mechanism_of_a_later_version_is_a_sentence(session: tuple[Session, Le
 
 @pytest.mark.parametrize("part", ["lead", "share"])
 def test_homes_with_a_stream_are_of_the_first_version(session: tuple[Session, Ledger], part: str) -> None:
-    with pytest.raises(NotVerified, match="ran 'stream' in several homes, of which this version"):
+    with pytest.raises(NotVerified, match=facts("'stream'", "several homes", "this version")):
         mechanism_of(replace(session[0], mechanism={**RECORDED["stream"], part: {}}))

@@ -22,6 +22,7 @@ from concord.tasks.data.vectors import VectorField
 from concord.tasks.door.erase import close, forget
 from concord.tasks.door.stores import Stores
 from tests.support.hostile import ATTACKS, DOMAIN, Watched, other_codes, overlapping, stopped
+from tests.support.sentences import facts, says
 from tests.support.several import NAMES, Several
 from tests.support.sharing import FIRST, Shares
 
@@ -197,7 +198,7 @@ def test_a_plan_is_agreed_to_once_by_somebody(world: Watched, capsys: pytest.Cap
     world.post(asked.model_copy(update={"run": "0" * 32}))
     world.refuses("needs the agreement, once, of", BudgetRefused, new_session=True, agreed=False)
     shown = " ".join(capsys.readouterr().err.split())
-    assert "rounds cost ε = 4, δ = 1e-05 for all rows of one person" in shown
+    assert says(shown, "ε = 4", "δ = 1e-05", "all rows of one person")
 
 
 def test_an_operator_at_a_terminal_sees_what_is_usable_before_agreeing(
@@ -212,7 +213,7 @@ def test_an_operator_at_a_terminal_sees_what_is_usable_before_agreeing(
     with pytest.raises(BudgetRefused, match="needs the agreement, once, of"):
         world.contribute("north", new_session=True, agreed=False)
     assert (world.read, world.state()) == (1, before)
-    assert "check the label of every private row is one of data.classes" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "private row", "data.classes")
     world.contribute("north", new_session=True)  # from cron: nobody reads it
     assert "check the label" not in capsys.readouterr().err
 
@@ -305,5 +306,5 @@ def test_a_range_of_lists_whose_low_end_is_above_its_high_end_is_refused_too(wor
     turned = VectorField.model_validate({"name": "size", "start": 0, "low": 2.0, "high": 1.0, **values})
     columns = asked.encoding.model_copy(update={"columns": (passed,)})
     codes = Codes(fields=(turned,), coarse=(0,), fine=(0,))
-    with pytest.raises(NotVerified, match="the low end of 'size' must not be above its high end"):
+    with pytest.raises(NotVerified, match=facts("low end", "'size'", "high end")):
         _check_encoding(asked.model_copy(update={"encoding": columns, "codes": codes}), world.plan)

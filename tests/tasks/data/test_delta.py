@@ -11,6 +11,7 @@ from concord.artifacts.home.vault import Vault
 from concord.tasks.data.snapshots import reading_of
 from concord.tasks.data.sources import with_snapshots
 from concord.tasks.data.tables import open_public
+from tests.support.sentences import facts
 from tests.support.sources import plan_over, read, ward
 
 deltalake = pytest.importorskip("deltalake")
@@ -76,7 +77,7 @@ def test_what_is_no_table_or_needs_more_than_its_files_is_refused(
         reader_features = ("timestampNtz", "deletionVectors")
 
     monkeypatch.setattr(deltalake.DeltaTable, "protocol", lambda _: Protocol())
-    with pytest.raises(WrongInput, match="uses deletionVectors, by which its files alone do not say"):
+    with pytest.raises(WrongInput, match=facts("deletionVectors")):
         with_snapshots(plan_over({"delta": "delta"}, tmp_path), vault)
 
 

@@ -26,6 +26,7 @@ from concord.tasks.data.encode import (
 )
 from concord.tasks.data.matrix import encode
 from concord.tasks.data.tables import open_public
+from tests.support.sentences import facts
 
 DAY = datetime.date(2020, 1, 2)
 ENCODING = Encoding(
@@ -264,7 +265,7 @@ def test_a_public_table_without_features_is_wrong_input(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["concord.label", "concord.shard", "concord.content", ""])
 def test_a_feature_with_a_name_of_ours_ended_in_a_stage_that_failed(tmp_path: Path, name: str) -> None:
     pl.DataFrame({"age": [1, 2], name: [3, 4], "y": ["a", "b"]}).write_parquet(tmp_path / "public.parquet")
-    with pytest.raises(WrongInput, match=f"data.features must list the features, since .* is named '{name}'"):
+    with pytest.raises(WrongInput, match=facts("data.features", f"'{name}'")):
         learn_encoding(plan(tmp_path))
     assert [*features_of(open_public(str(tmp_path / "public.parquet")), ("y",))] == ["age"]
 
@@ -277,10 +278,10 @@ def test_labelled_rows_are_cast_and_an_undeclared_class_is_told(tmp_path: Path) 
     assert rows["age"].to_list() == [1, 2]
     assert labels.tolist() == [1, 0]
     pl.DataFrame({"age": [1, 2], "y": ["yes", "maybe"]}).write_parquet(path)
-    with pytest.raises(WrongInput, match=r"data\.test must name a declared class in every row of 'y', got 'maybe'"):
+    with pytest.raises(WrongInput, match=facts("data.test", "'y'", "'maybe'")):
         labelled_rows(str(path), encoding)
     pl.DataFrame({"age": [1, 2], "y": ["yes", None]}).write_parquet(path)
-    with pytest.raises(WrongInput, match="got a row without one, which must be left out: the column holds 'yes'"):
+    with pytest.raises(WrongInput, match=facts("without one", "'yes'")):
         labelled_rows(str(path), encoding)
 
 
@@ -314,7 +315,7 @@ def test_a_table_whose_rows_are_all_alike_is_refused_and_one_in_which_some_cell_
 ) -> None:
     """Its numbers would be the same for all private rows as well, whatever is in them."""
     pl.DataFrame({"a": cells, "b": cells}).write_parquet(tmp_path / "public.parquet")
-    with pytest.raises(WrongInput, match=r"data\.public must hold a feature in which its rows differ.*'a', 'b'"):
+    with pytest.raises(WrongInput, match=facts("data.public", "'a'", "'b'")):
         learn_encoding(plan(tmp_path))
     other = pl.Series([1.0, 2.0]) if cells.null_count() else cells.extend_constant(None, 1)
     pl.DataFrame({"a": other, "b": [other[0]] * len(other)}).write_parquet(tmp_path / "public.parquet")

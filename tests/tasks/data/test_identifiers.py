@@ -29,6 +29,7 @@ from concord.tasks.door.erase import erase, erased_units
 from concord.tasks.door.stores import Stores
 from tests.promises.test_erasing import named
 from tests.support.people import changed, people, tables_of_plan, write_tables
+from tests.support.sentences import facts
 
 INTEGERS = [kind() for kind in (pa.int8, pa.int16, pa.int32, pa.int64, pa.uint8, pa.uint16, pa.uint32, pa.uint64)]
 TEXTS = [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]
@@ -141,7 +142,7 @@ def test_an_id_is_one_unit_in_any_two_files_of_one_type(tmp_path: Path, form: st
         for at in (first, other):
             os.link(files[at], both / files[at].name)
         if is_words(cells[first][0]) != is_words(cells[other][0]):
-            with pytest.raises(WrongInput, match=r"^data\.unit must be stored as one type in all files"):
+            with pytest.raises(WrongInput, match=facts("data.unit", "one type")):
                 names(both)
         else:
             found = names(both)
@@ -200,7 +201,7 @@ UNLIKE = [(pa.string(), pa.int64()), (pa.int8(), pa.binary()), (pa.uuid(), pa.st
 def test_two_types_are_refused_whatever_is_in_them(tmp_path: Path, kinds: tuple[pa.DataType, pa.DataType]) -> None:
     for at, kind in enumerate(kinds):
         write(tmp_path / f"{at}.arrow", pa.nulls(1, kind))
-    with pytest.raises(WrongInput, match=r"^data\.unit must be stored as one type in all files, got 'person' as "):
+    with pytest.raises(WrongInput, match=facts("data.unit", "one type", "'person'")):
         names(tmp_path)
 
 
@@ -226,7 +227,7 @@ NO_IDS = [
 @pytest.mark.parametrize("kind", NO_IDS, ids=str)
 def test_a_type_that_is_no_id_is_refused(tmp_path: Path, kind: pa.DataType) -> None:
     """Pandas makes doubles of integers that lack one, of which ids beyond 2^53 stand together."""
-    with pytest.raises(WrongInput, match=r"^data\.unit must name a column of text, whole numbers or UUIDs, got"):
+    with pytest.raises(WrongInput, match=facts("data.unit", "text, whole numbers or UUIDs")):
         names(write(tmp_path / "t.arrow", pa.nulls(2, kind)))
 
 
@@ -319,5 +320,5 @@ def test_a_double_is_named_as_its_shortest_text(number: float) -> None:
 @pytest.mark.parametrize("classes", [("1", "1.0"), ("true", "True"), ("e\u0301", "é")])
 def test_classes_that_read_as_one_are_refused(tmp_path: Path, classes: tuple[str, str]) -> None:
     plan = changed(tables_of_plan(write_tables(tmp_path)), data__classes=[*classes, "2"])
-    with pytest.raises(WrongInput, match=r"^data\.classes must differ however they are stored"):
+    with pytest.raises(WrongInput, match=facts("data.classes", "differ")):
         learn_encoding(plan)

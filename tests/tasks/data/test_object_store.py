@@ -22,6 +22,7 @@ from concord.tasks.data.sources import with_snapshots
 from concord.tasks.data.tables import open_public
 from tests.support.console import concord
 from tests.support.people import write_tables
+from tests.support.sentences import facts
 from tests.support.sources import PASSWORD, plan_over, read, ward
 from tests.support.store import Store, running
 
@@ -222,7 +223,7 @@ def test_a_key_that_azure_cannot_take_is_one_sentence_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AZURE_STORAGE_KEY", f"{PASSWORD}!")
-    with pytest.raises(EnvironmentFailed, match=f"data.private: az://{ACCOUNT}/ward/a cannot be read") as refused:
+    with pytest.raises(EnvironmentFailed, match=facts("data.private", f"az://{ACCOUNT}/ward/a")) as refused:
         with_snapshots(plan_over(f"az://{ACCOUNT}/ward/a", tmp_path), Vault(tmp_path / "vault"))
     assert PASSWORD not in str(refused.value)
 

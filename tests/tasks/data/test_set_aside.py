@@ -24,6 +24,7 @@ from concord.tasks.data.parts import NULL_CELL, division_of, naming_rule, of_par
 from concord.tasks.data.split import one_row_a_unit, split
 from concord.tasks.data.units import PrivateRows, open_private
 from tests.support.people import changed, people, tables_of_plan, write_tables
+from tests.support.sentences import facts
 
 COLUMNS = ["size", "shade", "visits"]
 BY_UNIT = {"test__share": 0.3}
@@ -224,7 +225,7 @@ def test_rows_are_named_by_columns_that_every_file_holds(tmp_path: Path, vault: 
     whole.write_parquet(folder / "a.parquet")
     whole.drop("size").write_parquet(folder / "b.parquet")
     encoding, plan = learn_encoding(plan), changed(plan.model_dump(), data__private=str(folder))
-    with pytest.raises(WrongInput, match=r"'size' that test\.columns names in every file"):
+    with pytest.raises(WrongInput, match=facts("'size'", "test.columns")):
         shards(plan, encoding, vault)
 
 

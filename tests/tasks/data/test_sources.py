@@ -18,6 +18,7 @@ from concord.tasks.data.files import PRIVATE, find_files
 from concord.tasks.data.frames import frame_table
 from concord.tasks.data.snapshots import reading_of
 from concord.tasks.data.sources import keep_frame, with_snapshots
+from tests.support.sentences import facts
 from tests.support.sources import PASSWORD, VARIABLE, asked_of, database, file_of, plan_over, read, ward
 
 
@@ -157,7 +158,7 @@ def test_where_only_labels_are_secret_a_table_has_an_order(tmp_path: Path) -> No
     tables["privacy"]["secret"] = "labels"
     for source in ({"query": "select 1", "connection": VARIABLE}, {"delta": "ward"}):
         tables["data"]["private"] = source
-        with pytest.raises(WrongInput, match="has no order, so a label could move other rows"):
+        with pytest.raises(WrongInput, match=facts("order", "label")):
             parse_plan(tables)
     tables["data"]["private"] = {"frame": "0" * 32}
     parse_plan(tables)
@@ -251,14 +252,14 @@ def test_words_of_several_dictionaries_are_kept(vault: Vault, tmp_path: Path) ->
 
 @pytest.mark.parametrize("frame", [7, "ward.csv", [{"c": 1}], pl.DataFrame({"c": [object()]})])
 def test_what_is_no_frame_is_refused(frame: Any) -> None:
-    with pytest.raises(WrongInput, match=r"data\.private must be a frame of polars or pandas"):
+    with pytest.raises(WrongInput, match=facts("data.private", "frame", "polars", "pandas")):
         frame_table(frame, "data.private")
 
 
 def test_a_frame_that_was_erased_is_asked_for_again(tmp_path: Path, vault: Vault) -> None:
     source = keep_frame(ward(10), vault, "private", "ward")
     vault.destroy("tables/ward")
-    with pytest.raises(WrongInput, match=r"no longer in the vault: give it to concord\.run again"):
+    with pytest.raises(WrongInput, match=facts("vault", "concord.run")):
         with_snapshots(plan_over(source, tmp_path), vault)
 
 

@@ -22,6 +22,7 @@ from concord.tasks.data.split import SHARD, split, with_public
 from concord.tasks.data.units import PrivateRows, PrivateTable, open_private
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.secret_labels import Rows, flipped, parted, public_rows, tables, vault_of
+from tests.support.sentences import facts, says
 
 KEY = bytes(range(32))
 
@@ -42,7 +43,7 @@ def test_a_run_publishes_a_student_and_claims_no_more_than_labels(plan: Plan, ho
     assert certificate.caveats[0] == LABELS_ALONE
     report = (home / summary.report).read_text()
     assert LABELS_ALONE.split(". ")[1] in " ".join(report.split())
-    assert "changing the labels of all rows of one person changes its odds" in report
+    assert says(report, "labels", "all rows of one person", "odds")
     assert "the labels of the labels" not in report
     assert "exchanged" not in report
     assert start(plan, home).spent_now == {"epsilon": 0.0, "delta": 0.0}
@@ -59,7 +60,7 @@ def test_more_public_rows_may_follow(plan: Plan, home: Path, tmp_path: Path) -> 
 def test_a_domain_has_one_kind_of_neighbours(plan: Plan, home: Path) -> None:
     start(plan, home)
     rows = {**plan.model_dump(), "data": {**plan.data.model_dump(exclude={"public_share"}), "public": "public.parquet"}}
-    with pytest.raises(WrongInput, match="unit of domain 'people' is 'the labels of all rows of one person'"):
+    with pytest.raises(WrongInput, match=facts("'people'", "the labels of all rows of one person")):
         start(changed(rows, privacy__secret="rows"), home)
     assert len(Ledger.of(home).sessions("people")) == 1
 
@@ -137,7 +138,7 @@ def test_csv_is_refused_for_there_a_label_would_move_rows_of_others(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, unit: str | None, changed_shards: int
 ) -> None:
     private = people(300, 1)
-    with pytest.raises(WrongInput, match=r"got CSV, in which a label can break its line .*: write it as Parquet$"):
+    with pytest.raises(WrongInput, match=facts("CSV", "Parquet")):
         shards_of_csv(tmp_path, private, unit)
     for public in ({"public": "public.parquet", "public_share": None}, {}):
         found = tables(tmp_path, private, private="private.csv", unit=unit, **public)
@@ -218,7 +219,7 @@ def test_a_session_goes_on_with_its_rows_though_they_were_edited(
     edit(folder)
     again = start(plan, home)
     assert (again.session, again.asked_now, again.spent_now) == (first.session, 0, {"epsilon": 0.0, "delta": 0.0})
-    assert "  encode public rows are not what was written: made again" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "encode", "public rows", "made again")
 
 
 # What does not hold, or fit -------------------------------------------------------------------------------------------
@@ -258,5 +259,5 @@ def test_a_column_that_can_be_no_feature_is_named_by_its_type(tmp_path: Path) ->
     private = people(40, 1).with_columns(odd=pl.struct("size"))
     found = tables(tmp_path, private.drop("odd"), private="private.arrow", features=["size", "odd"])
     private.write_ipc(tmp_path / "private.arrow")
-    with pytest.raises(WrongInput, match=r"^data\.private must hold numbers.* got column 'odd' of type struct<"):
+    with pytest.raises(WrongInput, match=facts("data.private", "numbers", "'odd'", "struct")):
         with_public(changed(found), vault_of(tmp_path / "vault"), ["digest"])

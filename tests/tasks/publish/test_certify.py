@@ -22,6 +22,7 @@ from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.certify import certificate_of, render
 from concord.tasks.publish.dossier import dossier
 from tests.support.published import SESSION, TEACHERS, World, certified, opening, recertified, session, world
+from tests.support.sentences import facts
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 
@@ -130,7 +131,7 @@ def test_a_certificate_is_known_before_it_is_written_by_all_but_the_versions_tha
 def test_labels_that_are_not_what_the_ledger_counted_stop_it(small: World) -> None:
     student, _ = certified(small, STABLE, small.truth)
     others = small.write(labels_with_refusals(small, 15, 300))
-    with pytest.raises(NotVerified, match="280 answers and 20 refusals, but the ledger has 300 and 0"):
+    with pytest.raises(NotVerified, match=facts("280 answers", "20 refusals", "300 and 0")):
         recertified(small, STABLE, others, student)
 
 

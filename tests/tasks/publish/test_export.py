@@ -27,6 +27,7 @@ from tests.support.console import concord
 from tests.support.processes import own_environment
 from tests.support.published import SESSION, World, certified, world
 from tests.support.refusing import REFUSE
+from tests.support.sentences import says
 from tests.tasks.student.test_parts import COLUMNS, ENCODING
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
@@ -144,7 +145,7 @@ def test_a_threshold_of_a_class_that_is_never_named_goes_with_it(small: World, t
     program = (tmp_path / "to" / "example.py").read_text()
     assert "print(1)" not in program  # the student knows no such class
     card = (tmp_path / "to" / "MODEL_CARD.md").read_text()
-    assert "if you name it from a probability on: yes from 0.125 on. `example.py` shows how.\n" in card
+    assert says(card, "yes from 0.125 on", "`example.py`")
     printed = python(tmp_path / "to", "import runpy; runpy.run_path('example.py')").splitlines()
     row = pl.DataFrame([{name: eval(value) for name, value in example_row(student_of(small)).items()}])
     assert printed[1] == f"[{student_of(small).predict_proba(row)[0, 1] >= 0.125!s: >5}]"

@@ -29,6 +29,7 @@ from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.published import verify_published
 from tests.support.published import SESSION, certified, with_leading, world
 from tests.support.recorded import RECORDED
+from tests.support.sentences import says
 
 WARNED = "a warning of the certificate"
 
@@ -196,10 +197,10 @@ def test_what_an_attacker_gains_is_the_bound_rounded_up(certificate: Certificate
     share = 100 * most_found(guarantees, 0.01)
     stated = float(facts.found.split("at most ")[1].split("%")[0])
     assert share <= stated < share + 0.1
-    assert "whether the records contain one row, with 1% false positives" in facts.found
+    assert says(facts.found, "one row", "1% false positives")
     labels = Guarantee.at(1.0, 1e-5, "the labels of one row", NEIGHBOURS["labels"])
     alone = facts_of(certificate.model_copy(update={"guarantee": labels}))
-    assert "whether the labels of one row are those in the records" in alone.found
+    assert says(alone.found, "the labels of one row")
     assert "treated as public" in alone.found
     assert (alone.claim, facts.claim) == ("ε = 1, δ = 1e-05 for the labels of one row", "ε = 1, δ = 1e-05 for one row")
 
@@ -208,7 +209,7 @@ def test_the_lifetime_budget_says_why_a_share_is_no_ratio_of_epsilons(certificat
     facts, domain = facts_of(certificate), certificate.domain
     (charge,) = domain.charges
     assert (facts.session, facts.others) == (100 * charge.share, 0.0)
-    assert f"ε = 1 of 4 is {charge.share:.1%} of the lifetime budget, not 25%" in facts.lifetime
+    assert says(facts.lifetime, "ε = 1 of 4", f"{charge.share:.1%}", "not 25%")
     assert "the square of ε" in facts.lifetime
     dear = charge.model_copy(update={"share": 0.3})
     two = domain.model_copy(update={"charges": (dear, charge.model_copy(update={"session": "other"})), "sessions": 2})
@@ -241,7 +242,7 @@ def test_report_and_dossier_begin_alike_and_the_dossier_counts_its_checks(
     assert {*report.checks} < check_meanings().keys()
     assert report.passed is None
     assert review.left == ("signer", "what only the publisher knows")
-    assert "Passed: 10. Not checked: signer, what only the publisher knows." in pages[1]
+    assert says(pages[1], "Passed: 10", "signer")
 
 
 def test_of_a_certificate_that_a_check_denies_no_figure_is_shown(

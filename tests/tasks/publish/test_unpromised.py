@@ -20,6 +20,7 @@ from concord.tasks.verify.handing import handed_on
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
 from tests.support.published import SESSION, world
+from tests.support.sentences import says
 from tests.support.tracked import tracked
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
@@ -62,7 +63,7 @@ def test_certificate_report_and_mlflow_warn(home: Path, warned: bool) -> None:
     records = Records.of(home)
     recorded = records.recorded(records.runs(SESSION)[0])
     assert recorded is not None
-    assert ("Warning: The domain people is linked on the record to others" in recorded.tags[NOTE]) == warned
+    assert (says(recorded.tags[NOTE], "Warning", "people", "linked")) == warned
     assert (UNPROMISED in recorded.model_description) == warned
 
 

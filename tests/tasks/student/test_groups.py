@@ -21,6 +21,7 @@ from concord.tasks.student.intervals import share
 from concord.tasks.student.model import published_student
 from concord.tasks.verify.measured import _check_student, _groups_follow
 from tests.support.people import tables_of_plan
+from tests.support.sentences import facts, says
 
 SIZE = Scaled(kind="numeric", name="size", mean=0, scale=1, fill=0, low=-3, high=3, missing=False)
 NAMED = Encoding(columns=(SIZE,), label="kind", classes=("no", "yes"))
@@ -66,7 +67,7 @@ def test_a_group_s_figures_are_those_of_its_rows(tmp_path: Path) -> None:
     b_rows = frame.filter(pl.col("sex") == "b")
     hits = (b_rows["size"] > 0).to_numpy() == (b_rows["kind"] == "yes").to_numpy()
     assert b.accuracy == share(int(hits.sum()), b.rows)
-    assert f"sex 'b': accuracy {b.accuracy.in_words} on" in b.in_words
+    assert says(b.in_words, "'b'", b.accuracy.in_words)
     assert a.sure == pytest.approx(b.sure, abs=0.1)  # it is as sure of both, and wrong of half of one
     assert (none.rows, none.accuracy, none.recalls, none.sure) == (5, None, (), None)
     assert none.in_words == "region without a value: 5 rows, too few to measure"
@@ -87,7 +88,7 @@ def test_a_number_s_groups_have_errors(tmp_path: Path) -> None:
 
 def test_columns_that_make_no_groups_are_refused_before_anything_is_spent(tmp_path: Path) -> None:
     path = table(tmp_path)
-    with pytest.raises(WrongInput, match="'size' has 400, which make as many groups"):
+    with pytest.raises(WrongInput, match=facts("'size'", 400, "groups")):
         grouping(path, ("size",), NAMED)
     with pytest.raises(WrongInput, match=r"data\.groups"):
         grouping(path, ("ward",), NAMED)

@@ -12,6 +12,7 @@ from concord.tasks.mechanisms.tallies import FINER, GROUPS, Tallies, planned_rou
 from concord.tasks.student.decode import Decoded, scores
 from concord.tasks.student.infer import RoundPlanner
 from concord.tasks.student.pairs import with_pairs
+from tests.support.sentences import facts
 
 WIDE = 9
 """Codes of each number, the last of a missing cell."""
@@ -111,5 +112,5 @@ def test_groups_of_other_fields_are_refused() -> None:
     codes = with_pairs(CODES, PUBLIC, GROUPS)
     assert codes.size == CODES.size + 6 * CELLS
     *singles, last = codes.fields
-    with pytest.raises(ValueError, match="'c × w' must be groups of the codes of two fine fields"):
+    with pytest.raises(ValueError, match=facts("'c × w'", "fine fields")):
         Codes(fields=(*singles, last.model_copy(update={"both": (0, 1)})), coarse=codes.coarse, fine=codes.fine)

@@ -23,6 +23,7 @@ from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.published import verify_published
 from tests.promises.kinds import KINDS, Kind
 from tests.support.edited import LAST_MODEL, MODEL, missed
+from tests.support.sentences import facts
 from tests.support.sketched import SCHEMA
 
 SUMS = {"sums.*", "sums.*.*"}
@@ -56,7 +57,7 @@ CERTIFIED = [kind for kind in KINDS if kind.name != "estimate"]
 
 
 def test_an_estimate_alone_is_never_certified(tmp_path: Path) -> None:
-    with pytest.raises(NotVerified, match="of which this version of Concord knows nothing"):
+    with pytest.raises(NotVerified, match=facts("this version", "nothing")):
         folder_of(next(kind for kind in KINDS if kind not in CERTIFIED), tmp_path / "home")
 
 

@@ -34,6 +34,7 @@ from tests.artifacts.ledger.test_ledger_model import Answer, InMemory
 from tests.support.chained import Said, rewrite
 from tests.support.published import opening
 from tests.support.seasons import STREAM
+from tests.support.sentences import facts, says
 from tests.tasks.verify.ledger_faults import FAULTS, RESTORED, UNBOUNDED
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-6, cutoff=4)
@@ -145,7 +146,7 @@ def test_sessions_that_ask_everybody_are_no_seasons_of_a_stream(home: Path) -> N
     """The largest of them would be all that is covered."""
     opened(home)
     rewrite(home, at(1, "stream", value="people-weekly"))
-    assert "entry 2 (open s-1): it names a stream, and 'stable' has no seasons" in said_of(home)
+    assert says(said_of(home), "entry 2", "s-1", "stream", "'stable'")
 
 
 def releases_tested(*releases: Any, **terms: Any) -> list[str]:
@@ -170,21 +171,21 @@ def releases_tested(*releases: Any, **terms: Any) -> list[str]:
 def test_the_units_of_each_release_are_tested_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A second test of the same units would not be covered: of a stream the largest session is."""
     assert releases_tested(0, 1, 2) == []
-    with pytest.raises(NotVerified, match="the units of release 0 of session s-1 were tested before"):
+    with pytest.raises(NotVerified, match=facts("release 0", "session s-1", "tested before")):
         releases_tested(0, 1, 0)
     with monkeypatch.context() as faulty:
         faulty.setattr(LedgerState, "_check_untested", lambda *_: None)
-        assert "the units of that release were tested before" in str(releases_tested(0, 1, 0))
+        assert says(str(releases_tested(0, 1, 0)), "units", "tested before")
     assert "'private_test' has no seasons" in str(releases_tested(None))
     for terms in ({"part": ""}, {"part": "learning"}, {"stream": "weekly"}, {"stream": "another-tests"}):
-        assert "is not the one of tests of the session that it names" in str(releases_tested(0, 1, **terms)), terms
+        assert says(str(releases_tested(0, 1, **terms)), "tests of the session"), terms
 
 
 def test_a_refusal_that_costs_next_to_nothing_is_found(home: Path) -> None:
     opened(home)
     assert said_of(home) == ""
     rewrite(home, at(1, "per_refusal", "renyi", value="1E-18"))
-    assert "entry 2 (open s-1): a refusal is charged 1e-18 nats" in said_of(home)
+    assert says(said_of(home), "entry 2", "s-1", "refusal", "1e-18 nats")
 
 
 def test_sessions_beyond_the_cap_are_found(home: Path) -> None:
@@ -208,7 +209,7 @@ def test_parts_of_delta_that_are_more_than_the_cap_are_found(home: Path) -> None
     """δ_R + δ_A of 1.09e-3 under a cap of 1e-4."""
     opened(home)
     rewrite(home, at(0, "filter", "delta_additive", value=1.04e-3))
-    assert "δ of 0.0001 is divided into 5e-05 and 0.00104, but the rule halves it" in said_of(home)
+    assert says(said_of(home), 0.0001, 5e-05, 0.00104)
 
 
 @pytest.mark.parametrize("where", [1, 3], ids=["before anything was begun", "again under its name"])
@@ -221,7 +222,7 @@ def test_noise_drawn_out_of_turn_is_found(home: Path, where: int) -> None:
     rewrite(home, lambda lines: lines.insert(where + 1, lines[3]))
     with pytest.raises(NotVerified, match=r"\('draw'\)"):
         Ledger.of(home).verify()
-    assert "noise was drawn for no batch that was begun, or drawn again" in str(list(reckon(Ledger.of(home).records())))
+    assert says(str(list(reckon(Ledger.of(home).records()))), "noise", "no batch", "again")
 
 
 @pytest.mark.parametrize("kind", ["secret", "bound"])
@@ -249,7 +250,7 @@ def test_a_choice_that_hides_other_neighbours_than_its_domain_is_found(home: Pat
     ledger = Ledger.of(home)
     named(ledger)
     ledger.open_session(_chosen("s-1", secret="labels"))
-    assert "entry 2 (open s-1): its mechanism hides labels" in said_of(home)
+    assert says(said_of(home), "entry 2", "s-1", "labels")
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -18,6 +18,7 @@ from concord.tasks.verify.recompute import charge_of_refusal
 from concord.tasks.verify.recompute_gaussian import _squares, moved_norm
 from concord.tasks.verify.rounds import round_fault, totals_off
 from tests.support.recomputed import charge, least_delta
+from tests.support.sentences import facts
 
 DELTA = 1e-5
 Secret = Literal["rows", "labels"]
@@ -219,7 +220,7 @@ def test_neither_is_a_vote_of_fewer_steps_than_none(least: int) -> None:
 
 
 def test_another_matrix_is_not_known() -> None:
-    with pytest.raises(NotVerified, match="the matrix 'binary tree' costs cannot be recomputed"):
+    with pytest.raises(NotVerified, match=facts("'binary tree'", "recomputed")):
         least_delta({**settings_of(season(1.0, 4)), "matrix": "binary tree"}, 1.0)
 
 

@@ -19,6 +19,7 @@ from concord.tasks.verify.verify import verify
 from tests.support import invented
 from tests.support.chained import Said, rewrite
 from tests.support.published import SESSION, certified, opening, world
+from tests.support.sentences import says
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 CERTIFICATE = f"released/{SESSION}/certificate.json"
@@ -153,7 +154,7 @@ def test_a_session_of_a_faulty_version_is_warned_of_and_what_was_written_verifie
     (warning,) = (check for check in verify(home, SESSION) if check.faults == ("invented",))
     assert (warning.ok, warning.warning) == (True, True)
     assert warning.name == f"{SESSION}: known faults"
-    assert f"opened by version {invented.OPENED}, whose guarantee may not hold" in warning.detail
+    assert says(warning.detail, invented.OPENED, "guarantee")
     assert "--new-session" in warning.detail
 
 
@@ -166,7 +167,7 @@ def test_a_certificate_written_anew_tells_of_the_version_that_opened_the_session
     certificate = Certificate.model_validate_json((home / CERTIFICATE).read_bytes())
     anew = describe({SESSION: certificate.leading.files}, certificate.stated, ledger, Released(home))
     assert (anew.versions["concord"], anew.versions[OPENED]) == (__version__, invented.OPENED)
-    assert f"opened by version {invented.OPENED} of Concord" in anew.caveats[0]
+    assert says(anew.caveats[0], invented.OPENED)
     assert "invented" in anew.caveats[0]
     (home / CERTIFICATE).write_text(anew.model_dump_json())
     assert said_of(home) == ""

@@ -26,6 +26,7 @@ from concord.tasks.verify.limited import Check
 from concord.tasks.verify.verify import verify
 from tests.support import postgresql
 from tests.support.published import CLASSES, SESSION, opening, world
+from tests.support.sentences import says
 from tests.support.tracked import tracked
 
 STABLE = StableVoting.calibrate(epsilon=0.5, delta=1e-6, cutoff=20)
@@ -88,7 +89,7 @@ def test_a_ledger_that_lost_a_session_is_found_and_the_session_named(
     else:
         cut_back(home, entries)
     found = failing(verify(home, asked))[HELD]
-    assert f"released files: {SESSION}; MLflow: {SESSION}, which the ledger does not know" in found
+    assert says(found, "released files", "MLflow", SESSION, "ledger")
 
 
 def test_another_ledger_named_by_mistake_is_found(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +119,7 @@ def test_each_place_that_holds_a_session_is_enough(tmp_path: Path, home: Path, w
 def test_a_ledger_cut_back_within_a_session_is_found(home: Path) -> None:
     """The last batch is neither begun nor committed any more; the two before it are."""
     cut_back(home, Ledger.of(home).records()[-1].seq - 2)
-    assert "batch-00002.arrow holds answers that the ledger never committed" in failing(verify(home))["on record"]
+    assert says(failing(verify(home))["on record"], "batch-00002.arrow", "ledger")
 
 
 def test_what_was_released_and_not_yet_committed_is_in_order(home: Path) -> None:

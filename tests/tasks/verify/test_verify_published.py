@@ -15,6 +15,7 @@ from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.verify.published import verify_published
 from tests.support.console import concord
 from tests.support.published import SESSION, certified, leading, rewrite, world
+from tests.support.sentences import says
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 
@@ -273,4 +274,4 @@ def test_a_folder_without_its_certificate_fails_and_names_it(folder: Path, tmp_p
     status, out, _ = concord("verify", str(folder), *asked)
     assert (status, "no certificate.json" in out) == (4, True)
     status, _, told = concord("verify", str(folder / "labels"), *asked)
-    assert (status, f"{folder / 'labels'} holds nothing published" in told) == (1, True)
+    assert (status, says(told, folder / "labels", "nothing published")) == (1, True)

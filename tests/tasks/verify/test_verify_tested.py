@@ -17,6 +17,7 @@ from concord.tasks.asks.student_test import StudentTestAsk
 from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.verify.released import check_tested
 from tests.privacy.exact import Silent
+from tests.support.sentences import facts
 
 CLASSES = ("no", "yes")
 BY = {"by": ("sex", "ward"), "named": tuple((sex, ward) for sex in ("a", "b", "") for ward in (None, "1", ""))[:-1]}
@@ -150,7 +151,7 @@ def test_a_file_of_other_groups_than_were_paid_for_is_found(change: str) -> None
 
 def test_groups_that_leave_out_a_combination_of_words_are_found() -> None:
     test, kind, released = made(5.0, {**BY, "named": BY["named"][1:]})
-    with pytest.raises(NotVerified, match="the number of combinations of words is 8, but it was recorded as 9"):
+    with pytest.raises(NotVerified, match=facts("combinations of words", 8, 9)):
         check_tested(test, kind, released, 1)
 
 

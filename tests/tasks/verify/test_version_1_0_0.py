@@ -14,6 +14,7 @@ from concord.artifacts.kinds import PrivateTest
 from concord.artifacts.measures import TestRecord
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.released import check_tested
+from tests.support.sentences import says
 from tests.tasks.verify.test_verify_tested import narrower, recorded
 
 KINDS = ("votes", "tallies", "number")
@@ -32,7 +33,7 @@ def test_a_folder_of_the_first_format_verifies(published: Path) -> None:
     checks = verify_published(published, test=str(published.parent / "test.parquet"))
     assert [check.detail for check in checks if not check.ok] == []
     (measured,) = [check.detail for check in checks if check.name.endswith("public test")]
-    assert "from the student and the 200 rows of the table" in measured
+    assert says(measured, "student", "200 rows")
 
 
 def test_its_figures_are_numbers_and_say_that_they_have_no_interval(published: Path) -> None:
@@ -41,7 +42,7 @@ def test_its_figures_are_numbers_and_say_that_they_have_no_interval(published: P
     assert certificate.format == FIRST_FORMAT
     assert certificate.model_dump_json(indent=2).encode() == text
     assert certificate.student.public_test is not None
-    assert "(no interval on record) on 200 public test rows" in certificate.student.public_test.in_words
+    assert says(certificate.student.public_test.in_words, "no interval", "200 public test rows")
 
 
 @pytest.mark.parametrize("published", ["votes"], indirect=True)
