@@ -17,6 +17,7 @@ from concord.artifacts.errors import WrongInput
 from concord.tasks.asking.relabel import CLASSES, from_description, hypothesis_class
 from concord.tasks.mechanisms.distance import Floats
 from concord.tasks.mechanisms.hypotheses.dichotomies import HypothesisClass
+from tests.support.sentences import facts
 
 Patterns = set[tuple[int, ...]]
 Bools = NDArray[np.bool_]
@@ -158,15 +159,15 @@ def test_numbers_are_rounded_down_to_the_grid_and_up_to_its_first_point() -> Non
 @pytest.mark.parametrize(
     ("name", "columns", "grid", "reason"),
     [
-        ("logistic regression", [0], None, "hypotheses must be one of thresholds, .* got 'logistic regression'"),
+        ("logistic regression", [0], None, facts("hypotheses", "thresholds", "got 'logistic regression'")),
         ("rectangles", [0], None, "rectangles need 2 features, got 1"),
         ("intervals", [0, 1], None, "intervals need 1 feature, got 2"),
         ("thresholds", [], None, "thresholds need 1 feature, got 0"),
-        ("stumps", [0, 0], None, "stumps: columns must be one or more different ones"),
-        ("stumps", [0, 1], [(0.0, 1.0)], "grid must hold one row of points for each of 2 columns"),
+        ("stumps", [0, 0], None, facts("stumps", "columns", "different")),
+        ("stumps", [0, 1], [(0.0, 1.0)], facts("grid", "2 columns")),
         ("stumps", [0], [(1.0, 0.0)], "finite numbers in rising order"),
         ("stumps", [0], [(0.0, float("nan"))], "finite numbers in rising order"),
-        ("rectangles", [0, 1], [range(60)] * 2, "3,348,901 dichotomies are more than the 2,097,152"),
+        ("rectangles", [0, 1], [range(60)] * 2, facts("3,348,901 dichotomies", "2,097,152")),
         ("conjunctions", list(range(14)), None, "4,782,970 dichotomies are more than"),
         ("conjunctions", [0], [(0.0, 0.5)], "conjunctions take no grid"),
     ],

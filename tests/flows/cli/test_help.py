@@ -56,12 +56,6 @@ def test_help_shows_every_word_of_its_texts(name: str, monkeypatch: pytest.Monke
         assert " ".join(text.split()) in shown
 
 
-def test_a_section_of_a_plan_is_shown_in_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "400")
-    for name, section in {"refresh": "[stream]", "test": "[test]", "lead": "[homes]", "certify": "[about]"}.items():
-        assert section in without_home(name, "--help")[1]
-
-
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_help_fits_a_screen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before, that of `init` had 63 lines, and that of `audit` 41."""

@@ -14,6 +14,7 @@ from concord.tasks.asking.relabel import CUTS, candidates, cut_points, hypothesi
 from concord.tasks.data.encode import PublicBatch, learn_encoding, stage_public
 from concord.tasks.mechanisms.hypotheses.dichotomies import HypothesisClass
 from tests.support.people import changed, tables_of_plan, write_tables
+from tests.support.sentences import facts
 
 
 @pytest.fixture
@@ -77,9 +78,9 @@ def test_equal_quantiles_count_once() -> None:
 @pytest.mark.parametrize(
     ("name", "features", "rule"),
     [
-        ("stumps", ("sizes",), r"student\.features must name .* 'size'.* got 'sizes'"),
-        ("logistic", (), "hypotheses must be one of .* got 'logistic'"),
-        ("halfspaces", ("size",), "halfspaces is no longer a hypothesis class"),
+        ("stumps", ("sizes",), facts("student.features", "'size'", "got 'sizes'")),
+        ("logistic", (), facts("hypotheses", "got 'logistic'")),
+        ("halfspaces", ("size",), facts("halfspaces", "no longer")),
         ("rectangles", ("size",), "2 features, got 1"),
     ],
 )

@@ -13,6 +13,7 @@ from concord.tasks.data.csv_files import csv_names, read_lines, split_line
 from concord.tasks.data.tables import open_public
 from concord.tasks.data.units import open_private
 from tests.support.raw import exact
+from tests.support.sentences import says
 
 ASKED = {"size": "data.features", "label": "data.label"}
 HEADER = b"size,label,unit"
@@ -38,7 +39,7 @@ def test_a_part_without_a_header_is_refused_whatever_its_first_row_is(tmp_path: 
     ended = ending(tmp_path / "t", HEADER + b"\n5,a,7\n", row + b"\n3,a,8\n")
     assert isinstance(ended, str)
     name = "label" if b"label" not in row else "unit"
-    assert ended.startswith(f"data.private must hold the column {name!r} that data.{name} names in the first line")
+    assert says(ended, "data.private", repr(name), f"data.{name}", "first line")
     assert "1.csv lacks it" in ended
     assert "Miller" not in ended
 

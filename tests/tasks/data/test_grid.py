@@ -24,6 +24,7 @@ from concord.tasks.data.grid import (
     recoded,
     with_tables,
 )
+from tests.support.sentences import says
 
 
 def number(low: float, high: float, *, whole: bool = False, name: str = "x") -> DeclaredRange:
@@ -204,8 +205,7 @@ def test_much_outside_of_the_schema_is_said_by_released_sums_alone() -> None:
         sums[narrow[name].start + narrow[name].size - 2] = 300 * steps
     step = {"schema": SCHEMA.model_dump(mode="json"), "sums": sums.tolist(), "units": 1000.0, "scale": steps * 2.0}
     step["question"] = {"steps": steps}
-    assert outside_of_schema(step) == (
-        "about 30% of 'wage' lies in the last cell of its range, or beyond: data.schema may be wrong",
-        "about 30% of 'sex' is no declared category: data.schema may be wrong",
-    )
+    wage, sex = outside_of_schema(step)
+    assert says(wage, "30%", "'wage'", "range", "data.schema")
+    assert says(sex, "30%", "'sex'", "category", "data.schema")
     assert outside_of_schema({**step, "scale": steps * 100.0}) == ()

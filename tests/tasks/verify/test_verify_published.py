@@ -64,7 +64,8 @@ def test_one_changed_bit_of_a_file_it_names_is_found_and_the_file_named(folder: 
 
 def test_a_missing_file_is_named(folder: Path) -> None:
     (folder / "student.skops").unlink()
-    assert faults(folder) == [f"the published file {SESSION}/student.skops is missing: put it beside the certificate"]
+    (fault,) = faults(folder)
+    assert says(fault, f"{SESSION}/student.skops", "missing")
 
 
 def smaller_epsilon(values: dict[str, Any]) -> None:
@@ -232,7 +233,8 @@ def test_damage_inside_labels_ends_no_process(folder: Path) -> None:
 def test_other_bytes_than_concord_writes_are_found(folder: Path) -> None:
     file = folder / "certificate.json"
     file.write_bytes(file.read_bytes() + b" ")
-    assert faults(folder) == ["certificate.json holds other bytes than Concord writes for what it says"]
+    (fault,) = faults(folder)
+    assert says(fault, "certificate.json", "bytes")
 
 
 def test_a_version_that_is_not_known_yet_is_no_way_past_what_this_one_asks_for(folder: Path) -> None:
@@ -269,7 +271,8 @@ def test_the_command_needs_no_home(folder: Path, tmp_path: Path) -> None:
 
 def test_a_folder_without_its_certificate_fails_and_names_it(folder: Path, tmp_path: Path) -> None:
     (folder / "certificate.json").unlink()
-    assert faults(folder) == [f"there is no certificate.json to verify at {folder}"]
+    (fault,) = faults(folder)
+    assert says(fault, "no certificate.json", folder)
     asked = ("--home", str(tmp_path / "nowhere"), "--json")
     status, out, _ = concord("verify", str(folder), *asked)
     assert (status, "no certificate.json" in out) == (4, True)
