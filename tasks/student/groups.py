@@ -8,7 +8,8 @@ Not covered  how similar the test table is to future rows, and groups that no co
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import polars as pl
@@ -32,39 +33,49 @@ def by_group(student: "Pipeline", path: str, encoding: Encoding, groups: Sequenc
     _, truth = labelled_rows(path, encoding)
     table = open_public(path, "data.test", encoding.format)
     raw = pl.concat(table.frames(encoding.features), how="vertical_relaxed")
-    right: NDArray[Any] = truth if encoding.bounds else np.array(encoding.classes)[truth]
-    said = student.predict(raw)
-    sure = student.predict_proba(raw).max(axis=1) if hasattr(student, "predict_proba") else None
+    predictions = Predictions.of(student, raw, truth, encoding.classes)
     return tuple(
-        measured_group(name, word, np.asarray(words.eq_missing(word)), right, said, sure, encoding.classes)
+        predictions.group(name, word, np.asarray(words.eq_missing(word)))
         for name, words in grouping(path, groups, encoding).items()
         for word in words.unique().sort().to_list()
     )
 
 
-def measured_group(
-    column: str,
-    word: str | None,
-    own: NDArray[np.bool_],
-    right: NDArray[Any],
-    said: NDArray[Any],
-    sure: NDArray[Any] | None,
-    classes: Sequence[str],
-) -> GroupMeasured:
-    """Figures of the rows that are `own`, all arrays (rows,)."""
-    rows = int(own.sum())
-    if rows < LEAST_OF_GROUP:
-        return GroupMeasured(column=column, group=word, rows=rows)
-    if not classes:
-        return GroupMeasured(column=column, group=word, rows=rows, rmse=root_mean_square(right[own] - said[own]))
-    hits, classed = right[own] == said[own], [right[own] == name for name in classes]
-    return GroupMeasured(
-        column=column,
-        group=word,
-        rows=rows,
-        accuracy=share(int(hits.sum()), rows),
-        recalls=tuple(
-            share(int(hits[of].sum()), int(of.sum())) if of.sum() >= LEAST_OF_GROUP else None for of in classed
-        ),
-        sure=None if sure is None else round(float(sure[own].mean()), PROBABILITY_DIGITS),
-    )
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """What a student predicts for labelled rows, each array (rows,).
+
+    classes      names; none if the label is a number
+    truth        classes by name, or numbers, and `predicted` ones
+    probability  of the predicted class; None if the student has no probabilities
+    """
+
+    classes: Sequence[str]
+    truth: NDArray[Any]
+    predicted: NDArray[Any]
+    probability: NDArray[Any] | None
+
+    @classmethod
+    def of(cls, student: Any, rows: pl.DataFrame, truth: NDArray[Any], classes: Sequence[str]) -> Self:
+        """The predictions for raw rows, whose `truth` is class indices (rows,), or numbers."""
+        probability = student.predict_proba(rows).max(axis=1) if hasattr(student, "predict_proba") else None
+        return cls(classes, np.array(classes)[truth] if classes else truth, student.predict(rows), probability)
+
+    def group(self, column: str, word: str | None, own: NDArray[np.bool_]) -> GroupMeasured:
+        """Figures of the rows that are `own` (rows,), which have this word in that column."""
+        rows, truth, predicted = int(own.sum()), self.truth[own], self.predicted[own]
+        if rows < LEAST_OF_GROUP:
+            return GroupMeasured(column=column, group=word, rows=rows)
+        if not self.classes:
+            return GroupMeasured(column=column, group=word, rows=rows, rmse=root_mean_square(truth - predicted))
+        hits, classed = truth == predicted, [truth == name for name in self.classes]
+        return GroupMeasured(
+            column=column,
+            group=word,
+            rows=rows,
+            accuracy=share(int(hits.sum()), rows),
+            recalls=tuple(
+                share(int(hits[of].sum()), int(of.sum())) if of.sum() >= LEAST_OF_GROUP else None for of in classed
+            ),
+            sure=None if self.probability is None else round(float(self.probability[own].mean()), PROBABILITY_DIGITS),
+        )

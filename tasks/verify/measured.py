@@ -43,7 +43,7 @@ from concord.tasks.student.evaluate import (
     remembered,
     shares,
 )
-from concord.tasks.student.groups import measured_group
+from concord.tasks.student.groups import Predictions
 from concord.tasks.student.intervals import share
 from concord.tasks.verify.checks import ROUNDED, alike, equal
 
@@ -139,10 +139,9 @@ def _groups_follow(test: AnyPublicTest, column: str, groups: Sequence[GroupMeasu
 def _check_student(test: AnyPublicTest, student: Any, rows: pl.DataFrame, truth: Any, path: str) -> None:
     """Raise NotVerified if the student does not give these figures on these rows."""
     names = () if isinstance(test, NumberTest) else tuple(item.name for item in test.classes)
-    said, right = student.predict(rows), np.array(names)[truth] if names else truth
-    sure = student.predict_proba(rows).max(axis=1) if hasattr(student, "predict_proba") else None
+    predictions = Predictions.of(student, rows, truth, names)
     if isinstance(test, NumberTest):
-        found = number_measured(truth, np.asarray(said, np.float64), test.label, test.table)
+        found = number_measured(truth, np.asarray(predictions.predicted, np.float64), test.label, test.table)
         equal("the rows of the public test", found.rows, test.rows)
         alike("the RMSE of the mean", found.mean_rmse, test.mean_rmse)
         alike("the RMSE", found.rmse, test.rmse, TIED_SHARE * test.mean_rmse)
@@ -166,7 +165,7 @@ def _check_student(test: AnyPublicTest, student: Any, rows: pl.DataFrame, truth:
         equal(f"the groups by {column!r}", sorted(map(str, of_words)), sorted(map(str, words.unique().to_list())))
         for each in (each for each in test.groups if each.column == column):
             own = np.asarray(words.eq_missing(each.group))
-            _check_group(each, measured_group(column, each.group, own, right, said, sure, names), test)
+            _check_group(each, predictions.group(column, each.group, own), test)
 
 
 def _check_answers(test: PublicTest, found: PublicTest) -> None:
