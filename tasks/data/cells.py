@@ -118,18 +118,17 @@ def distinct(rows: pl.DataFrame) -> dict[str, tuple[pl.Series, WordPlaces]]:
 
     A column of another type is returned as it is, with a slice in place of indices.
     """
-    enums = {name: dtype.categories for name, dtype in rows.schema.items() if isinstance(dtype, pl.Enum)}
-    which = (pl.col(name).to_physical().cast(pl.UInt32).fill_null(len(words)) for name, words in enums.items())
-    numbers = rows.select(which) if enums else pl.DataFrame()
-    found = {name: (words.extend_constant(None, 1), numbers[name].to_numpy()) for name, words in enums.items()}
-    return {cells.name: found.get(cells.name) or _found(cells) for cells in rows.get_columns()}
-
-
-def _found(cells: pl.Series) -> tuple[pl.Series, WordPlaces]:
-    if cells.dtype != pl.String:
-        return cells, slice(None)
-    text = cells.to_arrow(compat_level=pl.CompatLevel.oldest()).dictionary_encode(null_encoding="encode")
-    return pl.Series(text.dictionary, dtype=pl.String), text.indices.to_numpy()
+    found = dict[str, tuple[pl.Series, WordPlaces]]()
+    for cells in rows.get_columns():
+        if isinstance(cells.dtype, pl.Enum):
+            words, numbers = cells.dtype.categories, cells.to_physical().cast(pl.UInt32)
+            found[cells.name] = words.extend_constant(None, 1), numbers.fill_null(len(words)).to_numpy()
+        elif cells.dtype == pl.String:
+            text = cells.to_arrow(compat_level=pl.CompatLevel.oldest()).dictionary_encode(null_encoding="encode")
+            found[cells.name] = pl.Series(text.dictionary, dtype=pl.String), text.indices.to_numpy()
+        else:
+            found[cells.name] = cells, slice(None)
+    return found
 
 
 def cell(name: str, dtype: Type, kind: Kind) -> pl.Expr:
