@@ -229,6 +229,8 @@ def test_a_wheel_holds_the_package_alone(wheel: Path) -> None:
     }
     assert ours | {
         "concord/concord-plan.schema.json",
+        "concord/demo-one-table.json",
+        "concord/demo-one-table.toml",
         "concord/demo.toml",
         "concord/artifacts/vulnerabilities.toml",
         "concord/py.typed",

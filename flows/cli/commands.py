@@ -30,7 +30,7 @@ from concord.flows.cli.app import (
     speak_plainly,
     starting,
 )
-from concord.flows.console import NARROW, asking, hushed, out
+from concord.flows.console import NARROW, asking, hushed, out, say
 from concord.flows.ending import NOTHING_LOST
 
 if TYPE_CHECKING:
@@ -205,9 +205,13 @@ def serve_command(
 def demo_command(home: HomeOption = HOME, as_json: JsonOption = False, quiet: QuietOption = False) -> None:
     """Run the main job on synthetic records made on the spot: no download, no server."""
     from concord.flows.environment import prepare
-    from concord.tasks.advice.demo import write_demo
+    from concord.tasks.advice.demo import WITH_PUBLIC, write_demo
 
-    run_command(write_demo(prepare(home) / "demo"), None, False, False, home, as_json, quiet)
+    plan = write_demo(prepare(home) / "demo")
+    run_command(plan, None, False, False, home, as_json, quiet)
+    if not (as_json or quiet):
+        elsewhere = "" if home == HOME else f" --home {home}"
+        say(f"next         with public rows: concord run {plan.with_name(WITH_PUBLIC)} --new-session{elsewhere}")
 
 
 @app.command("init")

@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from concord.tasks.advice.keys import SHIPPED
 
-PLAN = Path(__file__).parents[2] / "demo.toml"
-"""A link to the plan in deployments/plans; in a wheel, a copy of it."""
+ONE_TABLE, WITH_PUBLIC = "demo-one-table.toml", "demo.toml"
+"""Its plans: without public rows, and with them."""
+FILES = (ONE_TABLE, "demo-one-table.json", WITH_PUBLIC)
+"""Beside the code, links to files in deployments/plans; in a wheel, copies of them."""
 DEMO_TABLES = "data/demo"
 PATIENTS = {"private": 26_000, "public": 1_300, "test": 900}
 UNFORESEEN = 0.08
@@ -32,11 +34,11 @@ OTHER_PLACES = (0.78, 0.10, 0.02, 0.10)
 
 
 def write_demo(folder: Path) -> Path:
-    """Write the demonstration's tables and its plan into a folder. Returns the plan's path."""
+    """Write the demonstration's tables and plans into a folder. Returns the path of the plan without public rows."""
     write_stays(folder / DEMO_TABLES)
-    for file in (PLAN, SHIPPED):
+    for file in (*(SHIPPED.with_name(name) for name in FILES), SHIPPED):
         (folder / file.name).write_bytes(file.read_bytes())
-    return folder / PLAN.name
+    return folder / ONE_TABLE
 
 
 def write_stays(folder: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from concord.artifacts.plan import load_plan
+from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange
 from concord.tasks.advice.demo import UNFORESEEN, write_demo
 from concord.tasks.data.encode import labelled_rows, learn_encoding
 from concord.tasks.data.matrix import encode
@@ -24,7 +25,8 @@ def test_it_is_the_same_every_time(folder: Path, tmp_path: Path) -> None:
     write_demo(tmp_path)
     files = sorted(path.relative_to(folder) for path in folder.rglob("*.*"))
     tables = ["private.parquet", "public.parquet", "test.parquet"]
-    assert [file.name for file in files] == ["concord-plan.schema.json", *tables, "demo.toml"]
+    plans = ["demo-one-table.json", "demo-one-table.toml", "demo.toml"]
+    assert [file.name for file in files] == ["concord-plan.schema.json", *tables, *plans]
     assert all((folder / file).read_bytes() == (tmp_path / file).read_bytes() for file in files)
 
 
@@ -50,6 +52,24 @@ def test_it_can_be_learned_but_not_wholly(folder: Path) -> None:
         y.append(labels[:5000])
     right = np.mean(LogisticRegression(max_iter=1000).fit(X[0], y[0]).predict(X[1]) == y[1])
     assert 0.87 < right < 1 - UNFORESEEN + 0.01
+
+
+def test_its_schema_declares_the_features_and_holds_all_that_occurs(folder: Path) -> None:
+    """Ranges and categories that a dictionary would give: no private cell lies outside."""
+    plan = load_plan(folder / "demo-one-table.toml")
+    public = load_plan(folder / "demo.toml")
+    assert plan.data.public is None
+    for section in ("private", "test", "label", "classes", "unit", "version"):
+        assert getattr(plan.data, section) == getattr(public.data, section)
+    assert plan.privacy == public.privacy
+    rows = pl.read_parquet(folder / "data/demo/private.parquet")
+    assert plan.data.sketched.names == tuple(rows.drop("patient", "readmitted").columns)
+    for column in plan.data.sketched.columns:
+        cells = rows[column.name].drop_nulls().to_physical()
+        if isinstance(column, DeclaredCategories):
+            assert {*cells} <= {*column.words}
+        elif isinstance(column, DeclaredRange):
+            assert cells.is_between(column.low, column.high).all()
 
 
 @pytest.mark.parametrize("name", ["demo", "adult", "kdd99", "mnist"])
