@@ -8,6 +8,7 @@ are compared as bytes, alone against in company.
 import functools
 import math
 import struct
+from collections.abc import Iterable
 from itertools import cycle
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from sklearn.feature_extraction.text import HashingVectorizer
 
 from concord.artifacts.schemas import Column, Encoding, Hashed, OneHot, Passed, Scaled
 from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, DeclaredTruth, TableSchema
@@ -31,7 +33,7 @@ from concord.tasks.data.cells import (
     steps_between,
 )
 from concord.tasks.data.codes import Codes, NumberField, WordField
-from concord.tasks.data.encode import hashed_words, row_digests
+from concord.tasks.data.encode import row_digests
 from concord.tasks.data.grid import grid_of, reading_columns
 from concord.tasks.data.matrix import encode
 from concord.tasks.data.stored_columns import polars_type, read_column
@@ -179,9 +181,12 @@ def test_words_that_are_weighed_by_how_many_rows_have_them_are_caught(monkeypatc
     note, other = (pl.Series("c", [text]) for text in ("a cough again", "a cough"))
     assert through_the_rules(pl.concat([note, other])).row(0) == through_the_rules(note).row(0)
 
-    def weighed(cells: pl.Series, buckets: int) -> NDArray[np.float64]:
-        there = hashed_words(cells, buckets)
-        return np.asarray(there / np.maximum(there.sum(axis=0), 1))
+    transform = HashingVectorizer.transform
 
-    monkeypatch.setattr("concord.tasks.data.encode.hashed_words", weighed)
-    assert through_the_rules(pl.concat([note, other])).row(0) != through_the_rules(note).row(0)
+    def weighed(words: HashingVectorizer, cells: Iterable[str]) -> Any:
+        there = transform(words, cells)
+        return there.multiply(1 / np.maximum(there.sum(axis=0), 1)).tocsr()
+
+    monkeypatch.setattr(HashingVectorizer, "transform", weighed)
+    together, by_itself = through_the_rules(pl.concat([note, other])).row(0), through_the_rules(note).row(0)
+    assert {rule for rule, bits in together.items() if bits != by_itself[rule]} == {"matrix", "digest"}
