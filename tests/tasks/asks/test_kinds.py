@@ -11,11 +11,10 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.sections import MECHANISMS
 from concord.artifacts.sessions import Session
 from concord.tasks.asks.kinds import KINDS, kind_of, mechanism_of, outcomes_of, remarks_of
-from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.verify.recompute import ROUTES, releases
 from tests.promises import kinds as promised
 from tests.promises.kinds import EXAMPLES
-from tests.support.published import SESSION, certified, world
+from tests.support.published import SESSION, World
 from tests.support.recorded import RECORDED
 from tests.support.sentences import facts
 
@@ -24,9 +23,7 @@ UNCERTIFIED = {"error_estimate"}
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> tuple[Session, Ledger]:
-    small = world(tmp_path_factory.mktemp("world"))
-    certified(small, StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20), small.truth)
+def session(small: World) -> tuple[Session, Ledger]:
     ledger = Ledger.of(small.home)
     return ledger.session(SESSION), ledger
 

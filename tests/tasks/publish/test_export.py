@@ -18,29 +18,19 @@ from concord.artifacts.measures import Estimate, Threshold
 from concord.artifacts.published import EVIDENCE, Published
 from concord.flows import api
 from concord.tasks.data import concord_pictures, concord_student
-from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.disclosures import columns_of, holds
 from concord.tasks.publish.export import FORMS, Form, _needed, example_row, export
 from concord.tasks.student.model import load, modules_needed, published_student
 from concord.tasks.verify.published import verify_published
 from tests.support.console import concord
 from tests.support.processes import own_environment
-from tests.support.published import SESSION, World, certified, world
+from tests.support.published import SESSION, World
 from tests.support.refusing import REFUSE
 from tests.support.sentences import says
 from tests.tasks.student.test_parts import COLUMNS, ENCODING
 
-STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 ODD = ("a\x00",)
 """A word that NumPy, which writes the graph, takes for another."""
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> World:
-    home = tmp_path_factory.mktemp("home") / "home"
-    made = world(home)
-    certified(made, STABLE, made.truth)
-    return made
 
 
 @pytest.fixture(scope="module")

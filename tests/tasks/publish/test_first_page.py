@@ -1,6 +1,5 @@
 """The first page of report and dossier: its verdict, figures and bars are the certificate's; what is missing shows."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from concord.artifacts.measures import (
 )
 from concord.artifacts.records import SessionRecord
 from concord.artifacts.sections import AboutPlan
-from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.certify import render
 from concord.tasks.publish.dossier import dossier
 from concord.tasks.publish.dossier import render as render_dossier
@@ -27,7 +25,7 @@ from concord.tasks.publish.first_page import Facts, check_meanings, first_page, 
 from concord.tasks.publish.membership import guarantees_of, most_found
 from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.published import verify_published
-from tests.support.published import SESSION, certified, with_leading, world
+from tests.support.published import SESSION, World, with_leading
 from tests.support.recorded import RECORDED
 from tests.support.sentences import says
 
@@ -35,20 +33,13 @@ WARNED = "a warning of the certificate"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    small = world(tmp_path_factory.mktemp("world"))
-    certified(small, StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20), small.truth)
-    return small.released.root / SESSION
+def certificate(small: World) -> Certificate:
+    return PublishedSession.at(small.released.root / SESSION).certificate
 
 
 @pytest.fixture(scope="module")
-def certificate(folder: Path) -> Certificate:
-    return PublishedSession.at(folder).certificate
-
-
-@pytest.fixture(scope="module")
-def checks(folder: Path) -> list[dict[str, Any]]:
-    return [check.model_dump() for check in verify_published(folder)]
+def checks(small: World) -> list[dict[str, Any]]:
+    return [check.model_dump() for check in verify_published(small.released.root / SESSION)]
 
 
 def facts_of(certificate: Certificate) -> Facts:

@@ -1,5 +1,6 @@
 """The report: one page, complete, that fetches nothing, runs nothing, and escapes whatever a plan names."""
 
+import shutil
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
@@ -7,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from concord.artifacts.certificate import Certificate
-from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.certify import render
 from concord.tasks.publish.explain import CellPoints, Scorecard
-from tests.support.published import World, certified, with_leading, world
+from concord.tasks.verify.folder import PublishedSession
+from tests.support.published import SESSION, World, with_leading
 from tests.support.sentences import says
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
@@ -58,14 +59,8 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return world(tmp_path_factory.mktemp("world"))
-
-
-@pytest.fixture(scope="module")
 def certificate(small: World) -> Certificate:
-    _, written = certified(small, StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20), small.truth)
-    return Certificate.model_validate_json(small.released.read(written.certificate))
+    return PublishedSession.at(small.released.root / SESSION).certificate
 
 
 def test_the_page_is_whole_and_fetches_and_runs_nothing(certificate: Certificate) -> None:
@@ -156,19 +151,16 @@ def test_a_reader_who_sees_no_picture_is_told_what_it_shows(certificate: Certifi
     assert headings.count("h1") == 1
 
 
-def test_its_commands_check_the_released_files(small: World, certificate: Certificate) -> None:
+def test_its_commands_check_the_released_files(small: World, certificate: Certificate, tmp_path: Path) -> None:
     few = Page(render(certificate, FIGURES))
     many = Page(render(with_leading(certificate, files=certificate.leading.files * 5), FIGURES))
     commands = [few.shown[-1], *many.shown[-2:]]
     assert [command.split()[0] for command in commands] == ["sha256sum", "sha256sum", "python3"]
-    for command in commands:
-        assert run_in(small.released.root, command) == 0
-    file = small.released.root / certificate.leading.files[0].path
-    whole = file.read_bytes()
-    file.write_bytes(whole[:-1])
-    for command in commands:
-        assert run_in(small.released.root, command) != 0
-    file.write_bytes(whole)
+    released = Path(shutil.copytree(small.released.root, tmp_path / "released"))
+    assert [run_in(released, command) for command in commands] == [0, 0, 0]
+    file = released / certificate.leading.files[0].path
+    file.write_bytes(file.read_bytes()[:-1])
+    assert 0 not in [run_in(released, command) for command in commands]
 
 
 def run_in(folder: Path, command: str) -> int:

@@ -15,13 +15,12 @@ from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.measures import Estimate, TestRecord
 from concord.tasks.asks.kinds import KINDS
-from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.disclosures import ABOUT, description, model_card, registry
 from concord.tasks.publish.statements import statement
 from concord.tasks.student.model import load
 from concord.tasks.verify.handing import handed_on
 from tests.support.console import concord
-from tests.support.published import SESSION, certified, rewrite, world
+from tests.support.published import SESSION, World, rewrite
 from tests.support.recorded import RECORDED
 from tests.support.sentences import says
 from tests.tasks.verify.signed_folder import sign_again
@@ -42,10 +41,8 @@ def schema(name: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = world(tmp_path_factory.mktemp("home") / "home")
-    certified(made, StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20), made.truth)
-    return made.home
+def home(small: World) -> Path:
+    return small.home
 
 
 @pytest.fixture(scope="module")

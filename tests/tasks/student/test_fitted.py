@@ -1,7 +1,6 @@
 """The values of a stranger's student are checked as it is loaded, before anything is written by them."""
 
 import ast
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,12 @@ from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import sha256
 from concord.artifacts.schemas import Encoding, OneHot, Passed, Scaled
 from concord.tasks.data.concord_student import Chosen, ScoreClassifier
-from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.student.concord_tallied import Code, Tallied
 from concord.tasks.student.model import dump, load, published_student
 from tests.support.console import concord
-from tests.support.published import SESSION, certified, rewrite, world
+from tests.support.published import rewrite
 from tests.tasks.verify.signed_folder import sign_again
 
-STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 CODE = "1}}]); open({marker!r}, 'w') #"
 """What a size, a word or a name may be, to become a part of a program of `[0] * SIZE`."""
 ENCODING = Encoding(
@@ -38,18 +35,6 @@ ENCODING = Encoding(
 def student() -> Any:
     X = np.random.default_rng(2).random((20, ENCODING.width))
     return published_student(ENCODING, LogisticRegression().fit(X, np.array(["no", "yes"] * 10)))
-
-
-@pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = world(tmp_path_factory.mktemp("home") / "home")
-    certified(made, STABLE, made.truth)
-    return made.released.root / SESSION
-
-
-@pytest.fixture
-def folder(original: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(original, tmp_path / SESSION))
 
 
 def publish(folder: Path, made: Any) -> Path:

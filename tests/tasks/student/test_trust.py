@@ -26,17 +26,15 @@ from sklearn.svm import SVC
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import sha256
 from concord.tasks.data.concord_student import ScoreClassifier
-from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.export import export
 from concord.tasks.publish.predict import student_of
 from concord.tasks.student.model import dump, load
 from concord.tasks.student.trust import trusted_types
 from concord.tasks.verify.handing import handed_on
 from concord.tasks.verify.published import verify_published
-from tests.support.published import SESSION, World, certified, rewrite, world
+from tests.support.published import SESSION, World, rewrite
 from tests.tasks.verify.signed_folder import sign_again
 
-STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 X, Y = np.random.default_rng(3).random((60, 3)), np.array(["no", "yes"] * 30)
 LEARNERS: list[Any] = [
     BernoulliNB(),
@@ -56,13 +54,6 @@ LEARNERS: list[Any] = [
     SGDClassifier(loss="log_loss"),
     SVC(),
 ]
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> World:
-    made = world(tmp_path_factory.mktemp("world"))
-    certified(made, STABLE, made.truth)
-    return made
 
 
 def calling(marker: Path) -> list[Any]:

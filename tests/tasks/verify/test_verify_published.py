@@ -11,24 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.verify.published import verify_published
 from tests.support.console import concord
-from tests.support.published import SESSION, certified, leading, rewrite, world
+from tests.support.published import SESSION, World, leading, rewrite
 from tests.support.sentences import says
-
-STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 
 
 @pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def original(small: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a session published, copied to where there is no home."""
-    home, alone = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("alone") / SESSION
-    made = world(home / "made")
-    certified(made, STABLE, made.truth)
-    shutil.copytree(home / "made" / "released" / SESSION, alone)
-    shutil.rmtree(home)
-    return alone
+    return Path(shutil.copytree(small.released.root / SESSION, tmp_path_factory.mktemp("alone") / SESSION))
 
 
 @pytest.fixture

@@ -1,0 +1,23 @@
+"""A small published session, for those who read what was published."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from concord.tasks.mechanisms.stable import StableVoting
+from tests.support.published import SESSION, World, certified, world
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A world whose session answered all rows and is published. It is many tests': what is changed is a copy."""
+    made = world(tmp_path_factory.mktemp("home") / "home")
+    certified(made, StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20), made.truth)
+    return made
+
+
+@pytest.fixture
+def folder(small: World, tmp_path: Path) -> Path:
+    """A copy of what it published."""
+    return Path(shutil.copytree(small.released.root / SESSION, tmp_path / SESSION))
