@@ -17,7 +17,7 @@ from prefect import flow
 from concord.artifacts.errors import BudgetRefused
 from concord.artifacts.guarantee import claim_in_words
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding, Ref, canonical_json
+from concord.artifacts.schemas import Ref, canonical_json
 from concord.artifacts.sessions import Session
 from concord.flows.admit import admit, answer_once, begin
 from concord.flows.console import out
@@ -83,13 +83,13 @@ def put_to_shards(run: RunContext, admitted: Admitted[QuestionsAsk], question: Q
     counted = Counted([ref.digest for ref in shards], ())
     check_ensemble(run.stores.vault, admitted.session, counted.private_digests)
     session = begin(run, admitted, private, counted)
-    run.stages.uncached("ask", lambda: (_asked(run, session, shards, encoding, question), False))
-    return session
-
-
-def _asked(run: RunContext, session: Session, shards: list[Ref], encoding: Encoding, question: Question) -> Ref:
     vault, parts = run.stores.vault, [(range(*block.shards), block.rows) for block in blocks(run.plan, shards)]
-    return keep_answers(vault, session.id, question, answers(question.portable, parts, encoding, vault))
+
+    def work() -> tuple[Ref, bool]:
+        return keep_answers(vault, session.id, question, answers(question.portable, parts, encoding, vault)), False
+
+    run.stages.uncached("ask", work)
+    return session
 
 
 def certified(run: RunContext, admitted: Admitted[Any], passed: Disclosure) -> dict[str, Any]:

@@ -123,7 +123,8 @@ def running(
         if plan.data.declared is not None:
             plan, named["public"] = with_stand_ins(plan, vault), plan.data.public
         elif plan.data.public is None:
-            plan = with_public(plan, vault, list(digests(vault, plan, "private")), erased, _say_of_public)
+            private = list(digests(vault, plan, "private"))
+            plan = with_public(plan, vault, private, erased, lambda what: err.print(f"{'encode':>8} {what}"))
             named["public"] = public_by_name(plan)
         yield RunContext(plan, home, new_session, stores, stages, erased, locks, signer, named)
 
@@ -313,10 +314,6 @@ def ready_mlflow(home: Path) -> None:
 
     if aside := ready_store(home):
         err.print(f"{'MLflow':>8} the store could not be read, so it is made anew: the old one is {aside}")
-
-
-def _say_of_public(sentence: str) -> None:
-    err.print(f"{'encode':>8} {sentence}")
 
 
 def _say_waiting() -> None:

@@ -20,7 +20,7 @@ import io
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Protocol
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
@@ -144,10 +144,6 @@ class PublicSource(BaseModel):
     batches: tuple[PublicBatch, ...]
 
 
-def _as_kept(plan: Any) -> Any:
-    return without_removed(plan) if isinstance(plan, dict) else plan
-
-
 class PrivateSources(BaseModel):
     """Where the private rows of a session came from: these fields of its checkpoint, whatever the others are.
 
@@ -172,7 +168,7 @@ class Checkpoint(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    plan: Annotated[Plan, BeforeValidator(_as_kept)]
+    plan: Annotated[Plan, BeforeValidator(lambda plan: without_removed(plan) if isinstance(plan, dict) else plan)]
     encoding: Encoding
     teachers: tuple[Ref, ...]
     sources: tuple[PublicSource, ...]

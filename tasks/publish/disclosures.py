@@ -251,13 +251,13 @@ def description(certificate: Certificate) -> str:
 
 def mechanism_in_words(certificate: Certificate) -> str:
     """The mechanism, those of its settings that are single numbers, and its proof."""
-    settings = ", ".join(f"{name} = {value}" for name, value in _short(certificate.mechanism.settings))
+    scalars = {  # tables of numbers are in the certificate
+        name: value
+        for name, value in certificate.mechanism.settings.items()
+        if isinstance(value, int | float) and name != "name"
+    }
+    settings = ", ".join(f"{name} = {value}" for name, value in scalars.items())
     return f"{certificate.mechanism.name} ({settings}). Proof: {certificate.mechanism.proof}."
-
-
-def _short(settings: dict[str, Any]) -> Iterator[tuple[str, object]]:
-    """Scalar settings; tables of numbers are in the certificate."""
-    return ((name, value) for name, value in settings.items() if isinstance(value, int | float) and name != "name")
 
 
 def trusted(certificate: Certificate) -> str:

@@ -19,7 +19,7 @@ Checked by tests/privacy/test_audit.py: coverage by enumeration, and against cho
 
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -66,19 +66,15 @@ def log_ratio(likely: Any, rare: Any, trials: int, delta: float, confidence: flo
 def best_event(here: Floats, there: Floats, delta: float, confidence: float) -> tuple[ScoreEvent, float]:
     """The event with the largest bound if it were counted on these same scores, two of (trials,), and that bound."""
     trials = len(here)
-    cuts = _cuts(np.concatenate([here, there]))
+    both = np.sort(np.concatenate([here, there]))
+    ranks = np.geomspace(1, len(both), TAIL_CUTS).astype(np.int64) - 1
+    cuts = np.unique(np.concatenate([both[ranks], both[::-1][ranks]]))
     at_least = [trials - np.searchsorted(np.sort(scores), cuts) for scores in (here, there)]
     above = log_ratio(at_least[0], at_least[1], trials, delta, confidence)
     below = log_ratio(trials - at_least[1], trials - at_least[0], trials, delta, confidence)
     bounds = np.concatenate([above, below])
     best = int(bounds.argmax())
     return ScoreEvent(float(cuts[best % len(cuts)]), above=best < len(cuts)), float(bounds[best])
-
-
-def _cuts(scores: Floats) -> Floats:
-    ranks = np.geomspace(1, len(scores), TAIL_CUTS).astype(np.int64) - 1
-    ordered = np.sort(scores)
-    return np.unique(np.concatenate([ordered[ranks], ordered[::-1][ranks]]))
 
 
 def lower_bound(event: ScoreEvent, here: Floats, there: Floats, delta: float, confidence: float) -> float:
@@ -193,13 +189,9 @@ def both_sides(mechanism: Attacked, attack: Attack | SumsAttack, trials: int, ea
 
     each    `map`, or that of an executor
     """
-    jobs = [(side, size) for side in (0, 1) for size in _sizes(trials, attack.rows)]
+    size = max(1, ROWS_A_BATCH // attack.rows)
+    jobs = [(side, min(size, trials - start)) for side in (0, 1) for start in range(0, trials, size)]
     return np.concatenate(list(each(partial(_batch, mechanism, attack), jobs))).reshape(2, trials)
-
-
-def _sizes(trials: int, rows: int) -> Iterator[int]:
-    size = max(1, ROWS_A_BATCH // rows)
-    yield from (min(size, trials - start) for start in range(0, trials, size))
 
 
 def _batch(mechanism: Attacked, attack: Attack | SumsAttack, job: Job) -> Floats:

@@ -15,7 +15,7 @@ Not covered  the version that wrote it: only the one that opened the session is 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from concord import __version__
@@ -159,7 +159,10 @@ class Certificates:
             had[record.domain] += record.kind == "open"
             opened[record.domain] += (record.kind == "open") - (record.kind == "settle")
             if record.kind in ("watch", "restore"):
-                opened = Counter(_open_in(moment))
+                each = (
+                    (domain.name, session) for domain in moment.domains() for session in moment.sessions(domain.name)
+                )
+                opened = Counter(name for name, session in each if session.status == "open")
             if record.kind == "begin":
                 continue
             touched = [record.domain] if record.kind in ("open", "settle") else list(had)
@@ -203,12 +206,6 @@ def _committed(moment: Reading, name: str) -> int | None:
     except WrongInput:
         return None
     return session.batches - (session.pending is not None)
-
-
-def _open_in(moment: Reading) -> Iterator[str]:
-    """The domain of each open session."""
-    for domain in moment.domains():
-        yield from (domain.name for session in moment.sessions(domain.name) if session.status == "open")
 
 
 def _parts(certificate: Certificate, by: str) -> dict[str, object]:

@@ -139,7 +139,9 @@ def excerpt(certificate: Certificate, read: Read) -> str:
     for wrong in reckon(found.records):
         raise NotVerified(f"{EXCERPT_FILE}: {wrong}")
     moment, run = found.reading, [certificate.leading, *certificate.other_sessions]
-    _named_once(certificate)
+    names = [record.session for record in certificate.sessions]
+    if len({*names}) < len(names):  # each is recomputed
+        raise NotVerified("the certificate names a session twice that was published with it")
     try:
         sessions = [moment.session(record.session) for record in run]
     except WrongInput as missing:
@@ -194,10 +196,3 @@ def _in_words(certificate: Certificate, moment: Reading, domain: Domain) -> None
         due -= {WITNESSED}
     for text in sorted(due - {*certificate.caveats}):
         raise NotVerified(f"the certificate leaves out what must stand in it: {text}")
-
-
-def _named_once(certificate: Certificate) -> None:
-    """Raise NotVerified if a session is named again: each is recomputed."""
-    names = [record.session for record in certificate.sessions]
-    if len({*names}) < len(names):
-        raise NotVerified("the certificate names a session twice that was published with it")
