@@ -63,8 +63,8 @@ class Guarantee(Budget):
         act = "changing" if self.labels_only else "leaving out"
         rare = f", except in cases whose probability is at most δ = {self.delta:g}" if self.delta else ""
         return (
-            f"Whatever anyone concludes from all that was published, {act} {self.unit} changes its odds by at most "
-            f"{self.factor:.4g} times (e^ε){rare}."
+            f"Whatever anyone concludes from the publication, {act} {self.unit} changes the odds of that conclusion by "
+            f"a factor of at most {self.factor:.4g} (e^ε){rare}."
         )
 
     @property
@@ -78,13 +78,13 @@ class Guarantee(Budget):
         return _exp(self.epsilon)
 
     def most_found(self, wrong: float) -> float:
-        """The largest share of units in the records that a test can tell to be there, if it says so of a share `wrong`
-        of those that are not (Wasserman & Zhou 2010; Kairouz, Oh & Viswanath 2015)."""
+        """The largest true-positive rate of any test of membership at the false-positive rate `wrong` (Wasserman & Zhou
+        2010; Kairouz, Oh & Viswanath 2015)."""
         return min(1.0, self.factor * wrong + self.delta, 1 - max(0.0, 1 - self.delta - wrong) / self.factor)
 
     @property
     def largest_auc(self) -> float:
-        """The largest area under that curve: how often any score can be higher for a unit that is there."""
+        """The largest AUC of any test of membership: the area under `most_found`."""
         return 1 - (1 - self.delta) ** 2 / (1 + self.factor)
 
 
@@ -224,8 +224,8 @@ def later_rows_in_words(
     asked, refused    rows asked and refused so far, or expected
     """
     if ended or (queries is not None and asked >= queries) or (cutoff is not None and refused >= cutoff):
-        wider = "more `queries` would pay for some" if cutoff is None else "a larger cutoff would leave some"
-        return f"none can be labelled, because the session ends with these; {wider}"
+        wider = "larger `queries` would pay for some" if cutoff is None else "a larger cutoff would leave room for some"
+        return f"none can be labelled, because the session ends with these rows; {wider}"
     most = "any number" if queries is None else f"{queries - asked:,.0f}"
     until = "" if cutoff is None else f", until {cutoff - refused:,.0f} more rows are refused"
     return f"{most} can still be labelled by `concord extend`, or one at a time from Python{until}"
@@ -251,73 +251,93 @@ def unasked_in_words(session: str, rows: int) -> str:
     )
 
 
-NO_LATER_ROWS = "need no session: `concord predict` gives their labels, at no charge"
+NO_LATER_ROWS = "need no session: `concord predict` labels them at no charge"
 """Used in place of `later_rows_in_words` for tallies and for a universal student."""
 
 UNWITNESSED = (
-    "If the whole home folder is put back to an older copy, that cannot be detected from within: answers given since "
-    "would be paid for again, and neither charge knows of the other."
+    "Concord cannot detect by itself that the whole home folder was restored from a backup. Answers given since the "
+    "backup would then be charged a second time, and neither charge would count the other."
 )
 WITNESSED = (
-    "A home folder put back to an older copy is found by a witness, a file kept outside it, and goes on only when what "
-    "may have been spent since is charged; where the witness is gone, it stops. If the witness is put back together "
-    "with the folder, that cannot be detected."
+    "A witness, which is a file outside the home folder, detects that the folder was restored from a backup. The home "
+    "then goes on only after everything that may have been spent since the backup is charged. Without its witness it "
+    "stops. If the witness is restored together with the folder, this cannot be detected."
 )
 LOST_WITNESS = (
-    "The home folder once went on, for a reason on its record, without knowing what its witness had seen, for that was "
-    "lost. Had the folder been an older copy by then, what was spent after that copy would be counted nowhere."
+    "The home folder once went on after its witness was lost, for a reason on its record. If the folder had been "
+    "restored from a backup by then, what was spent since that backup is not counted anywhere."
 )
 CAVEATS = (
     "The guarantee is computational in one respect: secret draws come from a pseudo-random function keyed with 256 "
     "bits from the operating system (AES-256 in counter mode, HKDF-SHA256), or from OpenDP's generator.",
     "The guarantee covers what is published: certificate, report, released labels, student and MLflow's records. It "
-    "does not cover who holds the private data, the machine's console, or running times of private work.",
-    "It bounds what can be learned because someone's rows were used. It does not prevent learning about a person what "
-    "would be just as true of them had their rows been left out.",
+    "does not cover what the holder of the private data sees, what the machine's console shows, or running times of "
+    "private work.",
+    "It bounds what can be learned because someone's rows were used. It does not prevent conclusions about a person "
+    "that would be the same if their rows had been left out.",
 )
 LABELS_ALONE = (
-    "Labels alone are protected. Features of the records, and who is among them, are not: they were treated as public, "
-    "and may be read off what is published. Nothing is promised about them."
+    "Labels alone are protected. The features of the records, and who is among them, are not protected: they are "
+    "treated as public, and may be learned from what is published."
 )
 """The caveat of a session whose plan says that only labels are secret."""
 
 RELABELLED = (
-    "The guarantee rests on a subset of the records that stays secret, and on a hypothesis chosen on it that is not "
-    "private and stays secret too. The session was charged whole when it was opened: nothing of it returns to the "
-    "budget. No further relabelled session can be opened in its domain."
+    "The guarantee relies on two secrets: a subset of the records, and a hypothesis chosen on that subset, which is "
+    "not private by itself. The session was charged whole when it was opened, and nothing returns to the budget. No "
+    "further relabelled session can be opened in its domain."
 )
 """The caveat of a session whose rows were relabelled."""
 
 
 UNTESTED = (
-    "No private test says how often the student of the last release is right: nothing was published of the units that "
-    "were set aside as they arrived with it, and nothing will be."
+    "The student of the last release has no private test. Nothing was published about the units set aside that arrived "
+    "with that release, and nothing will be."
 )
 """The caveat of a stream that sets units aside, if the test of its last release was ended before it was published."""
 PRECHECKED = (
-    "Before anything is spent, whoever runs Concord is shown, rounded, what share of the private rows names no "
-    "declared class, no unit or no known word. Changing the plan because of such a share is looking at private rows to "
-    "choose a setting, and leaks what ε does not count. "
+    "Before anything is charged, the operator sees the share, rounded, of the private rows that have no declared "
+    "class, no unit or no known category. A plan that is changed because of such a share was chosen by looking at "
+    "private rows, and leaks more than ε covers. The program decides nothing by it, unless the plan has "
+    "data.most_unknown_labels: then no session is opened if a larger share of the labels is not a declared class. One "
+    "row may tip that decision. So the existence of a certificate may reveal something about it, which ε does not "
+    "cover either."
 )
-"""The caveat of every session: what its operator did after the pre-check is not on record. How it ends depends on the
-version that writes the certificate."""
-DECIDES_NOTHING = "The program itself decides nothing by it."
-"""How it ended before `FIRST_STOP`."""
-FIRST_STOP = "1.1.0"
-DECIDES_IF_ASKED = (
-    "The program decides nothing by it, unless the plan has data.most_unknown_labels: then nothing is opened if more "
-    "labels than that name no declared class. One row may tip that, so that there is a certificate at all may tell of "
-    "it, and ε does not count it either."
-)
-"""How it ends since then."""
+"""The caveat of every session: what its operator did after the pre-check is not on record."""
+REWORDED = "1.1.0"
+WORDED_BEFORE = {
+    UNWITNESSED: "If the whole home folder is put back to an older copy, that cannot be detected from within: answers "
+    "given since would be paid for again, and neither charge knows of the other.",
+    WITNESSED: "A home folder put back to an older copy is found by a witness, a file kept outside it, and goes on "
+    "only when what may have been spent since is charged; where the witness is gone, it stops. If the witness is put "
+    "back together with the folder, that cannot be detected.",
+    LOST_WITNESS: "The home folder once went on, for a reason on its record, without knowing what its witness had "
+    "seen, for that was lost. Had the folder been an older copy by then, what was spent after that copy would be "
+    "counted nowhere.",
+    CAVEATS[1]: "The guarantee covers what is published: certificate, report, released labels, student and MLflow's "
+    "records. It does not cover who holds the private data, the machine's console, or running times of private work.",
+    CAVEATS[2]: "It bounds what can be learned because someone's rows were used. It does not prevent learning about a "
+    "person what would be just as true of them had their rows been left out.",
+    LABELS_ALONE: "Labels alone are protected. Features of the records, and who is among them, are not: they were "
+    "treated as public, and may be read off what is published. Nothing is promised about them.",
+    RELABELLED: "The guarantee rests on a subset of the records that stays secret, and on a hypothesis chosen on it "
+    "that is not private and stays secret too. The session was charged whole when it was opened: nothing of it returns "
+    "to the budget. No further relabelled session can be opened in its domain.",
+    UNTESTED: "No private test says how often the student of the last release is right: nothing was published of the "
+    "units that were set aside as they arrived with it, and nothing will be.",
+    PRECHECKED: "Before anything is spent, whoever runs Concord is shown, rounded, what share of the private rows "
+    "names no declared class, no unit or no known word. Changing the plan because of such a share is looking at "
+    "private rows to choose a setting, and leaks what ε does not count. The program itself decides nothing by it.",
+}
+"""Caveats as certificates of versions before `REWORDED` state them, by their present words."""
 
 
 def faulty_caveat(version: str, faults: Iterable[str]) -> str:
     """The caveat for a session that was opened by a version with known faults (artifacts.vulnerabilities)."""
     return (
-        f"A session was opened by version {version} of Concord, and what is promised may not hold because of faults "
-        f"that are known of it: {', '.join(faults)}. What each is, and when it does no harm, is in Concord's README, "
-        "under “Changes to the guarantee”."
+        f"A session was opened by version {version} of Concord. The guarantee may not hold because of known faults of "
+        f"that version: {', '.join(faults)}. Concord's README describes each fault, and when it does no harm, under "
+        "“Changes to the guarantee”."
     )
 
 

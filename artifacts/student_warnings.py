@@ -36,8 +36,8 @@ def warnings_of(
     found, (queried, rows) = list[str](), asked or (0, 0)
     if queried < LEAST_ASKED * rows:
         found.append(
-            f"the session ended after {queried:,} of {rows:,} public rows: the others were not asked, and have no "
-            "label to learn from"
+            f"the session ended after {queried:,} of {rows:,} public rows: the student learned nothing from the "
+            "others, which have no label"
         )
     if isinstance(public, NumberTest):
         if public.rmse.value >= public.mean_rmse:

@@ -141,7 +141,8 @@ HomeOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print the certificate's path and nothing else.")]
 YesOption = Annotated[
-    bool, typer.Option("--yes", "-y", help="Go on, whatever share of the private rows the plan does not recognise.")
+    bool,
+    typer.Option("--yes", "-y", help="Go on without asking, even if the plan does not recognise many private rows."),
 ]
 AgainOption = Annotated[bool, typer.Option(help="Ask once more, if the same was asked before; it costs again.")]
 PublishedArgument = Annotated[str, typer.Argument(help="A session, or a copy of its published folder.")]
@@ -172,7 +173,7 @@ def options(
         Path | None, typer.Option("--home", help="The home folder; --home after a command takes precedence.")
     ] = None,
 ) -> None:
-    """Publish a classifier learned from sensitive labelled data, with a guarantee an auditor can check."""
+    """Publish a model of sensitive labelled data with a differential privacy guarantee that anyone can verify."""
     context.with_resource(our_settings())
     if home is not None:
         os.environ["CONCORD_HOME"] = str(home)

@@ -68,16 +68,16 @@ def run_command(
     plan: Annotated[Path, typer.Argument(help="The plan, a TOML file.")],
     start_from: Annotated[str | None, typer.Option("--from", help="Run this stage and those after it again.")] = None,
     new_session: Annotated[
-        bool, typer.Option(help="Open a further session, once a killed one is published; it costs again.")
+        bool, typer.Option(help="Open a further session, which costs again. A killed session is published first.")
     ] = False,
     yes: YesOption = False,
     home: HomeOption = HOME,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Learn and publish a classifier: the main job.
+    """Learn and publish a model: the main job.
 
-    Run it twice and the second time answers from cache and spends nothing.
+    A second run of the same plan answers from cache and spends nothing.
     """
     from concord.flows.environment import foreseen, is_known, prepare
 
@@ -109,9 +109,9 @@ def refresh_command(
 ) -> None:
     """Learn from the private rows that arrived since the last release of a stream.
 
-    It is one more release of the stream's season. A season is charged at its first release, and the next begins by
-    itself, at no further charge. With a clock in the plan, a second call before its next time spends and releases
-    nothing; a killed one is finished by the next.
+    Each call is one release of the stream's season. A season is charged at its first release, and the next season
+    begins by itself, at no further charge. With a clock in the plan, a second call before the next scheduled time
+    releases and spends nothing. A killed call is finished by the next.
     """
     from concord.flows.environment import foreseen, prepare
 
@@ -136,8 +136,8 @@ def extend_command(
 ) -> None:
     """Answer more public rows in an open session, and retrain its student.
 
-    Files it was given before are passed over: name one folder again and again, and only what is new is answered. If the
-    session ends before the last row, what was answered is published, and the exit status is 3.
+    Files that were answered before are skipped, so you can name the same folder each time. If the session ends before
+    the last row, the answers so far are published, and the exit status is 3.
     """
     with _reopened(home, quiet=quiet) as home:
         from concord.flows.outcome import check_all_asked
@@ -147,13 +147,13 @@ def extend_command(
         _report(summary, home, as_json=as_json, quiet=quiet)
     check_all_asked(summary)
     if not (as_json or quiet or summary.asked_now):
-        out.print(f"nothing new: {public} holds no row that is left and can still be answered; nothing was spent")
+        out.print(f"nothing new: {public} has no further row that the session can answer; nothing was spent")
 
 
 @app.command("test")
 def try_command(
     session: Annotated[str, typer.Argument(help="The session, or a domain: its latest one.")],
-    epsilon: Annotated[float | None, typer.Option(help="The ε the test costs.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="The ε that the test costs.")] = None,
     again: AgainOption = False,
     home: HomeOption = HOME,
     as_json: JsonOption = False,
@@ -161,8 +161,8 @@ def try_command(
 ) -> None:
     """Evaluate a session's student on private units set aside, at a price.
 
-    The plan's [test] sets the units aside. Without --epsilon nothing is spent: it shows the last test or, if there is
-    none, the price.
+    The plan's [test] sets the units aside. Without --epsilon it spends nothing, and shows the last test or the price of
+    the first.
     """
     with _reopened(home, quiet=quiet) as home:
         from concord.flows.start import start_test
@@ -189,7 +189,7 @@ def serve_command(
 
     stream = session.endswith(".toml")
     if stream == (public is not None):
-        raise WrongInput("--public must be given to extend a session, and has no meaning for a plan with a [stream]")
+        raise WrongInput("--public is required to extend a session, and is not allowed for a plan with a [stream]")
     home = prepare(home) if stream else reopen(home)
     with prefect_at(home):
         from concord.artifacts.plan import load_plan
@@ -203,7 +203,7 @@ def serve_command(
 
 @app.command("demo")
 def demo_command(home: HomeOption = HOME, as_json: JsonOption = False, quiet: QuietOption = False) -> None:
-    """Run the main job on synthetic records made on the spot: no download, no server."""
+    """Run the main job on simulated hospital stays, without download or server."""
     from concord.flows.environment import prepare
     from concord.tasks.advice.demo import WITH_PUBLIC, write_demo
 
@@ -218,30 +218,28 @@ def demo_command(home: HomeOption = HOME, as_json: JsonOption = False, quiet: Qu
 def init_command(
     private: Annotated[str | None, typer.Option(help="Private table; only column names are read.")] = None,
     public: Annotated[str | None, typer.Option(help="Public table, whose columns become features.")] = None,
-    schema: Annotated[str | None, typer.Option(help="In place of it; default: schema.json.")] = None,
+    schema: Annotated[str | None, typer.Option(help="In place of --public; default: schema.json.")] = None,
     test: Annotated[str | None, typer.Option(help="Public labelled table, for evaluation.")] = None,
     label: Annotated[str | None, typer.Option(help="The label column.")] = None,
-    classes: Annotated[
-        list[str] | None, typer.Option(metavar="A,B", help="The classes, which may be known in public.")
-    ] = None,
+    classes: Annotated[list[str] | None, typer.Option(metavar="A,B", help="The classes; they are published.")] = None,
     bounds: Annotated[
         tuple[float, float] | None, typer.Option(metavar="LOW HIGH", help="Bounds of a label that is a number.")
     ] = None,
-    unit: Annotated[str | None, typer.Option(help="Column that says whose a row is, or `row`.")] = None,
+    unit: Annotated[str | None, typer.Option(help="Column that identifies a person, or `row`.")] = None,
     categories: Annotated[
         list[str] | None, typer.Option(metavar="A,B", help="Numeric columns that are categorical.")
     ] = None,
     domain: Annotated[str | None, typer.Option(help="Name of this body of private data; published.")] = None,
-    rows: Annotated[str | None, typer.Option(help="Private rows, or units if --unit; roughly.")] = None,
-    season: Annotated[int | None, typer.Option(help="Releases in a season, if it is a stream.")] = None,
+    rows: Annotated[str | None, typer.Option(help="About how many private rows, or units if --unit.")] = None,
+    season: Annotated[int | None, typer.Option(help="For a stream: releases in a season.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="The ε of this session; default: 1.")] = None,
     delta: Annotated[float | None, typer.Option(help="Its δ; default: a power of ten below 1/rows.")] = None,
     lifetime_epsilon: Annotated[float | None, typer.Option(help="Lifetime budget; default: 4 times --epsilon.")] = None,
     lifetime_delta: Annotated[float | None, typer.Option(help="Lifetime budget; default: 4 times --delta.")] = None,
-    issuer: Annotated[str | None, typer.Option(help="Who publishes it.")] = None,
-    contact: Annotated[str | None, typer.Option(help="Where to ask about it.")] = None,
-    use: Annotated[str | None, typer.Option(help="What it is meant for, and what not.")] = None,
-    date: Annotated[str | None, typer.Option(help="Of the publication: YYYY-MM-DD.")] = None,
+    issuer: Annotated[str | None, typer.Option(help="The publisher.")] = None,
+    contact: Annotated[str | None, typer.Option(help="Contact for questions.")] = None,
+    use: Annotated[str | None, typer.Option(help="Intended use, and uses to avoid.")] = None,
+    date: Annotated[str | None, typer.Option(help="Date of publication: YYYY-MM-DD.")] = None,
     path: Annotated[Path, typer.Option("--out", help="A new file for the plan.")] = Path("plan.toml"),
     tallies: Annotated[bool | None, typer.Option(help="Noisy sums (default, if possible), or votes.")] = None,
     home: HomeOption = HOME,
@@ -249,7 +247,7 @@ def init_command(
 ) -> None:
     """Write a commented plan to start from, with public or declared columns.
 
-    At a terminal it asks for what is missing, without --json also for --issuer, --use and more.
+    At a terminal it asks for missing settings.
     """
     from concord.flows.cli.init import begin, show_begun
 
@@ -276,12 +274,12 @@ def plan_command(
     teachers: Annotated[int | None, typer.Option(help="Teachers, each on a shard of its own.")] = None,
     queries: Annotated[int | None, typer.Option(help="Public rows to label.")] = None,
     classes: Annotated[int | None, typer.Option(help="Classes.")] = None,
-    rows: Annotated[int | None, typer.Option(help="Private units, roughly, as you would say it in public.")] = None,
+    rows: Annotated[int | None, typer.Option(help="About how many private units, as publicly known.")] = None,
     agreement: Annotated[
         str | None, typer.Option(help="A public guess: the mean share of the winning class, or a table of votes.")
     ] = None,
     explain: Annotated[
-        str | None, typer.Option(metavar="KEY", help="Say what a key of a plan, or a section, means; no more.")
+        str | None, typer.Option(metavar="KEY", help="Explain a key or a section of a plan, and do nothing else.")
     ] = None,
     home: HomeOption = HOME,
     as_json: JsonOption = False,
@@ -305,10 +303,10 @@ def plan_command(
 
 @app.command("estimate")
 def estimate_command(
-    plan: Annotated[Path, typer.Argument(help="The plan; it may be without a cutoff.")],
-    epsilon: Annotated[float, typer.Option(help="The ε the estimate costs.")],
+    plan: Annotated[Path, typer.Argument(help="The plan; its cutoff may be missing.")],
+    epsilon: Annotated[float, typer.Option(help="The ε that the estimate costs.")],
     share: Annotated[float, typer.Option(help="Share of units set aside to evaluate teachers.")] = 0.3,
-    beta: Annotated[float, typer.Option(help="How likely the cutoff may be too low.")] = 0.05,
+    beta: Annotated[float, typer.Option(help="Probability that the suggested cutoff is too low.")] = 0.05,
     again: AgainOption = False,
     yes: YesOption = False,
     home: HomeOption = HOME,
@@ -316,7 +314,7 @@ def estimate_command(
 ) -> None:
     """Estimate the teachers' error from the private rows, at a price; suggest a cutoff.
 
-    Asked again with the same settings it says the same and spends nothing.
+    With the same settings, it repeats the first estimate and spends nothing.
     """
     loaded = _checked(plan)
     with served(home, ask=not yes) as found:
@@ -329,7 +327,7 @@ def estimate_command(
 
 @app.command("count")
 def count_command(
-    plan: Annotated[Path, typer.Argument(help="The plan, whose public table has the groups.")],
+    plan: Annotated[Path, typer.Argument(help="The plan; its public table defines the groups.")],
     by: Annotated[str, typer.Option(help="Columns whose categories form the groups, with commas.")],
     epsilon: Annotated[float, typer.Option(help="The ε the counts cost.")],
     again: AgainOption = False,
@@ -339,8 +337,8 @@ def count_command(
 ) -> None:
     """Count private units by the values of columns, with noise, at a price.
 
-    Groups are those of the public table; all other units are counted together. The counts are certified. Asked again it
-    says the same and spends nothing.
+    Groups are those of the public table; all other units are counted together. The counts are certified. The same call
+    repeats the first counts and spends nothing.
     """
     loaded = _checked(plan)
     with served(home, ask=not yes) as found:

@@ -23,8 +23,8 @@ def lead_command(
 ) -> None:
     """Lead several homes: ask the next question, or publish once the last is answered.
 
-    It waits for nobody: it says who is missing. Call it again, or from cron; nothing private is read and nothing is
-    drawn.
+    It does not wait: it names the homes that have not answered. Call it again, or from cron. It reads nothing private
+    and draws nothing.
     """
     from concord.artifacts.plan import load_homes_plan
 
@@ -62,8 +62,8 @@ def contribute_command(
 ) -> None:
     """Answer the newest question of several homes, with noisy sums of this home's rows.
 
-    A question is answered once and charged to this home's own ledger. The first time it shows what the plan costs, and
-    asks; from cron, give --yes. Called again it says the same and spends nothing.
+    Each question is answered once and charged to this home's own ledger. The first call shows what the plan costs and
+    asks for agreement; from cron, give --yes. A repeated call spends nothing.
     """
     from concord.artifacts.plan import load_homes_plan
 

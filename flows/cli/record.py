@@ -23,7 +23,7 @@ from concord.flows.console import say
 
 @app.command("budget")
 def budget_command(home: HomeOption = HOME, as_json: JsonOption = False) -> None:
-    """Show each domain's lifetime budget, what is spent and left of it, and its sessions."""
+    """Show each domain's lifetime budget, the amounts spent and remaining, and its sessions."""
     from concord.flows.cli.show import budget_of, show_budget
     from concord.flows.environment import reopen
 
@@ -39,7 +39,7 @@ def domain_command(
     reason: ReasonOption,
     home: HomeOption = HOME,
 ) -> None:
-    """Change a domain's lifetime cap, on the record. Its Rényi order never changes."""
+    """Change a domain's lifetime cap, and record why. Its Rényi order never changes."""
     from concord.artifacts.ledger.ledger import Ledger
     from concord.flows.environment import reopen
 
@@ -53,13 +53,13 @@ def domain_command(
 @app.command("link")
 def link_command(
     name: Annotated[str, typer.Argument(help="A domain.")],
-    other: Annotated[str, typer.Argument(help="Another one, named yet or not, which may hold the same people.")],
+    other: Annotated[str, typer.Argument(help="Another domain, which need not exist yet.")],
     reason: ReasonOption,
     home: HomeOption = HOME,
 ) -> None:
-    """Record that two domains may hold the same people.
+    """Record that the same people may be in two domains.
 
-    If unit and neighbours are the same in both, these people are promised the sum of both caps.
+    If unit and neighbours agree, the guarantee of these people is the sum of both caps.
     """
     from concord.artifacts.guarantee import unpromised
     from concord.artifacts.ledger.ledger import Ledger
@@ -67,7 +67,7 @@ def link_command(
 
     ledger = Ledger.checked(reopen(home))
     ledger.remark(name, "linked", other, reason)
-    promised = "people in both are promised the sum of both caps, if unit and neighbours are the same in both"
+    promised = "the guarantee of people in both is the sum of both caps, if unit and neighbours agree"
     say(f"domains {name} and {other} are linked: {promised}")
     if domain := ledger.domain(name):
         for warning in unpromised(domain, ledger.linked(name)):
@@ -80,10 +80,10 @@ def restore_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Go on from a restored backup of the home, or without a witness that is lost.
+    """Go on after the home was restored from a backup, or after its witness was lost.
 
-    What the witness saw since the backup is charged. CONCORD_WITNESS names the witness; if that is lost, a new one, or
-    none. Each session that was open ends and is charged whole; nothing ever returns of it.
+    What the witness recorded since the backup is charged. CONCORD_WITNESS names the witness, or a new one.
+    Each open session ends and is charged whole, and nothing returns.
     """
     from concord.artifacts.ledger.ledger import Ledger
     from concord.flows.cli.show import budget_of, show_budget
@@ -104,7 +104,7 @@ def close_command(
 ) -> None:
     """End an open session; by the ledger's rule, unspent budget returns to its domain.
 
-    Only a reason that is public, or was released, may return anything: with any other, give --whole.
+    Budget may return only if your reason to end the session is public or released. Otherwise give --whole.
     """
     from concord.flows.cli.show import session_of
     from concord.flows.environment import reopen
@@ -126,9 +126,9 @@ def forget_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Destroy the key of an ended session, and the teachers and votes no open one uses.
+    """Destroy the key of an ended session, and the teachers and votes that no open session uses.
 
-    What verification needs is kept; the plan cannot be run again without a further session.
+    Verification still works. To run the plan again needs a further session.
     """
     from concord.flows.environment import reopen
     from concord.tasks.door.erase import forget as destroy
@@ -146,10 +146,10 @@ def erase_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove a unit's rows from the vault, with the teachers and votes made of them.
+    """Remove a unit's rows from the vault, with the teachers and votes computed from them.
 
-    Its sessions end. What was spent stays spent, and what was published stays published. The table itself is its
-    owner's to change.
+    The domain's sessions end. What was spent stays spent, and what was published stays published. The owner of the
+    table must remove the unit there.
     """
     from concord.flows.environment import reopen
 
@@ -167,9 +167,9 @@ def export_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a published student in every form that suits it.
+    """Write a published student in every form that suits it, for use without Concord.
 
-    None needs anything of Concord. What was published is checked first. No vault is needed, and nothing is spent.
+    The published files are verified first. No vault is needed, and nothing is spent.
     """
     from concord.flows.environment import ready_for
 
@@ -188,11 +188,11 @@ def export_command(
 @app.command("predict")
 def predict_command(
     student: StudentArgument,
-    rows: Annotated[Path, typer.Argument(help="A table of them: Parquet, Arrow IPC or CSV, as in a plan.")],
-    out_file: Annotated[Path, typer.Option("--out", help="The file to write, .parquet or .csv, not there yet.")],
-    point: Annotated[str, typer.Option(help="default, or prior-odds: finds more of a rare class.")] = "default",
+    rows: Annotated[Path, typer.Argument(help="A table of rows: Parquet, Arrow IPC or CSV, as in a plan.")],
+    out_file: Annotated[Path, typer.Option("--out", help="A new file, .parquet or .csv.")],
+    point: Annotated[str, typer.Option(help="default, or prior-odds: higher recall of a rare class.")] = "default",
     threshold: Annotated[
-        str | None, typer.Option(metavar="CLASS=P", help="Name this class from that probability on.")
+        str | None, typer.Option(metavar="CLASS=P", help="Predict this class if its probability is P or more.")
     ] = None,
     key: Annotated[str | None, typer.Option("--id", help="A column of the table to write beside the class.")] = None,
     home: HomeOption = HOME,
@@ -200,8 +200,8 @@ def predict_command(
 ) -> None:
     """Write class and probabilities of every row of a table, by a published student.
 
-    What was published is checked first. No vault is needed, and nothing is spent. In CSV, a class that begins like a
-    formula of a spreadsheet has an apostrophe before it.
+    The published files are verified first. No vault is needed, and nothing is spent. In CSV, a class that a spreadsheet
+    would read as a formula gets an apostrophe in front.
     """
     from concord.flows.environment import ready_for
 

@@ -30,15 +30,15 @@ def published_folder(subject: str, home: Path) -> Path:
 def dossier_command(
     session: PublishedArgument,
     out_folder: Annotated[Path, typer.Option("--out", help="The folder to write, empty or not there yet.")],
-    test: Annotated[str | None, typer.Option(help="The public test table, to count on it again.")] = None,
+    test: Annotated[str | None, typer.Option(help="The public test table, to evaluate the student again.")] = None,
     key: Annotated[str | None, typer.Option(help="The public key that must have signed, as for `verify`.")] = None,
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
     """Write the answers to the questions of a release review, as HTML and JSON.
 
-    They follow from what was published. The published folder is verified first, by itself: no vault is read, and
-    nothing is spent. If a check fails, the first page says which, no other answer is given, and the exit status is 4.
+    The answers follow from the published folder alone, which is verified first. No vault is read, and nothing is
+    spent. If a check fails, the dossier names it and answers nothing else, and the exit status is 4.
     """
     from concord.artifacts.home.signing import PublicKey
     from concord.tasks.publish.dossier import dossier, write
@@ -53,7 +53,7 @@ def dossier_command(
     if as_json:
         print_json({"files": files, **{name: content[name] for name in ("verified", "failed", "warnings")}})
     else:
-        found = "all checks hold" if content["verified"] else "do not rely on it: " + content["failed"][0]["detail"]
+        found = "all checks passed" if content["verified"] else "do not rely on it: " + content["failed"][0]["detail"]
         say(f"{files[0]}: {found}")
         for warning in content["warnings"]:
             say(f"warning: {warning}")
@@ -70,11 +70,11 @@ def attack_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what the guarantee means: can membership in simulated data be inferred?
+    """Attempt membership inference on simulated data, and compare with the guarantee's bound.
 
     Public rows, or plausible rows of a declared schema, stand in for private ones, with synthetic labels. Nothing
-    private is read, and nothing is spent. It illustrates: the proof is what protects. Leaves with exit status 4 if an
-    attack clearly passes the bound.
+    private is read, and nothing is spent. The attack illustrates the guarantee; the proof establishes it. The exit
+    status is 4 if an attack clearly exceeds the bound.
     """
     from concord.artifacts.errors import in_json
     from concord.artifacts.guarantee import Guarantee
@@ -91,7 +91,7 @@ def attack_command(
     guarantee = Guarantee.at(own.epsilon, own.delta, whole.unit, whole.neighbours)
     mechanism = from_settings(found.mechanism.kind) if found.teachers else None
     if found.mechanism.kind.relabel is not None:
-        raise WrongInput("attack knows no session whose rows were relabelled")
+        raise WrongInput("concord attack does not support sessions with relabelled rows")
     with err.status(f"{sessions:,} sessions on simulated data …"):
         result = attack(asked, guarantee, mechanism, sessions)
     record, files = result.record(), list[str]()
@@ -132,8 +132,8 @@ def explain_command(
 ) -> None:
     """Show each column's effect on the predictions of a published student.
 
-    A student that tallies were decoded to is a scorecard. With --rows, each column is shuffled on public rows: of
-    labelled ones, the test table's, it says how many right answers that costs. Nothing is spent.
+    A student decoded from tallies is a scorecard. With --rows, permutation importance shuffles each column of public
+    rows and, on the labelled test table, reports the loss of accuracy. Nothing is spent.
     """
     from concord.flows.environment import ready_for
 
@@ -155,7 +155,7 @@ def explain_command(
         return
     if card is not None:
         begins = ", ".join(map(str, card.base))
-        say(f"10 points double the odds of {', '.join(card.classes)}; a row begins with {begins}")
+        say(f"10 points double the odds of {', '.join(card.classes)}; every row starts with {begins}")
         table = Table("column", "cell", *map(in_one_line, card.classes))
         for name, cells in card.columns.items():
             for at, cell in enumerate(cells):
@@ -169,7 +169,7 @@ def explain_command(
             table.add_row(Text(in_one_line(name)), f"{mean:.4f}", f"{deviation:.4f}")
         out.print(table)
     if card is None and spoilt is None:
-        say("no scorecard: the student is not additive; public rows, named with --rows, show what columns matter")
+        say("no scorecard: the student is not additive; name public rows with --rows for permutation importance")
 
 
 def _check_public(rows: str, home: Path) -> None:

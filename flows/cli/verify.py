@@ -98,7 +98,7 @@ def checks_of(
         home = reopen(home, reading=True)
     except EnvironmentFailed as absent:
         raise EnvironmentFailed(
-            f"{subject} holds nothing published, and {absent}" if subject else str(absent)
+            f"{subject} contains nothing published, and {absent}" if subject else str(absent)
         ) from None
     from concord.tasks.verify.verify import verify, verify_kept
 
@@ -118,14 +118,14 @@ def verify_command(
     ] = None,
     kept: Annotated[
         Path | None,
-        typer.Option(help="A published folder that you kept: does the ledger, or a later folder, deny what it says?"),
+        typer.Option(help="A published folder that you kept, which the ledger or a later folder must not contradict."),
     ] = None,
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
     """Check the ledger, released files, model, MLflow's figures and the guarantee itself.
 
-    A published folder, or its certificate, is checked by itself: no home folder is needed.
+    A published folder, or its certificate, can be checked without a home folder.
     """
     checks = checks_of(subject, home, test, key, kept)
     passed = all(check.ok for check in checks)
@@ -150,8 +150,8 @@ def certify_command(
 ) -> None:
     """Write a certificate in another format: registry, inventory or model card.
 
-    What was published is checked first. No vault is needed, and nothing is spent. What the plan's [about] does not say
-    is listed.
+    The published files are verified first. No vault is needed, and nothing is spent. Missing entries of the plan's
+    [about] are listed.
     """
     from concord.tasks.publish.statements import statement
     from concord.tasks.verify.handing import handed_on
@@ -159,14 +159,14 @@ def certify_command(
     text, lacking = statement(handed_on(session, home), kind)
     if out_file:
         if out_file.exists():
-            raise WrongInput(f"--out must be a new file, but {out_file} is there already")
+            raise WrongInput(f"--out must be a new file, but {out_file} already exists")
         out_file.write_text(text, encoding="utf-8")
     if as_json:
         print_json({"as": kind, "text": text, "lacking": lacking, "file": str(out_file) if out_file else None})
     elif not out_file:
         out.print(text, soft_wrap=True)
     if lacking:
-        say(f"the plan does not say: {', '.join(lacking)}", to=err)
+        say(f"missing in the plan: {', '.join(lacking)}", to=err)
 
 
 @app.command("key")
@@ -178,7 +178,7 @@ def key_command(home: HomeOption = HOME, as_json: JsonOption = False) -> None:
     from concord.flows.environment import prepare
 
     if not is_home(home):
-        say(f"made a new home folder, with a key of its own: {home.absolute()}", to=err)
+        say(f"created a new home folder with its own key: {home.absolute()}", to=err)
     key = SigningKey.of(Vault(prepare(home) / "vault")).public
     if as_json:
         print_json({"key": key.raw.hex(), "fingerprint": key.fingerprint, "pem": key.pem.decode()})
@@ -189,20 +189,20 @@ def key_command(home: HomeOption = HOME, as_json: JsonOption = False) -> None:
 @app.command("audit")
 def audit_command(
     mechanism: Annotated[str, typer.Argument(help="stable, noisy_votes, tallies, sketch, stream, optimal_release, …")],
-    epsilon: Annotated[float, typer.Option(help="The ε it is calibrated to and claims.")],
-    delta: Annotated[float, typer.Option(help="The δ it is calibrated to and claims.")],
-    cutoff: Annotated[int, typer.Option(help="Refusals until it halts, if it pays by refusal.")] = 1,
-    queries: Annotated[int, typer.Option(help="Rows it answers, if it pays by row.")] = 10,
+    epsilon: Annotated[float, typer.Option(help="The claimed ε.")],
+    delta: Annotated[float, typer.Option(help="The claimed δ.")],
+    cutoff: Annotated[int, typer.Option(help="Refusals until it ends, if refusals are charged.")] = 1,
+    queries: Annotated[int, typer.Option(help="Rows until it ends, if rows are charged.")] = 10,
     classes: Annotated[int, typer.Option(help="Classes.")] = 2,
-    teachers: Annotated[int, typer.Option(help="Votes a row, if it matters.")] = 250,
+    teachers: Annotated[int, typer.Option(help="Votes for each row, if it matters.")] = 250,
     trials: Annotated[int, typer.Option(help="Sessions run on each of two neighbours.")] = 100_000,
-    confidence: Annotated[float, typer.Option(help="That the lower bound is right.")] = 0.99,
+    confidence: Annotated[float, typer.Option(help="Confidence level of the lower bound.")] = 0.99,
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Attack a mechanism as it runs, and prove a lower bound on the ε that it spends.
+    """Attack a mechanism as it runs, and report a lower bound on its ε.
 
-    MLflow keeps the report. Leaves with exit status 4 if the bound is more than it claims.
+    MLflow keeps the report. The exit status is 4 if the bound exceeds the claimed ε.
     """
     from concord.flows.environment import prepare
 
@@ -221,14 +221,13 @@ def audit_command(
 def ui_command(
     domain: Annotated[str | None, typer.Argument(help="Default: the domain published last.")] = None,
     home: HomeOption = HOME,
-    port: Annotated[int, typer.Option(help="On loopback.")] = 5000,
+    port: Annotated[int, typer.Option(help="Port on loopback.")] = 5000,
 ) -> None:
     """Open the audit view: MLflow's list of a domain's runs, on this machine only.
 
-    It shows ε, δ, the lifetime budget used, and accuracy or RMSE with its interval, and prints the link. If another
-    server tracks, it prints that server's link. MLflow's gateway and its assistant, which would send text elsewhere,
-    are switched off. What has no switch remains: its page of prompts, which is empty, and its assistant's button, which
-    does nothing.
+    The list shows ε, δ, the lifetime budget used, and accuracy or RMSE with its interval. The command prints the link;
+    with a tracking server of your own, that server's link. MLflow's gateway and assistant, which would send text
+    elsewhere, are switched off: the page of prompts is empty, and the assistant's button does nothing.
     """
     from concord.artifacts.settings import Settings
     from concord.flows.environment import reopen

@@ -17,16 +17,15 @@ from concord.artifacts.domains import Domain
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.guarantee import (
     CAVEATS,
-    DECIDES_IF_ASKED,
-    DECIDES_NOTHING,
-    FIRST_STOP,
     LABELS_ALONE,
     LOST_WITNESS,
     PRECHECKED,
     RELABELLED,
+    REWORDED,
     UNTESTED,
     UNWITNESSED,
     WITNESSED,
+    WORDED_BEFORE,
     DomainCharge,
     Guarantee,
     faulty_caveat,
@@ -136,7 +135,7 @@ def caveats(
     by: str = __version__,
 ) -> tuple[str, ...]:
     """The caveats of a certificate of these sessions of a domain, by `ledger`, with the faults that version `by`
-    knew."""
+    knew, and in its words."""
     known = {item.name for session in sessions for item in concerning(session, domain) if not older(by, item.fixed)}
     faulty = (faulty_caveat(oldest(sessions), sorted(known)),) if known else ()
     labels = (LABELS_ALONE,) if domain.labels_only else ()
@@ -146,5 +145,5 @@ def caveats(
     links = (linked_caveat(domain, others),) if others else ()
     lost = (LOST_WITNESS,) if ledger.lost_its_witness else ()
     witness = WITNESSED if ledger.witnessed else UNWITNESSED
-    prechecked = PRECHECKED + (DECIDES_NOTHING if older(by, FIRST_STOP) else DECIDES_IF_ASKED)
-    return (*faulty, *labels, *relabelled, *untested, *links, *CAVEATS, prechecked, *lost, witness)
+    due = (*faulty, *labels, *relabelled, *untested, *links, *CAVEATS, PRECHECKED, *lost, witness)
+    return tuple(WORDED_BEFORE.get(text, text) for text in due) if older(by, REWORDED) else due

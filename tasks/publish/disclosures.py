@@ -42,19 +42,19 @@ GROWING = (
     "Rows arrive, and each release counts all units of its season that arrived so far; the season has {} releases, and "
     "each unit is counted in one season."
 )
-SEVERAL = " They lie with {}; each release is the sum of what each of them released."
+SEVERAL = " They are held by {}; each release is the sum of their releases."
 CENTRAL = (
-    "One curator holds the private records and runs the software. Whoever reads what is published is not trusted; who "
-    "holds the records, the machine and its console is."
+    "One curator holds the private records and runs the software. The curator, the machine and its console are "
+    "trusted. Readers of the publication are not trusted."
 )
 OF_HOMES = (
-    "{} hold private records of their own, and each runs the software on them. None shows a record to another or to "
-    "whoever leads, and none is trusted with more than its own records, machine and console. Each keeps a ledger of "
-    "its own, and nobody keeps one over all of them."
+    "{} each hold private records of their own and run the software on them. None of them shows a record to another or "
+    "to the lead, and each is trusted only with its own records, machine and console. Each keeps a ledger of its own; "
+    "there is no ledger over all of them."
 )
 COMPOSITION = (
-    "A ledger charges every session of the domain before its first answer is drawn, and refuses what would pass the "
-    "cap of the domain's lifetime. {}"
+    "A ledger charges every session of the domain before its first answer is drawn, and refuses a session that would "
+    "exceed the domain's lifetime cap. {}"
 )
 
 MOST_FOUND = 20
@@ -63,7 +63,7 @@ TAKES = {
     "numeric": "a number",
     "boolean": "a truth value",
     "date": "a date or a moment",
-    "categorical": "a word",
+    "categorical": "a category",
     "uint8": "a list of {} whole numbers from 0 to 255",
     "float32": "a list of {} numbers",
 }
@@ -104,27 +104,27 @@ def model_card(published: Certificate, student: Pipeline) -> Iterator[str]:
     certificate: Certificate = reworded(published, in_markdown)
     guarantee, counts, record, about = certificate.guarantee, certificate.counts, certificate.student, certificate.about
     named = [in_markdown(str(name)) for name in getattr(student, "classes_", ())]
-    yield f"# A {certificate.what}{' of ' * bool(named)}{', '.join(named)}\n"
+    yield f"# {certificate.what.capitalize()}{': ' * bool(named)}{', '.join(named)}\n"
     yield (
         f"Learned from private data (domain {certificate.domain.name}, session {certificate.session}) with "
         f"{guarantee.in_words} ({guarantee.neighbours}): differential privacy, by {certificate.mechanism.name}. "
-        f"{certificate.delta_in_words} Using it costs nothing more.\n"
+        f"{certificate.delta_in_words} Predictions spend nothing.\n"
     )
     if certificate.teachers:
         yield f"It learned from {counts.answered:,} answers to {counts.asked:,} public rows.\n"
     yield from (f"**Warning:** {warning}.\n" for warning in certificate.warnings)
-    right = measured_in_words(record.public_test) or "not measured on public rows"
+    right = measured_in_words(record.public_test) or "not evaluated on public rows"
     params = in_markdown(str(published.student.params or ""))
-    yield f"- Student: {record.estimator} {params}\n- Measured: {right}"
+    yield f"- Student: {record.estimator} {params}\n- Performance: {right}"
     yield f"- SHA-256 of its file: {record.file.digest}, as `certificate.json` names it\n"
     if test := certificate.tested:
         yield f"- {test_in_words(test)}\n"
-    yield "## What it is meant for\n"
-    yield f"{about.use or 'The publisher has not said.'}\n"
+    yield "## Intended use\n"
+    yield f"{about.use or NOT_STATED}\n"
     if about.issuer:
         yield f"Issued by {about.issuer}.\n"
-    yield "## What it takes\n\nA pandas or polars frame of raw rows; a missing or unknown cell is no error.\n"
-    yield "| column | holds |\n|---|---|"
+    yield "## Input\n\nA pandas or polars frame of raw rows. Missing and unknown cells are allowed.\n"
+    yield "| column | contains |\n|---|---|"
     for name, (part, _) in columns_of(student).items():
         yield f"| {in_markdown(name)} | {holds(part)} |"
     yield "\n## What the guarantee does not cover\n"
@@ -144,7 +144,7 @@ def columns_of(student: Pipeline) -> dict[str, tuple[Pipeline, list[str]]]:
 def holds(part: Pipeline) -> str:
     """Content of a column that is read by this part first, in words."""
     if isinstance(part[-1], HashingVectorizer):
-        return "free text, of which the words count and not their order"
+        return "free text, as a bag of words"
     return TAKES[part[0].kind].format(part[0].size)
 
 
@@ -158,7 +158,7 @@ def test_in_words(test: AnyTested) -> str:
             f"accuracy {test.accuracy.in_words}, balanced accuracy {test.balanced_accuracy.in_words}, recall of "
             f"{', '.join(recalls)}, at level {test.level:g}"
         )
-    unclean = "" if test.clean else ", but it learned from some of them, so the interval says nothing"
+    unclean = "" if test.clean else ", but it may have learned from some of them, so the intervals are not valid"
     units = f"about {test.rows:,} private units that were set aside"
     return f"Private test, by noisy counts of {units}: {right}{unclean}"
 
@@ -211,7 +211,7 @@ def registry(certificate: Certificate) -> str:
             "data_source_type": "Dynamic" if certificate.mechanism.kind.season else "Static",
             "data_source_type_details": sourced(certificate),
             "access_type": "Non-interactive",
-            "access_type_details": "The student is published as a file. Using it asks the private records nothing.",
+            "access_type_details": "The student is published as a file. Predictions do not query the private records.",
         },
         "accounting": {
             "post_processing": f"The student, {certificate.student.estimator}, is fitted to what was released.",
@@ -219,8 +219,8 @@ def registry(certificate: Certificate) -> str:
         },
         "implementation": {
             "preprocessing_and_hyperparameter_tuning": (
-                "Settings follow from public facts and the plan, or from a choice that is charged. What an operator "
-                "did after looking at private rows is not covered."
+                "Settings follow from public facts and the plan, or from a private choice that is charged. Settings "
+                "that an operator chose by looking at private rows are not covered."
             ),
             "mechanisms": " ".join(
                 (mechanism_in_words(certificate), "Noise is drawn in integers.", *certificate.caveats)
@@ -288,7 +288,7 @@ def of_lifetime(certificate: Certificate) -> str:
     domain = certificate.domain
     charged = "1 session has" if domain.sessions == 1 else f"{domain.sessions} sessions have"
     spent = (
-        f"Over its lifetime the domain {domain.name} may spend {domain.cap.in_words}; {charged} been charged, "
+        f"Over its lifetime the domain {domain.name} may spend {domain.cap.in_words}. So far {charged} been charged "
         f"ε = {domain.spent.epsilon:.3g} at δ = {domain.spent.delta:g}."
     )
     return " ".join((spent, *(caveat for caveat in certificate.caveats if LINKED in caveat)))

@@ -156,17 +156,17 @@ def _facts(
 def _of_counts(noise: Sequence[Mapping[str, Any]]) -> str:
     """Why counts below ten may leave, or that none does."""
     if not noise:
-        return "No count and no sum of records leaves: what was released are labels of public rows, or a choice."
+        return "No count or sum of records is released, only labels of public rows, or a choice."
     least = min(each["noise"] for each in noise)
     small = (
-        "So one below ten, or below zero, may stand for many units, and one above ten for none: a small number tells "
-        "no more of a person than a large one."
+        "So a number below ten, or below zero, may stand for many units, and one above ten for none: a small number "
+        "reveals no more about a person than a large one."
         if least >= MUCH
-        else "With so little noise a number is nearly what was counted, small ones too: that they may leave rests on ε "
-        "alone, and with ε as large as that it may not be enough for you."
+        else "With so little noise, a number is close to the exact count, and so is a small one. Only ε justifies its "
+        "release, and so large an ε may not be enough for you."
     )
     return (
-        "No count of records leaves as it is. A rule that no count below ten may leave protects exact counts; every "
-        f"number released here has noise of scale {least:.3g} units or more. {small} What one unit can change in all "
-        "numbers together is counted in ε."
+        "No exact count of records is released. A rule against counts below ten protects exact counts; every number "
+        f"released here has noise of scale {least:.3g} units or more. {small} ε covers what one unit can change in all "
+        "numbers together."
     )

@@ -163,9 +163,9 @@ def verdict_of(certificate: Certificate) -> tuple[bool, str]:
     it beats a baseline. Public test rows are asked first, and private units if there are none."""
     test = certificate.student.public_test or certificate.tested
     if test is None:
-        return False, "Its performance is unknown: it was evaluated on no labelled records."
+        return False, "The model's performance is unknown: it was evaluated on no labelled records."
     if isinstance(test, TestRecord | NumberTested) and not test.clean:
-        return False, "Its performance is unknown: it may have learned from the records that it was tested on."
+        return False, "The model's performance is unknown: it may have learned from the records it was tested on."
     if isinstance(test, NumberTest | NumberTested):
         constant = test.mean_rmse if isinstance(test, NumberTest) else test.constant_rmse
         return _against("a constant prediction", f"RMSE {test.rmse:.4g} against {constant:.4g}", constant, test.rmse)
@@ -177,7 +177,7 @@ def verdict_of(certificate: Certificate) -> tuple[bool, str]:
         more = f" and {len(blind) - MOST_BARS:,} other classes" if len(blind) > MOST_BARS else ""
         also = "" if beaten else f" {verdict}"
         return False, f"Do not use it to detect {', '.join(blind[:MOST_BARS])}{more}: recall 0.{also}"
-    lowest = " Its lowest recall is {:.1%}, of {!r}.".format(*min(recalls)) if beaten and recalls else ""
+    lowest = " The lowest recall is {:.1%}, for {!r}.".format(*min(recalls)) if beaten and recalls else ""
     return beaten, f"{verdict}{lowest}"
 
 
@@ -186,9 +186,9 @@ def _against(baseline: str, figures: str, larger: Estimate | float, smaller: Est
     value, low = (larger.value, larger.low) if isinstance(larger, Estimate) else (larger, larger)
     most, high = (smaller.value, smaller.high) if isinstance(smaller, Estimate) else (smaller, smaller)
     if value <= most:
-        return False, f"It does not beat {baseline}: {figures}."
+        return False, f"The model does not beat {baseline}: {figures}."
     surely = low > high or not math.isfinite(low - high)
-    return surely, f"It {'beats' if surely else 'may not beat'} {baseline}: {figures}."
+    return surely, f"The model {'beats' if surely else 'may not beat'} {baseline}: {figures}."
 
 
 def _facts(certificate: Certificate) -> Facts:
@@ -224,8 +224,8 @@ def _found(certificate: Certificate, share: float) -> str:
     )
     whole = "" if "all rows of" in guarantee.unit else "A person with several rows is not protected as a whole."
     gain = (
-        f"An attacker who decides from all that was published whether {what}, with "
-        f"{FEW_WRONG:.0%} false positives, reaches at most {_up(share):.1f}% true positives; by chance {FEW_WRONG:.0%}."
+        f"An attacker who infers from the publication whether {what} reaches at most {_up(share):.1f}% true positives "
+        f"at {FEW_WRONG:.0%} false positives; by chance {FEW_WRONG:.0%}."
     )
     return " ".join(filter(None, (gain, guarantee.unprotected, whole)))
 
@@ -235,14 +235,14 @@ def _lifetime(certificate: Certificate, own: float) -> str:
     domain, epsilon = certificate.domain, certificate.leading.guarantee.epsilon
     part, cap = epsilon / domain.cap.epsilon, f"ε = {epsilon:.4g} of {domain.cap.epsilon:.4g}"
     why = (
-        "which grows about with the square of ε"
+        "which grows roughly with the square of ε"
         if own < part
-        else "and to turn their sum into ε has a price of its own, which the cap pays once"
+        else "and converting their sum to ε costs a fixed amount once"
     )
     sessions = "one session" if domain.sessions == 1 else f"{domain.sessions:,} sessions"
     return (
-        f"{cap} is {own:.1%} of the lifetime budget, not {part:.0%}: sessions add up in Rényi divergence of order "
-        f"{domain.order:.4g}, {why}. In total {domain.used:.1%} is used, by {sessions}."
+        f"{cap} takes {own:.1%} of the lifetime budget, not {part:.0%}: charges add up in Rényi divergence of order "
+        f"{domain.order:.4g}, {why}. In total, {domain.used:.1%} is used, by {sessions}."
     )
 
 
@@ -264,9 +264,9 @@ def _measured(certificate: Certificate) -> Iterator[Measured]:
         return
     units = f"about {private.rows:,} private units set aside"
     on = f"Evaluated on {units}, by noisy counts, with {private.level:.0%} intervals."
-    remark = "It may have learned from some of them, so these figures are too good." * (not private.clean)
+    remark = "The model may have learned from some of them, so these figures are optimistic." * (not private.clean)
     if private.clean and (private.among > 1 or private.earlier):
-        remark = "These units were evaluated on before, so the figures may be optimistic."
+        remark = "Earlier results on these units may make the figures optimistic."
     if isinstance(private, TestRecord):
         bars = [_bar("accuracy", private.accuracy, private.majority)]
         bars += [_bar(f"recall of {item.name}", item.recall, None) for item in private.classes[:MOST_BARS]]

@@ -92,7 +92,7 @@ def test_a_student_is_chosen_once_at_no_further_charge(
     assert certificate.student.file.digest == settings["students"][choice.chosen]
     page = Path(summary.report).read_text(encoding="utf-8")
     assert f"{choice.chosen + 1}, chosen" in page
-    assert "hold at once" in page
+    assert "hold for all candidates at once" in page
     assert f"number {choice.chosen + 1} of 3 candidates" in outcome_in_markdown(summary)
     recorded = Records.of(home).recorded(summary.run_id)
     assert recorded is not None

@@ -74,7 +74,7 @@ def test_every_part_of_the_cost_is_shown(home: Path, session: str) -> None:
         assert name in certificate.mechanism.proof
     assert RELABELLED in certificate.caveats
     report = (folder / "report.html").read_text()
-    for shown in ("relabelled", f"{record.inner.epsilon:.4g}", "nothing of it returns"):
+    for shown in ("relabelled", f"{record.inner.epsilon:.4g}", "nothing returns to the budget"):
         assert shown in report
     (run,) = (recorded for recorded in Tracking.of(home).runs(session))
     params = (Tracking.of(home).recorded(run) or pytest.fail("it has no record")).params

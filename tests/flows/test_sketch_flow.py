@@ -92,7 +92,7 @@ def test_private_rows_alone_give_a_student_synthetic_rows_and_a_certificate(tmp_
 
     report = Path(found.report).read_text()
     assert "No public row was used" in report
-    assert "public rows are about" not in report
+    assert "public rows describe" not in report
     assert "10000 synthetic rows are labelled" in in_words(found)
     assert any("of 'sex' is no declared category" in warning for warning in found.warnings)
     inputs = MlflowClient(f"sqlite:///{home}/mlflow.db").get_run(found.run_id).inputs

@@ -71,13 +71,13 @@ def test_an_honest_set_is_what_it_says_and_every_figure_follows_from_it(folder: 
     assert DOUBT not in page
     assert "10 checks passed, none failed" in page
     for said in (
-        "Not checked whose key signed it",
+        "The signer was not checked.",
         "Not checked: signer, what only the publisher knows.",
         f"concord verify {SESSION} --key KEY",
         "ε = 1, δ = 1e-05",
         found["found"],
         "A person with several rows is not protected as a whole.",
-        "No count and no sum of records leaves",
+        "No count or sum of records is released",
     ):
         assert said in page
     for check in found["checked"]:
@@ -171,7 +171,7 @@ def constant(values: dict[str, Any]) -> None:
 
 PLANTED: dict[str, tuple[Callable[[dict[str, Any]], object], str, str]] = {
     "an edited ε": (claim("epsilon", 0.5), DOUBT, "guarantee:"),
-    "a private test that is not clean": (unclean, "It beats", "may have learned from the tested units"),
+    "a private test that is not clean": (unclean, "The model beats", "may have learned from the tested units"),
     "no better than the largest class": (
         constant,
         "Do not use it to detect",
@@ -190,7 +190,7 @@ def test_a_planted_fault_is_said_plainly_on_the_first_page(name: str, folder: Pa
     page = first_page(folder)
     assert verdict in page
     assert page.index(verdict) < page.index(said) < page.index("Checks passed")
-    assert ("That is not established" in page) == (verdict == DOUBT)
+    assert ("This claim is not established" in page) == (verdict == DOUBT)
 
 
 def test_a_set_that_nobody_signed_is_not_relied_on(folder: Path) -> None:

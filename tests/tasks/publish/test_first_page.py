@@ -91,15 +91,15 @@ def units_tested(**changes: Any) -> TestRecord:
     )
 
 
-BEATS, DOES_NOT = (f"It {verb} the majority-class baseline: accuracy" for verb in ("beats", "does not beat"))
+BEATS, DOES_NOT = (f"The model {verb} the majority-class baseline: accuracy" for verb in ("beats", "does not beat"))
 CLASSES_90, CLASSES_50 = "90.0% (85.0% to 94.0%) against 60.0%", "50.0% (40.0% to 60.0%) against"
-JA, UNKNOWN = "Do not use it to detect 'ja': recall 0.", "Its performance is unknown: it"
+JA, UNKNOWN = "Do not use it to detect 'ja': recall 0.", "The model's performance is unknown: it"
 VERDICTS: dict[str, tuple[Any, Any, bool, str]] = {
     "both classes are found": (
         classes_tested(SURE, 0.6, {"no": SURE, "ja": HALF}),
         None,
         True,
-        f"{BEATS} {CLASSES_90}. Its lowest recall is 50.0%, of 'ja'.",
+        f"{BEATS} {CLASSES_90}. The lowest recall is 50.0%, for 'ja'.",
     ),
     "a class is never found": (classes_tested(SURE, 0.6, {"no": SURE, "ja": NONE}), None, False, JA),
     "nor the baseline beaten": (
@@ -112,33 +112,33 @@ VERDICTS: dict[str, tuple[Any, Any, bool, str]] = {
         classes_tested(HALF, 0.45, {"no": SURE}),
         None,
         False,
-        f"It may not beat the majority-class baseline: accuracy {CLASSES_50} 45.0%.",
+        f"The model may not beat the majority-class baseline: accuracy {CLASSES_50} 45.0%.",
     ),
-    "private units": (None, units_tested(), True, f"{BEATS} {CLASSES_90}. Its lowest recall is 90.0%, of 'ja'."),
+    "private units": (None, units_tested(), True, f"{BEATS} {CLASSES_90}. The lowest recall is 90.0%, for 'ja'."),
     "a class is never found among them": (None, units_tested(recall=NONE), False, JA),
     "learned from them": (
         None,
         units_tested(clean=False),
         False,
-        f"{UNKNOWN} may have learned from the records that it was tested on.",
+        f"{UNKNOWN} may have learned from the records it was tested on.",
     ),
     "a number": (
         NumberTest(**NUMBER, rmse=share(1.0, 0.9, 1.1)),
         None,
         True,
-        "It beats a constant prediction: RMSE 1 (0.9 to 1.1) against 2.",
+        "The model beats a constant prediction: RMSE 1 (0.9 to 1.1) against 2.",
     ),
     "a number that is not predicted": (
         NumberTest(**NUMBER, rmse=share(2.0, 1.9, 2.1)),
         None,
         False,
-        "It does not beat a constant prediction: RMSE 2 (1.9 to 2.1) against 2.",
+        "The model does not beat a constant prediction: RMSE 2 (1.9 to 2.1) against 2.",
     ),
     "a number of private units": (
         None,
         NumberTested(**UNITS, rmse=share(1.0, 0.5, 1.8), constant=3.0, constant_rmse=share(2.0, 1.7, 2.3)),
         False,
-        "It may not beat a constant prediction: RMSE 1 (0.5 to 1.8) against 2 (1.7 to 2.3).",
+        "The model may not beat a constant prediction: RMSE 1 (0.5 to 1.8) against 2 (1.7 to 2.3).",
     ),
     "no evaluation": (None, None, False, f"{UNKNOWN} was evaluated on no labelled records."),
 }
@@ -206,7 +206,7 @@ def test_the_lifetime_budget_says_why_a_share_is_no_ratio_of_epsilons(certificat
     two = domain.model_copy(update={"charges": (dear, charge.model_copy(update={"session": "other"})), "sessions": 2})
     facts = facts_of(certificate.model_copy(update={"domain": two}))
     assert [facts.session, facts.others] == pytest.approx([30.0, 100 * charge.share])
-    assert "a price of its own" in facts.lifetime
+    assert "costs a fixed amount once" in facts.lifetime
     assert f"{two.used:.1%} is used, by 2 sessions" in facts.lifetime
 
 

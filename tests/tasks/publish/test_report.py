@@ -100,14 +100,14 @@ def test_it_says_what_it_cannot_say(certificate: Certificate) -> None:
     """What NIST SP 800-226 asks about and no program knows: collection, security, groups, and the choice of ε."""
 
     def only_the_publisher(certificate: Certificate) -> str:
-        after = render(certificate, FIGURES).split("<h2>What only the publisher can say</h2>")[1]
+        after = render(certificate, FIGURES).split("<h2>Questions for the publisher</h2>")[1]
         return " ".join(after.split("<h2>")[0].split())
 
     unknown = only_the_publisher(certificate)
     for said in (
         "consent",
-        "machine that holds them",
-        "Why this ε, δ and unit were chosen",
+        "machine with the records",
+        "Why were this ε, δ and unit chosen",
         "groups of people",
         "in other data",
     ):
@@ -115,7 +115,7 @@ def test_it_says_what_it_cannot_say(certificate: Certificate) -> None:
     about = certificate.about.model_copy(update={"justification": "The board <chose> it."})
     known = only_the_publisher(certificate.model_copy(update={"about": about}))
     assert "The board &lt;chose&gt; it." in known
-    assert "Why this ε, δ" not in known
+    assert "Why were this ε" not in known
 
 
 def test_no_advice_on_another_epsilon_stands_in_it(certificate: Certificate) -> None:
@@ -189,7 +189,7 @@ def test_a_student_without_public_test_rows_claims_no_accuracy(certificate: Cert
     assert "Evaluated on 300 labelled public rows" in render(certificate, FIGURES)
     page = render(certificate.model_copy(update={"learned": student}), FIGURES)
     assert "Evaluated on" not in page
-    assert "Its performance is unknown" in page
+    assert "The model's performance is unknown" in page
 
 
 def test_an_additive_student_is_shown_as_a_scorecard(certificate: Certificate) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from concord import __version__
 from concord.artifacts.certificate import OPENED, Certificate
-from concord.artifacts.guarantee import DECIDES_IF_ASKED, DECIDES_NOTHING, LOST_WITNESS, UNWITNESSED, WITNESSED
+from concord.artifacts.guarantee import LOST_WITNESS, UNWITNESSED, WITNESSED, WORDED_BEFORE
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
 from concord.tasks.mechanisms.stable import StableVoting
@@ -85,7 +85,7 @@ def at(*place: Any, value: Any, new: bool = False) -> Callable[[dict[str, Any]],
 CHANGES: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "a caveat removed": (at("caveats", 1, value=None), "The guarantee covers what is published"),
     "a caveat added": (at("caveats", 1, value="It is safe."), "It is safe."),
-    "the witness": (at("caveats", -1, value=WITNESSED), "If the whole home folder is put back"),
+    "the witness": (at("caveats", -1, value=WITNESSED), "Concord cannot detect by itself"),
     "the version of the data": (at("data_version", value="2"), "data_version is 2"),
     "the proof": (
         at(*LEADING, "mechanism", "proof", value="evident"),
@@ -146,7 +146,7 @@ def test_a_session_of_a_faulty_version_is_warned_of_and_what_was_written_verifie
 
     def as_it_was_written(certificate: dict[str, Any]) -> None:
         certificate["versions"] |= {"concord": invented.OPENED, OPENED: invented.OPENED}
-        words = [caveat.replace(DECIDES_IF_ASKED, DECIDES_NOTHING) for caveat in certificate["caveats"]]
+        words = [WORDED_BEFORE.get(caveat, caveat) for caveat in certificate["caveats"]]
         certificate["caveats"] = words
 
     assert tell(home, as_it_was_written) == ""

@@ -128,7 +128,7 @@ def test_the_commands_of_a_reader(home: World, folder: Path) -> None:
 def test_a_home_has_its_key_before_its_first_run(tmp_path: Path) -> None:
     (status, first, made), (_, again, nothing) = (concord("key", "--home", str(tmp_path / "new")) for _ in range(2))
     assert (status, first, nothing) == (0, again, "")
-    assert "made a new home folder" in made
+    assert "created a new home folder" in made
 
 
 @pytest.mark.slow

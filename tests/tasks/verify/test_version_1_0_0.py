@@ -10,6 +10,7 @@ import pytest
 
 from concord.artifacts.certificate import FIRST_FORMAT, Certificate
 from concord.artifacts.errors import NotVerified
+from concord.artifacts.guarantee import CAVEATS, WORDED_BEFORE
 from concord.artifacts.kinds import PrivateTest
 from concord.artifacts.measures import TestRecord
 from concord.tasks.verify.published import verify_published
@@ -81,3 +82,9 @@ def test_groups_by_how_sure_the_student_was_are_still_read(published: Path) -> N
         del each["sure"]
     with pytest.raises(NotVerified, match="by confidence"):
         check_tested(test, kind, made_up, 1)
+
+
+def test_its_caveats_are_known_by_their_present_words(published: Path) -> None:
+    """They are compared with those that the ledger of its home makes due."""
+    certificate = Certificate.read((published / "certificate.json").read_bytes(), "certificate.json")
+    assert {*certificate.caveats} <= {CAVEATS[0], *WORDED_BEFORE.values()}
