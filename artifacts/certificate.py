@@ -171,9 +171,9 @@ class Certificate(CertificatePart):
         """A sentence by which a reader can judge δ: a mechanism that publishes each unit whole with that probability
         keeps the guarantee."""
         if not self.guarantee.delta:
-            return "δ is 0, so the guarantee has no exception however many private units there are."
+            return "δ is 0, so the guarantee has no exception, for any number of private units."
         if self.units is None:
-            return "The plan does not state how many private units there are, by which to judge δ."
+            return "The plan does not state the number of private units, by which δ is judged."
         return (
             f"The plan states about {self.units:,} private units: δ times that number, which should be far below 1, is "
             f"{self.guarantee.delta * self.units:.3g}."

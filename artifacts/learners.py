@@ -15,9 +15,9 @@ class Learner(Section):
     """Any estimator with fit and predict, by its dotted name, and its parameters."""
 
     estimator: str = "sklearn.linear_model.LogisticRegression"
-    """A class by its whole name. It is code, and runs with your rights."""
+    """A class by its full name. It is code, and runs with your rights."""
     params: dict[str, Any] = Field(default={})
-    """What the estimator is built with."""
+    """The parameters of the estimator."""
 
     @model_validator(mode="after")
     def can_be_built(self) -> Self:
@@ -34,7 +34,7 @@ class Learner(Section):
         try:
             made = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError, ValueError):
-            rule = "estimator must be a class by its whole name, such as sklearn.linear_model.LogisticRegression"
+            rule = "estimator must be a class by its full name, such as sklearn.linear_model.LogisticRegression"
             raise WrongInput(f"{rule}, got {self.estimator!r}, which cannot be imported") from None
         if not all(callable(getattr(made, method, None)) for method in ("fit", "predict")):
             raise WrongInput(f"estimator must have fit and predict, got {self.estimator!r}")
@@ -49,16 +49,17 @@ class Learner(Section):
 
 
 class TeachersPlan(Learner):
-    """How many shards the private rows are split into, and what learns on each."""
+    """The number of shards of the private rows, and the estimator that is trained on each."""
 
     count: Annotated[int, Field(ge=0, le=100_000), in_units("teachers")] = 0
     """With more teachers, noise matters less, but each is weaker: a shard needs a few dozen rows. Tallies have none."""
     runner: Annotated[Literal["threads", "processes", "dask"], OPERATOR] = "threads"
-    """Where they learn and vote; for tallies, where private rows are coded and counted."""
+    """Where teachers are trained and vote; for tallies, where private rows are encoded and counted."""
     address: Annotated[str | None, OPERATOR] = None
-    """Of a Dask cluster that shares the home folder, tls://HOST:PORT; by default one is made on this machine."""
+    """The address of a Dask cluster that shares the home folder, tls://HOST:PORT; by default one is started on this
+    machine."""
     block: Annotated[int, Field(ge=1), in_units("teachers"), OPERATOR] = 50
-    """How many one task trains: some ten seconds of work."""
+    """Teachers that one task trains: some ten seconds of work."""
 
     @model_validator(mode="after")
     def address_is_of_dask(self) -> Self:
@@ -70,12 +71,12 @@ class TeachersPlan(Learner):
 
 
 class HypothesesPlan(Section):
-    """A class of hypotheses that can be listed whole, and what it looks at."""
+    """A class of hypotheses that can be enumerated, and its columns."""
 
     hypotheses: str
     """thresholds, intervals, stumps, rectangles or conjunctions."""
     features: Names | None = None
-    """The encoded columns that the class looks at, written COLUMN or COLUMN=WORD; by default all."""
+    """The encoded columns of the class, written COLUMN or COLUMN=CATEGORY; by default all."""
 
 
 class RelabelPlan(HypothesesPlan):
@@ -85,9 +86,9 @@ class RelabelPlan(HypothesesPlan):
     hypotheses: str = "stumps"
     """thresholds, intervals, stumps, rectangles or conjunctions."""
     share: Annotated[float, Field(gt=0, le=1), in_units("share of units")] | None = None
-    """How likely a unit is in the subset; by default what leaves the mechanism at the door an ε of about 1."""
+    """The probability that a unit is in the subset; by default one that leaves the mechanism an ε of about 1."""
     epsilon: Epsilon = 1.0
-    """Of the choice, on the subset."""
+    """The ε of the choice, on the subset."""
     form: Literal["tight", "published", "none"] = "tight"
     """How rows are resampled: `tight` within a shard, `published` over all shards (Algorithm 5), or `none`."""
 
@@ -96,31 +97,32 @@ class Fitted(Learner):
     """What is fitted to released labels."""
 
     refused: Literal["random", "drop", "soft", "published"] = "random"
-    """What refused rows teach: a class drawn at random; nothing; or, if counts are released, shares of the classes.
-    Rows that were not asked teach nothing; with `published`, as in the paper, they too get a class at random."""
+    """How the student uses refused rows: `random` draws a class for each, `drop` leaves them out, `soft` takes the
+    shares of the classes from released counts. Rows that were not queried are left out; with `published`, as in the
+    paper, they too get a random class."""
 
 
 class Candidate(Fitted):
     """A student that may be chosen."""
 
     learner: Literal["fitted", "linear"] = "fitted"
-    """Fitted to released labels; or (linear) the model that tallies are decoded to."""
+    """Fitted to released labels; or (linear) the model decoded from tallies."""
 
 
 class StudentPlan(Fitted):
-    """The published classifier."""
+    """The published model."""
 
     learner: Literal["fitted", "universal", "linear"] = "fitted"
-    """Fitted to released labels; or (universal) a hypothesis chosen on the private rows; or (linear) the model that
-    tallies are decoded to, which a plan for tallies has by default."""
+    """Fitted to released labels; or (universal) a hypothesis chosen on the private rows; or (linear) the model decoded
+    from tallies, the default of a plan for tallies."""
     hypotheses: str | None = None
     """For `universal`: thresholds, intervals, stumps, rectangles or conjunctions."""
     features: Names | None = None
-    """For `universal`: the encoded columns it looks at, written COLUMN or COLUMN=WORD; by default all."""
+    """For `universal`: the encoded columns of the class, written COLUMN or COLUMN=CATEGORY; by default all."""
     candidates: Annotated[tuple[Candidate, ...], Field(min_length=2, max_length=100)] | None = None
     """Candidates for the student; one is chosen by its errors on the private units that [test] sets aside."""
     epsilon: Epsilon | None = None
-    """What that choice may spend there; or the choice of a universal student, if labels are bought as well and have the
+    """The ε of that choice; or of the choice of a universal student if labels are released as well, which have the
     rest."""
 
     @model_validator(mode="after")
@@ -149,7 +151,7 @@ class StudentPlan(Fitted):
             if candidate in self.candidates[:at]:
                 raise ValueError(f"candidates must differ from one another, and number {at + 1} came before")
         if self.epsilon is None:
-            raise ValueError("epsilon must be given if there are candidates: what the choice may spend")
+            raise ValueError("epsilon, the budget of the choice, must be given if there are candidates")
         return self
 
     @property

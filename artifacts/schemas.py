@@ -70,21 +70,21 @@ Word = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
 class TextFormat(Frozen):
-    """How the CSV files of a plan are written, one for all of them. It is declared, and no file decides it."""
+    """The format of all CSV files of a plan. It is declared, never inferred from a file."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     separator: Literal[",", ";", "\t", "|"] = ","
-    """Between the cells of a line."""
+    """The separator of the cells of a line."""
     decimal: Literal[".", ","] = "."
-    """Before the fraction of a number."""
+    """The decimal sign of a number."""
     thousands: Literal["", ".", ",", " ", "'"] = ""
-    """Between groups of three digits; none by default."""
+    """The separator of groups of three digits; none by default."""
     encoding: Literal["utf-8", "latin-1", "iso-8859-15", "cp1250", "cp1251", "cp1252"] = "utf-8"
-    """One in which a wrong byte stays within its line: UTF-8, or one byte a character."""
+    """The encoding: UTF-8, or one with one byte per character, so that a wrong byte affects only its own line."""
     missing: tuple[Word, ...] = added(())
-    """Words of a missing cell, such as n.b., besides the usual ones: none, ?, -, ., NA, N/A, NaN, NULL and the like. A
-    class may be any of them."""
+    """Further markers of missing cells, such as n.b., besides the usual ones: none, ?, -, ., NA, N/A, NaN, NULL and the
+    like. A class may be any of them."""
 
     @model_validator(mode="after")
     def signs_differ(self) -> Self:

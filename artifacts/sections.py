@@ -57,7 +57,7 @@ MECHANISMS: dict[str, tuple[End, ...]] = {
 In order of preference: `stable` is charged for the refusals that happen; `noisy_votes` keeps better soft labels.
 """
 TALLIES = "tallies"
-"""The other way to ask: nobody votes, noisy sums over public codes are released (tasks/mechanisms/tallies.py)."""
+"""The mechanism without a teacher ensemble: noisy sums over public codes are released (tasks/mechanisms/tallies.py)."""
 ALIAS = "champion"
 """MLflow's alias of the student that a domain recommends: see `artifacts.mlflow.describe.takes_alias`."""
 AUTO = "auto"  # tallies, unless they cannot be asked: tasks/advice/choose.py
@@ -82,43 +82,43 @@ class DataPlan(Section):
     """The labelled table whose rows are protected: Parquet, Arrow IPC or CSV; a file, a folder or a glob; an address in
     an object store; `{ query, connection }` for a database, or `{ delta }`."""
     public: Annotated[PlanTable | None, OPERATOR] = None
-    """Rows without labels, which get labels. A label column in them is ignored."""
+    """Public rows, which get labels. A label column in them is ignored."""
     declared: DeclaredSchema | None = Field(default=None, alias="schema", exclude_if=lambda schema: schema is None)
     """In place of public rows: a range or the categories of each feature, as known in public; a file of a Frictionless
     Table Schema, or its `fields`. Synthetic rows then take the place of public ones, at a part of the budget."""
     label: str
     """The column that the student predicts: classes, or a number."""
     classes: Annotated[tuple[str, ...], Field(min_length=2, max_length=1000)] = added(())
-    """The labels, as they are publicly known; must be given unless the label is a number. Any other private label
-    counts as the first class."""
+    """The classes, as publicly known; required unless the label is a number. Any other private label counts as the
+    first class."""
     bounds: Bounds | None = None
     """In place of classes, if the label is a number: its smallest and largest value, as publicly known. Private
     labels outside the bounds are clipped to the nearer bound; missing ones count as the midpoint."""
     most_unknown_labels: LabelShare | None = added(None)
-    """A run that asks nobody at a terminal stops before it is charged if a larger share of the private labels is not a
-    declared class, or not a number within bounds. By default it goes on. A stop depends on private rows, and ε does not
-    cover what it reveals: see tests/privacy/README.md, "The pre-check"."""
+    """An unattended run stops before it is charged if a larger share of the private labels is not a declared class, or
+    not a number within bounds. By default it goes on. Such a stop depends on private rows, and ε does not cover what it
+    reveals: see tests/privacy/README.md, "The pre-check"."""
     test: Annotated[PlanTable | None, OPERATOR] = None
     """Public labelled rows, on which the student is evaluated. Nothing learns from them."""
     groups: Names | None = None
-    """Columns of the test table, such as sex or region, for whose categories performance is reported as well; the
-    private test counts by them, too. They need not be features."""
+    """Columns of the test table, such as sex or region. Performance is reported for each of their categories, also by
+    the private test. They need not be features."""
     version: str = "1"
-    """The state of the private data: name a new version when the data changes. That it changed is public."""
+    """The state of the private data: name a new version when the data changes. The change itself is public."""
     features: Names | None = None
-    """The columns to learn from; by default those of the public table but for label and unit, with the types they have
+    """The columns to learn from; by default those of the public table, without label and unit, with their types
     there."""
     categories: Names | None = None
     """Features whose numbers are codes, such as wards: they are parsed as categories. Dates as text, as in 31.12.2026,
     are categories too if they are listed here, and left out otherwise."""
     text: Names | None = None
-    """Features of free text: the words of a cell are hashed to 256 columns, by a public rule. For mechanisms by which
-    teachers vote; tallies would need a code for each text."""
+    """Features of free text: the words of a cell are hashed to 256 columns, by a public rule. For mechanisms with
+    teachers; tallies would need a code for each text."""
     unit: str | None = None
     """The column that identifies a person: all rows with the same value are protected together. By default each row is
     protected by itself."""
     format: Annotated[TextFormat, OPERATOR] = COMMAS
-    """How the CSV files of this plan are written, one for all of them."""
+    """The format of all CSV files of this plan."""
     public_share: Share | None = None
     """If labels alone are secret: the part of the private units that no teacher learns from. Their features are the
     public rows if `public` is not given."""
@@ -171,7 +171,7 @@ class DataPlan(Section):
                 if name not in (self.features or (name,)) or name in (self.label, self.unit):
                     raise ValueError(f"{key} must be features, got {name!r}")
         if self.groups and self.test is None:
-            raise ValueError("groups need data.test, whose rows are grouped by their words")
+            raise ValueError("groups need data.test, whose rows are grouped by their categories")
         if len(set(self.groups or ())) < len(self.groups or ()):
             raise ValueError("groups must name each column once")
         if both := {*(self.categories or ())} & {*(self.text or ())}:
@@ -197,18 +197,18 @@ class PrivateTestPlan(Section):
 
 
 class AboutPlan(Section):
-    """What is said about the publication. Nothing of it changes what is asked, learned or spent."""
+    """Facts about the publication. They do not change what is queried, learned or spent."""
 
     issuer: ShortText | None = None
-    """Who publishes it."""
+    """The publisher."""
     contact: ShortText | None = None
-    """Where to ask about it, such as an address for mail."""
+    """Contact for questions, such as a mail address."""
     use: Annotated[str, Field(max_length=2000)] | None = None
-    """What the classifier is meant for, and what not."""
+    """Intended use of the model, and uses to avoid."""
     justification: Annotated[str, Field(max_length=2000)] | None = None
     """Why this mechanism, ε, δ and privacy unit were chosen."""
     date: Day | None = None
-    """The date of the publication, such as "2026-01-31", as the certificate states it: no clock is read."""
+    """The date of publication, such as "2026-01-31", as the certificate states it: no clock is read."""
 
 
 class Lifetime(Section):
@@ -221,20 +221,20 @@ class Lifetime(Section):
 
 
 class PrivacyPlan(Section):
-    """What this session may spend, the domain it is spent in, and what is secret."""
+    """The budget of this session, the domain that is charged, and what is secret."""
 
     domain: Name
     """The ledger's name for this body of private data."""
     epsilon: Epsilon
-    """What this session may spend: smaller protects more and teaches less. At 1, whatever anyone concludes, one unit
-    changes its odds by at most 2.7 times."""
+    """The ε of this session: a smaller ε gives more privacy and less accuracy. At ε = 1, one unit changes the odds of
+    any conclusion by a factor of at most 2.7."""
     delta: Delta
-    """The probability that ε is exceeded: well below one in the number of units."""
+    """The δ of this session, the probability that ε is exceeded: well below one over the number of units."""
     lifetime: Lifetime
     """The cap over all sessions on this data; fixed when the domain is first named. `concord domain` changes it, on the
     record."""
     secret: Literal["rows", "labels"] = "rows"
-    """What is secret of a unit: its rows; or the labels of its rows alone, and all else is public."""
+    """What is secret of a unit: its rows; or the labels of its rows alone, while all else is public."""
 
     @model_validator(mode="after")
     def session_within_lifetime(self) -> Self:
@@ -246,23 +246,22 @@ class PrivacyPlan(Section):
 
 
 class LabelingPlan(Section):
-    """How private rows are asked for labels of public ones, and when a session ends: by refusals or by rows asked."""
+    """The mechanism that labels public rows from private ones, and the end of a session: by refusals or by rows."""
 
     mechanism: MechanismName = "stable"
-    """Which mechanism stands at the door: `tallies` asks the rows by noisy sums, the others the teachers' votes; `auto`
-    is `tallies` unless they cannot be asked; then `stable` if cutoff is given, otherwise `noisy_votes`. `concord plan`
-    simulates each."""
+    """The mechanism: `tallies` releases noisy sums of private rows, the others release labels by the teachers' votes.
+    `auto` is `tallies` wherever the plan allows it; otherwise `stable` if cutoff is given, or `noisy_votes`. `concord
+    plan` simulates each."""
     cutoff: Annotated[int, Field(ge=1, le=1_000_000), in_units("refusals")] | None = None
     """Refusals after which the session ends; a refusal is a row on which teachers disagree. It may be missing until the
-    plan is run: `concord plan` and `concord estimate` find one."""
+    plan is run: `concord plan` and `concord estimate` suggest one."""
     queries: Annotated[int, Field(ge=1, le=10**12), in_units("public rows")] | None = None
-    """Rows that are paid for, if the mechanism ends by rows asked; by default the public rows there are. More than
-    those leave room for `concord extend` and single answers."""
+    """Rows that are paid for, if the mechanism ends by rows; by default all public rows. A larger number leaves room
+    for `concord extend` and single answers."""
     batch: Annotated[int, Field(ge=1, le=10_000_000), in_units("public rows")] = 65_536
-    """Rows that pass the door at once, each batch durable before the next and published in a file of its own."""
+    """Rows that are released at once. Each batch is durable before the next, and published in a file of its own."""
     rows: Annotated[int, Field(ge=1, le=10**12), in_units("private units")] | None = None
-    """How many private units there are, roughly, as you would say it in public; never counted. Tallies are planned by
-    it."""
+    """About how many private units there are, as publicly known; never counted. Tallies are planned by it."""
 
     @model_validator(mode="after")
     def keys_are_of_its_mechanism(self) -> Self:
@@ -273,8 +272,8 @@ class LabelingPlan(Section):
                 raise ValueError(f"{key} has no meaning for mechanism = {self.mechanism!r}, which {how}")
         if self.mechanism == TALLIES and self.rows is None:
             raise ValueError(
-                "rows must be given for mechanism = 'tallies': how many private units there are, roughly, as you would "
-                "say it in public"
+                "rows must be given for mechanism = 'tallies': about how many private units there are, as publicly "
+                "known"
             )
         return self
 
@@ -293,23 +292,23 @@ class LabelingPlan(Section):
 
 
 class StreamPlan(Section):
-    """Private rows that arrive period by period: a release each, all of a season together within (ε, δ). Run by
-    `concord refresh`."""
+    """Private rows that arrive in periods, each with a release. All releases of a season together are within (ε, δ).
+    Run by `concord refresh`."""
 
     season: Annotated[int, Field(ge=2, le=1024), in_units("releases")] = 52
-    """Releases that are paid for when the stream is opened. Longer seasons have more noise, hardly: it grows with the
+    """Releases that are paid for when the season begins. Longer seasons have a little more noise: it grows with the
     logarithm."""
     clock: str | None = None
     """When a release is due, as a cron expression in UTC, such as "0 3 * * 1": a second `concord refresh` before the
-    next time is answered from the first. By default every refresh is a release."""
+    next time repeats the first. By default every refresh is a release."""
     delivery: Literal["each row once"] | None = None
-    """Must be "each row once" if `data.unit` is missing: it says that no row is delivered again, which nobody can check
-    without names of units."""
+    """Must be "each row once" if `data.unit` is missing: it declares that no row is delivered again, which cannot be
+    checked without ids of units."""
 
 
 class HomesPlan(Section):
-    """Several holders of private rows, each with a table, a ledger and a key of its own, that never meet. Run by
-    `concord lead` and, by each holder, `concord contribute`."""
+    """Several holders of private rows, each with a table, a ledger and a key of its own. Run by `concord lead` and, at
+    each home, `concord contribute`."""
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
 
@@ -318,15 +317,15 @@ class HomesPlan(Section):
     public_keys: Annotated[tuple[HexDigest, ...], Field(alias="keys")]  # a model with `keys` passes for a mapping
     """The public key of each, in the order of names, as `concord key` prints it: 64 hex digits."""
     lead: str
-    """Who asks the questions: one of the names, or the public key of somebody without private rows."""
+    """The party that asks the questions: one of the names, or the public key of a party without private rows."""
     people: Literal["in one home", "in several"]
-    """Whether a person may have rows in several homes: the guarantee is then of all homes together, which is larger.
-    Nobody can check it."""
+    """Whether a person may have rows in several homes: the guarantee is then that of all homes together, with a larger
+    ε. This declaration cannot be checked."""
     public: HexDigest
-    """SHA-256 of the file that data.public names, as `sha256sum` prints it: whoever has the table can then find the
+    """SHA-256 of the file that data.public names, as `sha256sum` prints it: a home with the table can then compute the
     codes by itself."""
     tick: Annotated[int, Field(ge=0, le=86_400), in_units("seconds")] = 60
-    """Shares appear at full multiples of this, so that when one appears does not tell how long it took to count."""
+    """Shares appear at full multiples of this, so that their times do not reveal how long counting took."""
 
     @model_validator(mode="after")
     def everybody_has_a_key(self) -> Self:
@@ -346,7 +345,7 @@ class HomesPlan(Section):
 
     @property
     def lead_key(self) -> str:
-        """The public key of whoever leads."""
+        """The public key of the lead."""
         return self.key_of(self.lead) if self.lead in self.names else self.lead
 
     @property

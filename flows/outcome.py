@@ -67,7 +67,7 @@ class Summary(BaseModel):
     student      its file, and its measures on public test rows and by a private test, if there are any
     choice       the choice among candidate students by private units set aside, as in the certificate
     test         the student's test on private units set aside, as in the certificate
-    warnings     warnings to whoever relies on the student
+    warnings     warnings to users of the student
     spent_now    the domain's charge while the run lasted
     asks         what was asked, in the plural (`Session.asks`)
     not_asked    public rows that the session was given and does not pay for
@@ -126,9 +126,9 @@ def in_words(summary: Summary) -> str:
     """A run in one line."""
     noun = summary.asks if summary.asked_now != 1 else summary.asks.removesuffix("s")
     in_all = f"{summary.answered} of {summary.asked} answered" if summary.asks == "rows" else summary.asked
-    rows = f"{summary.asked_now} {noun} asked now, {in_all} in all"
+    rows = f"{summary.asked_now} {noun} queried now, {in_all} in total"
     rows += f", from which {summary.inferred} {summary.of_rows} are labelled" * (summary.inferred > 0)
-    rows += f", {summary.not_asked} not asked" * (summary.not_asked > 0)
+    rows += f", {summary.not_asked} not queried" * (summary.not_asked > 0)
     rows += f"; {summary.season}" * (summary.season != "")
     return f"session {summary.session}: {rows}; lifetime budget: {spent_in_words(summary.lifetime)}"
 
@@ -221,7 +221,7 @@ def tested_in_words(test: Mapping[str, Any]) -> str:
     return f"{', '.join(shares)} on about {test['rows']:,} private units set aside{clean}"
 
 
-MEASURES = {"accuracy": "accuracy", "balanced_accuracy": "balanced"}
+MEASURES = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy"}
 
 
 def extension_in_words(session: Session) -> str:
@@ -269,7 +269,7 @@ def outcome_in_markdown(summary: Summary) -> str:
         "for": f"{guarantee['unit']} ({guarantee['neighbours']})",
         "mechanism": summary.ran,
         **({"season": summary.season} if summary.season else {}),
-        f"{summary.asks} asked": f"{summary.asked:,}, of which {summary.asked_now:,} now",
+        f"{summary.asks} queried": f"{summary.asked:,} ({summary.asked_now:,} by this command)",
         **{name.replace("_", " "): f"{count:,}" for name, count in rows.items()},
         "student": "no public test rows" if public is None else public["in_words"],
         "private choice": "none" if summary.choice is None else chosen_in_words(summary.choice),

@@ -20,10 +20,11 @@ Row = tuple[str, ...]
 KEYS_HEAD = """\
 # All keys of a plan
 
-Made from the plan's own types by `make reference`; a test compares. `concord plan --explain KEY` says the same, and
-editors that read `#:schema` lines complete and check keys as you type: `concord init` writes the line, and the schema
-beside the plan. Nothing in a plan may be chosen by looking at private rows. What a key says is published with a session
-(*known to everyone*), or stays on the operator's side (*the operator*); no key holds what only the private rows say.
+`concord plan --explain KEY` shows the same text. Editors that read `#:schema` lines complete and check keys as you
+type: `concord init` writes the line, and the schema beside the plan. Choose no value by looking at private rows. The
+value of a key is published with a session (*known to everyone*), or stays on the operator's side (*the operator*).
+
+This page is generated from the plan's types by `make reference`.
 
 """
 

@@ -47,16 +47,16 @@ ROW = "row"
 PROMPTS = {
     "private": "Private labelled table (Parquet, Arrow IPC or CSV)",
     "public": "Public table without labels, whose rows are not protected; empty for none",
-    "test": "Public labelled table to try the student on; empty for none",
+    "test": "Public labelled table to evaluate the student; empty for none",
     "label": "Label column",
-    "classes": "Classes, with commas between; only what is known in public",
-    "unit": "Column that says whose a row is; `row` to protect each row by itself",
+    "classes": "Classes, separated by commas; they are published",
+    "unit": "Column that identifies a person; `row` to protect each row by itself",
     "domain": "Name of this body of private data; it is published",
-    "rows": "Private rows there are, or people if a column says whose a row is; roughly, as you would say it in public",
-    "epsilon": "ε this session may spend",
-    "delta": "δ it may spend",
-    "lifetime_epsilon": "ε of all sessions on this data together",
-    "lifetime_delta": "δ of all of them",
+    "rows": "About how many private rows, or people if a column identifies them; this number is published",
+    "epsilon": "ε of this session",
+    "delta": "δ of this session",
+    "lifetime_epsilon": "Lifetime budget: ε of all sessions on this data together",
+    "lifetime_delta": "Lifetime budget: δ of all sessions",
 }
 KINDS: tuple[str, ...] = get_args(Kind)
 ABOUT_PROMPTS = {name: f"{name.capitalize()}: {meant}; empty if it is not stated" for name, meant in ABOUT.items()}
@@ -71,7 +71,7 @@ def begin(given: Mapping[str, Any], path: Path, home: Path, *, tallies: bool | N
     not cover it.
     """
     if path.exists():
-        raise WrongInput(f"{path} is there already and is not overwritten: give another --out")
+        raise WrongInput(f"{path} already exists and is not overwritten: give another --out")
     if given.get("public") and given.get("schema"):
         raise WrongInput("--schema takes the place of a public table: leave out --schema, or --public")
     schema = Path(given.get("schema") or path.with_name(SCHEMA_FILE))
@@ -125,7 +125,9 @@ def wishes_of(given: Mapping[str, Any]) -> Wishes:
         table = open_public(stated["public"], "--public", stated["format"])
         remarks = remarks_on(table, features_of(table, (stated["label"], stated["unit"])))
         doubtful = [name for name, remark in remarks.items() if remark == MAY_BE_NAMES]
-        asked = "{!r} holds few whole numbers. Are they codes, such as wards, rather than counts or measurements?"
+        asked = (
+            "{!r} has few different whole numbers. Are they codes, such as wards, rather than counts or measurements?"
+        )
         stated["categories"] = tuple(name for name in doubtful if typer.confirm(asked.format(name), err=True))
     for name in ABOUT:
         if name in stated:
@@ -173,12 +175,16 @@ def show_begun(found: Mapping[str, Any]) -> None:
     """Print what was written and the next step."""
     if found["plan"] is None:
         out.print(
-            f"wrote {found['schema']}: {len(found['columns'])} columns, whose ranges and categories are left open"
+            f"wrote {found['schema']}: {len(found['columns'])} columns, whose ranges and categories are still empty"
         )
         out.print(WHY, markup=False, soft_wrap=True)
-        out.print("next: fill it in, and give the same command again, with --classes, --unit, --domain and --rows")
+        out.print(
+            "next: fill in the schema, then run the same command again with --classes, --unit, --domain and --rows",
+            soft_wrap=True,
+        )
         return
-    out.print(f"wrote {found['plan']}: {found['teachers'] or 'no'} teachers, {found['mechanism']}; {found['reason']}")
+    made = f"wrote {found['plan']}: {found['teachers'] or 'no'} teachers, {found['mechanism']}; {found['reason']}"
+    out.print(made, soft_wrap=True)
     out.print(f"later rows {found['later_rows']}", markup=False, soft_wrap=True)
     if found["schema"] is None:
         out.print(UNPROTECTED, markup=False, soft_wrap=True)
@@ -197,8 +203,8 @@ def show_begun(found: Mapping[str, Any]) -> None:
 
 
 UNPROTECTED = (
-    "public rows are not protected: if they are of people who are to be protected, leave --public out, and declare "
-    "ranges and categories in its place"
+    "public rows are not protected: if they describe people who need protection, leave out --public, and declare "
+    "ranges and categories instead"
 )
 
 
@@ -220,7 +226,7 @@ def _default(name: str, stated: Mapping[str, Any]) -> Any:
         case "lifetime_epsilon" | "lifetime_delta":
             return 4 * stated[name.removeprefix("lifetime_")]
         case "unit" if stated["public"] is None and not sys.stdin.isatty():
-            rule = f"--unit COLUMN if one says whose a row is, or --unit {ROW} to protect each row by itself"
+            rule = f"--unit COLUMN if a column identifies a person, or --unit {ROW} to protect each row by itself"
             raise WrongInput(f"--unit must be given if there is no public table: {rule}")
         case "unit" if stated["public"] is not None:
             known = {*open_public(stated["public"], "--public", stated["format"]).names, stated["label"], ""}
@@ -229,8 +235,8 @@ def _default(name: str, stated: Mapping[str, Any]) -> Any:
                 return ROW
             if not sys.stdin.isatty():
                 raise WrongInput(
-                    f"--unit must be given, since --private alone has {alone}: --unit COLUMN if such a column says "
-                    "whose a row is, so that all rows of one person are protected together, or --unit "
+                    f"--unit must be given, since --private alone has {alone}: --unit COLUMN if such a column "
+                    "identifies a person, so that all rows of one person are protected together, or --unit "
                     f"{ROW} to protect each row by itself"
                 )
             err.print(f"the private table alone has {alone}", soft_wrap=True, markup=False)
@@ -273,7 +279,7 @@ def _meant(name: str, value: Any, stated: Mapping[str, Any]) -> Any:
         case "unit" if value == ROW and ROW not in open_private(stated["private"], stated["format"]).names:
             if "season" in stated:
                 raise WrongInput(
-                    "--unit must name a column with --season: whose a row is says whom the stream has asked"
+                    "--unit must name a column with --season: a stream identifies by it the units that it has queried"
                 )
             return None
         case "label" | "unit" if value:

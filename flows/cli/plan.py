@@ -55,14 +55,14 @@ def report(path: Path | None, agreement: str | None, home: Path, **given: float 
         plan, _ = decided(plan, public.encoding)
     covered = check_cover(plan, public, account)
     if not asks:
-        _require_alone(given, ("epsilon", "rows"), "whose student is chosen without a vote")
+        _require_alone(given, ("epsilon", "rows"), "whose student is chosen without teachers")
         choice = expect_choice(plan, plan.privacy.epsilon)
         found = {"epsilon": choice.epsilon, "delta": 0.0, "choice": asdict(choice), "mechanisms": []}
     elif plan.data.declared is not None:
-        _require_alone(given, ("epsilon", "delta", "rows"), "that asks for tallies, in which nobody votes")
+        _require_alone(given, ("epsilon", "delta", "rows"), "for tallies, which have no teachers")
         found = _of_sketch(plan)
     elif plan.tallied and public is not None:
-        _require_alone(given, ("epsilon", "delta", "rows"), "that asks for tallies, in which nobody votes")
+        _require_alone(given, ("epsilon", "delta", "rows"), "for tallies, which have no teachers")
         found = _of_tallies(plan, public)
     else:
         found = _of_votes(plan, public, agreement, **given)
@@ -115,7 +115,7 @@ def show_plan(found: dict[str, Any]) -> None:
     if found["candidates"]:
         _show_candidates(found["candidates"])
     if found["lifetime"]:
-        out.print(f"As planned {found['lifetime']['reason']}.", markup=False, soft_wrap=True)
+        out.print(f"As planned, {found['lifetime']['reason']}.", markup=False, soft_wrap=True)
 
 
 def _asked(plan: Plan | None, public: PublicFacts | None, agreement: str | None, **given: float | None) -> Premises:
@@ -125,7 +125,7 @@ def _asked(plan: Plan | None, public: PublicFacts | None, agreement: str | None,
     result |= {name: given[name] for name in FIGURES if given[name] is not None}
     for name in FIGURES:
         if name not in result:
-            raise WrongInput(f"--{name} must be given, or a plan file that says it")
+            raise WrongInput(f"--{name} must be given, or a plan file with it")
     if agreement is not None:
         result["agreement"] = read_agreement(agreement, result["classes"], plan.data.format if plan else None)
     return Premises(**result)
@@ -135,7 +135,7 @@ def _require_alone(given: Mapping[str, float | None], names: Sequence[str], plan
     """Raise WrongInput if a figure was given that has no meaning for plans of that kind."""
     for name, value in given.items():
         if value is not None and name not in names:
-            raise WrongInput(f"--{name} has no meaning for a plan {plans}")
+            raise WrongInput(f"--{name} is not used for a plan {plans}")
 
 
 def _of_tallies(plan: Plan, public: PublicFacts) -> dict[str, Any]:
@@ -180,16 +180,16 @@ def _show_sums(title: str, asked: tuple[str, str, str], steps: list[dict[str, An
 
 def _show_sketch(found: dict[str, Any], epsilon: float, delta: float) -> None:
     title = f"ε = {epsilon:g}, δ = {delta:g}, {len(found['columns'])} declared columns, no public rows"
-    _show_sums(title, ("step", "asked for", "tables or columns"), found["steps"], found["rho"])
+    _show_sums(title, ("step", "counts of", "tables or columns"), found["steps"], found["rho"])
     for name in found["left_out"]:
         out.print(f"column {name!r} is left out: data.schema declares no categories", markup=False, soft_wrap=True)
     _show_rehearsed(found)
 
 
 HEADINGS = (  # what the headings mean
-    "margin needed: votes by which the largest class must lead so that a row gets its label 99 times of 100. teachers "
-    "needed: how many it takes for a row of average agreement. cutoff: refusals until the session ends. informative: "
-    "labels without noise that tell as much of what teachers vote for; the simulation says what a student learns."
+    "margin needed: lead of the largest class, in votes, at which a row gets its label with probability 99%. teachers "
+    "needed: for a row of average agreement. cutoff: refusals until the session ends. informative: equivalent number "
+    "of labels without noise; the simulation shows what a student learns."
 )
 
 
@@ -206,37 +206,37 @@ def _show_mechanisms(found: dict[str, Any]) -> None:
     out.print(HEADINGS, style="dim", soft_wrap=True)
     of_choice = found["choice"]["epsilon"] if found["choice"] else 0
     if found["choice"]:
-        out.print(f"Of ε = {found['epsilon']:g}, {of_choice:g} is for the choice of the student.")
+        out.print(f"The choice of the student takes {of_choice:g} of ε = {found['epsilon']:g}.")
     if found["relabel"]:
         out.print(
-            f"Rows are relabelled. For ε = {found['epsilon'] - of_choice:g}, δ = {found['delta']:g} in all, labels are "
-            "chosen and the mechanism runs, as above, on a secret subset: teachers learn from it alone, "
-            f"{found['relabel']['share']:.1%} of the private rows in the mean."
+            f"Relabelling and the mechanism above together cost ε = {found['epsilon'] - of_choice:g}, δ = "
+            f"{found['delta']:g}. Teachers learn from a secret subset alone: {found['relabel']['share']:.1%} of the "
+            "private rows on average."
         )
     guess = "as simulated by a typical signal" if found["votes"] and not found["guessed"] else "a public guess"
     out.print(
-        f"Expected where winners have {found['agreement']:.1%} of the votes in the mean, {guess}.", soft_wrap=True
+        f"Expected if the largest class has {found['agreement']:.1%} of the votes on average, {guess}.", soft_wrap=True
     )
     best, own = found["recommended"], found["planned"]
     if own is not None:
         named = own["name"] if own["cutoff"] is None else f"{own['name']}, cutoff {own['cutoff']:,}"
         out.print(f"As planned, {named}: {own['reason']}.", markup=False)
-    advice = f"Take {best['name']}: {best['reason']}." if best else f"This cannot work: {found['reason']}."
+    advice = f"Recommended: {best['name']}, {best['reason']}." if best else f"This cannot work: {found['reason']}."
     out.print(advice, soft_wrap=True)
     for item in found["mechanisms"]:
         if best is None or item["name"] != best["name"]:
-            out.print(f"Not {item['name']}: {item['reason']}.", markup=False, soft_wrap=True)
+            out.print(f"{item['name']}: {item['reason']}.", markup=False, soft_wrap=True)
 
 
 def _show_choice(choice: dict[str, Any]) -> None:
     kind = choice["hypotheses"]
     out.print(
-        f"The student is chosen for ε = {choice['epsilon']:g}, δ = 0, pure: one of {choice['candidates']:,} {kind}, "
-        f"which label the {choice['public_rows']:,} public rows in all the ways there are. With odds of "
-        f"{1 - choice['beta']:.0%}, the best of them is wrong about at most {choice['cover_error']:.1%} of rows more "
-        f"than the best of all {kind}, for want of public rows; and the student about so many more than it:"
+        f"The student is chosen for ε = {choice['epsilon']:g}, δ = 0: one of {choice['candidates']:,} {kind}, one for "
+        f"each labelling of the {choice['public_rows']:,} public rows. With probability {1 - choice['beta']:.0%}, the "
+        f"error of the best of them exceeds that of the best of all {kind} by at most {choice['cover_error']:.1%}, "
+        "because public rows are few. The student's error exceeds that of the best of them by at most:"
     )
-    table = _table("private units it takes", "rows more", "units")
+    table = _table("private units needed", "excess error", "units")
     for excess, units in choice["private_units"].items():
         table.add_row(f"{excess:.1%}", _count(units))
     out.print(table)
@@ -244,7 +244,7 @@ def _show_choice(choice: dict[str, Any]) -> None:
 
 def _show_tallies(found: dict[str, Any]) -> None:
     title = f"ε = {found['epsilon']:g}, δ = {found['delta']:g}, {found['codes']:,} codes of {found['columns']} columns"
-    _show_sums(title, ("round", "asked about", "columns"), found["rounds"], found["rho"])
+    _show_sums(title, ("round", "sums of", "columns"), found["rounds"], found["rho"])
     _show_rehearsed(found)
     if found["releases"]:
         show_releases(found["releases"])
@@ -252,7 +252,7 @@ def _show_tallies(found: dict[str, Any]) -> None:
 
 def _show_rehearsed(found: dict[str, Any]) -> None:
     """Print what was simulated: accuracy by signal, share, recall and AUC by class, and all of it in words."""
-    table = _table("simulated with synthetic labels", "signal", "accuracy", "without privacy", "majority class")
+    table = _table("simulated with synthetic labels", "signal", "accuracy", "without privacy", "majority baseline")
     for signal in dict.fromkeys(each["signal"] for each in found["rehearsed"]):
         draws = [each for each in found["rehearsed"] if each["signal"] == signal]
         table.add_row(signal, *(span(each[name] for each in draws) for name in ("right", "possible", "largest")))
@@ -272,24 +272,26 @@ def show_classes(found: list[dict[str, Any]]) -> None:
 
 
 def show_releases(found: list[dict[str, Any]]) -> None:
-    """Print what releases of a season teach, since a student is published at each."""
-    table = _table("a typical signal, if units arrive evenly", "release", "units so far", "noise", "right", "possible")
+    """Print the expected accuracy after releases of a season, each of which publishes a student."""
+    title = "simulated with a typical signal, if units arrive evenly"
+    table = _table(title, "release", "units so far", "noise", "accuracy", "without privacy")
     for item in found:
         rehearsed = (item["rehearsed"][name] for name in ("right", "possible"))
         shares = ("–" if share is None else f"{share:.1%}" for share in rehearsed)
         table.add_row(str(item["release"]), _count(item["units"]), f"{item['noise']:.2f}", *shares)
     out.print(table)
-    out.print("noise: over that of one release of the same budget at the end.", style="dim", soft_wrap=True)
+    out.print("noise: relative to a single release at the end with the same budget.", style="dim", soft_wrap=True)
 
 
 def _show_candidates(choice: dict[str, Any]) -> None:
     measure = "nats" if choice["order"] else "of μ²"
     out.print(
-        f"The student is chosen among {choice['candidates']} candidates for ε = {choice['epsilon']:g}, pure, by errors "
-        f"on the {choice['share']:.3g} of the units that [test] sets aside. Their part is charged {choice['nats']:.3g} "
-        f"{measure} for it; the test of the chosen one has what that leaves of what learning is charged."
+        f"The student is chosen among {choice['candidates']} candidates for ε = {choice['epsilon']:g}, δ = 0, by "
+        f"errors on the share {choice['share']:.3g} of the units that [test] sets aside. The test part is charged "
+        f"{choice['nats']:.3g} {measure} for the choice; the test of the chosen student gets the rest of the charge of "
+        "learning."
     )
-    table = _table("units set aside that it takes", "rows apart", "by the draw alone", "whoever is set aside")
+    table = _table("units set aside needed", "difference in error", "for noise alone", "for noise and sampling")
     for item in choice["units"]:
         table.add_row(f"{item['gap']:.1%}", _count(item["drawn"]), _count(item["proved"]))
     out.print(table)

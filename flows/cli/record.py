@@ -23,7 +23,7 @@ from concord.flows.console import say
 
 @app.command("budget")
 def budget_command(home: HomeOption = HOME, as_json: JsonOption = False) -> None:
-    """Show each domain's lifetime budget, the amounts spent and remaining, and its sessions."""
+    """Show each domain's lifetime budget, spent and remaining, and its sessions."""
     from concord.flows.cli.show import budget_of, show_budget
     from concord.flows.environment import reopen
 
@@ -126,7 +126,7 @@ def forget_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Destroy the key of an ended session, and the teachers and votes that no open session uses.
+    """Destroy an ended session's key, and teachers and votes that no open session uses.
 
     Verification still works. To run the plan again needs a further session.
     """

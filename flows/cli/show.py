@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 WHERE = {"public_test": "on public test rows", "private_test": "by the private test: noisy counts"}
 MOST_SHOWN = 7
 """The most classes for which the console shows a table."""
-OUTCOMES = ("asked", "answered", "refused")
 
 
 def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
@@ -37,7 +36,7 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
         "session": summary.session,
         "guarantee": claim_in_words(summary.guarantee),
         "mechanism": summary.ran,
-        "rows": f"{summary.asked:,} public rows asked, {summary.answered:,} labelled, {summary.refused:,} refused",
+        "rows": f"{summary.asked:,} public rows queried, {summary.answered:,} labelled, {summary.refused:,} refused",
         **({"season": summary.season} if summary.season else {}),
         "later rows": summary.later_rows,
         "student": "published; the plan names no public test rows",
@@ -54,13 +53,13 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
         lines["student"] = student["public_test"]["in_words"]
     if "prior_odds" in (test := student.get("public_test", {})):
         both = (f"{name.replace('_', ' ')} {_share(test, 'prior_odds', name)}" for name in test["prior_odds"])
-        lines["prior odds"] = f"{', '.join(both)}, at a threshold that finds more of a rare class"
+        lines["prior odds"] = f"{', '.join(both)}, at a threshold with a higher recall of rare classes"
     if summary.test is not None:
         lines["private test"] = tested_in_words(summary.test)
     if summary.choice is not None:
         lines["chosen"] = chosen_in_words(summary.choice)
     if summary.not_asked:
-        lines["rows"] += f", {summary.not_asked:,} not asked, because the session ended before"
+        lines["rows"] += f", {summary.not_asked:,} not queried, because the session ended before"
     for name, value in lines.items():
         say(f"{name:<11}  {value}")
     for test in ("public_test", "private_test"):
@@ -164,27 +163,27 @@ def show_budget(figures: dict[str, Any]) -> None:
         out.print("no domain has been named yet")
     for domain in figures["domains"]:
         cap, spent = domain["cap"], domain["spent"]
-        title = f"{domain['name']}: ε = {spent['epsilon']:.3g} of {cap['epsilon']:g} spent, δ cap {cap['delta']:g}"
-        once = f"of it ε = {domain['conversion']:.3g} once, to convert the Rényi charges of all its sessions into ε"
+        title = f"{domain['name']}: spent ε = {spent['epsilon']:.3g} of {cap['epsilon']:g}, δ cap {cap['delta']:g}"
+        once = f"including ε = {domain['conversion']:.3g} for the conversion from Rényi divergence, paid once"
         captions = [once] if domain["conversion"] else []
         if domain.get("parts"):
             each = (f"{part} part ε = {pair['epsilon']:.3g}" for part, pair in domain["parts"]["spent"].items())
-            captions.append(f"units are divided for its whole life, and the larger part counts: {', '.join(each)}")
+            captions.append(f"the domain is charged its larger part: {', '.join(each)}")
         for item in domain["sessions"]:
             if item["finished_by"]:
-                captions.append(f"{item['id']} is charged and not published: `{item['finished_by']}` finishes it")
+                captions.append(f"{item['id']} is charged but not published; to finish it: `{item['finished_by']}`")
         if any(item.get("stream") for item in domain["sessions"]):
-            captions.append("a stream's seasons ask different units: of each stream, the largest season counts, once")
+            captions.append("seasons of a stream query different units: only the most expensive one is charged")
         table = Table(title=title, caption="\n".join(captions) or None, **NARROW)
         table.add_column("session", no_wrap=True)  # it is copied into other commands
         parted = ("part",) if domain.get("parts") else ()
-        for heading in ("mechanism", "claim ε", "asked", "answered", "refused", "status", *parted):
+        for heading in ("mechanism", "ε", "answered", "status", *parted):
             table.add_column(heading, overflow="fold")
         for item in domain["sessions"]:
-            asked, summed = f"{item['asked']:,} {item['asks']}", item["asks"] in ("rounds", "releases")
-            rows = (asked, *("–" if summed else f"{item[outcome]:,}" for outcome in OUTCOMES[1:]))
+            of_all = "" if item["asks"] in ("rounds", "releases") else f"{item['answered']:,} of "
+            answered = f"{of_all}{item['asked']:,} {item['asks']}"
             last = (item["status"], *((item["part"] or "every",) if parted else ()))
-            table.add_row(item["id"], item["mechanism"], f"{item['claim']['epsilon']:g}", *rows, *last)
+            table.add_row(item["id"], item["mechanism"], f"{item['claim']['epsilon']:g}", answered, *last)
         out.print(table)
 
 
@@ -213,13 +212,13 @@ def erased(home: Path, domain: str, unit: str | None) -> dict[str, Any]:
 
 def show_erasure(details: dict[str, Any]) -> None:
     """Print what was erased, what cannot be recalled, and what the owner of the table must still do."""
-    result = "the vault keeps nothing more of its table" if details["erased_now"] else "nothing of its table was left"
+    result = "the vault keeps nothing of its table" if details["erased_now"] else "nothing of its table was left"
     others = "other " if details["goes_on"] else ""
     say(f"domain {details['domain']}: {result}; its {others}sessions are closed, charged whole and forgotten")
     for session in details["goes_on"]:
         say(
-            f"session {session} goes on: `concord refresh` counts its season again without the unit, from the files as "
-            "they were taken; change or remove them after that"
+            f"session {session} goes on: `concord refresh` counts its season again without the unit, from the same "
+            "files; change or remove them after that"
         )
     for text in details["published"]:
         models = ", ".join(text["models"]) or "no model"
@@ -227,6 +226,6 @@ def show_erasure(details: dict[str, Any]) -> None:
     if details["left_out"]:
         say("from now on the unit is left out wherever the domain's table names it")
     say(
-        "left to do: remove what was erased from the table itself, name its new state in [data] version, and ask for a "
+        "next: remove what was erased from the table itself, name its new state in [data] version, and run with "
         "--new-session, which costs again"
     )

@@ -92,7 +92,7 @@ def decided(plan: Plan, encoding: Encoding) -> tuple[Plan, str]:
     """The plan that names what mechanism = "auto" stands for, and the reason. Raises WrongInput if none can run."""
     against = no_tallies(plan, encoding)
     if against is None:
-        return plan.naming(TALLIES), "they can be asked: noisy sums over the private rows label all public rows"
+        return plan.naming(TALLIES), "noisy sums over the private rows label all public rows"
     silent = None
     if not plan.teachers.count:
         silent = "[teachers] does not say who would vote"

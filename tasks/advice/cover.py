@@ -123,7 +123,7 @@ def check_cover(plan: Plan, public: PublicFacts | None, account: Account) -> Cov
     if not own and not account.admits(charge):
         privacy, fits = plan.privacy, _fitting(largest_epsilon(plan, public, account))
         of = f" (ε = {rule.epsilon:g}, δ = {rule.delta:g})"
-        spent = f", of which {rule.share(account.charged):.0%} is used," if account.named else ""
+        spent = f", {rule.share(account.charged):.0%} used," if account.named else ""
         raised = "`concord domain` raises the cap" if account.named else "a larger privacy.lifetime covers more"
         raise BudgetRefused(
             f"the lifetime budget of domain {privacy.domain!r}{of}{spent} does not cover a session of ε = "

@@ -168,16 +168,16 @@ def draft(wishes: Wishes, ensemble: EnsembleAdvice | None, folder: Path) -> tupl
     privacy = f"""\
 [privacy]
 domain = {_toml(wishes.domain)} # names this body of private data in the ledger, and is published
-epsilon = {wishes.epsilon!r} # what this session may spend: smaller protects more and teaches less
-delta = {wishes.delta!r} # well below one in the number of units
-lifetime = {lifetime} # for all sessions on this data together; fixed when first run
+epsilon = {wishes.epsilon!r} # budget of this session: a smaller ε gives more privacy and less accuracy
+delta = {wishes.delta!r} # well below one over the number of units
+lifetime = {lifetime} # budget of all sessions on this data together; fixed by the first run
 """
     asked = _votes(wishes, ensemble) if ensemble else _tallies(wishes, lists="list" in features.values())
     given = {name: getattr(wishes, name) for name in ABOUT}
     about = (
         f"{name} = {_toml(value)}" if value else f'# {name} = "…" # {ABOUT[name]}' for name, value in given.items()
     )
-    publication = "\n".join(("[about] # certificate, report and dossier say so; what is missing is not stated", *about))
+    publication = "\n".join(("[about] # shown in certificate, report and dossier, with missing entries marked", *about))
     head = SCHEMA_LINE + PLAN_HEAD.format(command="run" if wishes.season is None else "refresh")
     written = head + "\n".join((_data(wishes, features, folder), privacy, asked, publication)) + "\n"
     return written, parse_plan({**tomllib.loads(written), "folder": str(folder)})
@@ -197,7 +197,7 @@ def described(wishes: Wishes) -> dict[str, str]:
     remarks |= {name: ABSENT for name in kinds if name not in known}
     if remarks.keys() == kinds.keys() and {*remarks.values()} <= {*LEFT_OUT}:
         why = ", ".join(f"{name!r} ({remarks[name]})" for name in [*kinds][:MOST_SHOWN])
-        raise WrongInput(f"--public must hold a column to learn from, but none of its {len(kinds)} can be one: {why}")
+        raise WrongInput(f"--public must have a column to learn from, but none of its {len(kinds)} can be one: {why}")
     features = {name: f"{kind}{remarks.get(name, '') and '; '}{remarks.get(name, '')}" for name, kind in kinds.items()}
     unread = [name for name in table.names if name not in (*kinds, wishes.label, wishes.unit)]
     return features | {name: UNREAD if name in table.columns else INDEX for name in unread}
@@ -223,8 +223,8 @@ LEFT_OUT = (
 )
 """Remarks on columns that cannot be features."""
 PLAN_HEAD = """\
-# A plan for Concord. Everything in it must be known in public: no figure, class or setting may be chosen by looking at
-# private rows. Paths are relative to this file. `concord plan` shows what to expect of it; `concord {command}` runs it.
+# A plan for Concord. It is public: choose no figure, class or setting by looking at private rows. Paths are relative to
+# this file. `concord plan` simulates it; `concord {command}` runs it.
 
 """
 
@@ -233,8 +233,8 @@ def _data(wishes: Wishes, features: Mapping[str, str], folder: Path) -> str:
     test = f"test = {_path(wishes.test, folder)} # public labelled rows, on which the student is evaluated"
     unit = f"unit = {_toml(wishes.unit)} # all rows with the same value are protected together"
     no_test = '# test = "…" # public labelled rows, if there are any, to evaluate the student'
-    no_unit = '# unit = "…" # the column that says whose a row is; without it, each row is protected by itself'
-    public = f"public = {_path(wishes.public, folder)} # rows without labels, which get labels; they are not protected"
+    no_unit = '# unit = "…" # the column that identifies a person; without it, each row is protected by itself'
+    public = f"public = {_path(wishes.public, folder)} # rows to be labelled; they are not protected"
     schema = f"schema = {_path(wishes.schema, folder)} # in place of public rows: declared ranges and categories"
     if wishes.bounds is None:
         label = f"classes = {_toml(list(wishes.classes))} # any other private label counts as the first class"
@@ -258,8 +258,8 @@ private = {_path(wishes.private, folder)}
 label = {_toml(wishes.label)}
 {label}
 {unit if wishes.unit else no_unit}
-{form}version = "1" # name a new one when the private data changes
-{categories}features = [ # take out what nothing can be learned from, such as a number that names a row
+{form}version = "1" # change it when the private data changes
+{categories}features = [ # remove columns without information, such as record numbers
 {names}
 ]
 """
@@ -267,12 +267,12 @@ label = {_toml(wishes.label)}
 
 STREAM = """
 [stream]
-season = {season} # releases that are paid for when the stream begins; then a new one, for those who arrive later
-# clock = "0 3 * * 1" # when a release is due, in UTC, here on Mondays at 3; without it, at every `concord refresh`
+season = {season} # releases that are paid for when the season begins; a new season, for later units, follows
+# clock = "0 3 * * 1" # when a release is due, in UTC (here: Mondays at 3); without it, at every `concord refresh`
 """
 
 
-LINEAR = 'learner = "linear" # the model that the sums are decoded to; or the estimator of any {other}'
+LINEAR = 'learner = "linear" # the model decoded from the sums; or name as estimator any {other}'
 TREES = """\
 estimator = "sklearn.ensemble.ExtraTreesRegressor" # learns the inferred labels; or any other {other}
 params = {{ min_samples_leaf = 2 }}"""
@@ -284,8 +284,8 @@ def _tallies(wishes: Wishes, *, lists: bool) -> str:
     whole, stream = ("", "") if wishes.season is None else (" of a whole season", STREAM.format(season=wishes.season))
     return f"""\
 [labeling]
-mechanism = "tallies" # no teacher ensemble: noisy sums over private rows are released, and labels inferred from them
-rows = {wishes.rows} # private units{whole}, as stated: a public rule takes one round or three by it
+mechanism = "tallies" # releases noisy sums of private rows and infers labels from them; no teacher ensemble
+rows = {wishes.rows} # private units{whole}, roughly; a public rule chooses one round or three by this number
 {stream}
 [student]
 {(TREES if lists else LINEAR).format(other=other)}
@@ -293,10 +293,10 @@ rows = {wishes.rows} # private units{whole}, as stated: a public rule takes one 
 
 
 ABOUT = {
-    "issuer": "who publishes it",
-    "contact": "where to ask about it",
+    "issuer": "the publisher",
+    "contact": "contact for questions",
     "use": "intended use, and uses to avoid",
-    "date": "of the publication, such as 2026-01-31",
+    "date": "date of publication, such as 2026-01-31",
 }
 """What a publication says of itself, if the plan does."""
 
@@ -306,7 +306,7 @@ def _votes(wishes: Wishes, ensemble: EnsembleAdvice) -> str:
     teacher = ", ".join(f"{key} = {_toml(value)}" for key, value in PROPOSED.params.items())
     counting = mechanism_class(best.name).counts
     cutoff = None if best.cutoff is None else f"cutoff = {best.cutoff} # refusals until it ends"
-    queries = f"queries = {ensemble.queries} # rows that are paid for, later ones too: `concord extend`, single answers"
+    queries = f"queries = {ensemble.queries} # rows that are paid for, including later ones (`concord extend`)"
     ends = "\n".join(filter(None, (cutoff, queries if "queries" in MECHANISMS[best.name] else None)))
     regression = ("RidgeCV", "{ alphas = [1.0, 10.0, 100.0, 1000.0, 10000.0] }")
     learner, params = regression if counting else ("LogisticRegression", "{ max_iter = 1000 }")
@@ -314,7 +314,7 @@ def _votes(wishes: Wishes, ensemble: EnsembleAdvice) -> str:
     why = "it learns from the noisy counts" if counting else "rows without an answer are left out"
     return f"""\
 [teachers]
-count = {ensemble.teachers} # about {size:,} units each, of the {wishes.rows:,} stated; more agree sooner and know less
+count = {ensemble.teachers} # about {size:,} units each; with more teachers, noise matters less but each is weaker
 estimator = {_toml(PROPOSED.estimator)}
 params = {{ {teacher} }}
 
@@ -322,7 +322,7 @@ params = {{ {teacher} }}
 {textwrap.fill(best.reason, 118, initial_indent="# ", subsequent_indent="# ")}
 mechanism = "{best.name}"
 {ends}
-rows = {wishes.rows} # private units, as stated: δ is judged by their number
+rows = {wishes.rows} # private units, roughly; δ is judged by their number
 
 [student]
 estimator = "sklearn.linear_model.{learner}"

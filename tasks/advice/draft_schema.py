@@ -21,8 +21,8 @@ from concord.tasks.data.units import open_private
 SCHEMA_FILE = "schema.json"
 """The file's name, beside the plan."""
 WHY = (
-    "declare a range or the categories of each column from documentation, never from the rows, because what is "
-    "declared is public; a range much too wide costs nothing, and a column that is left open is left out"
+    "declare a range or the categories of each column. Take them from documentation, never from the rows, because "
+    "declarations are public. A range that is much too wide costs nothing. A column without a declaration is left out"
 )
 STORED = {"boolean": "boolean", "date": "date", "categorical": "string", "null": "any"}
 """Types of a Table Schema by kinds of columns; those of numbers and moments follow from the stored type as well."""

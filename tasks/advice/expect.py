@@ -214,9 +214,9 @@ def expect_candidates(plan: Plan) -> ChoiceAhead | None:
     aside = None if rows is None else rows * plan.test.share
     distinguished = [f"candidates {item.gap:.1%} apart" for item in units if item.drawn <= (aside or 0)]
     tells = distinguished[-1] if distinguished else f"no candidates that are less than {GAPS[0]:.1%} apart"
-    reason = "How many units that is follows from how many there are, which the plan does not state."
+    reason = "The plan does not state the number of units, so the number set aside is unknown."
     if aside is not None:
-        reason = f"About {aside:,.0f} of the units stated are set aside: the draw tells {tells}."
+        reason = f"About {aside:,.0f} of the stated units are set aside: the choice can distinguish {tells}."
     return ChoiceAhead(
         epsilon=student.epsilon,
         candidates=count,

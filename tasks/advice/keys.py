@@ -143,7 +143,7 @@ def _values(value: Schema) -> str:
         case "string" if "pattern" in value:
             return f"text of the form `{value['pattern']}`"
         case "string":
-            return "text" + _bounds(value, "minLength", "maxLength", " letters")
+            return "text" + _bounds(value, "minLength", "maxLength", " characters")
     words = {"integer": "whole number", "number": "number", "boolean": "true or false", "object": "table"}
     return words[value["type"]] + _bounds(value, "minimum", "maximum", "")
 

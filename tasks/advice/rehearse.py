@@ -229,6 +229,6 @@ def in_words(rehearsed: Sequence[Rehearsed], rows: str = "the public rows") -> s
     if learned(rehearsed):
         return beside
     if rehearsed[0].largest is None:
-        return f"{beside}: it learns nothing, because ε is too small or the private units are too few"
+        return f"{beside}; the student is not expected to learn anything: ε is too small, or private units are too few"
     why = "ε is too small, private units are too few, or a class is too rare"
     return f"{beside}; the student is not expected to beat the baseline: {why}"

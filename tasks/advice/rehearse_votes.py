@@ -238,7 +238,7 @@ def expect_votes(
     size, trained, voters = stage.ensemble.size, stage.ensemble.trained, stream.teachers
     who = f"{trained:,} of {voters:,} teachers" if trained < voters else "all teachers"
     stated = " (labeling.rows is not stated)" if stream.rows is None else ""
-    by = f"by {who}, on {size:,} rows each{stated}, asked about {stage.asked:,} of {stream.queries:,} rows"
+    by = f"by {who}, on {size:,} rows each{stated}, which label {stage.asked:,} of {stream.queries:,} rows"
     return VotesAhead(
         mechanism=mechanism.name,
         cutoff=mechanism.cutoff,

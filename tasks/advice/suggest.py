@@ -58,14 +58,14 @@ def suggest(wishes: Wishes, folder: Path, home: Path, *, tallies: bool | None = 
     account = Account.of(plan, home)
     if wishes.public is None:
         if tallies is False:
-            raise WrongInput("--no-tallies has no meaning without --public: nobody votes on synthetic rows")
+            raise WrongInput("--no-tallies needs --public: synthetic rows are labelled by tallies alone")
         check_cover(plan, None, account)
         ahead = expect_sketch(plan, class_shares(plan, reading_encoding(plan)))
         return Suggested(text=text, ensemble=None, reason=f"{SKETCHED}; {ahead.reason}", classes=ahead.classes)
     public = PublicFacts.of(plan, account.domain.filter.order)
     for option, given, why in (
-        ("--bounds", wishes.bounds, "the label is a number, which nobody votes on"),
-        ("--season", wishes.season, "running sums are released, and nobody votes"),
+        ("--bounds", wishes.bounds, "the label is a number, which needs tallies"),
+        ("--season", wishes.season, "a stream releases running sums, which need tallies"),
     ):
         if given is not None and tallies is False:
             raise WrongInput(f"--no-tallies has no meaning with {option}: {why}")

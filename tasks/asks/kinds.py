@@ -188,19 +188,19 @@ def of_homes(session: Session, rounds: Sequence[Released]) -> tuple[str, ...]:
         if each["homes"]["differ"]:
             differ = ", ".join(each["homes"]["differ"])
             found.append(
-                f"In round {number} the share of {differ} differs from what the others' shares say by more than noise: "
-                "other people live there, or its rows are not what the plan says they are"
+                f"In round {number} the share of {differ} differs from the others' shares by more than noise: its "
+                "population may differ, or its rows are not as the plan states"
             )
     return tuple(found)
 
 
 def of_pairs(session: Session, rounds: Sequence[Released]) -> tuple[str, ...]:  # noqa: ARG001, as the others
-    """That pairs of columns were asked about, and which of them the student reads."""
+    """That pairs of columns were counted, and which of them the student uses."""
     found = [[field["name"] for field in codes["fields"] if field["kind"] == "pair"] for codes in _learned(rounds)]
     if not any(found):
         return ()
-    read = f"the student reads {', '.join(found[1])}" if len(found) > 1 else "none of them stood out"
-    return (f"Single columns say little of the label, so all pairs of them were asked about, and {read}",)
+    read = f"the student uses {', '.join(found[1])}" if len(found) > 1 else "none of them is informative"
+    return (f"Single columns predict the label poorly, so all pairs of columns were counted, and {read}",)
 
 
 def of_schema(session: Session, steps: Sequence[Released]) -> tuple[str, ...]:  # noqa: ARG001, as the others

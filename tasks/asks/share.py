@@ -239,7 +239,7 @@ def check_asked(asked: Asked, plan: Plan, name: str, own: Mapping[int, Letter], 
         share = Share(**{field.name: getattr(given, field.name) for field in fields(Tallies)})
         question, delta = asked.question, share.delta_at(share.epsilon)
     except Exception as wrong:  # the lead may have made it fail in any way
-        raise NotVerified(f"the question is none that its round paid for: {wrong}") from None
+        raise NotVerified(f"the question is not one that its round paid for: {wrong}") from None
     if not delta <= share.delta:
         raise NotVerified(f"the rounds have too little noise for ε = {share.epsilon:g} and δ = {share.delta:g}")
     if question.model is not None and len(question.model.weights) != asked.codes.size:

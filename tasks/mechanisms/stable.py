@@ -92,13 +92,13 @@ class StableVoting:
     counts: ClassVar[bool] = False
     queries: ClassVar[None] = None
     answers: ClassVar[None] = None
-    needs: ClassVar[str] = "a cutoff; rows may go on without end"
+    needs: ClassVar[str] = "a cutoff; the number of rows is unlimited"
     calibrated: ClassVar[Collection[str]] = ("order", "refusal")
     proof: ClassVar[str] = (
         "tasks/mechanisms/stable.py: stable voting, a supermartingale over refusals; kin to optimal partition "
         "selection (Desfontaines, Voss, Gipson & Mandayam 2022) and target charging (Cohen & Lyu 2023)"
     )
-    pays_for: ClassVar[str] = "each refusal; the stream may be endless"
+    pays_for: ClassVar[str] = "each refusal; the number of rows is unlimited"
     take_if: ClassVar[str] = "teachers mostly agree"
 
     epsilon: float

@@ -97,11 +97,10 @@ class Tallies:
         "2020), composed over rounds"
     )
     pays_for: ClassVar[str] = (
-        "one to three rounds of sums for labels, and one of totals; no teacher ensemble. If single columns predict "
-        "the label poorly, the second of three rounds asks about pairs of columns (up to 24 columns), at no further "
-        "charge"
+        "one to three rounds of sums for labels, and one of totals. If single columns predict the label poorly, the "
+        "second of three rounds counts pairs of columns (up to 24 columns), at no further charge"
     )
-    take_if: ClassVar[str] = "the data are tables or small images; `concord init --tallies`"
+    take_if: ClassVar[str] = "the data are tables or small images"
 
     epsilon: float
     delta: float

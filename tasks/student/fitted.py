@@ -42,7 +42,7 @@ def strangers() -> Iterator[None]:
     except ConcordError:
         raise
     except Exception as failed:  # the author of the file may have intended it
-        raise NotVerified(f"the student's file is none that Concord writes ({type(failed).__name__})") from None
+        raise NotVerified(f"the student's file is not one that Concord writes ({type(failed).__name__})") from None
 
 
 def check_fitted(student: Any) -> None:

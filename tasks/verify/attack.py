@@ -1,4 +1,4 @@
-"""Attack sessions of a plan on made-up data, to show what its guarantee means: membership inference.
+"""Attack sessions of a plan on simulated data, to show what its guarantee means: membership inference.
 
     public rows, labels made up ─ stand-in private rows ─┬─ with a target    ─ a session as it runs ─┐
                                                          └─ without it       ─ another              ─┴─ which was it?
@@ -117,7 +117,7 @@ class Attacked:
         params = {"sessions": sessions, "targets": targets, "stand_in_rows": self.rows}
         return {
             "metadata": {
-                "attack_name": "membership inference on shadow sessions of made-up data",
+                "attack_name": "membership inference on shadow sessions of simulated data",
                 "attack_params": {**params, "columns": self.columns, "of_columns": self.of},
                 "global_metrics": {
                     "epsilon": self.guarantee.epsilon,

@@ -75,7 +75,7 @@ class Claim:
             subject.released.read(file)
         by = certificate.versions.get("concord", "")
         if not is_version(by):
-            raise NotVerified(f"the certificate's version of concord is {by!r}, which is none")
+            raise NotVerified(f"the certificate's version of concord is {by!r}, which is not a version")
         covered, since = {}, 0
         for record in certificate.sessions:
             name, ledger = record.session, subject.ledger

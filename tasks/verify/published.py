@@ -152,7 +152,7 @@ def _as_written(certificate: Certificate, text: bytes) -> str:
     by, opened = (certificate.versions.get(name, "") for name in ("concord", OPENED))
     for named_version in (by, opened):
         if not is_version(named_version):
-            raise NotVerified(f"the certificate names a version {named_version!r} of Concord, which is none")
+            raise NotVerified(f"the certificate names a version {named_version!r} of Concord, which is not a version")
     if older(__version__, by):
         raise NotVerified(
             f"Concord {by} wrote it, of which this {__version__} knows nothing: verify it with that version"
@@ -252,7 +252,7 @@ def _consistent(certificate: Certificate) -> str:
         for text in (*due, *CAVEATS):
             if text not in (*certificate.warnings, *certificate.caveats):
                 raise NotVerified(f"the certificate leaves out what must stand in it: {text}")
-    return f"{len(certificate.warnings)} warnings and {len(certificate.caveats)} caveats stand in it"
+    return f"{len(certificate.warnings)} warnings and {len(certificate.caveats)} caveats are stated"
 
 
 def _files(at: PublishedSession) -> str:

@@ -290,7 +290,7 @@ def test_a_pair_of_columns_is_asked_about_read_and_certified(tmp_path: Path, hom
     assert summary.student["public_test"]["accuracy"] > 0.95
     assert summary.test is not None
     assert summary.test["accuracy"]["value"] > 0.9
-    assert any("the student reads size × shade" in warning for warning in summary.warnings)
+    assert any("the student uses size × shade" in warning for warning in summary.warnings)
     assert [check for check in verify(home) if not check.ok] == []
     again = start(plan, home)
     assert (again.session, again.spent_now["epsilon"], again.student) == (summary.session, 0, summary.student)

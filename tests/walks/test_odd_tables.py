@@ -151,7 +151,7 @@ def test_codes_sentences_and_numbers_that_name_wards(walk: Go) -> None:
     went = walk("codes, sentences, numbers")
     assert '"code", # categorical; digits with a leading zero are categories' in went.init
     assert '# "note", # categorical; free text, left out' in went.init
-    assert '"ward", # numeric; few whole numbers: list it in `categories` if they are codes' in went.init
+    assert '"ward", # numeric; few different whole numbers; if they are codes, list the column' in went.init
     features = {*certified(went).features}
     assert {"code", "ward"} < features
     assert "note" not in features
@@ -185,7 +185,7 @@ def test_misnamed_classes_are_said_to_the_operator_if_nothing_else_tells(walk: G
     assert "about 100% of the private rows have a label that data.classes lacks: it counts as the first" in went.run
     of_one_class, *of_pairs = sorted(certified(went).warnings, key=lambda each: each.startswith("Single columns"))
     assert of_one_class == f"every released label is the class 'E', and {UNTESTED}"
-    assert all(each.startswith("Single columns say little of the label") for each in of_pairs)
+    assert all(each.startswith("Single columns predict the label poorly") for each in of_pairs)
     assert len(of_pairs) <= 1
 
 

@@ -33,7 +33,7 @@ def test_rows_that_may_be_asked_themselves_are(folder: Path) -> None:
     assert chosen.tallied
     assert (chosen.labeling.cutoff, chosen.labeling.rows) == (None, 3000)
     assert (chosen.teachers.count, chosen.student.learner) == (0, "linear")
-    assert "they can be asked" in reason
+    assert "label all public rows" in reason
 
 
 @pytest.mark.parametrize(

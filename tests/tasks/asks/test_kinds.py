@@ -51,7 +51,7 @@ def test_what_an_operator_declares_of_rows_without_names_is_said(session: tuple[
 
 @pytest.mark.parametrize(
     ("read", "said"),
-    [([], []), (["a × b", "a × c"], ["none of them stood out"]), (["a × b", "a × c", "a × b"], ["reads a × b"])],
+    [([], []), (["a × b", "a × c"], ["none of them is informative"]), (["a × b", "a × c", "a × b"], ["uses a × b"])],
 )
 def test_pairs_of_columns_that_were_asked_about_are_said(
     session: tuple[Session, Ledger], read: list[str], said: list[str]

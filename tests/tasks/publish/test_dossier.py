@@ -248,7 +248,7 @@ def test_of_several_homes_it_does_not_say_that_one_curator_holds_all(folder: Pat
 
     assert "One curator holds the private records" in trusted(RECORDED["tallies"])
     homes = {**RECORDED["joint"], "names": ["north", "south", "west"]}
-    assert trusted(homes).startswith("north, south and west hold private records of")
+    assert trusted(homes).startswith("north, south and west each hold private records of")
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 0.0), (1.0, 1e-5), (4.0, 1e-3)])

@@ -329,4 +329,4 @@ def test_a_student_that_answers_another_class_than_its_own_is_not_believed(small
     pl.DataFrame({"size": [1.0], "shade": ["dark"], "image": [[1, 2, 3, 4]]}).write_parquet(tmp_path / "rows.parquet")
     publish(folder, made)
     found = concord("predict", str(folder), str(tmp_path / "rows.parquet"), "--out", str(tmp_path / "c.csv"))
-    assert (found[0], "none that Concord writes" in found[2], (tmp_path / "c.csv").exists()) == (4, True, False)
+    assert (found[0], "not one that Concord writes" in found[2], (tmp_path / "c.csv").exists()) == (4, True, False)
