@@ -132,9 +132,9 @@ class Certificate(CertificatePart):
     """What is promised, and how to check it.
 
     guarantee  of everything that all its sessions published, together
-    sessions   the leading one, of which the certificate is; others of the same run; and each choice among their
+    sessions   the session that this certificate is about; others of the same run; and each choice among their
                students, and each test of one
-    warnings   what whoever relies on the student must know (artifacts.measures), or on the domain's cap (`unpromised`)
+    warnings   to users of the student (artifacts.measures), or about the domain's cap (`unpromised`)
     versions   of Concord and packages by which it was written, and of Concord when the oldest session was opened
     expected   of certificates of version 1.0.0 alone
     Other fields are those of `Stated`.

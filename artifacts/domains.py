@@ -156,7 +156,7 @@ class NewCap:
 class Division:
     """How a domain's units are divided, recorded once.
 
-    commitment  to part key, share and naming rule, keyed by the part key: whoever holds that key can check it
+    commitment  to part key, share and naming rule, keyed by the part key: a holder of that key can check it
     share       the probability that a unit is in the test part
     naming      the rule by which a unit is named; the operator's alone, so an excerpt of the ledger leaves it out
     """

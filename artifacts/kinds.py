@@ -1,4 +1,4 @@
-"""Kinds of sessions: the settings that the ledger records of each, as types, told apart by the mechanism's name.
+"""Kinds of sessions: the settings that the ledger records of each, as types, distinguished by the mechanism's name.
 
     the ledger's or a certificate's JSON ─ Kind.of ─ one frozen value: Stable, Tallies, PrivateTest …, or Unknown
 

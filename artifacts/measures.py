@@ -79,8 +79,8 @@ class ClassMeasured(CertificatePart):
 
     recall      the share of its rows that the student finds; None if there are none
     precision   of the rows that the student says are of it, the share that are; None if it says so of none
-    auc         how often its probability of the class is higher for a row of it than for another: 0.5 if it looks at
-                nothing, whatever threshold it names the class at; None without probabilities, or without such rows
+    auc         how often its probability of the class is higher for a row of it than for another: 0.5 at chance
+                level, over all thresholds; None without probabilities, or without such rows
     average_precision
                 the mean precision at the thresholds that find one more row: the class's share at chance level
     """

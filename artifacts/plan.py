@@ -41,8 +41,8 @@ LINEAR = {"learner": "linear"}
 class Plan(Section):
     """The whole plan.
 
-    Without [teachers] and [labeling] nobody votes: the student must be universal then. Nor does anybody for tallies,
-    whose own model is the student if no other is named.
+    Without [teachers] and [labeling] there is no ensemble, and the student must be universal. Tallies have no ensemble
+    either: their own model is the student if no other is named.
     """
 
     data: DataPlan

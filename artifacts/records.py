@@ -1,4 +1,4 @@
-"""Records of sessions, of which a certificate is a list: what each promises, what it released, and what that says.
+"""Records of sessions, which a certificate lists: the claim of each, its releases and its outcomes.
 
 A session of any kind has a record of the same form. What its files say stands in `outcomes`, if each is an answer by
 itself: to a question, a choice among students, or a private test. Tables of labels, sums and hypotheses are in their

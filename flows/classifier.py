@@ -90,7 +90,7 @@ class _Learner(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is unt
 
         X        a frame (polars, pandas, Arrow) or an array (rows, columns) of numbers; of a `unit`, with its column
         y        an array, a series or a list: one that is no class, or no number, counts as the pre-check says
-        public   rows like X, which are public: asked about, and published with labels; none if there is a schema
+        public   rows like X, which are public: labelled and published; none if there is a schema
         Raises a ConcordError, such as BudgetRefused if the domain does not cover it.
         """
         if y is None:

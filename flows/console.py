@@ -53,7 +53,7 @@ err = PrintableConsole(stderr=True)
 
 
 def say(sentence: str, *, mark: str = "", style: str = "", to: Console = out) -> None:
-    """Print a sentence on one line, whoever's words are in it, after a mark of ours in that style."""
+    """Print a sentence on one line, after a mark in that style; words of strangers in it are escaped."""
     to.print(Text.assemble((mark, style), in_one_line(sentence)), soft_wrap=True)
 
 

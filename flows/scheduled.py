@@ -42,7 +42,7 @@ class ByKey:
 
 
 def _by_type(schema: dict[str, Any]) -> dict[str, Any]:
-    """`anyOf` a section and a plainer type, told apart by that type. Any other schema stays as it is."""
+    """`anyOf` a section and a plainer type, distinguished by that type. Any other schema stays as it is."""
     section, plainer = schema["anyOf"][0], schema["anyOf"][-1]
     if "$ref" not in section:
         return schema

@@ -1,4 +1,4 @@
-"""Learning by votes: teachers are trained, and asked about public rows batch by batch.
+"""Learning by votes: teachers are trained, and label public rows batch by batch.
 
     for each batch of public rows:  its votes are counted, a few batches ahead ─ it passes the door
 

@@ -144,12 +144,12 @@ YesOption = Annotated[
     bool,
     typer.Option("--yes", "-y", help="Go on without asking, even if the plan does not recognise many private rows."),
 ]
-AgainOption = Annotated[bool, typer.Option(help="Ask once more, if the same was asked before; it costs again.")]
+AgainOption = Annotated[bool, typer.Option(help="Repeat what was asked before; it costs again.")]
 PublishedArgument = Annotated[str, typer.Argument(help="A session, or a copy of its published folder.")]
 StudentArgument = Annotated[
     str, typer.Argument(help="A session, a copy of its published folder, or models:/NAME@ALIAS.")
 ]
-ReasonOption = Annotated[str, typer.Option(help="Why; kept on the record.")]
+ReasonOption = Annotated[str, typer.Option(help="The reason; kept on the record.")]
 HOME = Path(".concord")
 PLAIN = {"ε": "epsilon", "δ": "delta", "α": "alpha", "β": "beta", "✓": "ok", "…": "...", "−": "-", "×": "x", "→": "->"}
 """ASCII for letters of our own texts; any other letter loses its accents, or becomes a question mark."""

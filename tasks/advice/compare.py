@@ -129,7 +129,7 @@ def margin_needed(mechanism: Mechanism, stream: Stream) -> int | None:
 
 
 def teachers_needed(mechanism: Mechanism, stream: Stream) -> int | None:
-    """The least ensemble that is enough for a row of average vote shares; None if none is."""
+    """The smallest sufficient ensemble for a row of average vote shares; None if no size is sufficient."""
     average = stream.shares.mean(axis=0)
 
     def enough(teachers: int) -> bool:

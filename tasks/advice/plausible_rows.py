@@ -1,4 +1,4 @@
-"""Plausible rows: made-up tables that a declared schema allows, on which a sketch is rehearsed.
+"""Plausible rows: simulated tables that a declared schema allows, on which a sketch is rehearsed.
 
     latent groups ─ factors ─ a place in each column's order ─ the cell at that place of a plausible margin
 

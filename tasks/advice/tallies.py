@@ -135,7 +135,7 @@ def asks_pairs(plan: Plan, codes: Codes) -> bool:
 
 
 def _alone(plan: Plan) -> bool:
-    """Whether rows with a class are asked about by one home, once, and not their labels alone."""
+    """Whether one home counts rows by class, once, and not their labels alone."""
     rows_with_class = plan.privacy.secret == "rows" and plan.data.bounds is None
     return rows_with_class and plan.stream is None and plan.homes is None
 

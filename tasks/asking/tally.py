@@ -197,7 +197,7 @@ def count(
 ) -> Ref:
     """Write the sum of the contributions of a block's units, int64 (question.size,), to a file of the vault.
 
-    codes   codes that are asked about; by default the block's own
+    codes   codes of the query; by default the block's own
     grid    the block's own codes, if those that are asked about are groups of their cells and no pairs of them
     """
     total = np.zeros(question.size, dtype=np.int64)

@@ -72,7 +72,7 @@ class Block:
 def teach(block: Block, teachers: TeachersPlan, encoding: Encoding, vault: Vault, path: str) -> Ref:
     """Train the teachers of one block of shards, and write them to the vault in one file: linear ones as an array.
 
-    Raises WrongInput if the estimator cannot be fitted to made-up rows, on which it is tried first.
+    Raises WrongInput if the estimator cannot be fitted to simulated rows, which are tried first.
     """
     rehearse_teachers(teachers, encoding)
     classes, shards = len(encoding.classes), range(*block.shards)
@@ -132,8 +132,8 @@ def check_shards(plan: Plan, what: str, instead: str) -> None:
 
 
 def rehearse_teachers(teachers: TeachersPlan, encoding: Encoding) -> None:
-    """Fit the estimator to made-up rows of every class and predict them. Raises WrongInput if that fails: it would fail
-    on every shard, and all teachers would silently fall back to fixed votes."""
+    """Fit the estimator to simulated rows of every class and predict them. Raises WrongInput if that fails, because it
+    would fail on every shard, and all teachers would silently fall back to fixed votes."""
     X = np.sin(np.arange(REHEARSAL_ROWS * encoding.width, dtype=np.float32)).reshape(REHEARSAL_ROWS, -1)
     y = np.arange(REHEARSAL_ROWS) % len(encoding.classes)
     try:

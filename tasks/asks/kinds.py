@@ -229,7 +229,7 @@ class Publication:
 
     releases  what it releases, in words
     outcome   what a released file says, if each is an answer by itself
-    remarks   what whoever relies on the student must know of the session's released files
+    remarks   warnings to users of the student that follow from the session's released files
     """
 
     mechanism: type[Costed]
@@ -334,7 +334,7 @@ def outcomes_of(session: Session, files: Iterable[bytes], ledger: Record) -> tup
 
 
 def remarks_of(session: Session, files: Iterable[bytes]) -> tuple[str, ...]:
-    """What whoever relies on the student must know of a session's files, JSON, in order."""
+    """Warnings to users of the student that follow from a session's files, JSON, in order."""
     remarks = kind_of(session).remarks
     return () if remarks is None else remarks(session, [json.loads(text) for text in files])
 

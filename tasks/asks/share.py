@@ -1,4 +1,4 @@
-"""A share: what one of several homes answers to a question of whoever leads them, at its own door and charge.
+"""A share: the answer of one of several homes to a question of the lead, at its own door and charge.
 
     question (signed by the lead) ─ checked ─ bound in the ledger ─ private rows counted ─┃ release ─ share (signed)
 

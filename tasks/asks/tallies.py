@@ -39,7 +39,7 @@ ROUND_FORMAT = "concord round 1"
 class TalliesAsk(Ask[Tallies]):
     """Rounds of noisy sums.
 
-    codes    digest of the public codes that are asked about
+    codes    digest of the public codes of the query
     public   digests of the plan's own public rows
     bounds   of a label that is a number
     coded    the codes

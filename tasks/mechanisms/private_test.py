@@ -3,7 +3,7 @@
 Two releases share the budget equally: the confusion matrix, and the numbers of right and wrong predictions. The pair
 is separate because a sum over the many noisy cells of the matrix would be much noisier.
 
-By group: if units are told apart by public groups, each unit in one of them, the matrix is released for each group, and
+By group: if units are divided into public groups, each unit in one of them, the matrix is released for each group, and
 beside it a second table: right and wrong of each group. Both have the same scale.
 
 Of a number within bounds, two tables as well: units by the student's error, at the scale of right and wrong, and by
@@ -96,7 +96,7 @@ class PrivateTest(FieldSettings):
     scale: float
     pair_scale: float
     by: tuple[str, ...] = ()
-    """Columns by whose words units are told apart; none if they are not."""
+    """Columns whose categories form the groups of units; empty without groups."""
     named: tuple[tuple[str | None, ...], ...] = ()
     """Of each group, its word in each column, where OTHER is any other; one more group has units of OTHER in all."""
 
@@ -106,7 +106,7 @@ class PrivateTest(FieldSettings):
 
     @property
     def groups(self) -> int:
-        """Number of groups, with that of all others; 0 if units are not told apart."""
+        """Number of groups, including that of all other units; 0 without groups."""
         return len(self.named) + 1 if self.by else 0
 
     @classmethod

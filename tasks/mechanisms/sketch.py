@@ -1,7 +1,7 @@
 """Sketch: tables of the private rows, one-way and two-way, then rounds of labels, with exact discrete noise.
 
 It needs no public table: synthetic rows that resemble the released tables take its place (tasks.student.sketch), and
-tallies (tallies.py) of labels are asked about their codes.
+tallies (tallies.py) of labels are counted by their codes.
 
 Privacy statement
     Assumes      cells of the one-way tables follow from a declared schema alone; how later tables group those cells,

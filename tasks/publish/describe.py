@@ -103,7 +103,7 @@ def record_of(session: Session, files: Sequence[Ref], ledger: Reading, released:
 
 
 def followers(sessions: Sequence[Session], ledger: Reading) -> list[Session]:
-    """The sessions that asked about students of these: all choices among them, and all tests of them."""
+    """The sessions that query students of these: all choices among them, and all tests of them."""
     learned = {session.id for session in sessions}
     everything = ledger.sessions(sessions[0].domain)
     return [session for session in everything if session.kind.session in learned]

@@ -1,6 +1,6 @@
-"""Pairs of columns: asked about if single columns say little of the label, as if it is whether two of them agree.
+"""Pairs of columns: counted if single columns predict the label poorly, for example if it is whether two of them agree.
 
-    a round of single columns ─ little is decoded ─ all pairs, in coarse cells ─ those that stand out, in finer ones
+    a round of single columns ─ little is decoded ─ all pairs, in coarse cells ─ informative ones, in finer cells
 
 Cells are groups of a column's fine codes: of numbers equally many public rows, of words the most frequent ones.
 
@@ -61,7 +61,7 @@ def outstanding(
 ) -> tuple[tuple[int, int], ...]:
     """The pairs, `most` at most, whose sums differ far from what the model says, the farthest first.
 
-    heard    the round that asked about pairs, by `codes`
+    heard    the round that counted pairs, by `codes`
     decoded  what the rounds before it were decoded to
     """
     paired, share = codes.paired(rows), decoded.units / len(rows)

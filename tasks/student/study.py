@@ -127,7 +127,7 @@ def even_sample(first: int, size: int, total: int, most: int) -> Used:
 
 
 def rehearse_student(plan: StudentPlan, encoding: Encoding) -> None:
-    """Fit the student, unless it is not fitted to labels, to made-up rows of every class, with equal and with mixed
+    """Fit the student, unless it is not fitted to labels, to simulated rows of every class, with equal and with mixed
     scores as the plan would give.
 
     Raises WrongInput if that fails: otherwise it would fail after the labels have been paid for.

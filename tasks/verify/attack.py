@@ -173,7 +173,7 @@ def attack(plan: Plan, guarantee: Guarantee, mechanism: Mechanism | None, sessio
 def on_sums(
     stage: SumsStage, guarantee: Guarantee, sessions: int, *, units: float | None = None, of: int = 0
 ) -> Attacked:
-    """Attack the sums of a stage, with made-up labels of its rows."""
+    """Attack the sums of a stage, with synthetic labels of its rows."""
     mechanism, rng = stage.mechanism, np.random.default_rng(2)
     private, labels, others, truth = _stand_ins(mechanism, stage.codes, stage.rows, units, rng)
     targets, base = private[:TARGETS], private[TARGETS:]

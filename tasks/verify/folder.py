@@ -29,7 +29,7 @@ Read = Callable[[str], bytes]
 Schema = Callable[[int, dict[str, str]], pa.Schema]
 """The schema of a table of labels, for a number of classes and metadata."""
 LARGEST = 2**28
-"""Most bytes of a file that is read whole, by whoever reads it; the signed files of a million answers are smaller."""
+"""Most bytes of a file that any reader reads whole; the signed files of a million answers are smaller."""
 AT_ONCE = 2**20
 """Bytes of a file that are digested at a time."""
 

@@ -50,7 +50,7 @@ def _found(folder: Path) -> PublishedSession:
         return PublishedSession.at(folder)
     except WrongInput as missing:
         others = ", ".join(_students_of(folder.name, folder.parent))
-        known = f"{folder.name} is a domain, of which one session must be named: {others}"
+        known = f"{folder.name} is a domain; name one of its sessions: {others}"
         raise WrongInput(known if others else f"no student is published in {folder}: {missing}") from None
 
 

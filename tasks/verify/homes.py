@@ -44,7 +44,7 @@ ALL_PAY = ("rounds", "classes", "steps", "secret", "many")
 def joint_rounds(kind: Joint, rounds: Sequence[bytes], unit: tuple[str, str], warnings: Sequence[str] | None) -> str:
     """Check the released files of all rounds so far, in order. Raises NotVerified naming what is wrong.
 
-    unit      and neighbours, of which the guarantee is stated
+    unit      and neighbours of the stated guarantee
     warnings  of the certificate; None before there is one
     """
     if len(rounds) > (most := steps(kind)):
@@ -184,7 +184,7 @@ def check_share(
 ) -> None:
     """Check the share of one home in a round against the settings. Raises NotVerified naming what is wrong.
 
-    unit      and neighbours, of which the guarantee is stated
+    unit      and neighbours of the stated guarantee
     follows   the digests that it must give of its `question`, the `question_before` and the `share_before`
     """
     fixed = {"number": number, "home": name, "run": kind.run, **follows}

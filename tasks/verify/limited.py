@@ -1,4 +1,4 @@
-"""Checks of what strangers made, in a process of its own, of which memory and processor time are limited.
+"""Checks of files from strangers, in a process of its own with limited memory and processor time.
 
 A stranger's files may ask for any amount of both: tables that unpack to a thousand times their bytes, JSON within JSON,
 settings whose cost takes years to recompute. So they are checked apart, with one thread, and a check that asks for more

@@ -81,7 +81,7 @@ def verify_published(
 def folder_checks(
     at: PublishedSession, test: str | None, key: str | None, home: Path | None = None
 ) -> dict[str, Callable[[], str]]:
-    """The checks of a published folder, whoever holds it.
+    """The checks of a published folder, by any reader.
 
     home   which may remember where the public test table is
     """

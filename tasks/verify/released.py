@@ -251,7 +251,7 @@ def _laid_out(number: int, question: QuestionForm, codes: Codes | None, spans: d
 
 
 def _fits(number: int, model: DecodedForm, kind: Tallies, spans: Mapping[int, tuple[int, int]]) -> None:
-    """Check that a decoded model is one of the codes and classes that were asked about."""
+    """Check that a decoded model has the codes and classes of the query."""
     columns, last = _columns(kind), max(spans)
     widths = {len(row) for row in (*model.weights, *model.spread, model.intercept, model.prior, model.kappa)}
     fields, codes = len(model.importance) - last - 1, len(model.weights) - spans[last][1]  # that were not asked
