@@ -35,7 +35,7 @@ WIDE = 1024
 MOST = 512
 """Most directions of a wide table, unless it has more columns."""
 COLUMNS = 1024
-"""Most columns that have directions: those whose sums differ most from noise. Each has at least one, unless constant."""
+"""Most columns with directions: those whose sums differ most from noise, each with at least one unless constant."""
 WORK = 1 << 35
 """Most of m·r² for m public rows along r directions of a wide table: it is decoded on as many of its rows."""
 FLAT = 1e-9
