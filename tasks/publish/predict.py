@@ -121,7 +121,7 @@ def predict_table(student: Any, table: str, target: Path, *, key: str | None = N
     if suffix not in WRITERS:
         raise WrongInput(f"--out must be a new file named .parquet or .csv, got {target}")
     if target.exists():
-        raise WrongInput(f"--out must be a new file, but {target} is there already")
+        raise WrongInput(f"--out must be a new file, but {target} already exists")
     if suffix == ".csv" and not all(map(is_printable, getattr(student, "classes_", ()))):
         raise WrongInput("--out must be a .parquet file: the student names a class by letters that are not printable")
     read = dict.fromkeys((*student.feature_names_in_, *([] if key is None else [key])))

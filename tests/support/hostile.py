@@ -143,7 +143,7 @@ ATTACKS: dict[str, tuple[Callable[[Asked], dict[str, Any]], str]] = {
     "less noise": (narrower, "too little noise"),
     "a larger budget": (larger, "another budget"),
     "more numbers than in the first question": (wider, "changes the codes, rounds or rows"),
-    "more numbers than were paid for": (twice_all_fields, "none that its round paid for"),
+    "more numbers than were paid for": (twice_all_fields, "not one that its round paid for"),
     "other codes": (other_codes, "not those of the public table"),
     "codes that do not rise": (falling_cuts, "must rise"),
     "fields of one column again and again": (one_column_again_and_again, "at most 2 fields of a column"),

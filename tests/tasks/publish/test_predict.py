@@ -61,7 +61,7 @@ def test_a_copy_of_what_was_published_is_enough(small: World, tmp_path: Path) ->
 
 WRONG = {
     "another kind": ("rows.parquet", "classes.txt", r"--out must be a new file named .parquet or .csv"),
-    "there already": ("rows.parquet", "rows.parquet", "is there already"),
+    "there already": ("rows.parquet", "rows.parquet", "already exists"),
     "no such table": ("none.parquet", "c.csv", "ROWS must be a file"),
     "a column is missing": ("narrow.parquet", "c.csv", "ROWS must hold the column 'shade', which"),
     "no such folder": ("rows.parquet", "no/c.csv", "cannot be written"),

@@ -174,7 +174,7 @@ def test_a_certificate_written_anew_tells_of_the_version_that_opened_the_session
     assert "caveats is" in tell(home, at("caveats", 0, value=None))
     (home / CERTIFICATE).write_text(anew.model_dump_json())
     assert "versions is 0.1.0" in tell(home, at("versions", OPENED, value="0.1.0"))
-    assert "concord is 'latest', which is none" in tell(home, at("versions", "concord", value="latest"))
+    assert "concord is 'latest', which is not a version" in tell(home, at("versions", "concord", value="latest"))
 
 
 def test_it_stays_right_when_the_ledger_goes_on(home: Path) -> None:

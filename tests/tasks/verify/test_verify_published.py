@@ -241,7 +241,7 @@ def test_another_spelling_of_a_version_is_no_way_past_what_it_asks_for(folder: P
         values["versions"].update(concord=name)
 
     rewrite(folder, unnamed)
-    assert any("of Concord, which is none" in fault for fault in faults(folder))
+    assert any("of Concord, which is not a version" in fault for fault in faults(folder))
 
 
 def test_labels_of_another_session_are_not_this_one_s(folder: Path) -> None:
