@@ -200,7 +200,7 @@ def proved(settings: Mapping[str, Any], claim: tuple[float, float], of: str = ""
     least = _least_delta(json.dumps(settings, sort_keys=True), epsilon)
     if not least <= delta * SLACK:
         raise NotVerified(f"at ε = {epsilon:g} the settings{of} prove δ = {least:.6g}, claimed {delta:g}")
-    return f"at ε = {epsilon:g} the settings prove δ = {least:.6g} of the {delta:g} claimed"
+    return f"at ε = {epsilon:g} the settings prove δ = {least:.6g}; claimed: {delta:g}"
 
 
 def stated_bounds(kind: Kind) -> tuple[float, float]:

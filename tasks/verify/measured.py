@@ -74,7 +74,7 @@ def public_test(certificate: Certificate, read: Callable[[Ref], bytes], named: s
         _groups_follow(test, column, [*groups])
     table = _table(test, named, home)
     if table is None:
-        return f"{follows}; the test table is not at hand: name it with --test to count again"
+        return f"{follows}; the test table was not found: name it with --test to evaluate the student again"
     from concord.tasks.student.model import load  # imports all of scikit-learn, which nothing else here needs
 
     student = load(read(certificate.student.file))

@@ -46,12 +46,11 @@ from concord.tasks.verify.released import released_as_certified, student_as_rele
 from concord.tasks.verify.signed import excerpt, kept_excerpt, signature, signer, statement_of
 
 LEFT = (
-    "that these settings ran and no others, that the ledger holds no charge which its excerpt leaves out, what came "
-    "after, whether people of this domain are in one that is not linked to it, and what is the publisher's word alone: "
-    "[about], how many private units there are, features, parameters of the student, how many "
-    "sessions looked at tested units before, and what report and figures show: they repeat the certificate. `concord "
-    "verify --kept FOLDER` in the home folder says what the ledger knows of it, and `concord verify LATER --kept "
-    "FOLDER` if a later certificate denies it"
+    "that these settings ran and no others; that the ledger has no charge beyond its excerpt; later events; whether "
+    "people of this domain are in another that is not linked to it; and the publisher's statements: [about], the "
+    "number of private units, features, parameters of the student, and earlier sessions on tested units. Report and "
+    "figures repeat the certificate. `concord verify --kept FOLDER` compares it with the ledger of its home, and "
+    "`concord verify LATER --kept FOLDER` with a later certificate"
 )
 
 

@@ -72,7 +72,7 @@ OURS = ("concord_tallied", "concord_student")
 ONCE_OR_BY = [{(1, 0)}, {(0, len(CONFIDENCES))}]
 """Numbers of pairs, and of pairs by confidence, in each group of a private test."""
 COUNTS_OF_NUMBER = ("errors", "constant_errors")
-NOT_DECODED = "that this was decoded from the released sums is not checked, since it takes the {} as well"
+NOT_DECODED = "decoding from the released sums is not checked, because it needs the {} as well"
 
 
 def released_as_certified(record: SessionRecord, at: PublishedSession) -> str:
@@ -381,7 +381,7 @@ def student_as_released(certificate: Certificate, at: PublishedSession) -> str:
     NotVerified."""
     module, _, made = certificate.student.estimator.rpartition(".")
     if module not in OURS:
-        return "it was fitted to released labels; fitting it again is not checked here"
+        return "it was fitted to released labels; fitting is not repeated here"
     from concord.tasks.student.model import load  # imports all of scikit-learn
 
     record = certificate.leading

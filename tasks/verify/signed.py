@@ -155,7 +155,7 @@ def excerpt(certificate: Certificate, read: Read) -> str:
     together = promised(certificate.sessions)
     claimed = Budget(epsilon=certificate.guarantee.epsilon, delta=certificate.guarantee.delta)
     equal("what is promised of all that was published", claimed, together)
-    return f"{len(found.entries)} entries of the ledger keep its rule, and carry the domain's charges and the claim"
+    return f"{len(found.entries)} entries follow the ledger's rule, and state the domain's charges and the claim"
 
 
 def _records(record: SessionRecord, moment: Reading) -> None:

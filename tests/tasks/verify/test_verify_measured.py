@@ -50,12 +50,12 @@ def found(small: World, change: Callable[[dict[str, Any]], None] = lambda _: Non
 def test_the_student_gives_the_certified_counts_again(small: World, tmp_path: Path) -> None:
     assert "those from the student and the 300 rows" in found(small)
     certificate = read(small)
-    assert "not at hand" in public_test(certificate, small.released.read, None, None)
+    assert "was not found" in public_test(certificate, small.released.read, None, None)
     assert certificate.student.public_test is not None
     keep_table_path(small.home, certificate.student.public_test, small.plan.path("test"))
     assert "300 rows" in public_test(certificate, small.released.read, None, small.home)
     keep_table_path(small.home, certificate.student.public_test, "snapshot:///elsewhere/vault#public/tables/gone/1")
-    assert "not at hand" in public_test(certificate, small.released.read, None, small.home)
+    assert "was not found" in public_test(certificate, small.released.read, None, small.home)
     pl.DataFrame({"size": [1.0]}).write_parquet(tmp_path / "other.parquet")
     with pytest.raises(NotVerified, match="the digest of other"):
         found(small, table=str(tmp_path / "other.parquet"))
