@@ -43,11 +43,11 @@ def test_what_arrived_is_answered_and_the_next_run_finds_nothing_new(session: st
     again = {"session": "people", "public": str(arriving), "home": home}
     kind, name, result = ended(scheduled.scheduled_extend, **again)
     assert (kind, name) == (StateType.COMPLETED, "Completed")
-    assert result.startswith(f"session {session}: 150 rows asked now")
+    assert result.startswith(f"session {session}: 150 rows queried now")
     state = state_of(home, session)
     kind, name, result = ended(scheduled.scheduled_extend, **again)
     assert (kind, name) == (StateType.COMPLETED, "NothingNew")
-    assert "0 rows asked now" in result
+    assert "0 rows queried now" in result
     assert state_of(home, session) == state
 
 
@@ -260,7 +260,7 @@ def test_a_run_that_dies_is_finished_by_the_next(
             ended(scheduled.scheduled_extend, **parameters)
     labels = state_of(home, session)[3]
     _, name, result = ended(scheduled.scheduled_extend, **parameters)
-    assert (name, "0 rows asked now" in result) == ("Completed", True)  # nothing was left to ask, but to teach
+    assert (name, "0 rows queried now" in result) == ("Completed", True)  # nothing was left to ask, but to teach
     assert state_of(home, session)[3] == labels
 
 

@@ -74,7 +74,7 @@ def test_it_answers_what_arrived_each_time(
     with pytest.raises(KeyboardInterrupt):
         serve("people", arriving, home, cron="0 3 * * *", timezone="UTC")
     text = [line for line in capsys.readouterr().out.splitlines() if line.startswith("session")]
-    assert [line.split(": ")[1].split(",")[0] for line in text] == [f"{n} rows asked now" for n in (150, 0, 40)]
+    assert [line.split(": ")[1].split(",")[0] for line in text] == [f"{n} rows queried now" for n in (150, 0, 40)]
     assert Ledger.of(home).session(session).asked == 490
 
 
@@ -90,7 +90,7 @@ def test_a_stream_is_released_each_time_and_by_a_deployment(
     with pytest.raises(KeyboardInterrupt):
         start.serve_stream(weekly, home, cron="0 3 * * *", timezone="UTC")
     text = [line for line in capsys.readouterr().out.splitlines() if line.startswith("session")]
-    assert [line.split(": ")[1].split(",")[0] for line in text] == ["1 release asked now"] * 2
+    assert [line.split(": ")[1].split(",")[0] for line in text] == ["1 release queried now"] * 2
     state = scheduled.scheduled_refresh(plan=weekly, home=home, return_state=True)
     assert (state.name, Ledger.of(home).sessions("people")[-1].asked) == ("Completed", 3)
 
@@ -105,7 +105,7 @@ def test_it_ends_when_rows_arrive_that_are_not_paid_for(
     comes(monkeypatch, idle, idle)
     with pytest.raises(BudgetRefused, match="50 public rows have no label"):
         serve("people", arriving, home, cron="0 3 * * *", timezone="UTC")
-    assert "100 rows asked now, 400 of 400 answered in all, 50 not asked" in capsys.readouterr().out
+    assert "100 rows queried now, 400 of 400 answered in total, 50 not queried" in capsys.readouterr().out
 
 
 def test_a_wrong_table_is_told_and_the_next_time_waited_for(

@@ -162,8 +162,8 @@ def test_rows_that_are_not_paid_for_are_named_and_stay_to_be_asked(
     more = {"session": own.session, "public": str(arrive(tmp_path / "more", 20, rows=600)), "home": home}
     partly: Any = scheduled_extend(**more, return_state=True)
     assert (partly.name, partly.is_completed()) == ("Partly", True)
-    assert "100 rows asked now" in partly.message
-    assert "500 not asked" in partly.message
+    assert "100 rows queried now" in partly.message
+    assert "500 not queried" in partly.message
     refused: Any = scheduled_extend(**more, return_state=True)
     assert (refused.name, refused.is_failed()) == ("BudgetRefused", True)
     asked = ("extend", own.session, "--public", more["public"])
@@ -191,9 +191,9 @@ def test_a_run_whose_plan_pays_for_fewer_rows_names_the_others(
         assert (state.name, state.is_completed()) == ("Partly", True)
     again = run(fewer, home=home)
     assert again.not_asked == 300 - again.summary.asked > 0
-    assert f"{again.not_asked} not asked" in state.message
+    assert f"{again.not_asked} not queried" in state.message
     status, out, _ = concord("run", str(fewer))
-    assert (status, f"{again.not_asked} not asked" in out) == (0, True)
+    assert (status, f"{again.not_asked} not queried" in out) == (0, True)
 
 
 @pytest.mark.slow

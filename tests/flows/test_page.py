@@ -26,7 +26,7 @@ def tells(page: dict[str, Any], summary: Summary) -> bool:
     return listed == [(stage.name, stage.cached, stage.seconds) for stage in summary.stages] and all(
         part in page["outcome"]
         for part in (
-            f"| rows asked | {summary.asked}, of which {summary.asked_now} now |",
+            f"| rows queried | {summary.asked} ({summary.asked_now} by this command) |",
             f"| rows refused | {summary.refused} |",
             f"ε = {summary.guarantee['epsilon']:g}, δ = {summary.guarantee['delta']:g}",
             summary.student["model_uri"],

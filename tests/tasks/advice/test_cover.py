@@ -178,7 +178,7 @@ def test_room_is_paid_for_as_the_door_would(folder: Path) -> None:
             {"queries": 300, "cutoff": None},
             300,
             0,
-            ("none", "more `queries`"),
+            ("none", "larger `queries`"),
         ),
         ({"queries": None, "cutoff": 12}, 300, 5, ("any number",)),
         (

@@ -218,7 +218,7 @@ def test_init_asks_about_few_whole_numbers_at_a_terminal() -> None:
     answers = Terminal("private.csv\npublic.csv\n\noutcome\nno,yes\n\nward\n9000\n1\n\n\n\ny\n\n\n\n\n")
     status, _, error = without_home("init", stdin=answers)
     assert status == 0, error
-    assert says(error, "'ward'", "few whole numbers")
+    assert says(error, "'ward'", "few different whole numbers")
     assert "'age'" not in error
     assert load_plan(Path("plan.toml")).data.categories == ("ward",)
 

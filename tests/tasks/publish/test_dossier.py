@@ -119,7 +119,7 @@ def test_it_counts_the_checks_that_passed_apart_from_those_that_warn(folder: Pat
         for each in part["questions"]
         if "Which checks are automatic" in each["question"]
     )
-    assert says(answer, f"{passed} checks passed", f"{warned} warn")
+    assert says(answer, f"{passed} checks passed", f"{warned} are warnings")
     assert warned > 0
 
 
