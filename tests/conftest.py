@@ -4,6 +4,7 @@ import gc
 import hashlib
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -43,6 +44,23 @@ def pytest_collection_finish() -> None:
     """What was loaded to collect the tests is no garbage: do not look through it again, and seldom for other."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def checked_here() -> Iterator[None]:
+    """What strangers made is checked in this process, but in tests that ask for it `apart`."""
+    from concord.tasks.verify import limited
+    from tests.support.checked_here import Here
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limited, "subprocess", Here)
+        yield
+
+
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What strangers made is checked in a process of its own, as for users."""
+    monkeypatch.setattr("concord.tasks.verify.limited.subprocess", subprocess)
 
 
 @pytest.fixture(scope="session")

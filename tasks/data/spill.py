@@ -47,10 +47,10 @@ class Spill:
 
     def read(self, parts: int) -> Iterator[pl.DataFrame]:
         """Parts 0 … parts − 1 in turn; files are deleted as they are read. A part without rows is an empty frame."""
-        held = self._grouped()
+        held, empty = self._grouped(), self._schema.to_frame()
         self.close()
         for part in range(parts):
-            rows = held.pop(part, self._schema.to_frame())
+            rows = held.pop(part, empty)
             if part not in self._files:
                 yield rows
                 continue

@@ -139,7 +139,6 @@ def test_one_row_more_changes_one_shard_and_never_how_the_run_ends(
     cases: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "fsync", lambda _: None)
-    monkeypatch.setattr("concord.tasks.data.split.SPILLS", 4)  # parts of a table of five rows
     vault = Vault(tmp_path / "vault")
 
     @settings(max_examples=cases)

@@ -15,6 +15,8 @@ from tests.support.published import SESSION, leading, rewrite
 from tests.tasks.verify.signed_folder import entry, sign_again
 from tests.tasks.verify.test_verify_folder import of_nothing, put
 
+pytestmark = pytest.mark.usefixtures("apart")
+
 LIMITS: dict[str, Any] = {"memory": 1 << 30, "seconds": 6}
 BROKE_OFF = "its check broke off, as it does beyond 1 GiB of memory or 0.1 minutes of processor time"
 

@@ -209,6 +209,7 @@ def dear(excerpt: bytes) -> bytes:
     return Excerpt.model_validate(values).text
 
 
+@pytest.mark.usefixtures("apart")
 @pytest.mark.parametrize(("name", "edit"), [("certificate.json", endless), ("ledger.json", dear)])
 def test_an_edit_that_takes_time_without_end_is_broken_off_in_its_home_as_well(
     honest: tuple[World, Tracked], monkeypatch: pytest.MonkeyPatch, name: str, edit: Callable[[bytes], bytes]

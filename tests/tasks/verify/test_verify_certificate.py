@@ -136,6 +136,7 @@ def of_a_faulty_version(result: list[Said]) -> None:
             item.body["version"] = invented.OPENED
 
 
+@pytest.mark.usefixtures("apart")  # a stranger's check does not know the invented fault
 def test_a_session_of_a_faulty_version_is_warned_of_and_what_was_written_verifies(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
