@@ -153,7 +153,7 @@ def test_the_card_says_what_is_promised_and_what_it_takes(exported: Path) -> Non
     card = (exported / "MODEL_CARD.md").read_text()
     assert "ε = 1, δ = 1e-05 for one row" in card
     assert "| size | a number |" in card
-    assert "| shade | a word |" in card
+    assert "| shade | a category |" in card
     assert sha256((exported / "student.skops").read_bytes()) in card
     assert "majority-class baseline" in card
 
@@ -161,7 +161,7 @@ def test_the_card_says_what_is_promised_and_what_it_takes(exported: Path) -> Non
 def test_the_card_tells_free_text_from_words() -> None:
     columns = columns_of(published_student(ENCODING, None))
     assert {name: holds(columns[name][0]).split(",")[0] for name in ("word", "text", "bytes")} == {
-        "word": "a word",
+        "word": "a category",
         "text": "free text",
         "bytes": "a list of 2 whole numbers from 0 to 255",
     }
