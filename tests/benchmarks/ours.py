@@ -8,6 +8,7 @@ import secrets
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,16 +20,19 @@ from sklearn.linear_model import LogisticRegression, RidgeCV
 
 from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.schemas import Encoding, Passed, Scaled
+from concord.artifacts.schemas import Column, Encoding, Passed, Scaled
 from concord.artifacts.sections import TALLIES
+from concord.artifacts.table_schema import TableSchema, schema_of
 from concord.tasks.advice.choose import decided
-from concord.tasks.advice.tallies import asks_pairs, planned_sizes, planned_tallies
+from concord.tasks.advice.tallies import asks_pairs, planned_sizes, planned_sketch, planned_tallies
 from concord.tasks.asking.teachers import PROPOSED, add_votes, aligned_copy, fitted_teacher
-from concord.tasks.data.cells import LABEL, cast_rows
-from concord.tasks.data.codes import Codes, NumberField, deepens, learn_codes
+from concord.tasks.data.cells import LABEL, cast_columns, cast_rows
+from concord.tasks.data.codes import CodeMatrix, Codes, NumberField, deepens, learn_codes
 from concord.tasks.data.concord_pictures import Pictures
 from concord.tasks.data.concord_student import ScoreClassifier
-from concord.tasks.data.encode import learn_columns
+from concord.tasks.data.encode import as_declared, learn_columns
+from concord.tasks.data.grid import grid_of, reading_columns, recoded
+from concord.tasks.data.grid_values import stand_ins
 from concord.tasks.data.guard import silenced
 from concord.tasks.data.matrix import Matrix, encode
 from concord.tasks.data.tables import open_public
@@ -40,6 +44,7 @@ from concord.tasks.mechanisms.mechanism import calibrate
 from concord.tasks.mechanisms.tallies import Tallies
 from concord.tasks.student.decode import Decoded, odds_scores, scores
 from concord.tasks.student.infer import RoundFile, RoundPlanner
+from concord.tasks.student.sketch import SketchPlanner
 from tests.benchmarks.tables import Case
 
 Ints = NDArray[np.int64]
@@ -64,8 +69,8 @@ class Parts:
 
 @dataclass(frozen=True)
 class Coded:
-    """A case as numbers, by what was learned from its public rows: the encoded matrix and labels, and codes for each ε.
-    Only `open_labels` looks at the labels of public rows.
+    """A case as numbers, by what was learned from its public rows, or follows from its schema: the encoded matrix and
+    labels, and codes for each ε. Only `open_labels` looks at the labels of public rows.
 
     sizes     bins and cells other than the plan's
     learned   codes by bins and cells, and those of all rows
@@ -88,7 +93,9 @@ class Coded:
         return len(self.case.classes)
 
     def at(self, epsilon: float) -> tuple[Codes, Parts]:
-        """The codes that tallies would take at that ε, and those of all rows."""
+        """The codes that tallies would take at that ε, or the grid of a schema, and those of all rows."""
+        if self.schema is not None:
+            return self.on_grid
         sizes: dict[str, Any] = {**planned_sizes(plan_of(self, epsilon), self.encoding), **self.sizes}
         key = tuple(sizes.values())
         if key not in self.learned:
@@ -96,13 +103,25 @@ class Coded:
             self.learned[key] = made, Parts(*(made.of(part) for part in (self.private, self.public, self.test)))
         return self.learned[key]
 
+    @property
+    def schema(self) -> TableSchema | None:
+        """What is declared in place of public rows."""
+        return None if self.case.schema is None else schema_of(self.case.schema)
+
+    @cached_property
+    def on_grid(self) -> tuple[Codes, Parts]:
+        """The cells of the schema, and those of all rows."""
+        assert self.schema is not None
+        grid, columns = grid_of(self.schema), reading_columns(self.schema)
+        rows = (self.case.private, self.case.public, self.case.test)
+        return grid, Parts(*(grid.of(cast_columns(part, columns)) for part in rows))
+
 
 def coded(case: Case) -> Coded:
-    """The case by what its public rows teach."""
-    with tempfile.TemporaryDirectory() as folder:
-        case.public.write_parquet(f"{folder}/public.parquet")
-        table = open_public(f"{folder}/public.parquet")
-        encoding = Encoding(columns=learn_columns(table, table.names), label=case.label, classes=case.classes)
+    """The case by what its public rows teach, or rows that are drawn from its schema."""
+    schema = None if case.schema is None else schema_of(case.schema)
+    columns = columns_of(case.public if schema is None else stand_ins(schema), schema)
+    encoding = Encoding(columns=columns, label=case.label, classes=case.classes)
     rows = [cast_rows(part, encoding) for part in (case.private, case.known, case.test)]
     return Coded(
         case,
@@ -113,6 +132,15 @@ def coded(case: Case) -> Coded:
         private=rows[0],
         test=rows[2],
     )
+
+
+def columns_of(rows: pl.DataFrame, schema: TableSchema | None) -> tuple[Column, ...]:
+    """What public rows teach of their columns, or synthetic ones of a schema."""
+    with tempfile.TemporaryDirectory() as folder:
+        rows.write_parquet(f"{folder}/public.parquet")
+        table = open_public(f"{folder}/public.parquet")
+        columns = learn_columns(table, table.names)
+    return columns if schema is None else as_declared(columns, schema)
 
 
 class Drawn:
@@ -158,8 +186,9 @@ def said(probabilities: Floats) -> Said:
 def plan_of(data: Coded, epsilon: float, mechanism: str = TALLIES) -> Plan:
     """The plan whose tables these are, which states the number of private rows; for "auto", teachers may vote too."""
     case = data.case
+    given = {"public": "public.parquet"} if case.schema is None else {"schema": case.schema}
     said: dict[str, Any] = {
-        "data": {"private": "private.parquet", "public": "public.parquet", "label": case.label},
+        "data": {"private": "private.parquet", "label": case.label, **given},
         "privacy": {"domain": "rows", "epsilon": epsilon, "delta": case.delta},
         "labeling": {"mechanism": mechanism, "rows": len(data.labels.private)},
     }
@@ -174,20 +203,27 @@ def plan_of(data: Coded, epsilon: float, mechanism: str = TALLIES) -> Plan:
 
 
 def learn(data: Coded, epsilon: float, mechanism: Tallies) -> RoundFile:
-    """All rounds, each under fresh exact noise: what the last one's file would say."""
-    (codes, places), source = data.at(epsilon), Drawn()
-    rows = places.public
+    """All rounds of tallies: what the last one's file would say."""
+    codes, places = data.at(epsilon)
     public = (lambda: data.public) if deepens(codes) else None
-    planner = RoundPlanner(mechanism, codes, rows, public=public, pairs=asks_pairs(plan_of(data, epsilon), codes))
-    released: list[RoundFile] = []
-    for number, each in enumerate(mechanism.rounds):
+    pairs = asks_pairs(plan_of(data, epsilon), codes)
+    planner = RoundPlanner(mechanism, codes, places.public, public=public, pairs=pairs)
+    return steps(data, planner, lambda asked: places.private if asked is codes else asked.of(data.private))[-1]
+
+
+def steps(data: Coded, planner: RoundPlanner | SketchPlanner, rows: Callable[[Codes], CodeMatrix]) -> list[RoundFile]:
+    """All steps, each under fresh exact noise: what their files would say.
+
+    rows   the private rows by the codes that a step asks about
+    """
+    source, released = Drawn(), list[RoundFile]()
+    for number, each in enumerate(planner.mechanism.rounds):
         question, asked = planner.question(released), planner.codes_after(released)
-        private = places.private if asked is codes else asked.of(data.private)
-        sums = mechanism.release(number, tally(question, private, data.labels.private), source)
+        sums = planner.mechanism.release(number, tally(question, rows(asked), data.labels.private), source)
         follows = planner.follow(released, question, sums)
         now = {"question": question.record(), "scale": each.scale, "sums": sums.tolist(), "codes": asked}
         released.append({**now, **follows})
-    return released[-1]
+    return released
 
 
 def tallies(data: Coded, epsilon: float, seed: int) -> Said:
@@ -199,6 +235,30 @@ def tallies(data: Coded, epsilon: float, seed: int) -> Said:
         rows = places.public if last["codes"] is codes else last["codes"].of(data.public)
         return taught(data, codes, scores(decoded, rows), seed)
     rows = last["codes"].paired(places.test)
+    return Said(scores(decoded, rows), odds_scores(decoded, rows))
+
+
+def sketched(data: Coded, epsilon: float) -> list[RoundFile]:
+    """All steps of a sketch."""
+    (grid, places), plan = data.at(epsilon), plan_of(data, epsilon)
+    planner = SketchPlanner(planned_sketch(plan, grid), plan.data.sketched)
+    return steps(data, planner, lambda asked: on_cells(places.private, grid, asked))
+
+
+def on_cells(rows: CodeMatrix, grid: Codes, asked: Codes) -> CodeMatrix:
+    """Codes of rows by their cells; the grid's own are the cells themselves."""
+    return rows if asked == grid else recoded(rows, grid, asked)
+
+
+def sketch(data: Coded, epsilon: float, seed: int) -> Said:  # noqa: ARG001
+    """The linear student of synthetic rows, without a public one."""
+    return decoded_student(data, epsilon, sketched(data, epsilon)[-1])
+
+
+def decoded_student(data: Coded, epsilon: float, last: RoundFile) -> Said:
+    """What the model says to which the last step of a sketch is decoded."""
+    (grid, places), decoded = data.at(epsilon), Decoded.from_record(last["decoded"])
+    rows = recoded(places.test, grid, last["codes"])
     return Said(scores(decoded, rows), odds_scores(decoded, rows))
 
 
@@ -322,5 +382,6 @@ VOTES = ("stable", "noisy_votes", "confident", "laplace_votes")
 OURS: Mapping[str, Callable[[Coded, float, int], Said | str]] = {
     "auto": auto,
     "tallies": tallies,
+    "sketch": sketch,
     **{name: voted(name) for name in VOTES},
 }

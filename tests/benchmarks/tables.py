@@ -2,12 +2,16 @@
 
 Data sets are those of `make data`; the synthetic families are drawn from fixed seeds. Rows have ten normal columns and
 five of words, and their class follows a logit that is linear in them, but where a family says otherwise.
+
+A case whose name ends in `-schema` has no public row: a Table Schema declares ranges and categories in their place.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -36,13 +40,16 @@ ONE_UNIT = ("penbased", "satimage", "optdigits")
 """Tables whose features are numbers of one unit, such as penbased-vector, where they are one list."""
 SMALLER = ("adult", *packaged.TABLES)
 """Tables of which FEW private rows are a case of their own, such as adult-500; the other rows are the same."""
+DECLARED = "-schema"
+"""What ends the name of a case without public rows."""
 
 
 @dataclass(frozen=True)
 class Case:
     """Private rows with labels, public rows, rows to evaluate on, and what is promised.
 
-    known   the public rows with their labels, which only a model of public labels learns from
+    known    the public rows with their labels, which only a model of public labels learns from
+    schema   a Table Schema in place of public rows, of which there are none then
     """
 
     private: pl.DataFrame
@@ -51,6 +58,7 @@ class Case:
     label: str
     classes: tuple[str, ...]
     delta: float = 1e-5
+    schema: Mapping[str, Any] | None = None
 
     @property
     def public(self) -> pl.DataFrame:
@@ -79,7 +87,8 @@ def cases(folder: Path) -> dict[str, Callable[[], Case]]:
     }
     found |= {name: partial(_packaged, name) for name in packaged.TABLES}
     found |= {f"{name}-vector": partial(_vector, found[name]) for name in ONE_UNIT}
-    return found | {f"{name}-{rows}": partial(_few, found[name], rows) for name in SMALLER for rows in FEW}
+    found |= {f"{name}-{rows}": partial(_few, found[name], rows) for name in SMALLER for rows in FEW}
+    return found | {f"{name}{DECLARED}": partial(_declared, whole) for name, whole in found.items()}
 
 
 def _adult(folder: Path, kept: pl.Expr) -> Case:
@@ -131,6 +140,38 @@ def _few(whole: Callable[[], Case], rows: int) -> Case:
     if case.private.height <= rows:
         raise ValueError(f"the case has {case.private.height} private rows, not more than {rows}")
     return replace(case, private=case.private.sample(rows, seed=1))
+
+
+def _declared(whole: Callable[[], Case]) -> Case:
+    """The case without its public rows: their place is taken by what a good dictionary of the table would declare."""
+    case = whole()
+    rows = pl.concat([part.select(case.private.columns) for part in (case.private, case.known, case.test)])
+    return replace(case, known=case.known.clear(), schema=schema_of_rows(rows.drop(case.label)))
+
+
+def schema_of_rows(rows: pl.DataFrame) -> dict[str, Any]:
+    """A Table Schema that fits these rows: only a benchmark may make one so."""
+    return {"fields": [_field(rows[name]) for name in rows.columns]}
+
+
+def _field(cells: pl.Series) -> dict[str, Any]:
+    """The categories of all rows; or their range, rounded outwards to two digits."""
+    if not cells.dtype.is_numeric():
+        words = sorted(set(cells.cast(pl.String).drop_nulls()) - {"?"})
+        return {"name": cells.name, "type": "string", "constraints": {"enum": words}}
+    numbers = cells.drop_nulls().to_numpy().astype(np.float64)
+    whole = bool((numbers == np.rint(numbers)).all())
+    low, high = -_rounded_up(-numbers.min()), _rounded_up(numbers.max())
+    if low == high:
+        high = low + 1
+    constraints = {"minimum": int(low) if whole else low, "maximum": int(high) if whole else high}
+    return {"name": cells.name, "type": "integer" if whole else "number", "constraints": constraints}
+
+
+def _rounded_up(value: float) -> float:
+    """To two significant digits."""
+    digit = 10.0 ** (math.floor(math.log10(abs(value))) - 1) if value else 1.0
+    return float(f"{math.ceil(value / digit - 1e-9) * digit:.12g}")
 
 
 def xor(columns: int, rows: int = 30_000) -> Case:
