@@ -39,7 +39,7 @@ def test_a_console_that_cannot_say_epsilon_says_it_in_plain_letters(
     home: Path, monkeypatch: pytest.MonkeyPatch, encoding: str
 ) -> None:
     result, _ = printed(monkeypatch, encoding, "budget", "--home", str(home))
-    assert "people: epsilon = " in result
+    assert "spent epsilon = " in result
     assert "δ" in printed(monkeypatch, "utf-8", "budget", "--home", str(home))[0]
 
 

@@ -20,6 +20,7 @@ import pytest
 from concord import __version__
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import WrongInput
+from concord.flows import console
 from concord.flows.cli.show import budget_of, show, show_budget
 from concord.flows.outcome import Summary, in_words, measures_of
 from concord.tasks.mechanisms.stable import StableVoting
@@ -35,6 +36,8 @@ from tests.support.recorded import RECORDED
 from tests.texts.wrong_plans import wrong
 
 FOLDER = Path(__file__).parent
+WIDTH = 120
+"""Letters in a line of the console."""
 LONGEST = 100
 """Characters of a wrong setting that are shown."""
 
@@ -146,7 +149,8 @@ TEXTS: dict[str, Callable[[], str]] = {
 def rendered(name: str) -> str:
     """The text of a page, as it is now."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COLUMNS", "120")
+        patch.setenv("COLUMNS", str(WIDTH))
+        patch.setattr(console.out, "_width", WIDTH)  # as the variable says it where it is set before the import
         patch.delenv("CONCORD_HOME", raising=False)
         return _plain(TEXTS[name]())
 

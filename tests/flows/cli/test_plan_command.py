@@ -45,7 +45,7 @@ def test_the_table_names_every_mechanism_and_the_one_to_take() -> None:
     status, printed, _ = concord(*ASKED)
     assert status == 0
     best = planned(*ASKED)["recommended"]["name"]
-    assert f"Take {best}: " in printed
+    assert f"Recommended: {best}, " in printed
     assert "winners have 90.0% of the votes" in printed
     for name in ("stable", "sparse_vector", "published", "noisy_votes", "confident", "laplace_votes"):
         assert name in printed
@@ -71,7 +71,7 @@ def test_a_plan_that_relabels_is_planned_with_what_relabelling_leaves(tmp_path: 
     assert inner["epsilon"] != whole["epsilon"]
     assert found["relabel"]["share"] == 0.3
     assert f"ε = {inner['epsilon']:.4g}, δ = {inner['delta']:.4g}, 150 teachers" in printed
-    assert "teachers learn from it alone, 30.0%" in " ".join(printed.split())
+    assert "Teachers learn from a secret subset alone: 30.0%" in " ".join(printed.split())
 
 
 def test_the_planned_mechanism_is_stated_and_simulated(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_student_that_is_chosen_is_told_of_instead_of_mechanisms(tmp_path: Pat
     assert all(dearer[excess] > count for excess, count in units.items())
     assert concord(plan, "--teachers", "7")[::2] == (
         2,
-        "concord: --teachers has no meaning for a plan whose student is chosen without a vote",
+        "concord: --teachers is not used for a plan whose student is chosen without teachers",
     )
 
 

@@ -181,4 +181,4 @@ def test_a_stream_and_several_homes_are_not_called_static(certificate: Certifica
     details = [each["data_source_type_details"] for each in basic]
     assert "one state of the private data" in details[0]
     assert "the season has 52 releases" in details[1]
-    assert "They lie with north and south" in details[2]
+    assert "They are held by north and south" in details[2]
