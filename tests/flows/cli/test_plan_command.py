@@ -46,7 +46,7 @@ def test_the_table_names_every_mechanism_and_the_one_to_take() -> None:
     assert status == 0
     best = planned(*ASKED)["recommended"]["name"]
     assert f"Recommended: {best}, " in printed
-    assert "winners have 90.0% of the votes" in printed
+    assert "the largest class has 90.0% of the votes" in printed
     for name in ("stable", "sparse_vector", "published", "noisy_votes", "confident", "laplace_votes"):
         assert name in printed
 
