@@ -158,17 +158,21 @@ class Scaled(Frozen):
 
 class OneHot(Frozen):
     """A category: one column a word of the public vocabulary. A word outside it is a missing cell: all zeros,
-    and where public rows had missing cells, a further column says so."""
+    and where public rows had missing cells, a further column says so.
+
+    hashed   whether the vocabulary are names of buckets, and any text belongs to one (concord_student.bucket)
+    """
 
     kind: Literal["categorical"] = "categorical"
     name: str
     vocabulary: tuple[str, ...]
     missing: bool
+    hashed: bool = added(False)
 
     @property
     def of_numbers(self) -> bool:
-        """Whether its words are numbers, so that those of a table mean them (`data.categories`)."""
-        return all(re.fullmatch(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?", word) for word in self.vocabulary)
+        """Whether its words are numbers, or any text's, so that numbers of a table mean them (`data.categories`)."""
+        return self.hashed or all(re.fullmatch(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?", word) for word in self.vocabulary)
 
     @property
     def width(self) -> int:

@@ -38,6 +38,9 @@ TYPES: dict[str, Literal["numeric", "date"]] = {
 }
 """Types of a Table Schema that have a range, and their kind of column."""
 SCALARS = (*TYPES, "boolean", "string", "any")
+BUCKETS, MOST_BUCKETS = 32, 1024
+"""Buckets that text without categories is hashed to, by default and at most. On Adult's 8 text columns, 16 to 128
+learned as much as declared categories."""
 
 
 class DeclaredRange(Frozen):
@@ -82,7 +85,7 @@ class DeclaredCategories(Frozen):
         """Check that the words are distinct, and none of them is that of a missing cell."""
         if len(words) > MOST_WORDS:
             rule = f"enum must list at most {MOST_WORDS:,} categories, got {len(words):,}"
-            raise ValueError(f"{rule}: declare broader ones, or leave the column open")
+            raise ValueError(f"{rule}: declare broader ones, or none, to hash them into buckets")
         before = set[str]()
         for word in words:
             if word in before:
@@ -93,7 +96,22 @@ class DeclaredCategories(Frozen):
         return words
 
 
-DeclaredColumn = Annotated[DeclaredRange | DeclaredTruth | DeclaredCategories, Field(discriminator="kind")]
+class DeclaredText(Frozen):
+    """Text whose categories nobody can list: each is hashed to one of `buckets`, by a rule that depends on no row."""
+
+    kind: Literal["text"]
+    name: str
+    buckets: Annotated[int, Field(strict=True, ge=2, le=MOST_BUCKETS)] = BUCKETS
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The names of its buckets (concord_student.bucket)."""
+        return tuple(f"bucket {at} of {self.buckets}" for at in range(1, self.buckets + 1))
+
+
+DeclaredColumn = Annotated[
+    DeclaredRange | DeclaredTruth | DeclaredCategories | DeclaredText, Field(discriminator="kind")
+]
 
 
 def varies(column: DeclaredColumn) -> bool:
@@ -207,7 +225,8 @@ def schema_of(descriptor: Any) -> TableSchema:
 
 
 def _column(name: str, field: Mapping[str, Any]) -> DeclaredColumn | None:
-    """A field as a column; None if it is left open: neither range nor categories. Raises ValueError with the rule."""
+    """A field as a column; None if it is left open: neither range nor categories, and of no type that needs none.
+    Raises ValueError with the rule."""
     kind, limits = field.get("type", "any"), field.get("constraints", {})
     if kind not in SCALARS:
         rule = f"type must be one of {', '.join(SCALARS)}, got {kind!r}"
@@ -218,10 +237,14 @@ def _column(name: str, field: Mapping[str, Any]) -> DeclaredColumn | None:
         return DeclaredTruth(kind="boolean", name=name)
     given = {key: value for key, value in limits.items() if value not in (None, [])}
     if "enum" in given:
+        if "buckets" in field:
+            raise ValueError("enum lists the categories, and buckets are for those that nobody can list: give one")
         if not isinstance(given["enum"], list):
             raise ValueError(f"enum must be a list of categories, got {given['enum']!r}")
         return DeclaredCategories(kind="categorical", name=name, words=tuple(_word(value) for value in given["enum"]))
-    if kind == "string" or not {"minimum", "maximum"} & given.keys():
+    if kind == "string":
+        return DeclaredText.model_validate({"kind": "text", "name": name, "buckets": field.get("buckets", BUCKETS)})
+    if not {"minimum", "maximum"} & given.keys():
         return None
     if kind == "any":
         raise ValueError(f"type must be one of {', '.join(TYPES)} if there is a range, got 'any'")

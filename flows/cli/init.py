@@ -160,9 +160,7 @@ def _declare(stated: Mapping[str, Any]) -> None:
         while declared is None:
             try:
                 asked = question(field)
-                answer = (
-                    typer.prompt(f"{asked}; empty to leave it out", "", err=True, show_default=False) if asked else ""
-                )
+                answer = typer.prompt(asked, "", err=True, show_default=False) if asked else ""
                 declared = answered(field, answer)
             except WrongInput as wrong:
                 err.print(str(wrong), soft_wrap=True, markup=False)

@@ -14,7 +14,15 @@ from typing import Any
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.schemas import COMMAS, TextFormat
-from concord.artifacts.table_schema import TYPES, DeclaredCategories, DeclaredRange, TableSchema, schema_of
+from concord.artifacts.table_schema import (
+    BUCKETS,
+    TYPES,
+    DeclaredCategories,
+    DeclaredRange,
+    DeclaredText,
+    TableSchema,
+    schema_of,
+)
 from concord.tasks.data.cells import OURS, kind_of
 from concord.tasks.data.units import open_private
 
@@ -22,7 +30,8 @@ SCHEMA_FILE = "schema.json"
 """The file's name, beside the plan."""
 WHY = (
     "declare a range or the categories of each column. Take them from documentation, never from the rows, because "
-    "declarations are public. A range that is much too wide costs nothing. A column without a declaration is left out"
+    "declarations are public. A range that is much too wide costs nothing. Text without categories is hashed into "
+    "buckets; any other column without a declaration is left out"
 )
 STORED = {"boolean": "boolean", "date": "date", "categorical": "string", "null": "any"}
 """Types of a Table Schema by kinds of columns; those of numbers and moments follow from the stored type as well."""
@@ -58,26 +67,29 @@ def question(field: Mapping[str, Any]) -> str:
     """What an owner is asked about a field; empty if nothing is left open."""
     name, kind = field["name"], field["type"]
     if kind == "any":
-        return f"{name!r}: `integer`, `number` or `date` with its least and largest value, `boolean`, or its categories"
+        known = "`integer`, `number` or `date` with its least and largest value, `boolean`, its categories"
+        return f"{name!r}: {known}, or `string` to hash its text into {BUCKETS} buckets; empty to leave it out"
     if kind in TYPES:
-        return f"{name!r}: the least and the largest {kind}, such as {EXAMPLES[kind]}"
-    return f"{name!r}: its categories, with commas between" if kind == "string" else ""
+        return f"{name!r}: the least and the largest {kind}, such as {EXAMPLES[kind]}; empty to leave it out"
+    hashed = f"empty to hash its text into {BUCKETS} buckets, if nobody can list them; `any` to leave it out"
+    return f"{name!r}: its categories, with commas between; {hashed}" if kind == "string" else ""
 
 
 EXAMPLES = {"integer": "0 120", "number": "0 1e6", "date": "1990-01-01 2030-12-31", "datetime": "1990-01-01 2030-12-31"}
 
 
 def answered(field: Mapping[str, Any], answer: str) -> dict[str, Any]:
-    """The field as declared by an answer to its question; left open if that is empty. Raises WrongInput."""
+    """The field as declared by an answer to its question; if that is empty, text is hashed and any other field left
+    open. Raises WrongInput."""
     kind, rest = field["type"], answer.strip()
-    if kind == "any" and rest.split(" ")[0] in (*TYPES, "boolean"):
+    if kind in ("any", "string") and rest.split(" ")[0] in (*TYPES, "boolean", "string", "any"):
         kind, _, rest = rest.partition(" ")
     elif kind == "any" and rest:
         kind = "string"
-    if not rest and kind != "boolean":
-        return dict(field)
+    if not rest and kind not in ("boolean", "string"):
+        return _open(field["name"], kind)
     declared: dict[str, Any] = {"name": field["name"], "type": kind}
-    if kind == "string":
+    if kind == "string" and rest:
         declared["constraints"] = {"enum": [word.strip() for word in rest.split(",") if word.strip()]}
     elif kind in TYPES:
         bounds = rest.replace(" to ", " ").split()
@@ -109,6 +121,8 @@ def declared_in_words(schema: TableSchema) -> dict[str, str]:
                 )
             case DeclaredCategories():
                 found[column.name] = f"{column.kind}, {len(column.words)} of them"
+            case DeclaredText():
+                found[column.name] = f"text, hashed into {column.buckets} buckets"
             case _:
                 found[column.name] = column.kind
     return found | dict.fromkeys(schema.undeclared, UNDECLARED)

@@ -30,7 +30,7 @@ from concord.artifacts.schemas import (
     Scaled,
     TextFormat,
 )
-from concord.tasks.data.concord_student import DAY, DAYS, LARGEST, TICKS, TRUTH, composed
+from concord.tasks.data.concord_student import DAY, DAYS, LARGEST, TICKS, TRUTH, bucket, composed
 from concord.tasks.data.identifiers import TRUTHS, decoded, names_as_text
 
 OURS = "concord."
@@ -194,6 +194,16 @@ def text(name: str, dtype: Type) -> pl.Expr:
     return pl.col(name).bin.encode("hex") if dtype == pl.Binary else nothing(pl.String())
 
 
+def bucketed(name: str, dtype: Type, size: int) -> pl.Expr:
+    """String of any plain cell, by the name of the one of `size` buckets that it is hashed to."""
+
+    def named(words: pl.Series) -> pl.Series:
+        distinct_words = words.drop_nulls().unique().to_list()
+        return words.replace({word: bucket(word, size) for word in distinct_words}) if distinct_words else words
+
+    return text(name, dtype).map_batches(named, return_dtype=pl.String(), is_elementwise=True)
+
+
 GROUP_WORDS = TRUTHS | dict.fromkeys(NULL_WORDS)
 """Words that a group's name replaces, since how a table is stored decides which of them it holds."""
 
@@ -302,6 +312,8 @@ def _cell(column: Column, dtype: Type) -> pl.Expr:
     match column:
         case Scaled():
             return cell(column.name, dtype, column.kind)
+        case OneHot(hashed=True):
+            return bucketed(column.name, dtype, len(column.vocabulary))
         case OneHot():
             word = text(column.name, dtype)
             return pl.when(word.is_in(column.vocabulary)).then(word)

@@ -1,13 +1,14 @@
 """The grid: the cells in which private rows are counted if there is no public table, from the declared schema alone.
 
-A number has a narrow view, and a wide one of WIDE cells if it has more than twice as many; a truth value and a category
-have one view. All later codes are groups of narrow cells, found in released sums: `recoded` looks them up, so that the
-table is read once.
+A number has a narrow view, and a wide one of WIDE cells if it has more than twice as many; a truth value, a category
+and hashed text have one view. All later codes are groups of narrow cells, found in released sums: `recoded` looks them
+up, so that the table is read once.
 
 Assumes      the schema was declared, not read off private rows
 Guarantees   a row has exactly one cell of each view, whatever its cells are, found cell by cell, by comparisons and
              look-ups with declared numbers and words. A number beyond its range is in the cell at that end; one that is
-             infinite, beyond 1e100, NaN or unreadable is missing. A word that was not declared has a cell of its own
+             infinite, beyond 1e100, NaN or unreadable is missing. A word that was not declared has a cell of its own;
+             text without declared words has the cell of its bucket, which follows from that text alone
 Not covered  whether ranges and categories are true: wrong ones cost accuracy, never privacy
              Checked by tests/tasks/data/test_grid.py and, alone against in company, by tests/privacy/test_row_alone.py
 """
@@ -22,8 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Column, Encoding, Hashed, Scaled
-from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, TableSchema, varies
+from concord.artifacts.schemas import Column, Encoding, Hashed, OneHot, Scaled
+from concord.artifacts.table_schema import (
+    DeclaredCategories,
+    DeclaredColumn,
+    DeclaredRange,
+    DeclaredText,
+    TableSchema,
+    varies,
+)
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, WordField, coarser
 from concord.tasks.data.concord_student import DAY
 
@@ -44,7 +52,7 @@ def grid_of(schema: TableSchema) -> Codes:
     start = 0
     for column in filter(varies, schema.columns):
         views: list[CodedField]
-        if isinstance(column, DeclaredCategories):
+        if isinstance(column, DeclaredCategories | DeclaredText):
             views = [WordField(name=column.name, start=start, words=column.words)]
         else:
             narrow = grid_cuts(column) if isinstance(column, DeclaredRange) else np.ones(1)
@@ -110,12 +118,16 @@ def outside_of_schema(step: Mapping[str, Any]) -> tuple[str, ...]:
 
 def reading_columns(schema: TableSchema) -> tuple[Column, ...]:
     """Columns by whose rules cells are cast for the grid; any word stays one, so undeclared ones are not missing."""
-    return tuple(
-        Hashed(name=column.name)
-        if isinstance(column, DeclaredCategories)
-        else Scaled(kind=column.kind, name=column.name, mean=0, scale=1, fill=0, low=0, high=1, missing=True)
-        for column in schema.columns
-    )
+
+    def read(column: DeclaredColumn) -> Column:
+        match column:
+            case DeclaredCategories():
+                return Hashed(name=column.name)
+            case DeclaredText():
+                return OneHot(name=column.name, vocabulary=column.words, missing=True, hashed=True)
+        return Scaled(kind=column.kind, name=column.name, mean=0, scale=1, fill=0, low=0, high=1, missing=True)
+
+    return tuple(map(read, schema.columns))
 
 
 def reading_encoding(plan: Plan) -> Encoding:

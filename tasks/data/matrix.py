@@ -126,11 +126,11 @@ def _parts(columns: list[Any]) -> list[Encoder]:
             known = {"handle_unknown": "ignore", "sparse_output": False, "dtype": np.float32}
             if not first.missing:
                 words = OneHotEncoder(categories=[vocabulary], **known)
-                return [(first.name, make_pipeline(Cells(first.kind), words), names)]
+                return [(first.name, make_pipeline(clean(first), words), names)]
             end = len(vocabulary)  # missing cells have a column too, so unknown words count as missing
             ranks = OrdinalEncoder(categories=[vocabulary], handle_unknown="use_encoded_value", unknown_value=end)
             words = OneHotEncoder(categories=[np.arange(end + 1.0)], **known)
-            return [(first.name, make_pipeline(Cells(first.kind), ranks, words), names)]
+            return [(first.name, make_pipeline(clean(first), ranks, words), names)]
         case Hashed() as first:
             whole = SimpleImputer(missing_values=None, strategy="constant", fill_value="", keep_empty_features=True)
             bag = HashingVectorizer(n_features=first.size, **BAG)
@@ -139,6 +139,13 @@ def _parts(columns: list[Any]) -> list[Encoder]:
             scale = [("scale", MaxAbsScaler())] * (first.element == "uint8")
             return [(first.name, Pipeline([("cells", Cells(first.element, first.size)), *scale]), names)]
     return []
+
+
+def clean(column: Column) -> Cells:
+    """What reads the cells of a column that is no list."""
+    if isinstance(column, OneHot) and column.hashed:
+        return Cells("hashed", len(column.vocabulary))
+    return Cells(column.kind)
 
 
 def _settle(part: Pipeline, columns: list[Any]) -> None:

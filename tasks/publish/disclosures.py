@@ -64,6 +64,7 @@ TAKES = {
     "boolean": "a truth value",
     "date": "a date or a moment",
     "categorical": "a category",
+    "hashed": "text, hashed to one of {} buckets",
     "uint8": "a list of {} whole numbers from 0 to 255",
     "float32": "a list of {} numbers",
 }

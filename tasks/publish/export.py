@@ -34,7 +34,7 @@ from concord.artifacts.published import CARD_FILE, SYNTHETIC_FILE, Published
 from concord.tasks.publish.disclosures import columns_of, in_markdown, model_card
 from concord.tasks.student.fitted import strangers
 from concord.tasks.student.model import load, modules_needed
-from concord.tasks.student.scorecard import is_linear, scorecard_json, scorecard_sql
+from concord.tasks.student.scorecard import has_statement, is_linear, scorecard_json, scorecard_sql
 from concord.tasks.student.trust import trusted_types
 
 NEEDED = ("numpy", "pandas", "scikit-learn", "scipy", "skops")
@@ -118,7 +118,7 @@ FORMS = {
     ),
     "SQL": Form(
         f'`{SQL}` scores a table in a database: put its name in place of `"rows"`',
-        lambda _, student: is_linear(student),
+        lambda _, student: has_statement(student),
         lambda published, student: {SQL: scorecard_sql(student, published.certificate.thresholds).encode()},
     ),
     "synthetic rows": Form(
@@ -142,7 +142,7 @@ def _example(part: Pipeline, at: int) -> str:
 
 def _typical(part: Pipeline, kind: str, at: int) -> Any:
     """A cell of a column of that kind: a plain value, as tasks.student.fitted has checked."""
-    if isinstance(part[-1], HashingVectorizer):
+    if kind == "hashed" or isinstance(part[-1], HashingVectorizer):
         return "a few words"
     if "code" in part.named_steps:
         known = part["code"].cuts or part["code"].words

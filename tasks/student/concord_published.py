@@ -36,6 +36,7 @@ READABLE = {
     "boolean": "truth values such as true",
     "date": "dates such as 2026-12-31",
     "categorical": "words that the student knows, which are {}",
+    "hashed": "text",
 }
 SHOWN_WORDS = 3
 """The most words of a column that a warning names: the student's own, for rows may hold secrets."""
@@ -82,7 +83,7 @@ def _lost(column: Any, part: Pipeline) -> tuple[list[bool], str]:
         listed = [cell if isinstance(cell, list | tuple | np.ndarray) else () for cell in column[name].to_list()]
         return [len(cell) != cells.size for cell in listed], f"lists of {cells.size} numbers"
     clean, what = cells.transform(column)[:, 0], READABLE[cells.kind]
-    if cells.kind != "categorical":
+    if cells.kind not in ("categorical", "hashed"):
         return np.isnan(clean.astype(np.float64)).tolist(), what
     encoder = part[1]
     own = encoder.categories_[0] if hasattr(encoder, "categories_") else getattr(encoder, "words", ())

@@ -113,7 +113,7 @@ def _categories(value: Any) -> bool:
 WHOLE: dict[str, Rule] = {"classes_": lambda value: value is None or _names(value), "feature_names_in_": _names}
 RULES: dict[type, dict[str, Rule]] = {
     ColumnTransformer: {"transformers_": _by_name},
-    Cells: {"kind": _one_of((*READ, "uint8", "float32")), "size": _between(1, LARGEST_SIZE)},
+    Cells: {"kind": _one_of((*READ, "hashed", "uint8", "float32")), "size": _between(1, LARGEST_SIZE)},
     SimpleImputer: {"statistics_": lambda value: _texts(value) or _numbers(value)},
     OneHotEncoder: {"categories_": _categories},
     OrdinalEncoder: {"categories_": _categories},

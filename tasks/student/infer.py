@@ -35,9 +35,8 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.measures import AnyPublicTest, PublicTest
 from concord.artifacts.schemas import Encoding, OneHot, Ref
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, WordField, deepened
-from concord.tasks.data.concord_student import Cells
 from concord.tasks.data.encode import PublicBatch, labelled_rows, read_frame
-from concord.tasks.data.matrix import column_transformer
+from concord.tasks.data.matrix import clean, column_transformer
 from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import FINER, GROUPS, Tallies
@@ -233,9 +232,10 @@ def soft_labels(labels: pa.Table, classes: int) -> NDArray[np.float64]:
 
 def linear_student(decoded: Decoded, encoding: Encoding, codes: Codes) -> Pipeline:
     """The student of a decoded model, from raw public columns to class names, or to a number."""
-    known = {column.name: column.vocabulary for column in encoding.columns if isinstance(column, OneHot)}
-    fields = [codes.fields[at] for at in codes.fine]
-    parts = [(field.name, make_pipeline(Cells(field.kind), _code(field, known)), [field.name]) for field in fields]
+    columns = {column.name: column for column in encoding.columns}
+    known = {name: column.vocabulary for name, column in columns.items() if isinstance(column, OneHot)}
+    fields = {field.name: field for field in (codes.fields[at] for at in codes.fine)}
+    parts = [(name, make_pipeline(clean(columns[name]), _code(field, known)), [name]) for name, field in fields.items()]
     coded = column_transformer(parts, encoding.features)
     if encoding.bounds is not None:
         number = TalliedNumber(decoded.weights, decoded.intercept, *encoding.bounds)

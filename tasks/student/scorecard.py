@@ -39,6 +39,9 @@ RULES = {
     "whose lower end is at or before it",
     "categorical": "text, without blanks around it and in Unicode's composed form (NFC); a word that is not listed "
     "counts as missing",
+    "hashed": "text, without blanks around it and in Unicode's composed form (NFC), by its bucket: 1 + the first 8 "
+    "bytes of the SHA-256 of its UTF-8, as a whole number, modulo the number of buckets. The name of a bucket is in "
+    "that bucket. Standard SQL cannot hash, so there is no statement",
 }
 """How a cell of each kind is read (concord_student.Cells)."""
 SQL_TYPES = {
@@ -64,6 +67,11 @@ TABLE = "concord_rows"
 def is_linear(student: Pipeline) -> bool:
     """Whether the student is a sum of points, which alone has a scorecard."""
     return isinstance(student[-1], Tallied | TalliedNumber)
+
+
+def has_statement(student: Pipeline) -> bool:
+    """Whether a statement of standard SQL can score a table: not if texts are hashed."""
+    return is_linear(student) and all(kind in SQL_TYPES for _, kind, _ in _parts(student))
 
 
 def scorecard(student: Pipeline, thresholds: Mapping[str, float] = NO_THRESHOLDS) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.table_schema import (
     DeclaredCategories,
     DeclaredRange,
+    DeclaredText,
     DeclaredTruth,
     TableSchema,
     read_schema,
@@ -39,7 +40,9 @@ def test_a_data_dictionary_is_read_as_it_is() -> None:
                 {"name": "veteran", "type": "boolean"},
                 {"name": "since", "type": "date", "constraints": {"minimum": "1970-01-02", "maximum": "2020-12-31"}},
                 {"name": "code", "type": "integer", "constraints": {"enum": [1, 2.0, "03"]}},
-                {"name": "note", "type": "string"},
+                {"name": "town", "type": "string", "constraints": {"enum": []}},
+                {"name": "street", "type": "string", "buckets": 64},
+                {"name": "note", "type": "any"},
             ],
         }
     )
@@ -50,6 +53,8 @@ def test_a_data_dictionary_is_read_as_it_is() -> None:
         DeclaredTruth(kind="boolean", name="veteran"),
         DeclaredRange(kind="date", name="since", low=1, high=18627, whole=True),
         DeclaredCategories(kind="categorical", name="code", words=("1", "2", "03")),
+        DeclaredText(kind="text", name="town", buckets=32),
+        DeclaredText(kind="text", name="street", buckets=64),
     )
     assert found.undeclared == ("note",)
 
@@ -79,7 +84,7 @@ def test_names_are_given_once_and_something_is_declared() -> None:
     with pytest.raises(WrongInput, match="give every field a name"):
         of({"type": "integer"})
     with pytest.raises(WrongInput, match=facts("range", "categories", "one column")):
-        of({"name": "note", "type": "string"})
+        of({"name": "note", "type": "any"})
     alone = of({"name": "country", "type": "string", "constraints": {"enum": ["Italy"]}})
     with pytest.raises(WrongInput, match=facts("more than one value")):
         alone.check("income")

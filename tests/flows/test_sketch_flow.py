@@ -108,6 +108,33 @@ def test_private_rows_alone_give_a_student_synthetic_rows_and_a_certificate(tmp_
 
 
 @pytest.mark.slow
+def test_text_whose_categories_nobody_lists_is_hashed_and_the_published_student_hashes_alike(
+    tmp_path: Path, home: Path
+) -> None:
+    """Most of the class follows from the town, by 200 names that neither schema nor plan lists."""
+    plan = plan_of(tmp_path / "data", data={"schema": {"fields": [*FIELDS, {"name": "town", "type": "string"}]}})
+    for name in ("private", "test"):
+        path = tmp_path / "data" / f"{name}.parquet"
+        rows, source = pl.read_parquet(path), np.random.default_rng(4)
+        own = (rows["class"] == "high").to_numpy() * 100 + source.integers(0, 100, rows.height)
+        rows.with_columns(town=pl.Series([f"town {at}" for at in own])).write_parquet(path)
+    found = start(plan, home)
+    assert [check for check in verify(home) if not check.ok] == []
+    folder = home / "released" / found.session
+    assert [check for check in verify_published(folder) if not check.ok] == []
+    towns = set(pl.read_parquet(folder / "synthetic.parquet")["town"].drop_nulls())
+    assert towns <= {f"bucket {at} of 32" for at in range(1, 33)}
+    test = pl.read_parquet(tmp_path / "data" / "test.parquet")
+    student = concord.load_student(found.session, home=home)
+    right = np.mean(student.predict(test.drop("class")) == test["class"].to_numpy())
+    assert right == pytest.approx(found.student["public_test"]["accuracy"])
+    others = student.predict(test.drop("class").with_columns(town=pl.lit("nowhere")))
+    assert right > np.mean(others == test["class"].to_numpy())
+    files = concord.export(found.session, tmp_path / "exported", home=home)
+    assert ("scorecard.json" in {*files}, "scorecard.sql" in {*files}) == (True, False)
+
+
+@pytest.mark.slow
 def test_a_forest_learns_from_synthetic_rows(tmp_path: Path, home: Path) -> None:
     student = {"estimator": "sklearn.ensemble.ExtraTreesRegressor", "params": {"n_estimators": 20}}
     found = start(plan_of(tmp_path / "data", student=student), home)

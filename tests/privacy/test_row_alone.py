@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from concord.artifacts.schemas import Column, Encoding, Hashed, OneHot, Passed, Scaled
-from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, DeclaredTruth, TableSchema
+from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, DeclaredText, DeclaredTruth, TableSchema
 from concord.tasks.data.cells import (
     LABEL,
     canonical_id,
@@ -31,6 +31,7 @@ from concord.tasks.data.cells import (
     cast_rows,
     numbers_of,
     steps_between,
+    text,
 )
 from concord.tasks.data.codes import Codes, NumberField, WordField
 from concord.tasks.data.encode import row_digests
@@ -43,12 +44,14 @@ from tests.support.raw import CELLS, TYPES, Cell, cells_of, column, exact
 
 KEY = bytes(range(32))
 PLAIN = Scaled(kind="numeric", name="plain", mean=0.1, scale=3, fill=-0.7, low=-1e30, high=1e30, missing=True)
+BUCKETS = DeclaredText(kind="text", name="hashed", buckets=32)
 COLUMNS: tuple[Column, ...] = (
     PLAIN,
     PLAIN.model_copy(update={"name": "log", "log": True}),
     PLAIN.model_copy(update={"name": "truth", "kind": "boolean"}),
     PLAIN.model_copy(update={"name": "date", "kind": "date", "low": -1e9, "high": 1e9}),
     OneHot(name="word", vocabulary=("a", "0", "-0.5", "Rome", "1970-01-01"), missing=True),
+    OneHot(name="hashed", vocabulary=BUCKETS.words, missing=True, hashed=True),
     Passed(name="bytes", element="uint8", size=2),
     Passed(name="wave", element="float32", size=2),
     Hashed(name="text", size=16),
@@ -77,6 +80,7 @@ SCHEMA = TableSchema(
         DeclaredTruth(kind="boolean", name="truth"),
         DeclaredRange(kind="date", name="date", low=-719_162, high=20_000.5, whole=False),
         DeclaredCategories(kind="categorical", name="word", words=("a", "0", "-0.5", "Rome", "1970-01-01")),
+        BUCKETS,
     ),
     undeclared=(),
 )
@@ -190,3 +194,16 @@ def test_words_that_are_weighed_by_how_many_rows_have_them_are_caught(monkeypatc
     monkeypatch.setattr(HashingVectorizer, "transform", weighed)
     together, by_itself = through_the_rules(pl.concat([note, other])).row(0), through_the_rules(note).row(0)
     assert {rule for rule, bits in together.items() if bits != by_itself[rule]} == {"matrix", "digest"}
+
+
+def test_buckets_that_depend_on_the_words_of_other_rows_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted fault: what most encoders do, which number the words that they find."""
+    note, other = (pl.Series("c", [text]) for text in ("a cough again", "a cough"))
+    assert through_the_rules(pl.concat([note, other])).row(0) == through_the_rules(note).row(0)
+
+    def numbered(name: str, dtype: pl.DataType, size: int) -> pl.Expr:
+        place = text(name, dtype).rank("dense") % size + 1
+        return pl.format("bucket {} of {}", place, pl.lit(size))
+
+    monkeypatch.setattr("concord.tasks.data.cells.bucketed", numbered)
+    assert through_the_rules(pl.concat([note, other])).row(0) != through_the_rules(note).row(0)

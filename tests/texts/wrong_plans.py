@@ -155,6 +155,8 @@ FIELDS: list[Any] = [
     limits("string", enum=[["a"]]),
     limits("string", enum=[*map(str, range(2**16 - 1))]),
     limits("integer", enum=[1, 1.0]),
+    *({**limits("string"), "buckets": odd} for odd in (1, 1025, "8", 8.5, None)),
+    {**limits("string", enum=["a"]), "buckets": 8},
     limits("array"),
     limits("geopoint"),
     {"name": "x", "type": "number", "constraints": 3},

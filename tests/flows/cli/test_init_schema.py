@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from concord.artifacts.plan import load_plan
-from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, DeclaredTruth
+from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, DeclaredText, DeclaredTruth
 from concord.tasks.advice import rehearse_sketch
 from tests.flows.cli.test_init import Terminal
 from tests.support.console import concord as without_home
@@ -73,6 +73,8 @@ def fill_in() -> None:
             field |= {"type": "string", "constraints": {"enum": answer.split(", ")}}
         elif field["name"] == "member":
             field["type"] = "boolean"
+        elif field["name"] == "note" and field["type"] == "string":
+            field["type"] = "any"
         elif answer:
             low, high = answer.replace(" to ", " ").split()
             kinds = {"age": "integer", "wage": "number", "since": "date"}
@@ -148,13 +150,15 @@ def test_at_a_terminal_each_column_is_asked_for_once_and_again_if_the_answer_can
     kinds = {"age": "integer ", "wage": "number ", "since": "date "} if csv else {}
     answers = [(kinds.get(name, "") if answer else "") + answer for name, answer in ANSWERS.items()]
     answers[3:3] = ["boolean"] if csv else []
+    answers[-1] = "string" if csv else ""
     typed = "\n".join(["person", (kinds.get("age", "") + wrong), *answers]) + "\n"
     status, _, error = heard("init", *given, *STATED, "--json", stdin=Terminal(typed))
     assert status == 0, error
     assert "never from the rows" in error
     assert says(error, "minimum", "maximum", 90, 17)
     data = load_plan(Path("plan.toml")).data
-    assert data.features == ("age", "wage", "sex", "member", "since")
+    assert data.features == ("age", "wage", "sex", "member", "since", "note")
+    assert data.sketched.columns[-1] == DeclaredText(kind="text", name="note", buckets=32)
     age = json.loads(Path("schema.json").read_text())["fields"][0]
     assert age == {"name": "age", "type": "integer", "constraints": {"minimum": 17, "maximum": 90}}
 

@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from concord.artifacts.schemas import Encoding
-from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, DeclaredTruth, TableSchema
+from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, DeclaredText, DeclaredTruth, TableSchema
 from concord.tasks.asking.tally import _coded
 from concord.tasks.data.codes import Codes, NumberField, WordField
+from concord.tasks.data.concord_student import Cells
 from concord.tasks.data.encode import as_declared
 from concord.tasks.data.grid import (
     NARROW,
@@ -24,6 +26,7 @@ from concord.tasks.data.grid import (
     recoded,
     with_tables,
 )
+from concord.tasks.data.stored_columns import read_column
 from tests.support.sentences import says
 
 
@@ -66,6 +69,37 @@ def test_words_that_are_declared_others_and_missing_ones_are_three_things() -> N
     assert cells_of("sex", ["Female", "Male", " Male", "male", "", None, "7"]) == [0, 1, 1, 3, 3, 4, 2]
     assert cells_of("sex", [7, 8]) == [2, 3]
     assert cells_of("sex", [7.0, 7.5, float("nan")]) == [2, 3, 4]
+
+
+TEXT = TableSchema(columns=(DeclaredText(kind="text", name="town"),), undeclared=())
+TOWNS = ["Rome", " Rome ", "Paris", "e\u0301", "\u00e9", "", "bucket 7 of 32", "bucket 33 of 32", None]
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        *(pa.string(), pa.large_string(), pa.string_view()),
+        *(pa.dictionary(pa.int8(), words) for words in (pa.string(), pa.large_string(), pa.string_view())),
+    ],
+    ids=str,
+)
+def test_any_text_has_the_bucket_of_its_sha_256_however_it_is_stored(stored: pa.DataType) -> None:
+    grid, columns = grid_of(TEXT), reading_columns(TEXT)
+    cells = read_column("town", pa.array(TOWNS).cast(stored), stored).to_frame("town")
+    found = grid.of_raw(cells, columns)[:, 0].tolist()
+    by_hand = [int.from_bytes(hashlib.sha256(town.encode()).digest()[:8], "big") % 32 for town in ("Rome", "Paris")]
+    assert found[:3] == [by_hand[0], by_hand[0], by_hand[1]] == [6, 6, found[2]]
+    assert found[3] == found[4]
+    assert found[6:] == [6, 8, 33]
+    named = Cells("hashed", 32).transform(cells)[:, 0].tolist()
+    assert named == [None if place == 33 else f"bucket {place + 1} of 32" for place in found]
+
+
+def test_what_is_stored_as_a_number_is_hashed_as_its_text() -> None:
+    grid, columns = grid_of(TEXT), reading_columns(TEXT)
+    texts = grid.of_raw(pl.DataFrame({"town": ["12", "1.5", None]}), columns)[:, 0].tolist()
+    numbers = grid.of_raw(pl.DataFrame({"town": [12.0, 1.5, float("nan")]}), columns)[:, 0].tolist()
+    assert texts == numbers
 
 
 def test_truth_values_and_dates_have_cells() -> None:

@@ -40,6 +40,7 @@ COLUMNS: tuple[Column, ...] = (
     PLAIN.model_copy(update={"name": "date", "kind": "date", "low": -1e9, "high": 1e9}),
     OneHot(name="word", vocabulary=VOCABULARY, missing=True),
     OneHot(name="known", vocabulary=VOCABULARY[:4], missing=False),
+    OneHot(name="hashed", vocabulary=tuple(f"bucket {at} of 5" for at in range(1, 6)), missing=True, hashed=True),
     Empty(name="nothing"),
     Passed(name="bytes", element="uint8", size=2),
     Passed(name="wave", element="float32", size=2),

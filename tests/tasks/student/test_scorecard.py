@@ -15,8 +15,10 @@ import pytest
 from sklearn.dummy import DummyClassifier
 
 from concord.artifacts.schemas import Encoding
+from concord.artifacts.table_schema import DeclaredText
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.codes import learn_codes
+from concord.tasks.data.concord_student import bucket
 from concord.tasks.data.encode import learn_columns
 from concord.tasks.data.tables import open_public
 from concord.tasks.mechanisms.tallies import FINER
@@ -26,7 +28,7 @@ from concord.tasks.student.decode import Decoded
 from concord.tasks.student.infer import linear_student
 from concord.tasks.student.model import published_student
 from concord.tasks.student.pairs import with_pairs
-from concord.tasks.student.scorecard import is_linear, scorecard_json, scorecard_sql
+from concord.tasks.student.scorecard import has_statement, is_linear, scorecard, scorecard_json, scorecard_sql
 from tests.support import postgresql
 
 ROWS = 400
@@ -60,10 +62,13 @@ def student(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return made_of(tmp_path / "public.parquet", ("no", "yes", ODD)[:classes], paired=paired)
 
 
-def made_of(path: Path, classes: tuple[str, ...], leave_out: str = "", *, paired: bool = False) -> Any:
+def made_of(
+    path: Path, classes: tuple[str, ...], leave_out: str = "", *, paired: bool = False, hashed: str = ""
+) -> Any:
     """A linear student of a public table's columns, with weights that are drawn; of a number if there is no class."""
     opened, rng = open_public(str(path)), np.random.default_rng(7)
     learned = learn_columns(opened, [name for name in opened.names if name != leave_out])
+    learned = tuple(one.model_copy(update={"hashed": True}) if one.name == hashed else one for one in learned)
     bounds = None if classes else (-3.0, 7.0)
     encoding = Encoding(columns=learned, label="label", classes=classes, bounds=bounds)
     cells = cast_rows(pl.read_parquet(path), encoding)
@@ -131,6 +136,19 @@ def postgres() -> Iterator[Answer]:
 
     with postgresql.server() as address:
         yield answer
+
+
+def test_a_student_of_hashed_text_has_points_by_bucket_and_no_statement(tmp_path: Path) -> None:
+    buckets = DeclaredText(kind="text", name="shade", buckets=4).words
+    table(0).with_columns(shade=pl.Series(buckets)[np.arange(ROWS) % 4]).write_parquet(tmp_path / "public.parquet")
+    plain = made_of(tmp_path / "public.parquet", ("no", "yes"))
+    student = made_of(tmp_path / "public.parquet", ("no", "yes"), hashed="shade")
+    assert [has_statement(each) for each in (plain, student)] == [True, False]
+    (column,) = (each for each in scorecard(student)["columns"] if each["kind"] == "hashed")
+    assert {*column["words"]} == {*buckets}
+    rows = table(3).with_columns(shade=pl.lit("Rome"))
+    known = rows.with_columns(shade=pl.lit(bucket("Rome", 4)))
+    assert (student.predict_proba(rows) == student.predict_proba(known)).all()
 
 
 def agrees(student: Any, answer: Answer, rows: pl.DataFrame | None = None) -> None:

@@ -11,10 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from concord.artifacts.schemas import Encoding
-from concord.artifacts.table_schema import DeclaredTruth, TableSchema
+from concord.artifacts.table_schema import DeclaredText, DeclaredTruth, TableSchema
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.encode import as_declared
 from concord.tasks.data.grid import grid_of, reading_columns, recoded
+from concord.tasks.data.grid_values import values_in
 from concord.tasks.mechanisms.contributions import tally
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.sketch import Sketch, sketch_rounds
@@ -46,7 +47,7 @@ def people(rows: int, classes: int = 2) -> tuple[pl.DataFrame, Ints]:
 def released(of: SketchPlanner, frame: pl.DataFrame, labels: Ints, seed: int = 0) -> list[dict[str, Any]]:
     """All steps, each as its file would be read again."""
     source, files = np.random.default_rng(seed), list[dict[str, Any]]()
-    cells = of.grid.of_raw(frame, reading_columns(SCHEMA)).astype(np.int32)
+    cells = of.grid.of_raw(frame, reading_columns(of.schema)).astype(np.int32)
     for each in of.mechanism.rounds:
         question = of.question(files)
         sums = tally(question, recoded(cells, of.grid, of.codes_after(files)), labels)
@@ -122,9 +123,32 @@ def test_a_student_reads_a_row_as_private_rows_were_counted() -> None:
 ONE = TableSchema(columns=SCHEMA.columns[1:2], undeclared=())
 TRUTH = TableSchema(columns=(DeclaredTruth(kind="boolean", name="member"),), undeclared=())
 LAST = TableSchema(columns=(*SCHEMA.columns[2:], *TRUTH.columns), undeclared=())
+TEXT = TableSchema(columns=(DeclaredText(kind="text", name="town", buckets=8), *SCHEMA.columns), undeclared=())
+SCHEMAS = {"pairs": SCHEMA, "one column": ONE, "a truth value": TRUTH, "last": LAST, "text": TEXT}
 
 
-@pytest.mark.parametrize("schema", [SCHEMA, ONE, TRUTH, LAST], ids=["pairs", "one column", "a truth value", "last"])
+@pytest.mark.parametrize("towns", [True, False])
+def test_a_student_hashes_texts_as_private_rows_were_counted_and_as_synthetic_rows_name_them(towns: bool) -> None:
+    """Also texts that no private row had. No synthetic row has a town that is undeclared, even if nobody has one."""
+    of, (frame, labels) = planner(TEXT), people(3_000)
+    own = [f"town {at}" if towns else None for at in np.random.default_rng(2).integers(0, 300, 3_000)]
+    frame = frame.with_columns(town=pl.Series(own, dtype=pl.String))
+    files = released(of, frame, labels)
+    decoded, codes = Decoded.from_record(files[-1]["decoded"]), of.codes_after(files)
+    encoding = Encoding(columns=as_declared(reading_columns(TEXT), TEXT), label="y", classes=("a", "b"))
+    new = frame.with_columns(town=pl.col("town") + " and more")
+    cells = of.grid.of_raw(new, reading_columns(TEXT)).astype(np.int32)
+    counted = recoded(cells, of.grid, codes)[:, list(codes.fine)]
+    for rows in (new, new.to_pandas()):
+        assert (linear_student(decoded, encoding, codes)["encode"].transform(rows) == counted).all()
+    assert (codes.of(cast_rows(new, encoding))[:, list(codes.fine)] == counted).all()
+    synthetic = published_cells(of.grid, files)
+    values = values_in(TEXT, of.grid, synthetic, b"seed")
+    assert set(values["town"]) <= {None, *(f"bucket {at} of 8" for at in range(1, 9))}
+    assert (of.grid.of_raw(values, reading_columns(TEXT)) == synthetic).all()
+
+
+@pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
 @pytest.mark.parametrize("value", [0, -(10**12), 10**12])
 @pytest.mark.parametrize("classes", [2, 3, 0])
 def test_a_session_that_has_paid_never_gets_stuck(schema: TableSchema, value: int, classes: int) -> None:
