@@ -122,7 +122,7 @@ FORMS = {
         lambda published, student: {SQL: scorecard_sql(student, published.certificate.thresholds).encode()},
     ),
     "synthetic rows": Form(
-        f"`{ROWS}` holds synthetic rows that resemble the private ones, with inferred labels: they are nobody's",
+        f"`{ROWS}` has synthetic rows that resemble the private ones, with inferred labels; none is a person's record",
         lambda published, _: SYNTHETIC_FILE in published.documents,
         lambda published, _: {ROWS: pl.read_parquet(published.documents[SYNTHETIC_FILE]).write_csv().encode()},
     ),
