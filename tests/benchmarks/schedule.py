@@ -83,8 +83,8 @@ def simulate(size: Size, rates: Rates, workers: int) -> Schedule:
     stages = {
         "encode": size.public / rates.encoded,
         "split": size.private / rates.split,
-        "teach": spread([fit] * blocks, workers),
-        "poll and door": interleaved(polls, [rows / rates.labels for rows in batches], workers),
+        "train teachers": spread([fit] * blocks, workers),
+        "poll and release": interleaved(polls, [rows / rates.labels for rows in batches], workers),
     }
     return Schedule(stages, fit * blocks + sum(polls))
 
@@ -120,7 +120,7 @@ def tables(rates: Rates, size: Size | None = None) -> str:
         "shards": size.private * rates.shard_bytes,
         "staged public rows": size.public * rates.staged_bytes,
         "teachers": size.teachers * rates.teacher_bytes,
-        "votes, 4 bytes a class of two": size.public * 8.0,
+        "votes, 4 bytes for each of two classes": size.public * 8.0,
         "released labels": size.public * rates.label_bytes,
     }
     runs = [simulate(size, rates, workers) for workers in WORKERS]
@@ -134,13 +134,13 @@ def tables(rates: Rates, size: Size | None = None) -> str:
         f"| private rows split, Parquet | {rates.split:,.0f} a second |",
         f"| logistic teachers of {FITTED:,} rows × {WIDTH} | {rates.fits:,.1f} a second |",
         f"| votes of linear teachers | {rates.votes / 1e6:,.0f} million a second |",
-        f"| votes to durable labels | {rates.labels / 1e6:,.1f} million rows a second |",
+        f"| votes turned into durable labels | {rates.labels / 1e6:,.1f} million rows a second |",
         f"| a task of Prefect on Dask | {rates.task:g} s |",
         "",
         f"{size.private:,} private rows, {size.public:,} public ones, {size.teachers:,} teachers, batches of "
         f"{size.batch:,} rows:",
         "",
-        "| workers | " + " | ".join(names) + " | together | busy | cost |",
+        "| workers | " + " | ".join(names) + " | total | busy | cost |",
         "|---|" + "---|" * (len(names) + 3),
     ]
     for workers, run in zip(WORKERS, runs, strict=True):
@@ -151,7 +151,7 @@ def tables(rates: Rates, size: Size | None = None) -> str:
     lines += ["", "| in the home | bytes |", "|---|---|"]
     lines += [f"| {name} | {value / 1e6:,.0f} MB |" for name, value in bytes_of.items()]
     total = sum(bytes_of.values())
-    lines.append(f"| together | {total / 1e9:,.0f} GB, ${total / 1e12 * TERABYTE_MONTH:,.0f} a month |")
+    lines.append(f"| total | {total / 1e9:,.0f} GB, ${total / 1e12 * TERABYTE_MONTH:,.0f} a month |")
     return "\n".join(lines) + "\n"
 
 
