@@ -52,7 +52,8 @@ class TeachersPlan(Learner):
     """The number of shards of the private rows, and the estimator that is trained on each."""
 
     count: Annotated[int, Field(ge=0, le=100_000), in_units("teachers")] = 0
-    """With more teachers, noise matters less, but each is weaker: a shard needs a few dozen rows. Tallies have none."""
+    """The number of teachers. With more teachers, noise matters less, but each teacher is weaker: a shard needs a few
+    dozen rows. Tallies have no teachers."""
     runner: Annotated[Literal["threads", "processes", "dask"], OPERATOR] = "threads"
     """Where teachers are trained and vote; for tallies, where private rows are encoded and counted."""
     address: Annotated[str | None, OPERATOR] = None
@@ -80,15 +81,15 @@ class HypothesesPlan(Section):
 
 
 class RelabelPlan(HypothesesPlan):
-    """Relabelling before teaching (Nandi & Bassily 2020): a secret subset of the units gets its labels from one
-    hypothesis, which is chosen privately among all that the class has on it."""
+    """Relabelling before teaching (Nandi & Bassily 2020): one hypothesis relabels a secret subset of the units. It is
+    chosen privately, among all hypotheses of the class on that subset."""
 
     hypotheses: str = "stumps"
     """thresholds, intervals, stumps, rectangles or conjunctions."""
     share: Annotated[float, Field(gt=0, le=1), in_units("share of units")] | None = None
-    """The probability that a unit is in the subset; by default one that leaves the mechanism an ε of about 1."""
+    """The probability that a unit is in the subset. By default it is such that the mechanism keeps an ε of about 1."""
     epsilon: Epsilon = 1.0
-    """The ε of the choice, on the subset."""
+    """The ε of choosing the hypothesis, on the subset."""
     form: Literal["tight", "published", "none"] = "tight"
     """How rows are resampled: `tight` within a shard, `published` over all shards (Algorithm 5), or `none`."""
 
@@ -99,22 +100,22 @@ class Fitted(Learner):
     refused: Literal["random", "drop", "soft", "published"] = "random"
     """How the student uses refused rows: `random` draws a class for each, `drop` leaves them out, `soft` takes the
     shares of the classes from released counts. Rows that were not queried are left out; with `published`, as in the
-    paper, they too get a random class."""
+    paper, they get a random class, too."""
 
 
 class Candidate(Fitted):
     """A student that may be chosen."""
 
     learner: Literal["fitted", "linear"] = "fitted"
-    """Fitted to released labels; or (linear) the model decoded from tallies."""
+    """How the student is made: `fitted` to released labels, or `linear`, the model decoded from tallies."""
 
 
 class StudentPlan(Fitted):
     """The published model."""
 
     learner: Literal["fitted", "universal", "linear"] = "fitted"
-    """Fitted to released labels; or (universal) a hypothesis chosen on the private rows; or (linear) the model decoded
-    from tallies, the default of a plan for tallies."""
+    """How the student is made: `fitted` to released labels; `universal`, a hypothesis chosen on the private rows; or
+    `linear`, the model decoded from tallies. `linear` is the default of a plan for tallies."""
     hypotheses: str | None = None
     """For `universal`: thresholds, intervals, stumps, rectangles or conjunctions."""
     features: Names | None = None
@@ -122,8 +123,8 @@ class StudentPlan(Fitted):
     candidates: Annotated[tuple[Candidate, ...], Field(min_length=2, max_length=100)] | None = None
     """Candidates for the student; one is chosen by its errors on the private units that [test] sets aside."""
     epsilon: Epsilon | None = None
-    """The ε of that choice; or of the choice of a universal student if labels are released as well, which have the
-    rest."""
+    """The ε of choosing among candidates. Or, if labels are released as well, the ε of choosing a universal student:
+    labels have the rest."""
 
     @model_validator(mode="after")
     def keys_are_of_its_learner(self) -> Self:

@@ -83,8 +83,8 @@ class TextFormat(Frozen):
     encoding: Literal["utf-8", "latin-1", "iso-8859-15", "cp1250", "cp1251", "cp1252"] = "utf-8"
     """The encoding: UTF-8, or one with one byte per character, so that a wrong byte affects only its own line."""
     missing: tuple[Word, ...] = added(())
-    """Further markers of missing cells, such as n.b., besides the usual ones: none, ?, -, ., NA, N/A, NaN, NULL and the
-    like. A class may be any of them."""
+    """Further markers of missing cells, such as n.b. The usual ones always count: an empty cell, ?, -, ., NA, N/A, NaN,
+    NULL and the like. Any of them may still be a class."""
 
     @model_validator(mode="after")
     def signs_differ(self) -> Self:

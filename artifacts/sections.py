@@ -84,16 +84,17 @@ class DataPlan(Section):
     public: Annotated[PlanTable | None, OPERATOR] = None
     """Public rows, which get labels. A label column in them is ignored."""
     declared: DeclaredSchema | None = Field(default=None, alias="schema", exclude_if=lambda schema: schema is None)
-    """In place of public rows: a range or the categories of each feature, as known in public; a file of a Frictionless
-    Table Schema, or its `fields`. Synthetic rows then take the place of public ones, at a part of the budget."""
+    """In place of public rows: the range or the categories of each feature, as publicly known. Give a Frictionless
+    Table Schema, as a file or by its `fields`. Synthetic rows then take the place of public ones, at the cost of a part
+    of the budget."""
     label: str
     """The column that the student predicts: classes, or a number."""
     classes: Annotated[tuple[str, ...], Field(min_length=2, max_length=1000)] = added(())
     """The classes, as publicly known; required unless the label is a number. Any other private label counts as the
     first class."""
     bounds: Bounds | None = None
-    """In place of classes, if the label is a number: its smallest and largest value, as publicly known. Private
-    labels outside the bounds are clipped to the nearer bound; missing ones count as the midpoint."""
+    """In place of classes, if the label is a number: its smallest and largest value, as publicly known. Private labels
+    outside the bounds are clipped to the nearer bound; missing ones count as the midpoint."""
     most_unknown_labels: LabelShare | None = added(None)
     """An unattended run stops before it is charged if a larger share of the private labels is not a declared class, or
     not a number within bounds. By default it goes on. Such a stop depends on private rows, and ε does not cover what it
@@ -101,16 +102,16 @@ class DataPlan(Section):
     test: Annotated[PlanTable | None, OPERATOR] = None
     """Public labelled rows, on which the student is evaluated. Nothing learns from them."""
     groups: Names | None = None
-    """Columns of the test table, such as sex or region. Performance is reported for each of their categories, also by
-    the private test. They need not be features."""
+    """Columns of the test table, such as sex or region. Performance is reported for each of their categories, in the
+    private test as well. They need not be features."""
     version: str = "1"
     """The state of the private data: name a new version when the data changes. The change itself is public."""
     features: Names | None = None
-    """The columns to learn from; by default those of the public table, without label and unit, with their types
-    there."""
+    """The columns to learn from; by default those of the public table, without label and unit. The public table states
+    their types."""
     categories: Names | None = None
-    """Features whose numbers are codes, such as wards: they are parsed as categories. Dates as text, as in 31.12.2026,
-    are categories too if they are listed here, and left out otherwise."""
+    """Features whose numbers are codes, such as wards: they are parsed as categories. Dates as text, such as
+    31.12.2026, are left out unless they are listed here; then they are categories, too."""
     text: Names | None = None
     """Features of free text: the words of a cell are hashed to 256 columns, by a public rule. For mechanisms with
     teachers; tallies would need a code for each text."""
@@ -120,8 +121,8 @@ class DataPlan(Section):
     format: Annotated[TextFormat, OPERATOR] = COMMAS
     """The format of all CSV files of this plan."""
     public_share: Share | None = None
-    """If labels alone are secret: the part of the private units that no teacher learns from. Their features are the
-    public rows if `public` is not given."""
+    """If labels alone are secret: the share of the private units that no teacher learns from. If `public` is not given,
+    the features of these units are the public rows."""
 
     @model_validator(mode="after")
     def label_is_a_class_or_a_number(self) -> Self:
@@ -187,13 +188,13 @@ class DataPlan(Section):
 
 
 class PrivateTestPlan(Section):
-    """Private units that take no part in learning, for the domain's whole life: each student is evaluated on
-    them, and noisy counts are released."""
+    """Private units that take no part in learning, for the domain's whole life: each student is evaluated on them, and
+    noisy counts are released."""
 
     share: Share
     """The part of the units that is set aside; fixed for the domain's life."""
     columns: Annotated[Names | None, OPERATOR] = None
-    """Columns of the private table whose cells name a row, if `data.unit` does not; fixed for the domain's life."""
+    """Columns of the private table whose cells identify a row, if `data.unit` does not; fixed for the domain's life."""
 
 
 class AboutPlan(Section):
@@ -208,7 +209,7 @@ class AboutPlan(Section):
     justification: Annotated[str, Field(max_length=2000)] | None = None
     """Why this mechanism, ε, δ and privacy unit were chosen."""
     date: Day | None = None
-    """The date of publication, such as "2026-01-31", as the certificate states it: no clock is read."""
+    """The date of publication, such as "2026-01-31". The certificate states it; no clock is read."""
 
 
 class Lifetime(Section):
@@ -229,12 +230,12 @@ class PrivacyPlan(Section):
     """The ε of this session: a smaller ε gives more privacy and less accuracy. At ε = 1, one unit changes the odds of
     any conclusion by a factor of at most 2.7."""
     delta: Delta
-    """The δ of this session, the probability that ε is exceeded: well below one over the number of units."""
+    """The δ of this session, the probability that ε is exceeded: choose it well below one over the number of units."""
     lifetime: Lifetime
     """The cap over all sessions on this data; fixed when the domain is first named. `concord domain` changes it, on the
     record."""
     secret: Literal["rows", "labels"] = "rows"
-    """What is secret of a unit: its rows; or the labels of its rows alone, while all else is public."""
+    """What is secret about a unit: its rows, or the labels of its rows alone. With `labels`, all else is public."""
 
     @model_validator(mode="after")
     def session_within_lifetime(self) -> Self:
@@ -256,12 +257,13 @@ class LabelingPlan(Section):
     """Refusals after which the session ends; a refusal is a row on which teachers disagree. It may be missing until the
     plan is run: `concord plan` and `concord estimate` suggest one."""
     queries: Annotated[int, Field(ge=1, le=10**12), in_units("public rows")] | None = None
-    """Rows that are paid for, if the mechanism ends by rows; by default all public rows. A larger number leaves room
-    for `concord extend` and single answers."""
+    """If the mechanism ends by rows: the number of rows that are paid for; by default all public rows. A larger number
+    leaves room for `concord extend` and single answers."""
     batch: Annotated[int, Field(ge=1, le=10_000_000), in_units("public rows")] = 65_536
     """Rows that are released at once. Each batch is durable before the next, and published in a file of its own."""
     rows: Annotated[int, Field(ge=1, le=10**12), in_units("private units")] | None = None
-    """About how many private units there are, as publicly known; never counted. Tallies are planned by it."""
+    """The approximate number of private units, as publicly known; they are never counted. Tallies are planned for this
+    number."""
 
     @model_validator(mode="after")
     def keys_are_of_its_mechanism(self) -> Self:
@@ -296,11 +298,11 @@ class StreamPlan(Section):
     Run by `concord refresh`."""
 
     season: Annotated[int, Field(ge=2, le=1024), in_units("releases")] = 52
-    """Releases that are paid for when the season begins. Longer seasons have a little more noise: it grows with the
-    logarithm."""
+    """Releases that are paid for when the season begins. Noise grows slowly, with the logarithm of the season's
+    length."""
     clock: str | None = None
     """When a release is due, as a cron expression in UTC, such as "0 3 * * 1": a second `concord refresh` before the
-    next time repeats the first. By default every refresh is a release."""
+    next time repeats the first answer. By default every refresh is a release."""
     delivery: Literal["each row once"] | None = None
     """Must be "each row once" if `data.unit` is missing: it declares that no row is delivered again, which cannot be
     checked without ids of units."""
@@ -315,17 +317,17 @@ class HomesPlan(Section):
     names: Annotated[tuple[Name, ...], Field(min_length=2, max_length=64)]
     """A name for each home, known to all."""
     public_keys: Annotated[tuple[HexDigest, ...], Field(alias="keys")]  # a model with `keys` passes for a mapping
-    """The public key of each, in the order of names, as `concord key` prints it: 64 hex digits."""
+    """The public key of each home, in the order of names, as `concord key` prints it: 64 hex digits."""
     lead: str
     """The party that asks the questions: one of the names, or the public key of a party without private rows."""
     people: Literal["in one home", "in several"]
-    """Whether a person may have rows in several homes: the guarantee is then that of all homes together, with a larger
-    ε. This declaration cannot be checked."""
+    """Whether a person may have rows in several homes. If so, the guarantee covers all homes together, with a larger ε.
+    This declaration cannot be checked."""
     public: HexDigest
     """SHA-256 of the file that data.public names, as `sha256sum` prints it: a home with the table can then compute the
     codes by itself."""
     tick: Annotated[int, Field(ge=0, le=86_400), in_units("seconds")] = 60
-    """Shares appear at full multiples of this, so that their times do not reveal how long counting took."""
+    """Shares appear at multiples of this time, so that their times do not reveal how long counting took."""
 
     @model_validator(mode="after")
     def everybody_has_a_key(self) -> Self:
