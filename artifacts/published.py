@@ -14,6 +14,8 @@ SIGNED_WITH: Final = (ATTESTATION_FILE, EXCERPT_FILE, KEY_FILE)
 """Files whose presence shows that a folder was published."""
 SYNTHETIC_FILE: Final = "synthetic.parquet"
 """Synthetic rows, if the session is one of a sketch."""
+SYNTHETIC: Final = "synthetic rows, drawn from released tables, and labels inferred for them: nobody's rows"
+"""What the metadata of that file says of it."""
 DOCUMENTS: Final = (CERTIFICATE_FILE, SCHEMA_FILE, "report.html", SYNTHETIC_FILE, *EVIDENCE)
 """The files beside a student that are handed on with it."""
 CARD_FILE: Final = "MODEL_CARD.md"

@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter
 
+from concord.artifacts.published import SYNTHETIC
 from concord.artifacts.schemas import Encoding
 from concord.artifacts.table_schema import DeclaredText, TableSchema
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes
@@ -181,8 +182,7 @@ def synthetic_file(
     values = values_in(schema, grid, cells, step["synthetic"]["cells"].encode()).to_arrow(
         compat_level=pl.CompatLevel.oldest()
     )
-    said = {**claim, "what": "synthetic rows, drawn from released tables, and labels inferred for them: nobody's rows"}
-    table = values.append_column(encoding.label, labels).replace_schema_metadata(said)
+    table = values.append_column(encoding.label, labels).replace_schema_metadata({**claim, "what": SYNTHETIC})
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink)
     content: bytes = sink.getvalue().to_pybytes()

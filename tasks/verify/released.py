@@ -9,12 +9,14 @@ Guarantees   found and named: a file that no such session releases, in any of it
              or release that asked what was not paid for, or states other noise; a question that does not follow from
              the model before it; running totals that do not follow from what was released; an answer other than the
              certified one; figures of a private test other than the function that made them gives of its counts; tables
-             of labels with other rows, classes, outcomes or claims, or in other numbers
+             of labels with other rows, classes, outcomes or claims, or in other numbers; synthetic rows with other
+             labels than the last released model infers
 Not covered  that a model was decoded from these sums: it follows from public rows as well, which are not published
              Checked by tests/tasks/verify/test_every_field.py and test_verify_published.py
 """
 
 import base64
+import io
 import json
 import math
 from collections import Counter
@@ -25,17 +27,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import inferred_schema, sha256
-from concord.artifacts.kinds import Joint, PrivateTest, Share, Sketch, Stream, Tallies
+from concord.artifacts.kinds import Joint, Kind, PrivateTest, Share, Sketch, Stream, Tallies
 from concord.artifacts.measures import UnitsTested
-from concord.artifacts.published import SYNTHETIC_FILE
+from concord.artifacts.published import SYNTHETIC, SYNTHETIC_FILE
 from concord.artifacts.records import SessionRecord
 from concord.artifacts.schemas import Ref, canonical_json
 from concord.tasks.asks.kinds import test_figures
-from concord.tasks.data.codes import Codes
+from concord.tasks.data.codes import CodeMatrix, Codes
 from concord.tasks.mechanisms.private_test import CONFIDENCES, OTHER, PLACES
 from concord.tasks.verify.answer_forms import HypothesisForm, form_of
 from concord.tasks.verify.checks import alike, equal, stated_bounds
@@ -102,8 +105,9 @@ def released_as_certified(record: SessionRecord, at: PublishedSession) -> str:
     files = [*_forms(record, [file for file in record.files if file not in (*inferred, *synthetic)], at)]
     equal("the number of files released", len(files), counts.asked)
     learned = [each for each in files if isinstance(each, LearnedForm)]
-    for table in inferred:
-        _inferred(record, table, learned[-1].decoded, at)
+    table = LabelTable(record, at)
+    for ref in inferred:
+        _inferred(kind, ref, learned[-1].decoded, table, at)
     if what == "hypothesis":
         return "one hypothesis was released"
     if isinstance(kind, Joint):
@@ -114,7 +118,9 @@ def released_as_certified(record: SessionRecord, at: PublishedSession) -> str:
     _models(kind.only(Tallies), learned)
     if isinstance(kind, Sketch):
         sketched = [each for each in learned if isinstance(each, SketchForm)]
-        check_sketch(kind, sketched, [at.named(file) for file in synthetic])
+        codes = check_sketch(kind, sketched, [at.named(file) for file in synthetic])
+        for ref in synthetic:
+            _synthetic(kind, ref, codes, sketched[-1].decoded, table, at)
     return f"{said}; {NOT_DECODED.format(kind.of_rows)}"
 
 
@@ -349,9 +355,8 @@ def _votes(record: SessionRecord, at: PublishedSession) -> str:
     return f"{counts.answered} answers and {counts.refused} refusals are as counted"
 
 
-def _inferred(record: SessionRecord, ref: Ref, model: DecodedForm | None, at: PublishedSession) -> None:
+def _inferred(kind: Kind, ref: Ref, model: DecodedForm | None, table: LabelTable, at: PublishedSession) -> None:
     """Check the labels that were inferred from the last round or release."""
-    kind, table = record.mechanism.kind, LabelTable(record, at)
     for batch in at.batches(ref, inferred_schema):
         table.check(ref.path, batch)
         equal(f"the outcomes in {ref.path}", batch["outcome"].unique().to_pylist(), ["inferred"])
@@ -366,6 +371,27 @@ def _inferred(record: SessionRecord, ref: Ref, model: DecodedForm | None, at: Pu
         table.scored(ref.path, batch["label"], odds)
         if model is not None:
             table.scored(ref.path, batch["balanced"], _risen(odds, model), gap=SURELY)
+
+
+def _synthetic(
+    kind: Sketch, ref: Ref, codes: CodeMatrix, model: DecodedForm | None, table: LabelTable, at: PublishedSession
+) -> None:
+    """Check that synthetic rows, with these codes (rows, F), have the labels that the last released model infers."""
+    if model is None:
+        raise NotVerified("the last step of a sketch must hold the model that labels its synthetic rows")
+    rows, test = pq.read_table(io.BytesIO(at.named(ref))), at.certificate.student.public_test
+    equal(f"the claim in {ref.path}", rows.schema.metadata or {}, {**table.claim, b"what": SYNTHETIC.encode()})
+    if test is not None:
+        equal(f"the label of {ref.path}", rows.column_names[-1], test.label)
+    labels, weights = rows.columns[-1].combine_chunks(), np.array(model.weights)
+    logits = sum((weights[own] for own in codes.T), np.tile(model.intercept, (len(codes), 1)))
+    if kind.classes:
+        odds = logits if kind.classes > 2 else np.column_stack([np.zeros(len(logits)), logits])
+        table.scored(ref.path, labels, odds, gap=SURELY)
+        return
+    low, high = stated_bounds(kind)
+    if not np.allclose(labels, low + (high - low) / (1 + np.exp(-logits[:, 0])), rtol=0, atol=ROUNDED * (high - low)):
+        raise NotVerified(f"the labels in {ref.path} are not those that the last released model infers")
 
 
 def _risen(odds: Any, model: DecodedForm) -> Any:

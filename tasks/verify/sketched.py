@@ -22,8 +22,8 @@ import polars as pl
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.kinds import Sketch
-from concord.tasks.data.codes import Codes
-from concord.tasks.data.grid import grid_of, groups_of, reading_columns
+from concord.tasks.data.codes import CodeMatrix, Codes
+from concord.tasks.data.grid import grid_of, groups_of, reading_columns, recoded
 from concord.tasks.verify.checks import equal
 from concord.tasks.verify.forms import SketchForm, TablesForm
 
@@ -34,9 +34,11 @@ DRIFT = 0.1
 to tables of two columns as well."""
 
 
-def check_sketch(kind: Sketch, steps: Sequence[SketchForm], tables: Sequence[bytes]) -> None:
-    """Raise NotVerified unless the steps of a sketch fit its schema, and `tables`, the file of synthetic rows, fits
-    them."""
+def check_sketch(kind: Sketch, steps: Sequence[SketchForm], tables: Sequence[bytes]) -> CodeMatrix:
+    """The codes (rows, F) of the synthetic rows by which labels are inferred for them.
+
+    Raises NotVerified unless the steps of a sketch fit its schema, and `tables`, the file of synthetic rows, fits them.
+    """
     schema = steps[0].declared
     if schema is None or any(step.declared is not None for step in steps[1:]):
         raise NotVerified("the first step of a sketch, and no other, must state its schema")
@@ -65,6 +67,8 @@ def check_sketch(kind: Sketch, steps: Sequence[SketchForm], tables: Sequence[byt
         if not all(np.array_equal(read[:, at], cells[at]) for at in grid.fine):
             raise NotVerified("the values of synthetic rows lie in other cells than the released ones")
     _check_shares(kind, grid, steps[0], cells)
+    placed = np.column_stack([cells.get(at, cells[grid.fine[0]]) for at in range(grid.width)])
+    return recoded(placed.astype(np.int32), grid, last.following.codes)
 
 
 def _check_units(kind: Sketch, step: SketchForm) -> None:

@@ -6,10 +6,14 @@ can who signs it by a key of their own.
 
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import polars as pl
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from concord.artifacts.certificate import Certificate
@@ -90,13 +94,60 @@ def test_a_file_that_no_such_session_releases_is_found(kind: Kind, name: str, tm
     assert faults(folder) != ""
 
 
-def test_synthetic_rows_with_another_column_are_found(tmp_path: Path) -> None:
-    folder = folder_of(next(kind for kind in CERTIFIED if kind.name == "sketch"), tmp_path / "home")
+CLASSES = ("no", "yes")
+
+
+@pytest.fixture(scope="module")
+def sketched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
+    """The folder of a sketch with its synthetic rows, and these. Each test writes its own in their place."""
+    home = tmp_path_factory.mktemp("sketched") / "home"
+    folder = folder_of(next(kind for kind in CERTIFIED if kind.name == "sketch"), home)
     steps = [json.loads(file.read_text()) for file in sorted((folder / "rounds").iterdir())]
-    data = synthetic_file(SCHEMA, steps, Encoding(columns=(), label="class", classes=("no", "yes")), {})
+    whole, record = (at := PublishedSession.at(folder).certificate).guarantee, at.leading
+    claim = {
+        "session": record.session,
+        "epsilon": repr(record.guarantee.epsilon),
+        "delta": repr(record.guarantee.delta),
+        "unit": whole.unit,
+        "neighbours": whole.neighbours,
+        "mechanism": "sketch",
+    }
+    data = synthetic_file(SCHEMA, steps, Encoding(columns=(), label="class", classes=CLASSES), claim)
     name_also(folder, "synthetic.parquet", data)
     assert faults(folder) == ""
-    wider, other = io.BytesIO(), pl.Series("name", ["somebody"])
-    pl.read_parquet(io.BytesIO(data)).insert_column(0, other.new_from_index(0, 10_000)).write_parquet(wider)
-    name_also(folder, "synthetic.parquet", wider.getvalue())
-    assert "columns of synthetic rows" in faults(folder)
+    return folder, pq.read_table(io.BytesIO(data))
+
+
+def with_column(rows: pa.Table, name: str, cells: pa.Array) -> pa.Table:
+    return rows.set_column(rows.column_names.index(name), name, cells)
+
+
+def flipped(rows: pa.Table, flips: pa.Array) -> pa.Table:
+    """With the other class in these rows."""
+    other = pc.if_else(pc.equal(rows["class"], CLASSES[0]), *CLASSES[::-1])
+    return with_column(rows, "class", pc.if_else(flips, other, rows["class"]))
+
+
+EDITED: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
+    "another column": (lambda rows: rows.add_column(0, "name", [["x"] * len(rows)]), "columns of synthetic rows"),
+    "other values": (lambda rows: with_column(rows, "shade", rows["shade"][::-1]), "values of synthetic rows"),
+    "some other labels": (lambda rows: flipped(rows, pa.array(np.arange(len(rows)) % 2 == 1)), "largest score"),
+    "one class": (lambda rows: with_column(rows, "class", pa.array(["no"] * len(rows))), "number of classes"),
+    "the claim of another session": (
+        lambda rows: rows.replace_schema_metadata({**rows.schema.metadata, "session": "d-2"}),
+        "the claim in",
+    ),
+    "no word that they are synthetic": (
+        lambda rows: rows.replace_schema_metadata({**rows.schema.metadata, "what": "rows"}),
+        "the claim in",
+    ),
+}
+
+
+@pytest.mark.parametrize("edit", EDITED)
+def test_edited_synthetic_rows_are_found(sketched: tuple[Path, pa.Table], edit: str) -> None:
+    (folder, rows), (change, fault) = sketched, EDITED[edit]
+    sink = io.BytesIO()
+    pq.write_table(change(rows), sink)
+    name_also(folder, "synthetic.parquet", sink.getvalue())
+    assert fault in faults(folder)
