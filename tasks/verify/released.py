@@ -384,6 +384,8 @@ def _synthetic(
     if test is not None:
         equal(f"the label of {ref.path}", rows.column_names[-1], test.label)
     labels, weights = rows.columns[-1].combine_chunks(), np.array(model.weights)
+    if codes.max(initial=-1) >= len(weights):
+        raise NotVerified("the last released model has no weight for some code of synthetic rows")
     logits = sum((weights[own] for own in codes.T), np.tile(model.intercept, (len(codes), 1)))
     if kind.classes:
         odds = logits if kind.classes > 2 else np.column_stack([np.zeros(len(logits)), logits])
