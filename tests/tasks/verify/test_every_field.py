@@ -134,11 +134,11 @@ EDITED: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
     "some other labels": (lambda rows: flipped(rows, pa.array(np.arange(len(rows)) % 2 == 1)), "largest score"),
     "one class": (lambda rows: with_column(rows, "class", pa.array(["no"] * len(rows))), "number of classes"),
     "the claim of another session": (
-        lambda rows: rows.replace_schema_metadata({**rows.schema.metadata, "session": "d-2"}),
+        lambda rows: rows.replace_schema_metadata({**rows.schema.metadata, b"session": b"d-2"}),
         "the claim in",
     ),
     "no word that they are synthetic": (
-        lambda rows: rows.replace_schema_metadata({**rows.schema.metadata, "what": "rows"}),
+        lambda rows: rows.replace_schema_metadata({**rows.schema.metadata, b"what": b"rows"}),
         "the claim in",
     ),
 }
