@@ -40,24 +40,33 @@ Encoder = tuple[str, Any, list[str]]
 """An entry of a ColumnTransformer: its name, its transformer, and its columns."""
 
 
+SLICE = 1 << 14
+"""Rows encoded at a time: transformers hold several copies of what they are given, of twice its width."""
+
+
 def encode(rows: pl.DataFrame, encoding: Encoding) -> Matrix:
-    """Cast rows as a float32 matrix (rows, encoding.width). Of text, each distinct word is encoded once."""
-    matrix, start = np.zeros((rows.height, encoding.width), dtype=np.float32), 0
-    if rows.is_empty():  # which scikit-learn refuses
-        return matrix
+    """Cast rows as a float32 matrix (rows, encoding.width). Besides it, memory is bounded by one slice of rows."""
+    matrix = np.zeros((rows.height, encoding.width), dtype=np.float32)
     valued = [column.name for column in encoding.columns if column.kind != "null"]
-    cells = rows.select(valued).cast({pl.Boolean: pl.Float64})
-    once = distinct(cells)
     with config_context(transform_output="default"):
-        for _, part, names in _transformer_of(encoding).transformers_:
-            if part == "drop":  # columns without values
-                continue
-            words, places = once[names[0]]
-            found = part.transform(words.to_frame(names[0]) if len(names) == 1 else cells.select(names))
-            stop = start + found.shape[1]
-            matrix[:, start:stop] = (found if isinstance(found, np.ndarray) else found.toarray())[places]
-            start = stop
+        for first in range(0, rows.height, SLICE):  # no row, no slice: scikit-learn refuses an empty one
+            cells = rows.slice(first, SLICE).select(valued).cast({pl.Boolean: pl.Float64})
+            _fill(matrix[first : first + SLICE], cells, _transformer_of(encoding))
     return matrix
+
+
+def _fill(matrix: Matrix, cells: pl.DataFrame, encoder: ColumnTransformer) -> None:
+    """Write encoded cells to their part of the matrix (rows, width). Of text, each distinct word is encoded once."""
+    start = 0
+    for _, part, names in encoder.transformers_:
+        if part == "drop":  # columns without values
+            continue
+        own = cells.select(names)
+        words, places = distinct(own)[names[0]] if len(names) == 1 else (own, slice(None))
+        found = part.transform(pl.DataFrame(words) if isinstance(words, pl.Series) else words)
+        stop = start + found.shape[1]
+        matrix[:, start:stop] = (found if isinstance(found, np.ndarray) else found.toarray())[places]
+        start = stop
 
 
 def published_encoding(encoding: Encoding) -> ColumnTransformer:

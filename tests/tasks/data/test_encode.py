@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.schemas import Empty, Encoding, OneHot, Passed, Scaled
+from concord.artifacts.schemas import Column, Empty, Encoding, Hashed, OneHot, Passed, Scaled
 from concord.tasks.advice.draft import features_of
 from concord.tasks.data.cells import LABEL, canonical_id, cast_rows, systematic_sample
 from concord.tasks.data.encode import (
@@ -320,3 +320,38 @@ def test_a_table_whose_rows_are_all_alike_is_refused_and_one_in_which_some_cell_
     other = pl.Series([1.0, 2.0]) if cells.null_count() else cells.extend_constant(None, 1)
     pl.DataFrame({"a": other, "b": [other[0]] * len(other)}).write_parquet(tmp_path / "public.parquet")
     assert learn_encoding(plan(tmp_path)).features == ("a", "b")
+
+
+NUMBER = Scaled(kind="numeric", name="", mean=0, scale=1, fill=0, low=-9, high=9, missing=False)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        [NUMBER.model_copy(update={"name": str(at)}) for at in range(40)],
+        [NUMBER.model_copy(update={"name": str(at), "log": True}) for at in range(10)],
+        [OneHot(name="0", vocabulary=tuple(map(str, range(200))), missing=True)],
+        [Hashed(name="0")],
+        [Passed(name="0", element="uint8", size=200)],
+    ],
+    ids=["numbers", "logarithms", "words", "text", "lists"],
+)
+def test_more_rows_are_encoded_in_no_more_memory_than_their_matrix(columns: list[Column]) -> None:
+    """Transformers hold several copies of double width. Those of all rows at once took ten times the matrix."""
+    encoding = Encoding(columns=tuple(columns), label="y", classes=("a", "b"))
+
+    def besides(rows: int) -> int:
+        places = np.arange(rows)
+        cells = pl.Series(np.zeros((rows, 200), dtype=np.uint8)) if isinstance(columns[0], Passed) else places % 200
+        whole = pl.DataFrame({column.name: cells for column in columns})
+        cast = cast_rows(whole, encoding)
+        encode(cast.head(1), encoding)
+        tracemalloc.start()
+        try:
+            size = encode(cast, encoding).nbytes
+            return tracemalloc.get_traced_memory()[1] - size
+        finally:
+            tracemalloc.stop()
+
+    few, many = besides(1 << 14), besides(1 << 16)
+    assert many < 1.2 * few
