@@ -29,7 +29,7 @@ from concord.artifacts.sections import (
     Section,
     StreamPlan,
 )
-from concord.artifacts.sources import TableSource
+from concord.artifacts.sources import TableSource, check_address
 from concord.artifacts.table_schema import read_schema
 from concord.artifacts.wrong_plan import in_one_sentence
 
@@ -335,11 +335,8 @@ def load_plan(path: Path) -> Plan:
     return parse_plan(read_tables(path))
 
 
-def load_homes_plan(path: Path, private: str = "") -> Plan:
-    """The plan of several homes in a TOML file, which names no private table; `private` is that of one home.
-
-    Raises WrongInput as `load_plan`.
-    """
+def load_homes_plan(path: Path) -> Plan:
+    """The plan of several homes in a TOML file, which names no private table. Raises WrongInput as `load_plan`."""
     tables = read_tables(path)
     data = tables.get("data")
     if "homes" not in tables:
@@ -347,9 +344,20 @@ def load_homes_plan(path: Path, private: str = "") -> Plan:
     if isinstance(data, dict):
         if "private" in data:
             raise WrongInput("data.private has no place in a plan of [homes]: each names its own table by --private")
-        local = private and "://" not in private
-        tables["data"] = {**data, "private": str(Path(private).absolute()) if local else private}
+        tables["data"] = {**data, "private": ""}
     return parse_plan(tables)
+
+
+def of_home(plan: Plan, private: str) -> Plan:
+    """The plan of several homes as one of them has it, whose table is `private`: files, or an address. Raises
+    WrongInput."""
+    if not private:
+        raise WrongInput("--private must name this home's table: files, or an address, got ''")
+    try:
+        table = check_address(private) if "://" in private else str(Path(private).absolute())
+    except ValueError as wrong:
+        raise WrongInput(f"--private {wrong}") from None
+    return plan.model_copy(update={"data": plan.data.model_copy(update={"private": table})})
 
 
 def read_tables(path: Path) -> dict[str, Any]:

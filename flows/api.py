@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from concord.artifacts.errors import WrongInput, quoted
-from concord.artifacts.plan import Plan, load_homes_plan, parse_plan, read_tables
+from concord.artifacts.plan import Plan, load_homes_plan, of_home, parse_plan, read_tables
 from concord.artifacts.process import our_settings
 from concord.artifacts.settings import Settings
 from concord.flows.environment import prepare, ready_for
@@ -141,11 +141,11 @@ def contribute(
 ) -> dict[str, Any]:
     """Answer the newest question of a run as one of several homes, as `concord contribute --json` has it.
 
-    private       this home's private table: files, or an address
+    private       this home's private table, whatever table a Plan names: files, or an address
     agreed        the person responsible for this home has read the plan and agrees to its cost
     new_session   take part in a further run of the plan, which costs again
     """
-    loaded = plan if isinstance(plan, Plan) else load_homes_plan(Path(plan), private)
+    loaded = of_home(plan if isinstance(plan, Plan) else load_homes_plan(Path(plan)), private)
     folder = _prepared(home)
     from concord.flows import homes as flows_homes
     from concord.flows.serving import run_once

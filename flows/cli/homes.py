@@ -67,7 +67,7 @@ def contribute_command(
     """
     from concord.artifacts.plan import load_homes_plan
 
-    loaded = load_homes_plan(plan, private)
+    loaded = load_homes_plan(plan)
     with served(home, ask=not yes) as found:
         from concord.flows import api
 

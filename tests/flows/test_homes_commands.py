@@ -10,8 +10,10 @@ import pytest
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.plan import load_homes_plan, load_plan
+from concord.artifacts.plan import load_homes_plan, load_plan, of_home
 from concord.flows import homes as flows_homes
+from concord.flows import serving
+from concord.flows.api import contribute
 from concord.flows.cli.commands import command
 from concord.flows.lead import status
 from concord.flows.learn import learn
@@ -104,13 +106,29 @@ def test_a_plan_of_homes_names_no_private_table_and_is_run_by_its_own_commands(t
     several = Several(tmp_path / "world", rows=100)
     path = written(several)
     assert load_homes_plan(path).homes == several.plan.homes
-    assert load_homes_plan(path, "s3://bucket/rows.parquet").data.private == "s3://bucket/rows.parquet"
+    assert of_home(several.plan, "s3://bucket/rows.parquet").data.private == "s3://bucket/rows.parquet"
     path.write_text(path.read_text().replace("[data]", '[data]\nprivate = "north.parquet"'))
     with pytest.raises(WrongInput, match="each names its own table by --private"):
         load_homes_plan(path)
     for flow in (learn, refresh):
         with pytest.raises(WrongInput, match="is run by `concord lead`"):
             flow.fn(load_plan(path), tmp_path / "home")
+
+
+def test_the_table_that_is_named_is_read_whatever_a_plan_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    several = Several(tmp_path / "world", rows=100)
+    monkeypatch.setattr(serving, "run_once", lambda *given, **_: {"read": given[2].path("private")})
+    monkeypatch.chdir(tmp_path)
+    for plan in (several.plan, several.private("south"), written(several)):
+        for private, read in (
+            ("mine.parquet", str(tmp_path / "mine.parquet")),
+            ("s3://bucket/mine", "s3://bucket/mine"),
+        ):
+            assert contribute(plan, str(several.exchange), private, "north", home=tmp_path / "home") == {"read": read}
+        for wrong in ("", "postgresql://me:secret@host/rows"):
+            with pytest.raises(WrongInput, match="--private must") as refused:
+                contribute(plan, str(several.exchange), wrong, "north", home=tmp_path / "home")
+            assert "secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
