@@ -7,7 +7,7 @@ the public statistics its cells are encoded by; `tasks.data.encode` learns it, `
 import hashlib
 import json
 import re
-from typing import Annotated, Any, Literal, Protocol, Self
+from typing import Annotated, Any, Final, Literal, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_serializer, field_validator, model_validator
 
@@ -156,6 +156,9 @@ class Scaled(Frozen):
         return 1 + self.missing
 
 
+STATISTICS: Final = ("mean", "scale", "fill", "low", "high")
+
+
 class OneHot(Frozen):
     """A category: one column a word of the public vocabulary. A word outside it is a missing cell: all zeros,
     and where public rows had missing cells, a further column says so.
@@ -291,6 +294,17 @@ class Encoding(Frozen):
     def digest(self) -> str:
         """SHA-256 in hex of its JSON: not keyed, because it holds public things only."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+    @property
+    def identity(self) -> str:
+        """A digest that every processor finds: statistics of logarithms, whose last bits differ, are rounded in it."""
+        columns = tuple(
+            each.model_copy(update={key: float(f"{getattr(each, key):.9g}") for key in STATISTICS})
+            if isinstance(each, Scaled) and each.log
+            else each
+            for each in self.columns
+        )
+        return self.model_copy(update={"columns": columns}).digest
 
 
 class PublicRows(Frozen):

@@ -38,7 +38,7 @@ def opening_of(plan: Plan, ask: Ask[Any], encoding: Encoding, vault: Vault) -> O
         id="asked for",
         domain=plan.privacy.domain,
         purpose=ask.purpose,
-        identity=_identity(vault, plan, encoding, ask.depends(plan)),
+        identity=_identity(vault, plan, encoding.identity, ask.depends(plan)),
         commitment="",
         ensemble="",
         data_version=plan.data.version,
@@ -57,23 +57,26 @@ def opening_of(plan: Plan, ask: Ask[Any], encoding: Encoding, vault: Vault) -> O
     )
 
 
-def _identity(vault: Vault, plan: Plan, encoding: Encoding, depends: Mapping[str, Any]) -> str:
-    """Keyed digest of the plan's data, its encoding, and the other settings of a session, `depends`, as JSON."""
+def _identity(vault: Vault, plan: Plan, encoding: str, depends: Mapping[str, Any]) -> str:
+    """Keyed digest of the plan's data, the digest of its encoding, and a session's other settings, `depends`."""
     data: dict[str, Any] = {"classes": plan.data.classes, "label": plan.data.label, "version": plan.data.version}
     if plan.data.bounds is not None:
         data["bounds"] = plan.data.bounds
     if plan.test is not None:
         data["test"] = plan.test.model_dump()
-    return vault.digest("identity", canonical_json({"data": data, "encoding": encoding.digest, **depends}))
+    return vault.digest("identity", canonical_json({"data": data, "encoding": encoding, **depends}))
 
 
 def sessions_for(door: Stores, plan: Plan, ask: Ask[Any], encoding: Encoding) -> list[Session]:
-    """The sessions in which a plan asked that, whatever their stream, oldest first."""
+    """The sessions in which a plan asked that, whatever their stream, oldest first. Version 1.0.0 knew them by all bits
+    of the encoding."""
 
-    def identity(session: Session) -> str:
-        return _identity(door.vault, plan, encoding, ask.as_recorded(session.mechanism).depends(plan))
+    def is_same(session: Session) -> bool:
+        depends = ask.as_recorded(session.mechanism).depends(plan)
+        known = {encoding.identity, encoding.digest}
+        return session.identity in {_identity(door.vault, plan, each, depends) for each in known}
 
-    return [each for each in door.ledger.sessions(plan.privacy.domain) if identity(each) == each.identity]
+    return [*filter(is_same, door.ledger.sessions(plan.privacy.domain))]
 
 
 def find_session(
