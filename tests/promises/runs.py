@@ -297,7 +297,7 @@ def labels_of_table(_: Path, marks: Marks) -> Marks:
 
 
 SHARDS = ("rows by shard of shards/", "labels of shards/")
-ASIDE, PREDICTS = "concord.tasks.asks.counted.one_row_a_unit", "concord.tasks.asks.{}.classes_given"
+ASIDE, PREDICTS = "concord.tasks.asks.counted.one_row_a_unit", "concord.tasks.asks.counted.classes_given"
 RELABELS = tuple(f"concord.tasks.asking.relabel.{name}" for name in ("choose_hypothesis", "resampled", "write_frame"))
 ASKED: dict[str, Any] = {"tables": surely, "works": ("concord.tasks.asking.questions.rows_by_shard",), "made": SHARDS}
 RUNS = (
@@ -367,16 +367,16 @@ RUNS = (
         "student_choice",
         choosing,
         (("student__candidates", CANDIDATES[:2]),),
-        works=(ASIDE, PREDICTS.format("counted")),
+        works=(ASIDE, PREDICTS),
         more=counted,
     ),
-    Run("test", "private_test", trying, works=(ASIDE, PREDICTS.format("student_test")), more=counted),
+    Run("test", "private_test", trying, works=(ASIDE, PREDICTS), more=counted),
     Run(
         "test of a stream",
         "private_test",
         arriving_and_tested,
         ask=refreshed,
-        works=(ASIDE, "concord.tasks.asks.student_test.format_of_student"),
+        works=(ASIDE, "concord.tasks.asks.counted.format_of_student"),
         made=("units of tested/",),
         more=counted,
     ),
