@@ -50,7 +50,7 @@ class ConfidentGNMax(FieldSettings):
     per_refusal: ClassVar[None] = None
     needs: ClassVar[str] = "the number of rows"
     proof: ClassVar[str] = "tasks/mechanisms/confident.py: Confident-GNMax (Papernot et al. 2018), data-independent"
-    pays_for: ClassVar[str] = "each row a little, and each answer more"
+    pays_for: ClassVar[str] = "a little for each row, and more for each answer"
     take_if: ClassVar[str] = "teachers disagree sometimes"
 
     epsilon: float

@@ -153,7 +153,7 @@ class NoisyVotes(NoisyCounts):
         "et al. 2018), data-independent"
     )
     pays_for: ClassVar[str] = "each row, Gaussian noise"
-    take_if: ClassVar[str] = 'teachers disagree often; the student is then a regressor with `refused = "soft"`'
+    take_if: ClassVar[str] = 'teachers disagree often, and the student is a regressor (with `refused = "soft"`)'
 
     @property
     def cost(self) -> Cost:

@@ -97,8 +97,8 @@ class Tallies:
         "2020), composed over rounds"
     )
     pays_for: ClassVar[str] = (
-        "one to three rounds of sums for labels, and one of totals. If single columns predict the label poorly, the "
-        "second of three rounds counts pairs of columns (up to 24 columns), at no further charge"
+        "one round of totals, and one to three rounds of sums for labels. If single columns predict the label poorly, "
+        "the second of three such rounds counts pairs of columns (up to 24 columns), at no further charge"
     )
     take_if: ClassVar[str] = "the data are tables or small images"
 
