@@ -251,7 +251,7 @@ def unasked_in_words(session: str, rows: int) -> str:
     )
 
 
-NO_LATER_ROWS = "need no session: `concord predict` labels them at no charge"
+NO_LATER_ROWS = "no session is needed, because `concord predict` labels them at no charge"
 """Used in place of `later_rows_in_words` for tallies and for a universal student."""
 
 UNWITNESSED = (

@@ -108,7 +108,7 @@ def announce_room(found: Admitted[Any]) -> None:
         ask, words = found.ask, NO_LATER_ROWS
         if ask.teachers:
             words = later_rows_in_words(queries=ask.queries, cutoff=ask.cutoff, asked=found.stream.rows, refused=0)
-        err.print(f"{'later':>8} rows {words}", soft_wrap=True, markup=False)
+        err.print(f"{'later':>8} rows: {words}", soft_wrap=True, markup=False)
 
 
 def begin(

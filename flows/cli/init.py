@@ -181,9 +181,9 @@ def show_begun(found: Mapping[str, Any]) -> None:
             soft_wrap=True,
         )
         return
-    made = f"wrote {found['plan']}: {found['teachers'] or 'no'} teachers, {found['mechanism']}; {found['reason']}"
+    made = f"wrote {found['plan']}: {found['mechanism']}, {found['teachers'] or 'no'} teachers; {found['reason']}"
     out.print(made, soft_wrap=True)
-    out.print(f"later rows {found['later_rows']}", markup=False, soft_wrap=True)
+    out.print(f"later rows: {found['later_rows']}", markup=False, soft_wrap=True)
     if found["schema"] is None:
         out.print(UNPROTECTED, markup=False, soft_wrap=True)
     if found["format"]:

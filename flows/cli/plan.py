@@ -111,7 +111,7 @@ def show_plan(found: dict[str, Any]) -> None:
     if "tallies" in found:
         _show_tallies(found["tallies"])
     if found.get("later_rows"):
-        out.print(f"Later rows {found['later_rows']}.", markup=False, soft_wrap=True)
+        out.print(f"Later rows: {found['later_rows']}.", markup=False, soft_wrap=True)
     if found["candidates"]:
         _show_candidates(found["candidates"])
     if found["lifetime"]:
@@ -175,7 +175,7 @@ def _show_sums(title: str, asked: tuple[str, str, str], steps: list[dict[str, An
     for number, item in enumerate(steps, start=1):
         table.add_row(str(number), item["what"], str(item["columns"]), f"{item['share']:.0%}", f"{item['noise']:,.1f}")
     out.print(table)
-    out.print(f"The domain is charged ρ = {rho:.4g}, all of it when the session is opened.")
+    out.print(f"Opening the session charges the domain the whole ρ = {rho:.4g}.")
 
 
 def _show_sketch(found: dict[str, Any], epsilon: float, delta: float) -> None:

@@ -237,7 +237,7 @@ def _data(wishes: Wishes, features: Mapping[str, str], folder: Path) -> str:
     public = f"public = {_path(wishes.public, folder)} # rows to be labelled; they are not protected"
     schema = f"schema = {_path(wishes.schema, folder)} # in place of public rows: declared ranges and categories"
     if wishes.bounds is None:
-        label = f"classes = {_toml(list(wishes.classes))} # any other private label counts as the first class"
+        label = f"classes = {_toml(list(wishes.classes))} # a private label not listed here counts as the first class"
     else:
         bounds = _toml(list(wishes.bounds))
         label = f"bounds = {bounds} # the label is a number; private ones are clipped to these bounds"
@@ -272,7 +272,7 @@ season = {season} # releases that are paid for when the season begins; a new sea
 """
 
 
-LINEAR = 'learner = "linear" # the model decoded from the sums; or name as estimator any {other}'
+LINEAR = 'learner = "linear" # a linear model computed from the sums; instead, `estimator` can name any {other}'
 TREES = """\
 estimator = "sklearn.ensemble.ExtraTreesRegressor" # learns the inferred labels; or any other {other}
 params = {{ min_samples_leaf = 2 }}"""
@@ -280,12 +280,12 @@ params = {{ min_samples_leaf = 2 }}"""
 
 
 def _tallies(wishes: Wishes, *, lists: bool) -> str:
-    other = "classifier that takes weights" if wishes.bounds is None else "regressor"
+    other = "classifier that accepts sample weights" if wishes.bounds is None else "regressor"
     whole, stream = ("", "") if wishes.season is None else (" of a whole season", STREAM.format(season=wishes.season))
     return f"""\
 [labeling]
 mechanism = "tallies" # releases noisy sums of private rows and infers labels from them; no teacher ensemble
-rows = {wishes.rows} # private units{whole}, roughly; a public rule chooses one round or three by this number
+rows = {wishes.rows} # approximate number of private units{whole}; by it, a public rule chooses one round or three
 {stream}
 [student]
 {(TREES if lists else LINEAR).format(other=other)}

@@ -37,7 +37,7 @@ from concord.tasks.data.units import open_private, unit_names
 MAY_NAME_ROWS = (
     "many different whole numbers; remove it if they identify rows, name it as `unit` if they identify persons"
 )
-MAY_BE_NAMES = "few different whole numbers; if they are codes, list the column in `categories`"
+MAY_BE_NAMES = "only a few different whole numbers; if they are codes, list the column in `categories`"
 FREE_TEXT = "free text, left out; list it in `text` if teachers are to vote by its words"
 MOSTLY_NUMBERS = (
     "mostly numbers, but parsed as text: if the other values mean that the number is missing, leave those cells empty, "

@@ -87,7 +87,7 @@ def test_the_readmes_lines_run_on_the_plan_that_init_writes(
     tables = ("--private", "private.csv", "--public", "public.parquet", "--test", "test.parquet")
     stated = ("--label", "outcome", "--classes", "no,yes", "--domain", "people", "--rows", "6000", "--delta", "1e-5")
     status, printed, _ = concord("init", *tables, *stated, "--unit", "row")
-    assert (status, "later rows need no session" in printed) == (0, True)
+    assert (status, "later rows: no session is needed" in printed) == (0, True)
     for lines in OF_README:
         exec(lines, {})
         assert "epsilon=1.0" in capsys.readouterr().out

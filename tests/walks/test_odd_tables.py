@@ -151,7 +151,7 @@ def test_codes_sentences_and_numbers_that_name_wards(walk: Go) -> None:
     went = walk("codes, sentences, numbers")
     assert '"code", # categorical; digits with a leading zero are categories' in went.init
     assert '# "note", # categorical; free text, left out' in went.init
-    assert '"ward", # numeric; few different whole numbers; if they are codes, list the column' in went.init
+    assert '"ward", # numeric; only a few different whole numbers; if they are codes, list the column' in went.init
     features = {*certified(went).features}
     assert {"code", "ward"} < features
     assert "note" not in features
