@@ -127,10 +127,10 @@ def in_words(summary: Summary) -> str:
     noun = summary.asks if summary.asked_now != 1 else summary.asks.removesuffix("s")
     in_all = f"{summary.answered} of {summary.asked} answered" if summary.asks == "rows" else summary.asked
     rows = f"{summary.asked_now} {noun} queried now, {in_all} in total"
-    rows += f", from which {summary.inferred} {summary.of_rows} are labelled" * (summary.inferred > 0)
+    rows += f"; {summary.inferred} {summary.of_rows} labelled from them" * (summary.inferred > 0)
     rows += f", {summary.not_asked} not queried" * (summary.not_asked > 0)
     rows += f"; {summary.season}" * (summary.season != "")
-    return f"session {summary.session}: {rows}; lifetime budget: {spent_in_words(summary.lifetime)}"
+    return f"session {summary.session}: {rows}; budget: {spent_in_words(summary.lifetime)}"
 
 
 def check_all_asked(summary: Summary) -> None:

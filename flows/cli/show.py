@@ -59,7 +59,7 @@ def show(summary: "Summary", home: Path, *, quiet: bool = False) -> None:
     if summary.choice is not None:
         lines["chosen"] = chosen_in_words(summary.choice)
     if summary.not_asked:
-        lines["rows"] += f", {summary.not_asked:,} not queried, because the session ended before"
+        lines["rows"] += f", {summary.not_asked:,} not queried, because the session had ended"
     for name, value in lines.items():
         say(f"{name:<11}  {value}")
     for test in ("public_test", "private_test"):
@@ -164,7 +164,7 @@ def show_budget(figures: dict[str, Any]) -> None:
     for domain in figures["domains"]:
         cap, spent = domain["cap"], domain["spent"]
         title = f"{domain['name']}: spent ε = {spent['epsilon']:.3g} of {cap['epsilon']:g}, δ cap {cap['delta']:g}"
-        once = f"including ε = {domain['conversion']:.3g} for the conversion from Rényi divergence, paid once"
+        once = f"including ε = {domain['conversion']:.3g} to convert Rényi divergence to ε, paid once"
         captions = [once] if domain["conversion"] else []
         if domain.get("parts"):
             each = (f"{part} part ε = {pair['epsilon']:.3g}" for part, pair in domain["parts"]["spent"].items())

@@ -46,11 +46,11 @@ from concord.tasks.verify.released import released_as_certified, student_as_rele
 from concord.tasks.verify.signed import excerpt, kept_excerpt, signature, signer, statement_of
 
 LEFT = (
-    "that these settings ran and no others; that the ledger has no charge beyond its excerpt; later events; whether "
-    "people of this domain are in another that is not linked to it; and the publisher's statements: [about], the "
-    "number of private units, features, parameters of the student, and earlier sessions on tested units. Report and "
-    "figures repeat the certificate. `concord verify --kept FOLDER` compares it with the ledger of its home, and "
-    "`concord verify LATER --kept FOLDER` with a later certificate"
+    "whether these settings ran and no others; whether the ledger has a charge beyond its excerpt; what happened "
+    "later; whether people of this domain are also in a domain that is not linked to it; and what the publisher "
+    "states: [about], the number of private units, features, parameters of the student, and earlier sessions on tested "
+    "units. Report and figures repeat the certificate. `concord verify --kept FOLDER` compares the certificate with "
+    "the ledger of its home, and `concord verify LATER --kept FOLDER` with a later certificate"
 )
 
 
@@ -119,7 +119,7 @@ def _left(at: PublishedSession, key: str | None) -> Iterator[Check]:
     with suppress(NotVerified):  # a check has found that
         by = signer(at.certificate, at.read)
         if key is None:
-            detail = f"signed by the key {by.fingerprint}, which you did not name: give one that you trust with --key"
+            detail = f"signed by the key {by.fingerprint}; to check the signer, give a key that you trust with --key"
             yield Check(name=f"{session}: signer", ok=True, warning=True, detail=detail)
         covered = statement_of(at.certificate, at.read, by).digests
         there = {f"{session}/{file.relative_to(at.folder)}" for file in _files_in(at.folder)}
@@ -156,7 +156,7 @@ def _as_written(certificate: Certificate, text: bytes) -> str:
         raise NotVerified(
             f"Concord {by} wrote it, of which this {__version__} knows nothing: verify it with that version"
         )
-    return f"as Concord writes it, SHA-256 {sha256(text)}"
+    return f"in the exact form that Concord writes, SHA-256 {sha256(text)}"
 
 
 def _proved(certificate: Certificate) -> str:
@@ -257,7 +257,7 @@ def _consistent(certificate: Certificate) -> str:
 def _files(at: PublishedSession) -> str:
     """Check that every file named by the certificate is there and has its digest."""
     _all_of(partial(at.check, ref) for ref in at.certificate.files)
-    return f"{len(at.certificate.files)} files are as the certificate digests them"
+    return f"{len(at.certificate.files)} files match their digests in the certificate"
 
 
 def _all_of(checks: Iterable[Callable[[], str | None]]) -> str:

@@ -148,7 +148,7 @@ def _answers(record: SessionRecord, at: PublishedSession) -> str:
             _share(kind.only(Share), number, form)
     refused = sum(getattr(outcome, "outcome", "") == "refused" for outcome in record.outcomes)
     equal("the number of answers", (counts.asked, counts.refused), (len(record.files), refused))
-    return f"{counts.answered} answers and {counts.refused} refusals are as counted"
+    return f"{counts.answered} answers and {counts.refused} refusals match the certificate's counts"
 
 
 def check_tested(test: UnitsTested, kind: PrivateTest, released: Mapping[str, Any], among: int) -> None:
@@ -352,7 +352,7 @@ def _votes(record: SessionRecord, at: PublishedSession) -> str:
         raise NotVerified(f"{len(labels)} classes were released, but the settings pay for votes on {paid}")
     for name, claimed in (("answered", counts.answered), ("refused", counts.refused), ("not asked", counts.not_asked)):
         equal(f"the number of rows {name}", found[name], claimed)
-    return f"{counts.answered} answers and {counts.refused} refusals are as counted"
+    return f"{counts.answered} answers and {counts.refused} refusals match the certificate's counts"
 
 
 def _inferred(kind: Kind, ref: Ref, model: DecodedForm | None, table: LabelTable, at: PublishedSession) -> None:

@@ -86,7 +86,7 @@ def signature(at: PublishedSession, trusted: str | None) -> str:
     claim = PrivacyClaim.of(certificate, head, statement.predicate.version)
     equal("the claim that was signed", statement.predicate, claim)
     _as_written(certificate, read, key)
-    found = f"{len(signed) - len(missing)} files are as the key {key.fingerprint} signed them"
+    found = f"{len(signed) - len(missing)} files are unchanged since the key {key.fingerprint} signed them"
     if missing:
         more = f" (and {len(missing) - 1} more)" if missing[1:] else ""
         kind = NotIncluded if at.exported and all("is not included" in each for each in missing) else NotVerified
@@ -155,7 +155,7 @@ def excerpt(certificate: Certificate, read: Read) -> str:
     together = promised(certificate.sessions)
     claimed = Budget(epsilon=certificate.guarantee.epsilon, delta=certificate.guarantee.delta)
     equal("what is promised of all that was published", claimed, together)
-    return f"{len(found.entries)} entries follow the ledger's rule, and state the domain's charges and the claim"
+    return f"{len(found.entries)} entries follow the ledger's rule and agree with the certified charges and claim"
 
 
 def _records(record: SessionRecord, moment: Reading) -> None:

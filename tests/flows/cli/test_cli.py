@@ -202,7 +202,7 @@ def test_budget_says_what_was_spent_and_what_remains(concord: Callable[..., Any]
     assert (listed["id"], listed["refused"]) == (session["session"], session["refused"])
     assert domain["spent"]["epsilon"] > session["guarantee"]["epsilon"]
     assert 0 < domain["conversion"] == session["conversion"] < domain["spent"]["epsilon"]
-    assert f"including ε = {domain['conversion']:.3g} for the conversion" in concord("budget")[1]
+    assert f"including ε = {domain['conversion']:.3g} to convert" in concord("budget")[1]
     charged, budget = (float(domain["renyi"][name]) for name in ("charged", "budget"))
     now, used, more = (session["lifetime"][name] for name in ("now", "used", "more"))
     assert (now, more) == (pytest.approx(charged / budget), int((budget - charged) / charged))
