@@ -142,7 +142,11 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print the certificate's path and nothing else.")]
 YesOption = Annotated[
     bool,
-    typer.Option("--yes", "-y", help="Go on without asking, even if the plan does not recognise many private rows."),
+    typer.Option(
+        "--yes",
+        "-y",
+        help="Continue without asking, even if many private rows hold values unknown to the plan.",
+    ),
 ]
 AgainOption = Annotated[bool, typer.Option(help="Repeat what was asked before; it costs again.")]
 PublishedArgument = Annotated[str, typer.Argument(help="A session, or a copy of its published folder.")]

@@ -66,9 +66,12 @@ def command() -> None:
 @app.command("run")
 def run_command(
     plan: Annotated[Path, typer.Argument(help="The plan, a TOML file.")],
-    start_from: Annotated[str | None, typer.Option("--from", help="Run this stage and those after it again.")] = None,
+    start_from: Annotated[str | None, typer.Option("--from", help="Rerun this stage and all later ones.")] = None,
     new_session: Annotated[
-        bool, typer.Option(help="Open a further session, which costs again. A killed session is published first.")
+        bool,
+        typer.Option(
+            help="Open a further session, which costs again. If a killed run left one unpublished, finish that instead."
+        ),
     ] = False,
     yes: YesOption = False,
     home: HomeOption = HOME,
@@ -159,7 +162,7 @@ def try_command(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Evaluate a session's student on private units set aside, at a price.
+    """Evaluate a session's student on private units set aside; costs budget.
 
     The plan's [test] sets the units aside. Without --epsilon it spends nothing, and shows the last test or the price of
     the first.
@@ -312,7 +315,7 @@ def estimate_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Estimate the teachers' error from the private rows, at a price; suggest a cutoff.
+    """Estimate the teachers' error from private rows and suggest a cutoff; costs budget.
 
     With the same settings, it repeats the first estimate and spends nothing.
     """
@@ -335,7 +338,7 @@ def count_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Count private units by the values of columns, with noise, at a price.
+    """Count private units by the values of columns, with noise; costs budget.
 
     Groups are those of the public table; all other units are counted together. The counts are certified. The same call
     repeats the first counts and spends nothing.

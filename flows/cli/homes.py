@@ -21,7 +21,7 @@ def lead_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Lead several homes: ask the next question, or publish once the last is answered.
+    """Coordinate several homes: ask the next question, or publish after the last answer.
 
     It does not wait: it names the homes that have not answered. Call it again, or from cron. It reads nothing private
     and draws nothing.
@@ -60,7 +60,7 @@ def contribute_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Answer the newest question of several homes, with noisy sums of this home's rows.
+    """Answer the newest question of a lead, with noisy sums of this home's rows.
 
     Each question is answered once and charged to this home's own ledger. The first call shows what the plan costs and
     asks for agreement; from cron, give --yes. A repeated call spends nothing.
@@ -89,7 +89,7 @@ def contribute_command(
 
 @app.command("homes")
 def homes_command(plan: PlanArgument, exchange: ExchangeOption, as_json: JsonOption = False) -> None:
-    """Show which homes have answered which question, by the exchange's signed files.
+    """Show which homes have answered which question, from the exchange's signed files.
 
     No home folder is needed.
     """

@@ -80,7 +80,7 @@ def restore_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Go on after the home was restored from a backup, or after its witness was lost.
+    """Continue after the home was restored from a backup, or after its witness was lost.
 
     What the witness recorded since the backup is charged. CONCORD_WITNESS names the witness, or a new one.
     Each open session ends and is charged whole, and nothing returns.
@@ -126,7 +126,7 @@ def forget_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Destroy an ended session's key, and teachers and votes that no open session uses.
+    """Destroy an ended session's key, and teachers and votes no longer in use.
 
     Verification still works. To run the plan again needs a further session.
     """
@@ -198,7 +198,7 @@ def predict_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Write class and probabilities of every row of a table, by a published student.
+    """Predict class and probabilities for every row of a table, with a published student.
 
     The published files are verified first. No vault is needed, and nothing is spent. In CSV, a class that a spreadsheet
     would read as a formula gets an apostrophe in front.

@@ -70,7 +70,7 @@ def attack_command(
     home: HomeOption = HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Attempt membership inference on simulated data, beside the guarantee's bound.
+    """Attempt membership inference on simulated data, and compare it with the bound.
 
     Public rows, or plausible rows of a declared schema, stand in for private ones, with synthetic labels. Nothing
     private is read, and nothing is spent. The attack illustrates the guarantee; the proof establishes it. The exit
