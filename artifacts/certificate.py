@@ -173,7 +173,7 @@ class Certificate(CertificatePart):
         if not self.guarantee.delta:
             return "δ is 0, so the guarantee has no exception, for any number of private units."
         if self.units is None:
-            return "The plan does not state the number of private units, by which δ is judged."
+            return "δ is judged by the number of private units, which the plan does not state."
         return (
             f"The plan states about {self.units:,} private units: δ times that number, which should be far below 1, is "
             f"{self.guarantee.delta * self.units:.3g}."

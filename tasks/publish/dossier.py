@@ -156,7 +156,7 @@ def _facts(
 def _of_counts(noise: Sequence[Mapping[str, Any]]) -> str:
     """Why counts below ten may leave, or that none does."""
     if not noise:
-        return "No count or sum of records is released, only labels of public rows, or a choice."
+        return "No count or sum of records is released, only labels of public rows or the choice of a model."
     least = min(each["noise"] for each in noise)
     small = (
         "So a number below ten, or below zero, may stand for many units, and one above ten for none: a small number "

@@ -224,8 +224,8 @@ def _found(certificate: Certificate, share: float) -> str:
     )
     whole = "" if "all rows of" in guarantee.unit else "A person with several rows is not protected as a whole."
     gain = (
-        f"An attacker who infers from the publication whether {what} reaches at most {_up(share):.1f}% true positives "
-        f"at {FEW_WRONG:.0%} false positives; by chance {FEW_WRONG:.0%}."
+        f"Suppose an attacker infers from the publication whether {what}. At {FEW_WRONG:.0%} false positives, the "
+        f"attacker reaches at most {_up(share):.1f}% true positives; guessing reaches {FEW_WRONG:.0%}."
     )
     return " ".join(filter(None, (gain, guarantee.unprotected, whole)))
 
@@ -241,8 +241,8 @@ def _lifetime(certificate: Certificate, own: float) -> str:
     )
     sessions = "one session" if domain.sessions == 1 else f"{domain.sessions:,} sessions"
     return (
-        f"{cap} takes {own:.1%} of the lifetime budget, not {part:.0%}: charges add up in Rényi divergence of order "
-        f"{domain.order:.4g}, {why}. In total, {domain.used:.1%} is used, by {sessions}."
+        f"This session, with {cap}, takes {own:.1%} of the lifetime budget, not {part:.0%}. Charges are added in Rényi "
+        f"divergence of order {domain.order:.4g}, {why}. In total, {domain.used:.1%} is used, by {sessions}."
     )
 
 
