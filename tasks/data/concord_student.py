@@ -108,7 +108,8 @@ def number(cell: Any) -> float:
         word = cell.strip(BLANKS)
         return float(word) if NUMBER.fullmatch(word) else math.nan
     try:
-        return float(cell) if isinstance(cell, int | float | Decimal | np.number | np.bool_) else math.nan
+        known = isinstance(cell, int | float | Decimal | np.number | np.bool_) and not isinstance(cell, np.timedelta64)
+        return float(cell) if known else math.nan
     except (OverflowError, ValueError):  # whole numbers beyond floats, decimals that are none
         return math.nan
 
@@ -163,7 +164,7 @@ def word(cell: Any) -> str | None:
     if isinstance(cell, bool | np.bool_):
         return "true" if cell else "false"
     if isinstance(cell, int | np.integer):
-        return str(int(cell))
+        return None if isinstance(cell, np.timedelta64) else str(int(cell))
     if isinstance(cell, float | np.floating):
         return _digits(cell)
     if isinstance(cell, Decimal):

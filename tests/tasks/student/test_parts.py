@@ -162,6 +162,14 @@ def test_a_column_of_python_objects_is_read_cell_by_cell() -> None:
     assert matrix[["bytes[1]", "wave[1]"]].iloc[10].tolist() == [2 / np.float32(255), 2]
 
 
+def test_durations_are_missing_cells_as_for_a_teacher() -> None:
+    """NumPy counts them among whole numbers, and Python makes numbers of some."""
+    days = [np.timedelta64(5, "D"), np.timedelta64(5, "ns"), np.timedelta64("NaT")]
+    for cells in (pd.Series(days), pd.Series(days, dtype=object), pl.Series(np.array(days, "m8[us]"))):
+        for kind in ("numeric", "boolean", "date", "categorical", "hashed"):
+            assert pd.isna(Cells(kind, 5).transform(cells.to_frame("c"))).all()
+
+
 def test_a_column_may_have_any_name() -> None:
     """Two underscores, or the name of one of scikit-learn's own parameters, ended a run after all was spent."""
     names = [
