@@ -67,7 +67,7 @@ FARTHEST_WEIGHT = 2**40
 ROUNDED = 1e-5
 """By how much probabilities may miss 1, as they are stored in single precision."""
 LEAST = 1e-9
-"""How near to 0 and 1 the share of a class is taken to be."""
+"""How near to 0 and 1 the share of a class is taken to be, and by how much doubles may differ."""
 SURELY = 1e-3
 """By how much log-odds may differ, of probabilities in single precision."""
 OURS = ("concord_tallied", "concord_student")
@@ -382,15 +382,19 @@ def _synthetic(
     rows = pq.read_table(io.BytesIO(at.named(ref)))
     equal(f"the claim in {ref.path}", rows.schema.metadata or {}, {**table.claim, b"what": SYNTHETIC.encode()})
     labels, weights = rows.columns[-1].combine_chunks(), np.array(model.weights)
+    equal(f"the type of labels in {ref.path}", labels.type, pa.string() if kind.classes else pa.float64())
     if codes.max(initial=-1) >= len(weights):
         raise NotVerified("the last released model has no weight for some code of synthetic rows")
     logits = sum((weights[own] for own in codes.T), np.tile(model.intercept, (len(codes), 1)))
     if kind.classes:
         odds = logits if kind.classes > 2 else np.column_stack([np.zeros(len(logits)), logits])
-        table.scored(ref.path, labels, odds, gap=SURELY)
+        table.scored(ref.path, labels, odds, gap=LEAST)
+        if len(names := {*table.classes.values(), *labels.unique().to_pylist()}) > kind.classes or None in names:
+            raise NotVerified(f"the labels in {ref.path} are more than the {kind.classes} classes of the settings")
         return
-    low, high = stated_bounds(kind)
-    if not np.allclose(labels, low + (high - low) / (1 + np.exp(-logits[:, 0])), rtol=0, atol=ROUNDED * (high - low)):
+    (low, high), place = stated_bounds(kind), (1 + np.tanh(logits[:, 0] / 2)) / 2
+    apart = LEAST * (high - low) + 8 * np.spacing(max(-low, high))
+    if not np.allclose(labels, low * (1 - place) + high * place, rtol=0, atol=apart):
         raise NotVerified(f"the labels in {ref.path} are not those that the last released model infers")
 
 

@@ -5,9 +5,9 @@ It shares no line with what fits synthetic rows (tasks.student): it does not fit
 Assumes      each step is what was paid for (tasks.verify.rounds), and the settings prove their claim
 Guarantees   found and named: a first step that asks other tables than all views of the schema's grid; two-way tables of
              other columns, or of groups that are no groups of its cells; codes of labels that are none; synthetic rows
-             of other columns than the schema's and a label, whose values lie in other cells than were published, or
-             whose shares differ from the released tables by more than noise and DRIFT; a number of units that does not
-             follow from the count
+             of other columns than the schema's and a label, whose numbers lie in other cells than were published, whose
+             texts are other than these cells have, or whose shares differ from the released tables by more than noise
+             and DRIFT; a number of units that does not follow from the count
 Not covered  how the mixture was fitted: it is computed in floats, once. Checked by tests/flows/test_sketch_flow.py
 """
 
@@ -24,6 +24,7 @@ from concord.artifacts.errors import NotVerified
 from concord.artifacts.kinds import Sketch
 from concord.tasks.data.codes import CodeMatrix, Codes
 from concord.tasks.data.grid import grid_of, groups_of, reading_columns, recoded
+from concord.tasks.data.grid_values import values_in
 from concord.tasks.verify.checks import equal
 from concord.tasks.verify.forms import SketchForm, TablesForm
 
@@ -59,16 +60,18 @@ def check_sketch(kind: Sketch, steps: Sequence[SketchForm], tables: Sequence[byt
         raise NotVerified("the last tables of a sketch must be followed by a question about codes of their own")
     _grouped(grid, last.following.codes)
     cells = _cells(grid, last)
-    names = [grid.fields[at].name for at in grid.fine]  # without columns of one value
+    placed = np.column_stack([cells.get(at, cells[grid.fine[0]]) for at in range(grid.width)]).astype(np.int32)
+    due = values_in(schema, grid, placed, b"")  # without columns of one value; numbers are drawn anew within cells
     for table in tables:
         rows = pl.read_parquet(io.BytesIO(table))
-        equal("the columns of synthetic rows before their label", rows.columns[:-1], names)
+        equal("the columns of synthetic rows before their label", rows.columns[:-1], due.columns)
+        equal("the types of synthetic rows", rows.dtypes[:-1], due.dtypes)
         read = grid.of_raw(rows, reading_columns(schema))
-        if not all(np.array_equal(read[:, at], cells[at]) for at in grid.fine):
-            raise NotVerified("the values of synthetic rows lie in other cells than the released ones")
+        texts = [name for name, stored in due.schema.items() if stored == pl.String]  # a bucket has anybody's name
+        if not (all(np.array_equal(read[:, at], cells[at]) for at in grid.fine) and rows[texts].equals(due[texts])):
+            raise NotVerified("the values of synthetic rows are not such as the released cells have")
     _check_shares(kind, grid, steps[0], cells)
-    placed = np.column_stack([cells.get(at, cells[grid.fine[0]]) for at in range(grid.width)])
-    return recoded(placed.astype(np.int32), grid, last.following.codes)
+    return recoded(placed, grid, last.following.codes)
 
 
 def _check_units(kind: Sketch, step: SketchForm) -> None:

@@ -7,8 +7,11 @@ can who signs it by a key of their own.
 import io
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -19,12 +22,14 @@ import pytest
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import sha256
-from concord.artifacts.schemas import Encoding
+from concord.artifacts.published import SYNTHETIC
+from concord.artifacts.schemas import Encoding, Ref
 from concord.tasks.door.stores import Stores
 from concord.tasks.publish.certify import certify_answers
 from concord.tasks.student.sketch import synthetic_file
 from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.published import verify_published
+from concord.tasks.verify.released import LabelTable, _synthetic
 from tests.promises.kinds import KINDS, Kind
 from tests.support.edited import LAST_MODEL, MODEL, missed
 from tests.support.sentences import facts
@@ -131,6 +136,14 @@ def flipped(rows: pa.Table, flips: pa.Array) -> pa.Table:
 EDITED: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
     "another column": (lambda rows: rows.add_column(0, "name", [["x"] * len(rows)]), "columns of synthetic rows"),
     "other values": (lambda rows: with_column(rows, "shade", rows["shade"][::-1]), "values of synthetic rows"),
+    "blanks around words": (
+        lambda rows: with_column(rows, "shade", pa.array([word and f"{word} " for word in rows["shade"].to_pylist()])),
+        "values of synthetic rows",
+    ),
+    "numbers as text": (
+        lambda rows: with_column(rows, "visits", rows["visits"].cast(pa.string())),
+        "types of synthetic rows",
+    ),
     "some other labels": (lambda rows: flipped(rows, pa.array(np.arange(len(rows)) % 2 == 1)), "largest score"),
     "one class": (lambda rows: with_column(rows, "class", pa.array(["no"] * len(rows))), "number of classes"),
     "the claim of another session": (
@@ -151,3 +164,35 @@ def test_edited_synthetic_rows_are_found(sketched: tuple[Path, pa.Table], edit: 
     pq.write_table(change(rows), sink)
     name_also(folder, "synthetic.parquet", sink.getvalue())
     assert fault in faults(folder)
+
+
+SURE, TIED = [[-2.0], [2.0]], [[-2.0], [2.0], [0.0]]
+PLACES = (1 / (1 + np.exp([2.0, -2.0]))).tolist()
+LABELLED: dict[str, tuple[list[list[float]], tuple[float, float] | None, list[Any], str]] = {
+    "classes": (TIED, None, ["no", "yes", "yes"], ""),
+    "a name where classes are equally likely": (TIED, None, ["no", "yes", "somebody"], "more than the 2 classes"),
+    "none where classes are equally likely": (TIED, None, ["no", "yes", None], "more than the 2 classes"),
+    "classes by number": (TIED, None, [0, 1, 1], "type of labels"),
+    "numbers": (SURE, (0.0, 100.0), [100 * place for place in PLACES], ""),
+    "numbers far from 0": (SURE, (1e15, 1e15 + 1), [1e15 + place for place in PLACES], ""),
+    "numbers whose last digits say more": (SURE, (0.0, 100.0), [100 * place + 5e-4 for place in PLACES], "not those"),
+    "numbers as text": (SURE, (0.0, 100.0), ["1", "2"], "type of labels"),
+    "numbers at the bounds": ([[-800.0], [800.0]], (0.0, 100.0), [0.0, 100.0], ""),
+}
+
+
+@pytest.mark.parametrize("edit", LABELLED)
+def test_labels_of_synthetic_rows_are_those_of_the_model_and_nothing_else(edit: str) -> None:
+    weights, bounds, labels, fault = LABELLED[edit]
+    pq.write_table(pa.table({"class": labels}).replace_schema_metadata({"what": SYNTHETIC}), sink := io.BytesIO())
+    given: Any = SimpleNamespace(
+        kind=SimpleNamespace(classes=0 if bounds else 2, bounds=bounds),
+        model=SimpleNamespace(weights=weights, intercept=[0.0]),
+        folder=SimpleNamespace(named=lambda _: sink.getvalue(), certificate=SimpleNamespace(guarantee=Mock())),
+        record=Mock(session="d-1"),
+    )
+    table = LabelTable(given.record, given.folder)
+    table.claim, ref = {}, Ref(path="d-1/synthetic.parquet", digest="0" * 64)
+    codes = np.arange(len(labels), dtype=np.int32)[:, None]
+    with nullcontext() if fault == "" else pytest.raises(NotVerified, match=fault):
+        _synthetic(given.kind, ref, codes, given.model, table, given.folder)
