@@ -163,8 +163,10 @@ def word(cell: Any) -> str | None:
         return composed(cell.strip(BLANKS))
     if isinstance(cell, bool | np.bool_):
         return "true" if cell else "false"
+    if isinstance(cell, np.timedelta64):  # a whole number to NumPy
+        return None
     if isinstance(cell, int | np.integer):
-        return None if isinstance(cell, np.timedelta64) else str(int(cell))
+        return str(int(cell))
     if isinstance(cell, float | np.floating):
         return _digits(cell)
     if isinstance(cell, Decimal):
