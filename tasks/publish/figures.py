@@ -213,7 +213,7 @@ def attack_figure(curves: Mapping[str, tuple[Any, Any]], guarantee: Guarantee) -
     figure, axes = _axes("share called members that are none", "share of members found", height=3.6)
     wrong = np.linspace(0, 1, 1 + POINTS_DRAWN)
     axes.plot(wrong, list(map(guarantee.most_found, wrong)), color=ORANGE, linestyle="--", label="no attack can pass")
-    for (name, (misses, hits)), colour in zip(curves.items(), (BLUE, GREEN), strict=False):
+    for (name, (misses, hits)), colour in zip(curves.items(), (BLUE, GREEN, INK), strict=False):
         at = np.unique(np.linspace(0, len(hits) - 1, POINTS_DRAWN).astype(np.int64))
         axes.plot(misses[at], hits[at], color=colour, linewidth=2, label=name)
     axes.plot([0, 1], [0, 1], color=GREY, label="guessing")

@@ -178,7 +178,8 @@ def on_sums(
     private, labels, others, truth = _stand_ins(mechanism, stage.codes, stage.rows, units, rng)
     targets, base = private[:TARGETS], private[TARGETS:]
     there = rng.random((sessions, TARGETS)) < 1 / 2
-    source, known, seen = Fresh(sessions, 1), np.zeros(there.shape), np.zeros(there.shape)
+    source, known = Fresh(sessions, 1), np.zeros((len(mechanism.rounds), *there.shape))
+    seen = np.zeros(there.shape)
     for session, present in enumerate(there):
         source.next_trial()
 
@@ -194,14 +195,17 @@ def on_sums(
             moved, noise = np.array(one) - np.array(none), (released - exact).astype(np.float64)
             square, along = (moved.astype(np.float64) ** 2).sum(axis=1), moved @ noise
             odds = np.where(present, along + square / 2, along - square / 2) / mechanism.rounds[number].scale ** 2
-            known[session] += odds
+            known[number, session] = odds
             return released
 
         given = stage.decoded(mechanism, len(private), noisy)[targets]
         seen[session] = _sure(given, labels[:TARGETS], truth, mechanism.classes)
+    knows, steps = "knows all but the targets, and sees the sums", range(len(known))
+    of_steps = [Leak(f"{knows} of step {number + 1} alone", known[number], there) for number in steps]
     leaks = (
-        Leak("knows all but the targets, and sees the sums that the student is decoded from", known, there),
+        Leak(f"{knows} that the student is decoded from", known.sum(axis=0), there),
         Leak("sees the student", *_apart(seen, there)),
+        max(of_steps, key=lambda leak: leak.auc),  # beside the others' noise, a step without any would go unseen
     )
     columns = len(stage.codes.coarse)
     return Attacked(guarantee, leaks, len(private), columns, of or columns)

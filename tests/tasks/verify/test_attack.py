@@ -15,6 +15,8 @@ from concord.tasks.advice.choose import PublicFacts
 from concord.tasks.advice.rehearse_sketch import SketchStage
 from concord.tasks.advice.rehearse_tallies import TalliesStage
 from concord.tasks.advice.tallies import planned_tallies
+from concord.tasks.mechanisms.distance import Ints
+from concord.tasks.mechanisms.sketch import Sketch
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.figures import attack_figure
 from concord.tasks.verify import attack as attacking
@@ -65,21 +67,25 @@ def test_it_reads_nothing_private_and_says_what_it_found(tmp_path: Path, monkeyp
     assert metrics["bound"]["AUC"] == pytest.approx(0.7311, abs=1e-3)
     assert metrics["bound"]["TPR@0.01"] == pytest.approx(0.0272, abs=1e-4)
     instances = record["attack_experiment_logger"]["attack_instance_logger"]
-    assert [0 <= each["AUC"] <= 1 for each in instances.values()] == [True, True]
+    assert [0 <= each["AUC"] <= 1 for each in instances.values()] == [True] * 3
     picture = attack_figure({leak.attacker: leak.curve for leak in found.leaks}, GUARANTEE)
     assert "no attack can pass" in picture
     with pytest.raises(WrongInput, match="--sessions must be at least 20"):
         attack(tallied(tmp_path / "again"), GUARANTEE, None, 19)
 
 
+def sketch_of(folder: Path) -> Plan:
+    age = {"name": "age", "type": "integer", "constraints": {"minimum": 17, "maximum": 90}}
+    sex = {"name": "sex", "type": "string", "constraints": {"enum": ["Female", "Male"]}}
+    data = {"private": "not there", "schema": {"fields": [age, sex]}, "label": "y", "classes": ["a", "b"]}
+    return plan_of(folder, data=data, labeling={"mechanism": "tallies", "rows": 3000}, teachers={})
+
+
 def test_a_sketch_stays_below_its_bound_and_one_without_noise_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attacking, "STAND_INS", 300)
-    age = {"name": "age", "type": "integer", "constraints": {"minimum": 17, "maximum": 90}}
-    sex = {"name": "sex", "type": "string", "constraints": {"enum": ["Female", "Male"]}}
-    data = {"private": "not there", "schema": {"fields": [age, sex]}, "label": "y", "classes": ["a", "b"]}
-    plan = plan_of(tmp_path, data=data, labeling={"mechanism": "tallies", "rows": 3000}, teachers={})
+    plan = sketch_of(tmp_path)
     honest = attack(plan, GUARANTEE, None, 20)
     assert honest.holds
     assert (honest.columns, honest.of) == (2, 2)
@@ -88,6 +94,22 @@ def test_a_sketch_stays_below_its_bound_and_one_without_noise_is_seen(
     leaking = on_sums(replace(stage, mechanism=replace(stage.mechanism, rounds=rounds)), GUARANTEE, 20)
     assert not leaking.holds
     assert leaking.leaks[0].auc > 0.999
+
+
+@pytest.mark.parametrize("step", [0, 1, 4])
+def test_a_step_of_a_sketch_without_noise_is_seen_beside_the_noise_of_all_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    monkeypatch.setattr(attacking, "STAND_INS", 300)
+    noisy = Sketch.release
+
+    def bare_once(self: Sketch, number: int, sums: Ints, source: Any) -> Ints:
+        return sums.copy() if number == step else noisy(self, number, sums, source)
+
+    monkeypatch.setattr(Sketch, "release", bare_once)
+    leaking = attack(sketch_of(tmp_path), GUARANTEE, None, 20)
+    assert not leaking.holds
+    assert f"step {step + 1} alone" in leaking.leaks[-1].attacker
 
 
 def test_votes_are_attacked_and_votes_without_noise_are_seen(tmp_path: Path) -> None:
