@@ -105,7 +105,8 @@ def outside_of_schema(step: Mapping[str, Any]) -> tuple[str, ...]:
     which holds all numbers beyond it, by the first released step of a sketch: free, because that is covered."""
     schema = TableSchema.model_validate(step["schema"])
     grid, said = grid_of(schema), list[str]()
-    for field in (grid.fields[at] for at in grid.fine):
+    hashed = {column.name for column in schema.columns if isinstance(column, DeclaredText)}  # no text is outside
+    for field in (grid.fields[at] for at in grid.fine if grid.fields[at].name not in hashed):
         counts = np.array(step["sums"][field.start : field.start + field.size]) / step["question"]["steps"]
         words = isinstance(field, WordField)
         share = counts[-2] / max(1.0, step["units"])

@@ -95,6 +95,13 @@ def test_any_text_has_the_bucket_of_its_sha_256_however_it_is_stored(stored: pa.
     assert named == [None if place == 33 else f"bucket {place + 1} of 32" for place in found]
 
 
+def test_noise_is_no_text_outside_of_the_schema() -> None:
+    """No text is undeclared: whatever was released of such a cell is noise."""
+    sums = [0] * 32 + [90, 0, 100]
+    step = {"schema": TEXT.model_dump(), "sums": sums, "question": {"steps": 1}, "units": 100.0, "scale": 10.0}
+    assert outside_of_schema(step) == ()
+
+
 def test_what_is_stored_as_a_number_is_hashed_as_its_text() -> None:
     grid, columns = grid_of(TEXT), reading_columns(TEXT)
     texts = grid.of_raw(pl.DataFrame({"town": ["12", "1.5", None]}), columns)[:, 0].tolist()
