@@ -158,7 +158,7 @@ class TableSchema(Frozen):
                 rule = f"data.schema names the column {name!r}, which data.private lacks"
                 raise WrongInput(f"{rule}: correct the name, or leave the field out")
         if others := present - named:  # whose names are not shown: a pivoted table has values as names
-            rule = f"data.private has {len(others)} columns that data.schema lacks"
+            rule = f"data.schema has no field for {len(others)} of the columns of data.private"
             raise WrongInput(f"{rule}: add a field for each, or name the columns to learn from in data.features")
 
     def only(self, features: Iterable[str]) -> "TableSchema":

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from concord.artifacts.domains import Domain
+from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan
 from concord.artifacts.published import SYNTHETIC_FILE
 from concord.artifacts.schemas import Encoding, PublicRows, Ref
@@ -39,10 +40,16 @@ def synthesise(place: Place, plan: Plan, steps: Sequence[Ref], encoding: Encodin
 
 
 def rehearse(run: RunContext, encoding: Encoding) -> None:
-    """Raise WrongInput if schema and private table have other columns, by its header alone; or as tallies do."""
-    data, header = run.plan.data, private_table(run.plan).names
-    present = {*data.sketched.names} & header if data.features else header
+    """Raise WrongInput if schema and private table have other columns, or the table stores one as lists, by its header
+    alone; or as tallies do."""
+    data, table = run.plan.data, private_table(run.plan)
+    names = {*data.sketched.names}
+    present = names & table.names if data.features else table.names
     data.sketched.check(data.label, sorted(present), (data.unit or data.label,))
+    for file in table.files:
+        if nested := [name for name in file.names if name in names and file.type_of(name).is_nested()]:
+            rule = f"data.private stores the column {nested[0]!r} as lists, which data.schema cannot declare"
+            raise WrongInput(f"{rule}: lists and pictures need a public table (data.public)")
     tally.rehearse(run, encoding)
 
 

@@ -93,7 +93,7 @@ def test_private_rows_alone_give_a_student_synthetic_rows_and_a_certificate(tmp_
     report = Path(found.report).read_text()
     assert "No public row was used" in report
     assert "public rows describe" not in report
-    assert "10000 synthetic rows are labelled" in in_words(found)
+    assert "10000 synthetic rows labelled" in in_words(found)
     assert any("of 'sex' is no declared category" in warning for warning in found.warnings)
     inputs = MlflowClient(f"sqlite:///{home}/mlflow.db").get_run(found.run_id).inputs
     assert inputs is not None
@@ -217,7 +217,17 @@ def test_columns_that_schema_and_table_do_not_share_are_refused(
     (name,) = table
     (rows.drop(name) if table[name] is None else rows.with_columns(pl.lit(1.0).alias(name))).write_parquet(path)
     sentence = "names the column 'age', which data.private lacks"
-    with pytest.raises(WrongInput, match=sentence if table[name] is None else "has 1 columns that data.schema lacks"):
+    with pytest.raises(WrongInput, match=sentence if table[name] is None else "has no field for 1 of the columns"):
+        start(plan, home)
+    assert not Ledger.of(home).domains()
+
+
+def test_a_column_that_is_stored_as_lists_is_refused(tmp_path: Path, home: Path) -> None:
+    """Each of its cells would count as missing, after the charge."""
+    plan, path = plan_of(tmp_path / "data"), tmp_path / "data" / "private.parquet"
+    rows = pl.read_parquet(path)
+    rows.with_columns(age=pl.concat_list(pl.col("age"), pl.col("age"))).write_parquet(path)
+    with pytest.raises(WrongInput, match="stores the column 'age' as lists"):
         start(plan, home)
     assert not Ledger.of(home).domains()
 

@@ -49,7 +49,7 @@ def test_the_units_that_the_plan_states_stand_beside_delta(small: World) -> None
     stating = silent.model_copy(update={"units": 20_000})
     assert silent.units is None
     assert "units" not in silent.model_dump(mode="json")  # as in certificates of the first format
-    assert "does not state the number of private units" in silent.delta_in_words
+    assert "number of private units, which the plan does not state" in silent.delta_in_words
     assert "about 20,000 private units" in stating.delta_in_words
     assert stating.delta_in_words.endswith("is 0.2.")
     for certificate in (silent, stating):

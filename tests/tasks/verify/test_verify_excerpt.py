@@ -108,7 +108,7 @@ def test_what_a_session_of_the_same_run_claims_is_what_its_settings_prove(
     made = describe(files, written.stated, ledger, home.released)
     text = excerpt_of(made, ledger, Vault(copy / "vault")).text
     if epsilon == 0.5:
-        assert "state the domain's charges" in signed.excerpt(made, lambda _: text)
+        assert "agree with the certified charges and claim" in signed.excerpt(made, lambda _: text)
         again = made.model_copy(update={"sessions": (*made.sessions, *made.other_sessions)})
         with pytest.raises(NotVerified, match="names a session twice"):  # before each is priced
             signed.excerpt(again, lambda _: text)
