@@ -5,7 +5,7 @@ at once.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -238,7 +238,7 @@ class NumberErrors:
     student: Predictor
     bounds: Bounds
     constant: float
-    key: bytes
+    key: bytes = field(repr=False)
 
     name: ClassVar[str] = "number_errors"
     part: ClassVar[str] = TEST

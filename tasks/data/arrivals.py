@@ -74,7 +74,7 @@ class Arriving:
     """
 
     table: PrivateTable
-    key: bytes
+    key: bytes = field(repr=False)
     before: Sequence[Ref]
     folder: str
     names: list[Ref] = field(default_factory=list)

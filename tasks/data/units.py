@@ -23,7 +23,7 @@ Hashes (`artifacts.home.vault.hashed`) have a purpose of their own each.
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -53,7 +53,7 @@ MUST_HAVE = ("data.label", "data.unit")
 class Erased:
     """The erased units of a domain, by keyed digests of their names; the key outlives them."""
 
-    key: bytes = b""
+    key: bytes = field(default=b"", repr=False)
     digests: frozenset[str] = frozenset()
 
     @classmethod
@@ -172,7 +172,7 @@ class PrivateRows:
     plan: Plan
     encoding: Encoding
     vault: Vault
-    key: bytes
+    key: bytes = field(repr=False)
     erased: Erased = NOBODY
     part: str = LEARNING
 

@@ -1,6 +1,8 @@
 """Keyed bits of units: of each name by itself, whatever company it is hashed in."""
 
+import sys
 from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 
 from concord.artifacts.home.vault import hashed
 from concord.tasks.data import units as data_units
-from concord.tasks.data.units import keyed_bits
+from concord.tasks.data.units import PrivateRows, keyed_bits
 
 KEY = bytes(range(32))
 
@@ -41,3 +43,17 @@ def test_long_names_are_copied_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) 
     assert keyed_bits(units, KEY, b"shard").tolist() == whole
     assert max(copied) <= 400
     assert keyed_bits(pl.Series([b"x" * 1000], dtype=pl.Binary), KEY, b"shard").tolist() != []
+
+
+def test_no_value_shows_the_key_that_it_holds() -> None:
+    """Errors and debuggers write values out. Asked of every dataclass of ours that is loaded."""
+    held = [
+        (kind, part)
+        for module in [module for name, module in [*sys.modules.items()] if name.startswith("concord.")]
+        for kind in vars(module).values()
+        if isinstance(kind, type) and kind.__module__ == module.__name__ and is_dataclass(kind)
+        for part in fields(kind)
+        if part.name == "key" and part.type in (bytes, "bytes")
+    ]
+    assert PrivateRows in {kind for kind, _ in held}
+    assert [kind for kind, part in held if part.repr] == []
