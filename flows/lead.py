@@ -142,11 +142,13 @@ class Leading:
             yield joint_step(door, session, of, differ, follow)
             published.append(json.loads(door.released.read(released_by(door, session.id)[number])))
 
-    @staticmethod
-    def _next(planner: RoundPlanner, published: Sequence[RoundFile], rounds: Sequence[SharesOfRound]) -> dict[str, Any]:
-        """The next round's question, and what it builds on."""
+    def _next(
+        self, planner: RoundPlanner, published: Sequence[RoundFile], rounds: Sequence[SharesOfRound]
+    ) -> dict[str, Any]:
+        """The next round's question, and what it builds on. Its encoding is that of the first one, to the bit."""
         question = planner.question(published)
         return {
+            "encoding": rounds[0].asked.encoding if rounds else self.public.encoding,
             "before": rounds[-1].letter.digest if rounds else "",
             "shares": tuple({name: own.digest for name, (_, own) in each.shares.items()} for each in rounds),
             "codes": planner.codes_after(published),
@@ -175,7 +177,6 @@ class Leading:
                 plan=self.digest,
                 homes=homes_of(self.run.plan),
                 mechanism=each,
-                encoding=self.public.encoding,
                 **made(),
             )
             return Letter.signed(content, key).data

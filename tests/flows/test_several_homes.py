@@ -1,6 +1,7 @@
 """Several homes end to end: three homes and a lead, from the first question to the student that anyone can verify."""
 
 import json
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -13,8 +14,9 @@ from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.kinds import Joint, Kind
 from concord.artifacts.ledger.excerpt import Excerpt
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.schemas import Ref, canonical_json
+from concord.artifacts.schemas import PublicRows, Ref, canonical_json
 from concord.flows import lead as flows_lead
+from concord.flows import stages
 from concord.flows.lead import status
 from concord.tasks.asks.share import Answered, Letter
 from concord.tasks.data import exchange
@@ -126,6 +128,32 @@ def _tampered(settings: dict[str, Any], rounds: list[dict[str, Any]], unit: tupl
     assert "the unit of the share" in found(lambda _: None, ("a row", unit[1]))
     assert "In round 1 the share of west" in found(lambda copy: copy[1]["homes"].update(differ=["west"]))
     assert "rounds were added" in found(lambda copy: copy.append(copy[-1]))
+
+
+def test_all_questions_of_a_run_have_one_encoding_whatever_processor_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Homes refuse a question with another one, even if statistics of a logarithm differ in their last bits alone."""
+    several, learned = Several(tmp_path / "world"), stages.encode
+
+    def encoded(mean: float) -> Callable[..., PublicRows]:
+        def encode(*given: Any) -> PublicRows:
+            public = learned(*given)
+            log = {"log": True, "mean": mean}
+            columns = tuple(
+                each.model_copy(update=log) if each.name == "size" else each for each in public.encoding.columns
+            )
+            return public.model_copy(update={"encoding": public.encoding.model_copy(update={"columns": columns})})
+
+        return encode
+
+    monkeypatch.setattr(flows_lead, "encode", encoded(0.5))
+    for name in several.lead()["missing"]:
+        several.contribute(name)
+    monkeypatch.setattr(flows_lead, "encode", encoded(math.nextafter(0.5, 1)))
+    assert all_rounds(several)["published"]
+    asked = [several.asked(number)[0].encoding for number in range(several.asked(0)[0].mechanism.queries)]
+    assert {encoding.digest for encoding in asked} == {asked[0].digest}
 
 
 @pytest.mark.slow
