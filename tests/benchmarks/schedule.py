@@ -191,13 +191,13 @@ def measure(rows: int = 200_000, labels: int = 4_000_000) -> Rates:
     from concord.tasks.data.split import split
     from concord.tasks.data.units import PrivateRows
     from tests.benchmarks import test_bench_linear as linear
-    from tests.benchmarks.test_bench_scale import BATCHES, PLAN, Stream, table
+    from tests.benchmarks.test_bench_scale import BATCHES, Stream, table, voting_plan
 
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         for name, seed, labelled in (("private", 1, True), ("public", 2, False), ("test", 3, True)):
             table(folder / f"{name}.parquet", rows, seed, labelled=labelled)
-        (folder / "plan.toml").write_text(PLAN.format(teachers=1000, cutoff=100))
+        (folder / "plan.toml").write_text(voting_plan(1000, 100))
         plan, vault = load_plan(folder / "plan.toml"), Vault(folder / "home/vault")
         encoding = learn_encoding(plan)
         encoded, staged = seconds(lambda: list(stage_public(plan.path("public"), encoding, vault, "public", 65_536)))

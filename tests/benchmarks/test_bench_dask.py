@@ -22,7 +22,7 @@ from concord.tasks.data.encode import learn_encoding
 from concord.tasks.data.split import split
 from concord.tasks.data.units import PrivateRows
 from tests.benchmarks.speed import MACHINE, Measured
-from tests.benchmarks.test_bench_scale import PLAN, table
+from tests.benchmarks.test_bench_scale import table, voting_plan
 
 pytestmark = pytest.mark.bench
 
@@ -46,7 +46,7 @@ def test_two_workers_of_dask_against_one_process(tmp_path: Path, record: Callabl
 
     for name, seed, labelled in (("private", 1, True), ("public", 2, False), ("test", 3, True)):
         table(tmp_path / f"{name}.parquet", ROWS, seed, labelled=labelled)
-    (tmp_path / "plan.toml").write_text(PLAN.format(teachers=COUNT, cutoff=20))
+    (tmp_path / "plan.toml").write_text(voting_plan(COUNT, 20))
     plan, vault = load_plan(tmp_path / "plan.toml"), Vault(tmp_path / "home/vault")
     plan = plan.model_copy(update={"teachers": FOREST})
     encoding = learn_encoding(plan)

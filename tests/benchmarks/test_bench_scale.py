@@ -8,7 +8,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -40,20 +40,39 @@ LONGEST = 20.0
 MORE_MEMORY = 1.1
 """Of the largest process, at ten times the rows."""
 
-PLAN = """
+
+def plan_text(
+    sections: str,
+    *,
+    source: str = 'public = "public.parquet"',
+    label: str = "y",
+    classes: Sequence[str] = ("no", "yes"),
+    epsilon: float = 2.0,
+) -> str:
+    """A plan of tables beside it, whose lifetime budget is four times that of a session, with further sections.
+
+    source   the key of the rows that get labels: `public`, or `schema`
+    """
+    return f"""
 [data]
 private = "private.parquet"
-public = "public.parquet"
 test = "test.parquet"
-label = "y"
-classes = ["no", "yes"]
+{source}
+label = "{label}"
+classes = {json.dumps(classes)}
 
 [privacy]
 domain = "scale"
-epsilon = 2.0
+epsilon = {epsilon}
 delta = 1e-6
-lifetime = {{ epsilon = 8.0, delta = 1e-5 }}
+lifetime = {{ epsilon = {4 * epsilon}, delta = 1e-5 }}
 
+{sections}"""
+
+
+def voting_plan(teachers: int, cutoff: int) -> str:
+    """A plan for stable voting."""
+    return plan_text(f"""\
 [teachers]
 count = {teachers}
 
@@ -63,7 +82,7 @@ cutoff = {cutoff}
 
 [student]
 refused = "drop"
-"""
+""")
 
 
 def frames(rows: int, seed: int, *, labelled: bool) -> Iterator[pa.Table]:
@@ -112,7 +131,7 @@ def run(folder: Path, private: int, public: int, teachers: int, cutoff: int) -> 
     table(folder / "private.parquet", private, 1, labelled=True)
     table(folder / "public.parquet", public, 2, labelled=False)
     table(folder / "test.parquet", 20_000, 3, labelled=True)
-    (folder / "plan.toml").write_text(PLAN.format(teachers=teachers, cutoff=cutoff))
+    (folder / "plan.toml").write_text(voting_plan(teachers, cutoff))
     words = ["run", str(folder / "plan.toml"), "--home", str(folder / "home"), "--quiet"]
     command = [sys.executable, "-c", MEASURED, str(Path(sys.executable).with_name("concord")), *words]
     return Took(*json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))

@@ -15,29 +15,11 @@ from tests.benchmarks.speed import MACHINE, Measured
 from tests.benchmarks.tables import schema_of_rows
 from tests.benchmarks.test_bench_plans import PLANS
 from tests.benchmarks.test_bench_scale import Took
-from tests.benchmarks.test_bench_tallied import run
+from tests.benchmarks.test_bench_tallied import run, tallied_plan
 
 pytestmark = pytest.mark.bench
 
 LABEL = "income"
-PLAN = """
-[data]
-private = "private.parquet"
-test = "test.parquet"
-{given}
-label = "income"
-classes = ["<=50K", ">50K"]
-
-[privacy]
-domain = "scale"
-epsilon = 1.0
-delta = 1e-6
-lifetime = {{ epsilon = 4.0, delta = 1e-5 }}
-
-[labeling]
-mechanism = "tallies"
-rows = {rows}
-"""
 
 
 @pytest.fixture
@@ -56,7 +38,7 @@ def took(folder: Path, given: str, rows: int) -> Took:
     """A run in a fresh home, with these public rows or that schema."""
     plan = folder / f"{given}.toml"
     named = {"schema": 'schema = "schema.json"', "public": 'public = "public.parquet"'}[given]
-    plan.write_text(PLAN.format(given=named, rows=rows))
+    plan.write_text(tallied_plan(rows, source=named, label=LABEL, classes=("<=50K", ">50K"), epsilon=1.0))
     found, outcome = run(plan, folder / f"home of {given}")
     right = outcome["student"]["public_test"]["accuracy"]
     print(f"\n{rows:,} private rows, {given} ({MACHINE}): {found}; student right on {right:.1%}")

@@ -16,31 +16,17 @@ import pytest
 
 from tests.benchmarks.speed import MACHINE, Measured
 from tests.benchmarks.test_bench_plans import PLANS
-from tests.benchmarks.test_bench_scale import MEASURED, Took, table
+from tests.benchmarks.test_bench_scale import MEASURED, Took, plan_text, table
 
 pytestmark = pytest.mark.bench
 
 BY_SIZE = ("encode", "code", "infer")
 """Stages that read, code and write public rows."""
 
-PLAN = """
-[data]
-private = "private.parquet"
-public = "public.parquet"
-test = "test.parquet"
-label = "y"
-classes = {classes}
 
-[privacy]
-domain = "scale"
-epsilon = 2.0
-delta = 1e-6
-lifetime = {{ epsilon = 8.0, delta = 1e-5 }}
-
-[labeling]
-mechanism = "tallies"
-rows = {rows}
-"""
+def tallied_plan(private: int, **given: Any) -> str:
+    """A plan for tallies of so many private rows; `given` as for `plan_text`."""
+    return plan_text(f'[labeling]\nmechanism = "tallies"\nrows = {private}\n', **given)
 
 
 def run(plan: Path, home: Path, *words: str) -> tuple[Took, dict[str, Any]]:
@@ -58,7 +44,7 @@ def of_two_classes(folder: Path, private: int, public: int) -> tuple[Took, dict[
     folder.mkdir()
     for name, rows, seed in (("private", private, 1), ("public", public, 2), ("test", 20_000, 3)):
         table(folder / f"{name}.parquet", rows, seed, labelled=name != "public")
-    (folder / "plan.toml").write_text(PLAN.format(classes='["no", "yes"]', rows=private))
+    (folder / "plan.toml").write_text(tallied_plan(private))
     return run(folder / "plan.toml", folder / "home")
 
 
@@ -93,7 +79,7 @@ def test_26_classes(tmp_path: Path, record: Callable[[Measured], None]) -> None:
         frame = pl.DataFrame({f"x{at}": numbers[:, at] for at in range(16)})
         labels = pl.Series("y", np.array(letters)[kinds])
         (frame if name == "public" else frame.with_columns(labels)).write_parquet(tmp_path / f"{name}.parquet")
-    (tmp_path / "plan.toml").write_text(PLAN.format(classes=json.dumps(letters), rows=14_000))
+    (tmp_path / "plan.toml").write_text(tallied_plan(14_000, classes=letters))
     took, outcome = run(tmp_path / "plan.toml", tmp_path / "home")
     right = outcome["student"]["public_test"]["accuracy"]
     print(f"\n14,000 x 4,000 rows x 16 numbers, 26 classes ({MACHINE}): {took}; student right on {right:.1%}")
