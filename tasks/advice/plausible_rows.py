@@ -2,13 +2,13 @@
 
     latent groups ─ factors ─ a place in each column's order ─ the cell at that place of a plausible margin
 
-Margins are such as tables have: bells, skewed and uneven ones, numbers of which most are the smallest, a few categories
-with most rows, some missing cells. Columns depend on one another through FACTORS factors, whose groups are the clusters
-that a strong signal follows.
+Margins resemble those of real tables: bell-shaped, skewed and uneven ones, numbers that are mostly at their minimum, a
+few categories with most rows, some missing cells. Columns depend on one another through FACTORS factors, whose groups
+are the clusters that a strong signal follows.
 
 Assumes      the schema is public
-Guarantees   nothing private is read; the same for the same generator
-Not covered  dependence that no few factors describe. Checked by tests/tasks/advice/test_rehearse_sketch.py
+Guarantees   nothing private is read; the same generator gives the same rows
+Not covered  dependence that a few factors do not describe. Checked by tests/tasks/advice/test_rehearse_sketch.py
 """
 
 import math
@@ -21,13 +21,13 @@ from concord.tasks.data.grid import grid_of, groups_of
 from concord.tasks.mechanisms.distance import Floats, Ints
 
 FACTORS = 3
-"""Latent numbers of a row, of which each column follows a mean."""
+"""Latent numbers of a row; each column follows a weighted mean of them."""
 GROUPS = 12
 """Latent groups of rows, which lie apart along the factors."""
 HEAVY = 6.0
-"""Power by which a third of the numbers is skewed, whose range is then far wider than most of their values."""
+"""Exponent that skews a third of the numeric columns: their range is then far wider than most of their values."""
 MISSING = 0.1
-"""Largest share of missing cells, which every fourth column has."""
+"""Largest share of missing cells in a column; one in four has some."""
 
 
 def plausible_cells(schema: TableSchema, rows: int, rng: np.random.Generator) -> CodeMatrix:
@@ -57,6 +57,6 @@ def _margin(field: CodedField, column: object, rows: int, rng: np.random.Generat
     low, high = (column.low, column.high) if isinstance(column, DeclaredRange) else (0.0, 2.0)
     shape: Floats = rng.beta(math.exp(2 * rng.random()), math.exp(2 * rng.random()), size=rows)
     shape = shape**HEAVY if rng.random() < 1 / 3 else shape
-    if rng.random() < 1 / 4:  # most are the smallest, as of gains and losses
+    if rng.random() < 1 / 4:  # mostly the minimum, as with gains and losses
         shape[rng.random(rows) < rng.uniform(0.3, 0.95)] = 0
     return np.searchsorted(field.cuts, low * (1 - shape) + high * shape, side="right").astype(np.int64)

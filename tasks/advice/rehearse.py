@@ -162,17 +162,15 @@ def rehearse_classes(signal: str, stage: Stage, draw: int, shares: Sequence[floa
     )
 
 
-def expect_classes(
-    names: Sequence[str], draws: Sequence[tuple[str, Sequence[ClassRehearsed]]]
-) -> tuple[ClassAhead, ...]:
-    """What to expect of each class, by draws of all classes, each with its strength of signal."""
+def expect_classes(names: Sequence[str], rehearsed: Sequence[Rehearsed]) -> tuple[ClassAhead, ...]:
+    """What to expect of each class, over these draws; none of a number, which has no names."""
     found = []
     for at, name in enumerate(names):
         recalls = defaultdict[str, list[float | None]](list)
-        for signal, classes in draws:
-            recalls[signal].append(classes[at].recall)
+        for draw in rehearsed:
+            recalls[draw.signal].append(draw.classes[at].recall)
         known = {signal: [each for each in own if each is not None] for signal, own in recalls.items()}
-        own = [classes[at] for _, classes in draws]
+        own = [draw.classes[at] for draw in rehearsed]
         found.append(
             ClassAhead(
                 name=name,

@@ -6,8 +6,8 @@ Steps, synthetic rows and decoder are the code that runs; `plausible_rows` has t
 measures. Each draw has rows of its own, because nobody knows what the private ones are like.
 
 A wide schema would take minutes. So MOST_COLUMNS of its columns are rehearsed, chosen by the digest of their names,
-with that share of the units. The noise of two-way tables, whose number is as the square of the columns, then is as
-large beside the units as that of all; for that of labels see `rehearse_tallies`.
+with that share of the units. The noise of two-way tables grows with the number of columns, so relative to the units it
+is the same as with all columns; for the noise of labels see `rehearse_tallies`.
 
 Assumes      plan, schema and class shares are public
 Guarantees   nothing private is read and nothing is charged: NumPy's generator is seeded, so results repeat
@@ -26,7 +26,7 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.table_schema import TableSchema, varies
 from concord.tasks.advice.plausible_rows import plausible_cells
 from concord.tasks.advice.rehearse import ClassAhead, Rehearsed, expect_classes, in_words, learned, missed_in_words
-from concord.tasks.advice.rehearse_tallies import RoundAhead, SumsStage, passed, rehearse_labels
+from concord.tasks.advice.rehearse_tallies import RoundAhead, SumsStage, rehearse_labels, simulated_steps
 from concord.tasks.advice.synthetic_labels import SIGNALS
 from concord.tasks.advice.tallies import learning_units, planned_sketch
 from concord.tasks.data.codes import CodeMatrix, Codes
@@ -49,7 +49,7 @@ BINS = 16
 
 @dataclass(frozen=True, kw_only=True)
 class SketchStage(SumsStage):
-    """A sketch of the rehearsed columns, and their rows as cells of the schema's grid (m, fields)."""
+    """A sketch of the rehearsed columns; `cells` are the rows as cells of the schema's grid (m, fields)."""
 
     schema: TableSchema
     cells: CodeMatrix
@@ -79,21 +79,20 @@ class SketchStage(SumsStage):
 
     @cached_property
     def drawn(self) -> Ints:
-        """The private rows, the same whatever their labels."""
+        """The private rows, the same for all labels."""
         return super().private(np.random.default_rng(1))
 
     def private(self, rng: np.random.Generator) -> Ints:  # noqa: ARG002
-        """The rows of which tables were released."""
+        """The rows that the released tables count."""
         return self.drawn
 
     @cached_property
     def begun(self) -> Sequence[RoundFile]:
         """Tables, and the synthetic rows that follow from them."""
-        mechanism, labels = self.with_noise_beside(len(self.drawn)), np.zeros(len(self.drawn), np.int64)
+        mechanism, labels = self.scaled_to(len(self.drawn)), np.zeros(len(self.drawn), np.int64)
         planner = self.planner(mechanism, len(self.drawn))
-        return passed(
-            planner, self.noisy(mechanism, self.drawn, labels, np.random.default_rng(2)), steps=planner.tables
-        )
+        noisy = self.noisy(mechanism, self.drawn, labels, np.random.default_rng(2))
+        return simulated_steps(planner, noisy, steps=planner.tables)
 
     def planner(self, mechanism: Tallies, drawn: int) -> SketchPlanner:  # noqa: ARG002
         """The planner that runs."""
@@ -135,25 +134,15 @@ def expect_sketch(plan: Plan, shares: Sequence[float] | None = None) -> SketchAh
     schema, units = plan.data.sketched, plan.labeling.rows
     assert units is not None
     mechanism = planned_sketch(plan, grid_of(schema))
-    asked = ("one-way tables", "two-way tables")[: mechanism.tables]
-    steps = tuple(
-        RoundAhead(
-            what=asked[at] if at < len(asked) else "labels",
-            columns=each.fields,
-            share=each.share,
-            noise=each.scale / mechanism.steps,
-        )
-        for at, each in enumerate(mechanism.rounds)
-    )
     stages = [SketchStage.of(plan, draw) for draw in range(DRAWS)]
     rehearsed = tuple(
         rehearse_labels(signal, stage, draw, shares) for signal in SIGNALS for draw, stage in enumerate(stages)
     )
-    classes = expect_classes(plan.data.classes, [(each.signal, each.classes) for each in rehearsed])
+    classes = expect_classes(plan.data.classes, rehearsed)
     return SketchAhead(
         columns=schema.names,
         left_out=schema.undeclared,
-        steps=steps,
+        steps=RoundAhead.all_of(mechanism, ("one-way tables", "two-way tables")[: mechanism.tables]),
         rho=mechanism.rho,
         units=units,
         rehearsed=rehearsed,
@@ -164,8 +153,8 @@ def expect_sketch(plan: Plan, shares: Sequence[float] | None = None) -> SketchAh
 
 
 def rehearsed_columns(schema: TableSchema, most: int) -> tuple[TableSchema, float]:
-    """The schema of so many columns at most, the first ones by the digest of their names; and their share of all that
-    vary."""
+    """The schema of at most `most` columns, the first ones by the digest of their names; and their share of all columns
+    that vary."""
     names = [column.name for column in filter(varies, schema.columns)]
     kept = {*sorted(names, key=lambda name: sha256(name.encode()).digest())[:most]}
     return schema.only([name for name in names if name in kept]), len(kept) / len(names)

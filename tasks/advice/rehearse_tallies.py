@@ -50,11 +50,12 @@ from concord.tasks.student.sketch import SketchPlanner
 
 Planner = RoundPlanner | SketchPlanner
 Noisy = Callable[[int, RoundQuestion, Codes], Ints]
+"""Noisy sums of a step, by its number, its question and its codes."""
 PRIVATE_ROWS = 20_000
 """Most stand-ins of private rows. More of them are stood in for by as many with that much less noise."""
 MOST_WORK = {"weak": 2e9, "typical": 2e9, "strong": 1.2e10}
 """Most of C·(P + d)³ for P sums and d weights of each of C columns of a model: seconds of decoding. A strong signal has
-most of it, since clusters are told by many columns together."""
+most of it, since only many columns together show clusters."""
 EXPLAINED = {"weak": 0.1, "typical": 0.5, "strong": 0.9}
 """Share of a number's variance that its row explains, by strength of signal."""
 SPREAD_OF_NUMBERS = 0.15
@@ -64,24 +65,24 @@ DRAWS = 3
 ALL_DRAWS = 4e9
 """Most work of all draws of a signal, unless a single one has more."""
 RELEASES = (1, 4, 13, 26)
-"""Releases of a season that a plan for a stream is told of, besides the last."""
+"""Releases of a season that are simulated for a stream, besides the last."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SumsStage(Stage):
-    """What is asked for sums: by a mechanism of the rehearsed columns alone, of the number of units that go with so
-    many."""
+    """A simulation of noisy sums: the mechanism asks about the rehearsed columns alone, and `units` is the matching
+    share of the private units."""
 
     mechanism: Tallies
     units: float
 
     @abstractmethod
     def planner(self, mechanism: Tallies, drawn: int) -> Planner:
-        """Who asks `drawn` private rows, by a mechanism whose noise is theirs."""
+        """The planner of all steps, for `drawn` private rows and a mechanism scaled to them."""
 
     @abstractmethod
     def coded(self, codes: Codes) -> CodeMatrix:
-        """The rows (m, F) in the codes that a step asks about."""
+        """The rows (m, F) in the codes of a step."""
 
     def private(self, rng: np.random.Generator) -> Ints:
         """Rows that stand in for private ones."""
@@ -89,23 +90,23 @@ class SumsStage(Stage):
 
     @property
     def begun(self) -> Sequence[RoundFile]:
-        """Steps that were released before any labels are asked for, whatever these are."""
+        """Steps released before the first one about labels; they depend on no label."""
         return ()
 
     def learned(self, private: Ints, labels: Ints, rng: np.random.Generator) -> Floats:
-        """The scores (m, C) that the student gives the rows, after sums of those that are `private`, with labels."""
-        mechanism = self.with_noise_beside(len(private))
+        """The student's scores (m, C) of all rows, after noisy sums of the `private` ones, with labels."""
+        mechanism = self.scaled_to(len(private))
         return self.decoded(mechanism, len(private), self.noisy(mechanism, private, labels, rng), self.begun)
 
-    def with_noise_beside(self, drawn: int) -> Tallies:
-        """The mechanism whose noise is to so many rows what that of the plan is to its units."""
+    def scaled_to(self, drawn: int) -> Tallies:
+        """The mechanism with noise scaled from the plan's units to `drawn` rows."""
         rounds = self.mechanism.rounds
         return replace(
             self.mechanism, rounds=tuple(replace(each, scale=each.scale * drawn / self.units) for each in rounds)
         )
 
     def noisy(self, mechanism: Tallies, private: Ints, labels: Ints, rng: np.random.Generator) -> Noisy:
-        """Sums over `private` rows with labels, and simulated noise."""
+        """Sums over `private` rows with labels, plus simulated noise."""
 
         def sums(number: int, question: RoundQuestion, codes: Codes) -> Ints:
             noise = np.rint(rng.normal(scale=mechanism.rounds[number].scale, size=question.size)).astype(np.int64)
@@ -114,16 +115,17 @@ class SumsStage(Stage):
         return sums
 
     def decoded(self, mechanism: Tallies, drawn: int, noisy: Noisy, begun: Sequence[RoundFile] = ()) -> Floats:
-        """The scores (m, C) of the rows by the model that all steps are decoded to, after those that were released."""
+        """The scores (m, C) of the rows by the model decoded from all steps, of which `begun` are released already."""
         planner = self.planner(mechanism, drawn)
-        released = passed(planner, noisy, begun)
+        released = simulated_steps(planner, noisy, begun)
         codes = planner.codes_after(released[:-1])
         return scores(Decoded.from_record(released[-1]["decoded"]), self.coded(codes))
 
 
 @dataclass(frozen=True, kw_only=True)
 class TalliesStage(SumsStage):
-    """Tallies of the rehearsed columns, as they are read at their end; `public` is the number of public rows."""
+    """Tallies of the rehearsed columns, as read after their last round or release; `public` is the number of public
+    rows."""
 
     public: int
 
@@ -139,7 +141,7 @@ class TalliesStage(SumsStage):
         most: float,
         released: int | None,
     ) -> "TalliesStage":
-        """All columns, or as many as have no more work than `most`; the others as for `rehearse`."""
+        """All columns, or as many as have no more work than `most`; other arguments as for `rehearse`."""
         units, width = learning_units(plan), len(codes.coarse)
         assert units is not None  # a plan for tallies states its rows
         codes, rows = within_work(mechanism, codes, rows, most)
@@ -156,7 +158,7 @@ class TalliesStage(SumsStage):
 
     @classmethod
     def on(cls, mechanism: Tallies, codes: Codes, rows: CodeMatrix) -> "TalliesStage":
-        """Tallies on these rows as the public ones, which are as many as the private units."""
+        """Tallies with these rows as the public ones, and as many private units."""
         classes = mechanism.classes or 2
         return cls(mechanism=mechanism, codes=codes, rows=rows, classes=classes, units=len(rows), public=len(rows))
 
@@ -188,6 +190,15 @@ class RoundAhead:
     columns: int
     share: float
     noise: float
+
+    @classmethod
+    def all_of(cls, mechanism: Tallies, tables: Sequence[str] = ()) -> tuple["RoundAhead", ...]:
+        """The rounds of a mechanism; the first ones count `tables`, by these names."""
+        counted = [*tables, *(each.what for each in mechanism.rounds[len(tables) :])]
+        return tuple(
+            cls(what=what, columns=each.fields, share=each.share, noise=each.scale / mechanism.steps)
+            for what, each in zip(counted, mechanism.rounds, strict=True)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,15 +247,12 @@ def expect_tallies(plan: Plan, public: PublicFacts) -> TalliesAhead:
     codes, rows = public.codes(plan), public.rows
     planned = planned_tallies(plan, codes, rows)
     mechanism = read_at_end(planned)
-    rounds = tuple(
-        RoundAhead(what=each.what, columns=each.fields, share=each.share, noise=each.scale / mechanism.steps)
-        for each in mechanism.rounds
-    )
+    rounds = RoundAhead.all_of(mechanism)
     of_labels = next(each for each in rounds if each.what == "labels")
     seen = 4 * of_labels.noise  # a unit moves its code's sum by half a vote
     coded = codes.of(public.sample)
     rehearsed = rehearse(plan, planned, codes, coded, rows, public.shares)
-    classes = expect_classes(plan.data.classes, [(each.signal, each.classes) for each in rehearsed])
+    classes = expect_classes(plan.data.classes, rehearsed)
     return TalliesAhead(
         epsilon=plan.privacy.epsilon,
         delta=plan.privacy.delta,
@@ -352,11 +360,10 @@ def within_work(mechanism: Tallies, codes: Codes, rows: CodeMatrix, most: float)
     return Codes(fields=tuple(fields), coarse=coarse, fine=fine), np.asfortranarray(np.column_stack(found))
 
 
-def passed(
+def simulated_steps(
     planner: Planner, noisy: Noisy, begun: Sequence[RoundFile] = (), steps: int | None = None
 ) -> list[RoundFile]:
-    """The files of so many steps, or of all, after those that were released; `noisy` gives the sums of a step's number
-    and question, in its codes."""
+    """The files of the first `steps` steps, or of all, of which `begun` are released already."""
     released = [*begun]
     for number, each in [*enumerate(planner.mechanism.rounds)][len(begun) : steps]:
         question = planner.question(released)

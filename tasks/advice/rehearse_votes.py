@@ -234,7 +234,7 @@ def expect_votes(
         return None
     stage = VotesStage.of(plan, public, stream, mechanism)
     found = [rehearse_classes(signal, stage, draw, public.shares) for signal in signals for draw in range(draws)]
-    classes = expect_classes(plan.data.classes, [(each.signal, each.classes) for each in found])
+    classes = expect_classes(plan.data.classes, found)
     size, trained, voters = stage.ensemble.size, stage.ensemble.trained, stream.teachers
     who = f"{trained:,} of {voters:,} teachers" if trained < voters else "all teachers"
     stated = " (labeling.rows is not stated)" if stream.rows is None else ""

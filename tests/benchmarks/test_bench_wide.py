@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from concord.tasks.advice.rehearse_tallies import passed
+from concord.tasks.advice.rehearse_tallies import simulated_steps
 from concord.tasks.data.codes import LEAST_BINS, MOST_CODES, Codes, NumberField
 from concord.tasks.mechanisms.contributions import RoundQuestion, tally
 from concord.tasks.mechanisms.distance import Ints
@@ -63,7 +63,7 @@ def decoding(columns: int, bins: int, classes: int, private: int, public: int) -
         square @ square
         kernel = process_time() - begun
     begun = process_time()
-    passed(RoundPlanner(mechanism, codes, rows[private:]), noisy)
+    simulated_steps(RoundPlanner(mechanism, codes, rows[private:]), noisy)
     return process_time() - begun, kernel, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
