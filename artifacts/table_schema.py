@@ -134,6 +134,11 @@ class TableSchema(Frozen):
         return tuple(column.name for column in self.columns)
 
     @property
+    def hashed(self) -> frozenset[str]:
+        """Names of its columns whose texts are hashed to buckets."""
+        return frozenset(column.name for column in self.columns if isinstance(column, DeclaredText))
+
+    @property
     def digest(self) -> str:
         """SHA-256 in hex of its JSON: not keyed, because a schema is public."""
         return hashlib.sha256(canonical_json(self.model_dump()).encode()).hexdigest()

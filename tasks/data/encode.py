@@ -30,7 +30,7 @@ from concord.artifacts.home.vault import Vault, hashed
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Column, Empty, Encoding, Hashed, Kind, OneHot, Passed, Ref, Scaled
 from concord.artifacts.schemas import PublicBatch as PublicBatch
-from concord.artifacts.table_schema import DeclaredCategories, DeclaredText, TableSchema
+from concord.artifacts.table_schema import DeclaredCategories, TableSchema
 from concord.tasks.data.cells import (
     LABEL,
     OURS,
@@ -143,16 +143,15 @@ def learn_encoding(plan: Plan) -> Encoding:
 
 
 def as_declared(columns: Sequence[Column], schema: TableSchema) -> tuple[Column, ...]:
-    """The columns with all declared categories or buckets as their vocabulary, whichever the public rows have; and of
-    its declared kind one that these lack, since synthetic rows may have no value where few private ones have."""
+    """The columns with all declared categories or buckets as their vocabulary, whichever the public rows have. A column
+    without any value in them has its declared kind: synthetic rows may lack values that a few private rows have."""
     declared = {column.name: column for column in reading_columns(schema)}
     words = {each.name: each.words for each in schema.columns if isinstance(each, DeclaredCategories)}
-    hashed = {each.name for each in schema.columns if isinstance(each, DeclaredText)}
     return tuple(
         OneHot(name=column.name, vocabulary=words[column.name], missing=True)
         if column.name in words
         else declared[column.name]
-        if isinstance(column, Empty) or column.name in hashed
+        if isinstance(column, Empty) or column.name in schema.hashed
         else column
         for column in columns
     )

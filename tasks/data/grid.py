@@ -102,11 +102,11 @@ def wide_places(cells: int) -> NDArray[np.int64]:
 
 def outside_of_schema(step: Mapping[str, Any]) -> tuple[str, ...]:
     """Sentences on the columns of which more than OUTSIDE lies in no declared category, or in the last cell of a range,
-    which holds all numbers beyond it, by the first released step of a sketch: free, because that is covered."""
+    which holds all numbers beyond it, by the first released step of a sketch: free, because that is covered. No hashed
+    text lies outside."""
     schema = TableSchema.model_validate(step["schema"])
     grid, said = grid_of(schema), list[str]()
-    hashed = {column.name for column in schema.columns if isinstance(column, DeclaredText)}  # no text is outside
-    for field in (grid.fields[at] for at in grid.fine if grid.fields[at].name not in hashed):
+    for field in (grid.fields[at] for at in grid.fine if grid.fields[at].name not in schema.hashed):
         counts = np.array(step["sums"][field.start : field.start + field.size]) / step["question"]["steps"]
         words = isinstance(field, WordField)
         share = counts[-2] / max(1.0, step["units"])

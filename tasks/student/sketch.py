@@ -27,7 +27,7 @@ from pydantic import TypeAdapter
 
 from concord.artifacts.published import SYNTHETIC
 from concord.artifacts.schemas import Encoding
-from concord.artifacts.table_schema import DeclaredText, TableSchema
+from concord.artifacts.table_schema import TableSchema
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes
 from concord.tasks.data.grid import grid_of, groups_of, recoded, with_tables
 from concord.tasks.data.grid_values import values_in
@@ -113,9 +113,8 @@ class SketchPlanner:
             groups, pairs = table_codes(self.grid, margins, bins, self._most_groups), []
         seed = json.dumps([file["sums"] for file in files]).encode()
         cells = synthetic_cells(self.grid, margins, groups, pairs, self._pair_noise, seed)
-        texts = {column.name for column in self.schema.columns if isinstance(column, DeclaredText)}
         for at, field in enumerate(self.grid.fields):
-            if field.name in texts:  # none of which is undeclared, but for noise: such a cell becomes the next, missing
+            if field.name in self.schema.hashed:  # only noise makes a word undeclared: take the next cell, missing
                 cells[:, at] += cells[:, at] == field.start + field.size - 2
         places = np.column_stack([cells[:, at] - self.grid.fields[at].start for at in self.grid.fine]).astype("<u2")
         codes = label_codes(self.grid, margins, groups, bins)

@@ -67,7 +67,7 @@ def check_sketch(kind: Sketch, steps: Sequence[SketchForm], tables: Sequence[byt
         equal("the columns of synthetic rows before their label", rows.columns[:-1], due.columns)
         equal("the types of synthetic rows", rows.dtypes[:-1], due.dtypes)
         read = grid.of_raw(rows, reading_columns(schema))
-        texts = [name for name, stored in due.schema.items() if stored == pl.String]  # a bucket has anybody's name
+        texts = [name for name, stored in due.schema.items() if stored == pl.String]  # a person's is in a bucket, too
         if not (all(np.array_equal(read[:, at], cells[at]) for at in grid.fine) and rows[texts].equals(due[texts])):
             raise NotVerified("the values of synthetic rows are not such as the released cells have")
     _check_shares(kind, grid, steps[0], cells)
