@@ -349,7 +349,7 @@ def load_homes_plan(path: Path) -> Plan:
 
 
 def of_home(plan: Plan, private: str) -> Plan:
-    """The plan of several homes as one of them has it, whose table is `private`: files, or an address. Raises
+    """The plan of several homes for one of them, with its own table `private`: files, or an address. Raises
     WrongInput."""
     if not private:
         raise WrongInput("--private must name this home's table: files, or an address, got ''")

@@ -7,7 +7,7 @@ the public statistics its cells are encoded by; `tasks.data.encode` learns it, `
 import hashlib
 import json
 import re
-from typing import Annotated, Any, Final, Literal, Protocol, Self
+from typing import Annotated, Any, Literal, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_serializer, field_validator, model_validator
 
@@ -156,14 +156,11 @@ class Scaled(Frozen):
         return 1 + self.missing
 
 
-STATISTICS: Final = ("mean", "scale", "fill", "low", "high")
-
-
 class OneHot(Frozen):
     """A category: one column a word of the public vocabulary. A word outside it is a missing cell: all zeros,
     and where public rows had missing cells, a further column says so.
 
-    hashed   whether the vocabulary are names of buckets, and any text belongs to one (concord_student.bucket)
+    hashed   whether the vocabulary names buckets, one of which any text belongs to (concord_student.bucket)
     """
 
     kind: Literal["categorical"] = "categorical"
@@ -297,9 +294,11 @@ class Encoding(Frozen):
 
     @property
     def identity(self) -> str:
-        """A digest that every processor finds: statistics of logarithms, whose last bits differ, are rounded in it."""
+        """A digest that is the same on every processor: statistics of logarithms, whose last bits may differ, are
+        rounded first."""
+        statistics = ("mean", "scale", "fill", "low", "high")
         columns = tuple(
-            each.model_copy(update={key: float(f"{getattr(each, key):.9g}") for key in STATISTICS})
+            each.model_copy(update={key: float(f"{getattr(each, key):.9g}") for key in statistics})
             if isinstance(each, Scaled) and each.log
             else each
             for each in self.columns

@@ -141,7 +141,7 @@ def contribute(
 ) -> dict[str, Any]:
     """Answer the newest question of a run as one of several homes, as `concord contribute --json` has it.
 
-    private       this home's private table, whatever table a Plan names: files, or an address
+    private       this home's private table, in place of any in the plan: files, or an address
     agreed        the person responsible for this home has read the plan and agrees to its cost
     new_session   take part in a further run of the plan, which costs again
     """

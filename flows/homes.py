@@ -76,11 +76,11 @@ def contribute(
         questions, refused = questions_in(post, plan)
         if not questions and refused:
             raise NotVerified("{}: {}".format(*next(iter(refused.items()))))
-        told: dict[str, Any] = {"home": name, "answered": None, "answered_now": False, "refused": refused}
+        status: dict[str, Any] = {"home": name, "answered": None, "answered_now": False, "refused": refused}
         if not questions:
-            return {**told, "missing": "the lead has asked nothing yet"}
+            return {**status, "missing": "the lead has asked nothing yet"}
         asked, letter = questions[max(questions)]
-        return told | Contribution(run, plan, name, key, post, asked, letter, there).made(agreed)
+        return status | Contribution(run, plan, name, key, post, asked, letter, there).made(agreed)
 
 
 @dataclass

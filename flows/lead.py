@@ -161,8 +161,9 @@ class Leading:
         of: SharesOfRound, planner: RoundPlanner, published: Sequence[RoundFile], part: float, total: Ints
     ) -> dict[str, Any]:
         """A round's file but for its shares, with a planner that knows the noise of their sum."""
-        said = of_round(of, planner.mechanism.rounds[of.asked.number].scale, part, total)
-        return {**said, **planner.follow(published, of.asked.question, total, part=part)}
+        scale = planner.mechanism.rounds[of.asked.number].scale
+        follows = planner.follow(published, of.asked.question, total, part=part)
+        return {**of_round(of, scale, part, total), **follows}
 
     def _question(
         self, session: Session, each: Tallies, number: int, made: Callable[[], dict[str, Any]]

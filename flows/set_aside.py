@@ -64,7 +64,7 @@ def check_test(run: RunContext, admitted: Admitted[Any]) -> None:
 
 
 def _file_of(ref: Ref, student: StudentPlan, learned: Learned) -> stages.StudentFile:
-    """A student's file, fitted as its section of a plan says to what was learned."""
+    """The file of a student that was fitted by its section of a plan."""
     return stages.StudentFile(ref, student.estimator, learned.codes if student.reads_codes else None)
 
 

@@ -40,8 +40,8 @@ def synthesise(place: Place, plan: Plan, steps: Sequence[Ref], encoding: Encodin
 
 
 def rehearse(run: RunContext, encoding: Encoding) -> None:
-    """Raise WrongInput if schema and private table have other columns, or the table stores one as lists, by its header
-    alone; or as tallies do."""
+    """Raise WrongInput if schema and private table have different columns, or the table stores one as lists, or as
+    tallies do. Of the table, only the header is read."""
     data, table = run.plan.data, private_table(run.plan)
     names = {*data.sketched.names}
     present = names & table.names if data.features else table.names

@@ -157,7 +157,7 @@ def with_groups(place: Place, student: Any, found: AnyPublicTest, encoding: Enco
 
 @dataclass(frozen=True)
 class StudentFile:
-    """A student's file among the released ones, with what it takes to ask it.
+    """A student's file among the released ones, with what its predictions need.
 
     codes  by which it reads rows; None if it reads encoded ones
     """
@@ -167,19 +167,13 @@ class StudentFile:
     codes: Codes | None
 
     def predictor(self, place: Place) -> Predictor:
-        """What it says of rows, and how it reads them."""
+        """Its predictions, and the codes by which it reads rows."""
         model = student_model.load(place.released.read_any(self.ref), self.estimator)["student"]
         return model.predict, self.codes
 
 
 @stage("try", reads=UNITS)
-def count_confusion(
-    place: Place,
-    plan: Plan,
-    private: PrivateInput,
-    student: StudentFile,
-    groups: Grouping,
-) -> Ref:
+def count_confusion(place: Place, plan: Plan, private: PrivateInput, student: StudentFile, groups: Grouping) -> Ref:
     """Count private units of the test part by their class and the student's prediction, and by the groups named."""
     counts = Confusion(student.predictor(place), len(private.encoding.classes), *groups)
     return count_private_units(private.at(place, plan), counts, f"tested/{plan.privacy.domain}/{place.key[:16]}")

@@ -81,7 +81,8 @@ class PublicFacts:
 
 
 def class_shares(plan: Plan, encoding: Encoding) -> tuple[float, ...] | None:
-    """Shares of the classes in the public test table; None if there is none. Raises WrongInput if it does not fit."""
+    """Shares of the classes in the public test table; None without such a table. Raises WrongInput if it does not
+    fit the plan."""
     if plan.data.test is None or not encoding.classes:
         return None
     counts = np.bincount(labelled_rows(plan.path("test"), encoding)[1], minlength=len(encoding.classes)) + 0.5

@@ -249,9 +249,9 @@ class NumberErrors:
     def counted(self, rows: pl.DataFrame, encoding: Encoding) -> Ints:
         """The counts of some rows."""
         (says, codes), (low, high) = self.student, self.bounds
-        truth, said = rows[LABEL].to_numpy(), numbers_given(says, format_of_student(codes, rows, encoding))
+        truth, predicted = rows[LABEL].to_numpy(), numbers_given(says, format_of_student(codes, rows, encoding))
         counts = np.zeros(self.shape, dtype=np.int64)
-        for own, number, purpose in zip(counts, (said, self.constant), (b"error", b"constant"), strict=True):
+        for own, number, purpose in zip(counts, (predicted, self.constant), (b"error", b"constant"), strict=True):
             chances = keyed_bits(rows[UNIT], self.key, purpose) / 2.0**64
             np.add.at(own, placed((number - truth) / (high - low), chances), 1)
         return counts

@@ -33,9 +33,7 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import STUDENT_TEST, Session
-from concord.tasks.asks.counted import (
-    is_clean,
-)
+from concord.tasks.asks.counted import is_clean
 from concord.tasks.asks.counts import MOST_WRITTEN
 from concord.tasks.data.encode import grouping
 from concord.tasks.data.units import private_table

@@ -7,8 +7,8 @@
                        └ lists     ─ MaxAbsScaler ────────────────────────────────────────┘
 
 Assumes      the encoding is public
-Guarantees   a row is encoded by itself, to the bit: the same arithmetic in the same order, whoever asks and whatever
-             rows are beside it
+Guarantees   a row is encoded by itself, to the bit: by the same arithmetic in the same order, alone or in a table, by
+             any caller
 Not covered  moments with a time zone as words. Checked by tests/tasks/student/test_parts.py, and alone against in
              company by tests/privacy/test_row_alone.py
 """
@@ -38,10 +38,8 @@ Matrix = NDArray[np.float32]
 
 Encoder = tuple[str, Any, list[str]]
 """An entry of a ColumnTransformer: its name, its transformer, and its columns."""
-
-
 SLICE = 1 << 14
-"""Rows encoded at a time: transformers hold several copies of what they are given, of twice its width."""
+"""Rows encoded at a time: transformers hold several copies of their input, in double precision."""
 
 
 def encode(rows: pl.DataFrame, encoding: Encoding) -> Matrix:
@@ -151,7 +149,7 @@ def _parts(columns: list[Any]) -> list[Encoder]:
 
 
 def clean(column: Column) -> Cells:
-    """What reads the cells of a column that is no list."""
+    """The transformer that reads the cells of a column without lists."""
     if isinstance(column, OneHot) and column.hashed:
         return Cells("hashed", len(column.vocabulary))
     return Cells(column.kind)

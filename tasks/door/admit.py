@@ -68,8 +68,8 @@ def _identity(vault: Vault, plan: Plan, encoding: str, depends: Mapping[str, Any
 
 
 def sessions_for(door: Stores, plan: Plan, ask: Ask[Any], encoding: Encoding) -> list[Session]:
-    """The sessions in which a plan asked that, whatever their stream, oldest first. Version 1.0.0 knew them by all bits
-    of the encoding."""
+    """The sessions of a plan with this ask, of any stream, oldest first. Version 1.0.0 identified them by every bit of
+    the encoding."""
 
     def is_same(session: Session) -> bool:
         depends = ask.as_recorded(session.mechanism).depends(plan)
