@@ -87,7 +87,7 @@ class RelabelPlan(HypothesesPlan):
     hypotheses: str = "stumps"
     """thresholds, intervals, stumps, rectangles or conjunctions."""
     share: Annotated[float, Field(gt=0, le=1), in_units("share of units")] | None = None
-    """The probability that a unit is in the subset. By default it is such that the mechanism keeps an ε of about 1."""
+    """The probability that a unit is in the subset. By default, it leaves the mechanism an ε of about 1."""
     epsilon: Epsilon = 1.0
     """The ε of choosing the hypothesis, on the subset."""
     form: Literal["tight", "published", "none"] = "tight"
@@ -124,7 +124,7 @@ class StudentPlan(Fitted):
     """Candidates for the student; one is chosen by its errors on the private units that [test] sets aside."""
     epsilon: Epsilon | None = None
     """The ε of choosing among candidates. Or, if labels are released as well, the ε of choosing a universal student:
-    labels have the rest."""
+    labels get the rest."""
 
     @model_validator(mode="after")
     def keys_are_of_its_learner(self) -> Self:

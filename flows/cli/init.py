@@ -277,7 +277,7 @@ def _meant(name: str, value: Any, stated: Mapping[str, Any]) -> Any:
         case "unit" if value == ROW and ROW not in open_private(stated["private"], stated["format"]).names:
             if "season" in stated:
                 raise WrongInput(
-                    "--unit must name a column with --season: a stream identifies by it the units that it has queried"
+                    "--unit must name a column with --season: by this column, a stream knows which units it has queried"
                 )
             return None
         case "label" | "unit" if value:

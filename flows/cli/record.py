@@ -128,7 +128,7 @@ def forget_command(
 ) -> None:
     """Destroy an ended session's key, and teachers and votes no longer in use.
 
-    Verification still works. To run the plan again needs a further session.
+    Verification still works. Running the plan again needs a further session.
     """
     from concord.flows.environment import reopen
     from concord.tasks.door.erase import forget as destroy
