@@ -148,7 +148,7 @@ def test_too_many_open_files_are_named_as_the_cause_whatever_was_to_be_done(tmp_
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))  # those that are open stay so
     try:
         for work in works:
-            with pytest.raises(EnvironmentFailed, match=facts("files", 3)):
+            with pytest.raises(EnvironmentFailed, match=facts("too many files", "may open 3")):
                 work()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -117,7 +117,7 @@ def test_an_edited_certificate_is_not_believed(session: str, plan: Plan, home: P
     edited = re.sub(r'"epsilon": [\d.]+', '"epsilon": 0.5', file.read_text(), count=1)
     assert edited != file.read_text()
     file.write_text(edited)
-    with pytest.raises(NotVerified, match=facts("certificate.json", "written")):
+    with pytest.raises(NotVerified, match=facts("certificate.json", "not what was written")):
         _ = Run(summary, home).certificate
 
 

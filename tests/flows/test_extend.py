@@ -169,7 +169,7 @@ def test_rows_that_are_not_paid_for_are_named_and_stay_to_be_asked(
     asked = ("extend", own.session, "--public", more["public"])
     for status, out, err in (concord(*asked), concord(*asked, "--json")):
         assert (status, "nothing new" in out) == (3, False)
-        assert says(err, own.session, "500 public rows")
+        assert says(err, own.session, "ended", "500 public rows")
     assert (json.loads(out)["asked"], json.loads(out)["not_asked"]) == (400, 500)
     arrive(tmp_path / "more", 21, rows=30)
     assert "530 public rows have no label" in concord(*asked)[2]

@@ -213,7 +213,7 @@ def test_a_student_of_an_older_session_is_not_clean(plan: Plan, home: Path) -> N
 def test_a_share_that_changes_is_refused_and_spends_nothing(plan: Plan, home: Path) -> None:
     start(plan, home)
     charged = Ledger.of(home).totals("people")
-    with pytest.raises(WrongInput, match=facts("test.share", "'people'", 0.3, 0.2)):
+    with pytest.raises(WrongInput, match=facts("test.share", "'people'", "is 0.3", "got 0.2")):
         start(another(plan, test__share=0.2), home, new_session=True)
     assert Ledger.of(home).totals("people") == charged
 

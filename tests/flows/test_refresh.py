@@ -410,7 +410,7 @@ def test_an_older_copy_of_the_vault_stops_it(data: Path, plan: Plan, home: Path)
     (key,) = (home / "vault" / "secrets" / "streams").iterdir()
     held = key.rename(home / "key")  # by a new one everybody would be a new unit
     arrive(data, 2, people(1500, 11))
-    with pytest.raises(NotVerified, match=facts("stream", "restore")):
+    with pytest.raises(NotVerified, match=facts("stream", "whom it asked", "restore")):
         start_refresh(plan, home)
     assert not key.exists()
     held.rename(key)

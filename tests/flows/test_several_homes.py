@@ -197,6 +197,7 @@ def test_a_home_that_drops_out_loses_its_rows_and_nothing_else(tmp_path: Path) -
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("apart")  # shares are checked in a process of its own, as for users
 def test_a_share_that_differs_beyond_noise_is_named(tmp_path: Path) -> None:
     several = Several(tmp_path / "world", rows=3000)
     file = several.folder / "data" / "west.parquet"

@@ -148,7 +148,7 @@ def check_measures(home: Path, session: str, table: str) -> None:
     assert isinstance(test, NumberTest)
     assert "Differentially private model of a number: " in report
     assert certificate.mechanism.settings["bounds"] == [0, 50]
-    assert says(report, "bounds", 0.0, 50.0)
+    assert says(report, "bounds", "0.0 and 50.0")
     assert f"{test.rmse:.4g}" in report
 
     def found(**changed: object) -> str:

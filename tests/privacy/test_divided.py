@@ -271,6 +271,6 @@ def test_the_share_never_changes(homes: Homes) -> None:
     book = homes.scene().book((1, 0, 0))
     assert book is not None
     other = kind(homes.plan.model_copy(update={"test": PrivateTestPlan(share=0.4)}), homes.vault, TEST)
-    with pytest.raises(WrongInput, match=facts("test.share", "'people'", 0.5, 0.4)):
+    with pytest.raises(WrongInput, match=facts("test.share", "'people'", "is 0.5", "got 0.4")):
         book.divide("people", other.division)
     assert book.divide("people", kind(homes.plan, homes.other, TEST).division) == []

@@ -80,7 +80,7 @@ def test_too_large_a_share_says_what_would_do(epsilon: float, delta: float) -> N
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-5), (math.inf, 1e-5), (1.0, 0.0), (1.0, 1.0)])
 def test_a_budget_that_is_none_is_refused(epsilon: float, delta: float) -> None:
-    with pytest.raises(WrongInput, match=facts("epsilon", "delta")):
+    with pytest.raises(WrongInput, match=facts("epsilon", "positive", "delta", "0 and 1")):
         inner_budget(epsilon, delta, 0.5, 1.0)
 
 

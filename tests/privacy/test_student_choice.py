@@ -192,7 +192,7 @@ def test_what_a_plan_says_of_units_is_what_the_draw_takes(secret: str) -> None:
 
 
 def test_wrong_settings_are_refused() -> None:
-    with pytest.raises(WrongInput, match=facts("student_choice", "epsilon", 0)):
+    with pytest.raises(WrongInput, match=facts("student_choice", "epsilon", "positive", "got 0.0")):
         StudentChoice(epsilon=0.0, secret="rows")
 
 

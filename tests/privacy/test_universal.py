@@ -164,7 +164,7 @@ def test_the_cost_is_pure_and_within_what_was_asked(epsilon: float) -> None:
 
 @pytest.mark.parametrize("epsilon", [0.0, math.inf])
 def test_an_epsilon_that_is_none_is_refused(epsilon: float) -> None:
-    with pytest.raises(WrongInput, match=facts("universal", "epsilon")):
+    with pytest.raises(WrongInput, match=facts("universal", "epsilon", "positive")):
         Universal(epsilon=epsilon, secret="rows")
 
 

@@ -271,7 +271,7 @@ def test_a_period_that_was_counted_is_never_counted_under_another_key(world: Wor
         world.without(f"streams/{session.stream}")
         erase(door, "arriving", "p22-4")
         for _ in range(2):
-            with pytest.raises(NotVerified, match=facts("stream", "restore")):
+            with pytest.raises(NotVerified, match=facts("stream", "whom it asked", "restore")):
                 refresh.fn(world.stream, world.home)
         close(door, session.id, give_back=False)
         with pytest.raises(BudgetRefused, match="does not know any more whom it asked"):

@@ -6,8 +6,12 @@ import re
 
 
 def facts(*parts: object) -> str:
-    """A pattern of sentences that hold each of these facts, in any order, for `pytest.raises(match=…)`."""
-    return "(?s)" + "".join(rf"(?=.*(?<!\w){re.escape(str(part))}(?!\w))" for part in parts)
+    """A pattern of sentences that hold each of these facts, in any order, for `pytest.raises(match=…)`.
+
+    A number is a whole one: 0 is no fact of 0.5, of 10 or of 1,000,000, of which it is a part."""
+    assert parts
+    assert all(map(str, parts)), "an empty fact, which every sentence holds"
+    return "(?s)" + "".join(rf"(?=.*(?<!\w)(?<!\d[.,]){re.escape(str(part))}(?!\w)(?![.,]\d))" for part in parts)
 
 
 def says(sentence: object, *parts: object) -> bool:

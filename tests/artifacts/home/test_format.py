@@ -19,7 +19,7 @@ def test_a_new_home_is_of_this_format(tmp_path: Path) -> None:
 
 def test_a_later_versions_home_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "format").write_text(f"{FORMAT + 1}\n")
-    with pytest.raises(NotVerified, match=facts(FORMAT + 1, FORMAT)):
+    with pytest.raises(NotVerified, match=facts(f"format {FORMAT + 1}", f"knows {FORMAT}")):
         check_format(tmp_path)
     assert os.listdir(tmp_path) == ["format"]
 

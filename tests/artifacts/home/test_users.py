@@ -40,7 +40,7 @@ def test_a_home_that_another_user_made_is_read_and_not_used(tmp_path: Path, monk
     before = sorted(home.rglob("*"))
     another_runs(monkeypatch)
     for use in (prepare, reopen):
-        with pytest.raises(EnvironmentFailed, match=facts(home, ME)):
+        with pytest.raises(EnvironmentFailed, match=facts(home, f"belongs to {ME}", "runs as user 54321")):
             use(home)
     assert reopen(home, reading=True) == home  # by an auditor, for whom nothing is written
     assert [domain.name for domain in Ledger.of(home).domains()] == ["census"]
@@ -50,7 +50,7 @@ def test_a_home_that_another_user_made_is_read_and_not_used(tmp_path: Path, monk
 def test_a_ledger_that_another_user_made_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = named(Ledger.of(tmp_path))
     another_runs(monkeypatch)
-    with pytest.raises(EnvironmentFailed, match=facts(f"{tmp_path}/ledger.db", ME)):
+    with pytest.raises(EnvironmentFailed, match=facts(f"{tmp_path}/ledger.db", f"belongs to {ME}")):
         ledger.recap("census", 5.0, 1e-5, "more")
     monkeypatch.undo()
     assert ledger.caps("census") == ((4.0, 4e-5),)
@@ -63,7 +63,7 @@ def test_what_another_user_planted_in_an_own_home_is_not_used(tmp_path: Path, pl
     Vault(home / "vault")
     named(Ledger.of(home))
     os.chown(home / planted, 54321, -1)
-    with pytest.raises(EnvironmentFailed, match=facts(home / planted, "user 54321", "root")):
+    with pytest.raises(EnvironmentFailed, match=facts(home / planted, "belongs to user 54321", "runs as root")):
         Vault(prepare(home) / "vault")
 
 

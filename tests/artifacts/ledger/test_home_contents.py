@@ -82,7 +82,7 @@ def test_a_ledger_that_was_deleted_or_replaced_is_denied_by_the_home(home: Path,
     for place in (None, tmp_path / "other/ledger.db"):
         if place is not None:
             shutil.copy(place, home / "ledger.db")
-        with pytest.raises(NotVerified, match=facts(SESSION, "ledger")):
+        with pytest.raises(NotVerified, match=facts(SESSION, "the ledger does not know")):
             Ledger.checked(home)
 
 

@@ -46,7 +46,7 @@ def test_a_domain_is_frozen_at_its_first_mention(ledger: Ledger, tmp_path: Path)
 )
 def test_a_later_mention_that_differs_names_the_field(ledger: Ledger, field: str, value: Any) -> None:
     terms: dict[str, Any] = {"unit": DOMAIN.unit, "neighbours": DOMAIN.neighbours, **CAP, field: value}
-    with pytest.raises(WrongInput, match=facts(field, "'census'", repr(value))):
+    with pytest.raises(WrongInput, match=facts(field, "'census'", "on the record", f"got {value!r}")):
         ledger.name_domain("census", **terms)
 
 
@@ -212,7 +212,7 @@ def test_what_changed_since_it_was_begun_stops(ledger: Ledger, what: str, change
     ledger.begin_batch("one", batch())
     if committed:
         commit(ledger, "one", outcome())
-    with pytest.raises(NotVerified, match=facts(what, "batch 0", "session one")):
+    with pytest.raises(NotVerified, match=facts(f"{what} of batch 0 of session one", "changed")):
         ledger.begin_batch("one", changed)
 
 

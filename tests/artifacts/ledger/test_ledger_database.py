@@ -255,7 +255,7 @@ def test_a_ledger_of_another_user_is_named_with_both(mode: int) -> None:
                 named(ledger)
         finally:
             os.seteuid(0)
-        assert says(failed.value, f"{folder}/ledger.db", "root", "user 54321")
+        assert says(failed.value, f"{folder}/ledger.db", "belongs to root", "runs as user 54321")
 
 
 @pytest.mark.parametrize("name", ["home", "odd?home"])

@@ -28,7 +28,7 @@ def test_a_domain_of_the_filter_that_is_gone_is_refused_by_name(tmp_path: Path) 
         lines[0].kind = "gaussian"
 
     rewrite(tmp_path, rename)
-    with pytest.raises(NotVerified, match=facts("entry 1", "'gaussian'", "this version")):
+    with pytest.raises(NotVerified, match=facts("entry 1", "'gaussian'", "this version", "go on with")):
         Ledger.of(tmp_path).domains()
 
 

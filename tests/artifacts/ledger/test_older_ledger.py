@@ -31,7 +31,7 @@ def test_an_older_ledger_draws_for_no_rows_that_were_released(case: Case) -> Non
     case.batches.reverse()
     case.votes.reverse()
     behind = replace(case, door=Stores.of(file.parent))
-    with pytest.raises(NotVerified, match=facts("batch-00000.arrow", "backup")):
+    with pytest.raises(NotVerified, match=facts("batch-00000.arrow", "was released", "backup")):
         behind.run()
     assert behind.door.ledger.batches("d-1") == ()
 
@@ -56,7 +56,7 @@ def test_a_ledger_that_lost_a_session_of_the_vault_opens_no_other(kept: tuple[St
     door, plan = kept
     assert planned_domain(door, plan).name == "people"
     (tmp_path / "home/ledger.db").unlink()
-    with pytest.raises(NotVerified, match=facts("vault", "people-1", "ledger")):
+    with pytest.raises(NotVerified, match=facts("vault: people-1", "the ledger does not know")):
         Stores.of(tmp_path / "home")
 
 

@@ -187,7 +187,7 @@ def test_the_experiment_tells_what_the_domain_may_spend(published: Published) ->
     experiment = published.client.get_experiment_by_name("people")
     assert experiment is not None
     note = experiment.tags["mlflow.note.content"]
-    assert says(note, 2.1e-05, 4e-05)
+    assert says(note, "of 4", "δ = 2.1e-05 of 4e-05")
 
 
 def test_one_link_lists_the_runs_with_the_guarantee_the_lifetime_budget_and_each_figure_s_interval(

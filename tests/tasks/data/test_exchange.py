@@ -61,7 +61,7 @@ def test_other_files_are_passed_over(tmp_path: Path) -> None:
 def test_what_is_no_file_of_its_name_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     post, name = Exchange(str(tmp_path)), f"question-1-{sha256(b'one')[:12]}.json"
     (tmp_path / name).write_bytes(b"two")
-    with pytest.raises(NotVerified, match=facts("bytes", "name")):
+    with pytest.raises(NotVerified, match=facts("not hold the bytes", "name")):
         post.read(name)
     (tmp_path / name).unlink()
     os.mkfifo(tmp_path / name)

@@ -50,7 +50,9 @@ def test_a_session_of_an_earlier_accounting_says_what_to_do(tmp_path: Path) -> N
     door, session = opened_with(tmp_path / "home", EARLIER)
     with pytest.raises(NotVerified) as refused:
         found(door, labels_by(TODAY), new_session=False)
-    assert says(refused.value, "0.9.0", "d-1", "--new-session", "costs again", f"`concord close {session.id}`")
+    assert says(
+        refused.value, "0.9.0", "d-1", "another table", "--new-session", "costs again", f"`concord close {session.id}`"
+    )
 
 
 def test_what_the_sentence_says_to_do_can_be_done(tmp_path: Path) -> None:

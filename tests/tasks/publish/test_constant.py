@@ -41,7 +41,7 @@ def test_so_is_one_that_names_one_class_though_its_labels_hold_several(tmp_path:
     (warning,) = certificate.warnings
     assert warning == f"the student predicts the class 'no' for every public row, and {UNTESTED}"
     assert certificate.student.named == ("no",)
-    assert says(small.released.read(made.report).decode(), "&#39;no&#39;", "every public row")
+    assert says(small.released.read(made.report).decode(), "&#39;no&#39; for every public row")
     assert wrongs(small) == []
     forged = certificate.model_copy(update={"warnings": ()})
     small.released.root.joinpath(made.certificate.path).write_text(forged.model_dump_json())

@@ -78,10 +78,21 @@ def test_the_page_is_whole_and_fetches_and_runs_nothing(certificate: Certificate
 def test_most_readers_need_one_page(certificate: Certificate) -> None:
     page = Page(render(certificate, FIGURES))
     assert len(page.unfolded.split()) <= ONE_PAGE
+    shown = " ".join(page.unfolded.split())
+    assert says(shown, "ε = 1, δ = 1e-05", "1% false positives", "baseline", "Lifetime privacy budget")
+    assert f"concord verify {SESSION} --key KEY" in shown
     folds = [attributes for tag, attributes in page.tags if tag == "details"]
     assert len(folds) >= 9
     assert not any(folds)  # none is open
     assert certificate.student.file.digest in page.words
+
+
+def test_it_says_what_was_done_who_is_trusted_and_who_is_not_protected(certificate: Certificate) -> None:
+    words = " ".join(Page(render(certificate, FIGURES)).words.split())
+    assert says(words, "add or remove one unit", "replace-one", "ε = 2", "rows queried 300", "answered 300")
+    assert says(words, "tasks/mechanisms/stable.py", "restored from a backup", "pseudo-random")
+    trusted = words.split("Who is trusted, and who is protected")[1]
+    assert says(trusted, "One party", "need not be trusted", "exactly", "public rows describe are not protected")
 
 
 def test_settings_of_several_parts_are_tables(certificate: Certificate) -> None:
@@ -181,7 +192,7 @@ def test_a_long_stream_is_listed_in_the_certificate_alone(certificate: Certifica
     many = with_leading(certificate, files=certificate.leading.files * 100)
     page = render(many, FIGURES)
     assert page.count(certificate.leading.files[0].digest) == 4
-    assert says(page, 301, "digests")
+    assert says(page, "all 301", "digests")
 
 
 def test_a_student_without_public_test_rows_claims_no_accuracy(certificate: Certificate) -> None:

@@ -10,18 +10,18 @@ from tests.support.sentences import facts
 @pytest.mark.parametrize(
     ("found", "recorded", "named"),
     [
-        (1, 2, ("1", "2")),
+        (1, 2, ("the cutoff is 1", "recorded as 2")),
         (
             {"name": "tallies", "settings": {"codes": "8" * 99, "epsilon": 0.1}},
             {"name": "tallies", "settings": {"codes": "8" * 99, "epsilon": 1.0}},
-            ("settings", "epsilon", "0.1", "1.0"),
+            ("the cutoff, settings, epsilon is 0.1", "recorded as 1.0"),
         ),
-        (({"share": 1}, 7), ({"share": 2}, 7), ("share", "1", "2")),
-        ({}, {"name": "x"}, ("name", "None", "x")),
+        (({"share": 1}, 7), ({"share": 2}, 7), ("the cutoff, share is 1", "recorded as 2")),
+        ({}, {"name": "x"}, ("the cutoff, name is None", "recorded as x")),
     ],
 )
 def test_the_first_value_that_differs_is_named(found: object, recorded: object, named: tuple[str, ...]) -> None:
-    with pytest.raises(NotVerified, match=facts("the cutoff", *named)):
+    with pytest.raises(NotVerified, match=facts(*named)):
         equal("the cutoff", found, recorded)
 
 

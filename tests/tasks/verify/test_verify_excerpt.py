@@ -113,7 +113,7 @@ def test_what_a_session_of_the_same_run_claims_is_what_its_settings_prove(
         with pytest.raises(NotVerified, match="names a session twice"):  # before each is priced
             signed.excerpt(again, lambda _: text)
     else:
-        with pytest.raises(NotVerified, match=facts("session people-2", "δ")):
+        with pytest.raises(NotVerified, match=facts("session people-2", "prove δ")):
             signed.excerpt(made, lambda _: text)
 
 
@@ -158,14 +158,14 @@ def test_two_published_folders_are_enough_to_find_a_ledger_that_denies(folder: P
     assert concord("verify", str(later), "--kept", str(kept), *nowhere)[0] == 0
     sign_again(later, entry_renamed)  # by whom does not matter: what a reader kept is what it is held against
     status, out, _ = concord("verify", str(later), "--kept", str(kept), *nowhere)
-    assert (status, says(out, "kept certificate", "later excerpt", "domain people")) == (
+    assert (status, says(out, "kept certificate", "later excerpt", "denies", "domain people")) == (
         4,
         True,
     )
     status, out, _ = concord("verify", str(kept), "--kept", str(tmp_path / "lost"), "--key", ours, *nowhere)
     assert (status, "there is no certificate.json" in out) == (4, True)
     (kept / "ledger.json").write_bytes((later / "ledger.json").read_bytes())
-    assert says(concord("verify", str(later), "--kept", str(kept))[1], "ledger.json", "signed")
+    assert says(concord("verify", str(later), "--kept", str(kept))[1], "ledger.json is not the one that was signed")
 
 
 def entry_renamed(values: dict[str, Any]) -> None:

@@ -89,7 +89,7 @@ def test_what_is_signed_and_not_there_is_named_after_what_is_there_was_compared(
     assert "spend.svg is missing" in found
     assert f"files are unchanged since the key {trusted(folder)} signed them" in found
     (folder / "report.html").write_bytes(b"another")
-    assert says(faults(folder)["signature"], "report.html", "signed")
+    assert says(faults(folder)["signature"], "report.html is not the one that was signed")
 
 
 @pytest.mark.parametrize("way", ["{session}/{file}", "{session}/./labels/../certificate.json", "/{file}", "{file}"])

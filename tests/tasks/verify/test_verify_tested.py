@@ -151,7 +151,7 @@ def test_a_file_of_other_groups_than_were_paid_for_is_found(change: str) -> None
 
 def test_groups_that_leave_out_a_combination_of_words_are_found() -> None:
     test, kind, released = made(5.0, {**BY, "named": BY["named"][1:]})
-    with pytest.raises(NotVerified, match=facts("combinations of words", 8, 9)):
+    with pytest.raises(NotVerified, match=facts("combinations of words is 8", "recorded as 9")):
         check_tested(test, kind, released, 1)
 
 
