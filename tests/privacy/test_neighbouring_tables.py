@@ -7,19 +7,21 @@ in several files, row groups and batches, by content and by a named unit, whole 
 import functools
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Encoding, OneHot, Passed, Scaled
+from concord.tasks.data.cells import number
 from concord.tasks.data.encode import read_frame
 from concord.tasks.data.matrix import encode
 from concord.tasks.data.split import SHARD, split
@@ -90,9 +92,9 @@ class Stored:
         folder.mkdir(exist_ok=True)
         for old in folder.iterdir():
             old.unlink()
-        for number in range(self.files):
-            part = rows[number :: self.files]
-            path = folder / f"{number}.{self.form}"
+        for at in range(self.files):
+            part = rows[at :: self.files]
+            path = folder / f"{at}.{self.form}"
             if self.form == "csv":
                 path.write_bytes(b"".join([b"number,day,word,wave,label,unit\n", *map(_line, part)]))
             elif self.form == "parquet":
@@ -128,33 +130,50 @@ def tables(draw: st.DrawFn) -> tuple[Stored, list[Row]]:
     among = st.sampled_from(draw(st.sampled_from([TYPES, IN_PARQUET])))
     types = draw(among), draw(among), draw(among)
     row = st.tuples(*map(cells_of, types))
-    rows = [draw(row) for _ in range(draw(st.integers(1, 3)))]
+    rows = [draw(row) for _ in range(draw(st.integers(1, 8)))]
     rows += [draw(st.sampled_from(rows))] * draw(st.integers(0, 2))
     form = draw(st.sampled_from(["arrow", "csv", *(["parquet"] * all(map(parquet_holds, types)))]))
-    return Stored(types, form, draw(st.integers(1, 3)), files=draw(st.integers(1, 2))), rows
+    return Stored(types, form, draw(st.integers(1, 8)), files=draw(st.integers(1, 2))), rows
+
+
+def check_neighbours(folder: Path, patch: pytest.MonkeyPatch, cases: int, phases: Collection[Phase]) -> None:
+    patch.setattr(os, "fsync", lambda _: None)
+    vault = Vault(folder / "vault")
+
+    @settings(max_examples=cases, phases=phases)
+    @given(tables(), st.floats(0, 1), st.booleans(), st.sampled_from([None, 0.5]), st.sampled_from([0, 1 << 26]))
+    def holds(table: tuple[Stored, list[Row]], where: float, unit: bool, share: float | None, held: int) -> None:
+        stored, rows = table
+        patch.setattr("concord.tasks.data.files.ROWS_IN_MEMORY", stored.cut)
+        patch.setattr("concord.tasks.data.spill.HELD_BYTES", held)
+        out = round(where * (len(rows) - 1))
+        before, after = (
+            ending(stored.write(folder / "table", some), vault, unit=unit, share=share)
+            for some in (rows, rows[:out] + rows[out + 1 :])
+        )
+        assert before == after if isinstance(before, str) or isinstance(after, str) else changed(before, after) <= 1
+
+    holds()
 
 
 @pytest.mark.parametrize("cases", [60, pytest.param(400, marks=pytest.mark.slow)])
 def test_one_row_more_changes_one_shard_and_never_how_the_run_ends(
     cases: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-    vault = Vault(tmp_path / "vault")
+    check_neighbours(tmp_path, monkeypatch, cases, tuple(Phase))
 
-    @settings(max_examples=cases)
-    @given(tables(), st.floats(0, 1), st.booleans(), st.sampled_from([None, 0.5]), st.sampled_from([0, 1 << 26]))
-    def holds(table: tuple[Stored, list[Row]], where: float, unit: bool, share: float | None, held: int) -> None:
-        stored, rows = table
-        monkeypatch.setattr("concord.tasks.data.files.ROWS_IN_MEMORY", stored.cut)
-        monkeypatch.setattr("concord.tasks.data.spill.HELD_BYTES", held)
-        out = round(where * (len(rows) - 1))
-        before, after = (
-            ending(stored.write(tmp_path / "table", some), vault, unit=unit, share=share)
-            for some in (rows, rows[:out] + rows[out + 1 :])
-        )
-        assert before == after if isinstance(before, str) or isinstance(after, str) else changed(before, after) <= 1
 
-    holds()
+def test_the_planted_number_that_is_counted_from_the_least_of_its_column_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted fault: what most scalers do, which learn a column's range from the rows that they find."""
+
+    def from_least(name: str, dtype: pl.DataType) -> pl.Expr:
+        return number(name, dtype) - number(name, dtype).min()
+
+    monkeypatch.setattr("concord.tasks.data.cells.number", from_least)
+    with pytest.raises(AssertionError):
+        check_neighbours(tmp_path, monkeypatch, 60, [Phase.generate])
 
 
 @pytest.mark.parametrize("unit", [False, True])
