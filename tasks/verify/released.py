@@ -11,8 +11,8 @@ Guarantees   found and named: a file that no such session releases, in any of it
              certified one; figures of a private test other than the function that made them gives of its counts; tables
              of labels with other rows, classes, outcomes or claims, or in other numbers; synthetic rows with other
              labels than the last released model infers
-Not covered  that a model was decoded from these sums: it follows from public rows as well, which are not published
-             Checked by tests/tasks/verify/test_every_field.py and test_verify_published.py
+Not covered  that a model was decoded from these sums: it follows from public rows as well, which are not published, or
+             from the synthetic rows of a sketch, which are. Checked by tests/tasks/verify/test_every_field.py and test_verify_published.py
 """
 
 import base64
@@ -75,7 +75,7 @@ OURS = ("concord_tallied", "concord_student")
 ONCE_OR_BY = [{(1, 0)}, {(0, len(CONFIDENCES))}]
 """Numbers of pairs, and of pairs by confidence, in each group of a private test."""
 COUNTS_OF_NUMBER = ("errors", "constant_errors")
-NOT_DECODED = "decoding from the released sums is not checked, because it needs the {} as well"
+NOT_DECODED = "decoding from the released sums and the {} is not repeated"
 
 
 def released_as_certified(record: SessionRecord, at: PublishedSession) -> str:
