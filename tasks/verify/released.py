@@ -12,7 +12,8 @@ Guarantees   found and named: a file that no such session releases, in any of it
              of labels with other rows, classes, outcomes or claims, or in other numbers; synthetic rows with other
              labels than the last released model infers
 Not covered  that a model was decoded from these sums: it follows from public rows as well, which are not published, or
-             from the synthetic rows of a sketch, which are. Checked by tests/tasks/verify/test_every_field.py and test_verify_published.py
+             from the synthetic rows of a sketch, which are
+             Checked by tests/tasks/verify/test_every_field.py and test_verify_published.py
 """
 
 import base64
