@@ -2,7 +2,7 @@
 
 Where they cannot, teachers vote: by `stable` if the plan says at which cutoff its session ends, otherwise by
 `noisy_votes`, which need neither a cutoff nor a guess of how much teachers agree. The result is a plan that names the
-mechanism; it is that plan which runs, is charged and is recorded.
+mechanism; that plan runs, is charged and is recorded.
 
 Assumes      the public facts in `PublicFacts` belong to the plan
 Guarantees   no private row is read. The choice follows from the plan and the types of public columns, by no arithmetic:

@@ -166,14 +166,14 @@ class Option:
     """The expected result of one mechanism. JSON by dataclasses.asdict.
 
     feasible           whether it fits the budget, with LABELS_A_CLASS informative labels for each class
-    cutoff             the one of CUTOFFS with most of them; None for mechanisms that do not pay by refusal
+    cutoff             the one of CUTOFFS with most informative labels; None for mechanisms that do not pay by refusal
     margin_needed      lead in votes at which a row fails with odds of at most 1%, for any other votes
     teachers_needed    teachers for which a row of average agreement fails as rarely; None if no number is enough
     expected_answered  expected number of answered rows
     label_error        share of released labels that noise changes
     informative        number of labels without noise that tell as much
     needs              settings to fix before it is asked
-    reason             reason for it, or if it is not feasible against it
+    reason             why it is recommended, or why it is not feasible
     """
 
     name: str

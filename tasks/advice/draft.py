@@ -91,7 +91,7 @@ def usual_delta(rows: int) -> float:
 
 
 LIFETIME = 4
-"""How many times what a session may spend a domain may spend in all, as `concord init` has it."""
+"""Lifetime budget that `concord init` writes for a domain, as a multiple of a session's budget."""
 
 
 def settings_for(

@@ -64,7 +64,7 @@ def _open(name: str, kind: str) -> dict[str, Any]:
 
 
 def question(field: Mapping[str, Any]) -> str:
-    """What an owner is asked about a field; empty if nothing is left open."""
+    """The question to an owner about a field; empty if nothing is left open."""
     name, kind = field["name"], field["type"]
     if kind == "any":
         known = "`integer`, `number` or `date` with its least and largest value, `boolean`, its categories"
@@ -111,7 +111,7 @@ def written(fields: Iterable[Mapping[str, Any]]) -> str:
 
 
 def declared_in_words(schema: TableSchema) -> dict[str, str]:
-    """What each column is declared to be; of those that are left open, that they are left out."""
+    """Sentences on what each column is declared to be, and on columns that are left out because they are left open."""
     found = dict[str, str]()
     for column in schema.columns:
         match column:

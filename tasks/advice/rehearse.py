@@ -45,8 +45,8 @@ Truths = NDArray[np.bool_]
 TESTED = 10_000
 """Rows with synthetic labels on which recall and AUC are measured."""
 BEATS = 0.01
-"""What a student must be right on beyond the largest class, as a share of rows, to have learned something; or the share
-of a number's variance that it must explain."""
+"""Least accuracy above the majority-class baseline that counts as learned; of a number, the least explained share of
+its variance."""
 NEAR_NONE = 0.05
 """A mean recall below which the student is expected to find next to no rows of a class."""
 
@@ -54,7 +54,7 @@ NEAR_NONE = 0.05
 @dataclass(frozen=True, kw_only=True)
 class ClassRehearsed:
     """A class in one draw of synthetic labels: its share of rows, and its recall and AUC as on a public test table.
-    None if no row is of it, or, of an AUC, every one."""
+    None if no row is of the class; the AUC is None as well if all rows are."""
 
     share: float
     recall: float | None
@@ -114,7 +114,7 @@ class Stage(ABC):
 
     @cached_property
     def leading(self) -> Floats:
-        """Places of rows along the directions in which they differ most."""
+        """Coordinates of rows along the directions in which they differ most."""
         return principal_places(self.codes, self.rows, self.classes)
 
     @abstractmethod
@@ -163,7 +163,7 @@ def rehearse_classes(signal: str, stage: Stage, draw: int, shares: Sequence[floa
 
 
 def expect_classes(names: Sequence[str], rehearsed: Sequence[Rehearsed]) -> tuple[ClassAhead, ...]:
-    """What to expect of each class, over these draws; none of a number, which has no names."""
+    """What to expect of each class, over these draws; empty for a number, which has no classes."""
     found = []
     for at, name in enumerate(names):
         recalls = defaultdict[str, list[float | None]](list)

@@ -108,11 +108,11 @@ class SketchStage(SumsStage):
 class SketchAhead:
     """Cost of a sketch, and what to expect of it, by the schema and public figures alone.
 
-    columns    names of the columns that are asked about; `left_out` has those of which nothing is declared
+    columns    names of the queried columns; `left_out` has those without a declaration
     steps      what each step asks for
     rho        the domain's charge, in zero-concentrated DP
     units      number of private units, as the plan states it
-    rehearsed, classes, feasible  as of `TalliesAhead`
+    rehearsed, classes, feasible  as in `TalliesAhead`
     """
 
     columns: tuple[str, ...]

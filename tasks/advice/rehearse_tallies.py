@@ -59,7 +59,7 @@ most of it, since only many columns together show clusters."""
 EXPLAINED = {"weak": 0.1, "typical": 0.5, "strong": 0.9}
 """Share of a number's variance that its row explains, by strength of signal."""
 SPREAD_OF_NUMBERS = 0.15
-"""Standard deviation of a synthetic number, as a share of what lies between its bounds."""
+"""Standard deviation of a synthetic number, as a share of the distance between its bounds."""
 DRAWS = 3
 """Draws of labels and noise, if their decoding is no more than ALL_DRAWS; otherwise as many as are, at least one."""
 ALL_DRAWS = 4e9
@@ -115,7 +115,7 @@ class SumsStage(Stage):
         return sums
 
     def decoded(self, mechanism: Tallies, drawn: int, noisy: Noisy, begun: Sequence[RoundFile] = ()) -> Floats:
-        """The scores (m, C) of the rows by the model decoded from all steps, of which `begun` are released already."""
+        """The scores (m, C) of the rows by the model decoded from all steps; `begun` are those released already."""
         planner = self.planner(mechanism, drawn)
         released = simulated_steps(planner, noisy, begun)
         codes = planner.codes_after(released[:-1])
@@ -164,7 +164,7 @@ class TalliesStage(SumsStage):
 
     @property
     def draws(self) -> int:
-        """How many are no more work than ALL_DRAWS."""
+        """Number of draws that take no more work than ALL_DRAWS."""
         return max(1, min(DRAWS, int(ALL_DRAWS // work(self.mechanism, self.codes, range(len(self.codes.coarse))))))
 
     def planner(self, mechanism: Tallies, drawn: int) -> RoundPlanner:
@@ -363,7 +363,7 @@ def within_work(mechanism: Tallies, codes: Codes, rows: CodeMatrix, most: float)
 def simulated_steps(
     planner: Planner, noisy: Noisy, begun: Sequence[RoundFile] = (), steps: int | None = None
 ) -> list[RoundFile]:
-    """The files of the first `steps` steps, or of all, of which `begun` are released already."""
+    """The files of the first `steps` steps, or of all; `begun` are those released already."""
     released = [*begun]
     for number, each in [*enumerate(planner.mechanism.rounds)][len(begun) : steps]:
         question = planner.question(released)

@@ -89,7 +89,7 @@ class SimulatedNoise:
 
 @dataclass(frozen=True, kw_only=True)
 class Ensemble:
-    """Teachers of `classes` classes, of which `trained` are trained on `size` rows each.
+    """An ensemble for `classes` classes: `trained` teachers are trained, on `size` rows each.
 
     X   public rows as a matrix (m, width)
     """
@@ -195,7 +195,7 @@ class VotesAhead:
     """What to expect of votes by a mechanism, by public figures alone.
 
     trained    teachers that were trained in place of all `teachers`, on `shard` rows each
-    asked      public rows that were asked, of `queries`
+    asked      public rows in the simulated query, of `queries`
     rehearsed  what was learned from synthetic labels, draw by draw, by strength of signal
     classes    what to expect of each class, with the shares of the public test table if there is one
     feasible   whether the student is expected to beat the majority-class baseline

@@ -79,7 +79,8 @@ def shares_of_clusters(logits: Floats) -> Floats:
 
 
 def principal_places(codes: Codes, rows: CodeMatrix, classes: int) -> Floats:
-    """Places of rows (m, k), as codes, along the directions in which they differ most; all 0 if none differ."""
+    """Coordinates of rows (m, k), from their codes, along the directions in which they differ most; all 0 if none
+    differ."""
     distinct, first, each = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     if len(distinct) == 1:
         return np.zeros((len(rows), 1))
@@ -98,9 +99,12 @@ def principal_places(codes: Codes, rows: CodeMatrix, classes: int) -> Floats:
 
 
 def separated(leading: Floats, own: Floats, shares: Floats) -> list[Floats]:
-    """Logits (m, C): `own` ones, and many times as much how rows lie apart: of two classes the directions in which they
-    differ most, of more the clusters whose centre is nearest, the largest one of the class of largest share. Of rows
-    that are all alike the `own` ones alone."""
+    """Logits (m, C): `own` ones, plus a multiple of how far rows lie apart along `leading`. Only `own` ones if all rows
+    are alike.
+
+    With two classes the signal is the position along a direction in which rows differ most; with more it is the
+    distance to the centres of clusters, and the largest cluster gets the class with the largest share.
+    """
     classes = len(shares)
     if classes > 2:
         clusters = KMeans(min(classes, len(np.unique(leading, axis=0))), random_state=0).fit(leading)

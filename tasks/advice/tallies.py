@@ -5,8 +5,8 @@ The plan is what runs: the flow calls `planned_tallies` too, with the same codes
 Rounds are planned by public facts: the number of private units that the plan states, of public rows and of columns.
 Measurements stand beside each rule.
 
-Not covered  what several columns say together: additive codes do not express it, and pairs of columns are asked about
-             if single ones say little alone. Checked by tests/tasks/advice/test_recommend.py and
+Not covered  interactions of several columns: additive codes do not express them, and pairs of columns are queried only
+             if single columns predict poorly. Checked by tests/tasks/advice/test_recommend.py and
              tests/flows/cli/test_plan_command.py
 """
 
@@ -26,8 +26,8 @@ from concord.tasks.mechanisms.tallies import LATER_FIELDS, PAIRED, Tallies, plan
 from concord.tasks.student.directions import most_rows
 
 DIVIDED = 4 * 32 * 12
-"""Cells that are heard, from which the outermost bins of numbers are divided: their quarters then hold 60 times as many
-units as the noise of a single round."""
+"""Least number of cells that are distinguishable from noise at which the outermost bins of numbers are divided: their
+quarters then hold 60 times as many units as the noise of a single round."""
 
 LOUD = 5
 """Units that share a cell, over the standard deviation of the noise in its sums."""
@@ -46,8 +46,8 @@ def check_columns(plan: Plan, encoding: Encoding) -> None:
 
 
 def planned_sizes(plan: Plan, encoding: Encoding) -> PlannedSizes:
-    """What `learn_codes` is asked for by a plan: bins of a number, the most cells of a vector, and whether the
-    outermost bins are divided, as they are if their quarters are heard well.
+    """Sizes of the codes that a plan learns: bins of a number, the most cells of a vector, and whether the outermost
+    bins are divided, which they are if their quarters clearly exceed the noise.
 
     Measured on 20 normal numbers of a simulated table, at ε = 2: half a point more of accuracy with 100,000 private
     rows and with 1,000,000.
@@ -128,8 +128,8 @@ def _of_rounds(plan: Plan, fields: int, codes: int, *, rounds: int = 1, **asked:
 
 
 def asks_pairs(plan: Plan, codes: Codes) -> bool:
-    """Whether pairs of columns are asked about if single ones say little: not of many columns, vectors or numbers as
-    labels; nor if labels alone are secret, or of streams and several homes."""
+    """Whether pairs of columns are queried if single columns predict poorly. Never with many columns, vectors or a
+    number as label; nor if labels alone are secret, in a stream or with several homes."""
     vectors = any(isinstance(field, VectorField) for field in codes.fields)
     return _alone(plan) and not vectors and 2 <= len(codes.coarse) <= PAIRED
 
@@ -146,12 +146,12 @@ def read_at_end(mechanism: Tallies) -> Tallies:
 
 
 def _holders(plan: Plan) -> int:
-    """How many add noise of their own to a sum."""
+    """Number of homes that add noise of their own to a sum."""
     return 1 if plan.homes is None else len(plan.homes.names)
 
 
 def learning_units(plan: Plan) -> float | None:
-    """Number of private units that are learned from, as the plan states it; None if it does not."""
+    """Number of private units for learning, as the plan states it; None if it does not."""
     rows = plan.labeling.rows
     return None if rows is None else rows * (1 - (plan.test.share if plan.test else 0))
 
@@ -167,10 +167,10 @@ def rounds_of(fields_asked: int, rho: float, public: int, guess: float) -> int:
 
 
 def later_fields(fields_asked: int, rho: float, public: int, guess: float) -> int:
-    """Most fields that rounds after the first ask about, by public facts: all of a few, if ν of
-    `rounds_of` is below .001.
+    """Most fields that rounds after the first query, by public facts: all fields if they are few and ν of `rounds_of`
+    is below .001.
 
-    Each field then errs by the draw of public rows, which a model that is asked about it again takes away: 94.8 %
+    Each field then errs by the draw of public rows, and a further round on the same field removes that error: 94.8 %
     became 95.4 % with 1,000,000 private rows of 21 columns and 20,000 public ones (ε = 2).
     """
     quiet = fields_asked / (8 * rho) < 0.001 * one_round_error(guess, public)

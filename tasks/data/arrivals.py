@@ -1,17 +1,17 @@
 """Arrivals: private rows that come period by period, in files of their own. A unit counts in its first period alone.
 
-Files are taken by their place, each once, and never told apart by content: if u's rows were all that a file has besides
-another's, leaving u out would make both equal, and the second would be skipped. A content's keyed digest only shows
-that a file changed after it was taken, which stops. Names of units are read as they were when the stream began: a later
-file with another type of the column is refused, since its numbers might be names that an earlier one did not have.
+Files are taken by their place, each once, and never told apart by content: if one file held the rows of another and u's
+besides, leaving u out would make both equal, and the second would be skipped. A content's keyed digest only shows that
+a file changed after it was taken, which stops. Names of units are read as they were when the stream began: a later file
+with another type of the column is refused, since its numbers might be names that an earlier one did not have.
 
 Units that came before are known by 16 keyed bytes of their names, in NAMES files of the vault that hold all names up to
 a period, sorted: one file at a time is in memory.
 
 Assumes      the key is the stream's own; `before` holds the names up to the period before, and no others
-Guarantees   a unit's rows pass in the first period in which it has one, and in no other, whatever rows are beside them.
-             Counting a period again gives the same rows and names, to the bit
-Not covered  two units of equal 16 bytes, of which the later one is left out; without a column of units, rows that are
+Guarantees   a unit's rows pass in the first period in which the unit has a row, and in no other, whatever other rows
+             there are. Counting a period again gives the same rows and names, to the bit
+Not covered  two units with the same 16 bytes: the later one is left out; without a column of units, rows that are
              delivered twice. Checked by tests/tasks/data/test_arrivals.py
 """
 
@@ -53,7 +53,7 @@ class Period(BaseModel):
 
     files    keyed digests of their places, each with that of its content
     types    in which the files store the column of units, without those of a dictionary's numbers
-    rounded  as of a version that took ids which are doubles; false, and digested with the rest
+    rounded  false since ids cannot be doubles any more; kept because it is digested with the rest
     until    the end of the period, by the plan's clock; empty without one
     """
 
@@ -106,7 +106,7 @@ def files_by_place(plan: Plan, vault: Vault) -> dict[str, TableFile]:
 
 
 def place_of(file: TableFile, vault: Vault) -> str:
-    """A keyed digest of a file's real path or address, as the ledger has it of files that a domain holds."""
+    """A keyed digest of a file's real path or address: the one that the ledger records of a domain's files."""
     return names_held(vault, files_of([file.path]))[0]
 
 

@@ -34,14 +34,14 @@ from concord.tasks.data.concord_student import DAY, DAYS, LARGEST, TICKS, TRUTH,
 from concord.tasks.data.identifiers import TRUTHS, decoded, names_as_text
 
 OURS = "concord."
-"""How the names of columns begin that are added to cast rows."""
+"""Prefix of the names of columns that are added to cast rows."""
 LABEL = f"{OURS}label"
 """Name of the column that holds the class index in cast rows."""
 
 ANY_WORD = ("",)
-"""The only missing cell of a column in which every word may be meant, as that of labels: `-` may be a class."""
+"""Words of a missing cell in columns of labels: the empty one alone, since any other, such as `-`, may be a class."""
 USUAL: Mapping[str, Collection[str]] = MappingProxyType({})
-"""No column has words of a missing cell of its own."""
+"""No column has its own words of a missing cell."""
 WHOLE = 2**53
 """Largest integer up to which a double holds every integer exactly."""
 
@@ -165,7 +165,8 @@ def truth(name: str, dtype: Type) -> pl.Expr:
 
 
 def date(name: str, dtype: Type) -> pl.Expr:
-    """Datetime in microseconds, UTC, of dates and ISO text. Formats are fixed: guessing them looks at other rows."""
+    """Datetime in microseconds, UTC, of dates and ISO text. Formats are fixed: guessing them would depend on other
+    rows."""
     if isinstance(dtype, pl.Date | pl.Datetime):
         moment = _written(name, dtype)
         if isinstance(dtype, pl.Datetime) and dtype.time_zone:
@@ -209,7 +210,7 @@ GROUP_WORDS = TRUTHS | dict.fromkeys(NULL_WORDS)
 
 
 def group_word(name: str, dtype: Type) -> pl.Expr:
-    """The word of a cell by which groups are made, of test rows and of private ones alike: never empty."""
+    """The word by which a row's cell assigns it to a group, for test rows and private rows alike; never empty."""
     return text(name, dtype).replace(GROUP_WORDS)
 
 

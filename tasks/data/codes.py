@@ -26,13 +26,13 @@ from concord.tasks.data.vectors import VectorField, learn_layer, learn_view
 CodeMatrix = NDArray[np.int32]
 
 ATOM = 0.1
-"""Share of public rows beyond which a number is a code of its own."""
+"""Share of public rows above which a number gets a code of its own."""
 FREQUENT = 0.01
-"""Share of public rows from which a word is a code of its own, at least."""
+"""Least share of public rows at which a word gets a code of its own."""
 
 
 class PlannedSizes(TypedDict, total=False):
-    """What `learn_codes` is asked for by a plan, but for what is so by default."""
+    """Arguments of `learn_codes` that a plan decides; the others keep their defaults."""
 
     coarse: Required[int]
     cells: int
@@ -42,11 +42,11 @@ class PlannedSizes(TypedDict, total=False):
 CODED = (Scaled, OneHot, Passed)
 """Columns that have codes; columns without values and free text have none."""
 MOST_CODES = 2048
-"""Most codes of the fine fields of all numbers and words, if few enough bins allow it: decoding takes as long as the
-third power of their number. More frequent words alone are told apart, too."""
+"""Most codes of the fine fields of all numbers and words, if few enough bins allow it: the time of decoding grows with
+the third power of their number. Only the most frequent words get codes, for the same reason."""
 LEAST_BINS = 2
 MOST_PASSES = 128
-"""Most cuts for which a pass over the cells each is faster than a binary search for each cell."""
+"""Most cuts at which one pass over the cells per cut is faster than one binary search per cell."""
 VECTOR_CELLS = 300
 """Default number of cells of vectors."""
 
@@ -64,7 +64,7 @@ class NumberField(Frozen):
 
     @property
     def size(self) -> int:
-        """How many codes it has."""
+        """Number of codes."""
         return len(self.cuts) + 2
 
 
@@ -97,7 +97,7 @@ class WordField(Frozen):
 
     @property
     def size(self) -> int:
-        """How many codes it has."""
+        """Number of codes."""
         return len(self.words) + 2
 
     def of(self, cells: pl.Series) -> CodeMatrix:
@@ -122,7 +122,7 @@ class PairField(Frozen):
 
     @property
     def size(self) -> int:
-        """How many codes it has."""
+        """Number of codes."""
         return (max(self.left) + 1) * (max(self.right) + 1)
 
     @property

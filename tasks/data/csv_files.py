@@ -36,7 +36,7 @@ SAMPLE_TEXT = 1 << 20
 """Characters examined, except for the encoding, which all bytes must fit."""
 SAMPLE_ROWS = 1000
 MOST_ROWS = 1 << 18
-"""Rows among which SAMPLE_ROWS cells that are not missing are looked for in each column, to tell how numbers are
+"""Most rows that are searched for SAMPLE_ROWS cells of each column that are not missing, to detect how numbers are
 written."""
 GZIP = b"\x1f\x8b"
 WINDOWS = re.compile(rb"[\x80-\x9f]")
@@ -169,8 +169,8 @@ def _encoding(paths: Sequence[AnyPath]) -> str:
 
 
 def _number_signs(path: AnyPath, form: TextFormat) -> tuple[str, str]:
-    """The decimal and the grouping sign, by the columns most of whose first cells are numbers, missing ones apart: a
-    decimal comma if more columns fit it better than the point."""
+    """The decimal and the grouping sign: a comma and a point if these fit more columns better than a point and a comma.
+    Only columns of numbers count: those most of whose first cells, missing ones aside, are numbers."""
     columns: list[list[str]] = [[] for _ in csv_names(path, form)]
     for row in islice(read_rows(path, form), MOST_ROWS):
         for cells, cell in zip(columns, row, strict=False) if len(row) == len(columns) else ():

@@ -81,7 +81,7 @@ def learn_columns(
 
 
 def learn_column(sample: pl.DataFrame, name: str, kind: Kind) -> Column:
-    """The encoding of one column, of a kind that is not list."""
+    """The encoding of one column of any kind but list."""
     cells = sample.select(cell(name, sample.schema[name], kind).alias(name)).to_series()
     if cells.null_count() == cells.len():
         return Empty(name=name)

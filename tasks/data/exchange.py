@@ -8,10 +8,10 @@ All of it is public and signed. A file is written whole, under a name that follo
 Assumes      nothing: anyone who reaches the folder may write anything into it, and change it at any time
 Guarantees   a file is read if it is one of at most LARGEST bytes, never through a link, and used if its name fits its
              bytes. One that cannot be is refused by itself: it stops nobody from reading the others
-             Another failure to read ends this call: whether the file is one's own cannot be told
+             Any other failure to read ends this call, since the file may be the reader's own
 Not covered  a store that shows an object before it is whole: its digest does not fit then, and it is read later.
-             Whoever may delete others' files can make all of them wait; so can many files of LARGEST bytes, which are
-             read at each call, if they take that room on the disk
+             Anyone who may delete the files of others can make all of them wait; so can many files of LARGEST bytes,
+             which are read at each call, if they take that room on the disk
              Checked by tests/tasks/data/test_exchange.py
 """
 

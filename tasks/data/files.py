@@ -46,7 +46,7 @@ FRAME_TEXT = 1 << 26
 TEXT_NAMES = (".csv", ".tsv", ".txt")
 """Ends of names of CSV files, whatever their separator is."""
 ARROW_STREAM = b"\xff\xff\xff\xff"
-"""How an Arrow IPC stream begins, whose batches cannot be found but one after the other."""
+"""First bytes of an Arrow IPC stream; its batches can only be found one after another."""
 
 
 @dataclass(frozen=True)

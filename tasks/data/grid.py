@@ -101,9 +101,11 @@ def wide_places(cells: int) -> NDArray[np.int64]:
 
 
 def outside_of_schema(step: Mapping[str, Any]) -> tuple[str, ...]:
-    """Sentences on the columns of which more than OUTSIDE lies in no declared category, or in the last cell of a range,
-    which holds all numbers beyond it, by the first released step of a sketch: free, because that is covered. No hashed
-    text lies outside."""
+    """Sentences on columns that do not fit the schema, from the first released step of a sketch: post-processing.
+
+    A column does not fit if more than OUTSIDE of its units are in no declared category, or in the last cell of a range,
+    which holds all numbers beyond the range. Hashed text always fits.
+    """
     schema = TableSchema.model_validate(step["schema"])
     grid, said = grid_of(schema), list[str]()
     for field in (grid.fields[at] for at in grid.fine if grid.fields[at].name not in schema.hashed):
@@ -118,7 +120,8 @@ def outside_of_schema(step: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def reading_columns(schema: TableSchema) -> tuple[Column, ...]:
-    """Columns by whose rules cells are cast for the grid; any word stays one, so undeclared ones are not missing."""
+    """The columns of an encoding by which cells are cast for the grid. An undeclared word stays a word: it is not
+    missing."""
 
     def read(column: DeclaredColumn) -> Column:
         match column:
@@ -172,8 +175,8 @@ def recoded(rows: CodeMatrix, grid: Codes, codes: Codes) -> CodeMatrix:
 
 
 def groups_of(narrow: CodedField, field: CodedField) -> NDArray[np.int64]:
-    """The code of `field`, from 0, for each narrow cell of the same column (cells,). Raises ValueError if a cut or word
-    of it is none of the grid's."""
+    """The code of `field`, from 0, for each narrow cell of the same column (cells,). Raises ValueError if one of its
+    cuts or words is not in the grid."""
     if isinstance(narrow, NumberField) and isinstance(field, NumberField):
         if not set(field.cuts) <= set(narrow.cuts):
             raise ValueError(f"the cuts of {field.name!r} must be cuts of the grid")

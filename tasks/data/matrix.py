@@ -85,10 +85,10 @@ _transformer_of = lru_cache(maxsize=8)(published_encoding)
 
 
 def column_transformer(parts: Iterable[Encoder], features: Sequence[str]) -> ColumnTransformer:
-    """The parts as one transformer of raw rows with these columns, fitted to none: it learns nothing from rows.
+    """The parts as one transformer of raw rows with these columns; it is fitted to no rows, since it learns nothing.
 
-    Their names become such as scikit-learn takes, which a column's may not be: each once, none of its own parameters,
-    and without two underscores together.
+    Parts get names that scikit-learn accepts, since the name of a column may not be one: unique, no parameter of the
+    transformer, and without double underscores.
     """
     taken, named = set(ColumnTransformer([]).get_params(deep=False)), list[Encoder]()
     for wanted, part, columns in parts:

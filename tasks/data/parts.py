@@ -11,7 +11,7 @@ Guarantees   a unit's part depends on its name, the key and the share alone, wha
              Of a stream, names are text (tasks.data.arrivals), so that no file that arrives later changes the rule
 Not covered  units whose name changes. Doubles, UUIDs, single floats and moments with a zone have names of their own,
              and cells of CSV files read differently in another declared format. All this is part of the naming rule:
-             the ledger refuses another rule, and nothing that is published tells it (artifacts.ledger.excerpt).
+             the ledger refuses another rule, and nothing published reveals it (artifacts.ledger.excerpt).
              Checked by tests/tasks/data/test_set_aside.py
 
 If only labels are secret, features of a further part of the units may be the public rows (tasks.data.split): no label

@@ -73,7 +73,8 @@ def _inode(path: str) -> str:
 def is_shared(files: Mapping[str, str], earlier: Mapping[str, str]) -> bool:
     """Whether one of `files` was among `earlier`: by its name, as a hard link, or renamed.
 
-    The inode of an earlier file that is still there is what it is now: replaced, its former one may be another file's.
+    An earlier file that is still there counts by its present inode: if it was replaced, another file may have its
+    former one.
     """
     inodes = {_inode(name) or inode for name, inode in earlier.items()} - {""}
     return not files.keys().isdisjoint(earlier) or not inodes.isdisjoint(files.values())

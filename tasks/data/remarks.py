@@ -112,8 +112,8 @@ CODE = "^[A-Za-z]+[-.]?[0-9]|^[0-9]+[-.]?[A-Za-z]+$"
 
 
 def are_mostly_numbers(cells: pl.Series) -> bool:
-    """Whether more than half of the words are numbers that measure something, which a stray word makes words of; not if
-    they are codes, such as wards, or diagnoses of which others are V57."""
+    """Whether more than half of the words are measured numbers, so that stray words made the column one of text.
+    Numbers that are codes do not count, such as wards, or diagnoses if others are written V57."""
     words = cells.cast(pl.String).drop_nulls()
     numbers = words.cast(pl.Float64, strict=False)
     others = words.filter(numbers.is_null())
@@ -129,7 +129,7 @@ def have_commas(cells: pl.Series) -> bool:
 
 
 def are_differing_numbers(cells: pl.Series) -> bool:
-    """Whether words are numbers, but for a stray word, and teach nothing as words."""
+    """Whether the words are measured numbers, apart from stray ones, that are useless as categories."""
     of_no_use = names_rows(cells) or is_mostly_rare(cells)
     return of_no_use and are_mostly_numbers(cells) and not of_digits(cells)
 

@@ -11,9 +11,9 @@ Assumes      credentials are in the environment. A query is public, as a plan is
 Guarantees   memory holds ROWS rows of a query. No error shows a database's address, a credential, a value, or the
              message of a database or a store
 Not covered  a query that fails on a value, such as 1/x: a private value then ends the run. Databases other than SQLite
-             and PostgreSQL with text in UTF-8: refused. gs:// and az:// but for refusals, for lack of servers that run
-             everywhere. Checked in tests/tasks/data by test_sources.py, test_object_store.py and test_delta.py, and by
-             tests/deployments/test_query_postgresql.py
+             and PostgreSQL with text in UTF-8: refused. gs:// and az:// except for refusals: no test server for them
+             runs everywhere. Checked in tests/tasks/data by test_sources.py, test_object_store.py and test_delta.py,
+             and by tests/deployments/test_query_postgresql.py
 """
 
 import os
@@ -221,7 +221,7 @@ def rows_of_query(
 
 @contextmanager
 def _opened(variable: str, place: str) -> Iterator[Connection]:
-    """A connection that only reads, in which PostgreSQL writes cells in one way."""
+    """A read-only connection, in which PostgreSQL writes cells in one fixed format."""
     text = required(variable, "the address of a database, such as postgresql://USER:PASSWORD@HOST/NAME")
     try:  # both parsers must agree: one that splits a password wrongly would show half of it
         address, parts = make_url(text), urlsplit(text)
@@ -275,8 +275,8 @@ def _engine(address: URL) -> Any:
 
 
 def _execute(connection: Connection, statement: str) -> CursorResult[Any]:
-    """Run a statement without parameters, so that the driver interprets none of its characters, with a cursor of the
-    server, which takes a single statement, so that a query cannot add others."""
+    """Run a statement without parameters, so that the driver interprets none of its characters. The server-side cursor
+    takes a single statement, so a query cannot add others."""
     options = {"no_parameters": True, "stream_results": True, "max_row_buffer": ROWS}
     return connection.exec_driver_sql(statement, execution_options=options)
 

@@ -114,10 +114,10 @@ def one_row_a_unit(
     *,
     copies: bool = False,
 ) -> Iterator[pl.DataFrame]:
-    """Cast rows, one of each privacy unit: if it has several, that of least keyed content digest.
+    """Cast rows, one per privacy unit: if a unit has several, the one with the least keyed content digest.
 
-    words     columns whose cells are wanted as words too, in columns named by `beside`
-    arriving  what arrived in one period, of which only new units count; default: all rows of the plan's table do
+    words     columns whose words are added, in columns named by `beside`
+    arriving  what arrived in one period, where only new units count; default: all rows of the plan's table
     copies    whether each copy of a row is to have a name of its own, if a unit is a row
     Raises WrongInput if the table lacks a column; no row can make it fail.
     """
@@ -138,7 +138,7 @@ def one_row_a_unit(
 
 
 def beside(column: str) -> str:
-    """Name of the column of another column's words, beside the features, of which it may be one."""
+    """Name of the added column with the words of another column, which may be a feature itself."""
     return f"concord.words {column}"
 
 
@@ -213,7 +213,8 @@ def with_public(
 
 
 def public_by_name(made: Plan) -> TableSource:
-    """What a checkpoint calls the public rows that `with_public` made: their key in the vault, as of a frame."""
+    """The public rows that `with_public` made, as a checkpoint refers to them: by their key in the vault, like a
+    frame."""
     return TableSource(frame=made.path("public").rpartition("/")[2])
 
 

@@ -186,7 +186,7 @@ def check_names(stored: Mapping[str, pa.DataType], column: str, field: str) -> N
 
 def recorded_types(stored: Iterable[pa.DataType]) -> list[bool | str]:
     """What the ledger records of the types of a column that names units (tasks.data.parts): whether there are doubles,
-    and types of which the same value has another name than in others."""
+    and the types in which a value has another name than in the others."""
     plain, utc = list(map(plain_type, stored)), (None, "UTC", "Etc/UTC", "GMT", "Z", "+00:00")
     found = {
         "uuid": any(isinstance(kind, pa.UuidType) for kind in plain),

@@ -2,8 +2,8 @@
 
 A CSV file is read line by line, in the format that the plan declares: an unbalanced quote, a ragged line or bytes that
 are no text touch that line alone (tasks.data.csv_files). Columnar files are read by batches, and their types do not
-matter: cells are cast later, by `tasks.data.cells`. Only what the schema lacks is an error.
-Checked by tests/tasks/data/test_tables.py and tests/tasks/data/test_split.py.
+matter: cells are cast later, by `tasks.data.cells`. Only what the schema lacks is an error. Checked by
+tests/tasks/data/test_tables.py and tests/tasks/data/test_split.py.
 
 Units: the unit of each row, and decisions by a keyed hash of it.
 
@@ -18,7 +18,7 @@ Not covered  rows of a unit that changes its name.
              Checked in tests/tasks by test_split.py, test_units.py, test_identifiers.py, test_label_private.py and
              test_left_out.py
 
-Hashes (`artifacts.home.vault.hashed`) have a purpose of their own each.
+Each hash (`artifacts.home.vault.hashed`) has a purpose of its own.
 """
 
 import math
@@ -102,7 +102,7 @@ class PrivateTable:
         return sum(file.pieces for file in self.files)
 
     def check(self, columns: Mapping[str, str]) -> None:
-        """Raise WrongInput as `frames` of those columns and the units; there may be no file, and no row is read."""
+        """Raise WrongInput if `frames` of those columns and the units would. There may be no file; no row is read."""
         if self.files:
             self.frames({**columns, **({self.unit: UNIT_FIELD} if self.unit else {})})
         if self.unit is not None:
@@ -250,7 +250,8 @@ def _frames(
 
 
 def names_held(vault: Vault, files: Iterable[str]) -> tuple[str, ...]:
-    """Keyed digests of the real paths and addresses of private files, by which the ledger knows whose they are."""
+    """Keyed digests of the real paths and addresses of private files, by which the ledger records which domain holds
+    them."""
     return tuple(vault.digest("private file", name) for name in files)
 
 

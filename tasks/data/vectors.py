@@ -110,7 +110,7 @@ class VectorField(Frozen):
 
     @property
     def size(self) -> int:
-        """How many codes it has."""
+        """Number of codes."""
         return len(self.points) + 1
 
     def of(self, cells: pl.Series) -> NDArray[np.int32]:

@@ -45,7 +45,8 @@ def sampled(rows: CodeMatrix, codes: Codes, most: int = SAMPLE) -> CodeMatrix:
 
 
 def sampled_of(frames: Callable[[], Iterable[pl.DataFrame]], codes: Codes, most: int = SAMPLE) -> CodeMatrix:
-    """`sampled` of the cast rows of all frames, which are read twice: eight bytes a row are held, and the sample."""
+    """`sampled` of the cast rows of all frames. Frames are read twice; memory holds eight bytes a row, and the
+    sample."""
     found = np.concatenate([np.empty(0, np.uint64), *(digests(codes.of(rows), codes) for rows in frames())])
     kept = np.zeros(len(found), bool)
     kept[_evenly(found, most)] = True
@@ -124,8 +125,8 @@ class CrossedRows:
 
 @dataclass(frozen=True, eq=False)
 class ReducedRows:
-    """Public rows along directions: combinations of the codes that a model has weights for, r in all. What is said of
-    codes in `CrossedRows` is said of them here, but a row has numbers along them.
+    """Public rows along directions: combinations of the codes that a model has weights for, r in all. They take the
+    place of the codes of `CrossedRows`, but a row has a number along each of them.
 
     directions  A (d, r)
     """

@@ -1,10 +1,11 @@
 """Decode: estimate a model from released tallies, for two classes or more, and choose the next round's question.
 
 With more than two classes each is decoded by itself, as that class against the rest, from its own column of the sums.
-The softmax of these logits gives the probabilities. Scaled to add up to 1, those of each class against the rest are too
-unsure of a model that noise has shrunk: by 20 points on penbased at ε = 1, where the softmax is too unsure by 6.
+The softmax of these logits gives the probabilities. If noise has shrunk a model, the probabilities of each class
+against the rest, scaled to add up to 1, are underconfident: by 20 points on penbased at ε = 1, where the softmax is
+underconfident by 6.
 
-Assumes      sums are released, rows are public, and questions are those that were asked: post-processing, in floats
+Assumes      sums are released, rows are public, and questions are the released ones: post-processing, in floats
 Guarantees   nothing here reads a private row; the model of a next round is rounded to whole steps once, published, and
              never decoded again, because floating-point sums depend on threads and machines
 Checked by tests/tasks/student/test_decode.py.
@@ -48,7 +49,7 @@ class NoisyRound:
 
     @property
     def cells(self) -> Floats:
-        """Sums in votes (cells, columns), as of all units, without their count."""
+        """Sums in votes (cells, columns), scaled to all units; without the count of units."""
         asked = self.question
         return self.sums[: asked.width * asked.columns].reshape(-1, asked.columns) / asked.steps / self.part
 
@@ -106,9 +107,9 @@ def decode(
     """Decode all rounds together.
 
     heard   rounds in order; totals of codes, if there are any, are of the coarse fields
-    rows    codes (m, F) of public rows, of which a sample is used; of single columns, or of pairs as well
+    rows    codes (m, F) of public rows, a sample of which is used; with or without those of pairs
     units   number of private units, if it is public; otherwise it is estimated from released counts
-    begun   what the rounds before the last were decoded to: fewer steps are left then
+    begun   the model decoded from all rounds but the last: fewer steps are left then
     """
     counted, counted_noise = (units, 0.0) if units is not None else estimated_units(heard)
     if all(each.question.what == "codes" for each in heard):

@@ -1,16 +1,17 @@
-"""Directions: what a wide table is decoded in, a few linear combinations of each column's codes in place of them all.
+"""Directions: the few linear combinations of each column's codes along which a wide table is decoded.
 
-Decoding takes the third power of the number of weights, of which a table of a hundred columns has two thousand. Most
-of them are lost in noise anyway: the noise of a sum grows with the columns that are asked. So of a wide table the
-weights W = A·u of u along some directions A are decoded, from the sums along the same ones.
+The time of decoding grows with the third power of the number of weights, and a table of a hundred columns has two
+thousand. Noise hides most of them anyway, since it grows with the number of queried columns. So for a wide table only
+weights W = A·u along some directions A are decoded, from the sums along the same directions.
 
-The directions E of a field, orthonormal combinations of the codes that were asked about, are those along which its sums
-move most under the prior: with the shares π of the codes on public rows and the prior's correlations C = L·Lᵀ, the left
-singular vectors of (diag(π) − π·πᵀ)·L. They leave the sum of all codes out, which is the same for every field but for
-noise: all fields have one in common. Sums along orthonormal directions have independent noise of the same deviation.
+The directions E of a field, orthonormal combinations of its queried codes, are those along which its sums move most
+under the prior: with the shares π of the codes on public rows and the prior's correlations C = L·Lᵀ, the left singular
+vectors of (diag(π) − π·πᵀ)·L. They leave out the sum of all codes, which is the same for every field except for noise:
+one direction of all fields together stands for it. Sums along orthonormal directions have independent noise of the same
+deviation.
 
-Assumes      released sums, public rows, and which codes were asked about: post-processing
-Guarantees   a field that was asked about in two views keeps all codes, and so does every field of a narrow table
+Assumes      released sums, public rows, and public questions: post-processing
+Guarantees   a field that was queried in two views keeps all codes, and so does every field of a narrow table
 Checked by tests/tasks/student/test_directions.py.
 """
 
@@ -39,14 +40,14 @@ COLUMNS = 1024
 WORK = 1 << 35
 """Most of m·r² for m public rows along r directions of a wide table: it is decoded on as many of its rows."""
 FLAT = 1e-9
-"""Strength of a direction from which on it counts: the others are a constant column's."""
+"""Least strength of a direction that counts; weaker ones are those of a constant column."""
 
 
 @dataclass(frozen=True, eq=False)
 class Directions:
     """The directions of each field that a model has weights for, in order.
 
-    own     E_f (codes asked about, r_f), orthonormal; None if the field keeps all codes
+    own     E_f (queried codes, r_f), orthonormal; None if the field keeps all codes
     lifted  A_f (codes, r_f), the same by the codes of the weights; None as well
     """
 
@@ -141,8 +142,8 @@ class _Field:
 
     @classmethod
     def of(cls, field: CodedField, lift: Floats, counts: Floats, sums: Floats) -> Self:
-        """By the number of public rows with each code of the weights; `lift` (codes, codes asked about) says which of
-        these are one."""
+        """From the number of public rows with each code of the weights. `lift` (codes, queried codes) is 1 where a code
+        of the weights belongs to a queried one."""
         shares, mean = counts @ lift / counts.sum(), lift / lift.sum(axis=0)
         prior = np.linalg.cholesky(mean.T @ correlations(field) @ mean)
         directions, strengths, _ = np.linalg.svd((np.diag(shares) - np.outer(shares, shares)) @ prior)

@@ -88,8 +88,11 @@ def measured(model: Any, X: Any, truth: NDArray[np.int64], encoding: Encoding, p
 
 
 def best_threshold(name: str, odds: NDArray[np.float64], own: NDArray[np.bool_]) -> Threshold:
-    """The threshold of a class, whose rows are `own` and whose probabilities are `odds` (rows,), at which recall and
-    the share of other rows that are not named have the highest sum; of equal ones, the highest."""
+    """The threshold of a class at which the sum of recall and specificity is largest; of equal ones, the highest.
+
+    odds  (rows,) predicted probabilities of the class
+    own   (rows,) whether a row is of the class
+    """
     from sklearn.metrics import roc_curve  # heavy
 
     wrongly, rightly, least = roc_curve(own, odds, drop_intermediate=False)

@@ -1,4 +1,4 @@
-"""Intervals: what a figure measured on a sample of rows says of all rows like them, at LEVEL.
+"""Intervals: confidence intervals, at LEVEL, of figures that are measured on a sample of rows.
 
     a share            Clopper & Pearson (1934): exact, whatever the share is
     a mean of shares   of independent samples, one a class: the distances to their ends, added as squares (Zou & Donner
@@ -12,8 +12,8 @@
 Assumes      rows are drawn independently, from what future rows are like, and were not used to choose the student
 Guarantees   a share is covered with probability LEVEL or more; a mean of two shares with .92 or more in all cases that
              were tried, and LEVEL or more on average; the others come near LEVEL as rows grow: an AUC of .99, or of
-             four rows of a class, with .9. Each interval holds by itself, lies within what the figure may be, and holds
-             the figure. Nothing is drawn
+             four rows of a class, with .9. Each interval holds by itself, lies within the range of its figure, and
+             contains it. Nothing is drawn
 Not covered  a figure chosen as the best of several. Checked by tests/tasks/student/test_intervals.py: exact coverage
              of shares and their means, and simulated coverage of the others
 """
@@ -56,9 +56,10 @@ def auc(scores: Floats, own: NDArray[np.bool_]) -> Estimate:
     """How often a row of the class, `own` (rows,), has a higher score (rows,) than another row; equal ones count half.
     Raises ValueError unless there are rows of both kinds.
 
-    A variance that is seen on few rows is often too small, so it counts as t's quantile is beyond the normal one, at
-    Welch's degrees of freedom. Pairs without a common row are independent, and there are as many as the rarer kind has
-    rows: no AUC varies more than a share of so many, and it counts so if no variance is seen.
+    A variance estimated on few rows is often too small, so it is multiplied by the squared ratio of t's quantile, at
+    Welch's degrees of freedom, to the normal one. Pairs without a common row are independent, and there are as many of
+    them as the rarer kind has rows. So no AUC varies more than a share of that many rows; if the estimated variance is
+    0, that share's is taken.
     """
     many, others = int(own.sum()), int((~own).sum())
     if not many or not others:

@@ -183,8 +183,8 @@ def decode_column(
 ) -> DecodedColumn:
     """Decode all rounds together.
 
-    prior   with which it begins; `others` have straighter numbers
-    begun   what the rounds were decoded to before the last one
+    prior   the first prior that is tried; its `others` have straighter numbers
+    begun   the model decoded from all rounds but the last
     """
     weights, kappa = np.zeros(len(prior.owner)), kappas[0]
     if begun is not None:

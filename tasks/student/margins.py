@@ -91,7 +91,7 @@ def _settled(column: _Column, units: float, noise: float) -> Floats:
 
 
 def nearest(counts: Floats, total: float) -> Floats:
-    """The nearest counts without a negative part that add up to `total` (Held, Wolfe & Crowder 1974)."""
+    """The nearest non-negative counts that add up to `total` (Held, Wolfe & Crowder 1974)."""
     falling = np.sort(counts)[::-1]
     excess = (np.cumsum(falling) - total) / np.arange(1, len(counts) + 1)
     kept = int(np.flatnonzero(falling >= excess)[-1])

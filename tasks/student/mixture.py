@@ -70,7 +70,7 @@ class NoisyTables:
 
     @property
     def smoothed(self) -> list[Floats]:
-        """By column, margins as shares of which none is zero: a group below its noise may yet be there."""
+        """The margins of each column as shares, none of them zero: a group below the noise may exist all the same."""
         raised = [np.maximum(own, min(self.margin_sd) / 2) for own in self.margins]
         return [own / own.sum() for own in raised]
 

@@ -5,8 +5,8 @@
 Cells are groups of a column's fine codes: of numbers equally many public rows, of words the most frequent ones.
 
 Assumes      sums are released, and public rows are those that they are decoded on: post-processing
-Guarantees   which pairs are asked follows from released sums; a table whose columns say more pays nothing
-Not covered  what three columns say together and no two of them do. Checked by tests/tasks/student/test_pairs.py
+Guarantees   which pairs are asked follows from released sums; a table whose single columns predict well pays nothing
+Not covered  interactions of three columns that no two of them show. Checked by tests/tasks/student/test_pairs.py
 """
 
 import math
@@ -34,7 +34,7 @@ def say_little(decoded: Decoded) -> bool:
 
 
 def with_pairs(codes: Codes, rows: CodeMatrix, groups: int, both: Iterable[tuple[int, int]] | None = None) -> Codes:
-    """Codes with fields of pairs of the fine fields besides: of all, or of `both`.
+    """Codes with further fields for pairs of fine fields: for all pairs, or for those in `both`.
 
     rows  codes (m, F) of public rows, by which groups are formed
     """
@@ -59,10 +59,10 @@ def _groups(codes: Codes, rows: CodeMatrix, field: int, most: int) -> tuple[int,
 def outstanding(
     heard: NoisyRound, rows: CodeMatrix, codes: Codes, decoded: Decoded, most: int
 ) -> tuple[tuple[int, int], ...]:
-    """The pairs, `most` at most, whose sums differ far from what the model says, the farthest first.
+    """At most `most` pairs whose sums differ clearly from what the model predicts, the largest difference first.
 
     heard    the round that counted pairs, by `codes`
-    decoded  what the rounds before it were decoded to
+    decoded  the model decoded from the rounds before it
     """
     paired, share = codes.paired(rows), decoded.units / len(rows)
     p, guess = expit(logits(decoded, rows)), expected(heard.question, paired) / heard.question.steps

@@ -45,7 +45,7 @@ LENGTH = 0.25
 STRAIGHT = (0.5, 0.9, 0.98)
 """What λ may be but 0."""
 CLEARER = 3.0
-"""Log-evidence that each larger λ must add, a factor of twenty: less than that is said by noise as well."""
+"""Log-evidence that each larger λ must add, a factor of twenty: noise alone may add less than that."""
 CELL_NEIGHBOURS = 8
 """Number of neighbouring cells of a vector over which weights are alike."""
 EVEN = 1e-13
@@ -104,8 +104,8 @@ class Prior:
 
 
 def prior_of(fields: Sequence[CodedField], straight: float = 0.0, onto: Sequence[Floats | None] = ()) -> Prior:
-    """The prior of the fields' weights, in order, and an intercept; `straight` is λ. If `onto` has matrices (n, codes)
-    for some fields, of these combinations of their weights."""
+    """The prior of the weights of the fields, in order, and of an intercept; `straight` is λ. For a field with a matrix
+    (n, codes) in `onto`, it is the prior of these combinations of the weights."""
     factors = list[Floats]()
     for field, part in zip_longest(fields, onto):
         found = correlations(field, straight)
@@ -143,7 +143,7 @@ def correlations(field: CodedField, straight: float = 0.0) -> Floats:
 
 def _line(field: CodedField) -> Floats | None:
     """The middles of a number's intervals, the outer ones as wide as their neighbours, with mean 0 and variance 1; None
-    of fewer than three intervals and of other fields."""
+    for fewer than three intervals and for other fields."""
     if not isinstance(field, NumberField) or len(field.cuts) < 2:
         return None
     cuts = np.array(field.cuts) / np.abs(field.cuts).max()
@@ -177,9 +177,11 @@ def evidence(linear: Linear, prior: Prior) -> float:
 
 
 def straightened(linear: Linear, prior: Prior, others: Iterable[Prior], steps: int) -> tuple[Linear, Prior]:
-    """The prior, or one of the others by the same sums: the first from which the next adds less than CLEARER.
+    """The prior, or one of the others, by the evidence of the same sums: the first whose successor adds less than
+    CLEARER.
 
-    Each of the others takes over the spreads that were found, and has `steps` of expectation and maximisation."""
+    Each of the others takes over the spreads that were found, and has `steps` of expectation and maximisation.
+    """
     found, most = (linear, prior), evidence(linear, prior)
     for other in others:
         turn = solve_triangular(found[1].basis, other.basis, lower=True)

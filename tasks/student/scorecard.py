@@ -3,8 +3,8 @@
     scorecard.json   the rule by which a cell is read, the points of each code, and how they become a prediction
     scorecard.sql    the same as a statement of standard SQL: put the name of a table in place of "rows"
 
-A threshold is the probability from which on to name a class that the student may never name by itself. The JSON lists
-it; the statement adds a column with the prediction at it, if there are two classes.
+A threshold is the least probability at which to predict a class that the student may never predict by itself. The JSON
+lists it; the statement adds a column with the prediction at it, if there are two classes.
 
 Assumes      the student is linear: one that tallies decode to (`concord_tallied`); its values were checked
              (tasks.student.fitted); columns of the database have the types that the JSON names
@@ -77,7 +77,7 @@ def has_statement(student: Pipeline) -> bool:
 def scorecard(student: Pipeline, thresholds: Mapping[str, float] = NO_THRESHOLDS) -> dict[str, Any]:
     """The scorecard of a linear student as JSON.
 
-    thresholds   probabilities from which on to name classes that it may never name by itself
+    thresholds   least probabilities at which to predict classes that it may never predict by itself
     """
     model = student[-1]
     pairs = student["pairs"] if "pairs" in student.named_steps else None

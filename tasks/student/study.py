@@ -35,7 +35,7 @@ Targets = NDArray[np.float64]
 Used = NDArray[np.bool_]
 Refused = Literal["random", "drop", "soft", "published"]
 SEED = 0
-"""Of the estimator and of random classes: the student is learned from public things, so it is no secret."""
+"""Seed of the estimator and of random classes. The student is learned from public things, so the seed is no secret."""
 MOST_CELLS = 1 << 26
 """Cells of float32 that rows and their targets may take while a student learns: 256 MiB. An estimator copies them."""
 
@@ -210,7 +210,7 @@ def _is_lesson(labels: pa.Table, refused: Refused) -> pa.ChunkedArray:
 
 def fitted(plan: StudentPlan, X: Matrix, targets: Targets, classes: Sequence[str]) -> Any:
     """An estimator of class names, fitted to X (rows, width) and class scores (rows, classes); if there are no classes,
-    of numbers (rows,)."""
+    to numbers (rows,)."""
     estimator = plan.build(random_state=SEED)
     if not classes and not is_regressor(estimator):
         rule = "student.estimator must be a regressor, such as sklearn.linear_model.Ridge"

@@ -8,7 +8,7 @@ values are drawn within the cells, so that any learner can use the rows.
 
 Assumes      the sums are released: post-processing. The generator's seed is the SHA-256 of the sums, no privacy noise
 Guarantees   total: any whole numbers give groups, codes and rows. A value lies in its cell, so its codes are the row's
-Not covered  rows are nobody's; that one equals a person's by chance tells no more of anyone than (epsilon, delta)
+Not covered  rows belong to nobody; one that equals a person's by chance reveals no more of anyone than (epsilon, delta)
              Checked by tests/tasks/student/test_synthetic.py
 """
 
@@ -27,13 +27,13 @@ from concord.tasks.student.prior import correlations
 ROWS = 10_000
 """Number of synthetic rows."""
 ATOM = 0.1
-"""Share of units from which a cell is a group of its own."""
+"""Least share of units at which a cell is a group of its own."""
 FEWEST_BINS, MOST_BINS = 4, 32
 """Quantiles of a number in two-way tables."""
 FINER_FROM = 12
-"""Quantiles from which later rounds ask twice as many: within fewer, what depends on finer ones would be lost."""
+"""Least number of quantiles at which later rounds ask for twice as many; with fewer, finer dependence would be lost."""
 FREQUENT = 1 / 128
-"""Share of units from which a word has a code of its own."""
+"""Least share of units at which a word gets a code of its own."""
 
 
 def bins_of(margins: Margins, pair_noise: float) -> int:
