@@ -36,7 +36,7 @@ from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 WORTH_ASKING = {"label": 0.005, "unit": 0.005, "feature": 0.5}
 """Shares at or above which the operator is asked whether to go on."""
 LEAST_SAID = 0.005
-"""The share of unrecognised cells from which a feature is listed; at most `MOST_SAID` features are."""
+"""Least share of unrecognised cells at which a feature is listed; at most `MOST_SAID` are listed."""
 MOST_SAID = 5
 GOES_ON = "and spends; data.most_unknown_labels in the plan can stop it"
 
@@ -159,8 +159,8 @@ def answer_once(
 def precheck_tables(run: RunContext, private: PrivateFiles, encoding: Encoding, session: Session | None) -> None:
     """Print what share of the private rows has no known class, unit or word; at a terminal, ask whether to go on.
 
-    Prints nothing if an open session is continued. Raises WrongInput if the operator stops, or where nobody is asked,
-    if the plan does by `data.most_unknown_labels`: nothing was spent.
+    Prints nothing if an open session is continued. Raises WrongInput, before anything is spent, if the operator stops
+    the run; without a terminal, if the share of unknown labels exceeds the plan's `data.most_unknown_labels`.
     """
     if session is not None:
         return

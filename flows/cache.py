@@ -75,7 +75,7 @@ class Place:
 class Files:
     """Files by their keyed digests. The path is only their present place, and not part of a key.
 
-    groups   columns by whose words a test table is measured too
+    groups   columns whose words are the groups that a test table is measured by
     """
 
     path: str

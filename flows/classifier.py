@@ -3,9 +3,9 @@
     model = concord.ConcordClassifier(classes=["no", "yes"], domain="ward", rows=26000)
     model.fit(X, y, public=rows).predict(rows)
 
-It is `concord.run` of a plan made of its parameters, by the same door, ledger and home: a second `fit` on the same data
-is answered from the ledger. One on other data of the domain needs another `version`, and is refused unless
-`new_session`. `X` and `y` are private; a mistake is said without a value of theirs.
+A `fit` is `concord.run` on a plan made from the parameters, with the same door, ledger and home: a second `fit` on the
+same data is answered from the ledger. One on other data of the domain needs another `version`, and is refused unless
+`new_session`. `X` and `y` are private; an error never shows a value of theirs.
 
 Guarantees   what a label or a cell becomes does not depend on those beside it: X has a type, and each label of y is
              read by itself (tasks.data.frames). What is refused is refused by the type of its container
@@ -52,7 +52,7 @@ CONTRARY_OF_NUMBERS = {
     "check_dtype_object": CONTRARY["check_dtype_object"],
     "check_regressors_train": CONTRARY["check_classifiers_train"],
 }
-"""As CONTRARY, of the regressor."""
+"""As CONTRARY, for the regressor."""
 COLUMN = "A column-vector y was passed when a 1d array was expected: it is taken as one column"
 COSTS = (
     "each fit of a clone is a session of its own and is charged: cross-validation and grids cost once for each fold "

@@ -1,6 +1,6 @@
 """Task runners for teachers: threads, processes, a Dask cluster on this machine, or one of the operator's.
 
-Whoever can connect to a Dask scheduler can run code on its workers, and the web pages of both show what they do. The
+Anyone who can connect to a Dask scheduler can run code on its workers, and the web pages of both show what they do. The
 processes of a cluster made here listen on ports that every local user can reach: they accept only a certificate made
 for this run, and serve no pages. A cluster named by its address is authenticated by certificates as well.
 
@@ -10,7 +10,7 @@ Guarantees   nothing is sent to a scheduler unencrypted. Before anything begins,
              a named cluster has shown that it runs this version and sees this very home. Only paths, keyed digests and
              settings are sent: no key of the vault, and no password but the one by which a worker reports its tasks to
              Prefect's server
-Not covered  what a worker may read: whoever sees the home sees the vault. Workers that join later: one that does not
+Not covered  what a worker may read: one that sees the home sees the vault. Workers that join later: one that does not
              see the home fails, and computes nothing else. Checked by tests/flows/test_cluster.py and
              tests/promises/test_orphans.py
 """

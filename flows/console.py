@@ -163,7 +163,7 @@ class Progress:
         self._publish_at_times(self.done, self.total, "part")
 
     def step(self, done: int, size: int) -> None:
-        """So many steps inside a part are done, of `size`; they are shown in place of the parts."""
+        """Report that `done` of `size` steps inside a part are done; they are shown in place of the parts."""
         if done and size != self._steps:
             self._steps, self._bars.columns = size, _columns(counted=True)
             self._bars.reset(self._bar, total=size)
@@ -173,7 +173,7 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """How long the stage has taken."""
+        """Seconds that the stage has taken."""
         return time.monotonic() - self._started - self.idle
 
     def _publish_at_times(self, done: int, total: int, what: str) -> None:

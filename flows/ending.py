@@ -61,7 +61,7 @@ def shield_workers() -> None:
 
 
 def end_with_parent() -> None:
-    """In a worker process: end when the parent process ends, since no signal would tell of that."""
+    """In a worker process: end when the parent process ends, since no signal announces that."""
 
     def follow() -> None:
         from multiprocessing import parent_process

@@ -160,7 +160,7 @@ class Leading:
     def _follow(
         of: SharesOfRound, planner: RoundPlanner, published: Sequence[RoundFile], part: float, total: Ints
     ) -> dict[str, Any]:
-        """A round's file but for its shares, with a planner that knows the noise of their sum."""
+        """A round's file without its shares, with a planner that knows the noise of their sum."""
         scale = planner.mechanism.rounds[of.asked.number].scale
         follows = planner.follow(published, of.asked.question, total, part=part)
         return {**of_round(of, scale, part, total), **follows}
@@ -218,7 +218,7 @@ class Leading:
 
 
 def agreed_in(plan: Plan, run: str, digest: str) -> dict[str, Any]:
-    """What the homes of a run agreed on, to whose plan they know the digest."""
+    """The agreement between the homes of a run; `digest` is that of their plan."""
     homes, claim = homes_of(plan), {"epsilon": plan.privacy.epsilon, "delta": plan.privacy.delta}
     said = homes.model_dump(mode="json", include={"names", "public_keys", "people"})
     return {"run": run, "plan": digest, **said, "lead": homes.lead_key, "claim": claim}
@@ -233,7 +233,7 @@ def fitting(
     kind: kinds.Joint,
     unit: tuple[str, str],
 ) -> tuple[dict[str, tuple[Answered, Letter]], dict[str, str]]:
-    """The shares that answer a question and with which what is published would verify, by home; and why others are
+    """The shares, by home, that answer a question and with which the publication would verify; and why others are
     refused.
 
     before          the homes' last shares, as `last_of` gives them
@@ -253,7 +253,7 @@ def fitting(
 def lead(plan: Plan, home: Path, exchange: str, without: Sequence[str] = ()) -> dict[str, Any]:
     """Write the next question to all homes; or, once the last is answered, publish the classifier that follows.
 
-    exchange   the folder or address through which homes and lead speak
+    exchange   the folder or address through which homes and lead communicate
     without    homes whose rows are left out from now on
     Returns who is missing, or the summary of what was published.
     """

@@ -157,7 +157,7 @@ def measures_of(certificate: Certificate) -> dict[str, Any]:
 
 
 OF_ALL = ("rows", "accuracy", "balanced_accuracy", "majority", "matrix")
-"""Figures of a test of classes that are of none of them."""
+"""Figures of a test of classes that belong to no single class."""
 OF_CLASS = ("recall", "precision", "average_precision")
 
 

@@ -59,7 +59,7 @@ class StreamOfPlan:
     public   the rows that its codes were learned from, or will be
     now      the public rows of now, which may be others
     ask      what a season of it asks, of no stream yet
-    left     the sessions so far, if another stream is asked for than theirs
+    left     the sessions of earlier streams, if a new stream is asked for
     """
 
     public: PublicRows

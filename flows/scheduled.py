@@ -133,7 +133,7 @@ def scheduled_lead(plan: Path, exchange: str, without: tuple[str, ...] = (), hom
     """Ask several homes the next question, or publish what follows from their shares; it waits for nobody.
 
     plan       the TOML file of all homes
-    exchange   the folder, or address, through which they speak
+    exchange   the folder, or address, through which they communicate
     without    homes whose rows are left out from now on
     """
 

@@ -189,7 +189,7 @@ def pass_test(
 
 
 def _constant(run: RunContext, passed: Disclosure) -> float | None:
-    """Of a number, what the last released model says of public rows on average; None of classes."""
+    """For a number, the mean prediction of the last released model on public rows; None for classes."""
     if run.plan.data.bounds is None:
         return None
     (low, high), (*_, last) = run.plan.data.bounds, released_by(run.stores, passed.session.id)

@@ -140,7 +140,7 @@ Steps = Callable[[Stores, Session], Iterable[Step[Any] | Ref]]
 
 
 def no_steps(*_: object) -> tuple[()]:
-    """None, of a session that is opened before anything is counted."""
+    """No steps, for a session that is opened before anything is counted."""
     return ()
 
 

@@ -132,7 +132,7 @@ def _asked(plan: Plan | None, public: PublicFacts | None, agreement: str | None,
 
 
 def _require_alone(given: Mapping[str, float | None], names: Sequence[str], plans: str) -> None:
-    """Raise WrongInput if a figure was given that has no meaning for plans of that kind."""
+    """Raise WrongInput if a figure was given that plans of that kind do not use."""
     for name, value in given.items():
         if value is not None and name not in names:
             raise WrongInput(f"--{name} is not used for a plan {plans}")

@@ -57,7 +57,7 @@ MOST_DECODED = 1 << 16
 class Coding:
     """Everything by which private rows become codes; it is opened wherever it is used.
 
-    arriving  what arrived in one period, of which only new units count; by default all units of the plan's table do
+    arriving  what arrived in one period, where only new units count; default: all units of the plan's table
     """
 
     private: PrivateRows
@@ -66,7 +66,7 @@ class Coding:
 
     @cached_property
     def table(self) -> PrivateTable:
-        """The table; of a format in which rows keep their place."""
+        """The private table, in a format in which rows keep their place."""
         return private_table(self.private.plan) if self.arriving is None else self.arriving.table
 
     @property
@@ -146,7 +146,7 @@ def code_rows(coding: Coding, share: Share, files: Sequence[str], folder: str) -
 
 @private_stage
 def spread_units(coding: Coding, share: Share, files: Sequence[str], folder: str) -> dict[int, Ref]:
-    """Write the rows of a share by parts of the units: the files of those of PARTS that have rows."""
+    """Write the rows of a share by parts of the units, and return the file of each of PARTS that has rows."""
     _check_same(coding, files)
     allow_open_files()
     with closing(Spill(coding.private.vault, folder, coding.schema)) as spill:
@@ -175,7 +175,7 @@ def _joined(coding: Coding, parts: Sequence[Sequence[Ref]]) -> Iterator[pl.DataF
 
 
 def _check_same(coding: Coding, files: Sequence[str]) -> None:
-    """Raise NotVerified if a worker finds other files, of which its share would be another one."""
+    """Raise NotVerified if a worker finds other files: its share of them would be another one."""
     if [str(file.path) for file in coding.table.files] != list(files):
         raise NotVerified(f"the files of {PRIVATE} changed while they were read, or a worker sees others: run again")
 
@@ -198,7 +198,7 @@ def count(
     """Write the sum of the contributions of a block's units, int64 (question.size,), to a file of the vault.
 
     codes   codes of the query; by default the block's own
-    grid    the block's own codes, if those that are asked about are groups of their cells and no pairs of them
+    grid    the block's own codes, if the queried codes are groups of their cells and no pairs of them
     """
     total = np.zeros(question.size, dtype=np.int64)
     with pa.ipc.open_stream(pa.BufferReader(vault.read(block))) as batches:

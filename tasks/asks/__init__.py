@@ -4,5 +4,6 @@ Offers       one file a kind; `sketch`, `stream` and `joint` have what is specia
              of arriving units and of several homes; `counted`, exact counts of private units, also by predictions
              of votes, one row at a time: `online`, and `known` (the rows it was asked)
              `labelled` (which sessions of labels can be extended, studied or tested again)
-             `kinds`: of each kind, its proof, its words, what an outcome says, and what finishes it
+             `kinds`: for each kind, its proof, its sentences, the meaning of an outcome, and the command that finishes
+             it
 """

@@ -210,7 +210,7 @@ class Confusion:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """A row for each true class, of each group."""
+        """(groups, true classes, predicted classes)."""
         return len(self.named) + 1 if self.by else 1, self.classes, self.classes
 
     def counted(self, rows: pl.DataFrame, encoding: Encoding) -> Ints:

@@ -161,5 +161,5 @@ class CountQuestion:
 
     @property
     def within(self) -> float:
-        """How far a noisy count is from the exact one at most, with probability 0.95."""
+        """Largest distance of a noisy count from the exact one, with probability 0.95."""
         return GroupCounts.calibrate(epsilon=self.epsilon).within(0.95)

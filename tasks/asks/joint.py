@@ -2,8 +2,8 @@
 
     shares ─ each checked against the question ─ added ─┃ the door ─ the round, with the model decoded from it
 
-Whoever leads has no private row. Its own ledger records what is claimed of all homes together, in a domain of its own,
-so that everything published is certified, signed and verified as any other result.
+The lead has no private row. Its own ledger records what is claimed of all homes together, in a domain of its own, so
+that everything published is certified, signed and verified as any other result.
 
 Assumes      shares were read and their signatures checked (tasks.asks.share)
 Guarantees   a round adds the shares that are on record for it, whatever arrives later; nothing is drawn here. The
@@ -129,7 +129,7 @@ def accepted(
 
 
 def units_of(name: str, rounds: Sequence[SharesOfRound]) -> float:
-    """The number of units of a home by its shares so far: the mean of what counted them, at least 1."""
+    """The number of units of a home, at least 1: the mean of the counts in its shares so far."""
     counts = list[float]()
     for each in (each for each in rounds if name in each.shares):
         question = each.asked.question
@@ -142,9 +142,9 @@ def units_of(name: str, rounds: Sequence[SharesOfRound]) -> float:
 
 
 def differing(of: SharesOfRound, units: Mapping[str, float], rows: CodeMatrix) -> list[str]:
-    """The homes whose share differs from what the others' shares say by more than their noise and the chance of which
-    people live where, by χ² over the cells; the one that differs most is left out before the others are compared. Of
-    two that differ nobody can tell which.
+    """The homes whose share differs from the others' by more than noise and sampling explain, by χ² over the cells. The
+    one that differs most is left out before the others are compared. If two homes differ, nobody can tell which of them
+    is wrong.
 
     units  of each home
     rows   codes (m, F) of public rows, whose frequencies stand for how many people share a cell

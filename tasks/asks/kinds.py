@@ -68,7 +68,7 @@ class Record(Protocol):
 
 
 class Costed(Protocol):
-    """A mechanism of which something is published; of Gaussian noise, its exact δ at an ε is `delta_at`."""
+    """A mechanism as publication sees it; one with Gaussian noise has its exact δ at an ε, `delta_at`."""
 
     name: ClassVar[str]
     proof: ClassVar[str]
@@ -195,7 +195,7 @@ def of_homes(session: Session, rounds: Sequence[Released]) -> tuple[str, ...]:
 
 
 def of_pairs(session: Session, rounds: Sequence[Released]) -> tuple[str, ...]:  # noqa: ARG001, as the others
-    """That pairs of columns were counted, and which of them the student uses."""
+    """Remark that pairs of columns were counted, and which of them the student uses."""
     found = [[field["name"] for field in codes["fields"] if field["kind"] == "pair"] for codes in _learned(rounds)]
     if not any(found):
         return ()
@@ -204,7 +204,7 @@ def of_pairs(session: Session, rounds: Sequence[Released]) -> tuple[str, ...]:  
 
 
 def of_schema(session: Session, steps: Sequence[Released]) -> tuple[str, ...]:  # noqa: ARG001, as the others
-    """Of which columns much lies outside the declared schema, by the released tables."""
+    """Warnings about columns much of which lies outside the declared schema, by the released tables."""
     return outside_of_schema(steps[0])
 
 
@@ -306,8 +306,8 @@ def kind_of(session: Session) -> Publication:
 
 
 def delta_of(settings: kinds.Kind, epsilon: float) -> float:
-    """A δ at which a session with those recorded settings is proved (epsilon, δ)-differentially private; rounded up.
-    1 if nothing is proved of them at other ε than their own."""
+    """A δ at which a session with those recorded settings is proved (epsilon, δ)-differentially private; rounded up. 1
+    if nothing is proved at an ε other than their own."""
     if isinstance(settings, kinds.Unknown) or settings.relabel is not None:
         return 1.0
     mechanism = _published(settings.name).mechanism.from_settings(settings)

@@ -5,9 +5,9 @@ keeps its path. So each file is read once, even if another process wrote it, and
 digest of its rows.
 
 Assumes      the caller holds the session's lock; rows that were added to it in files were asked in their order
-Guarantees   a row that was asked is found, whichever process asked it. If a batch on record is neither of rows that
-             were read here nor one of those files', NotVerified is raised: its rows are gone, and one of them would
-             seem new, and be drawn for twice
+Guarantees   a row that was asked is found, whichever process asked it. NotVerified is raised if a batch on record fits
+             neither the rows read here nor one of those files: its rows are gone, and one of them would seem new and be
+             drawn for twice
 Ends         never: rows are only added
 Not covered  a row of the public tables, which was asked in a batch of many: asked online, it is asked anew.
              Checked by tests/flows/test_online_known.py

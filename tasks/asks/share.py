@@ -2,8 +2,8 @@
 
     question (signed by the lead) ─ checked ─ bound in the ledger ─ private rows counted ─┃ release ─ share (signed)
 
-The lead may be hostile: it may choose questions adaptively, forge, fork, replay, omit and reorder them. What is checked
-here keeps the home's claim all the same, and tells who broke what was agreed.
+The lead may be hostile: it may choose questions adaptively, forge, fork, replay, omit and reorder them. The checks here
+keep the home's claim all the same, and show who broke the agreement.
 
 Assumes      the plan, with the keys in it, is what the home's operator agreed to; its own ledger and vault
 Guarantees   nothing private is read for a question that is not of this plan, run and number, that follows another
@@ -179,7 +179,8 @@ def homes_of(plan: Plan) -> HomesPlan:
 
 
 def questions_in(exchange: Exchange, plan: Plan) -> tuple[dict[int, tuple[Asked, Letter]], dict[str, str]]:
-    """The lead's questions of one run of the plan, by number; and by name the files that are none, with why.
+    """The lead's questions of one run of the plan, by number; and the files that are no questions, by name with the
+    reason.
 
     Raises NotVerified if the lead signed two questions of a number, or of several runs: nobody else can.
     """
@@ -307,7 +308,7 @@ class ShareAsk(TalliesAsk):
     purpose: ClassVar[str] = "a share"
 
     def settings(self) -> dict[str, Any]:
-        """Those of the mechanism, the codes, and for whom it answers what."""
+        """The settings of the mechanism, the codes, and the agreement that the home answers under."""
         return {**super().settings(), "queries": self.queries, "share": dict(self.agreed)}
 
     def depends(self, plan: Plan) -> dict[str, Any]:  # noqa: ARG002, since its digest is among them

@@ -34,6 +34,6 @@ class SketchAsk(TalliesAsk):
         )
 
     def depends(self, plan: Plan) -> dict[str, Any]:
-        """As tallies; and in place of an encoding, which is learned from rows that stand in for public ones, the rules
-        that follow from what is declared alone."""
+        """As for tallies; but in place of an encoding, which is learned from synthetic rows, the rules that follow from
+        the declared schema alone."""
         return {**super().depends(plan), "encoding": reading_encoding(plan).digest}

@@ -4,8 +4,8 @@ When a season has ended, the next asks the same questions of units that arrive f
 names of units belong to the stream, and outlive its seasons: each of them knows all units that earlier ones asked.
 
 A period takes files, which are counted (exact sums of its new units, and the names of all units up to it), and is then
-released. What it took and was counted to is on record in the vault before the draw: a killed release is finished with
-the same files and names, and what arrived meanwhile waits for the next. If it is not on record, nothing was drawn.
+released. Its files and their sums are on record in the vault before the draw: a killed release is finished with the
+same files and names, and what arrived meanwhile waits for the next. If it is not on record, nothing was drawn.
 
 Assumes      the ledger reserved the season when the session was opened; a period's sums and names are of its files
 Guarantees   a release is drawn for once, after it was begun; its batch digests the period's files, sums and names, and
@@ -13,7 +13,7 @@ Guarantees   a release is drawn for once, after it was begun; its batch digests 
 Ends         with the season: the session is charged whole, also if it is closed before
              Units that a plan sets aside are in no sum; a row of each new one is on record with the period, for the
              test of its student (tasks.asks.student_test)
-Not covered  as for `tallies`. When a release appears after its tick tells how long what arrived took to count. One that
+Not covered  as for `tallies`. The delay of a release after its tick reveals how long counting took. One that
              was begun and whose kept draw is gone stops, and no later one can be read: `concord close --whole` ends the
              season. Sums that were counted again after an erasure are digested by no batch.
              Checked by tests/tasks/asks/test_periods.py, tests/flows/test_refresh.py and tests/promises
@@ -70,7 +70,7 @@ class SeasonAsk(TalliesAsk):
         return [season.question(at, fields, spans) for at in range(len(season.rounds))]
 
     def settings(self) -> dict[str, Any]:
-        """As of tallies, and the rule by which units are named, which no season may change."""
+        """As for tallies, and the rule by which units are named, which no season may change."""
         return {**super().settings(), "naming": NAMING}
 
 
@@ -106,14 +106,14 @@ def _beginning(domain: str, stream: str) -> str:
 
 
 class PeriodCounts(BaseModel):
-    """What a period was counted to.
+    """The exact sums of a period, and the names of its units.
 
     period  what it took
     sums    exact sums of its new units, a file for each question
     names   files of the names of all units up to this period that learn
     others  the same, of units that are set aside
     aside   files of a row of each new one of those, for the test of this period's student
-    erased  how many names were erased by then, whose units are in none of it
+    erased  number of names erased by then; their units are in none of these files
     """
 
     model_config = ConfigDict(frozen=True)

@@ -127,7 +127,7 @@ class StudentTestAsk(SingleAsk[PrivateTest]):
 def planned_groups(plan: Plan, encoding: Encoding) -> dict[str, Any]:
     """The groups of the plan's private test, as `PrivateTest` has them: all combinations of the words that the public
     test table has in each column of `data.groups`, or OTHER, so that the groups of a word have all units with it. None
-    of a number, which is tested as a whole.
+    for a number, which is tested as a whole.
 
     Raises WrongInput if the private table lacks a column, or if there are too many.
     """

@@ -82,9 +82,10 @@ def sessions_for(door: Stores, plan: Plan, ask: Ask[Any], encoding: Encoding) ->
 def find_session(
     door: Stores, plan: Plan, ask: Asking, encoding: Encoding, *, new_session: bool
 ) -> tuple[Session | None, Asking]:
-    """The latest session in which a plan asked that, or None, and the ask as the session has it on record; of its own
-    stream alone, since another asked other units. One that is charged and not published comes first; with `new_session`
-    there is no other.
+    """The latest session in which a plan asked that, with the ask as it is on record; None if there is none.
+
+    Sessions of another stream do not count, since that stream asked other units. A session that is charged and not
+    published comes first; with `new_session` no other one counts.
 
     Raises BudgetRefused if that session was forgotten and `new_session` is false, NotVerified if nothing more can be
     drawn in it.
@@ -109,8 +110,8 @@ def find_session(
 def claim(door: Stores, plan: Plan, files: Iterable[str]) -> None:
     """Record that the plan's domain, which is added if it is new, holds the private files at these places.
 
-    A file is recognised by its real path or address within one vault, never by what it holds: a copy elsewhere is
-    another file. Raises WrongInput if a domain that this one is not linked to holds one of them.
+    A file is recognised by its real path or address within one vault, never by its content: a copy elsewhere is another
+    file. Raises WrongInput if a domain that this one is not linked to holds one of them.
     """
     _name(door, plan)
     door.ledger.hold(plan.privacy.domain, names_held(door.vault, files), reading_of(plan.data.private))

@@ -139,7 +139,7 @@ class Ask(ABC, Generic[Answering]):
 
 
 def _agree(own: Any, recorded: Any, calibrated: Collection[str]) -> bool:
-    """Whether settings are equal but for `calibrated` ones and the rounding of floats."""
+    """Whether settings are equal, except for `calibrated` ones and the rounding of floats."""
     match own, recorded:
         case dict(), dict():
             same = own.keys() == recorded.keys()

@@ -161,7 +161,7 @@ class Checkpoint(BaseModel):
 
     sources     public rows, those of the plan first
     files       the private files, by real path or address, each with its inode: they must never be added as public ones
-    private     keyed digests of what they hold, by which the operator is told of copies
+    private     keyed digests of their content, by which the operator is warned of copies
     relabelled  files of relabelling (the choice, the subset, the relabelled rows), to be forgotten with the session
     former      teachers and files of relabelling made in other blocks, to be forgotten too
     """
@@ -226,8 +226,8 @@ def read_checkpoint(vault: Vault, session: str, *, online: bool = True) -> Check
 
 
 def private_sources(vault: Vault, session: str) -> PrivateSources | None:
-    """Where a session's private rows came from, also if another version opened it for what this one does not know; None
-    without a checkpoint."""
+    """Where a session's private rows came from, even if another version opened it for a kind that this one does not
+    know; None without a checkpoint."""
     found = vault.take(_path(session))
     return None if found is None else PrivateSources.model_validate_json(found[1])
 

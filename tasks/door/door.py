@@ -64,8 +64,8 @@ class Step(Generic[Drawn]):
     """One step of a session: a public question, the exact private answer to it, and what is made of that.
 
     question, exact  contents of which the ledger has keyed digests, under these `names`
-    draw             draws from the exact answer, given the session before the step, randomness that keeps what is not
-                     keyed, and the step as it was begun
+    draw             draws from the exact answer, given the session before the step, the session's randomness, and the
+                     step as it was begun
     publish          writes what was drawn for the step, with bytes that depend on it and public things alone
     number           its place, if the session's steps are numbered; else it follows those that were begun, and
 
@@ -142,7 +142,7 @@ def pass_step(
 ) -> Ref:
     """Pass one step through the open door, or replay it; returns its released file.
 
-    draw      draws from the exact answer, by randomness that keeps what is not keyed
+    draw      draws from the exact answer, by the session's randomness
     publish   writes what was drawn, with bytes that depend on it and public things alone
     Raises NotVerified if question or exact answer are not those on record, BudgetRefused if the session has ended.
     """

@@ -1,7 +1,7 @@
 """Secrets by which a domain, or a stream, knows its units: made once, and committed to in the ledger.
 
-A domain's secret decides each unit's shard and part, and by it the ledger's digests of erased units are found again. By
-a stream's secret the units that its seasons have asked are known. Under another secret an erased unit would come back,
+A domain's secret decides each unit's shard and part, and by it the ledger's digests of erased units are found again. A
+stream's secret identifies the units that its seasons have asked. Under another secret an erased unit would come back,
 and everybody would be asked again within one charge.
 
 Assumes      a private row is read only after `ready_secret`, and for a stream after `ready_stream`

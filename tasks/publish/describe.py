@@ -1,6 +1,6 @@
 """Describe: the content of a session's certificate, from the ledger as of one moment.
 
-It is a list of records, one a session, all made in the same way; what a kind of session says of its own stands in the
+It is a list of records, one a session, all made in the same way; what is particular to a kind of session stands in the
 catalogue (tasks.asks.kinds).
 
 Assumes      the ledger's record is complete; labels are those it names, and those of rows that were not asked

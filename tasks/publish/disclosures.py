@@ -268,7 +268,7 @@ def trusted(certificate: Certificate) -> str:
 
 
 def sourced(certificate: Certificate) -> str:
-    """Whether the private data stand still, and with whom they lie."""
+    """Whether the private data change over time, and who holds them."""
     season, homes = certificate.mechanism.kind.season, certificate.mechanism.kind.names
     one = GROWING.format(season) if season else STATIC.format(certificate.data_version)
     return one if not homes else one + SEVERAL.format(_listed(homes))

@@ -1,4 +1,4 @@
-"""Dossier: what reviewers ask before a model leaves, answered from what was published and verified.
+"""Dossier: the questions of a release review, answered from what was published and verified.
 
     published folder ─ checks of `concord verify` ─┬─ all hold: first page, and answers by document
                                                    └─ one fails: first page alone, which says what is not true
@@ -40,7 +40,7 @@ from concord.tasks.publish.first_page import STATED, Checks, FirstPage, check_me
 FORMAT = "concord dossier 1"
 HTML, JSON = "dossier.html", "dossier.json"
 MUCH = 3.0
-"""Scale of noise, in units, from which a number below ten may well stand for none, and for twice as many."""
+"""Least scale of noise, in units, at which a count below ten may well stand for none or for twice as many."""
 MOST_COLUMNS = 40
 """Most columns that are named."""
 
@@ -154,7 +154,7 @@ def _facts(
 
 
 def _of_counts(noise: Sequence[Mapping[str, Any]]) -> str:
-    """Why counts below ten may leave, or that none does."""
+    """Why counts below ten may be released, or that none is."""
     if not noise:
         return "No count or sum of records is released, only labels of public rows or the choice of a model."
     least = min(each["noise"] for each in noise)

@@ -46,7 +46,8 @@ class CellPoints:
 @dataclass(frozen=True)
 class Scorecard:
     """An additive student: `base` points for each of `classes`, and those of every cell of each column, the column that
-    moves most first. Of two classes, the card is of the second; of a number, of its place between its bounds."""
+    moves most first. With two classes the card scores the second; for a number it scores its place between its
+    bounds."""
 
     classes: tuple[str, ...]
     base: tuple[int, ...]
@@ -58,7 +59,7 @@ class Scorecard:
 
 
 def scorecard(student: Pipeline) -> Scorecard | None:
-    """The card of a student that tallies of single columns were decoded to; None of any other."""
+    """The card of a student that was decoded from tallies of single columns; None for any other."""
     if not is_linear(student) or "pairs" in student.named_steps:
         return None
     card, names = points_of(student), [str(name) for name in getattr(student[-1], "classes", ("number",))]

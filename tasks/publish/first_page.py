@@ -28,7 +28,7 @@ STATED = {"issuer": "publisher", "contact": "contact", "date": "date", "use": "i
 STATED |= {"justification": "justification of these settings"}
 """Keys of `[about]`, in words."""
 FEW_WRONG = 0.01
-"""Share of false positives at which the largest share of true ones is stated."""
+"""False-positive rate at which the largest true-positive rate is stated."""
 POINTS = 50
 """Points of the drawn curve, after the first."""
 MOST_BARS = 11
@@ -81,7 +81,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class FirstPage:
-    """The whole page. `reasons` are warnings, or else the checks that failed; without `facts`, one did.
+    """The whole page. `reasons` are warnings, or the checks that failed if there are no `facts`.
 
     passed, left    names of the checks that passed, and of what was not checked; None if none was made
     """

@@ -61,7 +61,7 @@ def refusals(session: Session, files: Sequence[Ref], released: Released) -> NDAr
 
 
 def counted(session: Session, files: tuple[Ref, ...], released: Released) -> Counts:
-    """What was asked, by outcome: as the ledger has it, and for rows, as the released files say.
+    """The queries by outcome, from the ledger; for rows, from the released files.
 
     Raises NotVerified if released labels and ledger differ.
     """

@@ -143,8 +143,8 @@ class NumberTestForm(Form):
 
 
 class GroupForm(Frozen):
-    """Noisy counts of a group, `words` None of no group: besides the matrix `pairs` of right and wrong, or, in files of
-    version 1.0.0, `sure` of the same by the student's confidence."""
+    """Noisy counts of a group; `words` is None if there are no groups. Besides the matrix there are `pairs` of right
+    and wrong, or, in files of version 1.0.0, `sure`: the same by the student's confidence."""
 
     words: tuple[str | None, ...] | None
     matrix: tuple[Whole, ...]

@@ -1,7 +1,7 @@
 """Attack sessions of a plan on simulated data, to show what its guarantee means: membership inference.
 
-    public rows, labels made up ─ stand-in private rows ─┬─ with a target    ─ a session as it runs ─┐
-                                                         └─ without it       ─ another              ─┴─ which was it?
+    public rows, synthetic labels ─ stand-in private rows ─┬─ with a target    ─ a session as it runs ─┐
+                                                           └─ without it       ─ another              ─┴─ which was it?
 
 Each of many shadow sessions has some targets, at random, and leaves out the others. Two attackers try to tell which:
 one sees all that was released and knows all private rows but one target; the other sees the student alone. Targets have
@@ -56,12 +56,12 @@ SKETCHED = 6
 SHARD_ROWS = 30
 """Rows of a shard, if the plan does not say how many units there are."""
 FEW_WRONG = 0.01
-"""Share of false positives at which true ones are counted."""
+"""False-positive rate at which true positives are counted."""
 FOLDS = 10
 """Parts of the sessions from whose differences an error is estimated."""
 LEAST_SESSIONS = 2 * FOLDS
 CERTAIN = 1e-9
-"""How near to 0 and 1 a probability is taken to be."""
+"""Least distance of a probability from 0 and 1."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Leak:
 
     @property
     def auc(self) -> float:
-        """How often a score is higher for a target that is there than for one that is not."""
+        """The probability that a target in the data scores higher than one that was left out."""
         return _auc(self.scores, self.there)
 
     @property
@@ -84,7 +84,7 @@ class Leak:
         return float(np.std([_auc(*part) for part in parts], ddof=1)) / math.sqrt(FOLDS)
 
     def found(self, wrong: float = FEW_WRONG) -> float:
-        """The share of targets found, at a threshold that says it of a share `wrong` of those that are not there."""
+        """The true-positive rate at a false-positive rate of `wrong`."""
         return float(np.mean(self.scores[self.there] > np.quantile(self.scores[~self.there], 1 - wrong)))
 
     @property
@@ -235,7 +235,7 @@ def _left_out(mechanism: Tallies, asked: RoundQuestion, row: CodeMatrix, other: 
 
 
 def _sure(given: Floats, labels: Ints, truth: Floats, classes: int) -> Floats:
-    """How sure the student is of the targets' labels, as log-odds; of numbers, how near it is to theirs."""
+    """The student's log-odds of the targets' labels; for numbers, how near its predictions are."""
     if not classes:
         return -np.abs(given[:, 1] - truth)
     own = np.clip(given[np.arange(len(labels)), labels], CERTAIN, 1 - CERTAIN)

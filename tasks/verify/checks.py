@@ -59,7 +59,7 @@ TO_DO = (
 
 
 ROUNDED = 1e-6
-"""By what part a figure may differ that follows from the same counts: libraries of another version round otherwise."""
+"""Relative tolerance for a figure that follows from the same counts: libraries of another version round otherwise."""
 
 
 def known_faults(session: str, version: str, promise: Promised) -> Iterator[Check]:
@@ -127,8 +127,8 @@ def equal(what: str, found: object, recorded: object) -> None:
 
 
 def alike(what: str, found: object, certified: object, apart: float = 0.0) -> None:
-    """Raise NotVerified, naming the first that differs, unless figures are the certified ones, but for rounding and for
-    what numbers may be `apart`. A certified figure without an interval is compared by its value alone."""
+    """Raise NotVerified, naming the first that differs, unless figures are the certified ones up to rounding, or up to
+    a difference of `apart`. A certified figure without an interval is compared by its value alone."""
     match found, certified:
         case Estimate(), Estimate():
             ends = ("value", "low", "high") if certified.is_covered else ("value",)
@@ -155,7 +155,7 @@ def _near(found: float, certified: float, apart: float) -> bool:
 
 
 def difference(what: str, found: object, recorded: object) -> str:
-    """What differs, as a sentence: within objects the first field, since whole objects would be cut short."""
+    """A sentence on what differs: within objects the first field, since whole objects would be cut short."""
     ours, theirs = _fields(found), _fields(recorded)
     if ours is not None and theirs is not None:
         names = {**ours, **theirs}

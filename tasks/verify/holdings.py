@@ -109,7 +109,7 @@ class DomainSums:
             self.alone[name] += amount
 
     def hold(self, session: str, amount: Amount, held: "Holding") -> None:
-        """Charge a session what it is held for: of no stream, besides what it was charged before."""
+        """Charge a session this amount in place of what it was charged before."""
         if held.stream:
             self.seasons.setdefault(held.stream, {})[session] = held.part, amount
         else:
@@ -127,7 +127,7 @@ class DomainSums:
         return totals
 
     def lose(self) -> None:
-        """Sessions may be missing: whoever is asked from now on may have been asked before."""
+        """Record that sessions may be missing: units asked from now on may have been asked before."""
         self.lost = True
         self.unknown |= self.seasons.keys()
 

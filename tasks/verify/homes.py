@@ -107,7 +107,7 @@ def _asked(at: int, questions: Sequence[Said], asked: Said) -> None:
 
 
 def _agreed(at: int, homes: Said, kind: Joint) -> None:
-    """Check that settings say of the homes what the question said, to which each of them agreed."""
+    """Check that settings describe the homes as the question did, to which each of them agreed."""
     keys = dict(zip(homes["names"], homes["keys"], strict=True))
     several = len(keys) if homes["people"] == "in several" else 1
     said = {**homes, "lead": keys.get(homes["lead"], homes["lead"]), "homes": several}

@@ -50,7 +50,7 @@ from concord.tasks.verify.checks import ROUNDED, alike, equal
 TIED_SHARE = 1 / 1000
 """Share of the rows that another machine may predict differently."""
 RANKED = 1 / 100
-"""By how much a figure and its ends may differ there: a few rows of a rare class may change places."""
+"""Tolerance for a figure and its interval there: a few rows of a rare class may change places."""
 
 
 def public_test(certificate: Certificate, read: Callable[[Ref], bytes], named: str | None, home: Path | None) -> str:

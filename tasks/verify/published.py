@@ -171,9 +171,10 @@ def _proved(certificate: Certificate) -> str:
 
 
 def _check_streams(records: Sequence[SessionRecord]) -> None:
-    """Raise NotVerified if a session names a stream, and is no season nor the one test of one of a season's releases.
+    """Raise NotVerified if a session names a stream, and is neither a season of it nor the only test of one of its
+    releases.
 
-    Of a stream the dearest session alone counts in what is promised, so a session that names one must ask nobody again.
+    Of a stream only the largest session counts in the guarantee, so a session that names one must ask no unit again.
     """
     by_name, tested = {record.session: record for record in records}, set[tuple[str, int]]()
     for record in records:

@@ -46,7 +46,7 @@ QUANTA = Fraction(1, 10**11), Fraction(1, 10**35)
 """Further rounding allowed per refusal, in nats and additive δ: last digits of double arithmetic and of storage."""
 
 BINDING = {"bound": "question", "secret": "secret"}
-"""Remarks after which a domain knows one digest of a name."""
+"""Kinds of remarks that bind a name to one digest in a domain."""
 HIDDEN = {"rows": "add or remove one unit", "labels": "change the labels of one unit"}
 """The neighbours that a mechanism hides, by the `secret` in its settings."""
 

@@ -263,7 +263,7 @@ def _laplace_answers(kind: NoisyCounts) -> PureAnswers:
 
 
 def _chosen(kind: ChoiceByErrors) -> float:
-    """ε of a choice, of which a unit moves an error count by 1: that of its settings divided by ROUNDING_ROOM."""
+    """ε of a choice in which a unit moves an error count by 1: that of its settings divided by ROUNDING_ROOM."""
     if kind.secret not in VOTES_MOVED:
         raise NotVerified(f"a choice must say what is secret of a unit, got {kind.secret!r}")
     return kind.epsilon / ROUNDING_ROOM
@@ -303,7 +303,7 @@ def _estimate_answers(kind: ErrorEstimate) -> PureAnswers:
 
 
 def _counted_answers(kind: GroupCounts) -> PureAnswers:
-    """Counts of groups, of which a unit moves one by one."""
+    """Counts of groups; a unit moves one of them by one."""
     return 1 / kind.scale, 1, 0.0
 
 
@@ -336,11 +336,11 @@ def _hockey_stick(law: Any, loss: Any, epsilon: float) -> float:
 class Route:
     """The recomputation of one mechanism.
 
-    answers       the session as pure answers, from which all else follows but for what is given besides:
+    answers       the session as pure answers; what follows is derived from them unless it is given
     least_delta   δ at an ε
     charge        Rényi nats at an order, and additive δ
     moves         its Gaussian noise, if it has no other
-    releases      what it releases, if a student learns from that or of that
+    releases      the kind of its results
     by_refusal    whether a session that ends early is charged by its refusals
     """
 

@@ -66,11 +66,11 @@ STEPS_A_NAT = 256
 """Whole steps of a model in a nat of its logit."""
 FARTHEST_WEIGHT = 2**40
 ROUNDED = 1e-5
-"""By how much probabilities may miss 1, as they are stored in single precision."""
+"""Tolerance for the sum of probabilities, which are stored in single precision."""
 LEAST = 1e-9
-"""How near to 0 and 1 the share of a class is taken to be, and by how much doubles may differ."""
+"""Least distance of a class's share from 0 and 1, and tolerance for doubles."""
 SURELY = 1e-3
-"""By how much log-odds may differ, of probabilities in single precision."""
+"""Tolerance for log-odds of probabilities in single precision."""
 OURS = ("concord_tallied", "concord_student")
 """Modules of students that are what was released; any other was fitted to released labels."""
 ONCE_OR_BY = [{(1, 0)}, {(0, len(CONFIDENCES))}]
@@ -402,7 +402,7 @@ def _synthetic(
 
 
 def _risen(odds: Any, model: DecodedForm) -> Any:
-    """By how much the log-odds of each class rise over those of its share of the public rows, (rows, classes)."""
+    """Log-odds of each class less those of its share of the public rows, (rows, classes)."""
     prior, logs = np.array(model.prior).clip(LEAST, 1 - LEAST), np.log(np.maximum(odds, np.finfo(np.float32).tiny))
     if len(prior) > 1:
         return logs - np.log(prior / (1 - prior))

@@ -126,7 +126,8 @@ def round_fault(kind: Tallies, number: int, found: Mapping[str, Any], before: Ma
 
 
 def _grid(kind: Tallies, paid: Round, fields: int) -> tuple[int, int]:
-    """The most steps of a vote, and the least of them, with which so many fields move as far as was paid for."""
+    """The most steps of a vote, and the least count of steps, with which that many fields move as far as was paid
+    for."""
     whole = kind.steps
     if fields == paid.fields or not kind.classes:
         return whole, paid.least

@@ -114,8 +114,8 @@ def _unfinished(held: HomeContents, ledger: Ledger, named: set[str]) -> Iterator
 
 
 def _of_sessions(subjects: list[CheckedSession], ledger: Ledger, released: Released) -> Iterator[Check]:
-    """Of each session: what it released is on record; its published folder holds, as a stranger checks it; and MLflow
-    shows what was published."""
+    """Checks of each session: what it released is on record; its published folder holds, as a stranger checks it; and
+    MLflow shows what was published."""
     certificates = Certificates([subject for subject in subjects if subject.published], ledger, released)
     for subject in subjects:
         name = subject.session.id
@@ -177,7 +177,7 @@ def _unpublished(subject: CheckedSession) -> str:
 
 
 def _strangers(records: "Records") -> Iterator[Check]:
-    """Name the runs in the home's MLflow that no session made: readers are told that all of it is published."""
+    """Name the runs in the home's MLflow that no session made: readers assume that all of it is published."""
     if strangers := records.strangers():
         more = f" and {len(strangers) - SHOWN} more" if len(strangers) > SHOWN else ""
         yield Check(name="MLflow's runs", ok=False, detail=f"{FOREIGN} {', '.join(strangers[:SHOWN])}{more}")
@@ -213,7 +213,7 @@ def _lifetimes(ledger: Ledger) -> Iterator[Check]:
 def _subjects(
     ledger: Ledger, released: Released, records: "Records", unknown: set[str], others: set[str], asked: str | None
 ) -> Iterator[CheckedSession]:
-    """The sessions that are asked about; those of other homes are verified there, where their files are."""
+    """The sessions to verify. Those of other homes are verified there, where their files are."""
     everywhere = {session.id: session for domain in ledger.domains() for session in ledger.sessions(domain.name)}
     sessions = {name: session for name, session in everywhere.items() if name not in others}
     if asked is None or asked in everywhere:
