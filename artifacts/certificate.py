@@ -30,7 +30,7 @@ CERTIFICATE_FILE: Final = "certificate.json"
 SCHEMA_FILE: Final = "certificate.schema.json"
 """Where the certificate and its schema lie, in the session's folder."""
 TABLE: Final = ".arrow"
-"""How the name of a table of labels ends."""
+"""Suffix of the names of tables of labels."""
 LIBRARIES = ("cryptography", "dp-accounting", "numpy", "opendp", "scikit-learn", "scipy", "skops")
 """Packages on which noise, costs or the student depend."""
 OPENED = "concord when opened"
@@ -79,7 +79,8 @@ class StudentRecord(CertificatePart):
     accuracy      that of the public test; None as well if it predicts a number
     refused       what refused rows taught it; None for one that no label taught
     public_test   what stands beside that share, or the measures of a number: None if there are no such rows
-    named         the classes that it names on the public rows; None if that was not looked at, as if there is a test
+    named         the classes that it predicts on the public rows; None if that was not determined, as when there is a
+                  test
     history       of a stream: the accuracy of the student of each release so far, on the same public test rows
     """
 
@@ -94,7 +95,7 @@ class StudentRecord(CertificatePart):
 
 
 class Noise(CertificatePart):
-    """What part of the released labels noise is expected to have changed, and from what public thing that follows.
+    """The expected share of released labels that noise changed, and the public source of that figure.
 
     by   "counts": the noisy counts that were released; "guess": a public guess of how much teachers agree
     """
@@ -104,7 +105,7 @@ class Noise(CertificatePart):
 
 
 class Expected(CertificatePart):
-    """What version 1.0.0 stated in certificates of what another ε would teach, by a formula: nothing was measured."""
+    """Estimates at another ε, computed by a formula, in certificates of version 1.0.0; nothing was measured."""
 
     epsilon: float
     labels: int
@@ -196,7 +197,7 @@ class Certificate(CertificatePart):
 
     @property
     def teachers(self) -> int:
-        """The teachers, or shards, of the leading session."""
+        """The number of teachers, or shards, of the leading session."""
         return self.leading.teachers
 
     @property
@@ -233,7 +234,7 @@ class Certificate(CertificatePart):
 
     @property
     def thresholds(self) -> dict[str, float]:
-        """For each class that the student may never name, the probability from which on to name it."""
+        """For each class that the student may never predict, the least probability at which to predict it."""
         return thresholds_of(self.student.public_test, self.tested, tallied=not self.teachers)
 
     @property

@@ -78,7 +78,7 @@ class Filter:
         return float(charge.renyi / self.budget) if self.budget > 0 else float(charge.renyi > 0)
 
     def more(self, total: Charge, each: Charge) -> int:
-        """How many further charges of `each`, which is more than nothing, fit after `total`."""
+        """Number of further charges of `each`, which is positive, that fit after `total`."""
         with localcontext(prec=80):
             left = (
                 (self.budget - total.renyi, each.renyi),

@@ -74,7 +74,7 @@ class Guarantee(Budget):
 
     @property
     def factor(self) -> float:
-        """e^ε: by how much at most one unit changes the odds of any conclusion, up to δ."""
+        """e^ε: the largest factor by which one unit changes the odds of any conclusion, up to δ."""
         return _exp(self.epsilon)
 
     def most_found(self, wrong: float) -> float:
@@ -105,8 +105,8 @@ class SessionCharge(Budget):
     """One session of a domain: its own claim, and the share of the domain's lifetime budget it is charged.
 
     status   open (charged its whole reservation), spent or closed
-    part     of the domain's units, in which alone it counts; empty: in each
-    stream   of whose seasons the largest alone counts; empty if it is a season of none
+    part     the only part of the domain's units in which it counts; empty: it counts in each
+    stream   its stream, whose largest season alone counts; empty if it is a season of none
     """
 
     session: str

@@ -48,7 +48,8 @@ class Relabelling(Frozen):
 
 
 class Noise(NamedTuple):
-    """Noise of a scale, in units, in each of so many `numbers`; None if their number follows from what is asked."""
+    """Noise of a scale, in units, in each of `numbers` numbers; None if how many there are follows from the
+    question."""
 
     what: str
     numbers: int | None
@@ -101,7 +102,8 @@ class Kind(Frozen):
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> "Kind":
-        """The settings that the ledger or a certificate records, as their kind has them; `Unknown` if none does."""
+        """The settings that the ledger or a certificate records, as an object of their kind; `Unknown` if no kind
+        fits."""
         name = settings.get("name")
         kind = KINDS.get(name, Unknown) if isinstance(name, str) else Unknown
         why = "this version has no such kind"
@@ -125,7 +127,7 @@ class Kind(Frozen):
 
     @property
     def claim(self) -> tuple[float | None, float | None]:
-        """ε and δ that the settings state of the whole session; None of what they do not state."""
+        """ε and δ that the settings state for the whole session; None for what they do not state."""
         whole = self.relabel if isinstance(self.relabel, Relabelling) else self
         return whole.epsilon, whole.delta
 
@@ -141,7 +143,7 @@ class Kind(Frozen):
 
 
 class Unknown(Kind):
-    """A kind of another version, of which no more is known than its name and what no other session may repeat.
+    """A kind of another version. Only its name is known, and what no other session may repeat.
 
     relabel   whatever it says of relabelled rows: a domain's secret subset answers once, whichever version asked it
     of_homes  whether it is a stream in several homes, as 1.0.0 had them

@@ -20,7 +20,7 @@ from concord.artifacts.schemas import CertificatePart, added
 LEVEL = 0.95
 """Coverage probability of each interval, by itself."""
 ROUNDED = 1e-9
-"""By how much an end of an interval may pass the figure in it, since doubles are rounded."""
+"""Tolerance for a figure that lies outside its interval, since doubles are rounded."""
 
 
 End = Literal["value", "low", "high"]
@@ -95,7 +95,7 @@ class ClassMeasured(CertificatePart):
 
 
 class Surety(CertificatePart):
-    """Rows on which the student is about as sure of its answer: its mean probability, and the share it is right on."""
+    """A calibration bin: rows of similar confidence, their mean confidence, and the accuracy on them."""
 
     rows: int
     sure: float
@@ -145,8 +145,8 @@ class OddsMeasured(CertificatePart):
 
 
 class Threshold(CertificatePart):
-    """A class that the student never names, and a probability from which on naming it would find some of its rows: of
-    all, the one of highest balanced accuracy against other classes on the public test rows (Youden 1950).
+    """A class that the student never predicts, and the threshold of its probability at which balanced accuracy against
+    the other classes is highest on the public test rows (Youden 1950).
 
     recall, precision   on the same rows, by which it was chosen: on others they are lower, if there are few
     """
@@ -175,7 +175,7 @@ class PublicTest(CertificatePart):
     matrix              None if there are too many classes to list
     calibration         by confidence, from the lowest; None if it gives no probabilities
     groups              by the words of columns that the plan declares
-    prior_odds          None of a student without that point
+    prior_odds          None for a student without that operating point
     thresholds          for each class whose recall is 0 and whose AUC is above 0.5 with all of its interval
     """
 
@@ -258,7 +258,7 @@ class NumberTest(CertificatePart):
     table      SHA-256 of the files of those rows, one after the other; `label` is their label column
     rmse       root of the mean squared error
     mean_rmse  that of always predicting the mean of these rows
-    r2         the share of the squared error about that mean that the student does away with, 1 − (rmse / mean_rmse)²;
+    r2         the share of the squared error about that mean that the student removes, 1 − (rmse / mean_rmse)²;
                0 if all rows are equal
     groups     by the words of columns that the plan declares
     """
@@ -284,7 +284,7 @@ AnyPublicTest = PublicTest | NumberTest
 
 
 class ClassTested(CertificatePart):
-    """Of one class: the share of its units that the student finds, and of those it finds, the share that are of it."""
+    """Recall and precision of one class."""
 
     name: str
     recall: Estimate
@@ -391,12 +391,12 @@ AnyTested = TestRecord | NumberTested
 
 
 def thresholds_of(public: AnyPublicTest | None, private: AnyTested | None, *, tallied: bool) -> dict[str, float]:
-    """For each class that the student may never name, the probability from which on to name it.
+    """For each class that the student may never predict, the least probability at which to predict it.
 
     With a public test it is measured there (`Threshold`). Without one, it is the class's share of the tested private
-    units, by their noisy counts: if probabilities are right on average, the threshold of highest balanced accuracy.
-    Those of a student that was decoded from sums (`tallied`) are. Those learned from votes are not, since votes of a
-    rare class are refused or changed more often. A class of no units beyond noise has none.
+    units, by their noisy counts: if probabilities are calibrated, that is the threshold of highest balanced accuracy.
+    Those of a student that was decoded from sums (`tallied`) are. Those of a student that learned from votes are not,
+    since votes of a rare class are refused or changed more often. A class of no units beyond noise has none.
     """
     if isinstance(public, PublicTest):
         return {of.name: of.least for of in public.thresholds}

@@ -137,7 +137,7 @@ class Plan(Section):
 
     @property
     def learners(self) -> frozenset[str]:
-        """How the students learn that may be published."""
+        """The learners of the students that may be published."""
         return frozenset(student.learner for student in self.student.each)
 
     @property
@@ -167,11 +167,11 @@ class Plan(Section):
 
 
 Wrong = Iterator[str]
-"""What is wrong with a plan, a sentence each. The first is told."""
+"""The rules of a plan: each gives a sentence for every way in which a plan breaks it. The first sentence is shown."""
 
 
 def _asked(plan: Plan) -> Wrong:
-    """Sections that have no meaning for the way in which private rows are asked, and those that it needs."""
+    """Sections that the plan's way of asking private rows does not use, and those that it needs."""
     asked, asking, teachers = plan.labeling.mechanism, plan.labeling.asking, plan.teachers.count
     needed = "it needs labeling.mechanism = 'tallies'"
     if plan.data.text and asking in (TALLIES, AUTO):

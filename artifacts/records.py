@@ -35,7 +35,7 @@ class MechanismRecord(CertificatePart):
 
 
 class Counts(CertificatePart):
-    """Public rows, questions or rounds: asked, of which answered or refused; and rows that came after the end."""
+    """Numbers of public rows, questions or rounds: asked, answered, refused; and of rows that came after the end."""
 
     asked: int
     answered: int
@@ -124,10 +124,11 @@ class SessionRecord(CertificatePart):
 
 
 def promised(records: Sequence[SessionRecord]) -> Budget:
-    """What sessions promise together: the most, over the parts of units, of the sum over all sessions that read it, of
-    each stream the most of any.
+    """The guarantee of several sessions together: the largest sum over any part of the units, of all sessions that read
+    it; of each stream only the largest session counts.
 
-    A unit is in one part, and a session that does not read it says nothing of it: basic composition, part by part.
+    A unit is in one part, and a session that does not read that part reveals nothing of the unit: basic composition,
+    part by part.
     """
     parts = {record.part for record in records} - {EVERY} or {EVERY}
     touching = [[record for record in records if record.part in (part, EVERY)] for part in parts]

@@ -187,7 +187,7 @@ DeclaredSchema = Annotated[
     BeforeValidator(_of_plan),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object", "properties": {"fields": {"type": "array"}}}]}),
 ]
-"""A schema as a plan gives it: the `fields` of a Table Schema, of which a file was read before."""
+"""A schema as a plan gives it: the `fields` of a Table Schema; a file was read before."""
 
 
 def read_schema(path: Path) -> TableSchema:

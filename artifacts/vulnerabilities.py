@@ -32,7 +32,7 @@ def older(text: str, other: str) -> bool:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """The numbers of a version; none of what is no version, which so counts as the oldest."""
+    """The numbers of a version; empty for any other text, which therefore counts as the oldest."""
     return tuple(int(part) for part in version.split(".")) if is_version(version) else ()
 
 

@@ -190,7 +190,8 @@ def is_home(home: Path) -> bool:
 
 
 def check_format(home: Path, *, reading: bool = False) -> None:
-    """Check that a home is of this version's format; one that names none becomes so, durably, but for `reading`.
+    """Check that a home is of this version's format; a home without a format gets this one, durably, unless it is
+    opened for `reading`.
 
     Raises NotVerified if it is of another format; EnvironmentFailed if it cannot be read or written.
     """

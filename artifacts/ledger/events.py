@@ -52,7 +52,7 @@ ANOTHER = {
     "bound": "the lead signed another question of this number, to which this home is bound: it answers no other, ever",
     "secret": "the vault's secrets/{name} is not the one on record, by which units are known: restore that one",
 }
-"""What is said of a second digest under one name, by the kind of the remark."""
+"""The error message about a second digest under one name, by kind of remark."""
 
 
 class Remarks:

@@ -40,7 +40,7 @@ class LedgerState:
 
     head       the last of those records
     caps       every (ε, δ) that was set as a domain's cap, in order; all but the first by `concord domain`
-    restored   of each history that a witness saw in place of this one and that was made good: its last entry's digest
+    restored   the last entry's digest of each history that a witness saw in place of this one and that was made good
     witnessed, lost_its_witness   whether a witness sees the ledger; whether one was lost once
     """
 
@@ -212,8 +212,8 @@ class LedgerState:
             raise BudgetRefused(f"domain {name!r} cannot cover this session: {infinite}") from None
 
     def name(self, asked: Domain) -> list[Entry]:
-        """Name a domain, once; later plans must agree, but for a cap that `concord domain` has changed since: that one
-        holds, whatever a plan says. Raises WrongInput naming the field that differs."""
+        """Name a domain, once; later plans must agree, except on a cap that `concord domain` has changed since: the
+        changed cap holds. Raises WrongInput naming the field that differs."""
         known = self.domains.get(asked.name)
         if known is None:
             return [Entry(domain=asked.name, event=asked)]

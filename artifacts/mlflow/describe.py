@@ -190,9 +190,9 @@ def _with_ends(measured: Mapping[tuple[str, str], Estimate | None], prefix: str 
 
 
 def _by_class(classes: Sequence[AnyClass]) -> dict[str, AnyClass]:
-    """The classes by what they are called in the names of metrics; empty if they are many.
+    """The classes by their form in the names of metrics; empty if there are many.
 
-    Letters that MLflow refuses there become `_`. If two would be called the same, each has its number before it.
+    Letters that MLflow refuses there become `_`. If two would have the same form, the number of each stands before it.
     """
     if len(classes) > MOST_CLASS_METRICS:
         return {}

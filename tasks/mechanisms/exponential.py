@@ -38,16 +38,16 @@ Checked by tests/privacy/test_universal.py, on every pair of small tables.
 
 Private choice among candidate students, by their errors on private units set aside
     Assumes      candidates follow from what was released before and from public rows: none has seen a unit that it is
-                 tried on, but through the door. A unit counts once: by one row, or by one label, that each candidate
-                 gets right or wrong. Sampling is OpenDP's (noise.py)
+                 evaluated on, except through the door. A unit counts once: by one row, or by one label, that each
+                 candidate gets right or wrong. Sampling is OpenDP's (noise.py)
     Guarantees   the choice is (ε, 0)-DP and of range ε: at most α·ε²/8 Rényi nats at any order α, as above
     Ends         after one choice; choosing again costs again
     Not covered  error counts: not published. How a unit came to be in the test part (artifacts.parts). The chosen one
                  is the luckiest on those units, and looks better on them than it is: an interval from the same units
                  must hold for all candidates at once (`level_for`)
 
-Proof. The candidates do not change with a unit that they are tried on: given all that was released before, they are
-fixed. If rows are secret, one more unit adds one error to some candidates and none to others: scores are monotone,
+Proof. The candidates do not change with a unit that they are evaluated on: given all that was released before, they
+are fixed. If rows are secret, one more unit adds one error to some candidates and none to others: scores are monotone,
 and a candidate's weight is e^(−ε·errors). If labels are, a unit's errors go up for some and down for others, by one:
 the weight is e^(−ε·errors/2). The rest is the exponential mechanism's. ∎
 A unit with many rows that counted with each would move an error count by as many, and break this.

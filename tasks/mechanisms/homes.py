@@ -5,9 +5,9 @@ of the shares of k homes is that of all their units with noise of scale σ·√k
 
 Privacy statement
     Assumes      as of tallies, in each home: its share is drawn once, at its own door, and its rounds are those of
-                 `rounds`. The plan's word for whether a person may have rows in several homes
-    Guarantees   of a share (`Share`): (epsilon, delta) for all rounds of one home, against everybody else: whoever
-                 leads, the other homes, and all readers of the folder, however they choose questions
+                 `rounds`. What the plan states on whether a person may have rows in several homes
+    Guarantees   of a share (`Share`): (epsilon, delta) for all rounds of one home, against everybody else: the
+                 lead, the other homes, and all readers of the folder, however they choose questions
                  of all shares together (`Joint`): the same if a person has rows in one home. If in several, m of them,
                  ρ adds: m·ρ, which is stated for `homes`, their number
     Ends         as of tallies

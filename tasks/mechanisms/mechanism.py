@@ -35,7 +35,7 @@ from concord.tasks.mechanisms.odds import Attack, Odds
 
 
 class Mechanism(Protocol):
-    """A way to answer votes. Fields are public settings; nothing held here has seen a private row."""
+    """A way to answer votes. Fields are public settings, independent of private rows."""
 
     # What it is -------------------------------------------------------------------------------------------------------
 

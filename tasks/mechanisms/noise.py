@@ -205,7 +205,7 @@ def within_budget(mechanism: Priced) -> bool:
 
 
 def exact_epsilon(mechanism: Exact) -> float:
-    """ε at which the mechanism's exact δ is its own; `cost` claims that only at the ε it was calibrated to."""
+    """The ε at which the mechanism's exact δ is the δ it claims; `cost` claims that only at the ε of calibration."""
     from scipy.optimize import brentq  # heavy, and rarely asked for
 
     def beyond(epsilon: float) -> float:

@@ -67,7 +67,7 @@ def gaussian_surprisal(scale: float, noise: Ints) -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyCounts(FieldSettings, ABC):
-    """Public settings only: nothing held here has seen a vote."""
+    """Public settings only, independent of votes."""
 
     keyed: ClassVar[bool] = False
     counts: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""Profiles, odds and attacks: how a mechanism behaves on votes that are public or made up.
+"""Profiles, odds and attacks: how a mechanism behaves on public or simulated votes.
 
     profile      a public guess of how teachers share their votes
     Odds         for a row of votes: the probabilities that it is refused, and that noise changes its label

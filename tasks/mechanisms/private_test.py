@@ -58,7 +58,7 @@ from concord.tasks.mechanisms.mechanism import FieldSettings
 from concord.tasks.mechanisms.noise import gaussian_cost, gaussians_delta, least_noise
 
 COUNTS_MOVED = {"rows": 1, "labels": 2}
-"""Number of cells that a unit moves by one, and of numbers of the pair, by which part of the unit is secret."""
+"""Number of cells, and of numbers of the pair, that a unit moves by one, by what is secret of the unit."""
 PAIR_SHARE = 1 / 2
 """Part of ρ that goes to right and wrong."""
 LEVEL = 0.95
@@ -69,7 +69,7 @@ LARGEST_LAW = 1 << 22
 """Largest size of a noise distribution that is summed; the quantile of a wider one is bounded."""
 
 PLACES = (0.0, *(2.0**-halvings for halvings in range(6, -1, -1)))
-"""Errors by which units are counted, as shares of what lies between a number's bounds."""
+"""Errors to which a unit's error is rounded, as shares of the distance between a number's bounds."""
 
 CONFIDENCES = (0.0, 0.75, 0.9)
 """The least confidence of each level by which version 1.0.0 counted the units of a group."""
@@ -187,7 +187,7 @@ class PrivateTest(FieldSettings):
 
 
 def _tables(by: tuple[str, ...]) -> int:
-    """The number of tables at `scale`, of each of which a unit is in one cell."""
+    """The number of tables at `scale`; a unit is in one cell of each."""
     return 2 if by else 1
 
 

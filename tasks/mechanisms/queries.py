@@ -18,7 +18,7 @@ Statement of `ask`
 Why `ask` may release an answer nobody declared. The proofs of stable.py and sparse_vector.py, and those below, use two
 facts of distance.py, and both hold for answers out of any set: one vote moves the lead of the first answer over the
 second by at most 2; if the first answers differ, the distance is 0 on both sides, and such an answer escapes only with
-the probability that is already charged as additive δ. Which answers trail, or exist, is never looked at.
+the probability that is already charged as additive δ. Which answers trail, or exist, is never used.
 Why noisy counts may not. A count exists because some shard gave its answer: an answer only one shard knows has
 probability above 0 on one side and 0 on the other, whatever the noise, and no δ was charged for that.
 Source: BTT18, section 1 ("any sequence of online queries that satisfy certain stability properties").

@@ -45,8 +45,8 @@ LEAST_GROUPS, MOST_GROUPS = 6, 34
 
 @dataclass(frozen=True, kw_only=True)
 class Sketch(Tallies):
-    """Public settings only: nothing held here has seen a private row. Its first rounds are tables, counted in the first
-    one; the others are of labels."""
+    """Public settings only, independent of private rows. Its first rounds are tables, counted in the first one; the
+    others are of labels."""
 
     name: ClassVar[str] = "sketch"
     proof: ClassVar[str] = (

@@ -114,7 +114,7 @@ class Stream(Tallies):
 
     @property
     def moves(self) -> list[tuple[int, int, float]]:
-        """As of tallies, over all releases, of a unit that arrives in the first."""
+        """As for tallies, over all releases, of a unit that arrives in the first."""
         weight = sum(q * q for q in self.coefficients)
         return [(square * weight, cells * self.season, scale) for square, cells, scale in super().moves]
 
@@ -123,7 +123,7 @@ class Stream(Tallies):
         return exact_epsilon(replace(self, season=asked))
 
     def check(self, number: int, question: RoundQuestion) -> None:
-        """As of tallies; and the question may have no model, which could follow from what was released."""
+        """As for tallies; and the question may have no model, which could follow from what was released."""
         super().check(number, question)
         if question.model is not None:
             raise ValueError("a question of a stream stays the same for the season, and has no model")

@@ -81,7 +81,7 @@ class Round:
 
 @dataclass(frozen=True, kw_only=True)
 class Tallies:
-    """Public settings only: nothing held here has seen a private row.
+    """Public settings only, independent of private rows.
 
     classes   number of classes; 0 if the label is a number within bounds, which costs what two classes do
     secret    the difference between neighbours: a unit with all its rows, or the labels of one unit
@@ -187,7 +187,7 @@ class Tallies:
 
     @property
     def moves(self) -> list[tuple[int, int, float]]:
-        """By how much a unit moves what is released: squared norm, numbers it may move, and their noise's scale."""
+        """The effect of a unit on what is released: squared norm, numbers it may move, and the scale of their noise."""
         return [(square, each.cells, each.scale) for square, each in self.squares_by_round]
 
     @classmethod
@@ -332,9 +332,9 @@ def planned_rounds(
     single round, since every round of the same codes would measure the same.
 
     fields, codes   fields of a row, and code numbers in all
-    spaces          whether each later round asks about other codes, for which there is no model yet
-    pairs           whether later rounds may ask about pairs of columns instead
-    later           most fields that these ask about
+    spaces          whether each later round queries other codes, for which there is no model yet
+    pairs           whether later rounds may query pairs of columns instead
+    later           most fields that later rounds query
     """
     if secret == "labels":
         return (labels_round(classes, fields, codes, 0, 1.0, steps, counted=False),)
