@@ -238,12 +238,14 @@ def _column(name: str, field: Mapping[str, Any]) -> DeclaredColumn | None:
         raise ValueError(f"{rule}: lists, pictures and objects need a public table (data.public)")
     if not isinstance(limits, Mapping):
         raise ValueError(f"constraints must be an object, got {limits!r}")
+    given = {key: value for key, value in limits.items() if value not in (None, [])}
+    if "buckets" in field and (kind != "string" or "enum" in given):
+        raise ValueError(
+            "buckets are for text whose categories nobody can list: declare type 'string' without enum, or no buckets"
+        )
     if kind == "boolean":
         return DeclaredTruth(kind="boolean", name=name)
-    given = {key: value for key, value in limits.items() if value not in (None, [])}
     if "enum" in given:
-        if "buckets" in field:
-            raise ValueError("enum lists the categories, and buckets are for those that nobody can list: give one")
         if not isinstance(given["enum"], list):
             raise ValueError(f"enum must be a list of categories, got {given['enum']!r}")
         return DeclaredCategories(kind="categorical", name=name, words=tuple(_word(value) for value in given["enum"]))

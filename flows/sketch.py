@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from concord.artifacts.domains import Domain
-from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan
 from concord.artifacts.published import SYNTHETIC_FILE
 from concord.artifacts.schemas import Encoding, PublicRows, Ref
@@ -23,7 +22,7 @@ from concord.flows.stages import encode
 from concord.flows.steps import Learned
 from concord.tasks.asks.sketch import SketchAsk
 from concord.tasks.data.codes import Codes
-from concord.tasks.data.grid import grid_of, reading_encoding
+from concord.tasks.data.grid import check_stored, grid_of, reading_encoding
 from concord.tasks.data.schema_rows import with_rows
 from concord.tasks.data.units import private_table
 from concord.tasks.mechanisms.contributions import RoundQuestion
@@ -40,16 +39,13 @@ def synthesise(place: Place, plan: Plan, steps: Sequence[Ref], encoding: Encodin
 
 
 def rehearse(run: RunContext, encoding: Encoding) -> None:
-    """Raise WrongInput if schema and private table have different columns, or the table stores one as lists, or as
+    """Raise WrongInput if schema and private table have different columns, or types that do not go together, or as
     tallies do. Of the table, only the header is read."""
     data, table = run.plan.data, private_table(run.plan)
-    names = {*data.sketched.names}
-    present = names & table.names if data.features else table.names
+    present = {*data.sketched.names} & table.names if data.features else table.names
     data.sketched.check(data.label, sorted(present), (data.unit or data.label,))
     for file in table.files:
-        if nested := [name for name in file.names if name in names and file.type_of(name).is_nested()]:
-            rule = f"data.private stores the column {nested[0]!r} as lists, which data.schema cannot declare"
-            raise WrongInput(f"{rule}: lists and pictures need a public table (data.public)")
+        check_stored(data.sketched, {name: file.type_of(name) for name in file.names})
     tally.rehearse(run, encoding)
 
 

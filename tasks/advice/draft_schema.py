@@ -80,9 +80,9 @@ EXAMPLES = {"integer": "0 120", "number": "0 1e6", "date": "1990-01-01 2030-12-3
 
 def answered(field: Mapping[str, Any], answer: str) -> dict[str, Any]:
     """The field as declared by an answer to its question; if that is empty, text is hashed and any other field left
-    open. Raises WrongInput."""
+    open. An answer with commas lists categories, even if one begins with the name of a type. Raises WrongInput."""
     kind, rest = field["type"], answer.strip()
-    if kind in ("any", "string") and rest.split(" ")[0] in (*TYPES, "boolean", "string", "any"):
+    if kind in ("any", "string") and "," not in rest and rest.split(" ")[0] in (*TYPES, "boolean", "string", "any"):
         kind, _, rest = rest.partition(" ")
     elif kind == "any" and rest:
         kind = "string"

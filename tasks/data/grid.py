@@ -20,8 +20,10 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
+from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Column, Encoding, Hashed, OneHot, Scaled
 from concord.artifacts.table_schema import (
@@ -145,6 +147,19 @@ def reading_encoding(plan: Plan) -> Encoding:
         unit=data.unit,
         format=data.format,
     )
+
+
+def check_stored(schema: TableSchema, stored: Mapping[str, pl.DataType]) -> None:
+    """Raise WrongInput if a table stores a declared column in a type that is not read, so that each cell would count as
+    missing, or moments as text, which depends on the unit and the zone that they are stored in."""
+    for column in (column for column in schema.columns if column.name in stored):
+        dtype = stored[column.name]
+        if dtype.is_nested() or dtype == pl.Unknown:
+            rule = f"data.private stores the column {column.name!r} in a type that data.schema cannot declare"
+            raise WrongInput(f"{rule}: lists and pictures need a public table (data.public), others must be left out")
+        if dtype.is_temporal() and isinstance(column, DeclaredText):
+            rule = f"data.private stores the column {column.name!r} as dates or moments, and data.schema declares text"
+            raise WrongInput(f"{rule}: declare a range of type 'date' or 'datetime', or leave the column out")
 
 
 def with_tables(grid: Codes, groups: Sequence[NDArray[np.int64]]) -> Codes:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from mlflow import MlflowClient
 
@@ -222,12 +224,27 @@ def test_columns_that_schema_and_table_do_not_share_are_refused(
     assert not Ledger.of(home).domains()
 
 
-def test_a_column_that_is_stored_as_lists_is_refused(tmp_path: Path, home: Path) -> None:
-    """Each of its cells would count as missing, after the charge."""
-    plan, path = plan_of(tmp_path / "data"), tmp_path / "data" / "private.parquet"
-    rows = pl.read_parquet(path)
-    rows.with_columns(age=pl.concat_list(pl.col("age"), pl.col("age"))).write_parquet(path)
-    with pytest.raises(WrongInput, match="stores the column 'age' as lists"):
+STORED: dict[str, tuple[pa.DataType, str]] = {
+    "lists": (pa.list_(pa.int64()), "must be left out"),
+    "lists of words": (pa.list_(pa.string()), "must be left out"),
+    "times": (pa.time64("us"), "must be left out"),
+    "durations": (pa.duration("s"), "must be left out"),
+    "records": (pa.struct({"a": pa.int64()}), "must be left out"),
+    "dates": (pa.date32(), "declare a range of type 'date'"),
+    "moments": (pa.timestamp("ms"), "declare a range of type 'date'"),
+    "moments of a zone": (pa.timestamp("us", "Europe/Berlin"), "declare a range of type 'date'"),
+}
+
+
+@pytest.mark.parametrize("stored", STORED)
+def test_a_stored_type_that_is_not_what_is_declared_is_refused(tmp_path: Path, home: Path, stored: str) -> None:
+    """Of types that are not read, each cell would count as missing, after the charge; and the text of a moment depends
+    on the unit and the zone that it is stored in, so it would not be hashed alike wherever it is read."""
+    folder, (dtype, sentence) = tmp_path / "data", STORED[stored]
+    plan = plan_of(folder, data={"schema": {"fields": [*FIELDS, {"name": "seen", "type": "string"}]}, "test": None})
+    rows = pq.read_table(folder / "private.parquet")
+    pq.write_table(rows.append_column("seen", pa.nulls(len(rows), dtype)), folder / "private.parquet")
+    with pytest.raises(WrongInput, match=f"stores the column 'seen' .* {sentence}"):
         start(plan, home)
     assert not Ledger.of(home).domains()
 

@@ -156,7 +156,7 @@ FIELDS: list[Any] = [
     limits("string", enum=[*map(str, range(2**16 - 1))]),
     limits("integer", enum=[1, 1.0]),
     *({**limits("string"), "buckets": odd} for odd in (1, 1025, "8", 8.5, None)),
-    {**limits("string", enum=["a"]), "buckets": 8},
+    *({**field, "buckets": 8} for field in (limits("string", enum=["a"]), limits("integer"), limits("boolean"))),
     limits("array"),
     limits("geopoint"),
     {"name": "x", "type": "number", "constraints": 3},

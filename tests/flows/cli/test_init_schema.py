@@ -11,8 +11,9 @@ import polars as pl
 import pytest
 
 from concord.artifacts.plan import load_plan
-from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, DeclaredText, DeclaredTruth
+from concord.artifacts.table_schema import SCALARS, DeclaredCategories, DeclaredRange, DeclaredText, DeclaredTruth
 from concord.tasks.advice import rehearse_sketch
+from concord.tasks.advice.draft_schema import answered
 from tests.flows.cli.test_init import Terminal
 from tests.support.console import concord as without_home
 from tests.support.console import heard
@@ -161,6 +162,13 @@ def test_at_a_terminal_each_column_is_asked_for_once_and_again_if_the_answer_can
     assert data.sketched.columns[-1] == DeclaredText(kind="text", name="note", buckets=32)
     age = json.loads(Path("schema.json").read_text())["fields"][0]
     assert age == {"name": "age", "type": "integer", "constraints": {"minimum": 17, "maximum": 90}}
+
+
+@pytest.mark.parametrize("kind", ["any", "string"])
+@pytest.mark.parametrize("word", SCALARS)
+def test_categories_that_begin_with_the_name_of_a_type_are_categories(kind: str, word: str) -> None:
+    declared = answered({"name": "class", "type": kind}, f"{word} 1, {word} 2")
+    assert declared == {"name": "class", "type": "string", "constraints": {"enum": [f"{word} 1", f"{word} 2"]}}
 
 
 WRONG: dict[str, tuple[tuple[str, ...], str]] = {
