@@ -42,6 +42,10 @@ SMALLER = ("adult", *packaged.TABLES)
 """Tables of which FEW private rows are a case of their own, such as adult-500; the other rows are the same."""
 DECLARED = "-schema"
 """What ends the name of a case without public rows."""
+HASHED = "-hashed-schema"
+"""What ends the name of one whose schema lists no categories: texts are hashed."""
+NAMES = 5_000
+"""Words of the column of names, as frequent as words of a language."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +88,13 @@ def cases(folder: Path) -> dict[str, Callable[[], Case]]:
         "classes-10": partial(family, 30_000, classes=10),
         "shifted": partial(family, 30_000, flipped=0.1, shifted=True),
         **{f"xor-{columns}": partial(xor, columns) for columns in (2, 3)},
+        "names": names,
     }
     found |= {name: partial(_packaged, name) for name in packaged.TABLES}
     found |= {f"{name}-vector": partial(_vector, found[name]) for name in ONE_UNIT}
     found |= {f"{name}-{rows}": partial(_few, found[name], rows) for name in SMALLER for rows in FEW}
-    return found | {f"{name}{DECLARED}": partial(_declared, whole) for name, whole in found.items()}
+    hashed = {f"{name}{HASHED}": partial(_declared, found[name], hashed=True) for name in ("adult", "names")}
+    return found | hashed | {f"{name}{DECLARED}": partial(_declared, whole) for name, whole in found.items()}
 
 
 def _adult(folder: Path, kept: pl.Expr) -> Case:
@@ -142,11 +148,16 @@ def _few(whole: Callable[[], Case], rows: int) -> Case:
     return replace(case, private=case.private.sample(rows, seed=1))
 
 
-def _declared(whole: Callable[[], Case]) -> Case:
-    """The case without its public rows: their place is taken by what a good dictionary of the table would declare."""
+def _declared(whole: Callable[[], Case], *, hashed: bool = False) -> Case:
+    """The case without its public rows: their place is taken by what a good dictionary of the table would declare, or
+    one that lists no categories."""
     case = whole()
     rows = pl.concat([part.select(case.private.columns) for part in (case.private, case.known, case.test)])
-    return replace(case, known=case.known.clear(), schema=schema_of_rows(rows.drop(case.label)))
+    schema = schema_of_rows(rows.drop(case.label))
+    if hashed:
+        for field in schema["fields"]:
+            field["constraints"].pop("enum", None)
+    return replace(case, known=case.known.clear(), schema=schema)
 
 
 def schema_of_rows(rows: pl.DataFrame) -> dict[str, Any]:
@@ -214,7 +225,18 @@ def family(rows: int, *, classes: int = 2, flipped: float = 0.0, shifted: bool =
     return Case(case.private, kept, case.test, case.label, case.classes)
 
 
-def _table(numbers: Floats, words: NDArray[np.int64], label: NDArray[np.str_]) -> pl.DataFrame:
+def names(rows: int = 30_000) -> Case:
+    """Rows of a linear rule in five numbers and in a name, one of NAMES, whose frequencies are those of Zipf's law."""
+    draw = np.random.default_rng(17)
+    total = rows + PUBLIC + TEST
+    numbers, shares = draw.normal(size=(total, 5)), 1 / np.arange(1, NAMES + 1)
+    name = draw.choice(NAMES, total, p=shares / shares.sum())
+    logit = numbers @ draw.normal(size=5) + 2 * draw.normal(size=NAMES)[name]
+    label = np.where(draw.random(total) < 1 / (1 + np.exp(-logit)), "yes", "no")
+    return _parted(_table(numbers, np.char.add("name ", name[:, None].astype(str)), label), rows, ("no", "yes"))
+
+
+def _table(numbers: Floats, words: NDArray[Any], label: NDArray[np.str_]) -> pl.DataFrame:
     columns = {f"n{at}": column for at, column in enumerate(numbers.T)}
     return pl.DataFrame(columns | {f"w{at}": column.astype(str) for at, column in enumerate(words.T)} | {"y": label})
 
