@@ -136,7 +136,7 @@ class StudentPlan(Fitted):
         }
         for key in of_others[self.learner]:
             if getattr(self, key) != type(self).model_fields[key].default:
-                raise ValueError(f"{key} has no meaning for learner = {self.learner!r}")
+                raise ValueError(f"{key} does not apply to learner = {self.learner!r}")
         if self.learner == "universal" and self.hypotheses is None:
             raise ValueError("hypotheses must be given for learner = 'universal'")
         return self
@@ -147,7 +147,7 @@ class StudentPlan(Fitted):
             return self
         for key in Fitted.model_fields:
             if getattr(self, key) != type(self).model_fields[key].default:
-                raise ValueError(f"{key} has no meaning if there are candidates, because each has its own")
+                raise ValueError(f"{key} does not apply if there are candidates, because each has its own")
         for at, candidate in enumerate(self.candidates):
             if candidate in self.candidates[:at]:
                 raise ValueError(f"candidates must differ from one another, and number {at + 1} came before")

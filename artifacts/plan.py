@@ -175,15 +175,15 @@ def _asked(plan: Plan) -> Wrong:
     asked, asking, teachers = plan.labeling.mechanism, plan.labeling.asking, plan.teachers.count
     needed = "it needs labeling.mechanism = 'tallies'"
     if plan.data.text and asking in (TALLIES, AUTO):
-        rule = f"data.text has no meaning for labeling.mechanism = {asked!r}: tallies have a code for each value"
+        rule = f"data.text does not apply to labeling.mechanism = {asked!r}: tallies have a code for each value"
         yield f"{rule}. Name a mechanism by which teachers vote"
     if asking == TALLIES:
         if plan.learners & {"universal"}:
             yield "student.learner = 'universal' is chosen beside votes or alone, not beside tallies"
         if teachers:
-            yield "teachers have no meaning for labeling.mechanism = 'tallies', which asks the rows directly"
+            yield "teachers do not apply to labeling.mechanism = 'tallies', which asks the rows directly"
         if plan.relabel:
-            yield "relabel has no meaning for labeling.mechanism = 'tallies': no teacher learns from rows"
+            yield "relabel does not apply to labeling.mechanism = 'tallies': no teacher learns from rows"
         return
     if plan.data.bounds:
         yield f"data.bounds declares a number as label, on which teachers cannot vote: {needed}"
@@ -201,7 +201,7 @@ def _asked(plan: Plan) -> Wrong:
     if asking == "none" and plan.learners & {"fitted"}:
         yield "labeling must be given, since the student is fitted to released labels"
     if asking == "none" and teachers:
-        yield "teachers have no meaning without [labeling], which asks for their votes"
+        yield "teachers are only valid with [labeling], which asks for their votes"
     if asking == "votes" and not teachers:
         yield "teachers.count must be given and at least 1, since [labeling] asks for votes"
 
@@ -215,7 +215,7 @@ def _chosen(plan: Plan) -> Wrong:
         yield f"student.learner = 'universal' is for two classes, got {len(plan.data.classes)} in data.classes"
     if plan.labeling.asking == "none":
         if own is not None:
-            yield "student.epsilon has no meaning without [labeling]: the choice has all of privacy.epsilon"
+            yield "student.epsilon is only valid with [labeling]: without it the choice has all of privacy.epsilon"
     elif own is None or own >= whole:
         rule = f"student.epsilon must be given and below privacy.epsilon = {whole:g}"
         yield f"{rule}, because labels cost ε as well, got {own}"
@@ -258,12 +258,12 @@ def _held_in_homes(plan: Plan) -> Wrong:
 
 
 def _compared(plan: Plan) -> Wrong:
-    """Candidates are compared by their wrong classes on units set aside, which leaves ε to the test."""
+    """Candidates are compared by misclassified rows among units set aside, which leaves ε to the test."""
     own, candidates, whole = plan.student.epsilon, plan.student.candidates, plan.privacy.epsilon
     if candidates is None or own is None:
         return
     if plan.data.bounds is not None:
-        rule = "student.candidates are compared by their wrong classes, which a number within data.bounds has none of"
+        rule = "student.candidates are compared by misclassified rows, and a number within data.bounds has no classes"
         yield f"{rule}: name one in student.estimator, and compare others on data.test"
     if plan.test is None:
         yield "student.candidates are compared on private units that [test] share sets aside: give it"
@@ -281,14 +281,14 @@ def _sketched(plan: Plan) -> Wrong:
     if plan.data.declared is None:
         return
     if plan.privacy.secret == "labels":
-        rule = "data.schema has no meaning for privacy.secret = 'labels', since the rows themselves are public then"
+        rule = "data.schema does not apply to privacy.secret = 'labels', since the rows themselves are public then"
         yield f"{rule}: name them in data.public, or give data.public_share"
     if plan.labeling.asking != TALLIES:
         rule = "data.schema needs labeling.mechanism = 'tallies', since no teacher votes on synthetic rows"
         yield f"{rule}, got {plan.labeling.mechanism!r}"
     for section, given in (("homes", plan.homes), ("stream", plan.stream)):
         if given is not None:
-            yield f"data.schema has no place beside [{section}]: name a public table in data.public"
+            yield f"data.schema cannot be used with [{section}]: name a public table in data.public"
 
 
 def _secret(plan: Plan) -> Wrong:
@@ -309,7 +309,7 @@ def _secret(plan: Plan) -> Wrong:
     if len(data.classes) > 2:
         yield f"relabel is proved for two classes alone, got {len(data.classes)} in data.classes"
     if not plan.votes:
-        yield "relabel has no meaning without [labeling], which asks for the teachers' votes"
+        yield "relabel is only valid with [labeling], which asks for the teachers' votes"
 
 
 def _tested(plan: Plan) -> Wrong:
@@ -327,7 +327,7 @@ def _unless_named(plan: Plan, key: str, given: Any, must: str, why: str) -> Wron
     if plan.data.unit is None and given is None:
         yield f"{key} must {must}: {why}"
     if plan.data.unit is not None and given is not None:
-        yield f"{key} has no meaning, since data.unit = {plan.data.unit!r} names the units: {why}"
+        yield f"{key} does not apply, since data.unit = {plan.data.unit!r} names the units: {why}"
 
 
 def load_plan(path: Path) -> Plan:
@@ -343,7 +343,7 @@ def load_homes_plan(path: Path) -> Plan:
         raise WrongInput(f"the plan {path} must have [homes] to be led or contributed to: without it, `concord run` it")
     if isinstance(data, dict):
         if "private" in data:
-            raise WrongInput("data.private has no place in a plan of [homes]: each names its own table by --private")
+            raise WrongInput("data.private cannot be given in a plan of [homes]: each names its own table by --private")
         tables["data"] = {**data, "private": ""}
     return parse_plan(tables)
 

@@ -146,7 +146,7 @@ class DataPlan(Section):
             raise ValueError(f"schema and {given} must not both be given: synthetic rows take the place of public ones")
         if self.categories or self.text:
             key = "categories" if self.categories else "text"
-            raise ValueError(f"{key} has no meaning beside schema: declare the categories there, in enum")
+            raise ValueError(f"{key} cannot be used with schema: declare the categories there, in enum")
         self.sketched.check(self.label)  # refuses features that are not declared
         if self.unit in self.declared.names:
             raise ValueError(f"schema must not name the column {self.unit!r} of unit")
@@ -271,7 +271,7 @@ class LabelingPlan(Section):
         how = "ends by refusals" if "cutoff" in ends else "ends by rows asked" if ends else "asks in rounds"
         for key in ("cutoff", "queries"):
             if key not in ends and getattr(self, key) is not None:
-                raise ValueError(f"{key} has no meaning for mechanism = {self.mechanism!r}, which {how}")
+                raise ValueError(f"{key} does not apply to mechanism = {self.mechanism!r}, which {how}")
         if self.mechanism == TALLIES and self.rows is None:
             raise ValueError(
                 "rows must be given for mechanism = 'tallies': about how many private units there are, as publicly "

@@ -37,7 +37,7 @@ class TableSource(BaseModel):
         if (self.query is None) != (self.connection is None):
             raise ValueError("query and connection must be given together")
         if self.delta is None and self.version is not None:
-            raise ValueError("version has no meaning without delta")
+            raise ValueError("version is only valid with delta")
         if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", "_" if self.connection is None else self.connection):
             raise ValueError(
                 "connection must be the name of an environment variable that holds the database's address, and no "
@@ -69,7 +69,7 @@ def check_address(place: str) -> str:
 
 
 KEYS = {
-    "query": ("string", "What a database is asked. It is public, as the plan is"),
+    "query": ("string", "The query to a database. It is public, as the plan is"),
     "connection": ("string", "The environment variable that holds the database's address"),
     "delta": ("string", "The folder of a Delta table, or its address in an object store"),
     "version": ("integer", "Of the Delta table; the latest if it is not given"),

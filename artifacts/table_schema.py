@@ -173,7 +173,7 @@ class TableSchema(Frozen):
             if name not in by_name:
                 raise WrongInput(f"data.features names {name!r}, for which data.schema declares no range or categories")
             if not varies(by_name[name]):
-                raise WrongInput(f"data.features names {name!r}, of which data.schema declares one value: leave it out")
+                raise WrongInput(f"data.features names {name!r}, which has one value in data.schema: leave it out")
         return TableSchema(columns=tuple(by_name[name] for name in features), undeclared=())
 
 

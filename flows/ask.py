@@ -190,7 +190,7 @@ def show_estimate(details: dict[str, Any]) -> None:
         "guarantee": f"{claim_in_words(details['guarantee'])}, in session {details['session']}",
         "budget": spent_in_words(details["lifetime"]),
         "next": f"set cutoff = {details['cutoff']} in [labeling], for a mechanism that ends by refusals: enough for "
-        f"{details['queries']:,} public rows, but for a chance of {details['beta']:g} (BTT18, Theorem 3.2)",
+        f"{details['queries']:,} public rows, except with probability {details['beta']:g} (BTT18, Theorem 3.2)",
         "estimate": details["estimate"],
     }
     if details["cutoff"] >= details["queries"]:

@@ -138,8 +138,8 @@ class SigningKey:
             return cls(Ed25519PrivateKey.from_private_bytes(seed))
         if named.lower().startswith("pkcs11:"):
             raise WrongInput(
-                f"{SIGNING_KEY} must name a file, got the address of a key in a token, by which nothing is signed "
-                "any more: `openssl genpkey -algorithm ed25519 -out KEY` makes a key file"
+                f"{SIGNING_KEY} must name a file, got the address of a key in a token, which Concord no longer "
+                "signs with: `openssl genpkey -algorithm ed25519 -out KEY` makes a key file"
             )
         text = read_own(Path(named), SIGNING_KEY)
         try:

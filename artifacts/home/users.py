@@ -44,7 +44,7 @@ def read_own(path: Path, setting: str) -> bytes:
     try:
         mode, content = path.stat().st_mode & 0o777, path.read_bytes()[:MOST_BYTES]
     except (OSError, ValueError) as failed:
-        why = failed.strerror if isinstance(failed, OSError) else "its name is none"
+        why = failed.strerror if isinstance(failed, OSError) else "its name is not valid"
         raise EnvironmentFailed(f"{setting} names the key file {path}, which cannot be read: {why}") from None
     if mode & 0o077:
         raise EnvironmentFailed(f"the key file {path} must be readable by its owner alone (0600), found {mode:04o}")

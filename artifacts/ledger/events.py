@@ -50,7 +50,7 @@ class Remark:
 
 ANOTHER = {
     "bound": "the lead signed another question of this number, to which this home is bound: it answers no other, ever",
-    "secret": "the vault's secrets/{name} is not the one on record, by which units are known: restore that one",
+    "secret": "the vault's secrets/{name} is not the one on record, which identifies units: restore that one",
 }
 """The error message about a second digest under one name, by kind of remark."""
 

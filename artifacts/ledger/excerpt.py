@@ -100,7 +100,7 @@ class Excerpt(BaseModel):
         except ValueError:
             raise NotVerified(f"{EXCERPT_FILE} is no excerpt of a ledger") from None
         if excerpt.text != text:
-            raise NotVerified(f"{EXCERPT_FILE} holds other bytes than Concord writes for what it says")
+            raise NotVerified(f"{EXCERPT_FILE} holds other bytes than Concord writes for this content")
         return excerpt
 
     @property
@@ -148,7 +148,7 @@ class Excerpt(BaseModel):
         disclosed = {line.session: line.body["asked"] for line in self.entries if line.kind == "commit"}
         names = {line.domain for line in self.entries if line.domain}
         if len(names) != 1 or Excerpt.of(records[:last], names.pop(), disclosed, hide) != self:
-            raise NotVerified("the ledger says otherwise what an excerpt says that was signed")
+            raise NotVerified("the ledger contradicts a signed excerpt")
 
     def check_later(self, later: "Excerpt") -> None:
         """Raise NotVerified unless `later`, of the same ledger, holds all entries and commitments of this excerpt.

@@ -193,8 +193,8 @@ class Watching:
         met, then = self._met(rows), LedgerState()
         if state.length and not met:
             raise NotVerified(
-                "the ledger holds nothing of what the witness saw, which is another ledger's: CONCORD_WITNESS must "
-                "name its own"
+                "the witness saw another ledger, none of whose entries is in this one: CONCORD_WITNESS must name the "
+                "witness of this ledger"
             )
         for record in rows.since(1)[:met]:  # as far as ledger and witness agree
             then.read(record)

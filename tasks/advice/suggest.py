@@ -68,7 +68,7 @@ def suggest(wishes: Wishes, folder: Path, home: Path, *, tallies: bool | None = 
         ("--season", wishes.season, "a stream releases running sums, which need tallies"),
     ):
         if given is not None and tallies is False:
-            raise WrongInput(f"--no-tallies has no meaning with {option}: {why}")
+            raise WrongInput(f"--no-tallies does not apply with {option}: {why}")
     against = no_tallies(plan, public.encoding)
     if tallies is False or (against is not None and tallies is None and plan.data.bounds is None and not plan.stream):
         suggested, plan = _by_votes(wishes, folder, plan, public, against)

@@ -127,7 +127,7 @@ def check_shards(plan: Plan, what: str, instead: str) -> None:
     if not plan.votes:
         raise WrongInput(f"{what}, and the plan has none: it must have [teachers] and [labeling]")
     if plan.relabel is not None:
-        rule = "of the private rows as they are, not of the secret subset of [relabel], which nothing else may look at"
+        rule = "of the private rows as they are, not of the secret subset of [relabel], which nothing else may read"
         raise WrongInput(f"{what} {rule}: {instead}")
 
 

@@ -297,7 +297,7 @@ def kind_of(session: Session) -> Publication:
     if isinstance(settings, kinds.Unknown) or (name not in KINDS and name not in MECHANISMS):
         by_homes = " in several homes" if isinstance(settings, kinds.Unknown) and settings.of_homes else ""
         raise NotVerified(
-            f"session {session.id} ran {name!r}{by_homes}, of which this version of Concord knows nothing: go on with "
+            f"session {session.id} ran {name!r}{by_homes}, which this version of Concord does not know: go on with "
             "the version that opened it"
         )
     kind = _published(name)

@@ -161,7 +161,7 @@ class Letter:
         except Exception:  # whoever signed it may have made it fail in any way
             raise NotVerified("it was signed, and does not hold what Concord writes") from None
         if found.model_dump_json().encode() != payload:
-            raise NotVerified("it was signed, and holds other bytes than Concord writes for what it says")
+            raise NotVerified("it was signed, and holds other bytes than Concord writes for this content")
         return found
 
 

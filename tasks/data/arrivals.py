@@ -164,8 +164,8 @@ def check_unchanged(plan: Plan, contents: Mapping[str, str], earlier: Sequence[P
     taken = {place: own for period in earlier for place, own in period.files.items()}
     if plan.data.unit is None and not taken.keys() <= contents.keys():
         raise NotVerified(
-            f"a file of {PRIVATE} is gone that a period of the stream took: put it back at its path, since its rows "
-            "have no names by which to know them elsewhere"
+            f"a file of {PRIVATE} that a period of the stream took is gone: put it back at its path, since its rows "
+            "have no names by which they could be recognised elsewhere"
         )
     if any(contents.get(place, own) != own for place, own in taken.items()):
         raise NotVerified(

@@ -172,7 +172,7 @@ def delta_files(place: str, version: int | None, field: str) -> tuple[str, list[
     mapped = ["columnMapping"] if protocol.min_reader_version == 2 else []
     if odd := {*(protocol.reader_features or mapped)} - READABLE:
         rule = f"{field}: the Delta table {place} uses {', '.join(sorted(odd))}"
-        raise WrongInput(f"{rule}, by which its files alone do not say what its rows are: write it without")
+        raise WrongInput(f"{rule}, so that its files alone do not determine its rows: write it without")
     cells = log["partition"] if "partition" in log.column_names else [None] * len(log)
     by_path = {unquote(path.as_py()): tuple((row or {}).items()) for path, row in zip(log["path"], cells, strict=True)}
     roots = [uri.removesuffix(path) for uri in uris[:1] for path in by_path if uri.endswith(path)]

@@ -87,7 +87,7 @@ def record_of(session: Session, files: Sequence[Ref], ledger: Reading, released:
     """The record of a session, as `ledger` has it, that released those files. Raises NotVerified as `describe`."""
     counts = counted(session, tuple(files), released)
     for file in set(released_by(session, ledger)).difference(files):
-        raise NotVerified(f"session {session.id} released {file.path}, which is left out of what is certified")
+        raise NotVerified(f"session {session.id} released {file.path}, which the certificate leaves out")
     return SessionRecord(
         session=session.id,
         purpose=session.purpose,

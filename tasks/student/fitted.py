@@ -51,7 +51,7 @@ def check_fitted(student: Any) -> None:
         rules = WHOLE if part is student and isinstance(part, Pipeline) else RULES.get(type(part), {})
         for name, holds in rules.items():
             if not holds(getattr(part, name, None)):
-                raise NotVerified(f"the student's {type(part).__name__} has a {name} that none of Concord's has")
+                raise NotVerified(f"the student's {type(part).__name__} has a {name} that Concord never writes")
 
 
 def parts_of(student: Any) -> Iterator[Any]:

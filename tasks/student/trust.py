@@ -90,6 +90,6 @@ def trusted_types(file: bytes, planned: str | None = None) -> list[str]:
         package = name.split(".")[0]
         if name not in OURS | INNER and package not in opened:
             trusting = f": if you trust its author with all of {package}, set CONCORD_TRUST={package}"
-            rule = f"the student's file holds {name}, which is none of what students are made of"
+            rule = f"the student's file holds {name}, which is not a type that students consist of"
             raise NotVerified(rule + trusting * (package not in CLOSED))
     return types

@@ -55,7 +55,7 @@ class Form(Frozen):
             where = ".".join(map(str, fault["loc"])) or "it"
             raise NotVerified(f"{path} is not what such a session releases: {where}: {fault['msg']}") from None
         if found.text != text:
-            raise NotVerified(f"{path} holds other bytes than Concord writes for what it says")
+            raise NotVerified(f"{path} holds other bytes than Concord writes for this content")
         return found
 
     @property

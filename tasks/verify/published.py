@@ -147,15 +147,13 @@ def _files_in(folder: Path) -> Iterator[Path]:
 def _as_written(certificate: Certificate, text: bytes) -> str:
     """Check that the file has exactly the bytes that Concord writes for its content."""
     if text != certificate.model_dump_json(indent=2).encode():
-        raise NotVerified(f"{CERTIFICATE_FILE} holds other bytes than Concord writes for what it says")
+        raise NotVerified(f"{CERTIFICATE_FILE} holds other bytes than Concord writes for this content")
     by, opened = (certificate.versions.get(name, "") for name in ("concord", OPENED))
     for named_version in (by, opened):
         if not is_version(named_version):
             raise NotVerified(f"the certificate names a version {named_version!r} of Concord, which is not a version")
     if older(__version__, by):
-        raise NotVerified(
-            f"Concord {by} wrote it, of which this {__version__} knows nothing: verify it with that version"
-        )
+        raise NotVerified(f"Concord {by} wrote it, which is later than this {__version__}: verify it with that version")
     return f"in the exact form that Concord writes, SHA-256 {sha256(text)}"
 
 

@@ -118,7 +118,7 @@ class Reckoning:
         if account.divided is not None:
             yield "the domain's units were divided before"
         if not 0 < Fraction(body["share"]) < 1 or not body["commitment"] or record.session:
-            yield "the division is none"
+            yield "the division is not valid"
         account.divided = body
 
     def _remark(self, record: RecordKept, body: RecordBody) -> Iterator[str]:
@@ -178,7 +178,7 @@ class Reckoning:
                 yield "a second session may have answered from the domain's secret subset"
             account.relabelled = True
         if holding.part not in ("", *account.alone):
-            yield f"it names a part that is none: {holding.part!r}"
+            yield f"it names a part that does not exist: {holding.part!r}"
             holding.part = ""
         if body["stream"] and not isinstance(kind, Stream) and (fault := self._of_release(holding, kind, body)):
             yield f"it names a stream, and {fault}"

@@ -93,12 +93,12 @@ def released_as_certified(record: SessionRecord, at: PublishedSession) -> str:
             raise NotVerified(f"the published file {path} is named {times:,} times")
     equal("the number asked", counts.answered + counts.refused, counts.asked)
     if what == "labels":
-        equal("what is said of released files", record.outcomes, ())
+        equal("the outcomes of released files", record.outcomes, ())
         return _votes(record, at)
     equal("the number of rows not asked", counts.not_asked, 0)
     if what == "answers":
         return _answers(record, at)
-    equal("what is said of released files", record.outcomes, ())
+    equal("the outcomes of released files", record.outcomes, ())
     equal("the number of teachers", record.teachers, 0)
     inferred = [file for file in record.files if file.path == f"{record.session}/labels.arrow"]
     rows = f"{record.session}/{SYNTHETIC_FILE}" if isinstance(kind, Sketch) else None
@@ -195,7 +195,7 @@ def _share(kind: Share, number: int, share: ShareForm) -> None:
     if (model := share.asked.model) is not None:
         equal(f"the columns of the model in share {number}", model.columns, _columns(kind))
         if len(_weights(model)) <= max(stop for _, stop in share.asked.spans):
-            raise NotVerified(f"the model in share {number} has no weight for some of the codes that were asked about")
+            raise NotVerified(f"the model in share {number} has no weight for some of the codes that were asked for")
 
 
 def _rounds(kind: Tallies, files: Sequence[Form]) -> str:
@@ -263,7 +263,7 @@ def _fits(number: int, model: DecodedForm, kind: Tallies, spans: Mapping[int, tu
     widths = {len(row) for row in (*model.weights, *model.spread, model.intercept, model.prior, model.kappa)}
     fields, codes = len(model.importance) - last - 1, len(model.weights) - spans[last][1]  # that were not asked
     if widths != {columns} or not 0 <= fields <= codes or (codes and not fields) or len(model.spread) < 2:
-        raise NotVerified(f"the model of round {number} is none of the codes and classes that were asked about")
+        raise NotVerified(f"the model of round {number} does not fit the codes and classes that were asked for")
     if model.units < 0 or not 0 <= model.moved <= 1 or not all(0 <= share <= 1 for share in model.prior):
         raise NotVerified(f"the model of round {number} states shares or numbers of units that there cannot be")
 
@@ -335,7 +335,7 @@ def _votes(record: SessionRecord, at: PublishedSession) -> str:
     stands before later ones in the certificate."""
     counts, paid = record.counts, record.mechanism.kind.classes
     if not record.teachers:
-        raise NotVerified(f"{record.mechanism.name} answers by votes, and no teacher is said to have voted")
+        raise NotVerified(f"{record.mechanism.name} answers by votes, but the certificate states no teachers")
     files = sorted(record.files, key=lambda ref: (len(ref.path), ref.path))
     for number, ref in enumerate(files):
         equal("the name of a table of labels", ref.path, f"{record.session}/labels/batch-{number:05d}.arrow")

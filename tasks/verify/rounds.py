@@ -119,7 +119,7 @@ def round_fault(kind: Tallies, number: int, found: Mapping[str, Any], before: Ma
         if not steady or moved_norm(grid, paid.model_copy(update=own)) > moved_norm(kind, paid):
             return f"a unit moves round {number} further than was paid for"
         if (asked["steps"], asked["least"]) != _grid(kind, paid, len(asked["fields"])):
-            return f"round {number} has another grid than that of what was paid for"
+            return f"round {number} has another grid than was paid for"
     except (KeyError, IndexError, TypeError, ValueError):
         return f"round {number} is not what tallies release"
     return ""

@@ -123,7 +123,7 @@ def statement_of(certificate: Certificate, read: Read, key: PublicKey) -> Statem
     try:
         payload = payload_of(read(f"{certificate.session}/{ATTESTATION_FILE}"), PAYLOAD_TYPE, key)
     except NotVerified as wrong:
-        raise NotVerified(f"{ATTESTATION_FILE} is not signed by what {KEY_FILE} holds: {wrong}") from None
+        raise NotVerified(f"{ATTESTATION_FILE} is not signed by the key in {KEY_FILE}: {wrong}") from None
     try:
         statement = Statement.model_validate_json(payload)
     except ValidationError:

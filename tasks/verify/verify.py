@@ -59,8 +59,8 @@ BEHIND = (
     "MLflow failed, before that was recorded; the same command, or a run of the plan, records it and spends nothing"
 )
 FOREIGN = (
-    "mlflow.db, which readers are told is published, has runs that no session made: if what they hold is private, move "
-    "mlflow.db away, and each session is recorded anew when a command uses it. Their ids are"
+    "mlflow.db counts as published, but has runs that no session made: if they hold anything private, move mlflow.db "
+    "away; each session is recorded anew when a command uses it. Their ids are"
 )
 IN_MLFLOW: dict[str, Callable[[CheckedSession], str]] = {
     "report and figures": run_files,

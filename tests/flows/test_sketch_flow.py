@@ -199,9 +199,9 @@ def test_a_session_that_was_killed_goes_on_without_a_second_draw(
         ({"data": {"features": ["height"]}}, "data.features names 'height'"),
         ({"data": {"unit": "age"}}, "must not name the column 'age' of unit"),
         ({"data": {"schema": "none.json"}}, "'none.json' cannot be read"),
-        ({"data": {"categories": ["sex"]}}, "categories has no meaning beside schema"),
+        ({"data": {"categories": ["sex"]}}, "categories cannot be used with schema"),
         ({"labeling": {"mechanism": "stable", "cutoff": 10}, "teachers": {"count": 9}}, "needs labeling.mechanism"),
-        ({"stream": {"delivery": "each row once"}}, "has no place beside [stream]"),
+        ({"stream": {"delivery": "each row once"}}, "cannot be used with [stream]"),
     ],
 )
 def test_a_schema_in_a_wrong_place_makes_no_plan(tmp_path: Path, changed: dict[str, Any], sentence: str) -> None:

@@ -226,5 +226,5 @@ def test_a_line_under_an_honest_commitment_that_says_otherwise_is_found(tmp_path
     ledger, hide = busy(tmp_path), hiding(Vault(tmp_path / "vault"))
     values = excerpt(ledger, tmp_path).model_dump()
     LIES[kind](next(line["body"] for line in values["entries"] if line["kind"] == kind))
-    with pytest.raises(NotVerified, match="says otherwise"):
+    with pytest.raises(NotVerified, match="contradicts"):
         Excerpt.model_validate(values).check_ledger(ledger.records(), hide)

@@ -278,8 +278,8 @@ def test_a_restoration_that_forgets_a_part_is_found(tmp_path: Path, monkeypatch:
     ("change", "wrong"),
     [
         (lambda entries: entries.insert(2, entries[1]), "divided before"),
-        (lambda entries: entries[1].body.update(share=1.5), "the division is none"),
-        (lambda entries: entries[2].body.update(part="nobody"), "names a part that is none"),
+        (lambda entries: entries[1].body.update(share=1.5), "the division is not valid"),
+        (lambda entries: entries[2].body.update(part="nobody"), "names a part that does not exist"),
     ],
 )
 def test_a_ledger_that_breaks_the_rule_of_parts_is_found(

@@ -343,7 +343,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "a stream of votes": (
         (*tables("csv"), "--classes", "a,b", *STATED, "--unit", "ship", "--season", "4", "--no-tallies"),
-        "--no-tallies has no meaning with --season",
+        "--no-tallies does not apply with --season",
     ),
     "a season of one release": (
         (*tables("csv"), "--classes", "a,b", *STATED, "--unit", "ship", "--season", "1"),

@@ -185,7 +185,7 @@ def test_errors_print_them_as_they_stand(original: Path, tmp_path: Path, rows: P
     folder = published(original, tmp_path / SESSION, canonical_file(whole.getvalue()))
     for words in (("export", folder, "--to", tmp_path / "out"), ("predict", folder, rows, "--out", tmp_path / "c.csv")):
         status, printed = asked(*words)
-        assert (status, "is none of what students are made of" in printed) == (4, True)
+        assert (status, "is not a type that students consist of" in printed) == (4, True)
     missing = tmp_path / f"{WORDS[1]}\n{OURS}.csv".replace("/", "")
     assert asked("predict", folder.parent, missing, "--out", tmp_path / "c.csv")[0] == 2
     assert asked("export", missing, "--to", tmp_path / "out")[0] == 2

@@ -208,7 +208,7 @@ def test_tallies_have_no_rows_that_are_paid_for(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("labeling", "rule"),
     [
-        ({"mechanism": "stable", "cutoff": 5, "queries": 5}, "queries has no meaning for mechanism = 'stable'"),
+        ({"mechanism": "stable", "cutoff": 5, "queries": 5}, "queries does not apply to mechanism = 'stable'"),
         ({"mechanism": "noisy_votes", "room": 5}, "room is not a key of the plan"),
     ],
 )

@@ -80,7 +80,7 @@ def test_what_is_no_outcome_is_a_sentence(session: tuple[Session, Ledger], name:
 
 
 def test_a_mechanism_of_a_later_version_is_a_sentence(session: tuple[Session, Ledger]) -> None:
-    with pytest.raises(NotVerified, match="knows nothing"):
+    with pytest.raises(NotVerified, match="does not know"):
         mechanism_of(replace(session[0], mechanism={"name": "later"}))
 
 

@@ -295,7 +295,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "tallies": ({"labeling": {"mechanism": "tallies", "rows": 9000}}, "Name a mechanism by which teachers vote"),
     "auto": (
         {"labeling": {"mechanism": "auto", "rows": 9000}, **VOTES},
-        "has no meaning for labeling.mechanism = 'auto'",
+        "does not apply to labeling.mechanism = 'auto'",
     ),
 }
 

@@ -96,12 +96,12 @@ def test_a_folder_runs_no_code(
     """Trust followed the certificate, and all of NumPy was trusted: whoever predicted ran the file's code."""
     marker = tmp_path / "marker"
     folder = poisoned(small, tmp_path / SESSION, steps(marker), estimator)
-    with pytest.raises(NotVerified, match="is none of what students are made of"):
+    with pytest.raises(NotVerified, match="is not a type that students consist of"):
         student_of(handed_on(str(folder), tmp_path)).predict(small.rows)
     with pytest.raises(NotVerified):
         export(handed_on(str(folder), tmp_path), tmp_path / "to")
     checks = {check.name: check for check in verify_published(folder, small.plan.path("test"))}
-    assert "is none of what students are made of" in checks[f"{SESSION}: public test"].detail
+    assert "is not a type that students consist of" in checks[f"{SESSION}: public test"].detail
     assert not marker.exists()
 
 
@@ -136,5 +136,5 @@ def test_no_word_opens_a_package_that_holds_everything(
 ) -> None:
     package = function.__module__.partition(".")[0]
     monkeypatch.setenv("CONCORD_TRUST", package)
-    with pytest.raises(NotVerified, match=r"students are made of$"):
+    with pytest.raises(NotVerified, match=r"students consist of$"):
         trusted_types(dump(FunctionTransformer(function)), f"{package}.Student")
