@@ -4,6 +4,7 @@ Each command ends its `--help` with the examples below. Checked by tests/flows/c
 """
 
 import codecs
+import importlib
 import io
 import json
 import os
@@ -11,9 +12,13 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, is_dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from itertools import chain
 from pathlib import Path
 from traceback import format_exception
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.markup import escape
@@ -23,8 +28,12 @@ from typer.core import TyperGroup
 
 from concord.artifacts.errors import in_json, in_lines
 from concord.artifacts.process import our_settings, variables
-from concord.flows.console import asking, err, out
+from concord.flows.console import asking, err, hushed, out, say
 
+if TYPE_CHECKING:
+    from concord.flows.outcome import Summary
+
+Body = TypeVar("Body", bound=Callable[..., None])
 PANELS: dict[str, dict[str, tuple[str, ...]]] = {
     "Learn": {
         "run": (
@@ -191,25 +200,89 @@ def prefect_at(home: Path) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def served(home: Path, *, ask: bool = False) -> Iterator[Path]:
-    """The home folder, made if missing, on its own server within the context, in which the operator may be asked
-    questions if `ask`."""
-    from concord.flows.environment import prepare
-    from concord.flows.server import serving
+@dataclass(frozen=True)
+class Call:
+    """Options that commands share, and the start and end that commands have in common."""
 
-    found = prepare(home)
-    with prefect_at(found), serving(found), asking(ask):
-        yield found
+    home: HomeOption = HOME
+    as_json: JsonOption = False
+    quiet: bool = field(default=False, init=False)
+
+    @contextmanager
+    def starting(self) -> Iterator[Callable[[str], None]]:
+        """Show at a terminal what the command waits for before it begins, and for how long; yields a setter of the
+        text."""
+        columns = (SpinnerColumn(), TextColumn("starting: {task.description}"), TimeElapsedColumn())
+        with Bars(*columns, console=err, transient=True, disable=self.quiet or not err.is_terminal) as bars:
+            bar = bars.add_task("packages are loaded")
+            yield lambda what: bars.update(bar, description=what)
+
+    @contextmanager
+    def serving(self, home: Path, *, server: bool = True, ask: bool = False) -> Iterator[None]:
+        """Load the packages of flows; with `server`, run the home's own within the context, once it answers. If `ask`,
+        the operator may be asked questions within the context."""
+        from concord.flows.server import serving
+
+        with prefect_at(home), serving(home) if server else nullcontext():
+            with self.starting() as wait_for:
+                importlib.import_module("concord.flows.start")
+                if server:
+                    from concord.flows.serving import servers_awake
+
+                    wait_for("Prefect's server")
+                    servers_awake()
+            with hushed(self.quiet), asking(ask):
+                yield
+
+    def end(self, details: dict[str, Any], *shown: str | Callable[[dict[str, Any]], Any], holds: bool = True) -> None:
+        """Print the result as JSON, or show it to readers. The exit status is 4 unless it holds.
+
+        shown   sentences, or functions that print the result
+        """
+        if self.as_json:
+            print_json(details)
+        else:
+            for part in shown:
+                say(part) if isinstance(part, str) else part(details)
+        if not holds:
+            raise typer.Exit(4)
 
 
-@contextmanager
-def starting(quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """Show at a terminal what the command waits for before it begins, and for how long; yields a setter of the text."""
-    columns = (SpinnerColumn(), TextColumn("starting: {task.description}"), TimeElapsedColumn())
-    with Bars(*columns, console=err, transient=True, disable=quiet or not err.is_terminal) as bars:
-        bar = bars.add_task("packages are loaded")
-        yield lambda what: bars.update(bar, description=what)
+@dataclass(frozen=True)
+class QuietCall(Call):
+    """As `Call`, of a command that ends with a run's summary."""
+
+    quiet: QuietOption = False
+
+    def report(self, summary: "Summary", home: Path) -> None:
+        """Print the summary, or show it to readers."""
+        from concord.flows.cli.show import show
+
+        self.end(summary.model_dump(mode="json"), lambda _: show(summary, home, quiet=self.quiet))
+
+
+def subcommand(name: str) -> Callable[[Body], Body]:
+    """Decorate a function as a command.
+
+    Its first parameter is the Call, whose options come last. Any other that is a dataclass stands for its fields.
+    """
+
+    def add(body: Body) -> Body:
+        call, *own = signature(body).parameters.values()
+        kinds: dict[str, Any] = {each.name: each.annotation for each in (call, *own) if is_dataclass(each.annotation)}
+        parts = {name: signature(kind).parameters for name, kind in kinds.items()}
+        options = chain(*(parts.get(each.name, {each.name: each}).values() for each in (*own, call)))
+
+        @wraps(body)
+        def run(**given: Any) -> None:
+            whole = {at: kinds[at](**{name: given.pop(name) for name in names}) for at, names in parts.items()}
+            body(**whole, **given)
+
+        vars(run)["__signature__"] = Signature([each.replace(kind=Parameter.KEYWORD_ONLY) for each in options])
+        app.command(name)(run)
+        return body
+
+    return add
 
 
 def print_json(value: dict[str, Any]) -> None:

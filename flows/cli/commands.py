@@ -3,10 +3,8 @@
 Heavy packages are imported inside the commands, so that --help is instant.
 """
 
-import importlib
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,23 +17,20 @@ from concord.flows.cli import homes, record, review, verify
 from concord.flows.cli.app import (
     HOME,
     AgainOption,
+    Call,
     HomeOption,
-    JsonOption,
-    QuietOption,
+    QuietCall,
     YesOption,
     app,
     prefect_at,
-    print_json,
-    served,
     speak_plainly,
-    starting,
+    subcommand,
 )
-from concord.flows.console import NARROW, asking, hushed, out, say
+from concord.flows.console import NARROW, out, say
 from concord.flows.ending import NOTHING_LOST
 
 if TYPE_CHECKING:
     from concord.artifacts.plan import Plan
-    from concord.flows.outcome import Summary
 
 __all__ = ["app", "command", "homes", "record", "review", "verify"]
 """`homes`, `record`, `review` and `verify` add their commands to `app` as they are imported."""
@@ -63,8 +58,9 @@ def command() -> None:
         sys.exit(EnvironmentFailed.exit_status)
 
 
-@app.command("run")
+@subcommand("run")
 def run_command(
+    call: QuietCall,
     plan: Annotated[Path, typer.Argument(help="The plan, a TOML file.")],
     start_from: Annotated[str | None, typer.Option("--from", help="Rerun this stage and all later ones.")] = None,
     new_session: Annotated[
@@ -74,9 +70,6 @@ def run_command(
         ),
     ] = False,
     yes: YesOption = False,
-    home: HomeOption = HOME,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
 ) -> None:
     """Learn and publish a model: the main job.
 
@@ -84,31 +77,27 @@ def run_command(
     """
     from concord.flows.environment import foreseen, is_known, prepare
 
-    with foreseen(home, anew=new_session or start_from is not None):
-        with starting(quiet):
+    with foreseen(call.home, anew=new_session or start_from is not None):
+        with call.starting():
             from concord.artifacts.plan import load_plan
             from concord.tasks.data.sources import check_tables
 
-            loaded, home = load_plan(plan), prepare(home)
+            loaded, home = load_plan(plan), prepare(call.home)
             cached = is_known(loaded, home) and not (new_session or start_from)
             if not cached:  # a cached run checks them itself
                 check_tables(loaded)
-        with _loaded(home, quiet=quiet, server=not cached):
+        with call.serving(home, server=not cached, ask=not yes):
             from concord.flows.start import start
 
-            with asking(not yes):
-                summary = start(loaded, home, new_session=new_session, start_from=start_from)
-            _report(summary, home, as_json=as_json, quiet=quiet)
+            call.report(start(loaded, home, new_session=new_session, start_from=start_from), home)
 
 
-@app.command("refresh")
+@subcommand("refresh")
 def refresh_command(
+    call: QuietCall,
     plan: Annotated[Path, typer.Argument(help="The plan, which has a [stream].")],
     new_session: Annotated[bool, typer.Option(help="Begin another stream if it cannot go on; it costs again.")] = False,
     yes: YesOption = False,
-    home: HomeOption = HOME,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
 ) -> None:
     """Learn from the private rows that arrived since the last release of a stream.
 
@@ -118,60 +107,59 @@ def refresh_command(
     """
     from concord.flows.environment import foreseen, prepare
 
-    with foreseen(home, anew=True):
-        with starting(quiet):
-            loaded, home = _checked(plan), prepare(home)
-        with _loaded(home, quiet=quiet):
+    with foreseen(call.home, anew=True):
+        with call.starting():
+            loaded, home = _checked(plan), prepare(call.home)
+        with call.serving(home, ask=not yes):
             from concord.flows.start import start_refresh
 
-            with asking(not yes):
-                summary = start_refresh(loaded, home, new_session=new_session)
-            _report(summary, home, as_json=as_json, quiet=quiet)
+            call.report(start_refresh(loaded, home, new_session=new_session), home)
 
 
-@app.command("extend")
+@subcommand("extend")
 def extend_command(
+    call: QuietCall,
     session: Annotated[str, typer.Argument(help="The session, as run and budget name it.")],
     public: Annotated[Path, typer.Option(help="More public rows: a file, a folder or a glob.")],
-    home: HomeOption = HOME,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
 ) -> None:
     """Answer more public rows in an open session, and retrain its student.
 
     Files that were answered before are skipped, so you can name the same folder each time. If the session ends before
     the last row, the answers so far are published, and the exit status is 3.
     """
-    with _reopened(home, quiet=quiet) as home:
+    from concord.flows.environment import reopen
+
+    home = reopen(call.home)
+    with call.serving(home):
         from concord.flows.outcome import check_all_asked
         from concord.flows.start import start_extension
 
         summary = start_extension(session, public, home)
-        _report(summary, home, as_json=as_json, quiet=quiet)
+        call.report(summary, home)
     check_all_asked(summary)
-    if not (as_json or quiet or summary.asked_now):
+    if not (call.as_json or call.quiet or summary.asked_now):
         out.print(f"nothing new: {public} has no further row that the session can answer; nothing was spent")
 
 
-@app.command("test")
+@subcommand("test")
 def try_command(
+    call: QuietCall,
     session: Annotated[str, typer.Argument(help="The session, or a domain: its latest one.")],
     epsilon: Annotated[float | None, typer.Option(help="The ε that the test costs.")] = None,
     again: AgainOption = False,
-    home: HomeOption = HOME,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
 ) -> None:
     """Evaluate a session's student on private units set aside; costs budget.
 
     The plan's [test] sets the units aside. Without --epsilon it spends nothing, and shows the last test or the price of
     the first.
     """
-    with _reopened(home, quiet=quiet) as home:
+    from concord.flows.environment import reopen
+
+    home = reopen(call.home)
+    with call.serving(home):
         from concord.flows.start import start_test
 
-        summary = start_test(session, home, epsilon=epsilon, again=again)
-        _report(summary, home, as_json=as_json, quiet=quiet)
+        call.report(start_test(session, home, epsilon=epsilon, again=again), home)
 
 
 @app.command("serve")
@@ -204,49 +192,55 @@ def serve_command(
         starts.serve(session, public, home, cron=cron, timezone=timezone)
 
 
-@app.command("demo")
-def demo_command(home: HomeOption = HOME, as_json: JsonOption = False, quiet: QuietOption = False) -> None:
+@subcommand("demo")
+def demo_command(call: QuietCall) -> None:
     """Run the main job on simulated hospital stays, without download or server."""
     from concord.flows.environment import prepare
     from concord.tasks.advice.demo import WITH_PUBLIC, write_demo
 
-    plan = write_demo(prepare(home) / "demo")
-    run_command(plan, None, False, False, home, as_json, quiet)
-    if not (as_json or quiet):
-        elsewhere = "" if home == HOME else f" --home {home}"
+    plan = write_demo(prepare(call.home) / "demo")
+    run_command(call, plan)
+    if not (call.as_json or call.quiet):
+        elsewhere = "" if call.home == HOME else f" --home {call.home}"
         say(f"next         with public rows: concord run {plan.with_name(WITH_PUBLIC)} --new-session{elsewhere}")
 
 
-@app.command("init")
-def init_command(
-    private: Annotated[str | None, typer.Option(help="Private table; only column names are read.")] = None,
-    public: Annotated[str | None, typer.Option(help="Public table, whose columns become features.")] = None,
-    schema: Annotated[str | None, typer.Option(help="In place of --public; default: schema.json.")] = None,
-    test: Annotated[str | None, typer.Option(help="Public labelled table, for evaluation.")] = None,
-    label: Annotated[str | None, typer.Option(help="The label column.")] = None,
-    classes: Annotated[list[str] | None, typer.Option(metavar="A,B", help="The classes; they are published.")] = None,
+@dataclass(frozen=True)
+class InitOptions:
+    """Settings of a plan that `init` writes; None for those that it asks for or takes by default."""
+
+    private: Annotated[str | None, typer.Option(help="Private table; only column names are read.")] = None
+    public: Annotated[str | None, typer.Option(help="Public table, whose columns become features.")] = None
+    schema: Annotated[str | None, typer.Option(help="In place of --public; default: schema.json.")] = None
+    test: Annotated[str | None, typer.Option(help="Public labelled table, for evaluation.")] = None
+    label: Annotated[str | None, typer.Option(help="The label column.")] = None
+    classes: Annotated[list[str] | None, typer.Option(metavar="A,B", help="The classes; they are published.")] = None
     bounds: Annotated[
         tuple[float, float] | None, typer.Option(metavar="LOW HIGH", help="Bounds of a label that is a number.")
-    ] = None,
-    unit: Annotated[str | None, typer.Option(help="Column that identifies a person, or `row`.")] = None,
+    ] = None
+    unit: Annotated[str | None, typer.Option(help="Column that identifies a person, or `row`.")] = None
     categories: Annotated[
         list[str] | None, typer.Option(metavar="A,B", help="Numeric columns that are categorical.")
-    ] = None,
-    domain: Annotated[str | None, typer.Option(help="Name of this body of private data; published.")] = None,
-    rows: Annotated[str | None, typer.Option(help="About how many private rows, or units if --unit.")] = None,
-    season: Annotated[int | None, typer.Option(help="For a stream: releases in a season.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="The ε of this session; default: 1.")] = None,
-    delta: Annotated[float | None, typer.Option(help="Its δ; default: a power of ten below 1/rows.")] = None,
-    lifetime_epsilon: Annotated[float | None, typer.Option(help="Lifetime budget; default: 4 times --epsilon.")] = None,
-    lifetime_delta: Annotated[float | None, typer.Option(help="Lifetime budget; default: 4 times --delta.")] = None,
-    issuer: Annotated[str | None, typer.Option(help="The publisher.")] = None,
-    contact: Annotated[str | None, typer.Option(help="Contact for questions.")] = None,
-    use: Annotated[str | None, typer.Option(help="Intended use, and uses to avoid.")] = None,
-    date: Annotated[str | None, typer.Option(help="Date of publication: YYYY-MM-DD.")] = None,
+    ] = None
+    domain: Annotated[str | None, typer.Option(help="Name of this body of private data; published.")] = None
+    rows: Annotated[str | None, typer.Option(help="About how many private rows, or units if --unit.")] = None
+    season: Annotated[int | None, typer.Option(help="For a stream: releases in a season.")] = None
+    epsilon: Annotated[float | None, typer.Option(help="The ε of this session; default: 1.")] = None
+    delta: Annotated[float | None, typer.Option(help="Its δ; default: a power of ten below 1/rows.")] = None
+    lifetime_epsilon: Annotated[float | None, typer.Option(help="Lifetime budget; default: 4 times --epsilon.")] = None
+    lifetime_delta: Annotated[float | None, typer.Option(help="Lifetime budget; default: 4 times --delta.")] = None
+    issuer: Annotated[str | None, typer.Option(help="The publisher.")] = None
+    contact: Annotated[str | None, typer.Option(help="Contact for questions.")] = None
+    use: Annotated[str | None, typer.Option(help="Intended use, and uses to avoid.")] = None
+    date: Annotated[str | None, typer.Option(help="Date of publication: YYYY-MM-DD.")] = None
+
+
+@subcommand("init")
+def init_command(
+    call: Call,
+    settings: InitOptions,
     path: Annotated[Path, typer.Option("--out", help="A new file for the plan.")] = Path("plan.toml"),
     tallies: Annotated[bool | None, typer.Option(help="Noisy sums (default, if possible), or votes.")] = None,
-    home: HomeOption = HOME,
-    as_json: JsonOption = False,
 ) -> None:
     """Write a commented plan to start from, with public or declared columns.
 
@@ -254,38 +248,34 @@ def init_command(
     """
     from concord.flows.cli.init import begin, show_begun
 
-    given: dict[str, Any] = {"private": private, "public": public, "schema": schema, "test": test}
-    given |= {"label": label, "unit": unit, "classes": tuple(classes or ()), "bounds": bounds}
-    given |= {"domain": domain, "rows": rows, "season": season}
-    given["categories"] = tuple(name.strip() for several in categories or () for name in several.split(","))
-    given |= {
-        "epsilon": epsilon,
-        "delta": delta,
-        "lifetime_epsilon": lifetime_epsilon,
-        "lifetime_delta": lifetime_delta,
-    }
-    given |= {"issuer": issuer, "contact": contact, "use": use, "date": date}
-    found = begin(given, path, home, tallies=tallies)
-    print_json(found) if as_json else show_begun(found)
+    categories = (name.strip() for several in settings.categories or () for name in several.split(","))
+    given = asdict(settings) | {"categories": tuple(categories)}
+    call.end(begin(given, path, call.home, tallies=tallies), show_begun)
 
 
-@app.command("plan")
+@dataclass(frozen=True)
+class PlanFigures:
+    """Public figures that take precedence over those of a plan."""
+
+    epsilon: Annotated[float | None, typer.Option(help="The ε that may be spent.")] = None
+    delta: Annotated[float | None, typer.Option(help="The δ that may be spent.")] = None
+    teachers: Annotated[int | None, typer.Option(help="Teachers, each on a shard of its own.")] = None
+    queries: Annotated[int | None, typer.Option(help="Public rows to label.")] = None
+    classes: Annotated[int | None, typer.Option(help="Classes.")] = None
+    rows: Annotated[int | None, typer.Option(help="About how many private units, as publicly known.")] = None
+
+
+@subcommand("plan")
 def plan_command(
+    call: Call,
+    figures: PlanFigures,
     path: Annotated[Path | None, typer.Argument(metavar="[PLAN]", help="A plan to take the figures from.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="The ε that may be spent.")] = None,
-    delta: Annotated[float | None, typer.Option(help="The δ that may be spent.")] = None,
-    teachers: Annotated[int | None, typer.Option(help="Teachers, each on a shard of its own.")] = None,
-    queries: Annotated[int | None, typer.Option(help="Public rows to label.")] = None,
-    classes: Annotated[int | None, typer.Option(help="Classes.")] = None,
-    rows: Annotated[int | None, typer.Option(help="About how many private units, as publicly known.")] = None,
     agreement: Annotated[
         str | None, typer.Option(help="A public guess: the mean share of the winning class, or a table of votes.")
     ] = None,
     explain: Annotated[
         str | None, typer.Option(metavar="KEY", help="Explain a key or a section of a plan, and do nothing else.")
     ] = None,
-    home: HomeOption = HOME,
-    as_json: JsonOption = False,
 ) -> None:
     """Compare the mechanisms for a budget, from public figures alone; nothing is spent.
 
@@ -295,63 +285,63 @@ def plan_command(
         from concord.tasks.advice.keys import details, explained
 
         keys = explained(explain)
-        print_json(details(keys)) if as_json else out.print(*map(str, keys), sep="\n", markup=False, highlight=False)
+        call.end(details(keys), lambda _: out.print(*map(str, keys), sep="\n", markup=False, highlight=False))
         return
     from concord.flows.cli.plan import report, show_plan
 
-    given = {"epsilon": epsilon, "delta": delta, "teachers": teachers, "queries": queries, "classes": classes}
-    found = report(path, agreement, home, rows=rows, **given)
-    print_json(found) if as_json else show_plan(found)
+    call.end(report(path, agreement, call.home, **asdict(figures)), show_plan)
 
 
-@app.command("estimate")
+@subcommand("estimate")
 def estimate_command(
+    call: Call,
     plan: Annotated[Path, typer.Argument(help="The plan; its cutoff may be missing.")],
     epsilon: Annotated[float, typer.Option(help="The ε that the estimate costs.")],
     share: Annotated[float, typer.Option(help="Share of units set aside to evaluate teachers.")] = 0.3,
     beta: Annotated[float, typer.Option(help="Probability that the suggested cutoff is too low.")] = 0.05,
     again: AgainOption = False,
     yes: YesOption = False,
-    home: HomeOption = HOME,
-    as_json: JsonOption = False,
 ) -> None:
     """Estimate the teachers' error from private rows and suggest a cutoff; costs budget.
 
     With the same settings, it repeats the first estimate and spends nothing.
     """
-    loaded = _checked(plan)
-    with served(home, ask=not yes) as found:
+    from concord.flows.environment import prepare
+
+    loaded, home = _checked(plan), prepare(call.home)
+    with call.serving(home, ask=not yes):
         from concord.flows.ask import estimate, show_estimate
         from concord.flows.start import start_asking
 
-        result = start_asking(estimate, loaded, found, epsilon=epsilon, share=share, beta=beta, again=again)
-    print_json(result) if as_json else show_estimate(result)
+        result = start_asking(estimate, loaded, home, epsilon=epsilon, share=share, beta=beta, again=again)
+    call.end(result, show_estimate)
 
 
-@app.command("count")
+@subcommand("count")
 def count_command(
+    call: Call,
     plan: Annotated[Path, typer.Argument(help="The plan; its public table defines the groups.")],
     by: Annotated[str, typer.Option(help="Columns whose categories form the groups, with commas.")],
     epsilon: Annotated[float, typer.Option(help="The ε the counts cost.")],
     again: AgainOption = False,
     yes: YesOption = False,
-    home: HomeOption = HOME,
-    as_json: JsonOption = False,
 ) -> None:
     """Count private units by the values of columns, with noise; costs budget.
 
     Groups are those of the public table; all other units are counted together. The counts are certified. The same call
     repeats the first counts and spends nothing.
     """
-    loaded = _checked(plan)
-    with served(home, ask=not yes) as found:
+    from concord.flows.environment import prepare
+
+    loaded, home = _checked(plan), prepare(call.home)
+    with call.serving(home, ask=not yes):
         from concord.flows.ask import answer
         from concord.flows.start import start_asking
         from concord.tasks.asks.counts import CountQuestion
 
         question = CountQuestion(tuple(name.strip() for name in by.split(",")), epsilon)
-        result = start_asking(answer, loaded, found, question=question, again=again) | {"within": question.within}
-    print_json(result) if as_json else show_counts(result)
+        result = start_asking(answer, loaded, home, question=question, again=again) | {"within": question.within}
+    call.end(result, show_counts)
 
 
 def show_counts(details: dict[str, Any]) -> None:
@@ -385,40 +375,3 @@ def _checked(path: Path) -> "Plan":
     plan = load_plan(path)
     check_tables(plan)
     return plan
-
-
-@contextmanager
-def _loaded(home: Path, *, quiet: bool, server: bool = True) -> Iterator[None]:
-    """Load packages; with `server`, run the home's own within the context, and wait until it answers.
-
-    quiet    hides the progress of stages
-    """
-    from concord.flows.server import serving
-
-    with prefect_at(home), serving(home) if server else nullcontext():
-        with starting(quiet) as wait_for:
-            importlib.import_module("concord.flows.start")
-            if server:
-                from concord.flows.serving import servers_awake
-
-                wait_for("Prefect's server")
-                servers_awake()
-        with hushed(quiet):
-            yield
-
-
-@contextmanager
-def _reopened(home: Path, *, quiet: bool) -> Iterator[Path]:
-    """An existing home, with Prefect's server within the context."""
-    with starting(quiet):
-        from concord.flows.environment import reopen
-
-        found = reopen(home)
-    with _loaded(found, quiet=quiet):
-        yield found
-
-
-def _report(summary: "Summary", home: Path, *, as_json: bool, quiet: bool) -> None:
-    from concord.flows.cli.show import show
-
-    print_json(summary.model_dump(mode="json")) if as_json else show(summary, home, quiet=quiet)

@@ -1,25 +1,24 @@
 """The commands of several homes that show no row: `lead`, `contribute` and `homes`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
-from concord.flows.cli.app import HOME, HomeOption, JsonOption, app, print_json, served
+from concord.flows.cli.app import Call, JsonOption, app, print_json, subcommand
 from concord.flows.console import NARROW, out, say
 
 PlanArgument = Annotated[Path, typer.Argument(help="The plan of all homes, which has [homes] and no private table.")]
 ExchangeOption = Annotated[str, typer.Option(help="The folder, or address in an object store, that all can reach.")]
 
 
-@app.command("lead")
+@subcommand("lead")
 def lead_command(
+    call: Call,
     plan: PlanArgument,
     exchange: ExchangeOption,
     without: Annotated[list[str] | None, typer.Option(help="A home left out: from now on, or of this release.")] = None,
-    home: HomeOption = HOME,
-    as_json: JsonOption = False,
 ) -> None:
     """Coordinate several homes: ask the next question, or publish after the last answer.
 
@@ -27,26 +26,25 @@ def lead_command(
     and draws nothing.
     """
     from concord.artifacts.plan import load_homes_plan
+    from concord.flows.environment import prepare
 
-    loaded = load_homes_plan(plan)
-    with served(home) as found:
+    loaded, home = load_homes_plan(plan), prepare(call.home)
+    with call.serving(home):
         from concord.flows import api
 
-        done = api.lead(loaded, exchange, without=without or (), home=found)
-    if as_json:
-        print_json(done)
-    elif done["published"]:
+        done = api.lead(loaded, exchange, without=without or (), home=home)
+    if done["published"]:
         from concord.flows.cli.show import show
         from concord.flows.outcome import Summary
 
-        show(Summary.model_validate(done), found, quiet=False)
+        call.end(done, lambda _: show(Summary.model_validate(done), home))
     else:
-        _say_refused(done["refused"])
-        say(f"round {done['round']}      waits for {', '.join(done['missing'])}")
+        call.end(done, *_refused(done), f"round {done['round']}      waits for {', '.join(done['missing'])}")
 
 
-@app.command("contribute")
+@subcommand("contribute")
 def contribute_command(
+    call: Call,
     plan: PlanArgument,
     exchange: ExchangeOption,
     private: Annotated[str, typer.Option(help="This home's private table.")],
@@ -57,8 +55,6 @@ def contribute_command(
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="You have read the plan and agree to what it costs.")
     ] = False,
-    home: HomeOption = HOME,
-    as_json: JsonOption = False,
 ) -> None:
     """Answer the newest question of a lead, with noisy sums of this home's rows.
 
@@ -66,25 +62,26 @@ def contribute_command(
     asks for agreement; from cron, give --yes. A repeated call spends nothing.
     """
     from concord.artifacts.plan import load_homes_plan
+    from concord.flows.environment import prepare
 
-    loaded = load_homes_plan(plan)
-    with served(home, ask=not yes) as found:
+    loaded, home = load_homes_plan(plan), prepare(call.home)
+    with call.serving(home, ask=not yes):
         from concord.flows import api
 
-        done = api.contribute(loaded, exchange, private, name, agreed=yes, new_session=again, home=found)
-    if as_json:
-        print_json(done)
-        return
-    _say_refused(done["refused"])
+        done = api.contribute(loaded, exchange, private, name, agreed=yes, new_session=again, home=home)
     if done["answered"] is None:
-        say(f"{name}: {done['missing']}")
+        call.end(done, *_refused(done), f"{name}: {done['missing']}")
     else:
         from concord.flows.outcome import spent_in_words
 
         number, rounds = done["answered"] + 1, done["rounds"]
-        say(f"answered     {number} of {rounds}{'' if done['answered_now'] else ', before'}: {done['file']}")
-        say(f"budget       {spent_in_words(done['lifetime'])}")
-        say(f"certificate  {done['certificate']}")
+        call.end(
+            done,
+            *_refused(done),
+            f"answered     {number} of {rounds}{'' if done['answered_now'] else ', before'}: {done['file']}",
+            f"budget       {spent_in_words(done['lifetime'])}",
+            f"certificate  {done['certificate']}",
+        )
 
 
 @app.command("homes")
@@ -100,8 +97,8 @@ def homes_command(plan: PlanArgument, exchange: ExchangeOption, as_json: JsonOpt
     if as_json:
         print_json(found)
         return
-    say(f"plan {found['plan'][:12]}, led by {found['lead']}")
-    _say_refused(found["refused"])
+    for sentence in (f"plan {found['plan'][:12]}, led by {found['lead']}", *_refused(found)):
+        say(sentence)
     table = Table("round", "answered", "missing", "refused", **NARROW)
     for each in found["rounds"]:
         refused = "; ".join(f"{name}: {why}" for name, why in each["refused"].items())
@@ -109,6 +106,5 @@ def homes_command(plan: PlanArgument, exchange: ExchangeOption, as_json: JsonOpt
     out.print(table if found["rounds"] else "nothing is asked yet")
 
 
-def _say_refused(refused: dict[str, str]) -> None:
-    for name, why in refused.items():
-        say(f"refused      {name}: {why}")
+def _refused(found: dict[str, Any]) -> list[str]:
+    return [f"refused      {name}: {why}" for name, why in found["refused"].items()]

@@ -10,25 +10,24 @@ import typer
 from concord.artifacts.errors import WrongInput
 from concord.flows.cli.app import (
     HOME,
+    Call,
     HomeOption,
-    JsonOption,
     PublishedArgument,
     ReasonOption,
     StudentArgument,
     app,
-    print_json,
+    subcommand,
 )
 from concord.flows.console import say
 
 
-@app.command("budget")
-def budget_command(home: HomeOption = HOME, as_json: JsonOption = False) -> None:
+@subcommand("budget")
+def budget_command(call: Call) -> None:
     """Show each domain's lifetime budget, spent and remaining, and its sessions."""
     from concord.flows.cli.show import budget_of, show_budget
     from concord.flows.environment import reopen
 
-    figures = budget_of(reopen(home, reading=True))
-    print_json(figures) if as_json else show_budget(figures)
+    call.end(budget_of(reopen(call.home, reading=True)), show_budget)
 
 
 @app.command("domain")
@@ -74,11 +73,10 @@ def link_command(
             say(f"      {warning}", mark="warning", style="yellow")
 
 
-@app.command("restore")
+@subcommand("restore")
 def restore_command(
+    call: Call,
     reason: Annotated[str, typer.Option(help="What happened to the home, or to its witness; kept on the record.")],
-    home: HomeOption = HOME,
-    as_json: JsonOption = False,
 ) -> None:
     """Continue after the home was restored from a backup, or after its witness was lost.
 
@@ -89,18 +87,16 @@ def restore_command(
     from concord.flows.cli.show import budget_of, show_budget
     from concord.flows.environment import reopen
 
-    home = reopen(home)
+    home = reopen(call.home)
     Ledger.of(home).restore(reason)
-    figures = budget_of(home)
-    print_json(figures) if as_json else show_budget(figures)
+    call.end(budget_of(home), show_budget)
 
 
-@app.command("close")
+@subcommand("close")
 def close_command(
+    call: Call,
     session: Annotated[str, typer.Argument(help="The session to end.")],
     whole: Annotated[bool, typer.Option(help="Charge the whole reservation, whatever was used of it.")] = False,
-    home: HomeOption = HOME,
-    as_json: JsonOption = False,
 ) -> None:
     """End an open session; by the ledger's rule, unspent budget returns to its domain.
 
@@ -111,20 +107,19 @@ def close_command(
     from concord.tasks.door.erase import close as end
     from concord.tasks.door.stores import Stores
 
-    door = Stores.of(reopen(home))
+    door = Stores.of(reopen(call.home))
     end(door, session, give_back=not whole)
     ended = session_of(door.ledger, session)
     shared = door.ledger.domain_of(door.ledger.session(session)).filter.conversion
     once = f" (including {shared:.3g} that all sessions of its domain share)" if shared else ""
     charged = f"charged ε = {ended['settled']['epsilon']:.3g}{once}"
-    print_json(ended) if as_json else say(f"session {session} is {ended['status']}, {charged}")
+    call.end(ended, f"session {session} is {ended['status']}, {charged}")
 
 
-@app.command("forget")
+@subcommand("forget")
 def forget_command(
+    call: Call,
     session: Annotated[str, typer.Argument(help="A session that has ended.")],
-    home: HomeOption = HOME,
-    as_json: JsonOption = False,
 ) -> None:
     """Destroy an ended session's key, and teachers and votes no longer in use.
 
@@ -134,17 +129,16 @@ def forget_command(
     from concord.tasks.door.erase import forget as destroy
     from concord.tasks.door.stores import Stores
 
-    forgotten = destroy(Stores.of(reopen(home)), session)
+    forgotten = destroy(Stores.of(reopen(call.home)), session)
     result = "its key, teachers and votes are destroyed" if forgotten else "it was forgotten before"
-    print_json({"session": session, "forgotten_now": forgotten}) if as_json else say(f"session {session}: {result}")
+    call.end({"session": session, "forgotten_now": forgotten}, f"session {session}: {result}")
 
 
-@app.command("erase")
+@subcommand("erase")
 def erase_command(
+    call: Call,
     domain: Annotated[str, typer.Option(help="The domain the unit belongs to.")],
     unit: Annotated[str | None, typer.Option(help="The unit, as the table names it; default: every unit.")] = None,
-    home: HomeOption = HOME,
-    as_json: JsonOption = False,
 ) -> None:
     """Remove a unit's rows from the vault, with the teachers and votes computed from them.
 
@@ -153,19 +147,17 @@ def erase_command(
     """
     from concord.flows.environment import reopen
 
-    home = reopen(home)
+    home = reopen(call.home)
     from concord.flows.cli.show import erased, show_erasure
 
-    result = erased(home, domain, unit)
-    print_json(result) if as_json else show_erasure(result)
+    call.end(erased(home, domain, unit), show_erasure)
 
 
-@app.command("export")
+@subcommand("export")
 def export_command(
+    call: Call,
     session: PublishedArgument,
     to: Annotated[Path, typer.Option(help="The folder to write, empty or not there yet.")],
-    home: HomeOption = HOME,
-    as_json: JsonOption = False,
 ) -> None:
     """Write a published student in every form that suits it, for use without Concord.
 
@@ -173,20 +165,18 @@ def export_command(
     """
     from concord.flows.environment import ready_for
 
-    ready_for(session, home)
+    ready_for(session, call.home)
     from concord.tasks.publish.export import export
     from concord.tasks.verify.handing import handed_on
 
-    written = export(handed_on(session, home), to)
-    if as_json:
-        print_json({"folder": str(to), "files": sorted(chain(*written.values())), "forms": written})
-        return
-    for form, files in written.items():
-        say(f"{to}: {form}: {', '.join(files)}")
+    written = export(handed_on(session, call.home), to)
+    forms = (f"{to}: {form}: {', '.join(files)}" for form, files in written.items())
+    call.end({"folder": str(to), "files": sorted(chain(*written.values())), "forms": written}, *forms)
 
 
-@app.command("predict")
+@subcommand("predict")
 def predict_command(
+    call: Call,
     student: StudentArgument,
     rows: Annotated[Path, typer.Argument(help="A table of rows: Parquet, Arrow IPC or CSV, as in a plan.")],
     out_file: Annotated[Path, typer.Option("--out", help="A new file, .parquet or .csv.")],
@@ -195,8 +185,6 @@ def predict_command(
         str | None, typer.Option(metavar="CLASS=P", help="Predict this class if its probability is P or more.")
     ] = None,
     key: Annotated[str | None, typer.Option("--id", help="A column of the table to write beside the class.")] = None,
-    home: HomeOption = HOME,
-    as_json: JsonOption = False,
 ) -> None:
     """Predict class and probabilities for every row of a table, with a published student.
 
@@ -205,18 +193,14 @@ def predict_command(
     """
     from concord.flows.environment import ready_for
 
-    ready_for(student, home)
+    ready_for(student, call.home)
     from concord.tasks.publish.predict import at_point, predict_table, student_of
     from concord.tasks.verify.handing import handed_on
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        asked = at_point(student_of(handed_on(student, home)), point, threshold)
+        asked = at_point(student_of(handed_on(student, call.home)), point, threshold)
         count = predict_table(asked, str(rows), out_file, key=key)
     texts = list(dict.fromkeys(str(warning.message) for warning in caught))
-    if as_json:
-        print_json({"rows": count, "file": str(out_file), "warnings": texts})
-        return
-    for text in texts:
-        say(f"warning: {text}")
-    say(f"{out_file}: {count} rows")
+    shown = (*(f"warning: {text}" for text in texts), f"{out_file}: {count} rows")
+    call.end({"rows": count, "file": str(out_file), "warnings": texts}, *shown)

@@ -9,10 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from concord.artifacts.errors import WrongInput, in_one_line
-from concord.flows.cli.app import HOME, HomeOption, JsonOption, PublishedArgument, StudentArgument, app, print_json
+from concord.flows.cli.app import Call, PublishedArgument, StudentArgument, subcommand
 from concord.flows.console import err, out, say
 
 if TYPE_CHECKING:
+    from concord.tasks.publish.explain import Importance, Scorecard
     from concord.tasks.verify.attack import Attacked
 
 
@@ -26,14 +27,13 @@ def published_folder(subject: str, home: Path) -> Path:
     raise WrongInput(f"nothing is published in {subject}, and there is no session of that name in {home}")
 
 
-@app.command("dossier")
+@subcommand("dossier")
 def dossier_command(
+    call: Call,
     session: PublishedArgument,
     out_folder: Annotated[Path, typer.Option("--out", help="The folder to write, empty or not there yet.")],
     test: Annotated[str | None, typer.Option(help="The public test table, to evaluate the student again.")] = None,
     key: Annotated[str | None, typer.Option(help="The public key that must have signed, as for `verify`.")] = None,
-    home: HomeOption = HOME,
-    as_json: JsonOption = False,
 ) -> None:
     """Write the answers to the questions of a release review, as HTML and JSON.
 
@@ -45,30 +45,24 @@ def dossier_command(
     from concord.tasks.verify.folder import PublishedSession
     from concord.tasks.verify.limited import VERIFY_FOLDER, limited
 
-    folder = published_folder(session, home)
+    folder = published_folder(session, call.home)
     certificate = PublishedSession.at(folder).certificate
     (checks,) = limited((VERIFY_FOLDER, (str(folder), test, None if key is None else PublicKey.named(key))))
     content = dossier(certificate, [check.model_dump() for check in checks])
     files = [str(out_folder / name) for name in write(content, out_folder)]
-    if as_json:
-        print_json({"files": files, **{name: content[name] for name in ("verified", "failed", "warnings")}})
-    else:
-        found = "all checks passed" if content["verified"] else "do not rely on it: " + content["failed"][0]["detail"]
-        say(f"{files[0]}: {found}")
-        for warning in content["warnings"]:
-            say(f"warning: {warning}")
-    if not content["verified"]:
-        raise typer.Exit(4)
+    found = "all checks passed" if content["verified"] else "do not rely on it: " + content["failed"][0]["detail"]
+    warnings = (f"warning: {warning}" for warning in content["warnings"])
+    details = {"files": files, **{name: content[name] for name in ("verified", "failed", "warnings")}}
+    call.end(details, f"{files[0]}: {found}", *warnings, holds=content["verified"])
 
 
-@app.command("attack")
+@subcommand("attack")
 def attack_command(
+    call: Call,
     session: PublishedArgument,
     plan: Annotated[Path, typer.Argument(help="Its plan; the private table need not be there.")],
     sessions: Annotated[int, typer.Option(help="Shadow sessions, each on simulated data.")] = 100,
     out_folder: Annotated[Path | None, typer.Option("--out", help="A folder to write a picture and JSON to.")] = None,
-    home: HomeOption = HOME,
-    as_json: JsonOption = False,
 ) -> None:
     """Attempt membership inference on simulated data, and compare it with the bound.
 
@@ -84,7 +78,7 @@ def attack_command(
     from concord.tasks.verify.attack import attack
     from concord.tasks.verify.folder import PublishedSession
 
-    found, asked = PublishedSession.at(published_folder(session, home)).certificate, load_plan(plan)
+    found, asked = PublishedSession.at(published_folder(session, call.home)).certificate, load_plan(plan)
     own, whole = found.leading.guarantee, found.guarantee
     if (own.epsilon, own.delta) != (asked.privacy.epsilon, asked.privacy.delta):
         raise WrongInput(f"{plan} is not the plan of session {found.session}: it states another ε or δ")
@@ -101,12 +95,7 @@ def attack_command(
         for name, text in {"attack.svg": attack_figure(curves, guarantee), "attack.json": in_json(record, 2)}.items():
             (out_folder / name).write_text(text, encoding="utf-8")
             files.append(str(out_folder / name))
-    if as_json:
-        print_json({**record, "files": files})
-    else:
-        _show_attack(result)
-    if not result.holds:
-        raise typer.Exit(4)
+    call.end({**record, "files": files}, lambda _: _show_attack(result), holds=result.holds)
 
 
 def _show_attack(result: "Attacked") -> None:
@@ -123,12 +112,11 @@ def _show_attack(result: "Attacked") -> None:
     say("an illustration on simulated rows: the guarantee rests on the proof, which `concord verify` recomputes")
 
 
-@app.command("explain")
+@subcommand("explain")
 def explain_command(
+    call: Call,
     session: StudentArgument,
     rows: Annotated[str | None, typer.Option(help="A public table whose columns are shuffled, one by one.")] = None,
-    home: HomeOption = HOME,
-    as_json: JsonOption = False,
 ) -> None:
     """Show each column's effect on the predictions of a published student.
 
@@ -137,22 +125,24 @@ def explain_command(
     """
     from concord.flows.environment import ready_for
 
-    ready_for(session, home)
+    ready_for(session, call.home)
     from concord.tasks.publish.explain import importance, scorecard
     from concord.tasks.publish.predict import student_of
     from concord.tasks.verify.handing import handed_on
 
-    published = handed_on(session, home)
+    published = handed_on(session, call.home)
     if rows is not None:
-        _check_public(rows, home)
+        _check_public(rows, call.home)
     student, spoilt = student_of(published), None
     card = scorecard(student)
     if rows is not None:
         test = published.certificate.student.public_test
         spoilt = importance(student, rows, None if test is None else test.label)
-    if as_json:
-        print_json({"scorecard": card and card.record(), "importance": spoilt and asdict(spoilt)})
-        return
+    details = {"scorecard": card and card.record(), "importance": spoilt and asdict(spoilt)}
+    call.end(details, lambda _: _show_effects(card, spoilt))
+
+
+def _show_effects(card: "Scorecard | None", spoilt: "Importance | None") -> None:
     if card is not None:
         begins = ", ".join(map(str, card.base))
         say(f"10 points double the odds of {', '.join(card.classes)}; every row starts with {begins}")

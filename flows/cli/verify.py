@@ -1,6 +1,7 @@
 """An auditor's commands: verify files and ledger, attack a mechanism, and open MLflow."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
-from concord.flows.cli.app import HOME, HomeOption, JsonOption, PublishedArgument, app, print_json
+from concord.flows.cli.app import HOME, Call, HomeOption, PublishedArgument, app, subcommand
 from concord.flows.console import err, out, say
 
 if TYPE_CHECKING:
@@ -23,13 +24,22 @@ AUDITED_SEASON = 12
 """Releases, in an attack on a stream."""
 
 
-def audit_calibrated(
-    name: str, limits: dict[str, Any], *, epsilon: float, delta: float, trials: int, confidence: float
-) -> "AuditReport":
-    """Audit the mechanism `name` calibrated to (epsilon, delta). Raises WrongInput if the limits cannot be met.
+@dataclass(frozen=True)
+class AuditTerms:
+    """What a mechanism is calibrated to, and the attack on it."""
 
-    limits      cutoff, queries, classes and teachers
-    """
+    epsilon: Annotated[float, typer.Option(help="The claimed ε.")]
+    delta: Annotated[float, typer.Option(help="The claimed δ.")]
+    cutoff: Annotated[int, typer.Option(help="Refusals until it ends, if refusals are charged.")] = 1
+    queries: Annotated[int, typer.Option(help="Rows until it ends, if rows are charged.")] = 10
+    classes: Annotated[int, typer.Option(help="Classes.")] = 2
+    teachers: Annotated[int, typer.Option(help="Votes for each row, if it matters.")] = 250
+    trials: Annotated[int, typer.Option(help="Sessions run on each of two neighbours.")] = 100_000
+    confidence: Annotated[float, typer.Option(help="Confidence level of the lower bound.")] = 0.99
+
+
+def audit_calibrated(name: str, terms: AuditTerms) -> "AuditReport":
+    """Audit the mechanism `name`, calibrated to these terms. Raises WrongInput if they cannot be met."""
     from concord.tasks.mechanisms.mechanism import calibrate
     from concord.tasks.mechanisms.odds import Attacked
     from concord.tasks.mechanisms.queries import FORMS
@@ -39,8 +49,9 @@ def audit_calibrated(
     from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
     from concord.tasks.verify.audit import audit_mechanism
 
-    budget: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
-    classes = limits["classes"]
+    budget: dict[str, Any] = {"epsilon": terms.epsilon, "delta": terms.delta}
+    classes, teachers = terms.classes, terms.teachers
+    limits = {"cutoff": terms.cutoff, "queries": terms.queries, "classes": classes, "teachers": teachers}
     rounds = planned_rounds(classes=classes, fields=AUDITED_FIELDS, codes=AUDITED_CODES)
     others: dict[str, Callable[[], Attacked]] = {form.name: partial(form, **budget) for form in FORMS.values()}
     once = planned_rounds(classes=classes, fields=AUDITED_FIELDS, codes=AUDITED_CODES, rounds=1)
@@ -50,9 +61,9 @@ def audit_calibrated(
     others[Sketch.name] = partial(Sketch.calibrate, **budget, classes=classes, rounds=steps)
     voting = partial(calibrate, name, **budget, order=LEAST_ORDER, **limits)  # no domain is charged
     mechanism = others.get(name, voting)()
-    votes = {"classes": classes, "teachers": limits["teachers"]}
-    with err.status(f"{trials:,} sessions of {name} on each of two neighbours …"):
-        return audit_mechanism(mechanism, epsilon=epsilon, delta=delta, trials=trials, confidence=confidence, **votes)
+    attack: dict[str, Any] = {"trials": terms.trials, "confidence": terms.confidence}
+    with err.status(f"{terms.trials:,} sessions of {name} on each of two neighbours …"):
+        return audit_mechanism(mechanism, **budget, **attack, classes=classes, teachers=teachers)
 
 
 def show_audit(report: "AuditReport") -> None:
@@ -106,8 +117,9 @@ def checks_of(
     return found if kept is None else [*found, *verify_kept(home, kept, trusted)]
 
 
-@app.command("verify")
+@subcommand("verify")
 def verify_command(
+    call: Call,
     subject: Annotated[
         str | None, typer.Argument(help="A session, an MLflow run, or a published folder; default: everything.")
     ] = None,
@@ -120,33 +132,29 @@ def verify_command(
         Path | None,
         typer.Option(help="A published folder that you kept, which the ledger or a later folder must not contradict."),
     ] = None,
-    home: HomeOption = HOME,
-    as_json: JsonOption = False,
 ) -> None:
     """Check the ledger, released files, model, MLflow's figures and the guarantee itself.
 
     A published folder, or its certificate, can be checked without a home folder.
     """
-    checks = checks_of(subject, home, test, key, kept)
-    passed = all(check.ok for check in checks)
-    if as_json:
-        details = [check.model_dump() for check in checks]
-        print_json({"ok": passed, "warnings": [item for item in details if item["warning"]], "checks": details})
-    else:
-        for check in checks:
-            mark, style = MARKS[(check.ok, check.warning)]
-            say(f" {check.name}: {check.detail}", mark=mark, style=style)
-    if not passed:
-        raise typer.Exit(4)
+    checks = [check.model_dump() for check in checks_of(subject, call.home, test, key, kept)]
+    ok, warnings = all(check["ok"] for check in checks), [check for check in checks if check["warning"]]
+    call.end({"ok": ok, "warnings": warnings, "checks": checks}, show_checks, holds=ok)
 
 
-@app.command("certify")
+def show_checks(details: dict[str, Any]) -> None:
+    """Print each check, after a mark of how it ended."""
+    for check in details["checks"]:
+        mark, style = MARKS[check["ok"], check["warning"]]
+        say(f" {check['name']}: {check['detail']}", mark=mark, style=style)
+
+
+@subcommand("certify")
 def certify_command(
+    call: Call,
     session: PublishedArgument,
     kind: Annotated[str, typer.Option("--as", help="registry, cyclonedx or markdown.", metavar="KIND")],
     out_file: Annotated[Path | None, typer.Option("--out", help="The file to write; default: the terminal.")] = None,
-    home: HomeOption = HOME,
-    as_json: JsonOption = False,
 ) -> None:
     """Write a certificate in another format: registry, inventory or model card.
 
@@ -156,49 +164,38 @@ def certify_command(
     from concord.tasks.publish.statements import statement
     from concord.tasks.verify.handing import handed_on
 
-    text, lacking = statement(handed_on(session, home), kind)
+    text, lacking = statement(handed_on(session, call.home), kind)
     if out_file:
         if out_file.exists():
             raise WrongInput(f"--out must be a new file, but {out_file} already exists")
         out_file.write_text(text, encoding="utf-8")
-    if as_json:
-        print_json({"as": kind, "text": text, "lacking": lacking, "file": str(out_file) if out_file else None})
-    elif not out_file:
-        out.print(text, soft_wrap=True)
+    details = {"as": kind, "text": text, "lacking": lacking, "file": str(out_file) if out_file else None}
+    call.end(details, *([] if out_file else [lambda _: out.print(text, soft_wrap=True)]))
     if lacking:
         say(f"missing in the plan: {', '.join(lacking)}", to=err)
 
 
-@app.command("key")
-def key_command(home: HomeOption = HOME, as_json: JsonOption = False) -> None:
+@subcommand("key")
+def key_command(call: Call) -> None:
     """Print the public key that verifies the home's signatures, for readers to keep."""
     from concord.artifacts.home.signing import SigningKey
     from concord.artifacts.home.vault import Vault
     from concord.artifacts.home.whole import is_home
     from concord.flows.environment import prepare
 
-    if not is_home(home):
-        say(f"created a new home folder with its own key: {home.absolute()}", to=err)
-    key = SigningKey.of(Vault(prepare(home) / "vault")).public
-    if as_json:
-        print_json({"key": key.raw.hex(), "fingerprint": key.fingerprint, "pem": key.pem.decode()})
-        return
-    out.print(f"{key.pem.decode()}key          {key.raw.hex()}\nfingerprint  {key.fingerprint}", soft_wrap=True)
+    if not is_home(call.home):
+        say(f"created a new home folder with its own key: {call.home.absolute()}", to=err)
+    key = SigningKey.of(Vault(prepare(call.home) / "vault")).public
+    details = {"key": key.raw.hex(), "fingerprint": key.fingerprint, "pem": key.pem.decode()}
+    shown = "{pem}key          {key}\nfingerprint  {fingerprint}".format(**details)
+    call.end(details, lambda _: out.print(shown, soft_wrap=True))
 
 
-@app.command("audit")
+@subcommand("audit")
 def audit_command(
+    call: Call,
     mechanism: Annotated[str, typer.Argument(help="stable, noisy_votes, tallies, sketch, stream, optimal_release, …")],
-    epsilon: Annotated[float, typer.Option(help="The claimed ε.")],
-    delta: Annotated[float, typer.Option(help="The claimed δ.")],
-    cutoff: Annotated[int, typer.Option(help="Refusals until it ends, if refusals are charged.")] = 1,
-    queries: Annotated[int, typer.Option(help="Rows until it ends, if rows are charged.")] = 10,
-    classes: Annotated[int, typer.Option(help="Classes.")] = 2,
-    teachers: Annotated[int, typer.Option(help="Votes for each row, if it matters.")] = 250,
-    trials: Annotated[int, typer.Option(help="Sessions run on each of two neighbours.")] = 100_000,
-    confidence: Annotated[float, typer.Option(help="Confidence level of the lower bound.")] = 0.99,
-    home: HomeOption = HOME,
-    as_json: JsonOption = False,
+    terms: AuditTerms,
 ) -> None:
     """Attack a mechanism as it runs, and report a lower bound on its ε.
 
@@ -206,15 +203,12 @@ def audit_command(
     """
     from concord.flows.environment import prepare
 
-    home = prepare(home)
+    home = prepare(call.home)
     from concord.artifacts.mlflow.write import Tracking
 
-    limits = {"cutoff": cutoff, "queries": queries, "classes": classes, "teachers": teachers}
-    report = audit_calibrated(mechanism, limits, epsilon=epsilon, delta=delta, trials=trials, confidence=confidence)
+    report = audit_calibrated(mechanism, terms)
     run_id = Tracking.of(home).keep_audit(report)
-    print_json({**report.model_dump(), "run_id": run_id}) if as_json else show_audit(report)
-    if not report.holds:
-        raise typer.Exit(4)
+    call.end({**report.model_dump(), "run_id": run_id}, lambda _: show_audit(report), holds=report.holds)
 
 
 @app.command("ui")
