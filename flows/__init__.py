@@ -8,12 +8,12 @@ Offers       `api` (run, refresh, ask, open_session, load_student, and the comma
 Its own      `vote`, `tally`, `sketch` and `hypothesis` (the ways to learn: what each asks, counts, releases and fits),
              `season` (the periods of a stream); `run` (the context of a run, and the values its steps exchange),
              `stages` (the stages), `admit` (sessions: found and begun, or asked once, and warnings to the operator
-             before anything is spent), `steps` (the other steps between stages, up to what is published),
-             `set_aside` (those of units set aside: choice and test of a student),
+             before anything is spent), `steps` (the other steps between stages, up to what is published, and restored
+             in MLflow from the record), `set_aside` (those of units set aside: choice and test of a student),
              `stage` (the stage decorators), `cache` (keys and results of stages), `replay` (a cached run without an
              engine), `console` (the terminal), `ending` (the end of a command by a signal), `outcome` (the summary of a
-             run), `mirror` (MLflow restored from the ledger and the released files), `environment` (settings of Prefect
-             and MLflow), `database` (Prefect's), `ticks` (of a clock), `serving` (flows on a server), `server`,
-             `hosted` (the process of a server), `cluster` (threads, processes or Dask for teachers)
+             run), `environment` (settings of Prefect and MLflow), `database` (Prefect's), `ticks` (of a clock),
+             `serving` (flows on a server), `server`, `hosted` (the process of a server), `cluster` (threads, processes
+             or Dask for teachers)
 Imports      tasks and artifacts; nothing else imports Prefect, Typer or Rich
 """

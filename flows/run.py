@@ -23,7 +23,7 @@ from concord.flows.console import err
 from concord.flows.outcome import StageName
 from concord.flows.stage import Stages, Steps, no_steps
 from concord.tasks.data.encode import PublicBatch
-from concord.tasks.data.places import Place, check_not_private, files_of, is_shared
+from concord.tasks.data.places import check_not_private, files_of, is_shared
 from concord.tasks.data.schema_rows import with_stand_ins
 from concord.tasks.data.sources import not_local, with_snapshots
 from concord.tasks.data.split import public_by_name, with_public
@@ -95,12 +95,10 @@ class RunContext:
         return self.stores.ledger.session(session)
 
 
-def _to_be_run(home: Path, start_from: StageName | None) -> tuple[Stores, Stages]:
-    return Stores.of(home), Stages(home, start_from)
-
-
 OpenStores = Callable[[Path, StageName | None], tuple[Stores, Stages]]
-stores_of_run: ContextVar[OpenStores] = ContextVar("stores_of_run", default=_to_be_run)
+stores_of_run: ContextVar[OpenStores] = ContextVar(
+    "stores_of_run", default=lambda home, start_from: (Stores.of(home), Stages(home, start_from))
+)
 """Stores and stages for a run of a home: to write and run, unless it is replayed (flows/replay.py)."""
 
 
@@ -248,7 +246,10 @@ class PrivateFiles:
         for name, theirs in others.items():
             if any(is_shared(files, each.files) for each in theirs):
                 raise belongs_to(name, run.plan.privacy.domain)
-        check_not_private("data.public", _public_places(run, known), files)
+        named = run.plan.data.public is not None  # one of several homes may do without it
+        own = [file.path for file in find_files(run.plan.path("public"), "data.public")] if named else []
+        later = [Path(source.path) for source in known[1:] if source.path != ONLINE]
+        check_not_private("data.public", [*own, *later], files)
         if test is not None:
             check_not_private("data.test", [file.path for file in find_files(test.path, "data.test")], files)
         table = run.files("private")
@@ -257,13 +258,6 @@ class PrivateFiles:
         for name, theirs in others.items():
             note_copies(table.digests, f"domain {name}", [digest for each in theirs for digest in each.private])
         return cls(table, files, run.erased)
-
-
-def _public_places(run: RunContext, sources: Sequence[PublicSource]) -> list[Place]:
-    """Places of the plan's own public files, and of those given later."""
-    named = run.plan.data.public is not None  # one of several homes may do without it
-    own = [file.path for file in find_files(run.plan.path("public"), "data.public")] if named else []
-    return [*own, *(Path(source.path) for source in sources[1:] if source.path != ONLINE)]
 
 
 def note_copies(private: Iterable[str], field: str, contents: Iterable[str]) -> None:

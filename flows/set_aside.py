@@ -18,7 +18,7 @@ from concord.flows import stages
 from concord.flows.admit import begin
 from concord.flows.console import err
 from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
-from concord.flows.stage import Disclosure, pass_door
+from concord.flows.stage import pass_door
 from concord.flows.steps import Learned
 from concord.tasks.asks.counted import is_clean
 from concord.tasks.asks.student_choice import StudentChoiceAsk, planned_choice, settled_now, with_chosen_student
@@ -178,7 +178,11 @@ def pass_test(
     again   make one more test even if there is one of this student and these settings
     """
     run, plan, passed = learned.run, learned.run.plan, learned.passed
-    constant = _constant(run, passed)
+    constant = None
+    if plan.data.bounds is not None:  # what the last released model says of public rows on average
+        (low, high), (*_, last) = plan.data.bounds, released_by(run.stores, passed.session.id)
+        (place,) = json.loads(run.stores.released.read(last))["decoded"]["prior"]
+        constant = float((1 - place) * low + place * high)
     test = StudentTestAsk.of(plan, mechanism, passed.session, student.ref, run.stores.vault, constant)
     rows, file = private.read_by(learned.encoding), _file_of(student.ref, plan.student, learned)
     if constant is None:
@@ -186,15 +190,6 @@ def pass_test(
     else:
         counts = stages.count_number_errors(run, plan, rows, file, constant)
     return _pass_aside(learned, private, test, counts, again=again)
-
-
-def _constant(run: RunContext, passed: Disclosure) -> float | None:
-    """For a number, the mean prediction of the last released model on public rows; None for classes."""
-    if run.plan.data.bounds is None:
-        return None
-    (low, high), (*_, last) = run.plan.data.bounds, released_by(run.stores, passed.session.id)
-    (place,) = json.loads(run.stores.released.read(last))["decoded"]["prior"]
-    return float((1 - place) * low + place * high)
 
 
 def pass_test_of_release(learned: Learned, private: PrivateFiles, student: Student, aside: Sequence[Ref]) -> Learned:
@@ -231,22 +226,18 @@ def test_again(learned: Learned, student: Student, epsilon: float | None, *, aga
     divided = replace(learned, run=replace(run, plan=_divided(run, session)))
     if epsilon is not None:
         made = [] if again else [test for test in _tests(run, session, student) if test.kind.epsilon == epsilon]
-        mechanism = (  # as it was asked, whatever words the public test table has by now
-            PrivateTest.from_settings(made[-1].kind)
-            if made
-            else _at(divided.run.plan, epsilon, planned_groups(divided.run.plan, learned.encoding))
-        )
+        if made:  # as it was asked, whatever words the public test table has by now
+            mechanism = PrivateTest.from_settings(made[-1].kind)
+        else:
+            plan, groups = divided.run.plan, planned_groups(divided.run.plan, learned.encoding)
+            terms: dict[str, Any] = {"delta": plan.privacy.delta, "secret": plan.privacy.secret, **groups}
+            mechanism = PrivateTest.calibrate(epsilon=epsilon, classes=len(plan.data.classes), **terms)
         private = PrivateFiles.of(divided.run, learned.admitted.stream.sources)
         tested = pass_test(divided, private, student, mechanism, again=again)
         return replace(tested, run=run)
     if not _tests(run, session, student):
         raise BudgetRefused(_price(divided, student))
     return learned
-
-
-def _at(plan: Plan, epsilon: float, groups: dict[str, Any]) -> PrivateTest:
-    classes, secret = len(plan.data.classes), plan.privacy.secret
-    return PrivateTest.calibrate(epsilon=epsilon, delta=plan.privacy.delta, classes=classes, secret=secret, **groups)
 
 
 def _tests(run: RunContext, session: Session, student: Student) -> list[Session]:

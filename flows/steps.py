@@ -1,21 +1,21 @@
 """The steps of a run that learns, whatever it asks: what is decided before it, and what is published after it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from concord.artifacts.certificate import Certificate, Certified
+from concord.artifacts.errors import EnvironmentFailed
 from concord.artifacts.guarantee import season_in_words
 from concord.artifacts.learners import StudentPlan
 from concord.artifacts.mlflow.describe import Tracked
+from concord.artifacts.mlflow.last_answer import LastAnswer
 from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Encoding, PublicRows
 from concord.artifacts.sessions import Session
 from concord.flows.cache import Place, PublicTables
 from concord.flows.console import err
-from concord.flows.mirror import mirrored
 from concord.flows.outcome import Summary, extension_in_words, measures_of, merge_reports
 from concord.flows.run import Admitted, RunContext, ready_mlflow
 from concord.flows.stage import Disclosure, stage
@@ -25,7 +25,7 @@ from concord.tasks.data.encode import grouping, labelled_rows
 from concord.tasks.door.stores import Stores
 from concord.tasks.publish import certify as publish_certify
 from concord.tasks.publish.certify import certificate_of
-from concord.tasks.publish.track import track
+from concord.tasks.publish.track import digests_of, session_of, track
 from concord.tasks.student.study import Student, rehearse_student
 
 if TYPE_CHECKING:
@@ -166,15 +166,47 @@ def _certified_and_tracked(learned: Learned, student: Student) -> tuple[Certifie
             released=stores.released,
         )
         certified, cached = certify.with_cached(run, certificate, run.plan.data.classes, per_refusal, run.signer)
-        tracked, there = mirrored(
-            stores,
-            run.plan.privacy.domain,
-            certified,
-            partial(recorded, certified),
-            again=run.stages.again("certify"),
-            ready=ready_mlflow if run.stages.in_replay else None,
-        )
+        tracked, there = mirrored(run, certified, recorded)
         return (certified, tracked), cached and there
 
     both: tuple[Certified, Tracked] = run.stages.uncached("certify", work)
     return both
+
+
+def mirrored(
+    run: RunContext, certified: Certified, record: Callable[[Certified, "Tracking"], Tracked]
+) -> tuple[Tracked, bool]:
+    """A session's place in MLflow, recorded now if it is missing; and whether it was there.
+
+    The ledger and the released files are the record; MLflow repeats them. So if a store was deleted, or failed when a
+    session was to be recorded, the next command that uses the session records it again: nothing is drawn, asked or
+    spent.
+
+    Assumes      the process that records a session holds its lock RUN, so that it is recorded once
+    Guarantees   every run asks MLflow, except a replay whose last answer is still valid (artifacts.mlflow.last_answer).
+                 A run that shows the same files is not made twice
+    Not covered  sessions that no command uses; estimates and audits, which have no released file
+                 Checked by tests/flows/test_mlflow_lost.py
+    Raises EnvironmentFailed if MLflow fails.
+    """
+    stores, domain, again = run.stores, run.plan.privacy.domain, run.stages.again("certify")
+    session, digests = session_of(certified), digests_of(certified)
+    last = LastAnswer(run.home, stores.vault, session, {"domain": domain, "files": digests})
+    if run.stages.in_replay:  # MLflow is neither made ready nor asked while its last answer is valid
+        if (known := last.still_true()) is not None:
+            return known, True
+        ready_mlflow(run.home)
+    from concord.artifacts.mlflow.write import Tracking  # takes a second, which a replay mostly saves
+
+    try:
+        tracking = Tracking.of(run.home)
+        known, there = tracking.find(domain, session, digests), not again
+        if known is None or again:
+            known, there = record(certified, tracking), False
+    except EnvironmentFailed as failed:
+        raise EnvironmentFailed(
+            f"session {session} is certified, its files are in {stores.released.root}, and it is not recorded: "
+            f"{failed}; once that is mended, the same command records it and spends nothing"
+        ) from None
+    last.keep(lambda: tracking.find(domain, session, digests))
+    return known, there

@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from functools import partial
 
 from concord.artifacts.domains import Domain
-from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.artifacts.sessions import Session
 from concord.flows import stages
@@ -93,17 +92,12 @@ def ask_teachers(
             return stores.vault.find(online_votes(stores.vault, teachers, batch))
 
     lacking = [batch for batch in stream.batches if there(batch) is None]
-    with stages.poll.in_turn(run, lacking, _ahead(run.plan.teachers, session), teachers, stream.encoding) as polled:
+    busy = FAR_AHEAD if run.plan.teachers.address else (os.cpu_count() or 1) - 1
+    ahead = 0 if session.ended else busy  # then no row can be new
+    with stages.poll.in_turn(run, lacking, ahead, teachers, stream.encoding) as polled:
 
         def counted(batch: PublicBatch) -> Ref:
             return there(batch) or polled(batch)
 
         passed = pass_door(run, session, partial(admitted.ask.steps, batches=stream.batches, votes=counted))
     return replace(passed, at=datetime.now(UTC))
-
-
-def _ahead(teachers: TeachersPlan, session: Session) -> int:
-    """The number of batches to count ahead: enough to keep the machine busy, none if no row can be new."""
-    if session.ended:
-        return 0
-    return FAR_AHEAD if teachers.address else (os.cpu_count() or 1) - 1

@@ -76,7 +76,11 @@ def begin(given: Mapping[str, Any], path: Path, home: Path, *, tallies: bool | N
         raise WrongInput("--schema takes the place of a public table: leave out --schema, or --public")
     schema = Path(given.get("schema") or path.with_name(SCHEMA_FILE))
     if _one_table(given) and not schema.exists() and not sys.stdin.isatty():
-        return _begun_schema(given, schema)
+        for name in ("private", "label", "unit"):
+            _meant(name, given.get(name) or "", {**given, "format": COMMAS})
+        fields = fields_of(given["private"], (given["label"], given.get("unit")))
+        _write(schema, written(fields))  # all ranges and categories are left open, to be filled in first
+        return {"plan": None, "schema": str(schema), "columns": {field["name"]: field["type"] for field in fields}}
     wishes = wishes_of({**given, "schema": str(schema)})
     suggested = suggest(wishes, path.absolute().parent, home, tallies=tallies)
     _write(path, suggested.text, {PLAN_SCHEMA_FILE: SHIPPED.read_bytes()})  # which its first line names
@@ -140,15 +144,6 @@ def wishes_of(given: Mapping[str, Any]) -> Wishes:
 def _one_table(given: Mapping[str, Any]) -> bool:
     """Whether a schema is to take the place of a public table."""
     return bool(given.get("private") and given.get("label") and not given.get("public"))
-
-
-def _begun_schema(given: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Write the schema with all ranges and categories left open, to be filled in before the plan is written."""
-    for name in ("private", "label", "unit"):
-        _meant(name, given.get(name) or "", {**given, "format": COMMAS})
-    fields = fields_of(given["private"], (given["label"], given.get("unit")))
-    _write(path, written(fields))
-    return {"plan": None, "schema": str(path), "columns": {field["name"]: field["type"] for field in fields}}
 
 
 def _declare(stated: Mapping[str, Any]) -> None:

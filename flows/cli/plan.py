@@ -106,10 +106,21 @@ def show_plan(found: dict[str, Any]) -> None:
         _show_rehearsed(found["votes"])
     if found["choice"]:
         _show_choice(found["choice"])
+    at = f"ε = {found['epsilon']:g}, δ = {found['delta']:g}"
     if "sketch" in found:
-        _show_sketch(found["sketch"], found["epsilon"], found["delta"])
+        sketch = found["sketch"]
+        title = f"{at}, {len(sketch['columns'])} declared columns, no public rows"
+        _show_sums(title, ("step", "counts of", "tables or columns"), sketch["steps"], sketch["rho"])
+        for name in sketch["left_out"]:
+            out.print(f"column {name!r} is left out: data.schema declares no categories", markup=False, soft_wrap=True)
+        _show_rehearsed(sketch)
     if "tallies" in found:
-        _show_tallies(found["tallies"])
+        tallies = found["tallies"]
+        title = f"{at}, {tallies['codes']:,} codes of {tallies['columns']} columns"
+        _show_sums(title, ("round", "sums of", "columns"), tallies["rounds"], tallies["rho"])
+        _show_rehearsed(tallies)
+        if tallies["releases"]:
+            show_releases(tallies["releases"])
     if found.get("later_rows"):
         out.print(f"Later rows: {found['later_rows']}.", markup=False, soft_wrap=True)
     if found["candidates"]:
@@ -178,14 +189,6 @@ def _show_sums(title: str, asked: tuple[str, str, str], steps: list[dict[str, An
     out.print(f"Opening the session charges the domain the whole ρ = {rho:.4g}.")
 
 
-def _show_sketch(found: dict[str, Any], epsilon: float, delta: float) -> None:
-    title = f"ε = {epsilon:g}, δ = {delta:g}, {len(found['columns'])} declared columns, no public rows"
-    _show_sums(title, ("step", "counts of", "tables or columns"), found["steps"], found["rho"])
-    for name in found["left_out"]:
-        out.print(f"column {name!r} is left out: data.schema declares no categories", markup=False, soft_wrap=True)
-    _show_rehearsed(found)
-
-
 HEADINGS = (  # what the headings mean
     "margin needed: lead of the largest class, in votes, at which a row gets its label with probability 99%. teachers "
     "needed: for a row of average agreement. cutoff: refusals until the session ends. informative: equivalent number "
@@ -240,14 +243,6 @@ def _show_choice(choice: dict[str, Any]) -> None:
     for excess, units in choice["private_units"].items():
         table.add_row(f"{excess:.1%}", _count(units))
     out.print(table)
-
-
-def _show_tallies(found: dict[str, Any]) -> None:
-    title = f"ε = {found['epsilon']:g}, δ = {found['delta']:g}, {found['codes']:,} codes of {found['columns']} columns"
-    _show_sums(title, ("round", "sums of", "columns"), found["rounds"], found["rho"])
-    _show_rehearsed(found)
-    if found["releases"]:
-        show_releases(found["releases"])
 
 
 def _show_rehearsed(found: dict[str, Any]) -> None:
