@@ -147,6 +147,11 @@ class Batch:
     exact_digest: str
     outcome: BatchOutcome | None = None
 
+    def released_as(self, file: Ref, *, answered: int = 1, refused: int = 0) -> BatchOutcome:
+        """The outcome that this file is the release of, in which so many of its rows were answered or refused."""
+        asked = answered + refused
+        return BatchOutcome(index=self.index, asked=asked, answered=answered, refused=refused, released=file)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settlement:

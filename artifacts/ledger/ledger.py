@@ -30,7 +30,6 @@ from concord.artifacts.ledger.home_contents import HomeContents
 from concord.artifacts.ledger.reading import Reading, Value
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.ledger.witness import Watching, Witness
-from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Batch, BatchOutcome, Draw, Opening, Session
 from concord.artifacts.settings import Settings
 
@@ -143,14 +142,11 @@ class Ledger(Reading):
         """
         self._write(lambda state: state.draw(session, draw), lambda _: None)
 
-    def commit_batch(
-        self, session: str, index: int, *, asked: int, answered: int, refused: int, released: Ref
-    ) -> Session:
+    def commit_batch(self, session: str, outcome: BatchOutcome) -> Session:
         """Record what a batch released, once it is durable; a session at its end is settled in the same transaction.
 
         Raises NotVerified if the counts are impossible, or if the batch was committed with different ones.
         """
-        outcome = BatchOutcome(index=index, asked=asked, answered=answered, refused=refused, released=released)
         return self._write(lambda state: state.commit(session, outcome), lambda state: state.session(session))
 
     def settle(self, session: str, *, give_back: bool) -> Session:

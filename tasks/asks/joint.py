@@ -211,6 +211,6 @@ def joint_step(
         question=of.letter.digest,
         exact=[canonical_json(digests)],
         draw=lambda _, source, __: source.once(f"round-{number:05d}", lambda: of.total),
-        publish=lambda _, total: publish_round(door, session, number, lambda: {"homes": homes, **follow(total)}),
+        publish=lambda step, total: publish_round(door, session, step, lambda: {"homes": homes, **follow(total)}),
         number=number,
     )

@@ -26,12 +26,12 @@ from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Ref, canonical_json
-from concord.artifacts.sessions import Batch, Session
+from concord.artifacts.sessions import Batch, BatchOutcome, Session
 from concord.tasks.asking.answers import NO_ANSWER
 from concord.tasks.asking.questions import Question
 from concord.tasks.door.ask import StreamAsk
 from concord.tasks.door.checkpoint import Randomness
-from concord.tasks.door.door import Step, StepOutcome, digest_in, publish_answer, replayed
+from concord.tasks.door.door import Step, digest_in, publish_answer, replayed
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.queries import FORMS, SingleRelease, ask, leaders
@@ -130,7 +130,7 @@ class QuestionsAsk(StreamAsk[SingleRelease | StableVoting]):
 
             return int(source.once(f"answer-{begun.index:05d}", outcome)[0]) == ANSWERED
 
-        def publish(begun: Batch, answered: bool) -> StepOutcome:
+        def publish(begun: Batch, answered: bool) -> BatchOutcome:
             result = {
                 "format": ANSWER_FORMAT,
                 "mechanism": session.kind.name,
@@ -141,7 +141,7 @@ class QuestionsAsk(StreamAsk[SingleRelease | StableVoting]):
                 "answer": json.loads(winner) if answered else None,
             }
             file = publish_answer(door, session, f"answers/answer-{begun.index:05d}.json", result)
-            return StepOutcome(file, answered=int(answered), refused=int(not answered))
+            return begun.released_as(file, answered=int(answered), refused=int(not answered))
 
         return Step(
             question=asked.question,

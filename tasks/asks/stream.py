@@ -31,13 +31,13 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.schemas import Encoding, Ref, canonical_json
-from concord.artifacts.sessions import Batch, Session
+from concord.artifacts.sessions import Batch, BatchOutcome, Session
 from concord.tasks.asking.tally import total_of
 from concord.tasks.asks.tallies import TalliesAsk
 from concord.tasks.data.arrivals import NAMING, Period
 from concord.tasks.data.codes import Codes
 from concord.tasks.door.checkpoint import PublicSource, Randomness
-from concord.tasks.door.door import Step, StepOutcome, digest_in, publish_round
+from concord.tasks.door.door import Step, digest_in, publish_round
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.distance import Ints
@@ -197,14 +197,14 @@ def release_step(
         at_once = [(number * len(each) + at, mechanism.mixed(arrived[at])) for at in each]
         return source.kept(f"round-{number:05d}", lambda: [mechanism.release(*one, source) for one in at_once])
 
-    def publish(_: Batch, noisy: list[Ints]) -> StepOutcome:
+    def publish(step: Batch, noisy: list[Ints]) -> BatchOutcome:
         def content() -> dict[str, Any]:
             past = [json.loads(door.released.read(batch.outcome.released)) for batch in before if batch.outcome]
             claim = {"session": session.id, "epsilon": session.epsilon, "delta": session.delta}
             release = {**asked, **_read(mechanism, [release["sums"] for release in past], noisy), **claim}
             return {**release, **follow(release)}
 
-        return publish_round(door, session, number, content)
+        return publish_round(door, session, step, content)
 
     return Step(
         question=canonical_json({"release": number, **asked}),

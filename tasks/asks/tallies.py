@@ -21,11 +21,11 @@ from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Bounds, Ref, canonical_json
-from concord.artifacts.sessions import LABELS, Batch, Session
+from concord.artifacts.sessions import LABELS, Batch, BatchOutcome, Session
 from concord.tasks.asking.tally import sums_bytes, total_of
 from concord.tasks.data.codes import Codes
 from concord.tasks.door.ask import Ask
-from concord.tasks.door.door import Step, StepOutcome, publish_round
+from concord.tasks.door.door import Step, publish_round
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.distance import Ints
@@ -105,9 +105,9 @@ def round_step(
         raise NotVerified(f"round {number} was counted for another question than it asks: nothing was drawn")
     asked = {"round": number, "scale": mechanism.rounds[number].scale, "question": question.record()}
 
-    def publish(_: Batch, noisy: Ints) -> StepOutcome:
+    def publish(step: Batch, noisy: Ints) -> BatchOutcome:
         own = {"format": ROUND_FORMAT, **asked, "sums": noisy.tolist()}
-        return publish_round(door, session, number, lambda: {**own, **follow(noisy)})
+        return publish_round(door, session, step, lambda: {**own, **follow(noisy)})
 
     return Step(
         question=canonical_json(asked),

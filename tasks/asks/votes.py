@@ -21,12 +21,12 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.kinds import Kind
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref, canonical_json
-from concord.artifacts.sessions import LABELS, Batch, Session
+from concord.artifacts.sessions import LABELS, Batch, BatchOutcome, Session
 from concord.tasks.asking.relabel import candidates, relabelling
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door.ask import StreamAsk
 from concord.tasks.door.checkpoint import Randomness
-from concord.tasks.door.door import Step, StepOutcome, digest_in, open_door, replayed
+from concord.tasks.door.door import Step, digest_in, open_door, replayed
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.distance import REFUSED, Answers, Ints
 from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
@@ -230,10 +230,10 @@ class LabelStream:
 
         return fresh() if mechanism.keyed else Answers(*source.kept(f"answers-{step.index:05d}", arrays))
 
-    def _publish(self, step: Batch, answers: Answers) -> StepOutcome:
+    def _publish(self, step: Batch, answers: Answers) -> BatchOutcome:
         refused = int(np.count_nonzero(answers.labels == REFUSED))
         released = self._write(step.index, step.first, answers, step.rows)
-        return StepOutcome(released, answered=len(answers.labels) - refused, refused=refused)
+        return step.released_as(released, answered=len(answers.labels) - refused, refused=refused)
 
     def _leave_unasked(self, count: int, state: Session) -> Ref:
         batches, rows = self._unasked

@@ -17,7 +17,7 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Ref, canonical_json
 from concord.artifacts.sessions import Session
-from concord.tasks.door.door import Step, StepOutcome, publish_answer
+from concord.tasks.door.door import Step, publish_answer
 from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.distance import Ints, RandomSource
 
@@ -215,7 +215,7 @@ class SingleAsk(Ask[Single]):
             question=canonical_json(self.question),
             exact=[numbers],
             draw=lambda _, source, __: source.once("answer", lambda: self.draw(numbers, source)),
-            publish=lambda _, drawn: StepOutcome(publish_answer(door, session, self.file, self.result(drawn))),
+            publish=lambda step, drawn: step.released_as(publish_answer(door, session, self.file, self.result(drawn))),
             number=0,
         )
 

@@ -51,15 +51,6 @@ def digest_in(door: Stores, session: str, what: str, *content: str | bytes) -> s
 
 
 @dataclass(frozen=True)
-class StepOutcome:
-    """The outcome of a step: its released file, and how many of its rows were answered or refused."""
-
-    file: Ref
-    answered: int = 1
-    refused: int = 0
-
-
-@dataclass(frozen=True)
 class Step(Generic[Drawn]):
     """One step of a session: a public question, the exact private answer to it, and what is made of that.
 
@@ -77,7 +68,7 @@ class Step(Generic[Drawn]):
     question: str | bytes
     exact: Sequence[str | bytes]
     draw: Callable[[Session, Randomness, Batch], Drawn]
-    publish: Callable[[Batch, Drawn], StepOutcome]
+    publish: Callable[[Batch, Drawn], BatchOutcome]
     number: int | None = None
     names: tuple[str, str] = ("question", "exact")
 
@@ -138,7 +129,7 @@ def pass_step(
     session: str,
     step: Batch,
     draw: Callable[[Randomness, Batch], Drawn],
-    publish: Callable[[Drawn], StepOutcome],
+    publish: Callable[[Drawn], BatchOutcome],
 ) -> Ref:
     """Pass one step through the open door, or replay it; returns its released file.
 
@@ -149,16 +140,9 @@ def pass_step(
     begun = door.ledger.begin_batch(session, step)
     if begun.outcome is not None:
         return replayed(door, begun.outcome)
-    made = publish(draw(Randomness(door.vault, door.ledger, session), begun))
-    door.ledger.commit_batch(
-        session,
-        begun.index,
-        asked=made.answered + made.refused,
-        answered=made.answered,
-        refused=made.refused,
-        released=made.file,
-    )
-    return made.file
+    outcome = publish(draw(Randomness(door.vault, door.ledger, session), begun))
+    door.ledger.commit_batch(session, outcome)
+    return outcome.released
 
 
 def replayed(door: Stores, outcome: BatchOutcome) -> Ref:
@@ -172,13 +156,15 @@ def released_by(door: Stores, session: str) -> list[Ref]:
     return [batch.outcome.released for batch in door.ledger.batches(session) if batch.outcome is not None]
 
 
-def publish_round(door: Stores, session: Session, number: int, content: Callable[[], Mapping[str, Any]]) -> StepOutcome:
+def publish_round(
+    door: Stores, session: Session, step: Batch, content: Callable[[], Mapping[str, Any]]
+) -> BatchOutcome:
     """Write the file of a round, made once by `content` and kept in the vault: floating point may differ elsewhere."""
     claim = {"session": session.id, "epsilon": session.epsilon, "delta": session.delta}
     made = door.vault.keep(
-        f"sessions/{session.id}/round-{number:05d}.json", lambda: canonical_json({**claim, **content()}).encode()
+        f"sessions/{session.id}/round-{step.index:05d}.json", lambda: canonical_json({**claim, **content()}).encode()
     )
-    return StepOutcome(door.released.write(round_path(session.id, number), door.vault.read(made)))
+    return step.released_as(door.released.write(round_path(session.id, step.index), door.vault.read(made)))
 
 
 def publish_answer(door: Stores, session: Session, name: str, result: Mapping[str, Any]) -> Ref:

@@ -15,7 +15,6 @@ import pytest
 
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.schemas import Ref
-from concord.artifacts.sessions import BatchOutcome
 from concord.tasks.asks.online import Online
 from concord.tasks.door.stores import Stores
 from tests.artifacts.ledger.openings import batch, named, opening
@@ -92,8 +91,7 @@ def filled(folder: Path, batches: int) -> Ledger:
             ledger._append(ledger._current(rows).begin("one", begun), rows)
             ref = Ref(path=f"one/labels/batch-{index:05d}.arrow", digest=f"{index:064x}")
             ledger._current(rows)
-            done = BatchOutcome(index=index, asked=1, answered=1, refused=0, released=ref)
-            ledger._append(ledger._state.commit("one", done), rows)
+            ledger._append(ledger._state.commit("one", begun.released_as(ref)), rows)
     return ledger
 
 
@@ -112,7 +110,7 @@ def test_a_ledger_of_many_batches_is_verified_in_linear_time(
         for index in range(batches, batches + 20):
             begun = ledger.begin_batch("one", batch(index=index, first=index, rows=1))
             ref = Ref(path=f"one/labels/batch-{index:05d}.arrow", digest=f"{index:064x}")
-            ledger.commit_batch("one", begun.index, asked=1, answered=1, refused=0, released=ref)
+            ledger.commit_batch("one", begun.released_as(ref))
         each.append((process_time() - started) / 20)
         size = (folder / "ledger.db").stat().st_size
         print(f"\n{batches:,} batches ({MACHINE}): read and verified in {seconds[-1]:.1f} processor s, ", end="")

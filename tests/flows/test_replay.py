@@ -139,7 +139,7 @@ def test_a_ledger_as_it_stands_gives_no_batch_that_is_not_committed(session: str
         AsItStands.of(home).begin_batch(session, batch)
     released = Ref(path="x", digest="0" * 64)
     with pytest.raises(NotKept):
-        AsItStands.of(home).commit_batch(session, batch.index, asked=2, answered=2, refused=0, released=released)
+        AsItStands.of(home).commit_batch(session, batch.released_as(released, answered=2))
 
 
 def test_word_of_a_run_is_no_result(plan: Plan, home: Path) -> None:

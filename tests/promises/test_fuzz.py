@@ -17,7 +17,7 @@ from concord.artifacts.schemas import Encoding
 from concord.tasks.data.encode import learn_encoding, stage_public
 from concord.tasks.data.split import split
 from concord.tasks.data.units import PrivateRows
-from tests.artifacts.ledger.openings import batch, commit, named, opening, outcome
+from tests.artifacts.ledger.openings import batch, named, opening, outcome
 from tests.promises.fuzz import SECRET, bent, damaged, swapped, table_file
 from tests.promises.runs import READERS, RUNS, Run
 from tests.support.people import changed, tables_of_plan, write_plan, write_tables
@@ -114,7 +114,7 @@ def test_ledger_rows_that_changed_are_found(tmp_path: Path) -> None:
     ledger.open_session(opening())
     for index in range(3):
         ledger.begin_batch("one", batch(index, 100 * index))
-        commit(ledger, "one", outcome(index, refused=index))
+        ledger.commit_batch("one", outcome(index, refused=index))
     ledger.settle("one", give_back=True)
     for seed in range(CELLS):
         file = tmp_path / f"{seed}.db"

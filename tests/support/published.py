@@ -112,7 +112,7 @@ def session(
     for index, batch in enumerate(world.batches):
         if ledger.session(SESSION).exhausted:
             break
-        ledger.begin_batch(
+        begun = ledger.begin_batch(
             SESSION,
             Batch(
                 index=index,
@@ -124,8 +124,8 @@ def session(
         )
         part = labels[batch.first : batch.first + batch.rows]
         refused = int((part < 0).sum())
-        figures = {"asked": len(part), "answered": len(part) - refused, "refused": refused}
-        ledger.commit_batch(SESSION, index, **figures, released=refs[index])
+        outcome = begun.released_as(refs[index], answered=len(part) - refused, refused=refused)
+        ledger.commit_batch(SESSION, outcome)
     return refs
 
 

@@ -60,12 +60,6 @@ def outcome(index: int = 0, asked: int = 100, refused: int = 0) -> BatchOutcome:
     return BatchOutcome(index=index, asked=asked, answered=asked - refused, refused=refused, released=released)
 
 
-def commit(ledger: Ledger, name: str, what: BatchOutcome) -> Session:
-    """Commit an outcome through the ledger's own signature."""
-    counts = {"asked": what.asked, "answered": what.answered, "refused": what.refused}
-    return ledger.commit_batch(name, what.index, **counts, released=what.released)
-
-
 def named(ledger: Ledger) -> Ledger:
     """The ledger with the domain `census`, capped at CAP."""
     ledger.name_domain(DOMAIN.name, unit=DOMAIN.unit, neighbours=DOMAIN.neighbours, **CAP)

@@ -19,7 +19,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.privacy import Charge
 from concord.artifacts.sessions import Batch, BatchOutcome, Settlement
-from tests.artifacts.ledger.openings import DOMAIN, batch, commit, named, opening, outcome, session
+from tests.artifacts.ledger.openings import DOMAIN, batch, named, opening, outcome, session
 
 COLUMNS = ("at", "domain", "session", "kind", "body", "previous", "digest")
 
@@ -33,7 +33,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ledger.open_session(opening())
     for index in range(2):
         ledger.begin_batch("one", batch(index, first=100 * index))
-        commit(ledger, "one", outcome(index, refused=1))
+        ledger.commit_batch("one", outcome(index, refused=1))
     ledger.settle("one", give_back=True)
     ledger.remark("census", "forgotten", "one", "no longer needed")
     ledger.open_session(opening("two"), further=True)

@@ -12,7 +12,7 @@ from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.privacy import Charge, Cost
 from concord.artifacts.sessions import Batch
-from tests.artifacts.ledger.openings import CAP, DOMAIN, at_most, batch, commit, named, opening, outcome, refusals
+from tests.artifacts.ledger.openings import CAP, DOMAIN, at_most, batch, named, opening, outcome, refusals
 from tests.support.sentences import facts
 
 
@@ -175,7 +175,7 @@ def test_domains_do_not_pay_for_one_another(ledger: Ledger) -> None:
         lambda ledger: ledger.session("none"),
         lambda ledger: ledger.batches("none"),
         lambda ledger: ledger.begin_batch("none", batch()),
-        lambda ledger: commit(ledger, "none", outcome()),
+        lambda ledger: ledger.commit_batch("none", outcome()),
         lambda ledger: ledger.settle("none", give_back=True),
     ],
 )
@@ -191,7 +191,7 @@ def test_a_batch_begun_twice_is_one_batch(ledger: Ledger, tmp_path: Path) -> Non
     ledger.open_session(opening())
     first = ledger.begin_batch("one", batch())
     assert ledger.begin_batch("one", batch()) == first == batch()
-    commit(ledger, "one", outcome(refused=2))
+    ledger.commit_batch("one", outcome(refused=2))
     assert ledger.begin_batch("one", batch()) == batch(outcome=outcome(refused=2))
     assert ledger.batches("one") == (batch(outcome=outcome(refused=2)),)
     assert kinds(tmp_path) == ["domain", "open", "begin", "commit"]
@@ -211,7 +211,7 @@ def test_what_changed_since_it_was_begun_stops(ledger: Ledger, what: str, change
     ledger.open_session(opening())
     ledger.begin_batch("one", batch())
     if committed:
-        commit(ledger, "one", outcome())
+        ledger.commit_batch("one", outcome())
     with pytest.raises(NotVerified, match=facts(f"{what} of batch 0 of session one", "changed")):
         ledger.begin_batch("one", changed)
 
@@ -219,30 +219,30 @@ def test_what_changed_since_it_was_begun_stops(ledger: Ledger, what: str, change
 def test_a_commit_said_twice_is_one_commit(ledger: Ledger) -> None:
     ledger.open_session(opening())
     ledger.begin_batch("one", batch())
-    once = commit(ledger, "one", outcome(refused=2))
-    assert commit(ledger, "one", outcome(refused=2)) == once
+    once = ledger.commit_batch("one", outcome(refused=2))
+    assert ledger.commit_batch("one", outcome(refused=2)) == once
     for other in (outcome(refused=1), replace(outcome(refused=2), released=outcome(9).released)):
         with pytest.raises(NotVerified, match="another outcome"):
-            commit(ledger, "one", other)
+            ledger.commit_batch("one", other)
 
 
 def test_the_last_refusal_settles_in_the_same_breath(ledger: Ledger, tmp_path: Path) -> None:
     reserved = ledger.open_session(opening()).reserved
     ledger.begin_batch("one", batch())
-    spent = commit(ledger, "one", outcome(asked=60, refused=10))
+    spent = ledger.commit_batch("one", outcome(asked=60, refused=10))
     assert spent.status == "spent"
     assert at_most(spent.charge, reserved)
     assert kinds(tmp_path)[-2:] == ["commit", "settle"]
     with pytest.raises(BudgetRefused, match="further session"):
         ledger.begin_batch("one", batch(1, first=100))
-    assert commit(ledger, "one", outcome(asked=60, refused=10)) == spent
+    assert ledger.commit_batch("one", outcome(asked=60, refused=10)) == spent
     assert ledger.settle("one", give_back=False) == spent
 
 
 def test_the_last_row_paid_for_ends_a_session_charged_whole(ledger: Ledger) -> None:
     opened = ledger.open_session(opening(cutoff=None, queries=100, per_refusal=None))
     ledger.begin_batch("one", batch())
-    spent = commit(ledger, "one", outcome(refused=40))
+    spent = ledger.commit_batch("one", outcome(refused=40))
     assert (spent.status, spent.charge) == ("spent", opened.reserved)
 
 
@@ -252,7 +252,7 @@ def test_the_last_row_paid_for_ends_a_session_charged_whole(ledger: Ledger) -> N
 def test_what_was_not_spent_returns_to_the_domain(ledger: Ledger) -> None:
     ledger.open_session(opening())
     ledger.begin_batch("one", batch())
-    commit(ledger, "one", outcome(refused=3))
+    ledger.commit_batch("one", outcome(refused=3))
     closed = ledger.settle("one", give_back=True)
     assert (closed.status, closed.charge) == ("closed", DOMAIN.filter.charge(refusals(1)).times(3))
     assert ledger.total("census") == closed.charge
@@ -271,13 +271,13 @@ def test_a_batch_begun_and_never_committed_counts_as_refused(ledger: Ledger) -> 
     with pytest.raises(BudgetRefused, match="closed before its batch 0 was released"):
         ledger.begin_batch("one", batch(rows=4))
     with pytest.raises(NotVerified):
-        commit(ledger, "one", outcome(asked=4))
+        ledger.commit_batch("one", outcome(asked=4))
 
 
 def test_what_was_released_can_be_replayed_after_the_end(ledger: Ledger) -> None:
     ledger.open_session(opening())
     ledger.begin_batch("one", batch())
-    commit(ledger, "one", outcome())
+    ledger.commit_batch("one", outcome())
     ledger.settle("one", give_back=True)
     assert ledger.begin_batch("one", batch()).outcome == outcome()
 
@@ -295,7 +295,7 @@ def test_a_batch_on_record_is_looked_up_by_itself(ledger: Ledger) -> None:
     ledger.open_session(opening())
     for index in range(6):
         ledger.begin_batch("one", batch(index=index, first=index, rows=1))
-        commit(ledger, "one", outcome(index=index, asked=1))
+        ledger.commit_batch("one", outcome(index=index, asked=1))
     ledger._state._batches["one"] = Counted(ledger._state._batches["one"])
     assert ledger.begin_batch("one", batch(index=1, first=1, rows=1)).outcome is not None
     assert max(copied) == 1

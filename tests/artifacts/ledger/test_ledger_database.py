@@ -23,7 +23,7 @@ from concord.artifacts.ledger import ledger as ledger_ledger
 from concord.artifacts.ledger.events import LogRecord
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.privacy import Cost
-from tests.artifacts.ledger.openings import DOMAIN, RHO, batch, commit, named, opening, outcome
+from tests.artifacts.ledger.openings import DOMAIN, RHO, batch, named, opening, outcome
 from tests.support.sentences import says
 
 
@@ -45,7 +45,7 @@ def test_another_opening_of_the_ledger_knows_all_of_it(ledger: Ledger, tmp_path:
     ledger.begin_batch("one", batch())
     again = Ledger.of(tmp_path)
     assert again.session("one") == ledger.session("one")
-    commit(again, "one", outcome(refused=1))
+    again.commit_batch("one", outcome(refused=1))
     assert ledger.session("one").refused == 1
     assert ledger.batches("one") == again.batches("one")
 
@@ -66,7 +66,7 @@ def test_a_long_ledger_is_read_by_the_page_and_others_write_meanwhile(
         pages.append(len(found := page(self, asked)))
         if len(pages) == 1:
             monkeypatch.setattr(ledger_database.LedgerRows, "_page", page)
-            commit(other, "one", outcome(refused=1))
+            other.commit_batch("one", outcome(refused=1))
             monkeypatch.setattr(ledger_database.LedgerRows, "_page", written)
         return found
 
@@ -110,7 +110,7 @@ def test_a_clock_that_goes_backwards_changes_nothing(tmp_path: Path, monkeypatch
     ledger = named(Ledger.of(tmp_path))
     ledger.open_session(opening())
     ledger.begin_batch("one", batch())
-    commit(ledger, "one", outcome(refused=1))
+    ledger.commit_batch("one", outcome(refused=1))
     ledger.verify()
     assert Ledger.of(tmp_path).session("one").refused == 1
 

@@ -23,7 +23,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.privacy import Charge, Cost
 from concord.artifacts.sessions import Batch, Session
-from tests.artifacts.ledger.openings import DOMAIN, batch, commit, named, opening, outcome
+from tests.artifacts.ledger.openings import DOMAIN, batch, named, opening, outcome
 
 Answer = TypeVar("Answer")
 Pair = tuple[Fraction, Fraction]
@@ -165,10 +165,10 @@ class InMemoryMachine(RuleBasedStateMachine):
         possible = model.pending and model.settled is None and model.refused + new.refused <= model.cutoff
         if model.rows and not model.pending:
             return  # whether it is said twice alike is another rule's
-        assert refusal(lambda: commit(self.ledger, name, new)) == ("done" if possible else "NotVerified")
+        assert refusal(lambda: self.ledger.commit_batch(name, new)) == ("done" if possible else "NotVerified")
         if possible:
-            assert refusal(lambda: commit(self.ledger, name, new)) == "done"
-            assert refusal(lambda: commit(self.ledger, name, replace(new, asked=rows + 1))) == "NotVerified"
+            assert refusal(lambda: self.ledger.commit_batch(name, new)) == "done"
+            assert refusal(lambda: self.ledger.commit_batch(name, replace(new, asked=rows + 1))) == "NotVerified"
             model.refused, model.pending = model.refused + new.refused, False
             if model.refused == model.cutoff:
                 model.end(give_back=True)

@@ -8,7 +8,7 @@ import pytest
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.witness import Witness
-from tests.artifacts.ledger.openings import CAP, DOMAIN, at_most, batch, commit, named, opening, outcome, refusals
+from tests.artifacts.ledger.openings import CAP, DOMAIN, at_most, batch, named, opening, outcome, refusals
 from tests.support import postgresql
 
 pytestmark = pytest.mark.slow
@@ -62,7 +62,7 @@ def test_a_database_put_back_stops_until_what_was_lost_is_charged(address: str, 
     ledger = named(Ledger(url, witness))
     ledger.open_session(opening())
     ledger.begin_batch("one", batch())
-    commit(ledger, "one", outcome(refused=1))
+    ledger.commit_batch("one", outcome(refused=1))
     ledger.open_session(opening("lost", whole=refusals(40)), further=True)
     charged = ledger.total("census")
     delete_after(address, 4)

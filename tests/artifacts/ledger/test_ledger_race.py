@@ -17,7 +17,7 @@ import pytest
 from concord.artifacts.errors import BudgetRefused, NotVerified
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.privacy import Cost
-from tests.artifacts.ledger.openings import DOMAIN, batch, commit, named, opening, outcome
+from tests.artifacts.ledger.openings import DOMAIN, batch, named, opening, outcome
 from tests.support import postgresql
 from tests.support.processes import FRESH
 
@@ -113,7 +113,7 @@ def begin_with_votes(process: int, ledger: Ledger) -> str:
 
 
 def commit_refusals(process: int, ledger: Ledger) -> str:
-    return str(commit(ledger, "one", outcome(refused=process)).refused)
+    return str(ledger.commit_batch("one", outcome(refused=process)).refused)
 
 
 def all_at_once(racers: Pool, url: str, act: Callable[[int, Ledger], str]) -> list[str]:
@@ -160,13 +160,13 @@ ledger.open_session(opening("killed"), further=True)
 BUSY = """
 import sys
 from concord.artifacts.ledger.ledger import Ledger
-from tests.artifacts.ledger.openings import batch, commit, outcome
+from tests.artifacts.ledger.openings import batch, outcome
 ledger = Ledger(sys.argv[1])
 while True:
     state = ledger.session("one")
     index = state.batches - (state.pending is not None)
     ledger.begin_batch("one", batch(index, first=10 * index, rows=10))
-    commit(ledger, "one", outcome(index, asked=10))
+    ledger.commit_batch("one", outcome(index, asked=10))
     print(index, flush=True)
 """
 

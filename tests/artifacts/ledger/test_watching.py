@@ -8,7 +8,7 @@ import pytest
 
 from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
-from tests.artifacts.ledger.openings import CAP, DOMAIN, batch, commit, named, opening, outcome, refusals
+from tests.artifacts.ledger.openings import CAP, DOMAIN, batch, named, opening, outcome, refusals
 from tests.artifacts.ledger.test_chain import lines
 from tests.artifacts.ledger.witnessed import CHANGES, RELABELLED, answer, put_back, seen, watched
 from tests.support.sentences import facts
@@ -191,7 +191,7 @@ def test_a_session_drawn_on_in_both_is_not_restored(home: Path, place: Path, mon
         patch.delenv("CONCORD_WITNESS")
         ours = put_back(home)
         ours.begin_batch("one", batch(exact_digest="others"))
-        commit(ours, "one", outcome(refused=1))
+        ours.commit_batch("one", outcome(refused=1))
     before = lines(home)
     with pytest.raises(NotVerified, match="session one was drawn on in this ledger"):
         Ledger.of(home).restore("the disk died")

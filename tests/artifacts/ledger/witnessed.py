@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from concord.artifacts.ledger.ledger import Ledger
-from tests.artifacts.ledger.openings import CAP, DOMAIN, batch, commit, named, opening, outcome
+from tests.artifacts.ledger.openings import CAP, DOMAIN, batch, named, opening, outcome
 
 RELABELLED: dict[str, Any] = {"mechanism": {"name": "stable", "relabel": {"share": 0.05}}, "per_refusal": None}
 """Terms of a session that answers from its domain's secret subset."""
@@ -34,7 +34,7 @@ def watched(home: Path) -> Path:
 
 def answer(ledger: Ledger, index: int, name: str = "one", refused: int = 1) -> None:
     ledger.begin_batch(name, batch(index, first=100 * index))
-    commit(ledger, name, outcome(index, refused=refused))
+    ledger.commit_batch(name, outcome(index, refused=refused))
 
 
 def put_back(home: Path) -> Ledger:

@@ -12,6 +12,7 @@ from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import labels_path
 from concord.artifacts.home.vault import keyed_digest
 from concord.artifacts.schemas import Ref
+from concord.artifacts.sessions import BatchOutcome
 from concord.tasks.asking.teachers import votes_schema
 from concord.tasks.asks.votes import replay_votes
 from concord.tasks.data.encode import PublicBatch
@@ -111,10 +112,10 @@ def test_a_batch_begun_before_the_session_was_closed_is_not_asked_and_the_labels
 ) -> None:
     commit = type(case.door.ledger).commit_batch
 
-    def killed(ledger: Any, session: str, index: int, **outcome: Any) -> Any:
-        if index == 1:
+    def killed(ledger: Any, session: str, outcome: BatchOutcome) -> Any:
+        if outcome.index == 1:
             raise KeyboardInterrupt
-        return commit(ledger, session, index, **outcome)
+        return commit(ledger, session, outcome)
 
     with monkeypatch.context() as dying:
         dying.setattr(type(case.door.ledger), "commit_batch", killed)

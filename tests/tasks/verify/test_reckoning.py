@@ -29,7 +29,7 @@ from concord.tasks.mechanisms.sparse_vector import SparseVector
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.verify.reckoning import HIDDEN, reckon
 from concord.tasks.verify.verify import verify
-from tests.artifacts.ledger.openings import batch, commit, outcome
+from tests.artifacts.ledger.openings import batch, outcome
 from tests.artifacts.ledger.test_ledger_model import Answer, InMemory
 from tests.support.chained import Said, rewrite
 from tests.support.published import opening
@@ -68,14 +68,14 @@ def history(home: Path) -> Ledger:
     named(ledger)
     ledger.open_session(asked(STABLE, "s-1"))
     ledger.begin_batch("s-1", batch())
-    commit(ledger, "s-1", outcome(refused=1))
+    ledger.commit_batch("s-1", outcome(refused=1))
     ledger.begin_batch("s-1", batch(1, first=100, rows=2))
     ledger.settle("s-1", give_back=True)  # one refusal, and a batch of two that may have been drawn
     ledger.open_session(asked(NOISY, "s-2"), further=True)
     ledger.begin_batch("s-2", batch())
-    commit(ledger, "s-2", outcome(refused=0))
+    ledger.commit_batch("s-2", outcome(refused=0))
     ledger.begin_batch("s-2", batch(1, first=100))
-    commit(ledger, "s-2", outcome(1, asked=50))
+    ledger.commit_batch("s-2", outcome(1, asked=50))
     ledger.recap("people", 9.0, 2e-4, "the board said so")
     ledger.remark("people", "linked", "elsewhere")
     ledger.open_session(_chosen("s-3", secret="rows"), further=True)
@@ -83,7 +83,7 @@ def history(home: Path) -> Ledger:
     ledger.settle("s-4", give_back=True)
     ledger.open_session(asked(RELABELLED, "s-5", epsilon=1.0, delta=1e-6), further=True)
     ledger.begin_batch("s-5", batch())
-    commit(ledger, "s-5", outcome(refused=4))
+    ledger.commit_batch("s-5", outcome(refused=4))
     older = (home / "ledger.db").read_bytes()
     ledger.open_session(asked(STABLE, "s-6"), further=True)
     (home / "ledger.db").write_bytes(older)

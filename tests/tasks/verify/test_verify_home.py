@@ -153,7 +153,7 @@ def answer(home: Path) -> Session:
     terms: dict[str, Any] = {"rows": 1, "classes": CLASSES, "guarantee": {}}
     table = labels_table(SESSION, state.next_row, np.array([1]), None, **terms)
     ref = released.write_labels(SESSION, state.batches, table)
-    return ledger.commit_batch(SESSION, state.batches, asked=1, answered=1, refused=0, released=ref)
+    return ledger.commit_batch(SESSION, batch.released_as(ref))
 
 
 def test_rows_answered_since_the_certificate_are_told_and_nothing_fails(home: Path) -> None:
@@ -213,10 +213,10 @@ def certify_anew(home: Path, name: str) -> None:
     """A further session with a released batch and a certificate of its own, as a run would write it."""
     ledger, released = Ledger.of(home), Released(home)
     ledger.open_session(opening(StableVoting.calibrate(epsilon=0.1, delta=1e-7, cutoff=3), name), further=True)
-    ledger.begin_batch(name, Batch(index=0, first=0, rows=1, question_digest=name, exact_digest=name))
+    begun = ledger.begin_batch(name, Batch(index=0, first=0, rows=1, question_digest=name, exact_digest=name))
     terms: dict[str, Any] = {"rows": 1, "classes": CLASSES, "guarantee": {}}
     ref = released.write_labels(name, 0, labels_table(name, 0, np.array([1]), None, **terms))
-    ledger.commit_batch(name, 0, asked=1, answered=1, refused=0, released=ref)
+    ledger.commit_batch(name, begun.released_as(ref))
     model = Certificate.model_validate_json((home / "released" / SESSION / "certificate.json").read_bytes())
     certificate = describe({name: [ref]}, model.stated, ledger, released)
     released.write(f"{name}/certificate.json", certificate.model_dump_json().encode())
