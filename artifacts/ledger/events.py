@@ -22,7 +22,7 @@ the two disagree. Checked by test_chain.py, test_remarks.py and test_witness.py 
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 from pydantic import TypeAdapter, ValidationError
@@ -179,22 +179,26 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class LogRecord:
-    """An entry as it is stored. `at` is the operator's clock and decides nothing: the order is `seq`, from 1."""
+    """An entry as it is stored. `at` is the operator's clock and decides nothing: the order is `seq`, from 1.
 
-    seq: int
+    A record without `seq`, `previous` and `digest` is a text that `following` puts into a chain.
+    """
+
+    seq: int = 0
     at: str
     domain: str
     session: str
     kind: str
     body: str
-    previous: str
-    digest: str
+    previous: str = ""
+    digest: str = ""
 
     @classmethod
     def after(cls, head: Self | None, entry: Entry, at: str) -> Self:
         """The record of `entry` following `head`, or the first one. Raises WrongInput if it could not be read back."""
         kind = _KIND[type(entry.event)]
-        record = cls.following(head, at, entry.domain, entry.session, kind, _text(entry.event))
+        text = cls(at=at, domain=entry.domain, session=entry.session, kind=kind, body=_text(entry.event))
+        record = text.following(head)
         try:
             record.entry_after(head)
         except NotVerified:
@@ -203,12 +207,17 @@ class LogRecord:
             ) from None
         return record
 
-    @classmethod
-    def following(cls, head: Self | None, at: str, domain: str, session: str, kind: str, body: str) -> Self:
-        """The record of those texts after `head`; the texts are not checked."""
-        text = {"at": at, "domain": domain, "session": session, "kind": kind, "body": body}
+    def following(self, head: Self | None) -> Self:
+        """This text as the record after `head`, or as the first one; the text is not checked."""
         seq, previous = _next(head)
-        return cls(seq=seq, previous=previous, digest=_digest(seq, previous, **text), **text)
+        record = replace(self, seq=seq, previous=previous)
+        return replace(record, digest=record.seal)
+
+    @property
+    def seal(self) -> str:
+        """The digest that the record has, if none of its cells was changed. Raises TypeError if one is no text."""
+        cells = [self.seq, self.at, self.domain, self.session, self.kind, self.body, self.previous]
+        return hashlib.sha256(json.dumps(cells).encode()).hexdigest()
 
     @property
     def event(self) -> Event:
@@ -217,10 +226,8 @@ class LogRecord:
 
     def entry_after(self, head: Self | None) -> Entry:
         """The entry in this record. Raises NotVerified if it does not follow `head` or cannot be read."""
-        text = {"at": self.at, "domain": self.domain, "session": self.session, "kind": self.kind, "body": self.body}
         try:
-            chained = (self.seq, self.previous) == _next(head)
-            chained = chained and self.digest == _digest(self.seq, self.previous, **text)
+            chained = (self.seq, self.previous) == _next(head) and self.digest == self.seal
         except TypeError:  # a cell holds something other than text
             chained = False
         if not chained:
@@ -230,10 +237,6 @@ class LogRecord:
 
 def _next(head: LogRecord | None) -> tuple[int, str]:
     return (1, GENESIS) if head is None else (head.seq + 1, head.digest)
-
-
-def _digest(seq: int, previous: str, *, at: str, domain: str, session: str, kind: str, body: str) -> str:
-    return hashlib.sha256(json.dumps([seq, at, domain, session, kind, body, previous]).encode()).hexdigest()
 
 
 def _text(event: Event) -> str:

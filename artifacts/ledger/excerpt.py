@@ -115,7 +115,8 @@ class Excerpt(BaseModel):
         records = []
         for line in self.entries:
             body = json.dumps(line.body, sort_keys=True, separators=(",", ":"))
-            head = LogRecord.following(head, line.commitment, line.domain, line.session, line.kind, body)
+            text = LogRecord(at=line.commitment, domain=line.domain, session=line.session, kind=line.kind, body=body)
+            head = text.following(head)
             records.append(head)
         return records
 

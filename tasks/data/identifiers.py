@@ -85,7 +85,7 @@ def name_of(word: str) -> str:
     if number := NUMBER_NAME.fullmatch(word):
         return _number(number)
     if moment := MOMENT_NAME.fullmatch(word):
-        return _moment(word, *moment.groups(default=""))
+        return _moment(moment)
     return TRUTHS.get(word) or composed(word)
 
 
@@ -111,13 +111,14 @@ def _number(number: re.Match[str]) -> str:
     return f"-{text}" if sign == "-" else text
 
 
-def _moment(word: str, day: str, minute: str, second: str, part: str, utc: str, hours: str, minutes: str) -> str:
+def _moment(parts: re.Match[str]) -> str:
+    day, minute, second, part, utc, hours, minutes = parts.groups(default="")
     zone = "+00:00" if utc else f"{hours}:{minutes or '00'}" if hours else ""
     try:
         moment = datetime.fromisoformat(f"{day}T{minute or '00:00'}:{second or '00'}{zone}")
         at = moment.astimezone(UTC) if zone else moment
     except (ValueError, OverflowError):
-        return word  # no such moment
+        return parts.string  # no such moment
     time, part = at.strftime("%H:%M:%S"), part.rstrip("0")
     day = at.date().isoformat()
     return day if time == "00:00:00" and not part else f"{day} {time}" + (f".{part}" if part else "")

@@ -205,7 +205,7 @@ def rewrite(home: Path, records: list[Any]) -> None:
     ledger, head = Ledger.of(home), None
     with ledger._entries.writing() as rows:
         for record in records:
-            head = type(record).following(head, record.at, record.domain, record.session, record.kind, record.body)
+            head = record.following(head)
             rows.add(head)
 
 

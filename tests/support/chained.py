@@ -4,11 +4,11 @@ import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
-from concord.artifacts.ledger.events import GENESIS, _digest
+from concord.artifacts.ledger.events import LogRecord
 
 
 @dataclass
@@ -28,13 +28,10 @@ def rewrite(home: Path, change: Callable[[list[Said]], object]) -> None:
         details = [Said(domain, session, kind, json.loads(body)) for domain, session, kind, body in read]
         change(details)
         database.execute("DELETE FROM entries")
-        previous = GENESIS
-        for seq, item in enumerate(details, start=1):
+        head: LogRecord | None = None
+        for item in details:
             body = json.dumps(item.body, sort_keys=True, separators=(",", ":"))
-            text = {"at": "then", "domain": item.domain, "session": item.session, "kind": item.kind, "body": body}
-            digest = _digest(seq, previous, **text)
-            database.execute(
-                "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (seq, *text.values(), previous, digest)
-            )
-            previous = digest
+            text = LogRecord(at="then", domain=item.domain, session=item.session, kind=item.kind, body=body)
+            head = text.following(head)
+            database.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)", astuple(head))
         database.commit()

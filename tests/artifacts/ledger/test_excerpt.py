@@ -164,8 +164,7 @@ def without(records: list[LogRecord], seq: int) -> list[LogRecord]:
     """The chain made anew without that entry, by who may write the whole ledger."""
     denied: list[LogRecord] = []
     for old in records[: seq - 1] + records[seq:]:
-        head = denied[-1] if denied else None
-        denied.append(LogRecord.following(head, old.at, old.domain, old.session, old.kind, old.body))
+        denied.append(old.following(denied[-1] if denied else None))
     return denied
 
 
