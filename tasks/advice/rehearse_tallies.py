@@ -130,31 +130,31 @@ class TalliesStage(SumsStage):
     public: int
 
     @classmethod
-    def of(
-        cls,
-        plan: Plan,
-        mechanism: Tallies,
-        codes: Codes,
-        rows: CodeMatrix,
-        *,
-        public: int,
-        most: float,
-        released: int | None,
-    ) -> "TalliesStage":
-        """All columns, or as many as have no more work than `most`; other arguments as for `rehearse`."""
-        units, width = learning_units(plan), len(codes.coarse)
+    def planned(cls, plan: Plan, mechanism: Tallies, codes: Codes, rows: CodeMatrix, public: int) -> "TalliesStage":
+        """All columns: the codes (m, F) of some of so many public rows, and as many units as the plan states."""
+        units = learning_units(plan)
         assert units is not None  # a plan for tallies states its rows
-        codes, rows = within_work(mechanism, codes, rows, most)
-        if len(codes.coarse) < width:
-            part = len(codes.coarse) / width
-            of_labels = [each.fields for each in mechanism.rounds if each.what == "labels"]
-            mechanism = planned_tallies(plan, codes, public, (len(of_labels), of_labels[-1]))
-            units, public = max(1.0, units * part), math.ceil(public * part)
-        if isinstance(mechanism, Stream):
-            season = mechanism.season
-            mechanism, units = mechanism.as_read(released or season), max(1.0, units * (released or season) / season)
         classes = mechanism.classes or 2
         return cls(mechanism=mechanism, codes=codes, rows=rows, classes=classes, units=units, public=public)
+
+    def within(self, plan: Plan, most: float) -> "TalliesStage":
+        """The same with as many columns as have no more work than `most`, and as many units and rows for each."""
+        codes, rows = within_work(self.mechanism, self.codes, self.rows, most)
+        part = len(codes.coarse) / len(self.codes.coarse)
+        if part == 1:
+            return self
+        of_labels = [each.fields for each in self.mechanism.rounds if each.what == "labels"]
+        mechanism = planned_tallies(plan, codes, self.public, (len(of_labels), of_labels[-1]))
+        units, public = max(1.0, self.units * part), math.ceil(self.public * part)
+        return replace(self, mechanism=mechanism, codes=codes, rows=rows, units=units, public=public)
+
+    def as_read(self, released: int | None = None) -> "TalliesStage":
+        """Of a stream, its running totals after so many releases, by default after all of a season."""
+        if not isinstance(self.mechanism, Stream):
+            return self
+        season = self.mechanism.season
+        units = max(1.0, self.units * (released or season) / season)
+        return replace(self, mechanism=self.mechanism.as_read(released or season), units=units)
 
     @classmethod
     def on(cls, mechanism: Tallies, codes: Codes, rows: CodeMatrix) -> "TalliesStage":
@@ -250,8 +250,8 @@ def expect_tallies(plan: Plan, public: PublicFacts) -> TalliesAhead:
     rounds = RoundAhead.all_of(mechanism)
     of_labels = next(each for each in rounds if each.what == "labels")
     seen = 4 * of_labels.noise  # a unit moves its code's sum by half a vote
-    coded = codes.of(public.sample)
-    rehearsed = rehearse(plan, planned, codes, coded, rows, public.shares)
+    stage = TalliesStage.planned(plan, planned, codes, codes.of(public.sample), rows)
+    rehearsed = rehearse(plan, stage, public.shares)
     classes = expect_classes(plan.data.classes, rehearsed)
     return TalliesAhead(
         epsilon=plan.privacy.epsilon,
@@ -264,51 +264,33 @@ def expect_tallies(plan: Plan, public: PublicFacts) -> TalliesAhead:
         seen=seen,
         rehearsed=rehearsed,
         classes=classes,
-        releases=tuple(_releases(plan, planned, codes, coded, public)) if isinstance(planned, Stream) else (),
+        releases=tuple(_releases(plan, stage, public.shares)) if isinstance(planned, Stream) else (),
         feasible=learned(rehearsed),
         reason=f"{in_words(rehearsed)}{missed_in_words(classes)}; smallest detectable group: about {seen:,.0f} units",
     )
 
 
-def _releases(
-    plan: Plan, planned: Stream, codes: Codes, coded: CodeMatrix, public: PublicFacts
-) -> Iterator[ReleaseAhead]:
-    units = learning_units(plan) or 0.0
-    at_once = planned_tallies(plan.model_copy(update={"stream": None}), codes, 1, (1, 1))
+def _releases(plan: Plan, whole: TalliesStage, shares: Sequence[float] | None) -> Iterator[ReleaseAhead]:
+    planned = whole.mechanism
+    assert isinstance(planned, Stream)
+    at_once = planned_tallies(plan.model_copy(update={"stream": None}), whole.codes, 1, (1, 1))
+    stage = whole.within(plan, MOST_WORK["typical"])
     for release in sorted({*(at for at in RELEASES if at < planned.season), planned.season}):
-        (typical,) = rehearse(
-            plan, planned, codes, coded, public.rows, public.shares, signals=("typical",), draws=1, released=release
-        )
+        typical = rehearse_labels("typical", stage.as_read(release), 0, shares)
         noise = planned.as_read(release).rounds[-1].scale / at_once.rounds[-1].scale
-        share = release / planned.season
-        yield ReleaseAhead(release=release, units=units * share, noise=noise, rehearsed=typical)
+        units = whole.units * release / planned.season
+        yield ReleaseAhead(release=release, units=units, noise=noise, rehearsed=typical)
 
 
-def rehearse(
-    plan: Plan,
-    mechanism: Tallies,
-    codes: Codes,
-    rows: CodeMatrix,
-    public: int,
-    shares: Sequence[float] | None = None,
-    *,
-    signals: Sequence[str] = tuple(SIGNALS),
-    draws: int = DRAWS,
-    released: int | None = None,
-) -> tuple[Rehearsed, ...]:
-    """Rehearse tallies for these strengths of signal, one after the other, several draws of each.
+def rehearse(plan: Plan, whole: TalliesStage, shares: Sequence[float] | None = None) -> tuple[Rehearsed, ...]:
+    """Rehearse tallies for each strength of signal, several draws of it; of a stream, at the end of a season.
 
-    rows     codes (m, F) of some public rows, thousands at most
-    public   number of public rows
     shares   of the classes; if they are not known equal and uneven ones, or those of clusters
-    draws    most draws
-    released  of a stream: releases after which its running totals are read; default: all of a season
     """
     found = []
-    for signal in signals:
-        stage = TalliesStage.of(plan, mechanism, codes, rows, public=public, most=MOST_WORK[signal], released=released)
-        for draw in range(min(draws, stage.draws)):
-            found.append(rehearse_labels(signal, stage, draw, shares))
+    for signal in SIGNALS:
+        stage = whole.within(plan, MOST_WORK[signal]).as_read()
+        found += [rehearse_labels(signal, stage, draw, shares) for draw in range(stage.draws)]
     return tuple(found)
 
 

@@ -12,7 +12,7 @@ from concord.artifacts.schemas import OneHot, Passed, Scaled
 from concord.artifacts.sections import StreamPlan
 from concord.tasks.advice.choose import PublicFacts
 from concord.tasks.advice.rehearse import ClassRehearsed, Rehearsed, expect_classes, in_words
-from concord.tasks.advice.rehearse_tallies import DRAWS, MOST_WORK, expect_tallies, rehearse
+from concord.tasks.advice.rehearse_tallies import DRAWS, MOST_WORK, TalliesStage, expect_tallies, rehearse
 from concord.tasks.advice.synthetic_labels import SIGNALS
 from concord.tasks.advice.tallies import planned_tallies
 from concord.tasks.data.codes import CodeMatrix, Codes, learn_codes
@@ -153,7 +153,8 @@ def test_pictures_are_rehearsed_by_their_first_round(folder: Path) -> None:
     codes = learn_codes([pictures], [Passed(name="image", element="uint8", size=196)], coarse=8)
     plan = asked(folder, rows=10**6)
     mechanism = planned_tallies(plan, codes, pictures.height)
-    assert {each.signal for each in rehearse(plan, mechanism, codes, codes.of(pictures), 40)} == set(SIGNALS)
+    stage = TalliesStage.planned(plan, mechanism, codes, codes.of(pictures), 40)
+    assert {each.signal for each in rehearse(plan, stage)} == set(SIGNALS)
 
 
 @pytest.mark.parametrize(("columns", "classes", "bins", "kept"), [(14, 2, 32, 14), (16, 26, 32, 15), (300, 2, 4, 152)])
@@ -180,7 +181,7 @@ def test_a_rehearsal_is_of_as_many_columns_as_its_work_allows(
         return Decoded(weights=zero, spread=zero, kappa=zero[0], moved=0.0, **found)
 
     monkeypatch.setattr(infer, "decode", decoded)
-    rehearse(plan, planned_tallies(plan, codes, 400), codes, codes.of(rows), 400)
+    rehearse(plan, TalliesStage.planned(plan, planned_tallies(plan, codes, 400), codes, codes.of(rows), 400))
     fields, public, work = max(given, key=lambda each: each[2])
     assert fields == kept
     assert public == np.ceil(400 * kept / columns)
@@ -197,7 +198,8 @@ def test_a_strong_signal_tells_classes_of_rows_in_clumps(folder: Path) -> None:
     rows = pl.DataFrame(cells)
     codes = learn_codes([rows], [OneHot(name=name, vocabulary=(), missing=False) for name in cells], coarse=8)
     plan = asked(folder, rows=5000)
-    strong = rehearse(plan, planned_tallies(plan, codes, 2000), codes, codes.of(rows), 2000, (0.8, 0.2))[-1]
+    stage = TalliesStage.planned(plan, planned_tallies(plan, codes, 2000), codes, codes.of(rows), 2000)
+    strong = rehearse(plan, stage, (0.8, 0.2))[-1]
     assert strong.signal == "strong"
     assert strong.right > (strong.largest or 0.0) + 0.08
 
@@ -208,7 +210,8 @@ def test_the_largest_clump_of_rows_is_of_the_class_of_largest_share(folder: Path
     rows = pl.DataFrame({f"c{at}": clump for at in range(3)})
     codes = learn_codes([rows], [OneHot(name=name, vocabulary=(), missing=False) for name in rows.columns], coarse=8)
     plan = asked(folder, rows=5000, classes=["x", "y", "z"])
-    strong = rehearse(plan, planned_tallies(plan, codes, 2000), codes, codes.of(rows), 2000, (0.2, 0.1, 0.7))[-1]
+    stage = TalliesStage.planned(plan, planned_tallies(plan, codes, 2000), codes, codes.of(rows), 2000)
+    strong = rehearse(plan, stage, (0.2, 0.1, 0.7))[-1]
     assert strong.right > 0.95
 
 
