@@ -241,10 +241,10 @@ def fitting(
     """
 
     heard, refused = accepted(post, homes, asked, letter, before)
-    said = kind.model_dump(mode="json", by_alias=True, exclude_unset=True), unit, asked.number
-    follows = {"question": letter.digest, "question_before": asked.before}
+    said = kind.model_dump(mode="json", by_alias=True, exclude_unset=True), unit
+    due = {"number": asked.number, "question": letter.digest, "question_before": asked.before}
     shares = {name: json.loads(answered.model_dump_json()) for name, (answered, _) in heard.items()}
-    found = limited(*((VERIFY_SHARE, (*said, name, share, follows)) for name, share in shares.items()))
+    found = limited(*((VERIFY_SHARE, (*said, share, {**due, "home": name})) for name, share in shares.items()))
     unfit = {name: check.detail for name, (check,) in zip(shares, found, strict=True) if not check.ok}
     return {name: own for name, own in heard.items() if name not in unfit}, {**refused, **unfit}
 

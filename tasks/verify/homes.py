@@ -65,7 +65,8 @@ def joint_rounds(kind: Joint, rounds: Sequence[bytes], unit: tuple[str, str], wa
         shares = _shares(number, homes, keys)
         for name, share in shares.items():
             follows = {"question_before": before, "share_before": digests[-1].get(name, "") if digests else ""}
-            check_share(number, name, share, kind, unit, {"question": sha256(question), **follows})
+            due = {"number": number, "home": name, "question": sha256(question), **follows}
+            check_share(share, due, kind, unit)
         for name, share in shares.items():
             counts.setdefault(name, []).extend(_counts(released["question"], share["sums"]))
         _added(number, released, shares, counts)
@@ -162,9 +163,7 @@ def _warned(number: int, absent: Sequence[str], differ: Sequence[str], warnings:
             raise NotVerified(f"the certificate leaves out what must stand in it: {said} {', '.join(names)}")
 
 
-def verify_share(
-    settings: Said, unit: tuple[str, str], number: int, name: str, share: Said, follows: Mapping[str, str]
-) -> list[Check]:
+def verify_share(settings: Said, unit: tuple[str, str], share: Said, due: Said) -> list[Check]:
     """The check of a home's share by itself, and of the charge that its own ledger shows; see `check_share`.
 
     settings   of all homes together
@@ -172,24 +171,23 @@ def verify_share(
 
     def check() -> str:
         kind = Kind.of(settings).only(Joint)
-        check_share(number, name, share, kind, unit, follows)
-        check_charge(name, share, kind)
+        check_share(share, due, kind, unit)
+        check_charge(due["home"], share, kind)
         return "it answers the question, and is charged"
 
-    return [checked(name, check)]
+    return [checked(due["home"], check)]
 
 
-def check_share(
-    number: int, name: str, share: Said, kind: Joint, unit: tuple[str, str], follows: Mapping[str, str]
-) -> None:
+def check_share(share: Said, due: Said, kind: Joint, unit: tuple[str, str]) -> None:
     """Check the share of one home in a round against the settings. Raises NotVerified naming what is wrong.
 
-    unit      and neighbours of the stated guarantee
-    follows   the digests that it must give of its `question`, the `question_before` and the `share_before`
+    due    the `number` of the round and the `home`, and the digests that the share must give: of its `question`, the
+           `question_before` and the `share_before`
+    unit   and neighbours of the stated guarantee
     """
-    fixed = {"number": number, "home": name, "run": kind.run, **follows}
-    noise = {"scale": kind.rounds[number].scale, "unit": unit[0], "neighbours": unit[1]}
-    _equal(number, f"share of {name}", share, **fixed, **noise, **kind.each.model_dump())
+    noise = {"scale": kind.rounds[due["number"]].scale, "unit": unit[0], "neighbours": unit[1]}
+    stated = {**due, "run": kind.run, **noise, **kind.each.model_dump()}
+    _equal(due["number"], f"share of {due['home']}", share, **stated)
 
 
 def check_charge(name: str, share: Said, kind: Joint) -> None:
