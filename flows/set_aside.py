@@ -183,11 +183,12 @@ def pass_test(
         (low, high), (*_, last) = plan.data.bounds, released_by(run.stores, passed.session.id)
         (place,) = json.loads(run.stores.released.read(last))["decoded"]["prior"]
         constant = float((1 - place) * low + place * high)
-    test = StudentTestAsk.of(plan, mechanism, passed.session, student.ref, run.stores.vault, constant)
+    test = StudentTestAsk.of(plan, mechanism, passed.session, student.ref, run.stores.vault)
     rows, file = private.read_by(learned.encoding), _file_of(student.ref, plan.student, learned)
     if constant is None:
         counts = stages.count_confusion(run, plan, rows, file, (mechanism.by, mechanism.named))
     else:
+        test = test.beside(constant)
         counts = stages.count_number_errors(run, plan, rows, file, constant)
     return _pass_aside(learned, private, test, counts, again=again)
 

@@ -42,7 +42,7 @@ def rehearse(run: RunContext, encoding: Encoding) -> None:
 
 def ask(run: RunContext, public: PublicRows, domain: Domain, session: Session | None = None) -> VotesAsk:
     """Labels of the public rows."""
-    return VotesAsk.of(run.plan, public.encoding, public.batches, domain.filter.order, run.stores.vault, session)
+    return VotesAsk.of(run.plan, public, domain.filter.order, run.stores.vault, session)
 
 
 def count_exact(run: RunContext, admitted: Admitted[VotesAsk], private: PrivateFiles) -> Counted:

@@ -63,18 +63,9 @@ class StudentTestAsk(SingleAsk[PrivateTest]):
     part: ClassVar[str] = TEST
 
     @classmethod
-    def of(
-        cls,
-        plan: Plan,
-        mechanism: PrivateTest,
-        learned: Session,
-        student: Ref,
-        vault: Vault,
-        constant: float | None = None,
-    ) -> "StudentTestAsk":
-        """The test of a student that learned from a session; of a number, beside that of naming `constant`."""
-        asked = cls.named(plan, mechanism, learned.id, student.digest, clean=is_clean(plan, learned, vault))
-        return asked if constant is None else replace(asked, about={**asked.about, "constant": constant})
+    def of(cls, plan: Plan, mechanism: PrivateTest, learned: Session, student: Ref, vault: Vault) -> "StudentTestAsk":
+        """The test of a student that learned from a session."""
+        return cls.named(plan, mechanism, learned.id, student.digest, clean=is_clean(plan, learned, vault))
 
     @classmethod
     def named(cls, plan: Plan, mechanism: PrivateTest, learned: str, student: str, *, clean: bool) -> "StudentTestAsk":
@@ -83,6 +74,10 @@ class StudentTestAsk(SingleAsk[PrivateTest]):
         bounds = {} if plan.data.bounds is None else {"bounds": list(plan.data.bounds)}
         about = {"session": learned, "student": student, "share": share, "clean": clean, **bounds}
         return cls(mechanism, about, tuple(plan.data.classes))
+
+    def beside(self, constant: float) -> "StudentTestAsk":
+        """The same test of a number, beside that of naming `constant` for every row."""
+        return replace(self, about={**self.about, "constant": constant})
 
     def of_release(self, stream: str, number: int) -> "StudentTestAsk":
         """The same test, on the units that arrived with that release of a stream."""

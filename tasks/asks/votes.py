@@ -20,7 +20,7 @@ from concord.artifacts.home.released import labels_path, labels_table
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.kinds import Kind
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding, Ref, canonical_json
+from concord.artifacts.schemas import PublicRows, Ref, canonical_json
 from concord.artifacts.sessions import LABELS, Batch, BatchOutcome, Session
 from concord.tasks.asking.relabel import candidates, relabelling
 from concord.tasks.data.encode import PublicBatch
@@ -52,8 +52,7 @@ class VotesAsk(StreamAsk[Mechanism]):
     def of(
         cls,
         plan: Plan,
-        encoding: Encoding,
-        public: Sequence[PublicBatch],
+        public: PublicRows,
         order: float,
         vault: Vault,
         session: Session | None = None,
@@ -66,9 +65,10 @@ class VotesAsk(StreamAsk[Mechanism]):
         """
         if session is not None and plan.undecided:
             plan = plan.naming(session.kind.name, session.cutoff)
-        made = partial(_calibrated, plan, sum(batch.rows for batch in public), order)
+        encoding, batches = public.encoding, public.batches
+        made = partial(_calibrated, plan, sum(batch.rows for batch in batches), order)
         budget = {"epsilon": plan.epsilon_of_labels, "delta": plan.privacy.delta}
-        space, known = candidates(plan, encoding, public, vault), tuple(batch.ref.digest for batch in public)
+        space, known = candidates(plan, encoding, batches, vault), tuple(batch.ref.digest for batch in batches)
         if space is None:
             return cls(made(**budget), plan, known)
         return cls(calibrate_relabelled(relabelling(plan, space, encoding), make=made, **budget), plan, known)

@@ -17,6 +17,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.parts import LEARNING, TEST
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.privacy import Cost
+from concord.artifacts.schemas import PublicRows
 from concord.artifacts.sessions import Opening
 from concord.tasks.advice.choose import PublicFacts
 from concord.tasks.advice.cover import EPSILONS, Account, check_cover, costs_of, largest_epsilon
@@ -64,7 +65,7 @@ def runs(plan: Plan, folder: Path) -> Ask[Any]:
         public = PublicFacts.of(plan)
         return TalliesAsk(planned_tallies(plan, public.codes(plan), public.rows), "", ())
     if plan.votes:
-        return VotesAsk.of(plan, encoding, batches, domain.filter.order, vault)
+        return VotesAsk.of(plan, PublicRows(encoding=encoding, batches=batches), domain.filter.order, vault)
     return HypothesisAsk.of(plan, encoding, batches, vault)
 
 

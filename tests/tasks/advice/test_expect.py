@@ -11,6 +11,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import RelabelPlan
 from concord.artifacts.plan import Plan, parse_plan
+from concord.artifacts.schemas import PublicRows
 from concord.tasks.advice.expect import (
     Premises,
     expect_choice,
@@ -44,7 +45,7 @@ def ran(plan: Plan, folder: Path) -> Any:
     lifetime = plan.privacy.lifetime
     batches = stage_public(plan.path("public"), encoding, vault, "public", 128)
     order = Filter.freeze(lifetime.epsilon, lifetime.delta).order
-    return VotesAsk.of(plan, encoding, batches, order, vault).mechanism
+    return VotesAsk.of(plan, PublicRows(encoding=encoding, batches=batches), order, vault).mechanism
 
 
 @pytest.mark.parametrize("relabel", [{}, {"share": 0.4}, {"form": "published"}, {"epsilon": 0.5, "form": "none"}])
