@@ -72,8 +72,8 @@ class Online:
         self._recipe = checkpoint_to_extend(door.vault, self.state, online=False)
         if not self._recipe.teachers:
             raise WrongInput(f"session {session} has no teachers to ask: its student answers any row")
-        own, order = self._recipe.sources[0].batches, door.ledger.domain_of(self.state).filter.order
-        ask = VotesAsk.of(self._recipe.plan, self._recipe.encoding, own, order, door.vault, self.state)
+        order = door.ledger.domain_of(self.state).filter.order
+        ask = VotesAsk.of(self._recipe.plan, self._recipe.public, order, door.vault, self.state)
         ask = on_record(door, self.state, ask)
         self._ensembles = list(ensembles(self._recipe.teachers, door.vault))
         self._waiting, self._turn = deque[Waiting](), threading.Lock()

@@ -2,13 +2,11 @@
 
 import shutil
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from concord.tasks.advice import rehearse_tallies, rehearse_votes
-from concord.tasks.advice.rehearse_tallies import rehearse
 from tests.support.several import plainly
 
 
@@ -16,7 +14,8 @@ from tests.support.several import plainly
 def simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where only words are looked at, votes are simulated by ten teachers, tallies by one draw of a typical signal."""
     monkeypatch.setattr(rehearse_votes, "MOST_TRAINED", 10)
-    monkeypatch.setattr(rehearse_tallies, "rehearse", partial(rehearse, signals=("typical",), draws=1))
+    monkeypatch.setattr(rehearse_tallies, "SIGNALS", ("typical",))
+    monkeypatch.setattr(rehearse_tallies, "DRAWS", 1)
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ that must stand beside it does.
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.measures import PublicTest
 from concord.artifacts.student_warnings import UNTESTED
 from concord.tasks.advice import rehearse_tallies, rehearse_votes
-from concord.tasks.advice.rehearse_tallies import rehearse
 from tests.support.console import heard
 from tests.walks.odd_tables import TABLES
 
@@ -45,7 +43,7 @@ def walk(plain_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
     """Goes the way with one of TABLES, up to the first command that refuses."""
     home = plain_home
     monkeypatch.setattr(rehearse_votes, "MOST_TRAINED", 40)
-    monkeypatch.setattr(rehearse_tallies, "rehearse", partial(rehearse, draws=1))
+    monkeypatch.setattr(rehearse_tallies, "DRAWS", 1)
     monkeypatch.setenv("CONCORD_HOME", str(home))
     monkeypatch.chdir(tmp_path)
 

@@ -3,7 +3,8 @@
 import pytest
 
 from concord.tasks.advice import rehearse_tallies, rehearse_votes
-from concord.tasks.advice.rehearse_tallies import rehearse
+from concord.tasks.advice.rehearse_tallies import DRAWS
+from concord.tasks.advice.synthetic_labels import SIGNALS
 
 
 @pytest.fixture(autouse=True)
@@ -15,4 +16,5 @@ def simulated_little(simulated_once: None) -> None:
 def simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     """By more teachers, and by three draws of each strength of signal."""
     monkeypatch.setattr(rehearse_votes, "MOST_TRAINED", 60)
-    monkeypatch.setattr(rehearse_tallies, "rehearse", rehearse)
+    monkeypatch.setattr(rehearse_tallies, "SIGNALS", SIGNALS)
+    monkeypatch.setattr(rehearse_tallies, "DRAWS", DRAWS)
