@@ -9,6 +9,7 @@ Offers       the plan: `plan`, `sections` and `learners` (its sections), `source
              `attestation`, `published` (what is handed on), `vulnerabilities` (known faults of released versions)
              general: `schemas`, `settings` (environment variables), `process` (what is set for Prefect and MLflow
              while we work), `threads` (that an interruption stops), `errors` (and how others' words are printed)
-             stores: `ledger` (privacy charges), `home` (private and released files), `mlflow` (the mirror)
+             stores: `ledger` (privacy charges), `home` (private and released files), `stores` (all three of a
+             session), `mlflow` (the mirror)
 Imports      nothing from flows or tasks
 """

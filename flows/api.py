@@ -70,10 +70,10 @@ def run(
     for field, frame in given.items():
         if field != "private" and frame is private:
             raise WrongInput(f"data.{field} must not be the frame of data.private, which would then be published")
+    from concord.artifacts.stores import Stores
     from concord.flows.start import start
     from concord.tasks.data.sources import keep_frame
     from concord.tasks.door.locks import a_run_in
-    from concord.tasks.door.stores import Stores
 
     if given:
         vault, domain = Stores.of(folder).vault, loaded.privacy.domain
@@ -199,8 +199,8 @@ def ask(
 def open_session(session: str, *, home: str | Path | None = None) -> Online:
     """An open session that answers single public rows. Raises a ConcordError if the session cannot go on."""
     folder = _prepared(home)
+    from concord.artifacts.stores import Stores
     from concord.tasks.asks.online import Online
-    from concord.tasks.door.stores import Stores
 
     return Online(Stores.of(folder), session)
 

@@ -102,7 +102,7 @@ def certified(run: RunContext, admitted: Admitted[Any], passed: Disclosure) -> d
     logged = {**shown, "answer": answer if len(answer) <= MOST_LOGGED else f"in {file.path}"}
     fields = {**claim, **logged, "name": session.kind.name, "shards": session.teachers}
     with stores.publishing(session.id):
-        certificate = certify_answers(session.id, stores.ledger, stores.released, stores.vault)
+        certificate = certify_answers(session.id, stores)
         return {
             **shown,
             "session": session.id,

@@ -200,7 +200,7 @@ class Contribution:
         if now and tick:
             time.sleep(-time.time() % tick)
         stores.released.restamp(released_by(stores, session.id))  # their times told how long it counted
-        certificate = certify_answers(session.id, stores.ledger, stores.released, stores.vault)
+        certificate = certify_answers(session.id, stores)
         file = self.post.write(f"share-{self.asked.number}-{self.name}", letter.data)
         return {
             "answered": self.asked.number,

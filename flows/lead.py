@@ -24,6 +24,7 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import PublicRows, canonical_json
 from concord.artifacts.sections import HomesPlan
 from concord.artifacts.sessions import Session
+from concord.artifacts.stores import Stores
 from concord.flows import tally
 from concord.flows.admit import admit, begin
 from concord.flows.cache import Files
@@ -56,7 +57,6 @@ from concord.tasks.data.codes import deepens
 from concord.tasks.data.exchange import Exchange
 from concord.tasks.door.admit import planned_domain, terms_of
 from concord.tasks.door.door import Step, released_by
-from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.homes import Joint
 from concord.tasks.mechanisms.tallies import Tallies

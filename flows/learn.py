@@ -19,6 +19,7 @@ from concord.artifacts.learners import StudentPlan
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.artifacts.sessions import Session
+from concord.artifacts.stores import Stores
 from concord.flows import hypothesis, sketch, tally, vote
 from concord.flows.admit import admit, announce_room, begin, may_open_further, precheck_tables
 from concord.flows.cache import Files
@@ -52,7 +53,6 @@ from concord.tasks.door.checkpoint import (
     stream,
     write_checkpoint,
 )
-from concord.tasks.door.stores import Stores
 from concord.tasks.publish.track import column_types
 from concord.tasks.student.study import Student
 

@@ -24,6 +24,7 @@ from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import PublicRows, Ref
 from concord.artifacts.sessions import Session
+from concord.artifacts.stores import Stores
 from concord.flows import tally
 from concord.flows.admit import admit, precheck_tables
 from concord.flows.cache import digested, key_of, only
@@ -44,7 +45,6 @@ from concord.tasks.asks.stream import (
 )
 from concord.tasks.door.admit import opening_of, planned_domain, sessions_for
 from concord.tasks.door.door import Step, released_by
-from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.student.infer import read_sample

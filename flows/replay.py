@@ -26,10 +26,10 @@ from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import AsItStands
 from concord.artifacts.sessions import Session
+from concord.artifacts.stores import Stores
 from concord.flows.outcome import StageName, Summary
 from concord.flows.run import stores_of_run
 from concord.flows.stage import Begun, Call, Disclosure, Stages, Steps, passed, stage_of
-from concord.tasks.door.stores import Stores
 
 
 def replayed(flow: Callable[[], Summary]) -> Summary | None:

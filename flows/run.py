@@ -18,6 +18,7 @@ from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.sources import TableSource
+from concord.artifacts.stores import Stores
 from concord.flows.cache import Files, PrivateInput
 from concord.flows.console import err
 from concord.flows.outcome import StageName
@@ -34,7 +35,6 @@ from concord.tasks.door.checkpoint import ONLINE, PrivateSources, PublicSource, 
 from concord.tasks.door.erase import erased_units
 from concord.tasks.door.keys import ready_secret
 from concord.tasks.door.locks import RUN, a_run_in, alone, opening
-from concord.tasks.door.stores import Stores
 
 Asking = TypeVar("Asking", bound=Ask[Any])
 TableField = Literal["private", "public", "test"]

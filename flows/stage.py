@@ -33,11 +33,11 @@ from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
+from concord.artifacts.stores import Stores
 from concord.flows.cache import Place, SealedResults, key_of, only, refs_of
 from concord.flows.console import Progress, err
 from concord.flows.outcome import STAGES, StageName, StageReport
 from concord.tasks.door.door import Step, release
-from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.progress import reporting
 
 Call = Mapping[str, Any]

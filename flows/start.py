@@ -23,6 +23,7 @@ from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.learners import StudentPlan
 from concord.artifacts.plan import Plan
 from concord.artifacts.sessions import LABELS, Session
+from concord.artifacts.stores import Stores
 from concord.flows.ask import QuestionTerms, ask
 from concord.flows.console import err, out
 from concord.flows.environment import is_known, remember
@@ -36,7 +37,6 @@ from concord.tasks.asking.questions import Question
 from concord.tasks.asks.labelled import checkpoint_to_extend
 from concord.tasks.data.sources import check_tables
 from concord.tasks.door.checkpoint import check_open
-from concord.tasks.door.stores import Stores
 
 FlowResult = TypeVar("FlowResult")
 

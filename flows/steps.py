@@ -14,6 +14,7 @@ from concord.artifacts.mlflow.last_answer import LastAnswer
 from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Encoding, PublicRows
 from concord.artifacts.sessions import Session
+from concord.artifacts.stores import Stores
 from concord.flows.cache import Place, PublicTables
 from concord.flows.console import err
 from concord.flows.outcome import Summary, extension_in_words, measures_of, merge_reports
@@ -22,7 +23,6 @@ from concord.flows.stage import Disclosure, stage
 from concord.tasks.advice.choose import decided
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import grouping, labelled_rows
-from concord.tasks.door.stores import Stores
 from concord.tasks.publish import certify as publish_certify
 from concord.tasks.publish.certify import certificate_of
 from concord.tasks.publish.track import digests_of, session_of, track
@@ -128,11 +128,8 @@ def certify(
     signer: str,  # noqa: ARG001, so that another key signs again
 ) -> Certified:
     """Write the certificate and its report, signed by the key of that fingerprint."""
-    door = Stores.of(place.home)
     written = publish_certify.written_now(certificate)
-    return publish_certify.write(
-        written, classes, per_refusal=per_refusal, ledger=door.ledger, released=door.released, vault=door.vault
-    )
+    return publish_certify.write(written, classes, per_refusal=per_refusal, stores=Stores.of(place.home))
 
 
 def _certified_and_tracked(learned: Learned, student: Student) -> tuple[Certified, Tracked]:
@@ -149,22 +146,13 @@ def _certified_and_tracked(learned: Learned, student: Student) -> tuple[Certifie
             per_refusal=per_refusal,
             started=passed.at,
             studied=studied,
-            vault=stores.vault,
-            ledger=stores.ledger,
-            released=stores.released,
+            stores=stores,
             tracking=tracking,
         )
 
     def work() -> tuple[tuple[Certified, Tracked], bool]:
         files = {each.session.id: each.released for each in (passed, *learned.before)}
-        certificate = certificate_of(
-            run.plan,
-            files,
-            student,
-            features=learned.encoding.features,
-            ledger=stores.ledger,
-            released=stores.released,
-        )
+        certificate = certificate_of(run.plan, files, student, learned.encoding.features, stores)
         certified, cached = certify.with_cached(run, certificate, run.plan.data.classes, per_refusal, run.signer)
         tracked, there = mirrored(run, certified, recorded)
         return (certified, tracked), cached and there

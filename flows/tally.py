@@ -21,6 +21,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.artifacts.sessions import Session
+from concord.artifacts.stores import Stores
 from concord.flows.cache import Place, PrivateInput, PublicTables
 from concord.flows.run import Admitted, Asking, Counted, PrivateFiles, RunContext
 from concord.flows.stage import Disclosure, mapped, on_workers, pass_door, stage
@@ -33,7 +34,6 @@ from concord.tasks.data.codes import Codes, PlannedSizes, deepens, learn_codes
 from concord.tasks.data.encode import PublicBatch, read_frame
 from concord.tasks.door.admit import check_ensemble, sessions_for
 from concord.tasks.door.door import Step, released_by
-from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import Tallies

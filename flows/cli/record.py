@@ -102,10 +102,10 @@ def close_command(
 
     Budget may return only if your reason to end the session is public or released. Otherwise give --whole.
     """
+    from concord.artifacts.stores import Stores
     from concord.flows.cli.show import session_of
     from concord.flows.environment import reopen
     from concord.tasks.door.erase import close as end
-    from concord.tasks.door.stores import Stores
 
     door = Stores.of(reopen(call.home))
     end(door, session, give_back=not whole)
@@ -125,9 +125,9 @@ def forget_command(
 
     Verification still works. Running the plan again needs a further session.
     """
+    from concord.artifacts.stores import Stores
     from concord.flows.environment import reopen
     from concord.tasks.door.erase import forget as destroy
-    from concord.tasks.door.stores import Stores
 
     forgotten = destroy(Stores.of(reopen(call.home)), session)
     result = "its key, teachers and votes are destroyed" if forgotten else "it was forgotten before"

@@ -195,8 +195,8 @@ def erased(home: Path, domain: str, unit: str | None) -> dict[str, Any]:
     """Erase a unit, or every unit, of a domain. Returns the details, with what its sessions have published. Raises as
     `tasks.door.erase`."""
     from concord.artifacts.mlflow.read import Records
+    from concord.artifacts.stores import Stores
     from concord.tasks.door.erase import erase
-    from concord.tasks.door.stores import Stores
 
     door = Stores.of(home)
     now = erase(door, domain, unit)

@@ -26,13 +26,13 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import canonical_json
 from concord.artifacts.sections import HomesPlan
 from concord.artifacts.sessions import Session
+from concord.artifacts.stores import Stores
 from concord.tasks.asks.share import Answered, Asked, Letter, share_in
 from concord.tasks.asks.tallies import ROUND_FORMAT, TalliesAsk
 from concord.tasks.data.codes import CodeMatrix
 from concord.tasks.data.exchange import Exchange
 from concord.tasks.data.tables import find_files
 from concord.tasks.door.door import Step, publish_round
-from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.tallies import Tallies
 

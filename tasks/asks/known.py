@@ -22,6 +22,7 @@ from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import derive, keyed_digest
 from concord.artifacts.schemas import PublicBatch
 from concord.artifacts.sessions import Batch
+from concord.artifacts.stores import Stores
 from concord.tasks.data.encode import frame_bytes, frame_of
 from concord.tasks.door.asked import online_rows
 from concord.tasks.door.checkpoint import (
@@ -31,7 +32,6 @@ from concord.tasks.door.checkpoint import (
     session_key,
     stream,
 )
-from concord.tasks.door.stores import Stores
 
 
 class KnownRows:

@@ -28,6 +28,7 @@ import polars as pl
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.schemas import WORDS, Encoding, Ref
 from concord.artifacts.sessions import Batch, Session
+from concord.artifacts.stores import Stores
 from concord.tasks.asking.teachers import add_votes, ensembles, read_only, write_votes
 from concord.tasks.asks.known import KnownRows
 from concord.tasks.asks.labelled import checkpoint_to_extend
@@ -41,7 +42,6 @@ from concord.tasks.door.asked import online_path, online_rows, online_votes, rec
 from concord.tasks.door.checkpoint import check_key, check_open
 from concord.tasks.door.door import open_door, release
 from concord.tasks.door.locks import RUN, alone
-from concord.tasks.door.stores import Stores
 
 Row = Mapping[str, Any] | pl.DataFrame
 MOST_ROWS = 4096

@@ -27,12 +27,12 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Ref, canonical_json
 from concord.artifacts.sessions import Batch, BatchOutcome, Session
+from concord.artifacts.stores import Stores
 from concord.tasks.asking.answers import NO_ANSWER
 from concord.tasks.asking.questions import Question
 from concord.tasks.door.ask import StreamAsk
 from concord.tasks.door.checkpoint import Randomness
 from concord.tasks.door.door import Step, digest_in, publish_answer, replayed
-from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.queries import FORMS, SingleRelease, ask, leaders
 from concord.tasks.mechanisms.stable import StableVoting

@@ -36,12 +36,12 @@ from concord.artifacts.removed_keys import with_removed
 from concord.artifacts.schemas import Encoding, Frozen, Passed, Ref, Scaled, canonical_json
 from concord.artifacts.sections import HexDigest, HomesPlan, Name
 from concord.artifacts.sessions import Session
+from concord.artifacts.stores import Stores
 from concord.tasks.asks.tallies import TalliesAsk, round_step
 from concord.tasks.data.codes import Codes, NumberField
 from concord.tasks.data.exchange import Exchange, Posted
 from concord.tasks.data.vectors import VectorField
 from concord.tasks.door.door import Step, release
-from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.contributions import LARGEST_WEIGHT, IntegerModel, RoundQuestion
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.homes import Share

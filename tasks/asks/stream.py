@@ -32,13 +32,13 @@ from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.schemas import Encoding, Ref, canonical_json
 from concord.artifacts.sessions import Batch, BatchOutcome, Session
+from concord.artifacts.stores import Stores
 from concord.tasks.asking.tally import total_of
 from concord.tasks.asks.tallies import TalliesAsk
 from concord.tasks.data.arrivals import NAMING, Period
 from concord.tasks.data.codes import Codes
 from concord.tasks.door.checkpoint import PublicSource, Randomness
 from concord.tasks.door.door import Step, digest_in, publish_round
-from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.stream import Stream

@@ -26,8 +26,8 @@ from concord.artifacts.parts import TEST
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import STUDENT_CHOICE, Session
+from concord.artifacts.stores import Stores
 from concord.tasks.door.ask import SingleAsk
-from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.distance import Ints, RandomSource
 from concord.tasks.mechanisms.exponential import StudentChoice
 

@@ -22,11 +22,11 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Bounds, Ref, canonical_json
 from concord.artifacts.sessions import LABELS, Batch, BatchOutcome, Session
+from concord.artifacts.stores import Stores
 from concord.tasks.asking.tally import sums_bytes, total_of
 from concord.tasks.data.codes import Codes
 from concord.tasks.door.ask import Ask
 from concord.tasks.door.door import Step, publish_round
-from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import Tallies

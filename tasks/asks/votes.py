@@ -22,12 +22,12 @@ from concord.artifacts.kinds import Kind
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import PublicRows, Ref, canonical_json
 from concord.artifacts.sessions import LABELS, Batch, BatchOutcome, Session
+from concord.artifacts.stores import Stores
 from concord.tasks.asking.relabel import candidates, relabelling
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door.ask import StreamAsk
 from concord.tasks.door.checkpoint import Randomness
 from concord.tasks.door.door import Step, digest_in, open_door, replayed
-from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.distance import REFUSED, Answers, Ints
 from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
 from concord.tasks.mechanisms.relabelled import calibrate_relabelled

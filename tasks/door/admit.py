@@ -19,13 +19,13 @@ from concord.artifacts.parts import EVERY
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, canonical_json
 from concord.artifacts.sessions import Opening, Session
+from concord.artifacts.stores import Stores
 from concord.tasks.data.parts import division_of
 from concord.tasks.data.snapshots import reading_of
 from concord.tasks.data.units import names_held
 from concord.tasks.door.ask import Ask
 from concord.tasks.door.checkpoint import commitment, session_key
 from concord.tasks.door.keys import record_secret
-from concord.tasks.door.stores import Stores
 from concord.tasks.verify.recompute import SLACK, charge, least_delta
 
 Asking = TypeVar("Asking", bound=Ask[Any])

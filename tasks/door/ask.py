@@ -17,8 +17,8 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Ref, canonical_json
 from concord.artifacts.sessions import Session
+from concord.artifacts.stores import Stores
 from concord.tasks.door.door import Step, publish_answer
-from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.distance import Ints, RandomSource
 
 ROUNDING = 1e-9

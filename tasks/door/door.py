@@ -29,10 +29,10 @@ from concord.artifacts.home.released import round_path
 from concord.artifacts.home.vault import derive, keyed_digest
 from concord.artifacts.schemas import Ref, canonical_json
 from concord.artifacts.sessions import Batch, BatchOutcome, Session
+from concord.artifacts.stores import Stores
 from concord.tasks.data.guard import private_stage
 from concord.tasks.door.checkpoint import Randomness, check_key, session_key
 from concord.tasks.door.locks import alone
-from concord.tasks.door.stores import Stores
 
 Drawn = TypeVar("Drawn")
 

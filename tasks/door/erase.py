@@ -43,6 +43,7 @@ from concord.artifacts.home.publication import HELD
 from concord.artifacts.home.vault import Vault, keyed_digest
 from concord.artifacts.schemas import NO_NAMES, Ref, TextFormat
 from concord.artifacts.sessions import Session
+from concord.artifacts.stores import Stores
 from concord.tasks.asking.tally import sums_folder
 from concord.tasks.data.cells import clean_text
 from concord.tasks.data.identifiers import ESCAPED
@@ -51,7 +52,6 @@ from concord.tasks.door.asked import votes_folder
 from concord.tasks.door.checkpoint import Checkpoint, read_checkpoint
 from concord.tasks.door.keys import KEPT, is_lost, ready_secret
 from concord.tasks.door.locks import RUN, alone, no_run_in
-from concord.tasks.door.stores import Stores
 
 
 def close(door: Stores, name: str, *, give_back: bool) -> Session:

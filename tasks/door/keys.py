@@ -17,7 +17,7 @@ from typing import Final
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import derive, keyed_digest
 from concord.artifacts.home.whole import UNFINISHED, locked
-from concord.tasks.door.stores import Stores
+from concord.artifacts.stores import Stores
 
 KEPT: Final = frozenset({"secrets", "sessions", "public", "locks", UNFINISHED})
 """Folders of the vault that `erase` keeps: they hold nothing made of a private row except what `forget` destroys. Of

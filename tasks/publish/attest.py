@@ -36,20 +36,14 @@ from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt, hiding
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.schemas import Ref
+from concord.artifacts.stores import Stores
 from concord.tasks.publish.describe import domain_charge
 
 CHARGING = ("domain", "recap", "divide", "open", "settle", "watch", "restore")
 """Kinds of entries that may change the charges of a domain."""
 
 
-def publish_certificate(
-    certificate: Certificate,
-    files: Mapping[str, bytes | Ref],
-    *,
-    ledger: Ledger,
-    released: Released,
-    vault: Vault,
-) -> dict[str, Ref]:
+def publish_certificate(certificate: Certificate, files: Mapping[str, bytes | Ref], stores: Stores) -> dict[str, Ref]:
     """Publish a certificate together with its schema and its evidence: excerpt, key, statement and its schema.
 
     Files that the session's certificate names for the first time, and all of them if it names another session for the
@@ -58,7 +52,8 @@ def publish_certificate(
     files   further files of its session's folder, by name, that are published with it
     Returns all of them by name. Raises NotVerified if the certificate agrees with no state of the ledger.
     """
-    excerpt, key, folder = excerpt_of(certificate, ledger, vault), SigningKey.of(vault), certificate.session
+    vault, released, folder = stores.vault, stores.released, certificate.session
+    excerpt, key = excerpt_of(certificate, stores.ledger, vault), SigningKey.of(vault)
     evidence = {
         SCHEMA_FILE: _json(schema()),
         EXCERPT_FILE: excerpt.text,

@@ -30,14 +30,13 @@ from concord.artifacts.certificate import (
     library_versions,
 )
 from concord.artifacts.home.released import Released
-from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import StudentPlan
-from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.measures import PublicTest
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
+from concord.artifacts.stores import Stores
 from concord.tasks.data.concord_student import Chosen
 from concord.tasks.mechanisms.mechanism import Mechanism, expectation, from_settings
 from concord.tasks.mechanisms.odds import TYPICAL_AGREEMENT, profile
@@ -91,10 +90,8 @@ def certificate_of(
     plan: Plan,
     files: Mapping[str, Sequence[Ref]],
     student: Student,
-    *,
     features: Sequence[str],
-    ledger: Ledger,
-    released: Released,
+    stores: Stores,
 ) -> Certificate:
     """The certificate of a session by the present ledger, without the versions that `written_now` adds.
 
@@ -105,17 +102,17 @@ def certificate_of(
     Raises NotVerified if a file is not what was written, if its rows are not those on record, or if the ledger is
     behind its witness.
     """
-    ledger.check_witness()
+    stores.ledger.check_witness()
     own, labels = next(iter(files.items()))
-    session = ledger.session(own)
+    session = stores.ledger.session(own)
     stated = Stated(
         learned=_student(plan.student, student, session),
         about=plan.about,
         units=plan.labeling.rows,
         features=tuple(features),
-        noise=noise_in(plan, session, labels, released),
+        noise=noise_in(plan, session, labels, stores.released),
     )
-    made = ledger.at_once(lambda now: describe(files, stated, now, released))
+    made = stores.ledger.at_once(lambda now: describe(files, stated, now, stores.released))
     return made.model_copy(update={"versions": {OPENED: made.versions[OPENED]}})
 
 
@@ -124,15 +121,7 @@ def written_now(certificate: Certificate) -> Certificate:
     return certificate.model_copy(update={"versions": library_versions() | certificate.versions})
 
 
-def write(
-    certificate: Certificate,
-    classes: Sequence[str],
-    *,
-    per_refusal: Cost | None,
-    ledger: Ledger,
-    released: Released,
-    vault: Vault,
-) -> Certified:
+def write(certificate: Certificate, classes: Sequence[str], *, per_refusal: Cost | None, stores: Stores) -> Certified:
     """Publish a certificate in its session's folder, with its report, its figures and the files that waited for it.
 
     The same certificate gives the same files.
@@ -140,7 +129,7 @@ def write(
     per_refusal  the mechanism's cost of one refusal; None if it is charged whole
     Raises NotVerified if a file of labels is not what was written.
     """
-    session = ledger.session(certificate.session)
+    session, released = stores.ledger.session(certificate.session), stores.released
     drawn = {"budget": budget_figure(certificate.domain)}
     if isinstance(found := certificate.student.public_test, PublicTest) and found.calibration:
         drawn["reliability"] = reliability_figure(found.calibration)
@@ -163,7 +152,7 @@ def write(
         card = scorecard(load(released.read(waiting[learned.path] or learned)))
     beside = {"report.html": render(certificate, drawn, card).encode()}
     beside |= {f"{name}.svg": svg.encode() for name, svg in drawn.items()}
-    files = publish_certificate(certificate, {**held, **beside}, ledger=ledger, released=released, vault=vault)
+    files = publish_certificate(certificate, {**held, **beside}, stores)
     named = {CERTIFICATE_FILE, SCHEMA_FILE, *held, *beside}
     return Certified(
         certificate=files[CERTIFICATE_FILE],
@@ -174,13 +163,13 @@ def write(
     )
 
 
-def certify_answers(session: str, ledger: Ledger, released: Released, vault: Vault) -> Ref:
+def certify_answers(session: str, stores: Stores) -> Ref:
     """Write the certificate of a session from which no student learns, with its evidence. Raises NotVerified."""
-    ledger.check_witness()
-    certificate = ledger.at_once(
-        lambda now: describe({session: released_by(now.session(session), now)}, Stated(), now, released)
+    stores.ledger.check_witness()
+    certificate = stores.ledger.at_once(
+        lambda now: describe({session: released_by(now.session(session), now)}, Stated(), now, stores.released)
     )
-    return publish_certificate(certificate, {}, ledger=ledger, released=released, vault=vault)[CERTIFICATE_FILE]
+    return publish_certificate(certificate, {}, stores)[CERTIFICATE_FILE]
 
 
 def _student(plan: StudentPlan, student: Student, session: Session) -> StudentRecord:

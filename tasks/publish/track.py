@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from concord.artifacts.certificate import Certificate, Certified
-from concord.artifacts.home.released import Released, sha256_of_all
+from concord.artifacts.home.released import sha256_of_all
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.describe import (
@@ -29,6 +29,7 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import WORDS, Encoding
 from concord.artifacts.sessions import Session
+from concord.artifacts.stores import Stores
 from concord.tasks.data.encode import PublicBatch, read_frame
 from concord.tasks.data.tables import open_public
 from concord.tasks.publish.figures import spending
@@ -51,9 +52,7 @@ def track(
     per_refusal: Cost | None,
     started: datetime,
     studied: datetime,
-    vault: Vault,
-    ledger: Ledger,
-    released: Released,
+    stores: Stores,
     tracking: "Tracking",
 ) -> Tracked:
     """Record the session in MLflow and register its student.
@@ -64,6 +63,7 @@ def track(
     """
     from concord.tasks.student.trust import trusted_types
 
+    vault, ledger, released = stores.vault, stores.ledger, stores.released
     certificate = Certificate.model_validate_json(released.read(certified.certificate))
     session = ledger.session(certificate.session)
     refused = refusals(session, certificate.leading.files, released)

@@ -15,8 +15,8 @@ import pytest
 
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.schemas import Ref
+from concord.artifacts.stores import Stores
 from concord.tasks.asks.online import Online
-from concord.tasks.door.stores import Stores
 from tests.artifacts.ledger.openings import batch, named, opening
 from tests.benchmarks.speed import MACHINE, Measured
 from tests.support.people import people

@@ -17,10 +17,10 @@ from concord.artifacts.errors import BudgetRefused, EnvironmentFailed
 from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
+from concord.artifacts.stores import Stores
 from concord.flows import scheduled
 from concord.flows.cluster import task_runner
 from concord.tasks.door.erase import close
-from concord.tasks.door.stores import Stores
 from tests.support.homes import charged, state_of
 from tests.support.people import arrive, changed
 

@@ -18,7 +18,7 @@ from prefect.states import Crashed
 
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
-from concord.tasks.door.stores import Stores
+from concord.artifacts.stores import Stores
 from tests.deployments.services import Services, until
 from tests.support.people import arrive, tables_of_plan, write_tables
 

@@ -14,11 +14,11 @@ import pytest
 from concord.artifacts.errors import BudgetRefused, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, parse_plan
+from concord.artifacts.stores import Stores
 from concord.flows import scheduled, start
 from concord.flows.start import serve
 from concord.flows.ticks import next_time
 from concord.tasks.door.erase import close
-from concord.tasks.door.stores import Stores
 from concord.tasks.verify.verify import verify
 from tests.deployments.services import ROOT, until
 from tests.flows import test_refresh

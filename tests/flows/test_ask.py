@@ -15,11 +15,11 @@ from mlflow.tracking import MlflowClient
 
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.stores import Stores
 from concord.flows.api import ask, run
 from concord.flows.cli.show import budget_of
 from concord.flows.start import latest, start_extension
 from concord.tasks.door.erase import close, erase, forget
-from concord.tasks.door.stores import Stores
 from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.handing import handed_on
 from concord.tasks.verify.published import verify_published

@@ -15,6 +15,7 @@ from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
+from concord.artifacts.stores import Stores
 from concord.flows.api import run
 from concord.flows.outcome import Summary
 from concord.flows.scheduled import scheduled_extend, scheduled_learn
@@ -22,7 +23,6 @@ from concord.flows.start import serve, start, start_extension
 from concord.tasks.door.checkpoint import read_checkpoint, write_checkpoint
 from concord.tasks.door.erase import close, forget
 from concord.tasks.door.locks import RUN
-from concord.tasks.door.stores import Stores
 from concord.tasks.verify.verify import verify
 from tests.support.homes import charged, die_extending, labels_of, state_of
 from tests.support.people import arrive, changed, people, write_plan, write_tables

@@ -13,12 +13,12 @@ from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
+from concord.artifacts.stores import Stores
 from concord.flows.outcome import Summary
 from concord.flows.start import start, start_extension
 from concord.tasks.asks.online import Online
 from concord.tasks.asks.votes import LabelStream
 from concord.tasks.door.erase import close, forget
-from concord.tasks.door.stores import Stores
 from concord.tasks.verify.verify import verify
 from tests.support.people import changed, people
 

@@ -14,13 +14,13 @@ from concord.artifacts.errors import EnvironmentFailed, NotVerified
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
+from concord.artifacts.stores import Stores
 from concord.flows.start import start_extension
 from concord.tasks.asks.known import KnownRows
 from concord.tasks.asks.online import as_staged
 from concord.tasks.asks.votes import LabelStream
 from concord.tasks.door.asked import online_rows
 from concord.tasks.door.erase import close, erase, forget
-from concord.tasks.door.stores import Stores
 from concord.tasks.verify.verify import verify
 from tests.flows.test_online import ROWS, killed, opened
 from tests.support.people import people

@@ -20,13 +20,13 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import STUDENT_TEST, Opening, Terms
+from concord.artifacts.stores import Stores
 from concord.flows.cli.show import budget_of
 from concord.flows.outcome import Summary
 from concord.flows.start import start, start_extension, start_study, start_test
 from concord.tasks.data.encode import read_frame
 from concord.tasks.door.checkpoint import read_checkpoint
 from concord.tasks.door.erase import erase
-from concord.tasks.door.stores import Stores
 from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.signed import excerpt
 from concord.tasks.verify.verify import verify

@@ -20,13 +20,13 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.write import Tracking
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Ref
+from concord.artifacts.stores import Stores
 from concord.flows import refresh, season, steps, tally
 from concord.flows.outcome import Summary, in_words, outcome_in_markdown
 from concord.flows.start import start, start_asking, start_test
 from concord.tasks.asking.tally import total_of
 from concord.tasks.asks.stream import PeriodCounts, counted_again, periods_counted
 from concord.tasks.door.erase import close, erase, erased_units, forget
-from concord.tasks.door.stores import Stores
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
 from tests.artifacts.ledger.openings import session

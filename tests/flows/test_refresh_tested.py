@@ -17,6 +17,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import STUDENT_TEST, Session
+from concord.artifacts.stores import Stores
 from concord.flows import refresh, season, set_aside, stages
 from concord.flows.outcome import Summary
 from concord.flows.start import start_test
@@ -25,7 +26,6 @@ from concord.tasks.asks.counted import count_aside
 from concord.tasks.data.encode import read_frame
 from concord.tasks.data.parts import of_part
 from concord.tasks.door.erase import close, erase
-from concord.tasks.door.stores import Stores
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
 from tests.flows.test_refresh import arrive, killed, periods_of, publish_rows, published, start_refresh, tables

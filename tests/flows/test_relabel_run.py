@@ -13,10 +13,10 @@ from concord.artifacts.guarantee import RELABELLED
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.write import Tracking
 from concord.artifacts.plan import Plan
+from concord.artifacts.stores import Stores
 from concord.flows.outcome import Summary
 from concord.flows.start import start, start_extension
 from concord.tasks.door.erase import close, forget
-from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.relabelled import Relabelled
 from concord.tasks.verify.verify import verify
 from tests.support.homes import charged, labels_of

@@ -11,10 +11,10 @@ from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.learners import StudentPlan
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
+from concord.artifacts.stores import Stores
 from concord.flows.start import start, start_extension, start_study
 from concord.tasks.door.checkpoint import read_checkpoint
 from concord.tasks.door.erase import close, forget
-from concord.tasks.door.stores import Stores
 from concord.tasks.verify.verify import verify
 from tests.support.homes import charged, die_extending, labels_of, state_of
 from tests.support.people import arrive, changed

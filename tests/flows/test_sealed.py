@@ -15,10 +15,10 @@ from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import SEAL_BYTES
 from concord.artifacts.plan import Plan
+from concord.artifacts.stores import Stores
 from concord.flows.cache import SealedResults
 from concord.flows.start import start
 from concord.tasks.door.checkpoint import read_checkpoint
-from concord.tasks.door.stores import Stores
 from tests.support.people import changed
 
 Edit = Callable[[Path], None]

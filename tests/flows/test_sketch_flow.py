@@ -18,12 +18,12 @@ from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Encoding, canonical_json
+from concord.artifacts.stores import Stores
 from concord.flows.outcome import in_words
 from concord.flows.start import start
 from concord.tasks.asks.sketch import SketchAsk
 from concord.tasks.data.grid import grid_of
 from concord.tasks.door.admit import opening_of
-from concord.tasks.door.stores import Stores
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
 

@@ -10,11 +10,11 @@ import pytest
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import parse_plan
+from concord.artifacts.stores import Stores
 from concord.flows.api import run
 from concord.flows.start import start_study
 from concord.tasks.data.sources import with_snapshots
 from concord.tasks.door.erase import erase
-from concord.tasks.door.stores import Stores
 from tests.support.homes import charged
 from tests.support.people import people, tables_of_plan, write_plan, write_tables
 from tests.support.sources import PASSWORD, VARIABLE, asked_of, database

@@ -17,12 +17,12 @@ from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, load_plan, parse_plan
+from concord.artifacts.stores import Stores
 from concord.flows.results import Run
 from concord.flows.start import start, start_extension, start_study, start_test
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.vectors import VectorField
 from concord.tasks.door.erase import forget
-from concord.tasks.door.stores import Stores
 from concord.tasks.verify.verify import verify
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.sentences import facts

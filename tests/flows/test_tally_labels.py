@@ -9,9 +9,9 @@ import pytest
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.guarantee import LABELS_ALONE
 from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.stores import Stores
 from concord.flows.cli.show import erased
 from concord.flows.start import start
-from concord.tasks.door.stores import Stores
 from concord.tasks.verify.verify import verify
 from tests.support.people import changed
 from tests.support.secret_labels import tables

@@ -14,12 +14,12 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.write import Tracking
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Encoding
+from concord.artifacts.stores import Stores
 from concord.flows.outcome import Summary
 from concord.flows.results import Run
 from concord.flows.start import start, start_extension
 from concord.tasks.data.matrix import Matrix, encode
 from concord.tasks.door.erase import forget
-from concord.tasks.door.stores import Stores
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
 from tests.support.people import people, tables_of_plan, write_tables

@@ -18,9 +18,9 @@ from prefect.tasks import Task
 
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.sessions import Session
+from concord.artifacts.stores import Stores
 from concord.flows.outcome import StageName
 from concord.flows.stage import Begun, Call, Disclosure, Stages, Steps, passed
-from concord.tasks.door.stores import Stores
 from tests.promises.faults import Faults
 from tests.support.copies import copied
 from tests.support.homes import undrawn

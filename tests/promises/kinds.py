@@ -18,6 +18,7 @@ from concord.artifacts.domains import Division
 from concord.artifacts.parts import TEST as TESTED
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sections import MECHANISMS
+from concord.artifacts.stores import Stores
 from concord.tasks.asking.answers import canonical
 from concord.tasks.asking.questions import Question
 from concord.tasks.asking.relabel import hypothesis_class
@@ -28,7 +29,6 @@ from concord.tasks.asks.questions import QuestionsAsk, keep_answers
 from concord.tasks.asks.student_choice import StudentChoiceAsk
 from concord.tasks.asks.student_test import StudentTestAsk
 from concord.tasks.door.ask import SingleAsk
-from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 from concord.tasks.mechanisms.exponential import StudentChoice, Universal
 from concord.tasks.mechanisms.group_counts import GroupCounts

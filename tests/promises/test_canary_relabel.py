@@ -15,6 +15,7 @@ import pytest
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.stores import Stores
 from concord.flows import admit
 from concord.flows.cli.show import erased
 from concord.flows.run import Admitted, PrivateFiles, RunContext
@@ -22,7 +23,6 @@ from concord.tasks.asks.online import Online
 from concord.tasks.asks.votes import VotesAsk
 from concord.tasks.door.admit import claim, opening_of
 from concord.tasks.door.erase import close, forget
-from concord.tasks.door.stores import Stores
 from tests.promises.canary import VALUE, relabelling
 from tests.promises.kept import drawn, files, sequences
 from tests.promises.scene import Scene

@@ -18,8 +18,8 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
+from concord.artifacts.stores import Stores
 from concord.tasks.door.erase import close, forget
-from concord.tasks.door.stores import Stores
 from tests.promises import crashes
 from tests.promises.crashes import HOWS
 from tests.promises.faults import How

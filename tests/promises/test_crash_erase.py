@@ -8,8 +8,8 @@ import pytest
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.privacy import Charge
 from concord.artifacts.sessions import Session
+from concord.artifacts.stores import Stores
 from concord.tasks.door.erase import erase
-from concord.tasks.door.stores import Stores
 from tests.promises import crashes
 from tests.promises.crashes import HOWS, Walk
 from tests.promises.faults import How

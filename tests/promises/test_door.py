@@ -15,9 +15,9 @@ from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.sessions import Session
+from concord.artifacts.stores import Stores
 from concord.tasks.door.checkpoint import Randomness
 from concord.tasks.door.erase import close
-from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms import noise
 from tests.promises.crashes import files
 from tests.promises.kinds import KINDS, Kind

@@ -16,8 +16,8 @@ import pytest
 from concord.artifacts.errors import ConcordError, NotVerified
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.settings import LEDGER
+from concord.artifacts.stores import Stores
 from concord.tasks.door.erase import close
-from concord.tasks.door.stores import Stores
 from tests.promises.crashes import files
 from tests.promises.kinds import KINDS, VOTES, Kind
 

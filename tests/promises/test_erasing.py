@@ -10,11 +10,11 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.home.whole import UNFINISHED
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
+from concord.artifacts.stores import Stores
 from concord.flows.cli.show import erased, show_erasure
 from concord.flows.start import start, start_extension
 from concord.tasks.door.erase import erase
 from concord.tasks.door.locks import a_run_in
-from concord.tasks.door.stores import Stores
 from concord.tasks.verify.verify import verify
 from tests.support.homes import charged
 from tests.support.people import changed, people, tables_of_plan, write_tables

@@ -17,13 +17,13 @@ from concord.artifacts.errors import EnvironmentFailed
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.read import Records
 from concord.artifacts.plan import Plan
+from concord.artifacts.stores import Stores
 from concord.flows.ask import answer, estimate
 from concord.flows.cli.show import budget_of
 from concord.flows.learn import learn
 from concord.flows.start import start, start_study, start_test
 from concord.tasks.asks.counts import CountQuestion
 from concord.tasks.door.erase import close
-from concord.tasks.door.stores import Stores
 from concord.tasks.verify.verify import verify
 from tests.promises.commands import STAND_INS, attempt
 from tests.support.copies import copied

@@ -13,13 +13,13 @@ from concord.artifacts.errors import BudgetRefused, ConcordError, NotVerified
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
+from concord.artifacts.stores import Stores
 from concord.flows.ask import answer, estimate
 from concord.flows.learn import extend, learn, retest, study_again
 from concord.flows.refresh import refresh
 from concord.tasks.asks.counts import CountQuestion
 from concord.tasks.asks.stream import periods_counted
 from concord.tasks.door.erase import close, erase, erased_units, forget
-from concord.tasks.door.stores import Stores
 from concord.tasks.verify.reckoning import reckon
 from concord.tasks.verify.verify import verify
 from tests.support.copies import copied

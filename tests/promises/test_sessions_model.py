@@ -26,11 +26,11 @@ from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
+from concord.artifacts.stores import Stores
 from concord.tasks.asking.teachers import votes_schema
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door import erase
 from concord.tasks.door.checkpoint import Randomness, commitment
-from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.distance import Draws, Ints
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.mechanisms.noise import keyed_draws

@@ -10,13 +10,13 @@ import pyarrow as pa
 from concord import __version__
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Opening, Session
+from concord.artifacts.stores import Stores
 from concord.tasks.asking.teachers import votes_schema
 from concord.tasks.asks.votes import VotesAsk
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door.ask import Ask
 from concord.tasks.door.checkpoint import commitment
 from concord.tasks.door.door import release
-from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes

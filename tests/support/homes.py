@@ -8,9 +8,9 @@ import pytest
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.privacy import Charge
+from concord.artifacts.stores import Stores
 from concord.flows.start import start_extension
 from concord.tasks.door.checkpoint import read_checkpoint
-from concord.tasks.door.stores import Stores
 
 
 def charged(home: Path) -> Charge:

@@ -21,6 +21,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import LABELS, Batch, Opening
+from concord.artifacts.stores import Stores
 from concord.tasks.data.encode import PublicBatch, learn_encoding, stage_public
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.publish.certify import certificate_of, write, written_now
@@ -203,11 +204,7 @@ def with_leading(certificate: Certificate, **changes: Any) -> Certificate:
 
 def recertified(world: World, mechanism: Mechanism, refs: list[Ref], student: Student) -> Certified:
     """The certificate from the ledger's present state."""
-    ledger, released = Ledger.of(world.home), world.released
-    features = world.encoding.features
-    certificate = certificate_of(
-        world.plan, {SESSION: refs}, student, features=features, ledger=ledger, released=released
-    )
+    stores = Stores(world.vault, Ledger.of(world.home), world.released)
+    certificate = certificate_of(world.plan, {SESSION: refs}, student, world.encoding.features, stores)
     classes, per_refusal = world.plan.data.classes, mechanism.per_refusal
-    stores: dict[str, Any] = {"ledger": ledger, "released": released, "vault": world.vault}
-    return write(written_now(certificate), classes, per_refusal=per_refusal, **stores)
+    return write(written_now(certificate), classes, per_refusal=per_refusal, stores=stores)

@@ -10,12 +10,12 @@ import numpy as np
 
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
+from concord.artifacts.stores import Stores
 from concord.tasks.asking.tally import sums_bytes
 from concord.tasks.asks.stream import PeriodCounts, SeasonAsk, release_step
 from concord.tasks.data.arrivals import Period
 from concord.tasks.door.checkpoint import commitment
 from concord.tasks.door.door import release
-from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.contributions import RoundQuestion, tally
 from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.mechanisms.tallies import planned_rounds

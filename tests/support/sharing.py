@@ -9,10 +9,10 @@ from concord.artifacts.home.signing import SigningKey
 from concord.artifacts.schemas import Empty, Encoding
 from concord.artifacts.sections import HomesPlan
 from concord.artifacts.sessions import Session
+from concord.artifacts.stores import Stores
 from concord.tasks.asks.share import Answered, Asked, Letter, ModelRecord, ShareAsk, answer, bind
 from concord.tasks.data.codes import Codes, NumberField, WordField
 from concord.tasks.door.checkpoint import commitment
-from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.homes import Share
 from tests.support.tallied import DOMAIN, NAME, SPANS, TALLIES, Rounds, follow, opening
 

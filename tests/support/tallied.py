@@ -12,11 +12,11 @@ from concord.artifacts.domains import Domain
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Opening, Session
+from concord.artifacts.stores import Stores
 from concord.tasks.asking.tally import sums_bytes
 from concord.tasks.asks.tallies import TalliesAsk, round_step
 from concord.tasks.door.checkpoint import commitment
 from concord.tasks.door.door import release
-from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.contributions import STEPS_A_NAT, IntegerModel, RoundQuestion, tally
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import Tallies, planned_rounds

@@ -9,6 +9,7 @@ from concord.artifacts.certificate import Certified
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.describe import Tracked
 from concord.artifacts.mlflow.write import Tracking
+from concord.artifacts.stores import Stores
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.publish.track import track
 from tests.support.published import SESSION, World, certified
@@ -34,8 +35,6 @@ def tracked(world: World, mechanism: Mechanism, labels: NDArray[np.int64] | None
         per_refusal=mechanism.per_refusal,
         started=started,
         studied=started,
-        vault=world.vault,
-        ledger=Ledger.of(world.home),
-        released=world.released,
+        stores=Stores(world.vault, Ledger.of(world.home), world.released),
         tracking=Tracking.of(world.home),
     )

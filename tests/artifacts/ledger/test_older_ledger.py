@@ -8,9 +8,9 @@ import pytest
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
+from concord.artifacts.stores import Stores
 from concord.tasks.door.admit import planned_domain
 from concord.tasks.door.checkpoint import Checkpoint, PublicSource, write_checkpoint
-from concord.tasks.door.stores import Stores
 from tests.support.at_door import MECHANISMS, Case, make_case
 from tests.support.published import opening, world
 from tests.support.sentences import facts

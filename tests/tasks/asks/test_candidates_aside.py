@@ -19,6 +19,7 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import STUDENT_CHOICE, Session
+from concord.artifacts.stores import Stores
 from concord.tasks.asks import counted as asks_counted
 from concord.tasks.asks.counted import ErrorsAside, count_units
 from concord.tasks.asks.student_choice import StudentChoiceAsk, planned_choice, with_chosen_student
@@ -29,7 +30,6 @@ from concord.tasks.data.matrix import Matrix
 from concord.tasks.data.parts import of_part
 from concord.tasks.data.units import PrivateRows
 from concord.tasks.door.admit import claim, reserve_session
-from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.exponential import StudentChoice
 from tests.support.at_door import STABLE, files_of, opening_of
 from tests.support.people import changed, people, tables_of_plan, write_tables

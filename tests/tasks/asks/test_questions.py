@@ -12,6 +12,7 @@ from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.schemas import Ref
+from concord.artifacts.stores import Stores
 from concord.tasks.asking.answers import canonical
 from concord.tasks.asking.questions import Question
 from concord.tasks.asks.questions import (
@@ -21,7 +22,6 @@ from concord.tasks.asks.questions import (
     check_code,
     keep_answers,
 )
-from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.queries import LaplaceRelease, OptimalRelease
 from concord.tasks.mechanisms.stable import StableVoting
 from tests.support.at_door import TEACHERS, files_of, opened

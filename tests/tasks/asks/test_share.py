@@ -13,6 +13,7 @@ from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerifi
 from concord.artifacts.home.signing import Envelope
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.schemas import Passed
+from concord.artifacts.stores import Stores
 from concord.flows import homes as flows_homes
 from concord.flows.lead import status
 from concord.tasks.asks.share import Answered, Letter, _check_encoding, bound, check_asked
@@ -20,7 +21,6 @@ from concord.tasks.data.codes import Codes
 from concord.tasks.data.exchange import Exchange
 from concord.tasks.data.vectors import VectorField
 from concord.tasks.door.erase import close, forget
-from concord.tasks.door.stores import Stores
 from tests.support.hostile import ATTACKS, DOMAIN, Watched, other_codes, overlapping, stopped
 from tests.support.sentences import facts, says
 from tests.support.several import NAMES, Several

@@ -17,6 +17,7 @@ from concord.artifacts.parts import LEARNING, TEST
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
+from concord.artifacts.stores import Stores
 from concord.tasks.asks.counted import Confusion, NumberErrors, classes_given, count_units, numbers_given
 from concord.tasks.asks.student_test import (
     StudentTestAsk,
@@ -28,7 +29,6 @@ from concord.tasks.data.matrix import Matrix
 from concord.tasks.data.parts import of_part
 from concord.tasks.data.units import PrivateRows
 from concord.tasks.door.admit import claim, reserve_session
-from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.private_test import PLACES, GroupMeasures, Noisy, PrivateTest
 from tests.privacy.exact import Silent
 from tests.support.at_door import STABLE, files_of, opening_of

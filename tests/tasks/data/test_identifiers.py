@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.stores import Stores
 from concord.flows.start import start
 from concord.tasks.data.cells import canonical_id
 from concord.tasks.data.encode import learn_encoding, read_frame
@@ -26,7 +27,6 @@ from concord.tasks.data.split import SHARD, split
 from concord.tasks.data.stored_columns import read_column
 from concord.tasks.data.units import NOBODY, Erased, PrivateRows, open_private
 from concord.tasks.door.erase import erase, erased_units
-from concord.tasks.door.stores import Stores
 from tests.promises.test_erasing import named
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.sentences import facts

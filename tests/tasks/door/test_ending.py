@@ -9,6 +9,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Opening
+from concord.artifacts.stores import Stores
 from concord.tasks.asking.tally import sums_folder
 from concord.tasks.door.asked import votes_folder
 from concord.tasks.door.checkpoint import (
@@ -19,7 +20,6 @@ from concord.tasks.door.checkpoint import (
     write_checkpoint,
 )
 from concord.tasks.door.erase import close, forget
-from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes
 from concord.tasks.mechanisms.stable import StableVoting

@@ -9,11 +9,11 @@ import pytest
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.schemas import Encoding
 from concord.artifacts.sessions import Session
+from concord.artifacts.stores import Stores
 from concord.tasks.door import admit
 from concord.tasks.door.ask import Ask
 from concord.tasks.door.checkpoint import commitment
 from concord.tasks.door.erase import close
-from concord.tasks.door.stores import Stores
 from concord.tasks.mechanisms.confident import ConfidentGNMax
 from tests.support.at_door import PLAN, labels_by, opening_of
 from tests.support.seasons import Season

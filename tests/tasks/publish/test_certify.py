@@ -15,6 +15,7 @@ from concord.artifacts.errors import NotVerified
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.describe import whole
 from concord.artifacts.sections import MECHANISMS
+from concord.artifacts.stores import Stores
 from concord.flows.cache import digested
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.mechanism import mechanism_class
@@ -112,11 +113,11 @@ def test_a_certificate_is_known_before_it_is_written_by_all_but_the_versions_tha
 ) -> None:
     """The key of the stage digests it: other libraries must not certify anew, and all else must."""
     student, _ = certified(small, STABLE, small.truth)
-    written, ledger = read(small), Ledger.of(small.home)
+    written, stores = read(small), Stores(small.vault, Ledger.of(small.home), small.released)
 
     def due() -> Certificate:
         files, features = {SESSION: list(written.leading.files)}, small.encoding.features
-        return certificate_of(small.plan, files, student, features=features, ledger=ledger, released=small.released)
+        return certificate_of(small.plan, files, student, features, stores)
 
     before = due()
     assert before.versions == {OPENED: __version__}
@@ -124,7 +125,7 @@ def test_a_certificate_is_known_before_it_is_written_by_all_but_the_versions_tha
     assert written.versions == library_versions() | before.versions
     monkeypatch.setattr("concord.tasks.publish.describe.library_versions", lambda: {"numpy": "9.0"})
     assert due() == before
-    ledger.open_session(opening(STABLE, "later"), further=True)
+    stores.ledger.open_session(opening(STABLE, "later"), further=True)
     assert digested(due()) != digested(before)
 
 

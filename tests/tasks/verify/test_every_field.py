@@ -24,7 +24,7 @@ from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import sha256
 from concord.artifacts.published import SYNTHETIC
 from concord.artifacts.schemas import Encoding, Ref
-from concord.tasks.door.stores import Stores
+from concord.artifacts.stores import Stores
 from concord.tasks.publish.certify import certify_answers
 from concord.tasks.student.sketch import synthetic_file
 from concord.tasks.verify.folder import PublishedSession
@@ -52,7 +52,7 @@ def folder_of(kind: Kind, home: Path) -> Path:
     kind.prepare(home)
     kind.ask(home)
     stores = Stores.of(home)
-    certify_answers("d-1", stores.ledger, stores.released, stores.vault)
+    certify_answers("d-1", stores)
     return stores.released.root / "d-1"
 
 

@@ -20,7 +20,7 @@ from concord.artifacts.ledger.excerpt import Excerpt
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.describe import Tracked
 from concord.artifacts.mlflow.write import Tracking
-from concord.tasks.door.stores import Stores
+from concord.artifacts.stores import Stores
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.certify import certify_answers
 from concord.tasks.verify.limited import Check
@@ -302,7 +302,7 @@ def test_an_answer_that_a_certificate_names_and_the_ledger_lacks_is_found(tmp_pa
     door = Stores.of(tmp_path)
     for name, answers in (("first", AGREED), ("last", TORN)):
         asked(door, STREAM, answers, name)
-    certify_answers("d-1", door.ledger, door.released, door.vault)
+    certify_answers("d-1", door)
     assert not {"d-1: certificate on record", "the home's sessions"} & failures(verify(tmp_path)).keys()
     rewrite(tmp_path, list.pop)
     found = failures(verify(tmp_path))

@@ -1,4 +1,4 @@
-"""The stores of a home that the door uses."""
+"""The stores of a home in which a session is kept."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from concord.artifacts.ledger.ledger import Ledger
 
 @dataclass(frozen=True)
 class Stores:
-    """The parts of a home folder that the door uses: the vault, the ledger, and the released files."""
+    """The parts of a home folder in which sessions are kept: the vault, the ledger, and the released files."""
 
     vault: Vault
     ledger: Ledger
