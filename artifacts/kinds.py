@@ -76,12 +76,10 @@ class Kind(Frozen):
     student         digest of the student that it tests
     release         of the stream, on whose units it tests
     lead, names     of several homes: the key of the leading home, and the names of all
-    command         its own command, by which a session that was killed is finished; empty if the plan's run does
     of_rows         what gets labels, and what a student learns from besides
     """
 
     of_rows: ClassVar[str] = "public rows"
-    command: ClassVar[str] = ""
 
     name: str
     epsilon: float | None = None
@@ -132,6 +130,11 @@ class Kind(Frozen):
         return whole.epsilon, whole.delta
 
     @property
+    def command(self) -> str:
+        """By which its session is finished if it was killed, with words in place of names: the plan's run."""
+        return "concord run PLAN"
+
+    @property
     def compared(self) -> int:
         """The number of candidates that were compared on the units of the test part."""
         return 0
@@ -160,8 +163,6 @@ class Votes(Kind):
 
     question  the only question of the session
     """
-
-    command = "concord.ask"  # of questions alone: the plan's run asks for labels
 
     epsilon: float
     delta: float
@@ -275,6 +276,8 @@ class Sketch(Tallies):
 class Stream(Tallies):
     """A season of running sums, by coefficients of so many `bits`."""
 
+    command: ClassVar[str] = "concord refresh PLAN"
+
     season: int
     bits: int
     matrix: str
@@ -299,7 +302,7 @@ class ShareTerms(Frozen):
 class Share(Tallies):
     """The tallies of one home, in a run of several."""
 
-    command = "concord contribute PLAN"
+    command: ClassVar[str] = "concord contribute PLAN"
 
     queries: int
     share: ShareTerms
@@ -307,6 +310,8 @@ class Share(Tallies):
 
 class Joint(Tallies):
     """The tallies of several homes, added up; a person may be in `homes` of them."""
+
+    command: ClassVar[str] = "concord lead PLAN"
 
     homes: int
     run: str
@@ -376,6 +381,11 @@ class PrivateTest(Kind):
     constant: float = 0.0
 
     @property
+    def command(self) -> str:
+        """A test of a release is finished with the release, any other by itself."""
+        return "concord refresh PLAN" if self.release is not None else f"concord test {self.session}"
+
+    @property
     def noise(self) -> tuple[Noise, ...]:
         """In the counts, and in the numbers of right and wrong."""
         return Noise("counts", None, self.scale), Noise("numbers of right and wrong", None, self.pair_scale)
@@ -384,7 +394,7 @@ class PrivateTest(Kind):
 class GroupCounts(Kind):
     """Counts of units by the columns `by`, in so many groups of that digest."""
 
-    command = "concord count PLAN"
+    command: ClassVar[str] = "concord count PLAN"
 
     epsilon: float
     scale: float
@@ -401,7 +411,7 @@ class GroupCounts(Kind):
 class ErrorEstimate(Kind):
     """An estimate of how much teachers err, from so many shards; a `share` of the units is set aside."""
 
-    command = "concord estimate PLAN"
+    command: ClassVar[str] = "concord estimate PLAN"
 
     epsilon: float
     shards: int

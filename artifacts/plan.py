@@ -103,11 +103,6 @@ class Plan(Section):
         chosen: tuple[Way, ...] = ("hypothesis",) if self.student.learner == "universal" else ()
         return (*asked.get(self.labeling.asking, unsaid), *chosen)
 
-    @property
-    def votes(self) -> bool:
-        """Whether teachers vote and labels are released; also true while that is undecided."""
-        return self.labeling.mechanism not in ("none", TALLIES) and bool(self.teachers.count or not self.undecided)
-
     def naming(self, mechanism: str, cutoff: int | None = None) -> "Plan":
         """The plan with that mechanism, without keys that it has no use for. Raises WrongInput if that is no plan."""
         tables: dict[str, Any] = self.model_dump(exclude_unset=True)
@@ -148,7 +143,7 @@ class Plan(Section):
     @property
     def epsilon_beside_labels(self) -> float:
         """The ε that the choice of a universal student takes from labels; 0 without one, or without labels."""
-        return (self.student.epsilon or 0.0) if self.student.learner == "universal" else 0.0
+        return (self.student.epsilon or 0.0) if "hypothesis" in self.ways else 0.0
 
     @property
     def epsilon_of_choice(self) -> float:
@@ -308,7 +303,7 @@ def _secret(plan: Plan) -> Wrong:
         yield "relabel is proved if rows are secret, not for privacy.secret = 'labels'"
     if len(data.classes) > 2:
         yield f"relabel is proved for two classes alone, got {len(data.classes)} in data.classes"
-    if not plan.votes:
+    if "votes" not in plan.ways:
         yield "relabel is only valid with [labeling], which asks for the teachers' votes"
 
 

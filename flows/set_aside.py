@@ -159,7 +159,7 @@ def run_planned_test(learned: Learned, private: PrivateFiles, student: Student) 
 
 def _passed_over(learned: Learned, why: str) -> Learned:
     plan = learned.run.plan
-    reopens = plan.stream is None and plan.student.learner != "universal"
+    reopens = plan.stream is None and "hypothesis" not in plan.ways
     more = f"; `concord test {learned.session.id}` tests it at a price" if reopens else ""
     err.print(f"{'test':>8} the student {why}{more}", soft_wrap=True)
     return learned

@@ -36,7 +36,7 @@ KINDS = "artifacts/kinds.py"
 """The room that reads the settings of sessions by key, and makes typed values of them."""
 MAIN = ("flows/learn.py", "learn")
 KIND_FACTS = {"tallied", "undecided", "relabel", "learner", "purpose"}
-"""Attributes that say of which kind a plan or a session is; `votes` does, of a plan."""
+"""Attributes that say of which kind a plan or a session is."""
 COMMON_WORDS = {"published", "share", "joint", "stream"}
 """Kinds whose names stand for other things as well."""
 RELEASES = kinds.KINDS.keys() - COMMON_WORDS
@@ -301,7 +301,7 @@ def _branches(tree: ast.AST) -> Iterator[int]:
 def _asks_kind(part: ast.AST) -> bool:
     """Whether a part of a condition names a kind, or asks a plan or a session for its own."""
     if isinstance(part, ast.Attribute):
-        return part.attr in KIND_FACTS or (part.attr == "votes" and ast.unparse(part.value).endswith(("plan", "self")))
+        return part.attr in KIND_FACTS
     if not isinstance(part, ast.Compare):
         return False
     sides = [part.left, *part.comparators]

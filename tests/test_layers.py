@@ -295,9 +295,9 @@ def test_a_read_by_key_is_seen(text: str) -> None:
 
 def test_a_place_that_branches_on_a_kind_is_counted() -> None:
     """Of a plan, a session or a student: what is asked here is asked again by every further kind."""
-    text = "if plan.tallied and plan.votes or other:\n    return x if student.learner == 'universal' else y"
+    text = "if plan.tallied and plan.undecided or other:\n    return x if student.learner == 'universal' else y"
     assert list(_branches(ast.parse(text))) == [1, 2]
-    assert list(_branches(ast.parse("if votes.tall and teachers.votes:\n    x = name == 'published'"))) == []
+    assert list(_branches(ast.parse("if votes.tall and teachers.count:\n    x = name == 'published'"))) == []
 
 
 def test_every_aim_is_measured() -> None:

@@ -13,9 +13,9 @@ from concord.artifacts.guarantee import NO_LATER_ROWS
 from concord.artifacts.plan import Plan, load_plan
 from concord.artifacts.sections import TALLIES
 from concord.flows.console import out
-from concord.tasks.advice.choose import PublicFacts, class_shares, decided, recommended
+from concord.tasks.advice.choose import PublicFacts, class_shares, recommended
 from concord.tasks.advice.compare import Option, plan_mechanism, plan_mechanisms
-from concord.tasks.advice.cover import Account, check_cover
+from concord.tasks.advice.cover import Account, as_decided, check_cover
 from concord.tasks.advice.expect import (
     Premises,
     expect_candidates,
@@ -49,10 +49,9 @@ def report(path: Path | None, agreement: str | None, home: Path, **given: float 
     labeling = {} if given.get("rows") is None else {"rows": given["rows"]}
     changes = {"privacy": plan.privacy.model_copy(update=budget), "labeling": plan.labeling.model_copy(update=labeling)}
     plan = with_public_snapshots(plan.model_copy(update=changes), home)
-    account, asks = Account.of(plan, home), plan.votes or plan.tallied or plan.undecided
+    account, asks = Account.of(plan, home), plan.ways != ("hypothesis",)
     public = PublicFacts.of(plan, account.domain.filter.order) if asks and plan.data.public is not None else None
-    if plan.undecided and public is not None:
-        plan, _ = decided(plan, public.encoding)
+    plan = as_decided(plan, public)
     covered = check_cover(plan, public, account)
     if not asks:
         _require_alone(given, ("epsilon", "rows"), "whose student is chosen without teachers")

@@ -109,7 +109,7 @@ def no_tallies(plan: Plan, encoding: Encoding) -> str | None:
     """The reason why rows cannot be asked for tallies, or None."""
     if plan.relabel is not None:
         return "[relabel] is for teachers, who learn from the rows"
-    if plan.student.learner == "universal":
+    if "hypothesis" in plan.ways:
         return "student.learner = 'universal' is chosen beside votes or alone"
     if plan.labeling.rows is None:
         return "labeling.rows does not say how many private units there are, roughly"

@@ -112,7 +112,7 @@ def check_cover(plan: Plan, public: PublicFacts | None, account: Account) -> Cov
     Raises BudgetRefused, naming the largest ε that fits, if the domain does not cover it.
     """
     try:
-        plan = _decided(plan, public)
+        plan = as_decided(plan, public)
         costs = costs_of(plan, public, account)
     except WrongInput:
         return None
@@ -149,19 +149,20 @@ def costs_of(plan: Plan, public: PublicFacts | None, account: Account) -> list[C
     costs = []
     for way in plan.ways:
         cost: Cost | None = None
-        if way == "hypothesis":
-            cost = Universal(epsilon=plan.epsilon_of_choice, secret=plan.privacy.secret).cost
-        elif way == "sketch":
-            cost = planned_sketch(plan, grid_of(plan.data.sketched)).cost
-        elif way == "tallies" and public is not None:
-            cost = planned_tallies(plan, public.codes(plan), public.rows).cost
-        elif way == "votes" and plan.relabel is not None:
-            cost = Cost.approximate(plan.epsilon_of_labels, plan.privacy.delta)  # whatever answers, the whole
-        elif way == "votes" and not plan.undecided:
-            labeling, rows = plan.labeling, public.rows if public else plan.labeling.queries
-            if rows is not None and (labeling.cutoff is not None or MECHANISMS[labeling.mechanism] != ("cutoff",)):
-                stream = Premises(**premises_of(plan, rows, account.domain.filter.order)).stream
-                cost = stream.calibrated(labeling.mechanism, labeling.cutoff).cost
+        match way:
+            case "hypothesis":
+                cost = Universal(epsilon=plan.epsilon_of_choice, secret=plan.privacy.secret).cost
+            case "sketch":
+                cost = planned_sketch(plan, grid_of(plan.data.sketched)).cost
+            case "tallies" if public is not None:
+                cost = planned_tallies(plan, public.codes(plan), public.rows).cost
+            case "votes" if plan.relabel is not None:
+                cost = Cost.approximate(plan.epsilon_of_labels, plan.privacy.delta)  # whatever answers, the whole
+            case "votes" if not plan.undecided:
+                labeling, rows = plan.labeling, public.rows if public else plan.labeling.queries
+                if rows is not None and (labeling.cutoff is not None or MECHANISMS[labeling.mechanism] != ("cutoff",)):
+                    stream = Premises(**premises_of(plan, rows, account.domain.filter.order)).stream
+                    cost = stream.calibrated(labeling.mechanism, labeling.cutoff).cost
         if cost is None:
             return None
         costs.append(cost)
@@ -193,7 +194,7 @@ def naming_the_largest(plan: Plan, home: Path) -> Iterator[None]:
         try:
             account = Account.of(plan, home)
             public = None if plan.data.public is None else PublicFacts.of(plan, account.domain.filter.order)
-            plan = _decided(plan, public)
+            plan = as_decided(plan, public)
             stated = costs_of(plan, public, account)
             words = f"; {_fitting(largest_epsilon(plan, public, account))}" if stated else ""
         except WrongInput:
@@ -201,7 +202,7 @@ def naming_the_largest(plan: Plan, home: Path) -> Iterator[None]:
         raise NotCovered(f"{refused}{words}") from None
 
 
-def _decided(plan: Plan, public: PublicFacts | None) -> Plan:
+def as_decided(plan: Plan, public: PublicFacts | None) -> Plan:
     """The plan as a run takes it, as far as that is known."""
     return decided(plan, public.encoding)[0] if plan.undecided and public is not None else plan
 

@@ -124,7 +124,7 @@ def ensembles(blocks: Iterable[Ref], vault: Vault) -> Iterator[Ensemble]:
 
 def check_shards(plan: Plan, what: str, instead: str) -> None:
     """Raise WrongInput if a plan has no shards of its rows as they are, which `what` says that it needs."""
-    if not plan.votes:
+    if "votes" not in plan.ways:
         raise WrongInput(f"{what}, and the plan has none: it must have [teachers] and [labeling]")
     if plan.relabel is not None:
         rule = "of the private rows as they are, not of the secret subset of [relabel], which nothing else may read"

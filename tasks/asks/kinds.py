@@ -31,7 +31,7 @@ from concord.artifacts.privacy import Cost
 from concord.artifacts.records import AnswerRecord, ChoiceRecord, MechanismRecord
 from concord.artifacts.schemas import Bounds
 from concord.artifacts.sections import MECHANISMS
-from concord.artifacts.sessions import LABELS, STUDENT_TEST, Session
+from concord.artifacts.sessions import LABELS, Session
 from concord.tasks.data.grid import outside_of_schema
 from concord.tasks.mechanisms.exponential import StudentChoice, Universal, level_for
 from concord.tasks.mechanisms.group_counts import GroupCounts
@@ -342,11 +342,8 @@ def remarks_of(session: Session, files: Iterable[bytes]) -> tuple[str, ...]:
 def finished_by(session: Session) -> str:
     """The command that finishes a session which a command that was killed, or failed, left charged and not published
     (artifacts.ledger.home_contents); with the words that it is given in place of names."""
-    if session.purpose == STUDENT_TEST and not session.stream:
-        return f"concord test {session.kind.session}"
-    if session.purpose != LABELS and session.kind.command:
-        return session.kind.command
-    return f"concord {'lead' if session.kind.lead else 'refresh' if session.stream else 'run'} PLAN"
+    asks_shards = isinstance(session.kind, kinds.Votes) and session.purpose != LABELS
+    return "concord.ask" if asks_shards else session.kind.command
 
 
 def unfinished_in_words(session: Session) -> str:

@@ -65,6 +65,6 @@ def check_fitted(session: Session, plan: Plan, *, decoded: bool = False) -> None
             f"session {session.id} is a stream: with [test] in its plan, `concord refresh` tests each student once, on "
             "the units of its period"
         )
-    if plan.student.learner == "universal":
+    if "hypothesis" in plan.ways:
         rule = "it is not fitted to labels, and labels any row by itself"
         raise WrongInput(f"the student of session {session.id} was chosen: {rule}")

@@ -16,7 +16,7 @@ def tables(**labeling: Any) -> dict[str, Any]:
 
 def test_the_decoded_model_is_the_student_unless_another_is_named() -> None:
     plan = parse_plan(tables())
-    assert (plan.tallied, plan.votes, plan.teachers.count, plan.student.learner) == (True, False, 0, "linear")
+    assert (plan.tallied, plan.ways, plan.teachers.count, plan.student.learner) == (True, ("tallies",), 0, "linear")
     assert parse_plan({**tables(), "student": {}}).student.learner == "linear"
     fitted = {"estimator": "sklearn.naive_bayes.BernoulliNB"}
     assert parse_plan({**tables(), "student": fitted}).student.learner == "fitted"

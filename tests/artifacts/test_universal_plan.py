@@ -22,14 +22,14 @@ def voting(**student: Any) -> dict[str, Any]:
 
 def test_nobody_votes_for_a_universal_student() -> None:
     plan = parse_plan(tables())
-    assert not plan.votes
+    assert plan.ways == ("hypothesis",)
     assert plan.epsilon_of_choice == plan.privacy.epsilon
     assert plan.student.space.hypotheses == "stumps"
 
 
 def test_labels_and_choice_share_the_budget() -> None:
     plan = parse_plan(voting(epsilon=1.5))
-    assert plan.votes
+    assert plan.ways == ("votes", "hypothesis")
     assert (plan.epsilon_of_choice, plan.epsilon_of_labels) == (1.5, plan.privacy.epsilon - 1.5)
 
 

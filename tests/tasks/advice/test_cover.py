@@ -64,7 +64,7 @@ def runs(plan: Plan, folder: Path) -> Ask[Any]:
     if plan.tallied:
         public = PublicFacts.of(plan)
         return TalliesAsk(planned_tallies(plan, public.codes(plan), public.rows), "", ())
-    if plan.votes:
+    if "votes" in plan.ways:
         return VotesAsk.of(plan, PublicRows(encoding=encoding, batches=batches), domain.filter.order, vault)
     return HypothesisAsk.of(plan, encoding, batches, vault)
 
