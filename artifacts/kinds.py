@@ -285,7 +285,7 @@ class Stream(Tallies):
 
     @property
     def unit(self) -> int:
-        """As of tallies, in the coefficients' own steps."""
+        """As for tallies, in the coefficients' own steps."""
         return self.steps << self.bits
 
 

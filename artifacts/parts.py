@@ -26,7 +26,7 @@ the part. Two streams divide units each in its own way, so their largest seasons
 stream of their own, of the test part: each tests units that arrived with one release, and no later one does.
 
 Assumes      who names a stream when it opens a season knows all units that its seasons before have asked
-Guarantees   as of parts, for a unit of any season: also if what was released decides in which one it arrives
+Guarantees   as for parts, for a unit of any season: also if what was released decides in which one it arrives
 Ends         if an older copy is restored or a witness was lost: what is opened after that knows no season before it
 Not covered  seasons that ask a unit again
 

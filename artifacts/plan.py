@@ -50,7 +50,7 @@ class Plan(Section):
     privacy: PrivacyPlan
     """What this session may spend, the domain it is spent in, and what is secret."""
     teachers: TeachersPlan = Field(default_factory=TeachersPlan)  # only if needed: it imports learners
-    """How many shards the private rows are split into, and what learns on each."""
+    """The number of shards of the private rows, and the estimator that learns on each."""
     labeling: LabelingPlan = LabelingPlan(mechanism="none")
     """How private rows are asked for labels of public ones, and when a session ends."""
     stream: StreamPlan | None = None
@@ -62,9 +62,9 @@ class Plan(Section):
     student: StudentPlan = Field(default_factory=StudentPlan)
     """The published classifier."""
     test: PrivateTestPlan | None = None
-    """Private units that are set aside to try students out on."""
+    """Private units that are set aside to evaluate students on."""
     about: AboutPlan = AboutPlan()
-    """What is said about the publication."""
+    """Facts about the publication."""
     folder: str = "."
     """Where its relative paths start: the plan's own folder."""
 
@@ -96,7 +96,7 @@ class Plan(Section):
 
     @property
     def ways(self) -> tuple[Way, ...]:
-        """How its student learns from private rows, in a session each; the last one has the student."""
+        """The ways in which its student learns from private rows, one session each; the last one has the student."""
         unsaid: tuple[Way, ...] = ("votes",) if self.teachers.count else ("tallies",)
         by_sums: tuple[Way, ...] = ("tallies",) if self.data.declared is None else ("sketch",)
         asked: dict[str, tuple[Way, ...]] = {"tallies": by_sums, "none": ()}
@@ -318,7 +318,7 @@ def _tested(plan: Plan) -> Wrong:
 
 
 def _unless_named(plan: Plan, key: str, given: Any, must: str, why: str) -> Wrong:
-    """A key that says what `data.unit` would, and so must be given in its place, and not beside it."""
+    """A key that takes the place of `data.unit`: it must be given without it, and only then."""
     if plan.data.unit is None and given is None:
         yield f"{key} must {must}: {why}"
     if plan.data.unit is not None and given is not None:

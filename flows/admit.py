@@ -17,7 +17,7 @@ from concord.artifacts.guarantee import NO_LATER_ROWS, later_rows_in_words
 from concord.artifacts.schemas import Bounds, Encoding, PublicRows, Ref
 from concord.artifacts.sessions import Opening, Session
 from concord.flows.console import confirmed, err, may_ask
-from concord.flows.run import Admitted, Asking, Balance, Counted, PrivateFiles, PublicStream, RunContext
+from concord.flows.run import Admitted, Asking, Balance, ExactNumbers, PrivateFiles, PublicStream, RunContext
 from concord.flows.stage import Disclosure, pass_door
 from concord.tasks.asks.kinds import kind_of
 from concord.tasks.data.remarks import Unmatched, unmatched
@@ -35,9 +35,9 @@ from concord.tasks.mechanisms.error_estimate import ErrorEstimate
 
 WORTH_ASKING = {"label": 0.005, "unit": 0.005, "feature": 0.5}
 """Shares at or above which the operator is asked whether to go on."""
-LEAST_SAID = 0.005
-"""Least share of unrecognised cells at which a feature is listed; at most `MOST_SAID` are listed."""
-MOST_SAID = 5
+LEAST_LISTED = 0.005
+"""Least share of unrecognised cells at which a feature is listed; at most `MOST_LISTED` are listed."""
+MOST_LISTED = 5
 GOES_ON = "and spends; data.most_unknown_labels in the plan can stop it"
 
 
@@ -112,7 +112,12 @@ def announce_room(found: Admitted[Any]) -> None:
 
 
 def begin(
-    run: RunContext, admitted: Admitted[Any], private: PrivateFiles, counted: Counted, *, further: bool | None = None
+    run: RunContext,
+    admitted: Admitted[Any],
+    private: PrivateFiles,
+    counted: ExactNumbers,
+    *,
+    further: bool | None = None,
 ) -> Session:
     """The session, opened at its whole cost unless it is open, with its checkpoint written.
 
@@ -150,7 +155,7 @@ def answer_once(
     private = PrivateFiles.of(run, admitted.stream.sources)
     precheck_tables(run, private, public.encoding, admitted.session)
     files = exact(private)
-    counted = Counted([ref.digest for ref in files], files)
+    counted = ExactNumbers([ref.digest for ref in files], files)
     check_ensemble(run.stores.vault, admitted.session, counted.private_digests)
     session = begin(run, admitted, private, counted)
     return admitted, pass_door(run, session, partial(admitted.ask.steps, exact=files))
@@ -215,7 +220,7 @@ def shares_in_words(found: Unmatched, bounds: Bounds | None = None) -> Iterator[
     if found.unit:
         yield f"{rounded(found.unit)} of the private rows have no id in the column of data.unit: they are left out"
     lost = sorted(found.features.items(), key=lambda item: -item[1])
-    for name, share in [(name, share) for name, share in lost if share >= LEAST_SAID][:MOST_SAID]:
+    for name, share in [(name, share) for name, share in lost if share >= LEAST_LISTED][:MOST_LISTED]:
         yield f"{rounded(share)} of the private rows have an unknown value in {name!r}: it counts as missing"
 
 
@@ -229,4 +234,4 @@ def left_out(encoding: Encoding) -> Iterator[str]:
 
 def rounded(share: float) -> str:
     """A share that is not 0, to the nearest hundredth."""
-    return "under 1%" if share < LEAST_SAID else f"about {share:.0%}"
+    return "under 1%" if share < LEAST_LISTED else f"about {share:.0%}"

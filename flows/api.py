@@ -56,7 +56,8 @@ def run(
                   tables, or any object with Arrow's C stream interface. They are kept in the vault
     home          the home folder; default: CONCORD_HOME, or .concord
     new_session   open a further session, which costs again
-    settings      label, classes or bounds, domain and rows, and what else `tasks.advice.draft.settings_for` takes
+    settings      label, classes or bounds, domain, rows and the other arguments of `tasks.advice.draft.settings_for`
+    Raises WrongInput if the plan or public data are wrong, BudgetRefused if the domain does not cover the session.
     """
     if not isinstance(plan, str | Path | dict | Plan):
         from concord.tasks.advice.draft import settings_for
@@ -105,9 +106,9 @@ def refresh(
 ) -> Run:
     """Learn from the private rows that have arrived since, as `concord refresh` does: one more release of the stream.
 
-    plan, home    as of `run`
-    new_session   if it is not known any more whom earlier seasons asked, begin another stream, which asks everybody
-                  again and costs again
+    plan, home    as for `run`
+    new_session   if the units of earlier seasons are no longer known, begin another stream, which asks everybody again
+                  and costs again
     """
     loaded, folder = _loaded(plan), _prepared(home)
     from concord.flows.start import start_refresh
@@ -139,7 +140,7 @@ def contribute(
     new_session: bool = False,
     home: str | Path | None = None,
 ) -> dict[str, Any]:
-    """Answer the newest question of a run as one of several homes, as `concord contribute --json` has it.
+    """Answer the newest question of a run as one of several homes, as `concord contribute --json` does.
 
     private       this home's private table, in place of any in the plan: files, or an address
     agreed        the person responsible for this home has read the plan and agrees to its cost
@@ -212,13 +213,13 @@ def load_student(subject: str | Path, *, home: str | Path | None = None) -> Any:
 
     subject   a session; a published folder, such as a copy of HOME/released/SESSION; or a model in MLflow's registry,
               such as models:/NAME@champion. No vault is needed, and nothing is spent
-    Raises WrongInput if no student was published there, NotVerified if it is not what the ledger of its home, or the
-    signature of a folder elsewhere, says.
+    Raises WrongInput if no student was published there, NotVerified if it differs from what the ledger of its home, or
+    the signature of a folder elsewhere, records.
     """
     root = _home(home)
     ready_for(str(subject), root)
     from concord.tasks.publish.predict import student_of
-    from concord.tasks.verify.handing import handed_on
+    from concord.tasks.verify.checked_student import handed_on
 
     return student_of(handed_on(str(subject), root))
 
@@ -276,7 +277,7 @@ def verify(
 
 @our_settings()
 def budget(*, home: str | Path | None = None) -> dict[str, Any]:
-    """What every domain may spend, has spent and has left, as `concord budget --json` has it."""
+    """What every domain may spend, has spent and has left, as `concord budget --json` prints it."""
     from concord.flows.cli.show import budget_of
     from concord.flows.environment import reopen
 
@@ -298,7 +299,7 @@ def predict(
     rows        a frame of polars or pandas, or an Arrow table
     key         a column of it that is kept beside them
     point, threshold
-                where the student names a class, as the command has it
+                the operating point or threshold of a class, as for the command
     Raises as `load_student`, and WrongInput if rows lack a column.
     """
     import polars
@@ -319,7 +320,7 @@ def export(subject: str | Path, to: str | Path, *, home: str | Path | None = Non
     root = _home(home)
     ready_for(str(subject), root)
     from concord.tasks.publish.export import export as write
-    from concord.tasks.verify.handing import handed_on
+    from concord.tasks.verify.checked_student import handed_on
 
     return sorted(chain(*write(handed_on(str(subject), root), Path(to)).values()))
 

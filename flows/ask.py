@@ -22,14 +22,14 @@ from concord.artifacts.sessions import Session
 from concord.flows.admit import admit, answer_once, begin
 from concord.flows.console import out
 from concord.flows.outcome import spent_in_words
-from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext, running
+from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext, running
 from concord.flows.stage import Disclosure, pass_door
 from concord.flows.stages import blocks, count_units, encode, measure, split
 from concord.tasks.asking.questions import Question, answers, rehearse_question
 from concord.tasks.asking.teachers import check_shards, rehearse_teachers
-from concord.tasks.asks.counted import UnitsQuestion
 from concord.tasks.asks.estimate import EstimateAsk, Suggestion
 from concord.tasks.asks.questions import QuestionsAsk, batch_of, check_code, keep_answers
+from concord.tasks.asks.unit_counts import UnitsQuestion
 from concord.tasks.data.encode import read_frame
 from concord.tasks.door.admit import check_ensemble, planned_domain
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate, check_parameters
@@ -80,7 +80,7 @@ def put_to_shards(run: RunContext, admitted: Admitted[QuestionsAsk], question: Q
         )
     private, encoding = PrivateFiles.of(run, admitted.stream.sources), admitted.stream.encoding
     shards = split(run, run.plan, private.read_by(encoding))
-    counted = Counted([ref.digest for ref in shards], ())
+    counted = ExactNumbers([ref.digest for ref in shards], ())
     check_ensemble(run.stores.vault, admitted.session, counted.private_digests)
     session = begin(run, admitted, private, counted)
     vault, parts = run.stores.vault, [(range(*block.shards), block.rows) for block in blocks(run.plan, shards)]

@@ -35,9 +35,9 @@ from prefect.serializers import JSONSerializer
 from pydantic import BaseModel, Field, PrivateAttr
 
 from concord.artifacts.errors import NotKept, NotVerified
+from concord.artifacts.home.atomic import make_folder, write_whole
 from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import SEAL_BYTES, Vault, derive, keyed_digest
-from concord.artifacts.home.whole import make_folder, write_whole
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicBatch, Ref
 from concord.artifacts.settings import Settings

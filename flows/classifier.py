@@ -10,7 +10,7 @@ same data is answered from the ledger. One on other data of the domain needs ano
 Guarantees   what a label or a cell becomes does not depend on those beside it: X has a type, and each label of y is
              read by itself (tasks.data.frames). What is refused is refused by the type of its container
 
-Not covered  what scikit-learn asks and privacy forbids: CONTRARY says what and why. Checked by
+Not covered  what scikit-learn asks and privacy forbids: CONTRARY lists it with reasons. Checked by
              tests/flows/test_classifier.py, by scikit-learn's own checks among others
 """
 
@@ -46,7 +46,7 @@ CONTRARY = {
     "check_dtype_object": "whether every cell of an array of objects is a number is private: such an array is refused",
     "check_classifiers_train": "as above: it also fits rows that are lists, for which NumPy would choose a type",
 }
-"""scikit-learn's checks of the classifier that fail, because privacy forbids what they ask."""
+"""scikit-learn's checks of the classifier that fail, because privacy forbids what they require."""
 CONTRARY_OF_NUMBERS = {
     "check_supervised_y_no_nan": "private labels never stop a fit: one that is no number counts as the middle",
     "check_dtype_object": CONTRARY["check_dtype_object"],
@@ -83,13 +83,15 @@ class _Learner(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is unt
 
     @abstractmethod
     def _target(self, y: Any, tables: dict[str, Any]) -> pl.Series:
-        """Private labels as a column, each by itself. It cannot fail by their values."""
+        """Private labels as a column, each read by itself. Their values cannot make it fail."""
 
     def fit(self, X: Any, y: Any, *, public: Any = None) -> Self:
         """Learn from private rows X and labels y, and publish.
 
-        X        a frame (polars, pandas, Arrow) or an array (rows, columns) of numbers; of a `unit`, with its column
-        y        an array, a series or a list: one that is no class, or no number, counts as the pre-check says
+        X        a frame (polars, pandas, Arrow) or an array (rows, columns) of numbers; with the column of `unit`, if
+                 there is one
+        y        an array, a series or a list (rows,): an unknown class counts as the first one, a missing number as the
+                 midpoint of the bounds
         public   rows like X, which are public: labelled and published; none if there is a schema
         Raises a ConcordError, such as BudgetRefused if the domain does not cover it.
         """
@@ -174,8 +176,8 @@ class _Learner(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is unt
 class ConcordClassifier(ClassifierMixin, _Learner):  # type: ignore[misc]  # scikit-learn is untyped
     """A classifier that is learned under differential privacy.
 
-    plan          a plan, its path, or its tables; what follows is of a plan made without one
-    classes       all labels there are, as is known in public
+    plan          a plan, its path, or its tables; the next parameters describe a plan if none is given
+    classes       all labels, as publicly known
     domain        the name of this body of private data, which is published
     rows, epsilon, delta, unit, version, schema   as for `tasks.advice.draft.settings_for`
     home          the home folder; default: CONCORD_HOME, or .concord
@@ -227,7 +229,7 @@ class ConcordClassifier(ClassifierMixin, _Learner):  # type: ignore[misc]  # sci
 class ConcordRegressor(RegressorMixin, _Learner):  # type: ignore[misc]  # scikit-learn is untyped
     """A regressor that is learned under differential privacy; its parameters are those of ConcordClassifier.
 
-    bounds   the least and the largest number that y may be, as is known in public: one beyond counts as the nearer
+    bounds   smallest and largest value of y, as publicly known; values beyond are clipped to the nearer bound
     """
 
     bounds: Any = None
@@ -248,7 +250,7 @@ class ConcordRegressor(RegressorMixin, _Learner):  # type: ignore[misc]  # sciki
 
 
 def _names_of(classes: Sequence[Any]) -> dict[str, str]:
-    """What the plan calls the class of a label, by the label's canonical text. Truth values are also 1 and 0."""
+    """The plan's names of classes, by the canonical text of each label. Truth values are also 1 and 0."""
     names = [str(name) for name in classes]
     texts = class_names(tuple(word_of(name) or str(name) for name in classes))
     alike = {"true": "1", "1": "true", "false": "0", "0": "false"}

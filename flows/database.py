@@ -18,8 +18,8 @@ from contextlib import chdir, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from concord.artifacts.home.atomic import passing_folder
 from concord.artifacts.home.empty import copy_empty, keep_as_empty
-from concord.artifacts.home.whole import passing_folder
 from concord.artifacts.settings import sqlite_address
 
 DATABASE = "PREFECT_SERVER_DATABASE_CONNECTION_URL"

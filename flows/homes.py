@@ -23,7 +23,7 @@ from concord.artifacts.schemas import canonical_json
 from concord.artifacts.sessions import Session
 from concord.flows.admit import begin, precheck_tables, say_of_cap
 from concord.flows.console import confirmed, err, may_ask
-from concord.flows.run import Admitted, Balance, Counted, PrivateFiles, PublicStream, RunContext, running
+from concord.flows.run import Admitted, Balance, ExactNumbers, PrivateFiles, PublicStream, RunContext, running
 from concord.flows.stages import encode
 from concord.flows.tally import code, gather, tally
 from concord.tasks.advice.tallies import planned_sizes
@@ -175,7 +175,7 @@ class Contribution:
         units = gather(run, run.plan, private.read_by(asked.encoding), asked.codes)
         counted = tally(run, units, asked.question.record())
         admitted = Admitted(balance, ask, PublicStream(asked.encoding, ()), session)
-        begin(run, admitted, private, Counted((), [*units, *counted]))
+        begin(run, admitted, private, ExactNumbers((), [*units, *counted]))
 
         def work() -> tuple[Letter, bool]:
             return answer(run.stores, session, ask, asked, self.letter, counted, codes), False

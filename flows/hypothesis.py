@@ -6,7 +6,7 @@ from concord.artifacts.domains import Domain
 from concord.artifacts.schemas import Encoding, PublicRows
 from concord.artifacts.sessions import Session
 from concord.flows import stages
-from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
+from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
 from concord.flows.stage import pass_door
 from concord.flows.steps import Learned, rehearse_students
 from concord.tasks.asks.hypothesis import HypothesisAsk
@@ -24,15 +24,15 @@ def ask(run: RunContext, public: PublicRows, domain: Domain, session: Session | 
     return HypothesisAsk.of(run.plan, public.encoding, public.batches, run.stores.vault)
 
 
-def count_exact(run: RunContext, admitted: Admitted[HypothesisAsk], private: PrivateFiles) -> Counted:
+def count_exact(run: RunContext, admitted: Admitted[HypothesisAsk], private: PrivateFiles) -> ExactNumbers:
     """Count the errors of every candidate."""
     stream = admitted.stream
     counts = stages.count(run, run.plan, private.read_by(stream.encoding), stream.batches)
     check_ensemble(run.stores.vault, admitted.session, (counts.digest,))
-    return Counted((counts.digest,), [counts], steps=partial(admitted.ask.steps, exact=[counts]))
+    return ExactNumbers((counts.digest,), [counts], steps=partial(admitted.ask.steps, exact=[counts]))
 
 
-def release(run: RunContext, session: Session, admitted: Admitted[HypothesisAsk], counted: Counted) -> Learned:
+def release(run: RunContext, session: Session, admitted: Admitted[HypothesisAsk], counted: ExactNumbers) -> Learned:
     """Choose once."""
     return Learned(run, admitted, pass_door(run, session, counted.steps, admitted.ask.stage))
 

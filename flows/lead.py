@@ -29,7 +29,7 @@ from concord.flows import tally
 from concord.flows.admit import admit, begin
 from concord.flows.cache import Files
 from concord.flows.outcome import Summary, shown
-from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext, running
+from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext, running
 from concord.flows.stage import pass_door
 from concord.flows.stages import encode
 from concord.flows.steps import publish
@@ -110,7 +110,7 @@ class Leading:
         domain = planned_domain(run.stores, run.plan)
         asked = tally.as_asked_before(run, public, domain, self.ask)
         (admitted,) = admit(run, domain, [asked], public)
-        session, missing = begin(run, admitted, NO_ROWS, Counted((), ())), list[Missing]()
+        session, missing = begin(run, admitted, NO_ROWS, ExactNumbers((), ())), list[Missing]()
         passed = pass_door(run, session, partial(self._steps, admitted, missing))
         for homes in missing:
             raise homes
@@ -118,7 +118,7 @@ class Leading:
         return publish(learned, tally.fit(learned, session.id))
 
     def _steps(
-        self, admitted: Admitted[JointAsk], missing: list[Missing], door: Stores, session: Session
+        self, admitted: Admitted[JointAsk], missing: list[Missing], stores: Stores, session: Session
     ) -> Iterator[Step[Ints]]:
         """Round after round, each of the shares that answered its question; if some are missing, no further ones."""
         ask, homes, rounds, published = admitted.ask, homes_of(self.run.plan), list[SharesOfRound](), list[RoundFile]()
@@ -139,8 +139,8 @@ class Leading:
             scaled = joint.scaled(len(of.shares))
             follow = partial(self._follow, of, replace(planner, mechanism=scaled), [*published], part)
             differ = [] if deepens(asked.codes) else differing(of, units, planner.rows)
-            yield joint_step(door, session, of, differ, follow)
-            published.append(json.loads(door.released.read(released_by(door, session.id)[number])))
+            yield joint_step(stores, session, of, differ, follow)
+            published.append(json.loads(stores.released.read(released_by(stores, session.id)[number])))
 
     def _next(
         self, planner: RoundPlanner, published: Sequence[RoundFile], rounds: Sequence[SharesOfRound]

@@ -28,7 +28,7 @@ from concord.flows.run import (
     OF_HOMES,
     Admitted,
     Balance,
-    Counted,
+    ExactNumbers,
     PrivateFiles,
     PublicStream,
     RunContext,
@@ -37,7 +37,7 @@ from concord.flows.run import (
     running,
 )
 from concord.flows.set_aside import check_test, choose_student, run_planned_test, test_again
-from concord.flows.stages import encode, put
+from concord.flows.stages import encode, stage_rows
 from concord.flows.steps import Learned, decide, publish
 from concord.tasks.asks.labelled import checkpoint_to_extend, checkpoint_to_study, checkpoint_to_test
 from concord.tasks.asks.student_choice import settled_now
@@ -111,7 +111,7 @@ def extend(session: str, public: str, home: Path) -> Summary:
     with running(plan, home) as run:
         known = run.lock_session(session)
         admitted, teachers = add_rows(run, session, public)  # refuses here, before a teacher votes
-        answered = vote.release(run, known, admitted, Counted((), teachers))
+        answered = vote.release(run, known, admitted, ExactNumbers((), teachers))
         return shown(publish(answered, vote.fit(answered, session)))
 
 
@@ -125,7 +125,7 @@ def add_rows(run: RunContext, name: str, path: str) -> tuple[Admitted[VotesAsk],
     """
     vault, session = run.stores.vault, run.stores.ledger.session(name)
     checkpoint = checkpoint_to_extend(vault, session)
-    added = put(run, new_files(run, checkpoint, path), checkpoint.encoding, run.plan.labeling.batch)
+    added = stage_rows(run, new_files(run, checkpoint, path), checkpoint.encoding, run.plan.labeling.batch)
     sources = {source.digests: source for source in (*checkpoint.sources, *added)}
     longer = checkpoint.model_copy(update={"sources": tuple(sources.values())})
     admitted = resume(run, vote, session, longer)
@@ -193,8 +193,8 @@ class Learns(Protocol):
 
     def rehearse(self, run: RunContext, encoding: Encoding) -> None: ...
     def ask(self, run: RunContext, public: PublicRows, domain: Domain, session: Session | None = None) -> Ask[Any]: ...
-    def count_exact(self, run: RunContext, admitted: Admitted[Any], private: PrivateFiles) -> Counted: ...
-    def release(self, run: RunContext, session: Session, admitted: Admitted[Any], counted: Counted) -> Learned: ...
+    def count_exact(self, run: RunContext, admitted: Admitted[Any], private: PrivateFiles) -> ExactNumbers: ...
+    def release(self, run: RunContext, session: Session, admitted: Admitted[Any], counted: ExactNumbers) -> Learned: ...
     def fit(self, learned: Learned, where: str) -> Student: ...
 
 

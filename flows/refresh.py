@@ -33,7 +33,7 @@ from concord.flows.run import OF_HOMES, Admitted, PrivateFiles, RunContext, runn
 from concord.flows.season import Periods, check_periods, published_mark
 from concord.flows.set_aside import pass_test_of_release
 from concord.flows.stage import Disclosure, pass_door
-from concord.flows.stages import encode, put
+from concord.flows.stages import encode, stage_rows
 from concord.flows.steps import Learned, publish
 from concord.tasks.asks.stream import (
     Beginning,
@@ -59,13 +59,13 @@ class StreamOfPlan:
     public   the rows that its codes were learned from, or will be
     now      the public rows of now, which may be others
     ask      what a season of it asks, of no stream yet
-    left     the sessions of earlier streams, if a new stream is asked for
+    superseded  the sessions of earlier streams, if a new stream is asked for
     """
 
     public: PublicRows
     now: PublicRows
     ask: SeasonAsk
-    left: Sequence[str] = ()
+    superseded: Sequence[str] = ()
 
 
 def stream_of(run: RunContext) -> StreamOfPlan:
@@ -84,7 +84,7 @@ def stream_of(run: RunContext) -> StreamOfPlan:
     with_these = [way for way in (ways[:1] if run.new_session else ways) if way[0] == own.digests]
     if going_on := with_these or ([] if run.new_session else ways):
         _, public, asked = going_on[0]
-        (rows,) = put(run, [own], public.encoding, run.plan.labeling.batch, "data.public")
+        (rows,) = stage_rows(run, [own], public.encoding, run.plan.labeling.batch, "data.public")
         return StreamOfPlan(public, PublicRows(encoding=public.encoding, batches=rows.batches), asked)
     public = encode(run, run.plan, own)
     return StreamOfPlan(public, public, season_ask(run, public), [each.id for each in known] if ways else ())
@@ -105,7 +105,7 @@ def release_due(run: RunContext, begun: StreamOfPlan) -> Summary:
     domain = planned_domain(run.stores, run.plan)
     opening, now = opening_of(run.plan, asked, encoding, vault), datetime.now(UTC)
     run.wait_for(f"{opening.identity}-refresh")  # no other opens a season of this stream meanwhile
-    known = [each for each in sessions_for(run.stores, run.plan, asked, encoding) if each.id not in begun.left]
+    known = [each for each in sessions_for(run.stores, run.plan, asked, encoding) if each.id not in begun.superseded]
     if any(each.division != opening.division for each in known):
         raise NotVerified(
             "the key by which units are set aside is not the one that the stream began with: restore the newer "
@@ -127,7 +127,9 @@ def release_due(run: RunContext, begun: StreamOfPlan) -> Summary:
         passed = Disclosure(session, released_by(run.stores, session.id), 0, datetime.now(UTC))
     else:
         session, counted = periods.counted(admitted, private, now)
-        passed = _pass_period(admitted, periods, session, counted, periods.again(session, counted, private))
+        passed = _pass_period(
+            admitted, periods, session, counted, periods.recount_without_erased(session, counted, private)
+        )
     learned = tally.labelled(run, admitted, passed, asked.coded)
     periods.tidy(session, [*periods_counted(vault, session)])
     student = _with_history(learned, tally.fit(learned, session.id))
@@ -188,8 +190,8 @@ def _pass_period(
     past = tally.rounds_in(run, [ref for each in periods.ended for ref in released_by(stores, each.id)[-1:]])
     follow = partial(follow_totals, rows, asked.coded, past)
 
-    def last(door: Stores, session: Session) -> Iterator[Step[list[Ints]]]:
-        yield release_step(door, session, asked.mechanism, asked.questions, counted, again, follow)
+    def last(stores: Stores, session: Session) -> Iterator[Step[list[Ints]]]:
+        yield release_step(stores, session, asked.mechanism, asked.questions, counted, again, follow)
 
     passed, earlier = pass_door(run, session, last), released_by(stores, session.id)[:-1]
     return replace(passed, released=[*earlier, *passed.released])

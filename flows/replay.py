@@ -29,7 +29,7 @@ from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
 from concord.flows.outcome import StageName, Summary
 from concord.flows.run import stores_of_run
-from concord.flows.stage import Begun, Call, Disclosure, Stages, Steps, passed, stage_of
+from concord.flows.stage import Begun, Call, Disclosure, Stages, Steps, disclose, stage_of
 
 
 def replayed(flow: Callable[[], Summary]) -> Summary | None:
@@ -81,4 +81,4 @@ class KeptStages(Stages):
 
     def pass_door(self, name: StageName, steps: Steps, session: Session) -> Disclosure:  # noqa: ARG002
         """The disclosure, read again. Raises NotKept if something is left to draw."""
-        return passed(steps, self._stores, session)
+        return disclose(steps, self._stores, session)

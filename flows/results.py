@@ -20,7 +20,8 @@ if TYPE_CHECKING:  # heavy packages are imported when a result is read
 
 
 class Run:
-    """The result of a run. All of it is published except `summary`, the operator's, which has the times of stages."""
+    """The result of a run. All of it is published except `summary`, which is the operator's and has the durations of
+    stages."""
 
     def __init__(self, summary: Summary, home: Path) -> None:
         self.summary, self.home = summary, home
@@ -59,7 +60,7 @@ class Run:
 
     @property
     def not_asked(self) -> int:
-        """The number of public rows that the session was given and does not pay for."""
+        """Number of the session's public rows that it does not pay for."""
         return self.summary.not_asked
 
     @property
@@ -104,7 +105,8 @@ class Run:
 
 
 class Answer:
-    """The result of a question. All of it is published except `details`, the operator's, which has the stages' times.
+    """The result of a question. All of it is published except `details`, which is the operator's and has the durations
+    of stages.
 
     outcome   answered; no answer, if most shards had none; or refused, if shards disagree
     """

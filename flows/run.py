@@ -201,7 +201,7 @@ class Admitted(Generic[Asking]):
 
 
 @dataclass(frozen=True)
-class Counted:
+class ExactNumbers:
     """The exact private numbers of a session, in the vault before it is opened.
 
     private_digests  digests of everything private that its answers depend on

@@ -81,7 +81,7 @@ def scheduled_learn(
 def scheduled_refresh(plan: Annotated[Plan | Path, ByKey()], home: Path | None = None) -> State[Any]:
     """Publish one more release of the plan's stream, whatever arrived since the last.
 
-    plan, home   as of `scheduled_learn`
+    plan, home   as for `scheduled_learn`
     """
 
     def work(home: Path) -> Summary:

@@ -20,13 +20,12 @@ from concord.artifacts.sessions import Session
 from concord.flows.admit import begin
 from concord.flows.cache import Files, Place, PrivateInput
 from concord.flows.console import err
-from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
+from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
 from concord.flows.stage import stage
 from concord.flows.stages import UNITS
 from concord.flows.tally import tally
 from concord.flows.ticks import next_time
 from concord.tasks.asking.tally import BLOCKS, Coding, columns_asked, gather, keep_total
-from concord.tasks.asks.counted import set_arrived_aside
 from concord.tasks.asks.stream import (
     Beginning,
     PeriodCounts,
@@ -37,6 +36,7 @@ from concord.tasks.asks.stream import (
     periods_counted,
 )
 from concord.tasks.asks.tallies import TalliesAsk
+from concord.tasks.asks.unit_counts import set_arrived_aside
 from concord.tasks.data.arrivals import NAMES, Arriving, Period, check_unchanged, contents_by_place, table_of, take
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.files import PRIVATE
@@ -121,7 +121,7 @@ class Periods:
         keep_beginning(vault, plan.privacy.domain, admitted.ask.stream, self.beginning)
         claim(run.stores, plan, private.files)
         ready_stream(run.stores, plan.privacy.domain, admitted.ask.stream, asked=bool(known))
-        session = begin(run, admitted, private, Counted((), ()))
+        session = begin(run, admitted, private, ExactNumbers((), ()))
         if period is not None:
             before = _names_of([*past, *counted])
             made = self._count(session, period, before, private, f"{session.asked:05d}")
@@ -131,7 +131,9 @@ class Periods:
             counted = [*counted, keep_counted(vault, session, session.asked, made)]
         return session, counted
 
-    def again(self, session: Session, counted: Sequence[PeriodCounts], private: PrivateFiles) -> list[tuple[Ref, ...]]:
+    def recount_without_erased(
+        self, session: Session, counted: Sequence[PeriodCounts], private: PrivateFiles
+    ) -> list[tuple[Ref, ...]]:
         """The sums of these periods without units that were erased since; empty if the recorded sums are present and
         exclude those units, which after a restore of the vault they may not."""
         run, vault, erased = self.run, self.run.stores.vault, len(self.run.erased)

@@ -17,12 +17,12 @@ from concord.artifacts.sessions import Opening, Session
 from concord.flows import stages
 from concord.flows.admit import begin
 from concord.flows.console import err
-from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
+from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
 from concord.flows.stage import pass_door
 from concord.flows.steps import Learned
-from concord.tasks.asks.counted import is_clean
 from concord.tasks.asks.student_choice import StudentChoiceAsk, planned_choice, settled_now, with_chosen_student
 from concord.tasks.asks.student_test import StudentTestAsk, left_for_test, planned_groups, planned_test
+from concord.tasks.asks.unit_counts import is_clean
 from concord.tasks.data.parts import plan_of
 from concord.tasks.door.admit import check_ensemble, find_session, opening_of
 from concord.tasks.door.ask import SingleAsk
@@ -121,7 +121,7 @@ def _pass_aside(
     run, stores, passed = learned.run, learned.run.stores, learned.passed
     known, ask = find_session(stores, run.plan, ask, learned.encoding, new_session=again)
     found = replace(learned.admitted, ask=ask, session=None if known is None else run.lock_session(known.id))
-    opened = begin(run, found, private, Counted((counts.digest,), (counts,)), further=True)
+    opened = begin(run, found, private, ExactNumbers((counts.digest,), (counts,)), further=True)
     check_ensemble(stores.vault, opened, (counts.digest,))
     released = pass_door(run, opened, partial(ask.steps, exact=[counts]), ask.stage)
     return replace(learned, passed=replace(passed, at=released.at))

@@ -16,7 +16,7 @@ from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.artifacts.sessions import Session
 from concord.flows import tally
 from concord.flows.cache import Place
-from concord.flows.run import Admitted, Counted, PrivateFiles, PublicStream, RunContext
+from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, PublicStream, RunContext
 from concord.flows.stage import Disclosure, pass_door, stage
 from concord.flows.stages import encode
 from concord.flows.steps import Learned
@@ -54,7 +54,7 @@ def ask(run: RunContext, public: PublicRows, domain: Domain, session: Session | 
     return SketchAsk.of(run.plan, grid_of(run.plan.data.sketched))
 
 
-def count_exact(run: RunContext, admitted: Admitted[SketchAsk], private: PrivateFiles) -> Counted:
+def count_exact(run: RunContext, admitted: Admitted[SketchAsk], private: PrivateFiles) -> ExactNumbers:
     """Write the private rows as cells of the grid, and count what is asked first."""
     plan, grid = run.plan, admitted.ask.coded
     planner = SketchPlanner(admitted.ask.mechanism, plan.data.sketched)
@@ -66,7 +66,7 @@ def count_exact(run: RunContext, admitted: Admitted[SketchAsk], private: Private
     return tally.counted_rounds(run, admitted, planner, units, sums)
 
 
-def release(run: RunContext, session: Session, admitted: Admitted[SketchAsk], counted: Counted) -> Learned:
+def release(run: RunContext, session: Session, admitted: Admitted[SketchAsk], counted: ExactNumbers) -> Learned:
     """Pass step after step through the door, and label the synthetic rows by the last."""
     return _synthesised(run, admitted, pass_door(run, session, counted.steps))
 

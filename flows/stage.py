@@ -144,7 +144,7 @@ def no_steps(*_: object) -> tuple[()]:
     return ()
 
 
-def passed(steps: Steps, stores: Stores, session: Session) -> Disclosure:
+def disclose(steps: Steps, stores: Stores, session: Session) -> Disclosure:
     """Pass the door in the present process."""
     files, after = release(stores, session, steps(stores, session)), stores.ledger.session(session.id)
     return Disclosure(after, files, after.asked - session.asked, datetime.now(UTC))
@@ -223,7 +223,7 @@ class Stages:
         to workers."""
         in_flow = copy_context()
         at_door = task(name=name, persist_result=False)(
-            lambda: in_flow.run(passed, steps, Stores.of(self.home), session)
+            lambda: in_flow.run(disclose, steps, Stores.of(self.home), session)
         )
         return at_door()
 

@@ -16,9 +16,9 @@ from concord.tasks.asking.relabel import RelabelledRows
 from concord.tasks.asking.teachers import Block
 from concord.tasks.asks import estimate as asks_estimate
 from concord.tasks.asks import hypothesis as asks_hypothesis
-from concord.tasks.asks.counted import Confusion, ErrorsAside, Grouping, NumberErrors, Predictor, UnitCounts
-from concord.tasks.asks.counted import count_aside as count_rows_aside
-from concord.tasks.asks.counted import count_units as count_private_units
+from concord.tasks.asks.unit_counts import Confusion, ErrorsAside, Grouping, NumberErrors, Predictor, UnitCounts
+from concord.tasks.asks.unit_counts import count_aside as count_rows_aside
+from concord.tasks.asks.unit_counts import count_units as count_private_units
 from concord.tasks.data import encode as data_encode
 from concord.tasks.data import split as data_split
 from concord.tasks.data.codes import Codes
@@ -68,7 +68,7 @@ def encode(place: Place, plan: Plan, table: Files) -> PublicRows:
 
 
 @mapped("encode")
-def put(place: Place, table: Files, encoding: Encoding, rows: int, field: str = "--public") -> PublicSource:
+def stage_rows(place: Place, table: Files, encoding: Encoding, rows: int, field: str = "--public") -> PublicSource:
     """Stage further public rows, from one table, in batches of `rows`."""
     folder = f"public/{place.key[:16]}"
     batches = data_encode.stage_public(table.path, encoding, place.vault, folder, rows, field)

@@ -70,9 +70,9 @@ def start_extension(session: str, public: Path, home: Path) -> Summary:
     What the session does not pay for is not asked: the summary has the number of those rows (see `check_all_asked`).
     """
     check_here(public)
-    door = Stores.of(home)
-    known = latest(door, session)
-    teachers = checkpoint_to_extend(door.vault, known).plan.teachers
+    stores = Stores.of(home)
+    known = latest(stores, session)
+    teachers = checkpoint_to_extend(stores.vault, known).plan.teachers
     return run_once(extend, home, known.id, str(public.absolute()), home, teachers=teachers)
 
 
@@ -120,10 +120,10 @@ def start_test(session: str, home: Path, *, epsilon: float | None, again: bool) 
     return run_once(retest, home, latest(Stores.of(home), session).id, home, epsilon=epsilon, again=again)
 
 
-def latest(door: Stores, name: str) -> Session:
+def latest(stores: Stores, name: str) -> Session:
     """The session of that id, or the domain's latest session that answers rows. Raises WrongInput."""
-    answering = [session for session in door.ledger.sessions(name) if session.purpose == LABELS]
-    return answering[-1] if answering else door.ledger.session(name)
+    answering = [session for session in stores.ledger.sessions(name) if session.purpose == LABELS]
+    return answering[-1] if answering else stores.ledger.session(name)
 
 
 NAP = 60.0

@@ -23,7 +23,7 @@ from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
 from concord.flows.cache import Place, PrivateInput, PublicTables
-from concord.flows.run import Admitted, Asking, Counted, PrivateFiles, RunContext
+from concord.flows.run import Admitted, Asking, ExactNumbers, PrivateFiles, RunContext
 from concord.flows.stage import Disclosure, mapped, on_workers, pass_door, stage
 from concord.flows.stages import UNITS, published, with_groups
 from concord.flows.steps import Learned, rehearse_students
@@ -195,7 +195,7 @@ def as_asked_before(
     return advised
 
 
-def count_exact(run: RunContext, admitted: Admitted[TalliesAsk], private: PrivateFiles) -> Counted:
+def count_exact(run: RunContext, admitted: Admitted[TalliesAsk], private: PrivateFiles) -> ExactNumbers:
     """Code the private rows, and sum what is asked before anything is released."""
     codes, rows = admitted.ask.coded, private.read_by(admitted.stream.encoding)
     units = gather(run, run.plan, rows, codes)
@@ -210,7 +210,7 @@ def count_exact(run: RunContext, admitted: Admitted[TalliesAsk], private: Privat
     return counted_rounds(run, admitted, planner, units, sums)
 
 
-def release(run: RunContext, session: Session, admitted: Admitted[TalliesAsk], counted: Counted) -> Learned:
+def release(run: RunContext, session: Session, admitted: Admitted[TalliesAsk], counted: ExactNumbers) -> Learned:
     """Pass round after round through the door, and label the public rows by the last."""
     return labelled(run, admitted, pass_door(run, session, counted.steps))
 
@@ -268,23 +268,23 @@ Sums = Callable[[RoundQuestion, Codes], Sequence[Ref]]
 
 def counted_rounds(
     run: RunContext, admitted: Admitted[Any], planner: Planner, units: Sequence[Ref], sums: Sums
-) -> Counted:
+) -> ExactNumbers:
     """The sums of the planner's first questions: totals of codes alone would not show changed labels. Those of other
     rounds are counted at the door. Raises NotVerified if the session was opened with other private data."""
     first = [tally(run, units, question.record()) for question in planner.first_questions()]
 
-    def rounds(door: Stores, session: Session) -> Iterator[Step[Ints]]:
+    def rounds(stores: Stores, session: Session) -> Iterator[Step[Ints]]:
         published = list[dict[str, Any]]()
         for number in range(len(planner.mechanism.rounds)):
             question, codes = planner.question(published), planner.codes_after(published)
             exact = sums(question, codes) if number else first[0]
             follow = partial(planner.follow, [*published], question)
-            yield round_step(door, session, planner.mechanism, number, question, exact, follow)
-            published.append(json.loads(door.released.read(released_by(door, session.id)[number])))
+            yield round_step(stores, session, planner.mechanism, number, question, exact, follow)
+            published.append(json.loads(stores.released.read(released_by(stores, session.id)[number])))
 
     digests = tuple(sums_digest(each, run.stores.vault) for each in first)
     check_ensemble(run.stores.vault, admitted.session, digests)
-    return Counted(digests, [*units, *chain.from_iterable(first)], steps=rounds)
+    return ExactNumbers(digests, [*units, *chain.from_iterable(first)], steps=rounds)
 
 
 def replay_rounds(run: RunContext, session: Session) -> Disclosure:

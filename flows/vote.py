@@ -17,7 +17,7 @@ from concord.artifacts.domains import Domain
 from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.artifacts.sessions import Session
 from concord.flows import stages
-from concord.flows.run import Admitted, Counted, PrivateFiles, RunContext
+from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
 from concord.flows.stage import Disclosure, pass_door
 from concord.flows.stages import split
 from concord.flows.steps import Learned, rehearse_students
@@ -45,7 +45,7 @@ def ask(run: RunContext, public: PublicRows, domain: Domain, session: Session | 
     return VotesAsk.of(run.plan, public, domain.filter.order, run.stores.vault, session)
 
 
-def count_exact(run: RunContext, admitted: Admitted[VotesAsk], private: PrivateFiles) -> Counted:
+def count_exact(run: RunContext, admitted: Admitted[VotesAsk], private: PrivateFiles) -> ExactNumbers:
     """Split the private rows, relabel them if the plan asks for it, and train the teachers, who have not voted yet."""
     plan, encoding = run.plan, admitted.stream.encoding
     mechanism = admitted.ask.mechanism
@@ -58,10 +58,10 @@ def count_exact(run: RunContext, admitted: Admitted[VotesAsk], private: PrivateF
         shards, relabelled = list(made.blocks), (made.choice, *shards, *made.blocks)
     private_digests = training(plan, shards)
     check_ensemble(run.stores.vault, admitted.session, private_digests)
-    return Counted(private_digests, stages.teach(run, stages.blocks(plan, shards), plan, encoding), relabelled)
+    return ExactNumbers(private_digests, stages.teach(run, stages.blocks(plan, shards), plan, encoding), relabelled)
 
 
-def release(run: RunContext, session: Session, admitted: Admitted[VotesAsk], counted: Counted) -> Learned:
+def release(run: RunContext, session: Session, admitted: Admitted[VotesAsk], counted: ExactNumbers) -> Learned:
     """Have the teachers vote, and pass the door batch by batch."""
     return Learned(run, admitted, ask_teachers(run, session, admitted, counted.kept))
 

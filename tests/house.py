@@ -26,7 +26,7 @@ WINDOW = 6
 """Lines in a row that make a repetition."""
 MECHANISM = "confident"
 """The mechanism whose name is looked for, to count the files that a new one touches."""
-KIND_FILES = ("tasks/asks/counts.py", "tasks/mechanisms/group_counts.py")
+KIND_FILES = ("tasks/asks/group_counts.py", "tasks/mechanisms/group_counts.py")
 """Files of a kind of release, counts by groups, that are its alone: what adding a kind touches besides is measured."""
 NAMES_OF_KIND = re.compile(
     r"\b(group_counts|GroupCounts|CountsAsk|CountQuestion|show_counts|count_command|MOST_GROUPS_SHOWN)\b"

@@ -77,7 +77,12 @@ for name, without in {LIGHT!r}.items():
 
 def test_predicting_loads_the_student_s_libraries_alone(tmp_path: Path) -> None:
     """SciPy's stats is one of them: scikit-learn imports it whatever is used."""
-    named = ("concord.flows.cli.record", "concord.tasks.publish.predict", "concord.tasks.verify.handing", "skops.io")
+    named = (
+        "concord.flows.cli.record",
+        "concord.tasks.publish.predict",
+        "concord.tasks.verify.checked_student",
+        "skops.io",
+    )
     heavy = {"prefect", "mlflow", "alembic", "matplotlib", "opendp", "dp_accounting", "uvicorn", "fastapi"}
     program = f"import importlib, sys; [*map(importlib.import_module, {named!r})]; print(*{heavy!r} & set(sys.modules))"
     assert python(tmp_path, program).strip() == ""

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from concord.artifacts.home.whole import make_folder, passing_folder, sync_folder, write_whole
+from concord.artifacts.home.atomic import make_folder, passing_folder, sync_folder, write_whole
 
 HELD = "held"
 """Folder of the home for files computed from released data and not yet published, such as candidate students."""

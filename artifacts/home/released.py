@@ -17,8 +17,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified, refused
+from concord.artifacts.home.atomic import make_folder, write_whole
 from concord.artifacts.home.publication import HELD, publish_together
-from concord.artifacts.home.whole import make_folder, write_whole
 from concord.artifacts.schemas import Ref
 
 Integers = NDArray[np.int64]

@@ -22,9 +22,9 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified, refused
+from concord.artifacts.home.atomic import UNFINISHED, discard, make_folder, passing_folder, sync_folder, write_whole
 from concord.artifacts.home.cipher import Cipher, Writer, encrypted
 from concord.artifacts.home.users import check_owner
-from concord.artifacts.home.whole import UNFINISHED, discard, make_folder, passing_folder, sync_folder, write_whole
 from concord.artifacts.schemas import AnyPath, Ref
 from concord.artifacts.settings import KEY, KEY_FILE
 

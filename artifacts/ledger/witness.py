@@ -29,7 +29,7 @@ from typing import BinaryIO, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
-from concord.artifacts.home.whole import sync_folder, take_lock
+from concord.artifacts.home.atomic import sync_folder, take_lock
 from concord.artifacts.ledger.database import LedgerRows
 from concord.artifacts.ledger.events import DomainBalance, Entry, Restoration, Watch, shortfall
 from concord.artifacts.ledger.state import LedgerState

@@ -23,8 +23,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from concord.artifacts.home.atomic import make_folder, write_whole
 from concord.artifacts.home.vault import Vault, derive, keyed_digest
-from concord.artifacts.home.whole import make_folder, write_whole
 from concord.artifacts.mlflow.describe import Tracked
 from concord.artifacts.settings import JOURNALS, own_store, own_store_file
 

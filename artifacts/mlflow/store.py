@@ -23,8 +23,8 @@ from mlflow.store.db.utils import _get_latest_schema_revision
 from mlflow.tracking import MlflowClient
 
 from concord.artifacts.errors import EnvironmentFailed
+from concord.artifacts.home.atomic import discard, locked, passing_folder, sync_folder
 from concord.artifacts.home.empty import copy_empty, keep_as_empty
-from concord.artifacts.home.whole import discard, locked, passing_folder, sync_folder
 from concord.artifacts.process import ProcessChange, variables
 from concord.artifacts.settings import (
     JOURNALS,

@@ -337,7 +337,7 @@ def count_command(
     with call.serving(home, ask=not yes):
         from concord.flows.ask import answer
         from concord.flows.start import start_asking
-        from concord.tasks.asks.counts import CountQuestion
+        from concord.tasks.asks.group_counts import CountQuestion
 
         question = CountQuestion(tuple(name.strip() for name in by.split(",")), epsilon)
         result = start_asking(answer, loaded, home, question=question, again=again) | {"within": question.within}

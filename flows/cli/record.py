@@ -107,10 +107,10 @@ def close_command(
     from concord.flows.environment import reopen
     from concord.tasks.door.erase import close as end
 
-    door = Stores.of(reopen(call.home))
-    end(door, session, give_back=not whole)
-    ended = session_of(door.ledger, session)
-    shared = door.ledger.domain_of(door.ledger.session(session)).filter.conversion
+    stores = Stores.of(reopen(call.home))
+    end(stores, session, give_back=not whole)
+    ended = session_of(stores.ledger, session)
+    shared = stores.ledger.domain_of(stores.ledger.session(session)).filter.conversion
     once = f" (including {shared:.3g} that all sessions of its domain share)" if shared else ""
     charged = f"charged ε = {ended['settled']['epsilon']:.3g}{once}"
     call.end(ended, f"session {session} is {ended['status']}, {charged}")
@@ -167,7 +167,7 @@ def export_command(
 
     ready_for(session, call.home)
     from concord.tasks.publish.export import export
-    from concord.tasks.verify.handing import handed_on
+    from concord.tasks.verify.checked_student import handed_on
 
     written = export(handed_on(session, call.home), to)
     forms = (f"{to}: {form}: {', '.join(files)}" for form, files in written.items())
@@ -195,7 +195,7 @@ def predict_command(
 
     ready_for(student, call.home)
     from concord.tasks.publish.predict import at_point, predict_table, student_of
-    from concord.tasks.verify.handing import handed_on
+    from concord.tasks.verify.checked_student import handed_on
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)

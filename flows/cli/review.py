@@ -104,7 +104,7 @@ def _show_attack(result: "Attacked") -> None:
     say(f"{len(result.leaks[0].scores):,} sessions on {result.rows:,} simulated rows, {columns}")
     rate = "true-positive rate at a false-positive rate of 1%:"
     for leak in result.leaks:
-        found = f"AUC {leak.auc:.3f} ± {leak.error:.3f}; {rate} {leak.found():.1%}"
+        found = f"AUC {leak.auc:.3f} ± {leak.error:.3f}; {rate} {leak.true_positive_rate():.1%}"
         say(f"an attacker who {leak.attacker}: {found}")
     say(
         f"bounds by the guarantee: AUC {guarantee.largest_auc:.3f}; true-positive rate {guarantee.most_found(0.01):.1%}"
@@ -128,7 +128,7 @@ def explain_command(
     ready_for(session, call.home)
     from concord.tasks.publish.explain import importance, scorecard
     from concord.tasks.publish.predict import student_of
-    from concord.tasks.verify.handing import handed_on
+    from concord.tasks.verify.checked_student import handed_on
 
     published = handed_on(session, call.home)
     if rows is not None:
@@ -164,8 +164,8 @@ def _show_effects(card: "Scorecard | None", spoilt: "Importance | None") -> None
 
 def _check_public(rows: str, home: Path) -> None:
     """Raise WrongInput if a session of the home knows one of the files as private."""
+    from concord.artifacts.home.atomic import is_home
     from concord.artifacts.home.vault import Vault
-    from concord.artifacts.home.whole import is_home
     from concord.artifacts.ledger.ledger import Ledger
     from concord.tasks.data.places import check_not_private
     from concord.tasks.data.tables import find_files

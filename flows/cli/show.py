@@ -198,14 +198,14 @@ def erased(home: Path, domain: str, unit: str | None) -> dict[str, Any]:
     from concord.artifacts.stores import Stores
     from concord.tasks.door.erase import erase
 
-    door = Stores.of(home)
-    now = erase(door, domain, unit)
+    stores = Stores.of(home)
+    now = erase(stores, domain, unit)
     records = Records.of(home)
     published = [
         {"session": session.id, "labels": session.answered, "models": records.models(session.id)}
-        for session in door.ledger.sessions(domain)
+        for session in stores.ledger.sessions(domain)
     ]
-    lasting = [session.id for session in door.ledger.sessions(domain) if session.stream and session.status == "open"]
+    lasting = [session.id for session in stores.ledger.sessions(domain) if session.stream and session.status == "open"]
     details = {"domain": domain, "erased_now": now, "left_out": unit is not None, "published": published}
     return details | {"goes_on": lasting}
 

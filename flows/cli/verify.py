@@ -162,7 +162,7 @@ def certify_command(
     [about] are listed.
     """
     from concord.tasks.publish.statements import statement
-    from concord.tasks.verify.handing import handed_on
+    from concord.tasks.verify.checked_student import handed_on
 
     text, lacking = statement(handed_on(session, call.home), kind)
     if out_file:
@@ -178,9 +178,9 @@ def certify_command(
 @subcommand("key")
 def key_command(call: Call) -> None:
     """Print the public key that verifies the home's signatures, for readers to keep."""
+    from concord.artifacts.home.atomic import is_home
     from concord.artifacts.home.signing import SigningKey
     from concord.artifacts.home.vault import Vault
-    from concord.artifacts.home.whole import is_home
     from concord.flows.environment import prepare
 
     if not is_home(call.home):

@@ -19,7 +19,7 @@ from typing import Self
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import BudgetRefused, NotCovered, WrongInput
 from concord.artifacts.guarantee import lifetime_in_words
-from concord.artifacts.home.whole import is_home
+from concord.artifacts.home.atomic import is_home
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.parts import LEARNING, NOTHING
 from concord.artifacts.plan import Plan

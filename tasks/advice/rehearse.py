@@ -31,7 +31,7 @@ from concord.tasks.advice.synthetic_labels import (
     SIGNALS,
     assumed_shares,
     clearest,
-    principal_places,
+    principal_components,
     random_logits,
     separated,
     shares_of_clusters,
@@ -115,7 +115,7 @@ class Stage(ABC):
     @cached_property
     def leading(self) -> Floats:
         """Coordinates of rows along the directions in which they differ most."""
-        return principal_places(self.codes, self.rows, self.classes)
+        return principal_components(self.codes, self.rows, self.classes)
 
     @abstractmethod
     def private(self, rng: np.random.Generator) -> Ints:

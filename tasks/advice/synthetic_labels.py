@@ -78,7 +78,7 @@ def shares_of_clusters(logits: Floats) -> Floats:
     return found / np.sum(found)
 
 
-def principal_places(codes: Codes, rows: CodeMatrix, classes: int) -> Floats:
+def principal_components(codes: Codes, rows: CodeMatrix, classes: int) -> Floats:
     """Coordinates of rows (m, k), from their codes, along the directions in which they differ most; all 0 if none
     differ."""
     distinct, first, each = np.unique(rows, axis=0, return_index=True, return_inverse=True)

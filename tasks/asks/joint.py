@@ -193,7 +193,7 @@ def of_round(of: SharesOfRound, scale: float, part: float, total: Ints) -> dict[
 
 
 def joint_step(
-    door: Stores,
+    stores: Stores,
     session: Session,
     of: SharesOfRound,
     differ: Sequence[str],
@@ -211,6 +211,6 @@ def joint_step(
         question=of.letter.digest,
         exact=[canonical_json(digests)],
         draw=lambda _, source, __: source.once(f"round-{number:05d}", lambda: of.total),
-        publish=lambda step, total: publish_round(door, session, step, lambda: {"homes": homes, **follow(total)}),
+        publish=lambda step, total: publish_round(stores, session, step, lambda: {"homes": homes, **follow(total)}),
         number=number,
     )

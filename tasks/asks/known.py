@@ -37,8 +37,8 @@ from concord.tasks.door.checkpoint import (
 class KnownRows:
     """Rows that a session was asked online, each with the batch of its answer and its place in that batch."""
 
-    def __init__(self, door: Stores, session: str) -> None:
-        self._door, self._session, self._seen = door, session, 0
+    def __init__(self, stores: Stores, session: str) -> None:
+        self._door, self._session, self._seen = stores, session, 0
         self._batches, self._places = dict[str, Batch](), dict[bytes, tuple[str, int]]()
         self._files = dict[str, str]()  # those that were read, and the digest of each
         self._unasked = dict[str, tuple[PublicBatch, list[bytes]]]()  # rows that were read and are of no batch yet

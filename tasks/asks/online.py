@@ -67,23 +67,23 @@ class Online:
     are missing or changed, BudgetRefused if they are gone for good.
     """
 
-    def __init__(self, door: Stores, session: str) -> None:
-        self.door, self.id = door, session
-        self._recipe = checkpoint_to_extend(door.vault, self.state, online=False)
+    def __init__(self, stores: Stores, session: str) -> None:
+        self.stores, self.id = stores, session
+        self._recipe = checkpoint_to_extend(stores.vault, self.state, online=False)
         if not self._recipe.teachers:
             raise WrongInput(f"session {session} has no teachers to ask: its student answers any row")
-        order = door.ledger.domain_of(self.state).filter.order
-        ask = VotesAsk.of(self._recipe.plan, self._recipe.public, order, door.vault, self.state)
-        ask = on_record(door, self.state, ask)
-        self._ensembles = list(ensembles(self._recipe.teachers, door.vault))
+        order = stores.ledger.domain_of(self.state).filter.order
+        ask = VotesAsk.of(self._recipe.plan, self._recipe.public, order, stores.vault, self.state)
+        ask = on_record(stores, self.state, ask)
+        self._ensembles = list(ensembles(self._recipe.teachers, stores.vault))
         self._waiting, self._turn = deque[Waiting](), threading.Lock()
-        self._known = KnownRows(door, session)
-        self._labels = LabelStream(door, session, ask)
+        self._known = KnownRows(stores, session)
+        self._labels = LabelStream(stores, session, ask)
 
     @property
     def state(self) -> Session:
         """The session as the ledger has it now: rows asked, answered and refused so far, and whether it is open."""
-        return self.door.ledger.session(self.id)
+        return self.stores.ledger.session(self.id)
 
     def answer(self, row: Row) -> str | None:
         """The released label of a public row; None if it is refused.
@@ -131,7 +131,7 @@ class Online:
 
     @private_stage
     def _answer(self, rows: pl.DataFrame) -> list[RowAnswer]:
-        with alone(self.door.vault, self.id, RUN):
+        with alone(self.stores.vault, self.id, RUN):
             self._finish()
             self._known.update()
             new = self._new(rows)
@@ -152,7 +152,7 @@ class Online:
         ended = refused or BudgetRefused(f"session {self.id} has ended: it asks no further rows")
         answers: dict[int, list[RowAnswer]] = {}
         for batch in {batch.index: batch for batch, _ in filter(None, places)}.values():
-            released = [self.door.released.labels([batch.outcome.released])] if batch.outcome else []
+            released = [self.stores.released.labels([batch.outcome.released])] if batch.outcome else []
             words = [row for table in released for row in table.select(["label", "outcome"]).to_pylist()]
             answers[batch.index] = [ended if row["outcome"] == NOT_ASKED else row["label"] for row in words]
         return [
@@ -166,8 +166,8 @@ class Online:
         except BudgetRefused as ended:
             return ended
         content = frame_bytes(rows)
-        path = online_path(self.id, state.batches, self.door.vault.digest("online", content), rows.height)
-        with self.door.vault.create(path) as sink:
+        path = online_path(self.id, state.batches, self.stores.vault.digest("online", content), rows.height)
+        with self.stores.vault.create(path) as sink:
             sink.write(content)
         batch = PublicBatch(ref=sink.ref, first=0, rows=rows.height)
         self._known.add(batch, content)
@@ -181,11 +181,11 @@ class Online:
         Raises NotVerified if that batch was not asked online, or if the session's key is not its own.
         """
         state = self.state
-        check_key(self.door.vault, state)
+        check_key(self.stores.vault, state)
         if state.status != "open" or state.pending is None:
             return
-        mostly = online_rows(self.door.vault, self.id, state.pending.index)
-        for rows, content in chain(mostly, online_rows(self.door.vault, self.id)):
+        mostly = online_rows(self.stores.vault, self.id, state.pending.index)
+        for rows, content in chain(mostly, online_rows(self.stores.vault, self.id)):
             if self._known.digest(content) == state.pending.question_digest:
                 self._release(rows, state)
                 return
@@ -193,23 +193,23 @@ class Online:
 
     def _release(self, rows: PublicBatch, state: Session) -> None:
         """Release answers to rows at the door."""
-        vault = self.door.vault
+        vault = self.stores.vault
         path = online_votes(vault, self._recipe.teachers, rows)
         with recounted():
             votes = vault.find(path)
         votes = votes or self._polled(rows, path)
-        with open_door(self.door, state):
+        with open_door(self.stores, state):
             self._labels.catch_up()  # others may have asked as well
-        release(self.door, state, [self._labels.step(rows, lambda _: votes)])
+        release(self.stores, state, [self._labels.step(rows, lambda _: votes)])
 
     def _polled(self, rows: PublicBatch, path: str) -> Ref:
         encoding = self._recipe.encoding
         counts = np.zeros((rows.rows, len(encoding.classes)), dtype=np.uint32)
         with silenced():
-            X = read_only(encode(read_frame(rows.ref, self.door.vault), encoding))
+            X = read_only(encode(read_frame(rows.ref, self.stores.vault), encoding))
             for ensemble in self._ensembles:
                 add_votes(counts, ensemble, X)
-        return write_votes(counts, self.door.vault, path)
+        return write_votes(counts, self.stores.vault, path)
 
 
 def as_staged(rows: pl.DataFrame | Iterable[Mapping[str, Any]], encoding: Encoding) -> pl.DataFrame:

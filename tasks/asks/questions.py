@@ -101,21 +101,21 @@ class QuestionsAsk(StreamAsk[SingleRelease | StableVoting]):
             "questions": self.settings(),
         }
 
-    def steps(self, door: Stores, session: Session, name: str) -> Iterator[Step[bool] | Ref]:
+    def steps(self, stores: Stores, session: Session, name: str) -> Iterator[Step[bool] | Ref]:
         """The question of that name, answered from the stored answers of shards, or its released file; before it, one
         that was begun by a process that is gone. Raises NotVerified if stored answers are gone."""
-        for begun in _pending(door, session.id):
-            yield self._step(door, session, begun)
-        known = batch_of(door, session.id, name)
+        for begun in _pending(stores, session.id):
+            yield self._step(stores, session, begun)
+        known = batch_of(stores, session.id, name)
         if known is not None and known.outcome is not None:
-            yield replayed(door, known.outcome)
+            yield replayed(stores, known.outcome)
             return
-        kept = door.vault.find(_kept(door.vault, session.id, name))
+        kept = stores.vault.find(_kept(stores.vault, session.id, name))
         if kept is None:
             raise NotVerified(f"what shards answered to question {name!r} of session {session.id} is not in the vault")
-        yield self._step(door, session, Answered.read(door.vault, kept))
+        yield self._step(stores, session, Answered.read(stores.vault, kept))
 
-    def _step(self, door: Stores, session: Session, asked: "Answered") -> Step[bool]:
+    def _step(self, stores: Stores, session: Session, asked: "Answered") -> Step[bool]:
         if len(asked.answers) != session.teachers:
             raise NotVerified(
                 f"{len(asked.answers)} shards answered question {asked.question!r}, but session {session.id} was "
@@ -140,7 +140,7 @@ class QuestionsAsk(StreamAsk[SingleRelease | StableVoting]):
                 "outcome": "refused" if not answered else "no answer" if winner == NO_ANSWER else "answered",
                 "answer": json.loads(winner) if answered else None,
             }
-            file = publish_answer(door, session, f"answers/answer-{begun.index:05d}.json", result)
+            file = publish_answer(stores, session, f"answers/answer-{begun.index:05d}.json", result)
             return begun.released_as(file, answered=int(answered), refused=int(not answered))
 
         return Step(
@@ -148,7 +148,7 @@ class QuestionsAsk(StreamAsk[SingleRelease | StableVoting]):
             exact=asked.answers,
             draw=draw,
             publish=publish,
-            known=partial(_begun, door, session.id),
+            known=partial(_begun, stores, session.id),
             path=answer_path,
         )
 
@@ -176,13 +176,13 @@ def keep_answers(vault: Vault, session: str, question: Question, answers: Sequen
     return sink.ref
 
 
-def batch_of(door: Stores, session: str, question: str) -> Batch | None:
+def batch_of(stores: Stores, session: str, question: str) -> Batch | None:
     """The batch of the question with this name in its session; None if it is not begun."""
-    return _begun(door, session, _question_digest(door, session, question))
+    return _begun(stores, session, _question_digest(stores, session, question))
 
 
-def _begun(door: Stores, session: str, digest: str) -> Batch | None:
-    return next((batch for batch in door.ledger.batches(session) if batch.question_digest == digest), None)
+def _begun(stores: Stores, session: str, digest: str) -> Batch | None:
+    return next((batch for batch in stores.ledger.batches(session) if batch.question_digest == digest), None)
 
 
 def check_code(question: Question, released: bytes, session: str) -> bool:
@@ -202,16 +202,16 @@ def answer_path(session: str, index: int) -> str:
     return f"{session}/answers/answer-{index:05d}.json"
 
 
-def _pending(door: Stores, session: str) -> Iterator[Answered]:
+def _pending(stores: Stores, session: str) -> Iterator[Answered]:
     """The stored answers of a question that was begun and not released. Raises NotVerified if they are gone."""
-    state = door.ledger.session(session)
+    state = stores.ledger.session(session)
     if state.status != "open" or state.pending is None:
         return
     folder = f"sessions/{session}/questions"
-    for file in sorted((door.vault.root / folder).glob("*.json")):
-        kept = door.vault.find(f"{folder}/{file.name}")
-        asked = None if kept is None else Answered.read(door.vault, kept)
-        if asked and _question_digest(door, session, asked.question) == state.pending.question_digest:
+    for file in sorted((stores.vault.root / folder).glob("*.json")):
+        kept = stores.vault.find(f"{folder}/{file.name}")
+        asked = None if kept is None else Answered.read(stores.vault, kept)
+        if asked and _question_digest(stores, session, asked.question) == state.pending.question_digest:
             yield asked
             return
     raise NotVerified(f"session {session} has a question begun, and what shards answered to it is not in the vault")
@@ -221,6 +221,6 @@ def _kept(vault: Vault, session: str, question: str) -> str:
     return f"sessions/{session}/questions/{vault.digest('question', question)[:32]}.json"
 
 
-def _question_digest(door: Stores, session: str, question: str) -> str:
+def _question_digest(stores: Stores, session: str, question: str) -> str:
     """The digest of a question's name under which the ledger records it."""
-    return digest_in(door, session, "question", question)
+    return digest_in(stores, session, "question", question)

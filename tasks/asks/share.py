@@ -343,11 +343,11 @@ def bound(ledger: Ledger, domain: str, run: str) -> dict[int, str]:
     return {int(number): digest for of, number, digest in about if of == run}
 
 
-def own_shares(door: Stores, session: Session) -> list[Letter]:
+def own_shares(stores: Stores, session: Session) -> list[Letter]:
     """The shares that a session gave, in order, as they were kept. Raises NotVerified if one is gone."""
     found = list[Letter]()
-    for batch in door.ledger.batches(session.id):
-        kept = door.vault.take(_share_path(session.id, batch.index))
+    for batch in stores.ledger.batches(session.id):
+        kept = stores.vault.take(_share_path(session.id, batch.index))
         if kept is not None:
             found.append(Letter(kept[1]))
         elif batch.outcome is not None and batch.index + 1 < session.batches:
@@ -355,7 +355,7 @@ def own_shares(door: Stores, session: Session) -> list[Letter]:
     return found
 
 
-def check_own(door: Stores, exchange: Exchange, homes: HomesPlan, name: str) -> None:
+def check_own(stores: Stores, exchange: Exchange, homes: HomesPlan, name: str) -> None:
     """Raise NotVerified if the exchange holds a share that this home signed and its ledger does not know."""
     for file in exchange.files():
         if file.home != name:
@@ -364,23 +364,23 @@ def check_own(door: Stores, exchange: Exchange, homes: HomesPlan, name: str) -> 
             read, letter = share_in(exchange, homes, file)
         except NotVerified:  # somebody else's words
             continue
-        if not _knows(door, read, letter):
+        if not _knows(stores, read, letter):
             raise NotVerified(f"{file.name} was signed by this home, and its ledger does not know of it: {OLDER}")
 
 
-def _knows(door: Stores, share: Answered, letter: Letter) -> bool:
+def _knows(stores: Stores, share: Answered, letter: Letter) -> bool:
     """Whether the ledger knows of a share, which may be of an earlier run; of a session that is forgotten nothing but
     its name is left to compare."""
-    for domain in door.ledger.domains():
-        gone = door.ledger.forgotten(domain.name)
-        for session in sessions_of_run(door.ledger, domain.name, share.home, run=share.run):
-            if session.id == share.session and (session.id in gone or letter in own_shares(door, session)):
+    for domain in stores.ledger.domains():
+        gone = stores.ledger.forgotten(domain.name)
+        for session in sessions_of_run(stores.ledger, domain.name, share.home, run=share.run):
+            if session.id == share.session and (session.id in gone or letter in own_shares(stores, session)):
                 return True
     return False
 
 
 def answer(
-    door: Stores,
+    stores: Stores,
     session: Session,
     ask: ShareAsk,
     asked: Asked,
@@ -401,16 +401,16 @@ def answer(
         return {**said, "answer": sha256(canonical_json(noisy.tolist()).encode()), "asked": question.record()}
 
     def steps() -> Iterator[Step[Ints]]:  # made at the door, which checks the key before sums are read
-        yield round_step(door, session, share, asked.number, question, blocks, follow)
+        yield round_step(stores, session, share, asked.number, question, blocks, follow)
 
-    (file,) = release(door, session, steps())
-    released = json.loads(door.released.read(file))
+    (file,) = release(stores, session, steps())
+    released = json.loads(stores.released.read(file))
     if released["code"] != letter.digest:
         raise NotVerified("the released round answers another question")
-    domain, number, own = door.ledger.domain_of(session), asked.number, own_shares(door, session)[: asked.number]
+    domain, number, own = stores.ledger.domain_of(session), asked.number, own_shares(stores, session)[: asked.number]
 
     def made() -> bytes:
-        excerpt = Excerpt.of(door.ledger.records(), domain.name, {session.id: number + 1}, hiding(door.vault))
+        excerpt = Excerpt.of(stores.ledger.records(), domain.name, {session.id: number + 1}, hiding(stores.vault))
         content = Answered(
             run=asked.run,
             number=number,
@@ -429,9 +429,9 @@ def answer(
             sums=tuple(released["sums"]),
             excerpt=excerpt.text.decode(),
         )
-        return Letter.signed(content, SigningKey.of(door.vault)).data
+        return Letter.signed(content, SigningKey.of(stores.vault)).data
 
-    return Letter(door.vault.read(door.vault.keep(_share_path(session.id, number), made)))
+    return Letter(stores.vault.read(stores.vault.keep(_share_path(session.id, number), made)))
 
 
 def _share_path(session: str, number: int) -> str:

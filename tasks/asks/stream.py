@@ -166,7 +166,7 @@ def _path(session: Session, number: int) -> str:
 
 
 def release_step(
-    door: Stores,
+    stores: Stores,
     session: Session,
     mechanism: Stream,
     questions: Sequence[RoundQuestion],
@@ -183,15 +183,17 @@ def release_step(
     """
     number, each = len(counted) - 1, range(len(questions))
     periods = [canonical_json(period.model_dump(mode="json")) for period in counted]
-    before = door.ledger.batches(session.id)[:number]
-    if [batch.exact_digest for batch in before] != [digest_in(door, session.id, "votes", own) for own in periods[:-1]]:
+    before = stores.ledger.batches(session.id)[:number]
+    if [batch.exact_digest for batch in before] != [
+        digest_in(stores, session.id, "votes", own) for own in periods[:-1]
+    ]:
         raise NotVerified(f"the periods of session {session.id} are not those that its releases were drawn for")
     asked = {"questions": [question.record() for question in questions]}
-    _check_paid(door, mechanism, questions, asked, before)
-    if again and not any(remark.kind == "erased" for remark in door.ledger.remarks(session.domain)):
+    _check_paid(stores, mechanism, questions, asked, before)
+    if again and not any(remark.kind == "erased" for remark in stores.ledger.remarks(session.domain)):
         raise NotVerified("sums of a period are counted again if a unit was erased, and none was")
     sums = again or [period.sums for period in counted]
-    arrived = [[total_of([of_period[at]], door.vault) for of_period in sums] for at in each]
+    arrived = [[total_of([of_period[at]], stores.vault) for of_period in sums] for at in each]
 
     def draw(_: Session, source: Randomness, __: Batch) -> list[Ints]:
         at_once = [(number * len(each) + at, mechanism.mixed(arrived[at])) for at in each]
@@ -199,12 +201,12 @@ def release_step(
 
     def publish(step: Batch, noisy: list[Ints]) -> BatchOutcome:
         def content() -> dict[str, Any]:
-            past = [json.loads(door.released.read(batch.outcome.released)) for batch in before if batch.outcome]
+            past = [json.loads(stores.released.read(batch.outcome.released)) for batch in before if batch.outcome]
             claim = {"session": session.id, "epsilon": session.epsilon, "delta": session.delta}
             release = {**asked, **_read(mechanism, [release["sums"] for release in past], noisy), **claim}
             return {**release, **follow(release)}
 
-        return publish_round(door, session, step, content)
+        return publish_round(stores, session, step, content)
 
     return Step(
         question=canonical_json({"release": number, **asked}),
@@ -231,7 +233,7 @@ def _read(mechanism: Stream, past: Sequence[Sequence[Sequence[int]]], noisy: Seq
 
 
 def _check_paid(
-    door: Stores,
+    stores: Stores,
     mechanism: Stream,
     questions: Sequence[RoundQuestion],
     asked: Mapping[str, Any],
@@ -246,6 +248,6 @@ def _check_paid(
     if len(questions) != len(mechanism.rounds):
         raise NotVerified("a release asks every question of its season: nothing was drawn")
     if before and before[0].outcome is not None:
-        first = json.loads(door.released.read(before[0].outcome.released))["questions"]
+        first = json.loads(stores.released.read(before[0].outcome.released))["questions"]
         if canonical_json(first) != canonical_json(asked["questions"]):
             raise NotVerified("the questions of a season stay those of its first release: nothing was drawn")

@@ -33,8 +33,8 @@ from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import STUDENT_TEST, Session
-from concord.tasks.asks.counted import is_clean
-from concord.tasks.asks.counts import MOST_WRITTEN
+from concord.tasks.asks.group_counts import MOST_WRITTEN
+from concord.tasks.asks.unit_counts import is_clean
 from concord.tasks.data.encode import grouping
 from concord.tasks.data.units import private_table
 from concord.tasks.door.ask import SingleAsk

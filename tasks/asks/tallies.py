@@ -82,7 +82,7 @@ class TalliesAsk(Ask[Tallies]):
 
 
 def round_step(
-    door: Stores,
+    stores: Stores,
     session: Session,
     mechanism: Tallies,
     number: int,
@@ -100,14 +100,14 @@ def round_step(
         mechanism.check(number, question)
     except ValueError as wrong:
         raise NotVerified(f"{wrong}: nothing was drawn") from None
-    exact = total_of(blocks, door.vault)
+    exact = total_of(blocks, stores.vault)
     if exact.shape != (question.size,):
         raise NotVerified(f"round {number} was counted for another question than it asks: nothing was drawn")
     asked = {"round": number, "scale": mechanism.rounds[number].scale, "question": question.record()}
 
     def publish(step: Batch, noisy: Ints) -> BatchOutcome:
         own = {"format": ROUND_FORMAT, **asked, "sums": noisy.tolist()}
-        return publish_round(door, session, step, lambda: {**own, **follow(noisy)})
+        return publish_round(stores, session, step, lambda: {**own, **follow(noisy)})
 
     return Step(
         question=canonical_json(asked),

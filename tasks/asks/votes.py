@@ -94,14 +94,14 @@ class VotesAsk(StreamAsk[Mechanism]):
         return self.plan.data.classes
 
     def steps(
-        self, door: Stores, session: Session, batches: Sequence[PublicBatch], votes: CountVotes
+        self, stores: Stores, session: Session, batches: Sequence[PublicBatch], votes: CountVotes
     ) -> Iterator[Step[Answers] | Ref]:
         """The batches in order.
 
         votes   called in order, for no batch after the session's end; meanwhile another process can close the session
         """
-        with open_door(door, session):
-            stream = LabelStream(door, session.id, self)
+        with open_door(stores, session):
+            stream = LabelStream(stores, session.id, self)
         for batch in batches:
             yield stream.step(batch, votes)
 
@@ -144,21 +144,21 @@ def training(plan: Plan, shards: Sequence[Ref]) -> tuple[str, ...]:
     return canonical_json(learner), *(shard.digest for shard in shards)
 
 
-def replay_votes(door: Stores, session: Session, ask: VotesAsk, batches: Sequence[PublicBatch]) -> list[Ref]:
+def replay_votes(stores: Stores, session: Session, ask: VotesAsk, batches: Sequence[PublicBatch]) -> list[Ref]:
     """The released file of each batch of a session's stream, as it was released: no vote is read, nothing is drawn.
 
     Raises WrongInput if rows of the session are not answered yet, NotVerified if a file is missing or not what was
     released.
     """
-    with open_door(door, session):
-        return [*map(LabelStream(door, session.id, ask).replay, batches)]
+    with open_door(stores, session):
+        return [*map(LabelStream(stores, session.id, ask).replay, batches)]
 
 
 class LabelStream:
     """The batches of one session, each a step at the door, taken in order."""
 
-    def __init__(self, door: Stores, session: str, ask: VotesAsk) -> None:
-        self.door, self.session, self.ask = door, session, ask
+    def __init__(self, stores: Stores, session: str, ask: VotesAsk) -> None:
+        self.stores, self.session, self.ask = stores, session, ask
         self._known, self._committed = dict[str, Batch](), 0
         self._met = set[str]()  # digests in the vault of the batches so far
         self._ahead = set[str]()  # batches on record that are not reached yet
@@ -167,7 +167,7 @@ class LabelStream:
 
     def catch_up(self) -> None:
         """Read the batches that were begun since, by any process."""
-        batches = self.door.ledger.batches(self.session, self._committed)
+        batches = self.stores.ledger.batches(self.session, self._committed)
         left = self._state.status != "open"  # what was begun is unasked then
         new = {batch.question_digest: batch for batch in batches if batch.outcome or not left}
         self._ahead |= new.keys() - self._known.keys()
@@ -180,7 +180,7 @@ class LabelStream:
         rows = self._asked(batch, state)
         if rows is None:
             return self._leave_unasked(batch.rows, state)
-        counts = read_votes(self.door.vault.read(votes(batch)))
+        counts = read_votes(self.stores.vault.read(votes(batch)))
         return Step(
             question=rows,
             exact=[np.ascontiguousarray(counts, dtype="<u4").tobytes()],
@@ -198,21 +198,21 @@ class LabelStream:
         rows = self._asked(batch, state)
         if rows is None:
             return self._leave_unasked(batch.rows, state)
-        known = self._known.get(digest_in(self.door, self.session, "question", rows))
+        known = self._known.get(digest_in(self.stores, self.session, "question", rows))
         if known is not None and known.outcome is not None:
-            return replayed(self.door, known.outcome)
+            return replayed(self.stores, known.outcome)
         raise WrongInput(f"session {self.session} was given rows that have no label yet: extend or run it first")
 
     @property
     def _state(self) -> Session:
-        return self.door.ledger.session(self.session)
+        return self.stores.ledger.session(self.session)
 
     def _asked(self, batch: PublicBatch, state: Session) -> bytes | None:
         """A digest of the rows of a batch; None if it is not on record and the session has ended."""
         if state.ended and not self._ahead and batch.ref.digest not in self._met:
             return None  # without reading it
-        rows = hashlib.sha256(self.door.vault.read(batch.ref)).digest()
-        question = digest_in(self.door, self.session, "question", rows)
+        rows = hashlib.sha256(self.stores.vault.read(batch.ref)).digest()
+        question = digest_in(self.stores, self.session, "question", rows)
         self._met.add(batch.ref.digest)
         self._ahead.discard(question)
         return rows if question in self._known or not state.ended else None
@@ -243,13 +243,13 @@ class LabelStream:
     def _write(self, index: int, first: int, answers: Answers, rows: int) -> Ref:
         terms: dict[str, Any] = {"rows": rows, "classes": self.ask.classes, "guarantee": self._guarantee}
         table = labels_table(self.session, first, answers.labels, answers.counts, **terms)
-        return self.door.released.write_labels(self.session, index, table)
+        return self.stores.released.write_labels(self.session, index, table)
 
     @cached_property
     def _guarantee(self) -> dict[str, str]:
         """The guarantee of the labels, for the metadata of every released table."""
         session = self._state
-        domain = self.door.ledger.domain(session.domain)
+        domain = self.stores.ledger.domain(session.domain)
         return {
             "session": session.id,
             "epsilon": repr(session.epsilon),

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified
+from concord.artifacts.home.atomic import sync_folder
 from concord.artifacts.home.released import sha256
-from concord.artifacts.home.whole import sync_folder
 from concord.artifacts.sections import NAME_PATTERN
 from concord.tasks.data.remote import Remote, objects, reachable
 

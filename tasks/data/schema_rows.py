@@ -12,8 +12,8 @@ from typing import IO, cast
 
 import polars as pl
 
+from concord.artifacts.home.atomic import locked
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.home.whole import locked
 from concord.artifacts.plan import Plan
 from concord.tasks.data.grid_values import stand_ins
 from concord.tasks.data.snapshots import Sealing, Snapshot, SnapshotTable, is_whole, write_snapshot

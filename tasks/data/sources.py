@@ -27,8 +27,8 @@ import polars as pl
 import pyarrow as pa
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
+from concord.artifacts.home.atomic import locked
 from concord.artifacts.home.vault import Vault, derive, hashed, keyed_digest
-from concord.artifacts.home.whole import locked
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import canonical_json
 from concord.artifacts.sources import TableSource

@@ -40,8 +40,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from concord.artifacts.home.atomic import locked
 from concord.artifacts.home.vault import Vault, derive
-from concord.artifacts.home.whole import locked
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sources import TableSource

@@ -67,20 +67,20 @@ def _identity(vault: Vault, plan: Plan, encoding: str, depends: Mapping[str, Any
     return vault.digest("identity", canonical_json({"data": data, "encoding": encoding, **depends}))
 
 
-def sessions_for(door: Stores, plan: Plan, ask: Ask[Any], encoding: Encoding) -> list[Session]:
+def sessions_for(stores: Stores, plan: Plan, ask: Ask[Any], encoding: Encoding) -> list[Session]:
     """The sessions of a plan with this ask, of any stream, oldest first. Version 1.0.0 identified them by every bit of
     the encoding."""
 
     def is_same(session: Session) -> bool:
         depends = ask.as_recorded(session.mechanism).depends(plan)
         known = {encoding.identity, encoding.digest}
-        return session.identity in {_identity(door.vault, plan, each, depends) for each in known}
+        return session.identity in {_identity(stores.vault, plan, each, depends) for each in known}
 
-    return [*filter(is_same, door.ledger.sessions(plan.privacy.domain))]
+    return [*filter(is_same, stores.ledger.sessions(plan.privacy.domain))]
 
 
 def find_session(
-    door: Stores, plan: Plan, ask: Asking, encoding: Encoding, *, new_session: bool
+    stores: Stores, plan: Plan, ask: Asking, encoding: Encoding, *, new_session: bool
 ) -> tuple[Session | None, Asking]:
     """The latest session in which a plan asked that, with the ask as it is on record; None if there is none.
 
@@ -90,35 +90,35 @@ def find_session(
     Raises BudgetRefused if that session was forgotten and `new_session` is false, NotVerified if nothing more can be
     drawn in it.
     """
-    same = [session for session in sessions_for(door, plan, ask, encoding) if session.stream == ask.stream]
+    same = [session for session in sessions_for(stores, plan, ask, encoding) if session.stream == ask.stream]
     if not same:
         return None, ask
-    unpublished = door.unpublished
+    unpublished = stores.unpublished
     can_go_on = (each for each in same if _is_same(each, ask.as_recorded(each.mechanism).settings()))
     unfinished = [each for each in can_go_on if each.id in unpublished]
     if new_session and not unfinished:
         return None, ask
     last = (unfinished or same)[-1]
-    if last.id in door.ledger.forgotten(plan.privacy.domain):
+    if last.id in stores.ledger.forgotten(plan.privacy.domain):
         raise BudgetRefused(
             f"session {last.id} was forgotten, so nothing more can be drawn in it: another one, which costs again, "
             "must be asked for with --new-session"
         )
-    return last, on_record(door, last, ask)
+    return last, on_record(stores, last, ask)
 
 
-def claim(door: Stores, plan: Plan, files: Iterable[str]) -> None:
+def claim(stores: Stores, plan: Plan, files: Iterable[str]) -> None:
     """Record that the plan's domain, which is added if it is new, holds the private files at these places.
 
     A file is recognised by its real path or address within one vault, never by its content: a copy elsewhere is another
     file. Raises WrongInput if a domain that this one is not linked to holds one of them.
     """
-    _name(door, plan)
-    door.ledger.hold(plan.privacy.domain, names_held(door.vault, files), reading_of(plan.data.private))
+    _name(stores, plan)
+    stores.ledger.hold(plan.privacy.domain, names_held(stores.vault, files), reading_of(plan.data.private))
 
 
 def reserve_session(
-    door: Stores,
+    stores: Stores,
     plan: Plan,
     ask: Ask[Any],
     encoding: Encoding,
@@ -131,25 +131,25 @@ def reserve_session(
     private_digests   private inputs of the session's answers, as `ensemble` digests them
     Raises BudgetRefused.
     """
-    _name(door, plan)
+    _name(stores, plan)
     name = f"{plan.privacy.domain}-{secrets.token_hex(4)}"
-    door.vault.make_secret(f"sessions/{name}")
+    stores.vault.make_secret(f"sessions/{name}")
     opening = replace(
-        opening_of(plan, ask, encoding, door.vault),
+        opening_of(plan, ask, encoding, stores.vault),
         id=name,
-        commitment=commitment(door.vault, name),
-        ensemble=ensemble(door.vault, name, private_digests),
+        commitment=commitment(stores.vault, name),
+        ensemble=ensemble(stores.vault, name, private_digests),
     )
-    return door.ledger.open_session(opening, further=new_session)
+    return stores.ledger.open_session(opening, further=new_session)
 
 
-def _name(door: Stores, plan: Plan) -> None:
+def _name(stores: Stores, plan: Plan) -> None:
     """Record the plan's domain, if it is new, its secret, and the division of its units, if there is one."""
-    door.ledger.name_domain(plan.privacy.domain, **terms_of(plan))
-    record_secret(door, plan.privacy.domain)
-    division = division_of(plan, door.vault)
+    stores.ledger.name_domain(plan.privacy.domain, **terms_of(plan))
+    record_secret(stores, plan.privacy.domain)
+    division = division_of(plan, stores.vault)
     if division is not None:
-        door.ledger.divide(plan.privacy.domain, division)
+        stores.ledger.divide(plan.privacy.domain, division)
 
 
 def ensemble(vault: Vault, session: str, private_digests: Sequence[str]) -> str:
@@ -167,12 +167,12 @@ def check_ensemble(vault: Vault, session: Session | None, private_digests: Seque
         )
 
 
-def planned_domain(door: Stores, plan: Plan) -> Domain:
+def planned_domain(stores: Stores, plan: Plan) -> Domain:
     """The plan's domain, whether or not the ledger has it yet. Raises WrongInput if plan and ledger differ."""
-    division = division_of(plan, door.vault)
+    division = division_of(plan, stores.vault)
     if division is not None:
-        door.ledger.check_division(plan.privacy.domain, division)
-    return door.ledger.plan_domain(plan.privacy.domain, **terms_of(plan))
+        stores.ledger.check_division(plan.privacy.domain, division)
+    return stores.ledger.plan_domain(plan.privacy.domain, **terms_of(plan))
 
 
 def terms_of(plan: Plan) -> dict[str, Any]:
@@ -192,13 +192,13 @@ def _is_same(session: Session, settings: Mapping[str, Any]) -> bool:
     return canonical_json(settings) == canonical_json(session.mechanism)
 
 
-def on_record(door: Stores, session: Session, ask: Asking) -> Asking:
+def on_record(stores: Stores, session: Session, ask: Asking) -> Asking:
     """The ask of a session that goes on, with the numbers that it was opened with.
 
     Raises NotVerified if the session's key is gone, if the session was opened for something else, or if the numbers on
     record do not prove what was claimed and charged.
     """
-    session_key(door.vault, session.id)
+    session_key(stores.vault, session.id)
     if _is_same(session, ask.settings()):
         return ask
     recorded = ask.as_recorded(session.mechanism)
@@ -209,13 +209,13 @@ def on_record(door: Stores, session: Session, ask: Asking) -> Asking:
             "drawn in it: what it released stays valid; --new-session opens another, which costs again, and "
             f"`concord close {session.id}` ends it"
         )
-    _check_cost(door, session)
+    _check_cost(stores, session)
     return recorded
 
 
-def _check_cost(door: Stores, session: Session) -> None:
+def _check_cost(stores: Stores, session: Session) -> None:
     """Raise NotVerified unless the settings on record prove the session's claim, at no more than its reservation."""
-    rule, reserved = door.ledger.domain_of(session).filter, session.reserved
+    rule, reserved = stores.ledger.domain_of(session).filter, session.reserved
     nats, delta = charge(session.kind, rule.order)
     paid = float(reserved.renyi), float(reserved.delta)
     proved = least_delta(session.kind, session.epsilon)

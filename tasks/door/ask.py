@@ -208,14 +208,16 @@ class SingleAsk(Ask[Single]):
         """The question as JSON, of which the ledger keeps a keyed digest."""
         return self.settings()
 
-    def steps(self, door: Stores, session: Session, exact: Sequence[Ref]) -> Iterator[Step[Ints]]:
+    def steps(self, stores: Stores, session: Session, exact: Sequence[Ref]) -> Iterator[Step[Ints]]:
         """Its one step; `exact` are the files of the private numbers that it draws from."""
-        numbers = b"".join(map(door.vault.read, exact))
+        numbers = b"".join(map(stores.vault.read, exact))
         yield Step(
             question=canonical_json(self.question),
             exact=[numbers],
             draw=lambda _, source, __: source.once("answer", lambda: self.draw(numbers, source)),
-            publish=lambda step, drawn: step.released_as(publish_answer(door, session, self.file, self.result(drawn))),
+            publish=lambda step, drawn: step.released_as(
+                publish_answer(stores, session, self.file, self.result(drawn))
+            ),
             number=0,
         )
 

@@ -147,7 +147,7 @@ class PublicSource(BaseModel):
 class PrivateSources(BaseModel):
     """Where the private rows of a session came from: these fields of its checkpoint, whatever the others are.
 
-    files, private   as of `Checkpoint`
+    files, private   as in `Checkpoint`
     """
 
     model_config = ConfigDict(frozen=True)

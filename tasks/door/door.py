@@ -38,16 +38,16 @@ Drawn = TypeVar("Drawn")
 
 
 @contextmanager
-def open_door(door: Stores, session: Session) -> Iterator[None]:
+def open_door(stores: Stores, session: Session) -> Iterator[None]:
     """Hold the door's lock. Raises NotVerified if the session's key is not the one it was opened with."""
-    with alone(door.vault, session.id):
-        check_key(door.vault, session)
+    with alone(stores.vault, session.id):
+        check_key(stores.vault, session)
         yield
 
 
-def digest_in(door: Stores, session: str, what: str, *content: str | bytes) -> str:
+def digest_in(stores: Stores, session: str, what: str, *content: str | bytes) -> str:
     """The keyed digest by which the ledger of a session knows a "question", or an "exact" answer."""
-    return keyed_digest(derive(session_key(door.vault, session), "digests"), what, *content)
+    return keyed_digest(derive(session_key(stores.vault, session), "digests"), what, *content)
 
 
 @dataclass(frozen=True)
@@ -79,35 +79,35 @@ class Step(Generic[Drawn]):
 
 
 @private_stage
-def release(door: Stores, session: Session, steps: Iterable[Step[Any] | Ref]) -> list[Ref]:
+def release(stores: Stores, session: Session, steps: Iterable[Step[Any] | Ref]) -> list[Ref]:
     """Pass the steps of a session through the door one after another, or replay them; returns the released files.
 
     steps   each is made when the one before is released, from which it may follow, and outside the session's lock. A
             file stands for a step that is not asked
     Raises NotVerified if the session's key is not the one it was opened with, and as `pass_step`.
     """
-    check_key(door.vault, session)
+    check_key(stores.vault, session)
     released = list[Ref]()
     for step in steps:
         if isinstance(step, Ref):
             released.append(step)
             continue
-        with open_door(door, session):
-            before = door.ledger.session(session.id)
-            question = digest_in(door, session.id, step.names[0], step.question)
+        with open_door(stores, session):
+            before = stores.ledger.session(session.id)
+            question = digest_in(stores, session.id, step.names[0], step.question)
             known = step.known(question)
             if known is None and before.ended and step.unasked:  # as if it was closed meanwhile
                 released.append(step.unasked(before))
                 continue
-            index, first = _place(door, before, step, known)
-            exact = digest_in(door, session.id, step.names[1], *step.exact)
+            index, first = _place(stores, before, step, known)
+            exact = digest_in(stores, session.id, step.names[1], *step.exact)
             batch = Batch(index=index, first=first, rows=step.rows, question_digest=question, exact_digest=exact)
             draw, publish = partial(step.draw, before), partial(step.publish, batch)
-            released.append(pass_step(door, session.id, batch, draw, publish))
+            released.append(pass_step(stores, session.id, batch, draw, publish))
     return released
 
 
-def _place(door: Stores, before: Session, step: Step[Any], known: Batch | None) -> tuple[int, int]:
+def _place(stores: Stores, before: Session, step: Step[Any], known: Batch | None) -> tuple[int, int]:
     """The index and the first row of a step.
 
     Raises NotVerified if the next step was released already: its draws were used for another question.
@@ -116,7 +116,7 @@ def _place(door: Stores, before: Session, step: Step[Any], known: Batch | None) 
         return step.number, step.number
     if known is not None:
         return known.index, known.first
-    if door.released.find(path := step.path(before.id, before.batches)) is not None:
+    if stores.released.find(path := step.path(before.id, before.batches)) is not None:
         raise NotVerified(
             f"{path} was released, and the ledger does not know of it: the ledger was restored from a backup; restore "
             f"the newer copy, or end the session by `concord close {before.id} --whole`"
@@ -125,7 +125,7 @@ def _place(door: Stores, before: Session, step: Step[Any], known: Batch | None) 
 
 
 def pass_step(
-    door: Stores,
+    stores: Stores,
     session: str,
     step: Batch,
     draw: Callable[[Randomness, Batch], Drawn],
@@ -137,38 +137,38 @@ def pass_step(
     publish   writes what was drawn, with bytes that depend on it and public things alone
     Raises NotVerified if question or exact answer are not those on record, BudgetRefused if the session has ended.
     """
-    begun = door.ledger.begin_batch(session, step)
+    begun = stores.ledger.begin_batch(session, step)
     if begun.outcome is not None:
-        return replayed(door, begun.outcome)
-    outcome = publish(draw(Randomness(door.vault, door.ledger, session), begun))
-    door.ledger.commit_batch(session, outcome)
+        return replayed(stores, begun.outcome)
+    outcome = publish(draw(Randomness(stores.vault, stores.ledger, session), begun))
+    stores.ledger.commit_batch(session, outcome)
     return outcome.released
 
 
-def replayed(door: Stores, outcome: BatchOutcome) -> Ref:
+def replayed(stores: Stores, outcome: BatchOutcome) -> Ref:
     """The released file of a committed step. Raises NotVerified if it is not what was released."""
-    door.released.read(outcome.released)
+    stores.released.read(outcome.released)
     return outcome.released
 
 
-def released_by(door: Stores, session: str) -> list[Ref]:
+def released_by(stores: Stores, session: str) -> list[Ref]:
     """The files that a session has released so far, in order."""
-    return [batch.outcome.released for batch in door.ledger.batches(session) if batch.outcome is not None]
+    return [batch.outcome.released for batch in stores.ledger.batches(session) if batch.outcome is not None]
 
 
 def publish_round(
-    door: Stores, session: Session, step: Batch, content: Callable[[], Mapping[str, Any]]
+    stores: Stores, session: Session, step: Batch, content: Callable[[], Mapping[str, Any]]
 ) -> BatchOutcome:
     """Write the file of a round, made once by `content` and kept in the vault: floating point may differ elsewhere."""
     claim = {"session": session.id, "epsilon": session.epsilon, "delta": session.delta}
-    made = door.vault.keep(
+    made = stores.vault.keep(
         f"sessions/{session.id}/round-{step.index:05d}.json", lambda: canonical_json({**claim, **content()}).encode()
     )
-    return step.released_as(door.released.write(round_path(session.id, step.index), door.vault.read(made)))
+    return step.released_as(stores.released.write(round_path(session.id, step.index), stores.vault.read(made)))
 
 
-def publish_answer(door: Stores, session: Session, name: str, result: Mapping[str, Any]) -> Ref:
+def publish_answer(stores: Stores, session: Session, name: str, result: Mapping[str, Any]) -> Ref:
     """Write the answer of a session, `result` as JSON with its guarantee, to the released file of that name."""
     claim = {"session": session.id, "epsilon": session.epsilon, "delta": session.delta}
     text = json.dumps({**claim, **result}, indent=2, sort_keys=True)
-    return door.released.write(f"{session.id}/{name}", text.encode())
+    return stores.released.write(f"{session.id}/{name}", text.encode())

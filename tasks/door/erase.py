@@ -54,63 +54,63 @@ from concord.tasks.door.keys import KEPT, is_lost, ready_secret
 from concord.tasks.door.locks import RUN, alone, no_run_in
 
 
-def close(door: Stores, name: str, *, give_back: bool) -> Session:
+def close(stores: Stores, name: str, *, give_back: bool) -> Session:
     """End an open session by the ledger's rule; one that has ended stays as it is. Raises WrongInput if unknown.
 
     give_back   return unspent budget to the domain: of a mechanism that pays by refusal, what was reserved and not
                 spent
     """
-    session = door.ledger.session(name)
+    session = stores.ledger.session(name)
     if session.status != "open":
         return session
-    with alone(door.vault, name):
-        return door.ledger.settle(name, give_back=give_back)
+    with alone(stores.vault, name):
+        return stores.ledger.settle(name, give_back=give_back)
 
 
-def forget(door: Stores, name: str) -> bool:
+def forget(stores: Stores, name: str) -> bool:
     """Destroy the secrets of a session that has ended. Returns whether there were any; raises WrongInput if it is open.
 
     The key is destroyed first and the checkpoint, which names the other files, last; then the ledger records that the
     session is forgotten. If this is interrupted, forgetting again finishes it.
     """
-    session = door.ledger.session(name)
+    session = stores.ledger.session(name)
     if session.status == "open":
         raise WrongInput(f"session {name} is open and must be closed before it is forgotten: `concord close {name}`")
-    there = any((door.vault.root / path).exists() for path in (f"secrets/sessions/{name}", f"sessions/{name}"))
+    there = any((stores.vault.root / path).exists() for path in (f"secrets/sessions/{name}", f"sessions/{name}"))
     if there:
-        _destroy(door, name)
-    if _ends_its_stream(door, session):
-        for kind in sorted(path for path in door.vault.root.iterdir() if path.name not in KEPT):
-            door.vault.destroy(f"{kind.name}/{session.domain}/{session.stream}")
-        door.vault.destroy(f"secrets/streams/{session.stream}")
-    door.ledger.remark(session.domain, "forgotten", name)
+        _destroy(stores, name)
+    if _ends_its_stream(stores, session):
+        for kind in sorted(path for path in stores.vault.root.iterdir() if path.name not in KEPT):
+            stores.vault.destroy(f"{kind.name}/{session.domain}/{session.stream}")
+        stores.vault.destroy(f"secrets/streams/{session.stream}")
+    stores.ledger.remark(session.domain, "forgotten", name)
     return there
 
 
-def _ends_its_stream(door: Stores, session: Session) -> bool:
+def _ends_its_stream(stores: Stores, session: Session) -> bool:
     """Whether all other seasons of its stream are forgotten: until then, a later one must know whom they asked."""
-    seasons = [each.id for each in door.ledger.sessions(session.domain) if each.stream == session.stream]
-    return session.stream != "" and {*seasons} <= {session.id, *door.ledger.forgotten(session.domain)}
+    seasons = [each.id for each in stores.ledger.sessions(session.domain) if each.stream == session.stream]
+    return session.stream != "" and {*seasons} <= {session.id, *stores.ledger.forgotten(session.domain)}
 
 
-def _destroy(door: Stores, name: str) -> None:
-    with alone(door.vault, name, RUN), alone(door.vault, name):
-        recipe = read_checkpoint(door.vault, name, online=False)  # which may be damaged
-        door.vault.destroy(f"secrets/sessions/{name}")
-        for path in () if recipe is None else _dispensable(door, recipe):
-            door.vault.destroy(path)
-        for kind in sorted(path for path in door.vault.root.iterdir() if path.name not in KEPT):
-            door.vault.destroy(f"{kind.name}/{door.ledger.session(name).domain}/{name}")  # made for it alone
-        door.vault.destroy(f"sessions/{name}")
-        door.released.discard(f"{HELD}/{name}")
+def _destroy(stores: Stores, name: str) -> None:
+    with alone(stores.vault, name, RUN), alone(stores.vault, name):
+        recipe = read_checkpoint(stores.vault, name, online=False)  # which may be damaged
+        stores.vault.destroy(f"secrets/sessions/{name}")
+        for path in () if recipe is None else _dispensable(stores, recipe):
+            stores.vault.destroy(path)
+        for kind in sorted(path for path in stores.vault.root.iterdir() if path.name not in KEPT):
+            stores.vault.destroy(f"{kind.name}/{stores.ledger.session(name).domain}/{name}")  # made for it alone
+        stores.vault.destroy(f"sessions/{name}")
+        stores.released.discard(f"{HELD}/{name}")
 
 
-def _dispensable(door: Stores, recipe: Checkpoint) -> Iterator[str]:
+def _dispensable(stores: Stores, recipe: Checkpoint) -> Iterator[str]:
     """Files named by a checkpoint, now or formerly, from which no open session answers: teachers, their votes, sums and
     files of relabelling."""
-    used = [files for other in _open_recipes(door) for files in (other.teachers, other.relabelled) if files]
-    kept = set(chain.from_iterable(_places(door.vault, files) for files in used))
-    places = dict.fromkeys(chain.from_iterable(_places(door.vault, files) for files in recipe.made))
+    used = [files for other in _open_recipes(stores) for files in (other.teachers, other.relabelled) if files]
+    kept = set(chain.from_iterable(_places(stores.vault, files) for files in used))
+    places = dict.fromkeys(chain.from_iterable(_places(stores.vault, files) for files in recipe.made))
     yield from (path for path in places if path not in kept)
 
 
@@ -122,54 +122,54 @@ def _places(vault: Vault, files: Sequence[Ref]) -> Iterator[str]:
     yield votes_folder(vault, files)
 
 
-def _open_recipes(door: Stores) -> list[Checkpoint]:
+def _open_recipes(stores: Stores) -> list[Checkpoint]:
     open_sessions = [
         session.id
-        for domain in door.ledger.domains()
-        for session in door.ledger.sessions(domain.name)
+        for domain in stores.ledger.domains()
+        for session in stores.ledger.sessions(domain.name)
         if session.status == "open"
     ]
-    recipes = [read_checkpoint(door.vault, session, online=False) for session in open_sessions]
+    recipes = [read_checkpoint(stores.vault, session, online=False) for session in open_sessions]
     return [recipe for recipe in recipes if recipe is not None]
 
 
-def erase(door: Stores, domain: str, unit: str | None) -> bool:
+def erase(stores: Stores, domain: str, unit: str | None) -> bool:
     """Erase a unit of the domain by its name, or all of its units. Returns whether there was anything to destroy.
 
     Raises WrongInput if there is no such domain, or if its units have no names.
     """
-    digests = _digests(door, domain, unit)
-    with no_run_in(door.vault, domain):
-        known = door.ledger.sessions(domain)
+    digests = _digests(stores, domain, unit)
+    with no_run_in(stores.vault, domain):
+        known = stores.ledger.sessions(domain)
         lasting = {each.stream for each in known if each.kind.session is None and unit is not None} - {""}
         kept = {f"{kind}/{domain}" for kind in ("streams", "arrived") if lasting}
         sessions = [session.id for session in known if session.stream not in lasting]
-        made = [*_made_public(door, sessions), *_made_of_rows(door.vault, domain)]
+        made = [*_made_public(stores, sessions), *_made_of_rows(stores.vault, domain)]
         for session in sessions:
-            close(door, session, give_back=False)
+            close(stores, session, give_back=False)
         for path in made:
             if path not in kept:
-                door.vault.destroy(path)
-        forgotten = [forget(door, session) for session in sessions]
+                stores.vault.destroy(path)
+        forgotten = [forget(stores, session) for session in sessions]
         for about in digests:
-            door.ledger.remark(domain, "erased", about)
+            stores.ledger.remark(domain, "erased", about)
     return bool(made) or any(forgotten)
 
 
-def erased_units(door: Stores, domain: str) -> tuple[str, ...]:
+def erased_units(stores: Stores, domain: str) -> tuple[str, ...]:
     """Keyed digests of the domain's units that were erased by name; every read of its table leaves them out."""
-    listed = {remark.about for remark in door.ledger.remarks(domain) if remark.kind == "erased"}
-    return tuple(sorted(listed - {_everybody(Erased.of(door.vault, domain))})) if listed else ()
+    listed = {remark.about for remark in stores.ledger.remarks(domain) if remark.kind == "erased"}
+    return tuple(sorted(listed - {_everybody(Erased.of(stores.vault, domain))})) if listed else ()
 
 
 def _everybody(units: Erased) -> str:
     return keyed_digest(units.key, "every unit")
 
 
-def _digests(door: Stores, domain: str, unit: str | None) -> tuple[str, ...]:
+def _digests(stores: Stores, domain: str, unit: str | None) -> tuple[str, ...]:
     """Keyed digests of the unit's name for the ledger: of each way it may be read; of all units, none if the domain's
     secret is lost, since nothing of it is read then. Raises NotVerified without it."""
-    known, names = door.ledger.domain(domain), list[bytes | None]()
+    known, names = stores.ledger.domain(domain), list[bytes | None]()
     if known is None:
         raise WrongInput(f"the ledger has no domain {domain!r}")
     if unit is not None:
@@ -183,10 +183,10 @@ def _digests(door: Stores, domain: str, unit: str | None) -> tuple[str, ...]:
         ).to_list()
         if names[0] is None:
             raise WrongInput("--unit must name a unit, and what it says reads as nothing in a table")
-    elif is_lost(door, domain):
+    elif is_lost(stores, domain):
         return ()
-    ready_secret(door, domain)
-    units = Erased.of(door.vault, domain)
+    ready_secret(stores, domain)
+    units = Erased.of(stores.vault, domain)
     digests = [_everybody(units)] if unit is None else [units.digest(name) for name in names if name is not None]
     return tuple(dict.fromkeys(digests))
 
@@ -210,8 +210,8 @@ def _made_of_rows(vault: Vault, domain: str) -> Iterator[str]:
         yield from (f"{kind.name}/{part.name}" for part in parts if part.name not in others)
 
 
-def _made_public(door: Stores, sessions: list[str]) -> Iterator[str]:
+def _made_public(stores: Stores, sessions: list[str]) -> Iterator[str]:
     """Public rows that are features of private ones, if only labels are secret."""
-    for recipe in (read_checkpoint(door.vault, session, online=False) for session in sessions):
+    for recipe in (read_checkpoint(stores.vault, session, online=False) for session in sessions):
         if recipe is not None and recipe.plan.privacy.secret == "labels":
-            yield from (batch.ref.path for batch in recipe.sources[0].batches if door.vault.has(batch.ref))
+            yield from (batch.ref.path for batch in recipe.sources[0].batches if stores.vault.has(batch.ref))

@@ -15,8 +15,8 @@ Not covered  a secret that version 1.0.0 made anew: the first use under this ver
 from typing import Final
 
 from concord.artifacts.errors import NotVerified
+from concord.artifacts.home.atomic import UNFINISHED, locked
 from concord.artifacts.home.vault import derive, keyed_digest
-from concord.artifacts.home.whole import UNFINISHED, locked
 from concord.artifacts.stores import Stores
 
 KEPT: Final = frozenset({"secrets", "sessions", "public", "locks", UNFINISHED})
@@ -24,13 +24,13 @@ KEPT: Final = frozenset({"secrets", "sessions", "public", "locks", UNFINISHED})
 unfinished files, only those that were to become removed files are removed."""
 
 
-def ready_secret(door: Stores, domain: str) -> None:
+def ready_secret(stores: Stores, domain: str) -> None:
     """Have the domain's secret in the vault, made if the domain is new, and on record once the domain is.
 
     Raises NotVerified if it is missing though records depend on it, or if another is on record.
     """
-    name, vault = _of_domain(domain), door.vault
-    if is_lost(door, domain):
+    name, vault = _of_domain(domain), stores.vault
+    if is_lost(stores, domain):
         raise NotVerified(
             f"the vault lacks {vault.root}/secrets/{name}, by which domain {domain!r} knows who was erased or set "
             "aside: restore a copy of it; if there is none, name another domain in the plan, remove the erased "
@@ -38,54 +38,54 @@ def ready_secret(door: Stores, domain: str) -> None:
         )
     if not vault.has_secret(name):
         others = KEPT | {"tables"}  # copies of tables are made by no secret
-        _make(door, name, [f"{kind.name}/{domain}" for kind in vault.root.iterdir() if kind.name not in others])
-    record_secret(door, domain)
+        _make(stores, name, [f"{kind.name}/{domain}" for kind in vault.root.iterdir() if kind.name not in others])
+    record_secret(stores, domain)
 
 
-def record_secret(door: Stores, domain: str) -> None:
+def record_secret(stores: Stores, domain: str) -> None:
     """Commit the ledger to the domain's secret, once the domain is named; a lead, who reads no row, has none."""
-    if door.ledger.domain(domain) is not None and door.vault.has_secret(_of_domain(domain)):
-        _commit(door, domain, _of_domain(domain))
+    if stores.ledger.domain(domain) is not None and stores.vault.has_secret(_of_domain(domain)):
+        _commit(stores, domain, _of_domain(domain))
 
 
-def is_lost(door: Stores, domain: str) -> bool:
+def is_lost(stores: Stores, domain: str) -> bool:
     """Whether the vault lacks the domain's secret though private files were read, or units erased or set aside."""
-    depends = any(remark.kind in ("holds", "erased", "secret") for remark in door.ledger.remarks(domain))
-    depends = depends or door.ledger.division(domain) is not None
-    return depends and not door.vault.has_secret(_of_domain(domain))
+    depends = any(remark.kind in ("holds", "erased", "secret") for remark in stores.ledger.remarks(domain))
+    depends = depends or stores.ledger.division(domain) is not None
+    return depends and not stores.vault.has_secret(_of_domain(domain))
 
 
-def ready_stream(door: Stores, domain: str, stream: str, *, asked: bool) -> None:
+def ready_stream(stores: Stores, domain: str, stream: str, *, asked: bool) -> None:
     """Have the secret of a stream in the vault and on record, made before its first period is counted.
 
     asked   whether a period of the stream was counted
     Raises NotVerified if it is missing though periods depend on it, or if another is on record.
     """
-    name, vault = f"streams/{stream}", door.vault
+    name, vault = f"streams/{stream}", stores.vault
     if not vault.has_secret(name):
-        known = [remark.about for remark in door.ledger.remarks(domain) if remark.kind == "secret"]
+        known = [remark.about for remark in stores.ledger.remarks(domain) if remark.kind == "secret"]
         if asked or any(about.startswith(f"{name} ") for about in known):
             raise NotVerified(
                 f"the vault lacks {vault.root}/secrets/{name}, by which the stream knows whom it asked: restore a "
                 "copy of it, or end the season by `concord close --whole SESSION`; `concord refresh PLAN "
                 "--new-session` then asks everybody again, which costs again"
             )
-        _make(door, name, [f"arrived/{domain}/{stream}"])
-    _commit(door, domain, name)
+        _make(stores, name, [f"arrived/{domain}/{stream}"])
+    _commit(stores, domain, name)
 
 
 def _of_domain(domain: str) -> str:
     return f"domains/{domain}"
 
 
-def _make(door: Stores, name: str, made: list[str]) -> None:
+def _make(stores: Stores, name: str, made: list[str]) -> None:
     """Make a secret, after removing what was made by one that is gone."""
-    with locked(door.vault.root / "locks" / f".{name.replace('/', '-')}"):  # no domain has such a name
-        for path in () if door.vault.has_secret(name) else made:
-            door.vault.destroy(path)
-        door.vault.make_secret(name)
+    with locked(stores.vault.root / "locks" / f".{name.replace('/', '-')}"):  # no domain has such a name
+        for path in () if stores.vault.has_secret(name) else made:
+            stores.vault.destroy(path)
+        stores.vault.make_secret(name)
 
 
-def _commit(door: Stores, domain: str, name: str) -> None:
-    digest = keyed_digest(derive(door.vault.secret(name), "commitment"), name)
-    door.ledger.remark(domain, "secret", f"{name} {digest}")
+def _commit(stores: Stores, domain: str, name: str) -> None:
+    digest = keyed_digest(derive(stores.vault.secret(name), "commitment"), name)
+    stores.ledger.remark(domain, "secret", f"{name} {digest}")

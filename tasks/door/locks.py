@@ -6,8 +6,8 @@ The kernel frees a lock when its process ends for any reason.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from concord.artifacts.home.atomic import locked
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.home.whole import locked
 
 RUN = "run.lock"
 """The lock of a whole command on a session; the door has its own."""

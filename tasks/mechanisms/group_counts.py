@@ -47,5 +47,5 @@ class GroupCounts(FieldSettings):
         return counts + source.laplace(self.scale, len(counts))
 
     def within(self, chance: float) -> float:
-        """How far a noisy count is from the exact one at most, with that probability."""
+        """Largest distance of a noisy count from the exact one, with that probability."""
         return max(0, laplace_reach(self.scale, (1 - chance) / 2) - 1)

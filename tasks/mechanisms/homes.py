@@ -4,13 +4,13 @@ Home i releases S_i = Σ_(its units) contribution + N_ℤ(0, σ²) for each roun
 of the shares of k homes is that of all their units with noise of scale σ·√k.
 
 Privacy statement
-    Assumes      as of tallies, in each home: its share is drawn once, at its own door, and its rounds are those of
+    Assumes      as for tallies, in each home: its share is drawn once, at its own door, and its rounds are those of
                  `rounds`. What the plan states on whether a person may have rows in several homes
     Guarantees   of a share (`Share`): (epsilon, delta) for all rounds of one home, against everybody else: the
                  lead, the other homes, and all readers of the folder, however they choose questions
                  of all shares together (`Joint`): the same if a person has rows in one home. If in several, m of them,
                  ρ adds: m·ρ, which is stated for `homes`, their number
-    Ends         as of tallies
+    Ends         as for tallies
     Not covered  no ledger enforces the claim over several homes: each keeps its own. Moving a person from one home to
                  another changes two of them. Whether a home's share is of true rows
 
@@ -66,7 +66,7 @@ class Joint(Tallies):
 
     @property
     def moves(self) -> list[tuple[int, int, float]]:
-        """As of tallies, by a person who is in every home that it may be in."""
+        """As for tallies, by a person who is in every home that it may be in."""
         return super().moves * self.homes
 
     def scaled(self, shares: int) -> Tallies:

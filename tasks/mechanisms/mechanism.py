@@ -56,7 +56,7 @@ class Mechanism(Protocol):
         """Its public settings as JSON, enough to rebuild and certify it: calibration inputs and their results."""
 
     def from_settings(self, kind: Kind, /) -> Self:
-        """The mechanism that a session ran, from its settings on record. Raises NotVerified if they are another's."""
+        """The mechanism that a session ran, from its settings on record. Raises NotVerified if they are not its own."""
 
     # How it runs ------------------------------------------------------------------------------------------------------
 

@@ -91,15 +91,15 @@ def excerpt_of(certificate: Certificate, ledger: Ledger, vault: Vault) -> Excerp
     """The ledger's excerpt on the domain, as of a moment that agrees with the certificate. Raises NotVerified."""
     name, records, hide = certificate.domain.name, ledger.records(), hiding(vault)
     made = Excerpt.of(records, name, rows_covered(certificate, ledger), hide)
-    if _says(certificate, made.reading):
+    if _agrees(certificate, made.reading):
         return made
     then = 0  # another command charged the domain since
     for record, moment in ledger.history():
         charges = record.domain in (name, "") and record.kind in CHARGING
-        if (not charges and then == record.seq - 1) or (charges and _says(certificate, moment)):
+        if (not charges and then == record.seq - 1) or (charges and _agrees(certificate, moment)):
             then = record.seq
     made = Excerpt.of(records[:then], name, rows_covered(certificate, ledger), hide)
-    if not made.entries or not _says(certificate, made.reading):
+    if not made.entries or not _agrees(certificate, made.reading):
         raise NotVerified(f"the ledger never stood as the certificate of session {certificate.session} says")
     return made
 
@@ -116,7 +116,7 @@ def rows_covered(certificate: Certificate, ledger: Reading) -> dict[str, int]:
     }
 
 
-def _says(certificate: Certificate, moment: Reading) -> bool:
+def _agrees(certificate: Certificate, moment: Reading) -> bool:
     """Whether the domain's charges at that moment are those in the certificate."""
     domain = moment.domain(certificate.domain.name)
     return domain is not None and domain_charge(domain, moment) == certificate.domain

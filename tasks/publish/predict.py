@@ -3,7 +3,7 @@
 A CSV file may be opened by a spreadsheet, which takes a cell such as `=1+1` for a formula. So a class that begins like
 one has an apostrophe before it there, which `as_named` takes off again; Parquet holds every class as it is.
 
-Assumes      the published student was checked (tasks.verify.handing)
+Assumes      the published student was checked (tasks.verify.checked_student)
 Guarantees   this is post-processing: nothing is spent. A file appears whole or not at all, and never replaces another.
              It holds no class but the student's, no cell of CSV is a formula, and no letter in it acts on a terminal
 Not covered  who may see the rows. Checked by tests/tasks/publish/test_predict.py
@@ -152,7 +152,7 @@ def predictions(
     names = {str(name): spelt(str(name)) for name in getattr(student, "classes_", ())}
     for frame in frames:
         with strangers():
-            found = pa.table(_said(student, frame, names))
+            found = pa.table(_predictions(student, frame, names))
         yield found if key is None else _after(frame[key], found, spelt)
 
 
@@ -174,7 +174,7 @@ def _after(keys: pl.Series, found: pa.Table, spelt: Callable[[str], str]) -> pa.
     return found.add_column(0, spelt(keys.name), keys.to_arrow())
 
 
-def _said(student: Any, frame: pl.DataFrame, names: Mapping[str, str]) -> dict[str, Any]:
+def _predictions(student: Any, frame: pl.DataFrame, names: Mapping[str, str]) -> dict[str, Any]:
     if not names:
         return {VALUE: _numbers(student.predict(frame)).reshape(len(frame))}
     columns = {CLASS: pa.array([names[name] for name in student.predict(frame).tolist()], pa.string())}

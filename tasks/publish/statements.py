@@ -7,7 +7,7 @@
 Facts that only the publisher knows (who, what for, where, why) come from `[about]` of the plan. If one is absent, the
 statement says so, and `lacking` names its key. Nothing is invented, and no clock is read.
 
-Assumes      the published student was checked (tasks.verify.handing)
+Assumes      the published student was checked (tasks.verify.checked_student)
 Guarantees   nothing but what was published is read, and nothing is spent. Whatever words stand in it, they end no line
              and no cell, make no link and no tag, and do nothing to a terminal
 Not covered  whether the certificate is right: tasks.verify.published. Checked by tests/tasks/publish/test_statements.py

@@ -133,12 +133,14 @@ class Directions:
 
 @dataclass(frozen=True, eq=False)
 class _Field:
-    """Directions (codes asked about, n) of a field, the strongest first; `told`: how far its sums lie along the first
-    from where they were if its codes said nothing."""
+    """Directions (queried codes, n) of a field, the strongest first.
+
+    signal   distance of its sums, along the first direction, from those of codes that are independent of the label
+    """
 
     directions: Floats
     strengths: Floats
-    told: float
+    signal: float
 
     @classmethod
     def of(cls, field: CodedField, lift: Floats, counts: Floats, sums: Floats) -> Self:
@@ -154,12 +156,12 @@ class _Field:
 def _leading(found: Sequence[_Field | None]) -> tuple[Floats | None, ...]:
     """The directions that are kept: MOST of all fields, but the first of each of COLUMNS."""
     fields = [each for each in found if each is not None]
-    told = sorted((each.told for each in fields), reverse=True)[:COLUMNS][-1:]
+    signals = sorted((each.signal for each in fields), reverse=True)[:COLUMNS][-1:]
     strengths = np.sort(np.concatenate([[np.inf], *(each.strengths for each in fields)]))[-MOST:]
 
     def kept(each: _Field) -> Floats:
         strong = (each.strengths >= strengths[0]) | (np.arange(len(each.strengths)) == 0)
-        return each.directions[:, strong & (each.strengths > FLAT) & (each.told >= told[0])]
+        return each.directions[:, strong & (each.strengths > FLAT) & (each.signal >= signals[0])]
 
     return tuple(None if each is None else kept(each) for each in found)
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from concord.artifacts.home.atomic import write_whole
 from concord.artifacts.home.released import sha256_of_all
-from concord.artifacts.home.whole import write_whole
 from concord.artifacts.measures import (
     AnyPublicTest,
     ClassMeasured,

@@ -50,7 +50,7 @@ STAND_INS = 4_000
 TARGETS = 32
 """Rows that a session may have or not."""
 WORK = 1e9
-"""Most work of decoding a session, as of `rehearse_tallies.work`."""
+"""Most work of decoding a session, as computed by `rehearse_tallies.work`."""
 SKETCHED = 6
 """Most columns of a sketch, whose tables are asked and fitted anew in each session."""
 SHARD_ROWS = 30
@@ -83,7 +83,7 @@ class Leak:
         parts = zip(np.array_split(self.scores, FOLDS), np.array_split(self.there, FOLDS), strict=True)
         return float(np.std([_auc(*part) for part in parts], ddof=1)) / math.sqrt(FOLDS)
 
-    def found(self, wrong: float = FEW_WRONG) -> float:
+    def true_positive_rate(self, wrong: float = FEW_WRONG) -> float:
         """The true-positive rate at a false-positive rate of `wrong`."""
         return float(np.mean(self.scores[self.there] > np.quantile(self.scores[~self.there], 1 - wrong)))
 
@@ -132,7 +132,7 @@ class Attacked:
                         "attacker": leak.attacker,
                         "AUC": leak.auc,
                         "AUC_error": leak.error,
-                        f"TPR@{FEW_WRONG}": leak.found(),
+                        f"TPR@{FEW_WRONG}": leak.true_positive_rate(),
                     }
                     for at, leak in enumerate(self.leaks)
                 }

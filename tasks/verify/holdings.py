@@ -108,7 +108,7 @@ class DomainSums:
         for name in self.alone if part == "" else (part,):
             self.alone[name] += amount
 
-    def hold(self, session: str, amount: Amount, held: "Holding") -> None:
+    def hold(self, session: str, amount: Amount, held: "SessionAccount") -> None:
         """Charge a session this amount in place of what it was charged before."""
         if held.stream:
             self.seasons.setdefault(held.stream, {})[session] = held.part, amount
@@ -166,7 +166,7 @@ class DomainSums:
 
 
 @dataclass
-class Holding:
+class SessionAccount:
     """A session: the amount held for it, and its progress."""
 
     domain: str

@@ -29,7 +29,7 @@ from concord.artifacts.kinds import Joint, Kind, Share, Tallies
 from concord.artifacts.ledger.excerpt import Excerpt
 from concord.tasks.verify.checks import checked, equal, proved
 from concord.tasks.verify.limited import Check
-from concord.tasks.verify.reckoning import reckon
+from concord.tasks.verify.reckoning import ledger_faults
 from concord.tasks.verify.recompute_gaussian import steps
 from concord.tasks.verify.rounds import round_fault
 
@@ -195,7 +195,7 @@ def check_charge(name: str, share: Said, kind: Joint) -> None:
     NotVerified naming what is wrong."""
     agreed = {"run": kind.run, "plan": kind.plan, "home": name, "key": kind.keys_by_name[name]}
     excerpt = Excerpt.read(share["excerpt"].encode())
-    for wrong in reckon(excerpt.records):
+    for wrong in ledger_faults(excerpt.records):
         raise NotVerified(f"the ledger of {name}: {wrong}")
     try:
         session = excerpt.reading.session(share["session"])

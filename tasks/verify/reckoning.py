@@ -38,7 +38,7 @@ from typing import Protocol
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.kinds import Kind, PrivateTest, Stream
 from concord.tasks.verify import recompute
-from concord.tasks.verify.holdings import Amount, DomainSums, Holding, RecordBody, cap_of, or_endless
+from concord.tasks.verify.holdings import Amount, DomainSums, RecordBody, SessionAccount, cap_of, or_endless
 
 MOST_ROUNDED_UP = Fraction(1, 10**6)
 """Largest share by which an amount may have been rounded up."""
@@ -70,12 +70,12 @@ class RecordKept(Protocol):
     def body(self) -> str: ...
 
 
-class Reckoning:
-    """Domains and sessions after the records so far."""
+class LedgerReplay:
+    """The state of domains and sessions after the records so far."""
 
     def __init__(self) -> None:
         self.accounts: dict[str, DomainSums] = {}
-        self.holdings: dict[str, Holding] = {}
+        self.holdings: dict[str, SessionAccount] = {}
         self._keys: set[str] = set()
         self._bound: dict[tuple[str, str, str], str] = {}
         self._tested: set[tuple[object, object]] = set()
@@ -160,7 +160,7 @@ class Reckoning:
         self._keys.add(body["commitment"])
         if body["rounds"]:
             yield "rounds may not be charged one by one"
-        holding = Holding(
+        holding = SessionAccount(
             domain=record.domain,
             reserved=Amount.of(body["reserved"]),
             each=None if each is None else Amount.of(each),
@@ -186,7 +186,7 @@ class Reckoning:
         account.hold(record.session, holding.reserved, holding)
         yield from _covered(account, "the domain's cap")
 
-    def _of_release(self, holding: Holding, kind: Kind, body: RecordBody) -> str:
+    def _of_release(self, holding: SessionAccount, kind: Kind, body: RecordBody) -> str:
         """Why a session that names a stream and is no season does not test the units of one release; empty if it does.
 
         The units of a release are tested once.
@@ -238,20 +238,20 @@ class Reckoning:
         holding.open = False
         self.accounts[holding.domain].hold(record.session, charge, holding)
 
-    def _of(self, record: RecordKept) -> Holding:
+    def _of(self, record: RecordKept) -> SessionAccount:
         holding = self.holdings[record.session]
         if holding.domain != record.domain:
             raise KeyError(record.domain)
         return holding
 
 
-def reckon(records: Iterable[RecordKept]) -> Iterator[str]:
+def ledger_faults(records: Iterable[RecordKept]) -> Iterator[str]:
     """One sentence for each breach of the rule, naming the entry and its session or domain."""
-    reckoning = Reckoning()
+    replay = LedgerReplay()
     for record in records:
         named = f"entry {record.seq} ({record.kind} {record.session or record.domain})"
         try:
-            yield from (f"{named}: {wrong}" for wrong in reckoning.enter(record))
+            yield from (f"{named}: {wrong}" for wrong in replay.enter(record))
         except (KeyError, TypeError, ValueError, ArithmeticError):
             yield f"{named} cannot be followed from those before"
 
@@ -264,7 +264,7 @@ def _covered(account: DomainSums, by: str) -> Iterator[str]:
             break
 
 
-def _priced(holding: Holding, mechanism: RecordBody, order: Fraction) -> Iterator[str]:
+def _priced(holding: SessionAccount, mechanism: RecordBody, order: Fraction) -> Iterator[str]:
     """Sentences about faults in a session's charges, if the cost of its settings can be recomputed."""
     try:
         whole, each = _prices(json.dumps(mechanism, sort_keys=True), float(order))

@@ -47,7 +47,7 @@ def totals_off(kind: Stream, sums: Any, totals: Any) -> float:
 
 
 def _asked_fault(kind: Stream, number: int, found: Mapping[str, Any]) -> str:
-    """What is wrong with what a release asked, as of rounds, one for each question."""
+    """What is wrong with what a release asked, as for rounds, one for each question."""
     if (found["release"], found["season"]) != (number, kind.season):
         return f"release {number} does not continue the season"
     asked = zip(found["questions"], found["sums"], found["scales"], kind.rounds, strict=True)

@@ -42,7 +42,7 @@ from concord.tasks.asks.kinds import mechanism_of
 from concord.tasks.publish.describe import caveats, domain_charge, followers
 from concord.tasks.verify.checks import NotIncluded, equal, proved
 from concord.tasks.verify.folder import PublishedSession, Read
-from concord.tasks.verify.reckoning import reckon
+from concord.tasks.verify.reckoning import ledger_faults
 
 REQUIRED = (CERTIFICATE_FILE, SCHEMA_FILE, EXCERPT_FILE, KEY_FILE)
 """Files of a session's folder that a statement always covers."""
@@ -136,7 +136,7 @@ def statement_of(certificate: Certificate, read: Read, key: PublicKey) -> Statem
 def excerpt(certificate: Certificate, read: Read) -> str:
     """Check that the excerpt keeps the ledger's rule and agrees with the certificate. Raises NotVerified."""
     found = Excerpt.read(read(f"{certificate.session}/{EXCERPT_FILE}"))
-    for wrong in reckon(found.records):
+    for wrong in ledger_faults(found.records):
         raise NotVerified(f"{EXCERPT_FILE}: {wrong}")
     moment, run = found.reading, [certificate.leading, *certificate.other_sessions]
     names = [record.session for record in certificate.sessions]

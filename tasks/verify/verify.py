@@ -48,7 +48,7 @@ from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.homes import joint_rounds
 from concord.tasks.verify.limited import VERIFY_FOLDER, Check, limited
 from concord.tasks.verify.published import folder_checks
-from concord.tasks.verify.reckoning import reckon
+from concord.tasks.verify.reckoning import ledger_faults
 from concord.tasks.verify.signed import kept_excerpt
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def _strangers(records: "Records") -> Iterator[Check]:
 def _rule(ledger: Ledger) -> Check:
     """Check every amount and step of the ledger against its rule, recomputed from its records."""
     records = ledger.records()
-    found = list(reckon(records))
+    found = list(ledger_faults(records))
     if found:
         more = f" (and {len(found) - SHOWN} more)" if len(found) > SHOWN else ""
         return Check(name="ledger rule", ok=False, detail="; ".join(found[:SHOWN]) + more)

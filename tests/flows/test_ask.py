@@ -20,8 +20,8 @@ from concord.flows.api import ask, run
 from concord.flows.cli.show import budget_of
 from concord.flows.start import latest, start_extension
 from concord.tasks.door.erase import close, erase, forget
+from concord.tasks.verify.checked_student import handed_on
 from concord.tasks.verify.folder import PublishedSession
-from concord.tasks.verify.handing import handed_on
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.signed import excerpt
 from concord.tasks.verify.verify import verify

@@ -19,8 +19,8 @@ from concord.flows.season import NewUnits
 from concord.flows.stage import Described, Stages
 from concord.flows.stages import UNITS, StudentFile
 from concord.tasks.asking.teachers import Block
-from concord.tasks.asks.counted import Grouping, UnitCounts
-from concord.tasks.asks.counts import Groups
+from concord.tasks.asks.group_counts import Groups
+from concord.tasks.asks.unit_counts import Grouping, UnitCounts
 from concord.tasks.data.arrivals import Period
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import PublicBatch

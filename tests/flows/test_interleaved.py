@@ -17,7 +17,7 @@ from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.flows import stages, vote
-from concord.flows.stage import Begun, Call, Disclosure, Stages, Steps, passed
+from concord.flows.stage import Begun, Call, Disclosure, Stages, Steps, disclose
 from concord.tasks.asking.teachers import votes_schema
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door.asked import online_votes
@@ -54,7 +54,7 @@ class Counted(Stages):
         return work()[0]
 
     def pass_door(self, name: Any, steps: Steps, session: Session) -> Disclosure:  # noqa: ARG002
-        return passed(steps, self.case.door, session)
+        return disclose(steps, self.case.door, session)
 
 
 def asked(case: Case, counted: Counted) -> Disclosure:

@@ -14,7 +14,7 @@ from prefect.exceptions import PrefectHTTPStatusError
 from prefect.logging.handlers import APILogWorker
 
 from concord.artifacts.errors import EnvironmentFailed
-from concord.artifacts.home.whole import tidy
+from concord.artifacts.home.atomic import tidy
 from concord.artifacts.settings import sqlite_file
 from concord.flows import server
 from concord.flows.database import DATABASE, NAMED, database_of_its_own

@@ -22,7 +22,7 @@ from concord.flows import refresh, season, set_aside, stages
 from concord.flows.outcome import Summary
 from concord.flows.start import start_test
 from concord.tasks.asking.tally import total_of
-from concord.tasks.asks.counted import count_aside
+from concord.tasks.asks.unit_counts import count_aside
 from concord.tasks.data.encode import read_frame
 from concord.tasks.data.parts import of_part
 from concord.tasks.door.erase import close, erase

@@ -20,7 +20,7 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
 from concord.flows.outcome import StageName
-from concord.flows.stage import Begun, Call, Disclosure, Stages, Steps, passed
+from concord.flows.stage import Begun, Call, Disclosure, Stages, Steps, disclose
 from tests.promises.faults import Faults
 from tests.support.copies import copied
 from tests.support.homes import undrawn
@@ -47,7 +47,7 @@ class Direct(Stages):
         return work()[0]
 
     def pass_door(self, name: str, steps: Steps, session: Session) -> Disclosure:  # noqa: ARG002
-        return passed(steps, Stores.of(self.home), session)
+        return disclose(steps, Stores.of(self.home), session)
 
 
 def bare(flow: Flow[..., Any], *_: object) -> Callable[..., Any]:

@@ -22,8 +22,8 @@ from concord.artifacts.stores import Stores
 from concord.tasks.asking.answers import canonical
 from concord.tasks.asking.questions import Question
 from concord.tasks.asking.relabel import hypothesis_class
-from concord.tasks.asks.counts import CountsAsk, Groups
 from concord.tasks.asks.estimate import EstimateAsk
+from concord.tasks.asks.group_counts import CountsAsk, Groups
 from concord.tasks.asks.hypothesis import HypothesisAsk
 from concord.tasks.asks.questions import QuestionsAsk, keep_answers
 from concord.tasks.asks.student_choice import StudentChoiceAsk

@@ -26,7 +26,7 @@ from concord.flows.serving import run_once
 from concord.flows.start import start, start_asking, start_question
 from concord.tasks.asking.questions import Question
 from concord.tasks.asking.tally import total_of
-from concord.tasks.asks.counts import CountQuestion
+from concord.tasks.asks.group_counts import CountQuestion
 from concord.tasks.asks.share import plan_digest
 from concord.tasks.mechanisms.distance import Ints, RandomSource
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate
@@ -297,7 +297,7 @@ def labels_of_table(_: Path, marks: Marks) -> Marks:
 
 
 SHARDS = ("rows by shard of shards/", "labels of shards/")
-ASIDE, PREDICTS = "concord.tasks.asks.counted.one_row_a_unit", "concord.tasks.asks.counted.classes_given"
+ASIDE, PREDICTS = "concord.tasks.asks.unit_counts.one_row_a_unit", "concord.tasks.asks.unit_counts.classes_given"
 RELABELS = tuple(f"concord.tasks.asking.relabel.{name}" for name in ("choose_hypothesis", "resampled", "write_frame"))
 ASKED: dict[str, Any] = {"tables": surely, "works": ("concord.tasks.asking.questions.rows_by_shard",), "made": SHARDS}
 RUNS = (
@@ -358,7 +358,7 @@ RUNS = (
         "counts",
         "group_counts",
         ask=groups,
-        works=("concord.tasks.asks.counted.one_row_a_unit",),
+        works=("concord.tasks.asks.unit_counts.one_row_a_unit",),
         made=("groups of counts/",),
         more=group_totals,
     ),
@@ -376,7 +376,7 @@ RUNS = (
         "private_test",
         arriving_and_tested,
         ask=refreshed,
-        works=(ASIDE, "concord.tasks.asks.counted.format_of_student"),
+        works=(ASIDE, "concord.tasks.asks.unit_counts.format_of_student"),
         made=("units of tested/",),
         more=counted,
     ),

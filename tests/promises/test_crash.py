@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from concord.artifacts.home.atomic import TOKEN
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.home.whole import TOKEN
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Ref

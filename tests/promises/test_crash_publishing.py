@@ -14,7 +14,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.sessions import LABELS
 from concord.flows import learn
 from concord.tasks.publish.predict import student_of
-from concord.tasks.verify.handing import handed_on
+from concord.tasks.verify.checked_student import handed_on
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import BEHIND, verify
 from tests.promises.commands import Command, Commands

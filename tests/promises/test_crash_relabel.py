@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from concord.artifacts.home.atomic import TOKEN
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.home.whole import TOKEN
 from concord.artifacts.schemas import Ref
 from concord.tasks.asking.relabel import from_description
 from concord.tasks.data.cells import LABEL

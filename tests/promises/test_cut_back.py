@@ -15,7 +15,7 @@ from concord.flows.ask import QuestionTerms, answer, estimate
 from concord.flows.start import start, start_asking, start_question
 from concord.tasks import asks
 from concord.tasks.asking.questions import Question
-from concord.tasks.asks.counts import CountQuestion
+from concord.tasks.asks.group_counts import CountQuestion
 from concord.tasks.asks.share import ShareAsk
 from concord.tasks.verify.verify import verify
 from tests.promises.recorder import classes_of

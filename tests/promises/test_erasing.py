@@ -6,8 +6,8 @@ import pytest
 
 from concord.artifacts.domains import NEIGHBOURS
 from concord.artifacts.errors import BudgetRefused, WrongInput
+from concord.artifacts.home.atomic import UNFINISHED
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.home.whole import UNFINISHED
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.artifacts.stores import Stores

@@ -22,7 +22,7 @@ from concord.flows.ask import answer, estimate
 from concord.flows.cli.show import budget_of
 from concord.flows.learn import learn
 from concord.flows.start import start, start_study, start_test
-from concord.tasks.asks.counts import CountQuestion
+from concord.tasks.asks.group_counts import CountQuestion
 from concord.tasks.door.erase import close
 from concord.tasks.verify.verify import verify
 from tests.promises.commands import STAND_INS, attempt

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from concord.artifacts.home.atomic import tidy
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.home.whole import tidy
 from concord.tasks.data import spill
 from concord.tasks.data import split as data_split
 from concord.tasks.data.encode import learn_encoding

@@ -17,10 +17,10 @@ from concord.artifacts.stores import Stores
 from concord.flows.ask import answer, estimate
 from concord.flows.learn import extend, learn, retest, study_again
 from concord.flows.refresh import refresh
-from concord.tasks.asks.counts import CountQuestion
+from concord.tasks.asks.group_counts import CountQuestion
 from concord.tasks.asks.stream import periods_counted
 from concord.tasks.door.erase import close, erase, erased_units, forget
-from concord.tasks.verify.reckoning import reckon
+from concord.tasks.verify.reckoning import ledger_faults
 from concord.tasks.verify.verify import verify
 from tests.support.copies import copied
 from tests.support.people import arrive, changed, people, tables_of_plan, write_tables
@@ -221,7 +221,7 @@ def test_a_home_of_the_first_version_goes_on_and_is_committed_to_what_it_has(wor
         (world.folder / "arriving" / "2.parquet").unlink()
     known = Ledger.of(world.home).remarks("arriving")
     assert len([remark for remark in known if remark.kind == "secret"]) == 2
-    assert [*reckon(Ledger.of(world.home).records())] == []
+    assert [*ledger_faults(Ledger.of(world.home).records())] == []
 
 
 @pytest.mark.slow

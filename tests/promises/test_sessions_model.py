@@ -36,7 +36,7 @@ from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.mechanisms.noise import keyed_draws
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.verify.reckoning import reckon
+from concord.tasks.verify.reckoning import ledger_faults
 from tests.artifacts.ledger.openings import at_most
 from tests.artifacts.ledger.test_ledger_model import ignoring_votes
 from tests.support.at_door import TEACHERS, files_of, labels_by, write
@@ -209,7 +209,7 @@ class Sessions(RuleBasedStateMachine):
             total += session.charge
         assert total == ledger.total("people")
         assert ledger.domains()[0].filter.admits(total)
-        assert list(reckon(ledger.records())) == []
+        assert list(ledger_faults(ledger.records())) == []
 
     @invariant()
     def what_was_forgotten_draws_no_more(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified
-from concord.artifacts.home.whole import FORMAT, UNFINISHED, check_format
+from concord.artifacts.home.atomic import FORMAT, UNFINISHED, check_format
 from tests.support.sentences import facts
 
 

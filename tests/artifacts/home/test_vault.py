@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified
+from concord.artifacts.home.atomic import UNFINISHED
 from concord.artifacts.home.vault import Vault, derive, keyed_digest
-from concord.artifacts.home.whole import UNFINISHED
 from concord.artifacts.schemas import Ref
 from concord.artifacts.settings import KEY
 from tests.support.sentences import facts

@@ -19,7 +19,7 @@ from concord.artifacts.sessions import Opening
 from concord.artifacts.settings import WITNESS
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.describe import domain_charge
-from concord.tasks.verify.reckoning import reckon
+from concord.tasks.verify.reckoning import ledger_faults
 from tests.artifacts.ledger.openings import CAP, DOMAIN, batch
 from tests.artifacts.ledger.witnessed import answer, put_back, watched
 from tests.support.published import opening
@@ -64,7 +64,7 @@ def test_it_adds_up_to_what_the_ledger_says_and_keeps_its_rule(tmp_path: Path) -
     assert domain is not None
     assert domain_charge(domain, moment) == domain_charge(domain, ledger)
     assert moment.totals("census") == ledger.totals("census")
-    assert list(reckon(found.records)) == []
+    assert list(ledger_faults(found.records)) == []
     counts = {name: (moment.session(name).asked, moment.session(name).refused) for name in ("ended", "open", "other")}
     assert counts == {"ended": (200, 10), "open": (100, 1), "other": (0, 0)}  # an open one's progress is not told
 

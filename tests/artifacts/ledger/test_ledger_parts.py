@@ -22,7 +22,7 @@ from concord.tasks.mechanisms.noisy_votes import NoisyVotes
 from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.mechanisms.tallies import Round
-from concord.tasks.verify.reckoning import reckon
+from concord.tasks.verify.reckoning import ledger_faults
 from tests.privacy.test_seasons import FAULTS as SEASON_FAULTS
 from tests.support.chained import rewrite
 from tests.support.published import opening
@@ -82,7 +82,7 @@ def test_the_domain_pays_the_larger_of_its_parts() -> None:
     ask(ledger, "e-1", EVERY)
     assert ledger.total("people").amounts == tuple(map(max, learning.times(2).amounts, (learning + tested).amounts))
     assert [ledger.part_of(name) for name in ("l-1", "t-1", "e-1")] == [LEARNING, TEST, EVERY]
-    assert list(reckon(ledger.kept)) == []
+    assert list(ledger_faults(ledger.kept)) == []
 
 
 def test_nats_and_delta_are_each_the_most_of_any_part() -> None:
@@ -104,7 +104,7 @@ def test_each_part_is_filled_by_itself() -> None:
     assert learning == alone > 1
     assert tests > 1
     assert fill(ledger, EVERY) == 0
-    assert list(reckon(ledger.kept)) == []
+    assert list(ledger_faults(ledger.kept)) == []
 
 
 @pytest.mark.parametrize("division", ["another", ""])
@@ -113,7 +113,7 @@ def test_a_charge_that_names_another_division_counts_in_every_part(division: str
     ask(ledger, "t-1", TEST, division)
     assert set(ledger.totals("people").values()) == {DOMAIN_FILTER.charge(TESTED.cost)}
     assert ledger.part_of("t-1") == EVERY
-    assert list(reckon(ledger.kept)) == []
+    assert list(ledger_faults(ledger.kept)) == []
 
 
 def test_one_that_was_opened_before_the_division_counts_in_every_part_for_ever() -> None:
@@ -122,7 +122,7 @@ def test_one_that_was_opened_before_the_division_counts_in_every_part_for_ever()
     ledger.divide("people", DIVISION)
     assert ledger.part_of("l-1") == EVERY
     assert len(set(ledger.totals("people").values())) == 1
-    assert list(reckon(ledger.kept)) == []
+    assert list(ledger_faults(ledger.kept)) == []
 
 
 def test_a_domain_is_divided_once() -> None:
@@ -159,7 +159,7 @@ def test_a_restoration_charges_each_part_what_its_witness_saw(tmp_path: Path) ->
     behind.restore("the disk died")
     for part, total in behind.totals("people").items():
         assert total.renyi >= seen[part].renyi
-    assert list(reckon(behind.records())) == []
+    assert list(ledger_faults(behind.records())) == []
 
 
 touched = Parts.touched_by
@@ -190,7 +190,7 @@ def test_a_fault_in_the_ledgers_parts_is_found(monkeypatch: pytest.MonkeyPatch, 
                 ask(ledger, f"{part}-{division[:3]}-{number}", part, division)
             except BudgetRefused:
                 break
-    assert any("covers" in wrong for wrong in reckon(ledger.kept))
+    assert any("covers" in wrong for wrong in ledger_faults(ledger.kept))
 
 
 ONE_ROUND = (Round(fields=1, cells=4, least=0, share=1.0),)
@@ -223,7 +223,7 @@ def test_seasons_of_a_stream_are_charged_once_by_both_reckonings() -> None:
     season(ledger, "c", SMALL, TEST)
     season(ledger, "", SMALL)
     assert ledger.totals("people") == {LEARNING: large + small.times(2), TEST: large + small.times(3)}
-    assert list(reckon(ledger.kept)) == []
+    assert list(ledger_faults(ledger.kept)) == []
     certified = DomainCharge.of(ledger.domains()[0], ledger.sessions("people"), Charge(), ledger.counted("people"))
     assert certified.used == pytest.approx(ledger.domains()[0].filter.share(ledger.total("people")))
 
@@ -237,7 +237,7 @@ def test_a_fault_in_the_charge_of_seasons_is_found(monkeypatch: pytest.MonkeyPat
         with suppress(BudgetRefused):
             for of in streams.split():
                 season(ledger, of.strip("-."), SMALL if "-" in of else LARGE)
-        found += reckon(ledger.kept)
+        found += ledger_faults(ledger.kept)
     assert any("covers" in wrong for wrong in found)
 
 
@@ -254,7 +254,7 @@ def test_a_season_after_a_loss_that_counts_as_one_before_is_found(
     behind.restore("the machine that had it burnt")
     for _ in range(8):
         season(behind, "a")
-    assert any("covers" in wrong for wrong in reckon(behind.records()))
+    assert any("covers" in wrong for wrong in ledger_faults(behind.records()))
 
 
 def test_a_restoration_that_forgets_a_part_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,7 +271,7 @@ def test_a_restoration_that_forgets_a_part_is_found(tmp_path: Path, monkeypatch:
     behind.restore("the disk died")
     assert tests > 1
     assert fill(behind, LEARNING) > 0
-    assert any("learning part of the domain is charged" in wrong for wrong in reckon(behind.records()))
+    assert any("learning part of the domain is charged" in wrong for wrong in ledger_faults(behind.records()))
 
 
 @pytest.mark.parametrize(
@@ -290,4 +290,4 @@ def test_a_ledger_that_breaks_the_rule_of_parts_is_found(
     ledger.divide("people", DIVISION)
     ask(ledger, "l-1", LEARNING)
     rewrite(tmp_path, change)
-    assert any(wrong in item for item in reckon(Ledger.of(tmp_path).records()))
+    assert any(wrong in item for item in ledger_faults(Ledger.of(tmp_path).records()))

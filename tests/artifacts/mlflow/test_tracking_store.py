@@ -16,7 +16,7 @@ from sqlalchemy.engine import Engine
 
 from concord.artifacts import settings
 from concord.artifacts.errors import EnvironmentFailed
-from concord.artifacts.home.whole import UNFINISHED
+from concord.artifacts.home.atomic import UNFINISHED
 from concord.artifacts.mlflow import store as mlflow_store
 from concord.artifacts.mlflow.read import Records
 from concord.artifacts.mlflow.store import STORE_LOCK, ready_store

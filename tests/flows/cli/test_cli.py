@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from concord.artifacts.home.whole import FORMAT
+from concord.artifacts.home.atomic import FORMAT
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.privacy import Charge
 from concord.flows import environment, server

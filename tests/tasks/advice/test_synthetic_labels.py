@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from concord.artifacts.schemas import Passed
-from concord.tasks.advice.synthetic_labels import clearest, principal_places, random_logits, separated, with_shares
+from concord.tasks.advice.synthetic_labels import clearest, principal_components, random_logits, separated, with_shares
 from concord.tasks.data.codes import learn_codes
 from concord.tasks.data.vectors import VectorField
 
@@ -30,7 +30,7 @@ def test_lists_near_each_other_have_the_same_strong_label_and_like_typical_ones(
     assert apart_from_nearest < 0.75 * 2 * by_cell.var(axis=0).mean()  # of independent cells it is all of it, about
     # assert apart < 0.5 * 2 * by_cell.var(axis=0).mean()  # of independent cells it is the whole, on average
 
-    (strong,) = separated(principal_places(codes, rows, GROUPS), 0.01 * random, np.full(GROUPS, 1 / GROUPS))
+    (strong,) = separated(principal_components(codes, rows, GROUPS), 0.01 * random, np.full(GROUPS, 1 / GROUPS))
     named = strong.argmax(axis=1)
     assert all(len(np.unique(named[group == each])) == 1 for each in range(GROUPS))
     assert len(np.unique(named)) == GROUPS
@@ -45,7 +45,7 @@ def test_rows_that_are_alike_have_synthetic_labels_too(classes: int, distinct: i
     codes = learn_codes([frame], [Passed(name="list", element="float32", size=8)], coarse=8, cells=CELLS)
     rows, shares = codes.of(frame), np.full(classes, 1 / classes)
     own = random_logits(codes, rows, classes, np.random.default_rng(1)) / 10
-    tried = separated(principal_places(codes, rows, classes), own, shares)
+    tried = separated(principal_components(codes, rows, classes), own, shares)
     truth = clearest(with_shares(logits, shares) for logits in tried)
     assert np.allclose(truth.sum(axis=1), 1)
     assert len(np.unique(truth.argmax(axis=1))) == distinct

@@ -20,10 +20,10 @@ from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import STUDENT_CHOICE, Session
 from concord.artifacts.stores import Stores
-from concord.tasks.asks import counted as asks_counted
-from concord.tasks.asks.counted import ErrorsAside, count_units
+from concord.tasks.asks import unit_counts
 from concord.tasks.asks.student_choice import StudentChoiceAsk, planned_choice, with_chosen_student
 from concord.tasks.asks.student_test import left_for_test
+from concord.tasks.asks.unit_counts import ErrorsAside, count_units
 from concord.tasks.data import split
 from concord.tasks.data.encode import learn_encoding
 from concord.tasks.data.matrix import Matrix
@@ -110,7 +110,7 @@ def rows_that_learn(private: PrivateRows, folder: str, *_: Any, **__: Any) -> It
 
 
 def test_a_count_of_rows_would_be_seen(plan: Plan, door: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asks_counted, "one_row_a_unit", every_row)
+    monkeypatch.setattr(unit_counts, "one_row_a_unit", every_row)
     found = steps(plan, door, members(plan, door, TEST))
     assert max(count for step in found for count in step) > 1
 
@@ -120,7 +120,7 @@ def test_units_that_learn_are_not_counted(plan: Plan, door: Stores, monkeypatch:
     plan = changed(plan.model_dump(), test__share=0.25)
     tested, learning = (len(members(plan, door, part)) for part in (TEST, LEARNING))
     assert errors(plan, door)[1:].sum() == tested
-    monkeypatch.setattr(asks_counted, "one_row_a_unit", rows_that_learn)
+    monkeypatch.setattr(unit_counts, "one_row_a_unit", rows_that_learn)
     assert errors(plan, door)[1:].sum() == learning != tested
 
 

@@ -17,7 +17,7 @@ from concord.artifacts.schemas import Ref
 from concord.flows import homes as flows_homes
 from concord.tasks.asks.share import Answered, Asked, Letter, ModelRecord, bound
 from concord.tasks.mechanisms.contributions import IntegerModel
-from concord.tasks.verify.reckoning import reckon
+from concord.tasks.verify.reckoning import ledger_faults
 from tests.support.hostile import ATTACKS, DOMAIN, Watched, stopped
 from tests.support.several import NAMES
 
@@ -93,7 +93,7 @@ class HostileLead:
         assert not further, "a further session"
         assert ledger.total(DOMAIN) == self.charged[name], "charged beyond the claim"
         assert len(bound(ledger, DOMAIN, session.mechanism["share"]["run"])) <= (session.queries or 0)
-        assert [*reckon(ledger.records())] == []
+        assert [*ledger_faults(ledger.records())] == []
 
     def walk(self, steps: int) -> None:
         for _ in range(steps):

@@ -18,12 +18,12 @@ from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
-from concord.tasks.asks.counted import Confusion, NumberErrors, classes_given, count_units, numbers_given
 from concord.tasks.asks.student_test import (
     StudentTestAsk,
     planned_groups,
     planned_test,
 )
+from concord.tasks.asks.unit_counts import Confusion, NumberErrors, classes_given, count_units, numbers_given
 from concord.tasks.data.encode import learn_encoding
 from concord.tasks.data.matrix import Matrix
 from concord.tasks.data.parts import of_part

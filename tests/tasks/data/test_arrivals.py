@@ -16,7 +16,7 @@ from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sections import PrivateTestPlan
 from concord.tasks.asking.tally import Coding, columns_asked, count, gather, total_of
-from concord.tasks.asks.counted import set_arrived_aside
+from concord.tasks.asks.unit_counts import set_arrived_aside
 from concord.tasks.data.arrivals import (
     NAME,
     Arriving,

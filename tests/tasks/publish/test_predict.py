@@ -21,7 +21,7 @@ from concord.flows.api import load_student
 from concord.tasks.data.concord_student import ScoreClassifier
 from concord.tasks.publish.predict import as_named, at_point, in_spreadsheet
 from concord.tasks.student.model import published_student
-from concord.tasks.verify.handing import handed_on
+from concord.tasks.verify.checked_student import handed_on
 from tests.support.console import concord
 from tests.support.published import CLASSES, SESSION, World
 from tests.support.sentences import facts, says

@@ -18,7 +18,7 @@ from concord.tasks.asks.kinds import KINDS
 from concord.tasks.publish.disclosures import ABOUT, description, model_card, registry
 from concord.tasks.publish.statements import statement
 from concord.tasks.student.model import load
-from concord.tasks.verify.handing import handed_on
+from concord.tasks.verify.checked_student import handed_on
 from tests.support.console import concord
 from tests.support.published import SESSION, World, rewrite
 from tests.support.recorded import RECORDED

@@ -16,7 +16,7 @@ from concord.artifacts.mlflow.describe import NOTE
 from concord.artifacts.mlflow.read import Records
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.disclosures import registry
-from concord.tasks.verify.handing import handed_on
+from concord.tasks.verify.checked_student import handed_on
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
 from tests.support.published import SESSION, world

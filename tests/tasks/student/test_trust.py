@@ -30,7 +30,7 @@ from concord.tasks.publish.export import export
 from concord.tasks.publish.predict import student_of
 from concord.tasks.student.model import dump, load
 from concord.tasks.student.trust import trusted_types
-from concord.tasks.verify.handing import handed_on
+from concord.tasks.verify.checked_student import handed_on
 from concord.tasks.verify.published import verify_published
 from tests.support.published import SESSION, World, rewrite
 from tests.tasks.verify.signed_folder import sign_again

@@ -55,7 +55,7 @@ def test_a_session_of_tallies_stays_below_its_bound_and_one_without_noise_is_see
     leaking = on_sums(TalliesStage.on(loud, codes, rows), GUARANTEE, 20)
     assert not leaking.holds
     assert leaking.leaks[0].auc > 0.999
-    assert leaking.leaks[0].found() > 0.99
+    assert leaking.leaks[0].true_positive_rate() > 0.99
 
 
 def test_it_reads_nothing_private_and_says_what_it_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,5 +134,5 @@ def test_scores_are_measured_as_the_field_does() -> None:
     assert leak.auc == pytest.approx(roc_auc_score(there.ravel(), scores.ravel()))
     misses, hits = leak.curve
     assert (misses[-1], hits[-1]) == (1, 1)
-    assert leak.found(0.5) == pytest.approx(hits[np.searchsorted(misses, 0.5)], abs=0.05)
+    assert leak.true_positive_rate(0.5) == pytest.approx(hits[np.searchsorted(misses, 0.5)], abs=0.05)
     assert 0 < leak.error < 0.1

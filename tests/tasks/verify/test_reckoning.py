@@ -27,7 +27,7 @@ from concord.tasks.mechanisms.private_test import PrivateTest
 from concord.tasks.mechanisms.relabelled import Relabelling, calibrate_relabelled
 from concord.tasks.mechanisms.sparse_vector import SparseVector
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.verify.reckoning import HIDDEN, reckon
+from concord.tasks.verify.reckoning import HIDDEN, ledger_faults
 from concord.tasks.verify.verify import verify
 from tests.artifacts.ledger.openings import batch, outcome
 from tests.artifacts.ledger.test_ledger_model import Answer, InMemory
@@ -111,7 +111,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def found(ledger: Ledger) -> list[str]:
     """What breaks the rule in a ledger that chain and book believe."""
     ledger.verify()
-    return list(reckon(ledger.records()))
+    return list(ledger_faults(ledger.records()))
 
 
 def test_an_honest_history_keeps_the_rule(home: Path) -> None:
@@ -165,7 +165,7 @@ def releases_tested(*releases: Any, **terms: Any) -> list[str]:
         opened = asked(STABLE, f"of {number}", mechanism=settings, whole=mechanism.cost, **named_so)
         ledger.open_session(opened, further=True)
         ledger.settle(opened.id, give_back=False)
-    return list(reckon(ledger.kept))
+    return list(ledger_faults(ledger.kept))
 
 
 def test_the_units_of_each_release_are_tested_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,7 +222,7 @@ def test_noise_drawn_out_of_turn_is_found(home: Path, where: int) -> None:
     rewrite(home, lambda lines: lines.insert(where + 1, lines[3]))
     with pytest.raises(NotVerified, match=r"\('draw'\)"):
         Ledger.of(home).verify()
-    assert says(str(list(reckon(Ledger.of(home).records()))), "noise", "no batch", "again")
+    assert says(str(list(ledger_faults(Ledger.of(home).records()))), "noise", "no batch", "again")
 
 
 @pytest.mark.parametrize("kind", ["secret", "bound"])
@@ -232,12 +232,12 @@ def test_a_second_secret_or_question_of_one_name_is_found(kind: RemarkKind, monk
     named(ledger)
     for about in ("domains/people first", "streams/weekly first", "domains/people first"):
         ledger.remark("people", kind, about)
-    assert [*reckon(ledger.kept)] == []
+    assert [*ledger_faults(ledger.kept)] == []
     with pytest.raises(NotVerified, match="restore that one" if kind == "secret" else "signed another question"):
         ledger.remark("people", kind, "domains/people second")
     monkeypatch.setattr(Remarks, "check_only", lambda *_: None)
     ledger.remark("people", kind, "domains/people second")
-    assert "the domain is bound to another" in str([*reckon(ledger.kept)])
+    assert "the domain is bound to another" in str([*ledger_faults(ledger.kept)])
 
 
 def test_amounts_that_are_too_large_are_found_as_well(home: Path) -> None:
@@ -286,12 +286,12 @@ def test_a_filter_that_admits_too_much_is_found(monkeypatch: pytest.MonkeyPatch,
     honest = Kept()
     named(honest)
     fill(honest, (LARGE, 8), (SMALL, 200))
-    assert list(reckon(honest.kept)) == []
+    assert list(ledger_faults(honest.kept)) == []
     monkeypatch.setattr(*UNBOUNDED[fault])
     ledger = Kept()
     named(ledger)
     fill(ledger, (LARGE, 8), (SMALL, 200))
-    assert any("but the domain's cap covers" in item for item in reckon(ledger.kept))
+    assert any("but the domain's cap covers" in item for item in ledger_faults(ledger.kept))
 
 
 @pytest.mark.parametrize("fault", [None, *RESTORED])

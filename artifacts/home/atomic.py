@@ -12,7 +12,7 @@ Assumes      ROOT is on one file system, whose locks hold (`flock`). On NFS, loc
 Guarantees   a file appears whole or not at all; the next `sweep` removes what a killed writer left, and never a file
              that somebody is still writing
 Not covered  a file that is not durable may be lost, or found empty, after a power cut. Checked by
-             tests/artifacts/home/test_whole.py
+             tests/artifacts/home/test_atomic.py
 
 One file in a home folder holds the number of its format, by which a version of Concord refuses a later one's home.
 """

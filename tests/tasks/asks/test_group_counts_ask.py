@@ -11,10 +11,9 @@ import pytest
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.home.vault import Vault, derive
 from concord.artifacts.plan import Plan
-from concord.tasks.asks import counted as asks_counted
-from concord.tasks.asks import counts
-from concord.tasks.asks.counted import count_units
-from concord.tasks.asks.counts import CountsAsk, Groups
+from concord.tasks.asks import group_counts, unit_counts
+from concord.tasks.asks.group_counts import CountsAsk, Groups
+from concord.tasks.asks.unit_counts import count_units
 from concord.tasks.data import split
 from concord.tasks.data.encode import learn_encoding, read_frame, stage_public
 from concord.tasks.data.units import PrivateRows
@@ -71,7 +70,7 @@ def test_a_count_of_rows_would_be_seen(plan: Plan, tmp_path: Path, monkeypatch: 
     def every_row(private: PrivateRows, *_: Any, **__: Any) -> Iterator[pl.DataFrame]:
         return split._identified(private)
 
-    monkeypatch.setattr(asks_counted, "one_row_a_unit", every_row)
+    monkeypatch.setattr(unit_counts, "one_row_a_unit", every_row)
     assert counted(plan, tmp_path, groups).sum() > PRIVATE["person"].n_unique()
 
 
@@ -92,7 +91,7 @@ def test_a_word_outside_the_vocabulary_is_in_no_group_though_public_rows_have_it
 
 
 def test_groups_too_long_for_a_reader_are_refused(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counts, "MOST_WRITTEN", 20)
+    monkeypatch.setattr(group_counts, "MOST_WRITTEN", 20)
     with pytest.raises(WrongInput, match=facts("longer names", "one answer")):
         groups_of(plan, tmp_path, "shade")
 
@@ -124,7 +123,7 @@ def test_columns_that_make_no_groups_are_refused(
 
 
 def test_too_many_groups_are_refused(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counts, "MOST_GROUPS", 1)
+    monkeypatch.setattr(group_counts, "MOST_GROUPS", 1)
     with pytest.raises(WrongInput, match=facts("--by", "2 groups", "at most 1")):
         groups_of(plan, tmp_path, "shade")
 

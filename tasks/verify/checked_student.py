@@ -5,7 +5,7 @@ Guarantees   nothing is handed on if the certificate never agreed with the ledge
              that was signed with it, or nobody signed it. The bytes that were compared are handed on. Links, pipes and
              devices are no files
 Not covered  who signed a folder, and whether its settings prove what is claimed: `concord verify` says that.
-             Checked by tests/tasks/verify/test_handing.py
+             Checked by tests/tasks/verify/test_checked_student.py
 """
 
 import os
@@ -16,8 +16,8 @@ from pathlib import Path
 from concord.artifacts.attestation import ATTESTATION_FILE
 from concord.artifacts.certificate import CERTIFICATE_FILE, Certificate
 from concord.artifacts.errors import ConcordError, NotVerified, WrongInput
+from concord.artifacts.home.atomic import is_home
 from concord.artifacts.home.released import Released, sha256
-from concord.artifacts.home.whole import is_home
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.published import DOCUMENTS, Published
 from concord.tasks.verify.certificate import Certificates

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from concord.artifacts.home.atomic import UNFINISHED, sweep, tidy, write_whole
 from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.home.whole import UNFINISHED, sweep, tidy, write_whole
 
 
 @contextmanager

@@ -8,7 +8,7 @@ Assumes      encoding and groups are public
 Guarantees   (ε, 0) for the released counts; the exact ones stay in the vault
 Ends         with its one release
 Not covered  a unit that changes its group, or the row it is counted by: two steps, as if it were replaced. Checked by
-             tests/tasks/asks/test_counts.py, tests/privacy/test_group_counts.py and tests/flows/test_count.py
+             tests/tasks/asks/test_group_counts_ask.py, tests/privacy/test_group_counts.py and tests/flows/test_count.py
 """
 
 import hashlib
