@@ -22,7 +22,7 @@ from concord.artifacts.schemas import Budget, Ref
 ATTESTATION_FILE: Final = "attestation.json"
 ATTESTATION_SCHEMA_FILE: Final = "attestation.schema.json"
 KEY_FILE: Final = "key.pem"
-"""Where the envelope, the schema of its statement, and the public half of the key lie, beside the certificate."""
+"""File names of the envelope, of the schema of its statement, and of the public key, beside the certificate."""
 PREDICATE_TYPE: Final = "urn:concord:differential-privacy-claim:1"
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 

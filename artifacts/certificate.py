@@ -24,11 +24,11 @@ from concord.artifacts.schemas import Budget, CertificatePart, Ref, added
 from concord.artifacts.sections import AboutPlan
 
 FIRST_FORMAT: Final = "concord certificate 1"
-"""Of version 1.0.0: figures on public rows are numbers without an interval."""
+"""The format of version 1.0.0, whose figures on public rows have no interval."""
 CERTIFICATE_FORMAT: Final = "concord certificate 2"
 CERTIFICATE_FILE: Final = "certificate.json"
 SCHEMA_FILE: Final = "certificate.schema.json"
-"""Where the certificate and its schema lie, in the session's folder."""
+"""File names of the certificate and its schema, in the session's folder."""
 TABLE: Final = ".arrow"
 """Suffix of the names of tables of labels."""
 LIBRARIES = ("cryptography", "dp-accounting", "numpy", "opendp", "scikit-learn", "scipy", "skops")
@@ -239,7 +239,8 @@ class Certificate(CertificatePart):
 
     @property
     def by_release(self) -> dict[int, Estimate]:
-        """Of a stream: the accuracy of the student of each release, from 1, on private units that arrived with it."""
+        """For a stream: the accuracy of each release's student, by number from 1, on private units that arrived with
+        it."""
         tests = ((record.mechanism.kind.release, record.tested) for record in self.sessions)
         return {
             number + 1: test.accuracy for number, test in tests if isinstance(test, TestRecord) and number is not None
@@ -268,7 +269,7 @@ class Certificate(CertificatePart):
 
     @property
     def tables(self) -> tuple[Ref, ...]:
-        """Those of them that are tables of labels."""
+        """The released files that are tables of labels."""
         return tuple(file for file in self.files if file.path.endswith(TABLE))
 
     @property

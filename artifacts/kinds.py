@@ -131,7 +131,7 @@ class Kind(Frozen):
 
     @property
     def command(self) -> str:
-        """By which its session is finished if it was killed, with words in place of names: the plan's run."""
+        """The command that finishes a killed session, with placeholders for names: by default the plan's run."""
         return "concord run PLAN"
 
     @property

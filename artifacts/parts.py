@@ -155,7 +155,7 @@ def largest(totals: dict[str, Charge]) -> Charge:
 
 
 def least(totals: dict[str, Charge]) -> Charge:
-    """Of each amount, the smallest of any part."""
+    """The smallest of each amount over all parts."""
     return reduce(Charge.least, totals.values())
 
 

@@ -99,7 +99,7 @@ class SessionRecord(CertificatePart):
 
     @property
     def about(self) -> str | None:
-        """The session whose students it compared or tested; None if it asked about no other session."""
+        """The session whose students it compared or tested; None if it concerns no other session."""
         return self.mechanism.kind.session
 
     @property

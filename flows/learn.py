@@ -199,7 +199,7 @@ class Learns(Protocol):
 
 
 class Reopens(Learns, Protocol):
-    """A way whose sessions can be looked at again: tested, extended, learned from once more."""
+    """A way whose sessions can be reopened: tested, extended, learned from again."""
 
     def replay(self, run: RunContext, session: Session, admitted: Admitted[Any]) -> Learned: ...
 

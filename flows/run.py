@@ -235,8 +235,8 @@ class PrivateFiles:
     def of(cls, run: RunContext, sources: Iterable[PublicSource]) -> Self:
         """The plan's private table. Raises WrongInput if one of its files is named public, or is of another domain.
 
-        Files are told apart by public facts alone. If equal content were refused, whoever supplies a public file with a
-        guess of a private one would learn whether it is right; so it is only noted, on the operator's console.
+        Files are told apart by public facts alone. If equal content were refused, someone who supplies a public file
+        with a guess of a private one would learn whether it is right; so it is only noted, on the operator's console.
         """
         if run.erased:
             err.print(f"{'erased':>8} units of domain {run.plan.privacy.domain} are left out")
@@ -267,7 +267,7 @@ def note_copies(private: Iterable[str], field: str, contents: Iterable[str]) -> 
 
 
 def _unlinked(run: RunContext) -> dict[str, list[PrivateSources]]:
-    """Where rows of domains came from that the plan's is not linked to; none in a replay, which opens no session."""
+    """Sources of rows of domains that the plan's is not linked to; empty in a replay, which opens no session."""
     ledger, vault, own = run.stores.ledger, run.stores.vault, run.plan.privacy.domain
     linked = {own, *(domain.name for domain in ledger.linked(own))}
     names = [domain.name for domain in ledger.domains() if domain.name not in linked and not run.stages.in_replay]

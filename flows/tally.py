@@ -235,7 +235,7 @@ def rounds_in(run: RunContext, files: Sequence[Ref]) -> list[RoundFile]:
 
 def labelled(run: RunContext, admitted: Admitted[Any], passed: Disclosure, codes: Codes | None = None) -> Learned:
     """`passed`, and the file of the labels inferred from its last round, by these codes; by default, by those that the
-    round asked about."""
+    round queried."""
     stream, claim = admitted.stream, label_claim(admitted, passed)
     if codes is None:
         codes = codes_after(rounds_in(run, passed.released[:-1]), admitted.ask.coded)

@@ -38,10 +38,10 @@ SIGNING_SECRET = "signing"
 """The secret of the vault that the home's own key is derived from."""
 PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
-"""Of an in-toto statement, and of the envelope that it is signed in."""
+"""Types of an in-toto statement, and of the payload of its envelope."""
 QUESTION_TYPE: Final = "application/vnd.concord.homes.question+json"
 SHARE_TYPE: Final = "application/vnd.concord.homes.share+json"
-"""Of what several homes sign, so that a signature of one kind never passes for another."""
+"""Payload types of what several homes sign: a signature of one kind never passes for another."""
 
 
 @dataclass(frozen=True)

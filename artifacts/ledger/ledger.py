@@ -58,8 +58,8 @@ class Ledger(Reading):
 
     @classmethod
     def checked(cls, home: Path) -> Self:
-        """As `of`, for all that believes what it says. Raises NotVerified if it denies what the home holds or its
-        witness saw."""
+        """As `of`, for callers that rely on its content. Raises NotVerified if it contradicts the home's files or its
+        witness."""
         contents, ledger = HomeContents(home), cls.of(home)
         ledger.check_witness()
         contents.check(ledger)

@@ -37,7 +37,7 @@ its runs with COLUMNS, because MLflow's list shows no metric by itself. MLflow l
 
 
 def runs_page(experiment: str) -> str:
-    """Where MLflow's pages show the runs of an experiment, in the view for trained models."""
+    """The address, within MLflow's pages, of an experiment's runs in the view for trained models."""
     return f"#/experiments/{experiment}/runs?viewStateShareKey={VIEW}&workflowType=machine_learning"
 
 

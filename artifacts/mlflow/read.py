@@ -45,7 +45,7 @@ from concord.artifacts.settings import (
 EXPERIMENT = re.compile(r"(file://.*)/[^/]+")
 """The folder of an experiment's files, below the home's."""
 COPIES: list[TemporaryDirectory[str]] = []
-"""Of stores that cannot be written, for as long as this process lasts."""
+"""Copies of stores that cannot be written, for as long as this process lasts."""
 NOBODYS = "0"
 """The id of the experiment Default, which MLflow makes and nobody uses."""
 FINISHED = "attributes.status = 'FINISHED'"
@@ -102,7 +102,7 @@ class Records:
         return [str(run.info.run_id) for run in self._runs(session)]
 
     def _runs(self, session: str, most: int = 1000) -> list[Run]:
-        """At most so many of a session's finished runs, the latest first."""
+        """A session's finished runs, the latest first, `most` at most."""
         with in_one_sentence():
             everywhere = [experiment.experiment_id for experiment in self._client.search_experiments()]
             mine = f"tags.session = '{session}' and {FINISHED}"
@@ -136,7 +136,7 @@ class Records:
             page = runs.token or ""
 
     def page(self, domain: str | None) -> str:
-        """Where MLflow's pages show the runs of a domain, by default of the one that was published to last.
+        """The address, within MLflow's pages, of the runs of a domain; default: the domain with the latest publication.
 
         Raises WrongInput if nothing was published of it.
         """

@@ -149,7 +149,8 @@ class TalliesStage(SumsStage):
         return replace(self, mechanism=mechanism, codes=codes, rows=rows, units=units, public=public)
 
     def as_read(self, released: int | None = None) -> "TalliesStage":
-        """Of a stream, its running totals after so many releases, by default after all of a season."""
+        """The mechanism as it is decoded: for a stream, its running totals after that many releases, by default a whole
+        season."""
         if not isinstance(self.mechanism, Stream):
             return self
         season = self.mechanism.season

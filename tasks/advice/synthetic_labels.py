@@ -37,7 +37,7 @@ CLOSE = 1e-4
 LEAST_SPREAD = 1e-3
 """Least spread of rows along a direction, as a share of the widest: single precision tells them apart."""
 RARER = 3.0
-"""By how much each class is rarer than the one before, in every other draw, if their shares are not known."""
+"""Factor by which each class is rarer than the one before, in every other draw, if their shares are not known."""
 
 
 def typical_truth(codes: Codes, rows: CodeMatrix, shares: Sequence[float], rng: np.random.Generator) -> Floats:

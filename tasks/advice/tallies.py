@@ -141,7 +141,8 @@ def _alone(plan: Plan) -> bool:
 
 
 def read_at_end(mechanism: Tallies) -> Tallies:
-    """As it is decoded in the end: of a stream, plain tallies with the noise of its last running totals."""
+    """The mechanism as it is decoded at the end: for a stream, plain tallies with the noise of its last running
+    totals."""
     return mechanism.as_read(mechanism.season) if isinstance(mechanism, Stream) else mechanism
 
 

@@ -9,8 +9,8 @@ bounds, in whole steps. Rows of a unit meet in one block; blocks are added. Shar
 meet, and blocks that are counted can each be worked on anywhere.
 
 Assumes      codes and question are public: from public rows, from the plan, or from sums released by earlier rounds
-Guarantees   sums are int64 and the same to the bit however rows lie in files, shares, frames and blocks, and whoever
-             works on which; they stay in the vault. If labels alone are secret, no label decides which rows are
+Guarantees   sums are int64 and the same to the bit however rows lie in files, shares, frames and blocks, and whichever
+             worker reads which; they stay in the vault. If labels alone are secret, no label decides which rows are
              counted, in which block, or what `known_codes` reads
 Not covered  rows whose unit is null: they belong to no unit that a guarantee could cover, so they are left out.
              Checked by tests/tasks/asking/test_tally.py

@@ -52,7 +52,7 @@ class JointAsk(TalliesAsk):
     each: Tallies
 
     def settings(self) -> dict[str, Any]:
-        """Those of the mechanism, the codes, and what the homes agreed on."""
+        """The settings of the mechanism, the codes, and the homes' agreement."""
         return {**super().settings(), **self.agreed}
 
 
@@ -84,7 +84,7 @@ def check_public(plan: Plan, homes: HomesPlan) -> None:
 
 
 def last_of(shares: Mapping[str, tuple[Answered, Letter]]) -> dict[str, tuple[int, str]]:
-    """Of each home how many answers it gave before its share, and the share's digest."""
+    """For each home, the number of its answers before its share, and the share's digest."""
     return {name: (share.release, letter.digest) for name, (share, letter) in shares.items()}
 
 

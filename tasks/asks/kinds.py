@@ -225,7 +225,7 @@ def _estimate(found: Measured) -> Estimate:
 
 @dataclass(frozen=True)
 class Publication:
-    """How what a mechanism drew is published.
+    """How the results of a mechanism are published.
 
     releases  what it releases, in words
     outcome   what a released file says, if each is an answer by itself

@@ -139,7 +139,7 @@ class Online:
             return self._released(self._known.places(rows), refused)
 
     def _new(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Those of the rows that are new, after files that hold some and were left before they were begun are asked."""
+        """The rows that are still new once stored files with some of them, which were never begun, have been asked."""
         new = self._known.new(rows)
         while new.height and not self.state.ended and (left := self._known.left(new)):
             self._release(left, self.state)

@@ -88,7 +88,7 @@ class QuestionsAsk(StreamAsk[SingleRelease | StableVoting]):
         return self.shards
 
     def settings(self) -> dict[str, Any]:
-        """Those of the mechanism, and the question's name."""
+        """The settings of the mechanism, and the question's name."""
         alone = {} if self.question is None else {"question": self.question}
         return {**self.mechanism.settings(), **alone}
 

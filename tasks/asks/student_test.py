@@ -44,7 +44,7 @@ from concord.tasks.mechanisms.private_test import OTHER, Noisy, PrivateTest
 MOST_CELLS = 100_000
 """Most cells of the matrices of all groups."""
 FAR = -(10**9)
-"""As long as a noisy count is written."""
+"""A number with as many characters as a noisy count may have."""
 
 
 @dataclass(frozen=True)

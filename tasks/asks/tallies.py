@@ -68,7 +68,8 @@ class TalliesAsk(Ask[Tallies]):
         return self.mechanism.queries
 
     def settings(self) -> dict[str, Any]:
-        """Those of the mechanism, the codes, and the bounds of a number, which decide what a step of its sums is."""
+        """The settings of the mechanism, the codes, and the bounds of a number, which decide what a step of its sums
+        is."""
         bounds = {} if self.bounds is None else {"bounds": list(self.bounds)}
         return {**self.mechanism.settings(), "codes": self.codes, **bounds}
 

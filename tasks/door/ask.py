@@ -200,7 +200,7 @@ class SingleAsk(Ask[Single]):
         return 1
 
     def settings(self) -> dict[str, Any]:
-        """Those of the mechanism, and the other facts."""
+        """The settings of the mechanism, and the other facts."""
         return {**self.mechanism.settings(), **self.about}
 
     @property

@@ -75,7 +75,7 @@ CONFIDENCES = (0.0, 0.75, 0.9)
 """The least confidence of each level by which version 1.0.0 counted the units of a group."""
 
 OTHER = ""
-"""In place of the words of a column that no group is named by; no cell reads as it."""
+"""Stands for all words of a column that name no group; no cell is parsed as it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,7 +207,7 @@ class Noisy:
 
     @classmethod
     def of(cls, mechanism: PrivateTest, numbers: Sequence[int]) -> "Noisy":
-        """Those that `PrivateTest.release` draws, in its order."""
+        """The counts that `PrivateTest.release` draws, from `numbers` in its order."""
         groups, classes = mechanism.groups, mechanism.classes
         pair, tables = np.split(np.asarray(numbers, dtype=np.int64), [2])
         matrices, pairs = np.split(tables, [max(1, groups) * classes**2])

@@ -52,7 +52,7 @@ class NoisyTables:
 
     @property
     def spans(self) -> list[slice]:
-        """By column, the places of its groups among all."""
+        """For each column, the slice of its groups among all groups."""
         edges = np.cumsum([0, *map(len, self.margins)])
         return [slice(start, stop) for start, stop in pairwise(edges.tolist())]
 

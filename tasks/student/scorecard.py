@@ -110,7 +110,7 @@ def scorecard_json(student: Pipeline, thresholds: Mapping[str, float] = NO_THRES
 
 
 def _parts(student: Pipeline) -> Iterator[tuple[str, str, Code]]:
-    """Of each column its name, the kind of its cells, and its code."""
+    """For each column: its name, the kind of its cells, and its code."""
     for _, part, names in student["encode"].transformers_:
         if isinstance(part, Pipeline):
             yield names[0], part[0].kind, part[1]
@@ -141,7 +141,7 @@ def _end(kind: str, cut: float) -> float | str:
 
 
 def _pairs(student: Pipeline, pairs: Pairs, weights: Any) -> Iterator[dict[str, Any]]:
-    """Of each pair of columns: the cell of a table that each code of either belongs to, and the table's points."""
+    """For each pair of columns: the cell of a table that each code of either belongs to, and the table's points."""
     parts = [*_parts(student)]
     for (one, other), (left, right) in zip(pairs.both, pairs.added, strict=True):
         names, tables = [], []
@@ -256,7 +256,7 @@ def _prediction(predicts: dict[str, Any]) -> str:
 
 
 def _at_thresholds(predicts: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """Of two classes, for each that has a threshold: a comment, and the column of predictions at that threshold."""
+    """With two classes, for each that has a threshold: a comment, and the column of predictions at that threshold."""
     comments, columns, classes = list[str](), list[str](), predicts.get("classes", ())
     named = predicts["at probabilities"]["classes"] if "at probabilities" in predicts and len(classes) == 2 else {}
     for name, least in named.items():

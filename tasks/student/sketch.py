@@ -139,7 +139,7 @@ class SketchPlanner:
         return margins_of(self.grid, sums, steps=self.mechanism.steps, scale=each.scale, count=each.count)
 
     def _groups(self, first: RoundFile) -> list[Ints]:
-        """By column, the group of each narrow cell in two-way tables."""
+        """For each column, the group of each narrow cell in two-way tables."""
         tables = FIELDS.validate_json(json.dumps(first["next"]["tables"]))
         return [groups_of(self.grid.fields[at], field) for at, field in zip(self.grid.fine, tables, strict=True)]
 

@@ -43,7 +43,8 @@ def bins_of(margins: Margins, pair_noise: float) -> int:
 
 
 def table_codes(grid: Codes, margins: Margins, bins: int, most: int) -> tuple[CodedField, ...]:
-    """By column, the groups of its cells in two-way tables: at most `most`, missing and other words among them."""
+    """For each column, the groups of its cells in two-way tables: at most `most`, missing and other words among
+    them."""
     return tuple(
         _field(grid.fields[at], counts, margins, bins, most)
         for at, counts in zip(grid.fine, margins.counts, strict=True)

@@ -309,7 +309,7 @@ def _chances(model: Any, X: Any, classes: tuple[str, ...]) -> Floats:
 
 
 def _auc(scored: Floats, there: Any) -> float:
-    """By the sum of ranks (Mann & Whitney); half if one side has none."""
+    """AUC by the sum of ranks (Mann & Whitney); 0.5 if one side is empty."""
     from scipy.stats import rankdata
 
     inside, outside = int(there.sum()), int((~there).sum())

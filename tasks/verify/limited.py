@@ -21,9 +21,9 @@ from pkgutil import resolve_name
 from pydantic import BaseModel, ConfigDict
 
 MEMORY = 4 << 30
-"""Bytes."""
+"""Most memory of a check, in bytes."""
 SECONDS = 20 * 60
-"""Of processor time."""
+"""Most processor time of a check, in seconds."""
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS"), "1"
 )

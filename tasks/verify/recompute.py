@@ -353,7 +353,7 @@ class Route:
 
 
 RELABELLED = Route(_stated, _relabelled_delta)
-"""Of any mechanism whose shards were relabelled."""
+"""The route of any mechanism whose shards were relabelled."""
 ROUTES = {
     "stable": Route(_stated, _stable_delta, _stable_charge, by_refusal=True),
     "sparse_vector": Route(_epochs),

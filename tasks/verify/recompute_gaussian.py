@@ -68,7 +68,7 @@ NONE: Group = (0, 1.0)
 
 
 def sums_delta(epsilon: float, *groups: Group) -> float:
-    """At least the δ at `epsilon` of draws of one or two scales, each shifted by one. Raises NotVerified."""
+    """An upper bound on the δ at `epsilon` of draws of one or two scales, each shifted by one. Raises NotVerified."""
     narrow, wide = sorted([NONE, *groups][-2:], key=_places)
     fine = epsilon * (1 - FINE)
     found = _on_lattices(fine, narrow, wide) if _places(wide) <= MOST_PLACES else _continuous(fine, narrow, wide)
@@ -147,7 +147,7 @@ def _tilt(epsilon: float, *groups: Group) -> float:
 
 
 def root(rising: Callable[[float], float], low: float, high: float) -> float:
-    """Where it passes 0 between two places, to a double."""
+    """The root between two places, to the precision of a double."""
     while low < (middle := (low + high) / 2) < high:
         low, high = (middle, high) if rising(middle) < 0 else (low, middle)
     return high
@@ -255,7 +255,7 @@ Move = tuple[int, int, Decimal]
 
 
 def tallied_moves(kind: Tallies) -> list[Move]:
-    """By how much neighbours move all steps together: rounds, or releases of a season."""
+    """The change between neighbours of all steps together: rounds, or releases of a season."""
     weights = [part**2 for part in coefficients(kind)] if isinstance(kind, Stream) else [1]
     homes = kind.homes if isinstance(kind, Joint) else 1
     return [

@@ -36,10 +36,10 @@ def _weights(kind: Stream, releases: int) -> Any:
 
 
 def totals_off(kind: Stream, sums: Any, totals: Any) -> float:
-    """By how many steps, beyond what rounding explains, running totals are off the last release of a question.
+    """Error of the running totals of a question's last release, in steps, beyond what rounding explains.
 
     sums    (releases, numbers) of all releases so far, in order
-    totals  (numbers,) that the last of them says
+    totals  (numbers,) that the last of them states
     """
     weights, released = _weights(kind, len(sums))[::-1], np.asarray(sums, np.float64)
     most = 1 / 2 + TALLIES_ROUNDING * float(np.abs(weights[:, None] * released).sum(axis=0).max(initial=0.0))
