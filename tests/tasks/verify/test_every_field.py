@@ -66,7 +66,7 @@ CERTIFIED = [kind for kind in KINDS if kind.name != "estimate"]
 
 
 def test_an_estimate_alone_is_never_certified(tmp_path: Path) -> None:
-    with pytest.raises(NotVerified, match=facts("this version", "nothing")):
+    with pytest.raises(NotVerified, match=facts("this version", "the version that opened it")):
         folder_of(next(kind for kind in KINDS if kind not in CERTIFIED), tmp_path / "home")
 
 
