@@ -163,14 +163,14 @@ def test_one_row_more_changes_one_shard_and_never_how_the_run_ends(
     check_neighbours(tmp_path, monkeypatch, cases, tuple(Phase))
 
 
+def from_least(name: str, dtype: pl.DataType, *largest: float) -> pl.Expr:
+    """The planted fault: what most scalers do, which learn a column's range from the rows that they find."""
+    return number(name, dtype, *largest) - number(name, dtype, *largest).min()
+
+
 def test_the_planted_number_that_is_counted_from_the_least_of_its_column_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The planted fault: what most scalers do, which learn a column's range from the rows that they find."""
-
-    def from_least(name: str, dtype: pl.DataType) -> pl.Expr:
-        return number(name, dtype) - number(name, dtype).min()
-
     monkeypatch.setattr("concord.tasks.data.cells.number", from_least)
     with pytest.raises(AssertionError):
         check_neighbours(tmp_path, monkeypatch, 60, [Phase.generate])

@@ -8,7 +8,7 @@ are compared as bytes, alone against in company.
 import functools
 import math
 import struct
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import cycle
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import HashingVectorizer
@@ -40,6 +40,7 @@ from concord.tasks.data.matrix import encode
 from concord.tasks.data.stored_columns import polars_type, read_column
 from concord.tasks.data.units import shards_of
 from concord.tasks.data.vectors import VectorField
+from tests.privacy.test_neighbouring_tables import from_least
 from tests.support.raw import CELLS, TYPES, Cell, cells_of, column, exact
 
 KEY = bytes(range(32))
@@ -146,9 +147,8 @@ def alone(stored: pa.DataType, cell: Cell) -> dict[str, bytes | None]:
     return became(stored, [cell]).row(0)
 
 
-@pytest.mark.parametrize("cases", [100, pytest.param(500, marks=pytest.mark.slow)])
-def test_a_cell_of_any_bits_becomes_the_same_alone_as_in_company(cases: int) -> None:
-    @settings(max_examples=cases)
+def check_alone(cases: int, phases: Collection[Phase] = tuple(Phase)) -> None:
+    @settings(max_examples=cases, phases=phases)
     @given(columns, st.sampled_from(PLAIN_CELLS), st.sampled_from(LENGTHS), st.floats(0, 1))
     def holds(typed: tuple[pa.DataType, Cell, Cell], other: Cell, rows: int, where: float) -> None:
         stored, odd, second = typed
@@ -160,7 +160,23 @@ def test_a_cell_of_any_bits_becomes_the_same_alone_as_in_company(cases: int) -> 
         for at, cell in enumerate(company):
             assert together.row(at) == alone(stored, cell), f"row {at}"
 
+    alone.cache_clear()
     holds()
+
+
+@pytest.mark.parametrize("cases", [100, pytest.param(500, marks=pytest.mark.slow)])
+def test_a_cell_of_any_bits_becomes_the_same_alone_as_in_company(cases: int) -> None:
+    check_alone(cases)
+
+
+def test_the_planted_number_that_is_counted_from_the_least_of_its_column_is_rejected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By as many cases as are always searched."""
+    monkeypatch.setattr("concord.tasks.data.cells.number", from_least)
+    with pytest.raises(AssertionError, match="row "):
+        check_alone(100, [Phase.generate])
+    alone.cache_clear()  # of what the fault made
 
 
 @pytest.mark.parametrize(

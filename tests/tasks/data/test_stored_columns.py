@@ -1,6 +1,7 @@
 """Sound: no cell of a stored column, whatever its bits, decides how a run ends or what another cell becomes."""
 
 import struct
+from collections.abc import Collection
 from decimal import Decimal
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from concord.tasks.data.stored_columns import polars_type, read_column
@@ -82,9 +83,8 @@ columns = st.sampled_from(KNOWN).flatmap(
 )
 
 
-@pytest.mark.parametrize("cases", [200, pytest.param(1_500, marks=pytest.mark.slow)])
-def test_cells_of_any_bits_are_read_alone_as_in_company(cases: int) -> None:
-    @settings(max_examples=cases)
+def check_alone(cases: int, phases: Collection[Phase] = tuple(Phase)) -> None:
+    @settings(max_examples=cases, phases=phases)
     @given(columns, st.integers(0, 3))
     def holds(typed: tuple[pa.DataType, list[Cell]], skipped: int) -> None:
         stored, cells = typed
@@ -94,6 +94,18 @@ def test_cells_of_any_bits_are_read_alone_as_in_company(cases: int) -> None:
         assert exact(together) == [bits for cell in alone for bits in exact(cell)]
 
     holds()
+
+
+@pytest.mark.parametrize("cases", [200, pytest.param(1_500, marks=pytest.mark.slow)])
+def test_cells_of_any_bits_are_read_alone_as_in_company(cases: int) -> None:
+    check_alone(cases)
+
+
+def test_the_planted_column_that_one_bad_cell_empties_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By as many cases as are always searched."""
+    monkeypatch.setattr("concord.tasks.data.stored_columns._cells", lambda column: [None] * len(column))
+    with pytest.raises(AssertionError):
+        check_alone(200, [Phase.generate])
 
 
 def test_a_column_of_a_type_that_is_no_feature_is_null_whatever_it_holds(tmp_path: Path) -> None:

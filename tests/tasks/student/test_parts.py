@@ -6,6 +6,7 @@ import json
 import struct
 import sys
 import zipfile
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from sklearn.dummy import DummyClassifier
 
@@ -86,9 +87,8 @@ def everywhere(cells: pl.Series) -> pl.DataFrame:
     return pl.DataFrame([cells.alias(name) for name in ENCODING.features])
 
 
-@pytest.mark.parametrize("cases", [40, pytest.param(300, marks=pytest.mark.slow)])
-def test_cells_of_any_bits_become_what_they_become_for_a_teacher(cases: int) -> None:
-    @settings(max_examples=cases)
+def check_alike(cases: int, phases: Collection[Phase] = tuple(Phase)) -> None:
+    @settings(max_examples=cases, phases=phases)
     @given(columns)
     def holds(typed: tuple[pa.DataType, list[Cell]]) -> None:
         stored, cells = typed
@@ -97,6 +97,18 @@ def test_cells_of_any_bits_become_what_they_become_for_a_teacher(cases: int) -> 
             alike(everywhere(read_column("c", column(stored, bits), stored)))
 
     holds()
+
+
+@pytest.mark.parametrize("cases", [40, pytest.param(300, marks=pytest.mark.slow)])
+def test_cells_of_any_bits_become_what_they_become_for_a_teacher(cases: int) -> None:
+    check_alike(cases)
+
+
+def test_the_planted_word_of_a_number_as_python_writes_it_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By as many cases as are always searched."""
+    monkeypatch.setattr(concord_student, "word", repr)
+    with pytest.raises(AssertionError):
+        check_alike(40, [Phase.generate])
 
 
 @pytest.mark.parametrize("stored", [pa.float64(), pa.float32(), pa.int64(), pa.string(), pa.date32()], ids=str)

@@ -10,6 +10,7 @@ import pytest
 
 from concord.tasks.verify.limited import VERIFY_FOLDER, limited
 from concord.tasks.verify.published import verify_published
+from tests.support.checked_here import Here
 from tests.support.console import concord
 from tests.support.published import SESSION, leading, rewrite
 from tests.tasks.verify.signed_folder import entry, sign_again
@@ -25,10 +26,18 @@ def job(folder: Path) -> tuple[str, tuple[object, ...]]:
     return VERIFY_FOLDER, (str(folder), None, None, None)
 
 
-def test_checks_made_apart_are_those_made_here_and_one_that_ends_its_process_ends_no_other(folder: Path) -> None:
-    (ended,), checks = limited(("os:abort", ()), job(folder))
+def test_checks_made_apart_are_those_made_here_and_one_that_ends_its_process_ends_no_other(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And those that all other tests hear, for whom they are made in the tests' own process."""
+    wrong = Path(shutil.copytree(folder, folder.parent / "wrong" / SESSION))
+    put(wrong, of_nothing(1000))
+    (ended,), *checks = limited(("os:abort", ()), job(folder), job(wrong))
     assert not ended.ok
-    assert checks == verify_published(folder)
+    assert checks == [verify_published(folder), verify_published(wrong)]
+    assert [all(check.ok for check in found) for found in checks] == [True, False]
+    monkeypatch.setattr("concord.tasks.verify.limited.subprocess", Here)
+    assert limited(("json:loads", ("{",)), job(folder), job(wrong)) == [[ended], *checks]
 
 
 def test_what_earlier_jobs_took_of_the_limits_is_not_laid_to_a_later_one() -> None:
