@@ -11,6 +11,16 @@ from tests.support.several import plainly
 
 
 @pytest.fixture
+def home(request: pytest.FixtureRequest) -> Path:
+    """A fresh home folder. Flows run by Prefect in slow tests, and in those that ask for `prefect_server`, which look
+    at what is cached or on its record; in all others as plain functions, which takes half of the time."""
+    slow = request.node.get_closest_marker("slow") is not None
+    by_prefect = slow or "prefect_server" in request.fixturenames
+    found: Path = request.getfixturevalue("home" if by_prefect else "plain_home")
+    return found
+
+
+@pytest.fixture
 def simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where only words are looked at, votes are simulated by ten teachers, tallies by one draw of a typical signal."""
     monkeypatch.setattr(rehearse_votes, "MOST_TRAINED", 10)

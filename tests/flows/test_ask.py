@@ -26,6 +26,7 @@ from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.signed import excerpt
 from concord.tasks.verify.verify import verify
 from tests.support.people import people, write_plan, write_tables
+from tests.support.sentences import facts
 
 pytestmark = pytest.mark.slow
 PAGE = (Path(__file__).parents[2] / "deployments/guides/questions.md").read_text(encoding="utf-8")
@@ -95,7 +96,7 @@ def test_a_question_is_paid_for_once_certified_and_replayed(plan: Path, home: Pa
     assert (first.outcome, first.value, repr(first)) == ("answered", "dark", repr(first))
     assert first.spent_now["epsilon"] > 0
     assert all(check.ok for check in verify_published(home / "released" / first.session))
-    with pytest.raises(WrongInput, match="questions were answered there"):
+    with pytest.raises(WrongInput, match=facts(first.session, "questions")):
         handed_on(first.session, home)
     session = Ledger.of(home).session(first.session)
     assert (session.status, session.epsilon, session.delta, session.teachers) == ("spent", 1.0, 1e-9, 150)
@@ -219,7 +220,7 @@ def test_answers_of_shards_go_with_their_session(plan: Path, home: Path) -> None
 
 
 def test_plans_without_shards_and_questions_that_cannot_be_asked_spend_nothing(plan: Path, home: Path) -> None:
-    with pytest.raises(WrongInput, match="on public rows, ColumnNotFoundError"):
+    with pytest.raises(WrongInput, match=facts("public rows", "ColumnNotFoundError")):
         ask(plan, lambda rows: rows["wealth"][0], name="wealth")
     tallied = {
         "teachers": None,

@@ -13,6 +13,8 @@ from concord.flows.outcome import Summary
 from concord.flows.start import start
 from tests.support.people import changed, tables_of_plan, write_tables
 
+pytestmark = pytest.mark.usefixtures("prefect_server")
+
 
 @pytest.mark.slow
 def test_the_loser_takes_up_the_winners_session_and_spends_nothing(

@@ -20,6 +20,7 @@ from concord.flows.start import start, start_extension, start_study, start_test
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
 from tests.support.people import arrive, changed, write_plan, write_tables
+from tests.support.sentences import facts
 
 UNSAID = dict.fromkeys((*FIGURES, "rows"))
 CONSTANT = "sklearn.dummy.DummyClassifier"
@@ -105,9 +106,9 @@ def test_a_student_is_chosen_once_at_no_further_charge(
     assert all(stage.cached for stage in again.stages)
     assert (again.spent_now["epsilon"], again.choice, again.test) == (0, summary.choice, summary.test)
     others = changed(plan.model_dump(), student__candidates=CANDIDATES[:2])
-    with pytest.raises(BudgetRefused, match="chose among other candidates"):
+    with pytest.raises(BudgetRefused, match=facts(summary.session, "candidates", "costs again")):
         start(others, home)
-    with pytest.raises(WrongInput, match="candidates choose on private rows"):
+    with pytest.raises(WrongInput, match=facts("candidates", "costs")):
         start_study(summary.session, others.student, home)
     more = start_extension(summary.session, arrive(tmp_path / "arriving", 11), home)
     assert certificate_of(more).student.params == chosen["params"]  # its way to learn was chosen: it goes on with it

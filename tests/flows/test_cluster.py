@@ -180,7 +180,7 @@ def test_a_worker_must_see_the_home_and_a_stranger_is_not_let_in(
     task_runner(teachers, tmp_path / "home")
     with Client(named.address, security=named.made.security, set_as_default=False) as client:  # type: ignore[no-untyped-call]
         client.run(lambda: os.environ.update({KEY: "AAAA"}))
-        with pytest.raises(EnvironmentFailed, match="does not see the home folder"):
+        with pytest.raises(EnvironmentFailed, match=facts("worker", "home folder", "mount")):
             task_runner(teachers, tmp_path / "home")
     other = Security.temporary()  # type: ignore[no-untyped-call]
     for name, file in named.files.items():

@@ -23,6 +23,7 @@ def count(plan: Path, home: Path, *more: str, by: str = "shade") -> tuple[int, A
     return status, json.loads(printed) if status == 0 else None, said
 
 
+@pytest.mark.usefixtures("prefect_server")
 def test_counts_are_paid_for_once_certified_and_verified(plan: Path, home: Path) -> None:
     status, found, said = count(plan, home)
     assert status == 0, said

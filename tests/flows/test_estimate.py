@@ -27,6 +27,7 @@ from concord.tasks.data.split import ASIDE, SHARD, split
 from concord.tasks.data.units import PrivateRows
 from concord.tasks.verify.verify import verify
 from tests.support.people import changed, people, tables_of_plan, write_plan, write_tables
+from tests.support.sentences import facts
 
 ASKED: dict[str, Any] = {"epsilon": 0.5, "share": 0.3, "beta": 0.05}
 
@@ -63,10 +64,11 @@ def test_it_says_how_much_teachers_err_and_what_that_asks_for_and_records_nothin
         *("epsilon", "delta", "rate", "upper_rate", "queries", "beta", "cutoff"),
         *("shards", "steps", "scale", "share"),
     }
-    with pytest.raises(WrongInput, match="is for an estimate"):
+    with pytest.raises(WrongInput, match=facts(session.id, "an estimate")):
         start_extension(session.id, Path(plan.path("public")), home)
 
 
+@pytest.mark.usefixtures("prefect_server")
 def test_asked_again_it_replays_and_spends_nothing(plan: Plan, home: Path) -> None:
     first, charged = ask(plan, home), Ledger.of(home).total("people")
     again = ask(plan, home, beta=0.01)
@@ -131,12 +133,12 @@ def test_figures_out_of_range_are_refused(plan: Plan, home: Path, asked: dict[st
 
 def test_a_plan_without_teachers_is_refused(plan: Plan, home: Path) -> None:
     tables = plan.model_dump(exclude={"teachers", "labeling", "student"})
-    with pytest.raises(WrongInput, match=r"must have \[teachers\] and \[labeling\]"):
+    with pytest.raises(WrongInput, match=facts("[teachers]", "[labeling]")):
         ask(parse_plan({**tables, "student": {"learner": "universal", "hypotheses": "stumps"}}), home)
 
 
 def test_a_plan_that_relabels_is_told_what_to_do_instead(plan: Plan, home: Path) -> None:
-    with pytest.raises(WrongInput, match=r"a copy of the plan without \[relabel\]"):
+    with pytest.raises(WrongInput, match=facts("a copy of the plan", "[relabel]")):
         ask(parse_plan({**plan.model_dump(), "relabel": {}}), home)
     assert Ledger.of(home).domains() == ()
 

@@ -22,6 +22,7 @@ from concord.flows.scheduled import scheduled_contribute, scheduled_lead
 from concord.flows.stage import Stages
 from tests.promises.kept import sequences
 from tests.support.people import _toml
+from tests.support.sentences import facts
 from tests.support.several import NAMES, Several, stored
 
 DOMAIN = "people"
@@ -108,10 +109,10 @@ def test_a_plan_of_homes_names_no_private_table_and_is_run_by_its_own_commands(t
     assert load_homes_plan(path).homes == several.plan.homes
     assert of_home(several.plan, "s3://bucket/rows.parquet").data.private == "s3://bucket/rows.parquet"
     path.write_text(path.read_text().replace("[data]", '[data]\nprivate = "north.parquet"'))
-    with pytest.raises(WrongInput, match="each names its own table by --private"):
+    with pytest.raises(WrongInput, match=facts("data.private", "[homes]", "--private")):
         load_homes_plan(path)
     for flow in (learn, refresh):
-        with pytest.raises(WrongInput, match="is run by `concord lead`"):
+        with pytest.raises(WrongInput, match=facts("[homes]", "`concord lead`")):
             flow.fn(load_plan(path), tmp_path / "home")
 
 
@@ -126,7 +127,7 @@ def test_the_table_that_is_named_is_read_whatever_a_plan_names(tmp_path: Path, m
         ):
             assert contribute(plan, str(several.exchange), private, "north", home=tmp_path / "home") == {"read": read}
         for wrong in ("", "postgresql://me:secret@host/rows"):
-            with pytest.raises(WrongInput, match="--private must") as refused:
+            with pytest.raises(WrongInput, match=facts("--private")) as refused:
                 contribute(plan, str(several.exchange), wrong, "north", home=tmp_path / "home")
             assert "secret" not in str(refused.value)
 

@@ -17,6 +17,7 @@ from concord.tasks.data.vectors import VectorField
 from concord.tasks.verify.homes import joint_rounds
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
+from tests.support.sentences import facts
 from tests.support.several import NAMES, Several, all_rounds
 
 pytestmark = pytest.mark.usefixtures("tracking")
@@ -88,7 +89,7 @@ def changed_on_the_way(certificate: dict[str, Any], rounds: list[dict[str, Any]]
     check(rounds, settings)
     for codes in (first.model_dump(mode="json"), None):
         announced = {**rounds[1], "next": {**rounds[1]["next"], "codes": codes}}
-        with pytest.raises(NotVerified, match="the codes of question 2"):
+        with pytest.raises(NotVerified, match=facts("codes", "question 2")):
             check([rounds[0], announced, rounds[2]], settings)
-    with pytest.raises(NotVerified, match="the codes that north charged"):
+    with pytest.raises(NotVerified, match=facts("codes", "north")):
         check(rounds, {**settings, "codes": "0" * 64})

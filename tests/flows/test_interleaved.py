@@ -25,6 +25,8 @@ from concord.tasks.mechanisms.noisy_votes import NoisyVotes
 from concord.tasks.mechanisms.stable import StableVoting
 from tests.support.at_door import CLASSES, NOISY, ROWS, STABLE, Case, labels_by, make_case, write
 
+pytestmark = pytest.mark.usefixtures("prefect_server")
+
 TEACHERS = (Ref(path="teachers/d/key/000000", digest="of teachers"),)
 AT_ONCE = StableVoting.calibrate(epsilon=2.0, delta=1e-9, cutoff=1)
 """It ends with the first tie, which it answers with probability 1e-10."""

@@ -21,6 +21,7 @@ from concord.tasks.asks.votes import LabelStream
 from concord.tasks.door.erase import close, forget
 from concord.tasks.verify.verify import verify
 from tests.support.people import changed, people
+from tests.support.sentences import facts
 
 NEW = people(40, 31).drop("outcome", "person")
 ROWS = NEW.rows(named=True)
@@ -56,6 +57,7 @@ def state_of(home: Path, session: str) -> tuple[Any, ...]:
     return door.ledger.total("people"), door.ledger.batches(session), files
 
 
+@pytest.mark.usefixtures("prefect_server")
 def test_rows_answered_online_are_the_session_s(session: str, plan: Plan, home: Path) -> None:
     charged = Ledger.of(home).total("people")
     online = opened(home, session)
@@ -115,7 +117,7 @@ def test_at_the_cutoff_new_rows_are_refused_and_known_ones_replayed(session: str
     online = opened(home, session)
     first = online.answer(ROWS[0])
     undecided = people(9000, 33).filter((pl.col("shade") == "light") & (pl.col("size") - 1).abs().lt(0.15))
-    with pytest.raises(BudgetRefused, match="has ended"):
+    with pytest.raises(BudgetRefused, match=facts(session, "ended")):
         list(map(online.answer, undecided.iter_rows(named=True)))
     assert (online.state.status, online.state.refused) == ("spent", plan.labeling.cutoff)
     state = state_of(home, session)

@@ -24,6 +24,7 @@ from concord.tasks.door.erase import close, erase, forget
 from concord.tasks.verify.verify import verify
 from tests.flows.test_online import ROWS, killed, opened
 from tests.support.people import people
+from tests.support.sentences import facts
 
 PAIRS = [ROWS[first : first + 2] for first in range(0, 10, 2)]
 
@@ -149,7 +150,7 @@ def test_rows_that_are_damaged_or_gone_stop_their_session_and_nothing_else(
     DAMAGES[damage](file)
     fresh = opened(home, session)
     for rows in (PAIRS[0], ROWS[20:22]):
-        with pytest.raises(NotVerified, match=f"sessions/{session}/online.*be answered twice.*concord close {session}"):
+        with pytest.raises(NotVerified, match=facts(f"sessions/{session}/online", "twice", f"concord close {session}")):
             fresh.answers(rows)
     assert online.answers(PAIRS[0]) == answers[0]  # it has read them
     assert (online.state, sorted((home / "released").rglob("*"))) == (state, released)
@@ -171,7 +172,7 @@ def test_rows_that_cannot_be_read_are_named(session: str, home: Path, monkeypatc
         return true(path, *how, **named)
 
     monkeypatch.setattr(Path, "open", refused)
-    with pytest.raises(EnvironmentFailed, match=f"{file.name} cannot be read .Permission denied.; it holds rows"):
+    with pytest.raises(EnvironmentFailed, match=facts(file.name, "Permission denied", "rows")):
         opened(home, session).answers(PAIRS[0])
 
 
@@ -204,7 +205,7 @@ def test_votes_that_are_damaged_can_be_cast_again(session: str, home: Path, monk
     killed(monkeypatch, LabelStream, "step", lambda: online.answer(ROWS[0]))
     (votes,) = (home / "vault" / "votes").rglob("online-*")
     votes.write_bytes(votes.read_bytes()[:-1])
-    with pytest.raises(NotVerified, match=f"{votes.name} is not what was written; it holds votes.*or remove it"):
+    with pytest.raises(NotVerified, match=facts(votes.name, "votes", "remove it")):
         opened(home, session).answer(ROWS[0])
     assert Ledger.of(home).session(session).pending is None
     votes.unlink()

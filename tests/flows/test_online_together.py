@@ -24,6 +24,7 @@ from concord.tasks.data.encode import frame_bytes
 from concord.tasks.verify.verify import verify
 from tests.flows.test_online import NEW, ROWS, certified, killed, opened
 from tests.support.people import people
+from tests.support.sentences import facts
 
 
 @pytest.mark.slow
@@ -121,7 +122,7 @@ def test_a_session_that_ends_among_the_rows_says_so_and_replays_those_before(ses
     online = opened(home, session)
     undecided = people(9000, 33).filter((pl.col("shade") == "light") & (pl.col("size") - 1).abs().lt(0.15))
     rows = undecided.head(300).rows(named=True)
-    with pytest.raises(BudgetRefused, match="has ended"):
+    with pytest.raises(BudgetRefused, match=facts("ended")):
         online.answers(rows)
     state = online.state
     assert (state.status, state.refused) == ("spent", state.cutoff)
@@ -130,7 +131,7 @@ def test_a_session_that_ends_among_the_rows_says_so_and_replays_those_before(ses
     again = opened(home, session)
     assert again.answers(rows[:asked]) == online.answers(rows[:asked])
     for late in (rows[asked], rows[-1], ROWS[0]):
-        with pytest.raises(BudgetRefused, match="has ended"):
+        with pytest.raises(BudgetRefused, match=facts("ended")):
             again.answer(late)
     assert online.state == state
 

@@ -12,6 +12,8 @@ from concord.artifacts.plan import Plan
 from concord.flows.outcome import Summary, spent_in_words
 from concord.flows.start import start, start_extension
 
+pytestmark = pytest.mark.usefixtures("prefect_server")
+
 
 def latest(client: SyncPrefectClient) -> tuple[str, dict[str, Any]]:
     """The name of the latest flow run, and its artifacts by key: of all, 200 are read, in the order of random ids."""

@@ -21,6 +21,8 @@ from concord.flows.database import DATABASE, NAMED, database_of_its_own
 from concord.flows.serving import serving_flows
 from tests.support.processes import own_environment
 
+pytestmark = pytest.mark.usefixtures("prefect_server")
+
 
 @pytest.fixture(params=["home", "odd?home"])
 def home(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -96,6 +96,7 @@ def test_the_end_of_a_season_is_told() -> None:
     assert season_in_words(session()) == ""
 
 
+@pytest.mark.usefixtures("prefect_server")
 def test_releases_follow_one_another_and_everybody_is_charged_once(data: Path, plan: Plan, home: Path) -> None:
     arrive(data, 1)
     first = start_refresh(plan, home)
@@ -243,7 +244,7 @@ def test_public_rows_may_be_others_at_every_refresh(data: Path, home: Path) -> N
     assert [check for check in verify(home) if not check.ok] == []
     assert [check for check in verify_published(Path(found.certificate)) if not check.ok] == []
     publish_rows(data, 300, 99, without="size")
-    with pytest.raises(WrongInput, match=r"data\.public must .*'size'"):
+    with pytest.raises(WrongInput, match=facts("data.public", "'size'")):
         start_refresh(plan, home)
     publish_rows(data, weeks[0], 98)
     arrive(data, 4)
@@ -281,9 +282,9 @@ def week_of(data: Path, plan: Plan, home: Path, week: int, rows: int) -> tuple[A
 @pytest.mark.slow
 def test_what_stops_a_refresh_spends_and_loses_nothing(data: Path, plan: Plan, home: Path) -> None:
     good = arrive(data, 1)
-    with pytest.raises(WrongInput, match="is run by `concord refresh`"):
+    with pytest.raises(WrongInput, match=facts("[stream]", "`concord refresh`")):
         start(plan, home)
-    with pytest.raises(WrongInput, match="stream must be given"):
+    with pytest.raises(WrongInput, match=facts("stream", "`concord run`")):
         start_refresh(plan.model_copy(update={"stream": None}), home)
     good.unlink()
     arrive(data, 1, people(1500, 1).drop("outcome"))
@@ -343,7 +344,7 @@ def test_a_new_season_asks_those_who_arrive_from_then_on_and_costs_nothing_more(
     for each in (second.session, fourth.session):
         close(Stores.of(home), each, give_back=False)
         forget(Stores.of(home), each)
-    with pytest.raises(BudgetRefused, match="does not know any more whom it asked"):
+    with pytest.raises(BudgetRefused, match=facts(fourth.session, "ended", "costs again")):
         start_refresh(plan, home)
 
 
@@ -404,16 +405,9 @@ def test_an_older_copy_of_the_vault_stops_it(data: Path, plan: Plan, home: Path)
     (file,) = (home / "vault" / "streams" / "people").rglob(f"{done.session}-00000.json")
     content = file.read_bytes()
     file.unlink()
-    with pytest.raises(NotVerified, match="it was restored from a backup"):
+    with pytest.raises(NotVerified, match=facts(done.session, "backup", "restore")):
         start_refresh(plan, home)
     file.write_bytes(content)
-    (key,) = (home / "vault" / "secrets" / "streams").iterdir()
-    held = key.rename(home / "key")  # by a new one everybody would be a new unit
-    arrive(data, 2, people(1500, 11))
-    with pytest.raises(NotVerified, match=facts("stream", "whom it asked", "restore")):
-        start_refresh(plan, home)
-    assert not key.exists()
-    held.rename(key)
     (home / "vault" / "sums" / "people" / done.session / "00000-0.npy").unlink()
     with pytest.raises(NotVerified, match="is missing or cannot be read"):
         start_refresh(plan, home)

@@ -212,5 +212,5 @@ def test_units_are_tested_with_the_student_of_their_release_or_never(
     with pytest.raises(WrongInput, match=facts("once", "units of its period")):
         start_test(found.session, home, epsilon=None, again=False)
     (home / "vault" / "secrets" / "domains" / "people").unlink()
-    with pytest.raises(NotVerified, match="restore a copy of it"):
+    with pytest.raises(NotVerified, match=facts("restore a copy")):
         start_refresh(plan, home)

@@ -21,6 +21,8 @@ from concord.flows.replay import replayed
 from concord.flows.server import ADDRESS_VARIABLE
 from tests.support.people import changed
 
+pytestmark = pytest.mark.usefixtures("prefect_server")
+
 Break = Callable[[Path, str], None]
 
 

@@ -18,10 +18,12 @@ from concord.tasks.door.erase import close, forget
 from concord.tasks.verify.verify import verify
 from tests.support.homes import charged, die_extending, labels_of, state_of
 from tests.support.people import arrive, changed
+from tests.support.sentences import facts
 
 DROPPING = StudentPlan(refused="drop")
 
 
+@pytest.mark.usefixtures("prefect_server")
 def test_another_student_of_the_same_labels(session: str, home: Path) -> None:
     charge, batches, _, labels = state_of(home, session)
     shutil.rmtree(home / "vault" / "teachers")
@@ -48,6 +50,7 @@ def test_it_is_what_the_plan_would_have_made_and_stays(session: str, plan: Plan,
     assert Certificate.model_validate_json(Path(extended.certificate).read_bytes()).student.refused == "drop"
 
 
+@pytest.mark.usefixtures("prefect_server")
 def test_the_same_student_is_not_trained_twice(session: str, home: Path) -> None:
     state = state_of(home, session)
     assert all(report.cached for report in start_study(session, None, home).stages)
@@ -88,7 +91,7 @@ def test_rows_without_a_label_stop_it(session: str, home: Path, arriving: Path) 
     """An extension died at its second batch: it is to be finished first."""
     die_extending(session, arriving, home)
     state = state_of(home, session)
-    with pytest.raises(WrongInput, match="no label yet"):
+    with pytest.raises(WrongInput, match=facts(session, "no label", "extend")):
         start_study(session, DROPPING, home)
     assert state_of(home, session) == state
 
@@ -116,6 +119,6 @@ def test_a_forgotten_session_has_no_rows_to_learn_from(session: str, home: Path)
     start_study(session, DROPPING, home)  # one that has ended still has them
     assert forget(door, session)
     charge = charged(home)
-    with pytest.raises(WrongInput, match="was forgotten"):
+    with pytest.raises(WrongInput, match=facts(session, "forgotten")):
         start_study(session, None, home)
     assert charged(home) == charge

@@ -21,6 +21,8 @@ from concord.flows.start import start
 from concord.tasks.door.checkpoint import read_checkpoint
 from tests.support.people import changed
 
+pytestmark = pytest.mark.usefixtures("prefect_server")
+
 Edit = Callable[[Path], None]
 RAN = Path("code-ran")
 

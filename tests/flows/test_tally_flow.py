@@ -166,6 +166,7 @@ def plan(tmp_path: Path) -> Plan:
     return parse_plan(tables(tmp_path / "data"))
 
 
+@pytest.mark.usefixtures("prefect_server")
 def test_a_run_publishes_labels_and_a_student_and_again_spends_nothing(tmp_path: Path, home: Path) -> None:
     plan = changed(tables(tmp_path / "data"), labeling__rows=6000)
     summary = start(plan, home)
@@ -219,9 +220,9 @@ def test_another_student_learns_from_what_was_released_and_nothing_else_is_spent
     other = start(Plan.model_validate(given), home)
     assert (other.session, other.spent_now["epsilon"]) == (first.session, 0.0)
     assert other.student["accuracy"] > 0.8
-    with pytest.raises(WrongInput, match="released tallies"):
+    with pytest.raises(WrongInput, match=facts(first.session, "tallies", "concord predict")):
         start_extension(first.session, Path(plan.path("public")), home)
-    with pytest.raises(WrongInput, match="released tallies"):
+    with pytest.raises(WrongInput, match=facts(first.session, "tallies", "concord predict")):
         start_study(first.session, None, home)
 
 
@@ -251,7 +252,7 @@ def test_a_budget_that_is_too_small_refuses_before_a_private_row_is_read(
     small = plan.privacy.model_copy(update={"lifetime": plan.privacy.lifetime.model_copy(update={"epsilon": 4.0})})
     read: list[object] = []
     monkeypatch.setattr("concord.tasks.data.units.PrivateTable.owned", lambda *given: read.append(given))
-    with pytest.raises(BudgetRefused, match="budget does not cover it"):
+    with pytest.raises(BudgetRefused, match=facts("budget", "concord domain")):
         start(plan.model_copy(update={"privacy": small}), home)
     assert read == []
 

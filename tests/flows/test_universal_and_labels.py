@@ -14,6 +14,7 @@ from concord.flows.start import start, start_extension
 from concord.tasks.door.admit import reserve_session
 from concord.tasks.verify.verify import verify
 from tests.support.people import tables_of_plan, write_tables
+from tests.support.sentences import facts
 
 STUDENT = {
     "learner": "universal",
@@ -55,7 +56,7 @@ def test_both_are_paid_for_and_the_certificate_says_the_sum(plan: Plan, home: Pa
     assert "the guarantee above is the sum" in report
     assert "ε = 4" in report
     for session in (labels, choice):
-        with pytest.raises(WrongInput, match="labels any row by itself"):
+        with pytest.raises(WrongInput, match=facts("labels any row")):
             start_extension(session.id, Path(plan.path("public")), home)
 
 
@@ -101,7 +102,7 @@ def test_both_together_must_be_covered_before_anything_private_is_read(tables: d
     tables["privacy"] |= {"epsilon": 7.0, "lifetime": {"epsilon": 7.0, "delta": 4e-5}}
     tables["labeling"] = {"mechanism": "noisy_votes", "queries": 300}
     tables["student"] = STUDENT | {"epsilon": 3.9}
-    with pytest.raises(BudgetRefused, match=r"budget does not cover it.* claims .ε 7"):
+    with pytest.raises(BudgetRefused, match=facts("budget", "ε 7")):
         start(parse_plan(tables), home)
     assert Ledger.of(home).domains() == ()
 
@@ -112,7 +113,7 @@ def test_another_student_beside_the_same_labels_must_be_asked_for(tables: dict[s
     start(parse_plan(tables), home)
     charged = Ledger.of(home).total("people")
     for other in ({"epsilon": 0.5}, {"hypotheses": "thresholds", "features": ["size"]}):
-        with pytest.raises(BudgetRefused, match=r"--new-session.*: .* claims .ε 4,"):
+        with pytest.raises(BudgetRefused, match=facts("--new-session", "ε 4")):
             start(parse_plan({**tables, "student": STUDENT | other}), home)
     assert Ledger.of(home).total("people") == charged
 

@@ -23,6 +23,7 @@ from concord.tasks.door.erase import forget
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
 from tests.support.people import people, tables_of_plan, write_tables
+from tests.support.sentences import facts
 
 STUDENT = {"learner": "universal", "hypotheses": "rectangles", "features": ["size", "shade=dark"]}
 
@@ -72,7 +73,7 @@ def test_a_student_is_chosen_without_a_vote(plan: Plan, home: Path) -> None:
     assert "No teacher ensemble was used" in Path(summary.report).read_text()
     published = Run(summary, home)
     assert set(published.student.predict(pl.read_parquet(plan.path("public")))) == {"no", "yes"}
-    with pytest.raises(WrongInput, match="this run released none"):
+    with pytest.raises(WrongInput, match=facts("labels", "chosen")):
         _ = published.labels
 
 
@@ -149,5 +150,5 @@ def test_it_is_forgotten_like_any_session(session: str, home: Path) -> None:
 
 @pytest.mark.slow
 def test_it_answers_no_further_rows(session: str, plan: Plan, home: Path) -> None:
-    with pytest.raises(WrongInput, match="labels any row by itself"):
+    with pytest.raises(WrongInput, match=facts("labels any row")):
         start_extension(session, Path(plan.path("public")), home)

@@ -177,7 +177,7 @@ def test_a_wrong_test_table_is_told_before_anything_is_spent(
     assert charged(home) == Charge()
 
 
-@pytest.mark.usefixtures("session")
+@pytest.mark.usefixtures("prefect_server", "session")
 def test_json_holds_what_the_contract_names(concord: Callable[..., Any], folder: Path) -> None:
     status, out, _ = concord("run", plan_of(folder), "--json")
     printed = json.loads(out)
