@@ -46,6 +46,7 @@ def labels_of(home: Path, session: str) -> list[bytes]:
     return [path.read_bytes() for path in sorted((home / "released" / session / "labels").iterdir())]
 
 
+@pytest.mark.usefixtures("prefect_server")
 def test_a_run_publishes_a_student_better_than_guessing(plan: Plan, home: Path) -> None:
     ample = another(another(plan, privacy__epsilon=8.0), labeling__cutoff=60)  # some 15 of 300 rows are refused
     summary = start(ample, home)
@@ -60,6 +61,7 @@ def test_a_run_publishes_a_student_better_than_guessing(plan: Plan, home: Path) 
         assert (home / path).is_file()
 
 
+@pytest.mark.usefixtures("prefect_server")
 def test_running_again_answers_from_cache_and_spends_nothing(session: str, plan: Plan, home: Path) -> None:
     charge, runs = spent(home), Tracking.of(home).runs(session)
     again = start(plan, home)
@@ -176,10 +178,6 @@ def odd_number(table: pl.DataFrame) -> pl.DataFrame:
     return table.with_columns(visits=pl.col("visits").cast(pl.String).replace("3", "3.5x"))
 
 
-def no_labels_known(table: pl.DataFrame) -> pl.DataFrame:
-    return table.with_columns(outcome=pl.lit("perhaps"))
-
-
 def nulls(table: pl.DataFrame) -> pl.DataFrame:
     return table.with_columns(pl.lit(None, pl.String).alias(name) for name in ("size", "shade", "outcome"))
 
@@ -188,7 +186,6 @@ def nulls(table: pl.DataFrame) -> pl.DataFrame:
     "oddity",
     [
         pytest.param(lambda table: nulls(odd_number(table)), id="nulls and odd types"),
-        pytest.param(no_labels_known, id="unknown labels"),
         pytest.param(lambda table: table.head(3), id="fewer units than shards"),
         pytest.param(lambda table: table.clear(), id="empty"),
     ],

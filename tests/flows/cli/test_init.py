@@ -125,12 +125,12 @@ def test_of_the_private_table_only_the_column_names_matter(folder: Path, kind: s
 
 
 @pytest.mark.usefixtures("simulated")
-@pytest.mark.parametrize("way", ["--tallies", "--no-tallies"])
-def test_recall_and_auc_of_each_class_are_stated_with_the_shares_of_the_test_table(folder: Path, way: str) -> None:
+def test_recall_and_auc_of_each_class_are_stated_with_the_shares_of_the_test_table(folder: Path) -> None:
+    """Of both ways to learn in tests/flows/cli/test_plan_command.py."""
     rows = pl.read_parquet(folder / "test.parquet").drop("verdict")
     verdicts = ["look at"] * 3 + ["search"] * 97 + ["wave through"] * 200
     rows.with_columns(verdict=pl.Series(verdicts)).write_parquet(folder / "test.parquet")
-    given = ("init", *tables("parquet"), *STATED, *BY_ROW, "--test", "test.parquet", way)
+    given = ("init", *tables("parquet"), *STATED, *BY_ROW, "--test", "test.parquet", "--tallies")
     found = json.loads(without_home(*given, "--json")[1])
     assert [each["name"] for each in found["classes"]] == ["look at", "search", "wave through"]
     rare, _, common = found["classes"]
