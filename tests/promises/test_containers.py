@@ -275,7 +275,7 @@ IN_FRAMES = [
 ]
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", ["concord.run", pytest.param("classifier", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("name", "kind"), IN_FRAMES)
 def test_one_cell_changes_no_other_of_a_frame(
     tmp_path: Path, given: list[pa.Table], name: str, kind: str, door: str
