@@ -35,7 +35,7 @@ def next_year(plan: Plan, home: Path) -> Plan:
     """The plan over newer private data, in a domain whose cap has room for a further session."""
     Ledger.of(home).recap("people", 30.0, 9e-5, "a second year")
     lifetime = {"epsilon": 30.0, "delta": 9e-5}
-    return changed(changed(plan.model_dump(), data__version="2").model_dump(), privacy__lifetime=lifetime)
+    return changed(changed(plan, data__version="2").model_dump(), privacy__lifetime=lifetime)
 
 
 @pytest.mark.slow
@@ -281,6 +281,6 @@ def test_a_deployment_s_run_has_the_plan_s_own_task_runner(
         return made
 
     monkeypatch.setattr("concord.flows.serving.task_runner", noted)
-    few = changed(plan.model_dump(), teachers__runner=runner, teachers__count=40, teachers__block=20)
+    few = changed(plan, teachers__runner=runner, teachers__count=40, teachers__block=20)
     assert ended(scheduled.scheduled_learn, plan=few, home=home)[0] == StateType.COMPLETED
     assert used == [RUNNERS[runner]]

@@ -93,7 +93,7 @@ def key(stage: Described, home: Path, **arguments: Any) -> str:
 def test_changing_any_argument_changes_the_key(name: str, plan: Plan, tmp_path: Path) -> None:
     stage, other = STAGES[name], {"labeling__batch": 7, "privacy__domain": "others"}
     other |= {"student__params": {"C": 2.0}, "student__estimator": "sklearn.svm.LinearSVC"}
-    values = VALUES | {Plan: (plan, changed(plan.model_dump(), **other, teachers__params={"C": 2.0}))}
+    values = VALUES | {Plan: (plan, changed(plan, **other, teachers__params={"C": 2.0}))}
     kinds = {name: item.annotation for name, item in stage.signature.parameters.items() if name != "place"}
     arguments = {name: values[kind][0] for name, kind in kinds.items()}
     keys = [key(stage, tmp_path, **arguments | {name: values[kind][1]}) for name, kind in kinds.items()]
@@ -172,7 +172,7 @@ def test_a_home_that_moved_has_the_same_keys(plan: Plan, tmp_path: Path) -> None
 
 
 def test_the_students_settings_are_in_no_key_of_the_teachers(plan: Plan) -> None:
-    other = changed(plan.model_dump(), student__refused="drop")
+    other = changed(plan, student__refused="drop")
     for stage in (stages.encode, stages.split, stages.teach):
         assert digested(only(plan, *stage.reads)) == digested(only(other, *stage.reads))
     assert digested(only(plan, *stages.study.reads)) != digested(only(other, *stages.study.reads))

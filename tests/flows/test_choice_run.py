@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import BudgetRefused, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.measures import TestRecord
@@ -15,10 +14,11 @@ from concord.artifacts.parts import LEARNING, TEST
 from concord.artifacts.plan import Plan
 from concord.artifacts.sessions import STUDENT_CHOICE
 from concord.flows.cli.plan import FIGURES, report
-from concord.flows.outcome import Summary, outcome_in_markdown
+from concord.flows.outcome import outcome_in_markdown
 from concord.flows.start import start, start_extension, start_study, start_test
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
+from tests.support.homes import certificate_of
 from tests.support.people import arrive, changed, write_plan, write_tables
 from tests.support.sentences import facts
 
@@ -31,10 +31,6 @@ CANDIDATES = [{"params": {"C": 1.0}}, {"estimator": CONSTANT}, {"refused": "drop
 def plan(plan: Plan) -> Plan:
     tables = plan.model_dump()
     return changed(tables, test__share=0.3, student__candidates=CANDIDATES, student__epsilon=0.5)
-
-
-def certificate_of(summary: Summary) -> Certificate:
-    return Certificate.model_validate_json(Path(summary.certificate).read_bytes())
 
 
 def kinds(home: Path) -> list[tuple[str, str]]:
@@ -105,7 +101,7 @@ def test_a_student_is_chosen_once_at_no_further_charge(
     again = start(plan, home)
     assert all(stage.cached for stage in again.stages)
     assert (again.spent_now["epsilon"], again.choice, again.test) == (0, summary.choice, summary.test)
-    others = changed(plan.model_dump(), student__candidates=CANDIDATES[:2])
+    others = changed(plan, student__candidates=CANDIDATES[:2])
     with pytest.raises(BudgetRefused, match=facts(summary.session, "candidates", "costs again")):
         start(others, home)
     with pytest.raises(WrongInput, match=facts("candidates", "costs")):
@@ -141,9 +137,9 @@ def test_a_model_of_tallies_may_be_a_candidate(plan: Plan, home: Path) -> None:
 
 @pytest.mark.slow
 def test_a_choice_that_leaves_the_test_nothing_is_refused_before_anything_is_read(plan: Plan, home: Path) -> None:
-    dear = changed(plan.model_dump(), student__epsilon=3.9, labeling__cutoff=1)
+    dear = changed(plan, student__epsilon=3.9, labeling__cutoff=1)
     with pytest.raises(BudgetRefused, match=r"the private test nothing|does not cover it"):
-        start(changed(dear.model_dump(), privacy__epsilon=3.95), home)
+        start(changed(dear, privacy__epsilon=3.95), home)
     assert Ledger.of(home).domains() == ()
 
 

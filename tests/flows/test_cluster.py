@@ -48,7 +48,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 def test_an_address_is_refused_unless_it_is_encrypted(plan: Plan, wrong: str) -> None:
     keys, words = WRONG[wrong]
     with pytest.raises(WrongInput, match=words):
-        changed(plan.model_dump(), **{f"teachers__{key}": value for key, value in ({"runner": "dask"} | keys).items()})
+        changed(plan, **{f"teachers__{key}": value for key, value in ({"runner": "dask"} | keys).items()})
 
 
 def test_nobody_is_asked_without_certificates(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ class Named:
 
     def plan(self, plan: Plan) -> Plan:
         """The plan, on this cluster."""
-        return changed(plan.model_dump(), teachers__runner="dask", teachers__address=self.address)
+        return changed(plan, teachers__runner="dask", teachers__address=self.address)
 
 
 @pytest.fixture

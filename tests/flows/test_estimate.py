@@ -11,7 +11,6 @@ import polars as pl
 import pytest
 from mlflow.tracking import MlflowClient
 
-from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import TeachersPlan
@@ -26,6 +25,7 @@ from concord.tasks.data.encode import learn_encoding, read_frame
 from concord.tasks.data.split import ASIDE, SHARD, split
 from concord.tasks.data.units import PrivateRows
 from concord.tasks.verify.verify import verify
+from tests.support.homes import certificate_of
 from tests.support.people import changed, people, tables_of_plan, write_plan, write_tables
 from tests.support.sentences import facts
 
@@ -76,7 +76,7 @@ def test_asked_again_it_replays_and_spends_nothing(plan: Plan, home: Path) -> No
     assert (again["session"], again["rate"], again["run_id"]) == (first["session"], first["rate"], first["run_id"])
     assert again["cutoff"] >= first["cutoff"]
     assert Ledger.of(home).total("people") == charged
-    other_cutoff = changed(plan.model_dump(), labeling__cutoff=7)
+    other_cutoff = changed(plan, labeling__cutoff=7)
     assert ask(other_cutoff, home)["session"] == first["session"]
 
 
@@ -88,7 +88,7 @@ def test_a_run_needs_no_new_session_after_it_nor_it_after_a_run(plan: Plan, home
     assert run.spent_now["epsilon"] > 0
     assert (first["conversion"] > 0, run.conversion) == (True, 0.0)  # the first session of a domain pays it for all
     assert ask(plan, home)["session"] == first["session"]
-    charges = Certificate.model_validate_json(Path(run.certificate).read_bytes()).domain.charges
+    charges = certificate_of(run).domain.charges
     assert (charges[0].session, charges[0].mechanism) == (first["session"], "error_estimate")
     assert charges[0].share > 0
     assert first["session"] in Path(run.report).read_text()
@@ -96,7 +96,7 @@ def test_a_run_needs_no_new_session_after_it_nor_it_after_a_run(plan: Plan, home
     assert [session["id"] for session in domain["sessions"]] == [first["session"], run.session]
     assert domain["sessions"][0]["settled"]["epsilon"] > 0
     with pytest.raises(BudgetRefused, match="further session"):
-        start(changed(plan.model_dump(), labeling__cutoff=5), home)
+        start(changed(plan, labeling__cutoff=5), home)
 
 
 @pytest.mark.slow

@@ -10,29 +10,21 @@ from typing import Any
 import polars as pl
 import pytest
 
-from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.artifacts.stores import Stores
 from concord.flows.api import run
-from concord.flows.outcome import Summary
 from concord.flows.scheduled import scheduled_extend, scheduled_learn
 from concord.flows.start import serve, start, start_extension
 from concord.tasks.door.checkpoint import read_checkpoint, write_checkpoint
 from concord.tasks.door.erase import close, forget
 from concord.tasks.door.locks import RUN
 from concord.tasks.verify.verify import verify
-from tests.support.homes import charged, die_extending, labels_of, state_of
+from tests.support.homes import certified_rows, charged, die_extending, labels_of, state_of
 from tests.support.people import arrive, changed, people, write_plan, write_tables
 from tests.support.sentences import facts, says
-
-
-def certified_rows(home: Path, summary: Summary) -> pl.DataFrame:
-    certificate = Certificate.model_validate_json(Path(summary.certificate).read_bytes())
-    assert certificate.counts.asked == summary.asked
-    return pl.DataFrame(Released(home).labels(certificate.leading.files))
 
 
 @pytest.mark.usefixtures("prefect_server")
@@ -201,7 +193,7 @@ def test_a_run_whose_plan_pays_for_fewer_rows_names_the_others(
 def test_rows_that_come_twice_in_the_plan_s_own_table_are_asked_once(plan: Plan, home: Path, tmp_path: Path) -> None:
     rows = pl.read_parquet(plan.path("public")).head(128)
     pl.concat([rows, rows, rows.head(40)]).write_parquet(tmp_path / "twice.parquet")
-    summary = start(changed(plan.model_dump(), data__public=str(tmp_path / "twice.parquet")), home)
+    summary = start(changed(plan, data__public=str(tmp_path / "twice.parquet")), home)
     assert summary.asked == 128 + 40
     assert certified_rows(home, summary)["row"].to_list() == list(range(168))
 
@@ -272,14 +264,14 @@ def test_a_recipe_taken_back_is_seen(session: str, plan: Plan, home: Path, arriv
     start_extension(session, arriving, home)
     write_checkpoint(vault, session, old)
     with pytest.raises(NotVerified, match="but the ledger has"):
-        start(changed(plan.model_dump(), student__refused="drop"), home)
+        start(changed(plan, student__refused="drop"), home)
 
 
 @pytest.mark.slow
 def test_another_student_learns_from_all_rows(session: str, plan: Plan, home: Path, arriving: Path) -> None:
     start_extension(session, arriving, home)
     charge = charged(home)
-    again = start(changed(plan.model_dump(), student__refused="drop"), home)
+    again = start(changed(plan, student__refused="drop"), home)
     assert [report.name for report in again.stages if not report.cached] == ["study", "certify"]
     assert (again.asked, charged(home)) == (450, charge)
     recipe = read_checkpoint(Stores.of(home).vault, session)
@@ -310,7 +302,7 @@ def test_one_command_at_a_time_goes_on_with_a_session(
         return true(released, refs)
 
     monkeypatch.setattr(Released, "labels", looking)
-    other = changed(plan.model_dump(), student__refused="drop")
+    other = changed(plan, student__refused="drop")
     start(other, home) if by == "run" else start_extension(session, arriving, home)
     assert seen
     assert not any(seen)

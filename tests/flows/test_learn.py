@@ -14,9 +14,8 @@ from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.write import Tracking
 from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.privacy import Charge
-from concord.flows.outcome import Summary
 from concord.flows.start import start
+from tests.support.homes import cached, charged, labels_of
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.refusing import REFUSE
 
@@ -30,25 +29,9 @@ def plan(tmp_path: Path) -> Plan:
     return changed(tables_of_plan(write_tables(tmp_path / "data")))
 
 
-def another(plan: Plan, **changes: Any) -> Plan:
-    return changed(plan.model_dump(), **changes)
-
-
-def cached(summary: Summary) -> tuple[str, ...]:
-    return tuple(report.name for report in summary.stages if report.cached)
-
-
-def spent(home: Path) -> Charge:
-    return Ledger.of(home).total("people")
-
-
-def labels_of(home: Path, session: str) -> list[bytes]:
-    return [path.read_bytes() for path in sorted((home / "released" / session / "labels").iterdir())]
-
-
 @pytest.mark.usefixtures("prefect_server")
 def test_a_run_publishes_a_student_better_than_guessing(plan: Plan, home: Path) -> None:
-    ample = another(another(plan, privacy__epsilon=8.0), labeling__cutoff=60)  # some 15 of 300 rows are refused
+    ample = changed(changed(plan, privacy__epsilon=8.0), labeling__cutoff=60)  # some 15 of 300 rows are refused
     summary = start(ample, home)
     assert [report.name for report in summary.stages] == list(STAGES)
     assert cached(summary) == ()
@@ -63,50 +46,50 @@ def test_a_run_publishes_a_student_better_than_guessing(plan: Plan, home: Path) 
 
 @pytest.mark.usefixtures("prefect_server")
 def test_running_again_answers_from_cache_and_spends_nothing(session: str, plan: Plan, home: Path) -> None:
-    charge, runs = spent(home), Tracking.of(home).runs(session)
+    charge, runs = charged(home), Tracking.of(home).runs(session)
     again = start(plan, home)
     assert cached(again) == STAGES
     assert again.spent_now == {"epsilon": 0.0, "delta": 0.0}
-    assert spent(home) == charge
+    assert charged(home) == charge
     assert (again.session, [again.run_id]) == (session, runs)
 
 
 @pytest.mark.slow
 def test_without_any_cache_the_same_labels_come_back_and_nothing_is_spent(session: str, plan: Plan, home: Path) -> None:
-    charge, labels = spent(home), labels_of(home, session)
+    charge, labels = charged(home), labels_of(home, session)
     for folder in ("results", "vault/public", "vault/shards", "vault/teachers", "vault/votes"):
         shutil.rmtree(home / folder)
     again = start(plan, home)
     assert not set(cached(again)) & set(UNTIL_DOOR)
     assert "release" in cached(again)
     assert labels_of(home, session) == labels
-    assert spent(home) == charge
+    assert charged(home) == charge
     assert again.spent_now["epsilon"] == 0
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("session")
 def test_files_that_vanished_behind_the_cache_are_made_again(plan: Plan, home: Path) -> None:
-    charge = spent(home)
+    charge = charged(home)
     shutil.rmtree(home / "vault" / "teachers")
     again = start(plan, home)
     assert cached(again) == tuple(stage for stage in STAGES if stage != "teach")
-    assert spent(home) == charge
+    assert charged(home) == charge
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("session")
 def test_another_student_runs_study_and_certify_only(plan: Plan, home: Path) -> None:
-    charge = spent(home)
-    other = another(plan, student__refused="drop")
+    charge = charged(home)
+    other = changed(plan, student__refused="drop")
     again = start(other, home)
     assert cached(again) == (*UNTIL_DOOR, "release")
-    assert spent(home) == charge
+    assert charged(home) == charge
 
 
 @pytest.mark.slow
 def test_other_teachers_or_another_door_need_a_new_session(session: str, plan: Plan, home: Path) -> None:
-    charge = spent(home)
+    charge = charged(home)
     changes: list[dict[str, Any]] = [
         {"teachers__count": 151},
         {"labeling__cutoff": 13},
@@ -115,10 +98,10 @@ def test_other_teachers_or_another_door_need_a_new_session(session: str, plan: P
         {"labeling__mechanism": "auto", "labeling__rows": 3000},  # which took votes in 1.0.0, if they were worth more
     ]
     for change in changes:
-        other = another(plan, **change)
+        other = changed(plan, **change)
         with pytest.raises(BudgetRefused, match=r"--new-session.*ε"):
             start(other, home)
-        assert spent(home) == charge
+        assert charged(home) == charge
     further = start(other, home, new_session=True)
     assert further.session != session
     assert further.spent_now["epsilon"] > 0
@@ -127,51 +110,51 @@ def test_other_teachers_or_another_door_need_a_new_session(session: str, plan: P
 
 @pytest.mark.usefixtures("session")
 def test_a_budget_that_is_gone_refuses_before_private_data_is_read(plan: Plan, home: Path) -> None:
-    charge = spent(home)
+    charge = charged(home)
     Path(plan.path("private")).write_text("none of the columns\n")  # whoever reads it now fails with another error
-    dear = another(plan, privacy__epsilon=8.9, labeling__mechanism="noisy_votes", labeling__cutoff=None)
+    dear = changed(plan, privacy__epsilon=8.9, labeling__mechanism="noisy_votes", labeling__cutoff=None)
     with pytest.raises(BudgetRefused, match=r"budget does not cover.*the largest ε that fits is \d"):
         start(dear, home, new_session=True)
-    assert spent(home) == charge
+    assert charged(home) == charge
 
 
 @pytest.mark.slow
 def test_a_run_that_fails_before_the_door_freezes_no_cap(plan: Plan, home: Path) -> None:
     with pytest.raises(WrongInput, match=r"data\.private"):
-        start(another(plan, data__private="nowhere.csv"), home)
+        start(changed(plan, data__private="nowhere.csv"), home)
     assert Ledger.of(home).domains() == ()
-    start(another(plan, privacy__lifetime={"epsilon": 8.0, "delta": 4e-5}), home)
+    start(changed(plan, privacy__lifetime={"epsilon": 8.0, "delta": 4e-5}), home)
 
 
 @pytest.mark.usefixtures("session")
 def test_private_data_that_changed_under_its_version_stops(plan: Plan, home: Path) -> None:
-    charge = spent(home)
+    charge = charged(home)
     people(6000, 7).write_csv(plan.path("private"))
     with pytest.raises(NotVerified, match="version"):
         start(plan, home)
-    assert spent(home) == charge
+    assert charged(home) == charge
 
 
 @pytest.mark.parametrize("folder", ["shards", "teachers", "votes", "public"])
 @pytest.mark.slow
 @pytest.mark.usefixtures("session")
 def test_a_vault_file_that_changed_is_refused(plan: Plan, home: Path, folder: str) -> None:
-    charge = spent(home)
+    charge = charged(home)
     for file in filter(Path.is_file, (home / "vault" / folder).rglob("*")):  # votes counted ahead are read by nobody
         file.write_bytes(file.read_bytes()[:-40] + bytes(40))
     stage = {"shards": "teach", "teachers": "poll", "votes": "release", "public": "poll"}[folder]
     with pytest.raises(NotVerified, match="not what was written"):
         start(plan, home, start_from=stage)
-    assert spent(home) == charge
+    assert charged(home) == charge
 
 
 @pytest.mark.slow
 def test_running_from_a_stage_runs_it_and_those_after(session: str, plan: Plan, home: Path) -> None:
-    charge, labels = spent(home), labels_of(home, session)
+    charge, labels = charged(home), labels_of(home, session)
     again = start(plan, home, start_from="poll")
     assert cached(again) == ("encode", "split", "teach", "release")
     assert labels_of(home, session) == labels
-    assert spent(home) == charge
+    assert charged(home) == charge
 
 
 def odd_number(table: pl.DataFrame) -> pl.DataFrame:
@@ -201,22 +184,22 @@ def test_private_content_never_stops_a_run(
 @pytest.mark.slow
 def test_auto_is_the_mechanism_it_stands_for(plan: Plan, home: Path) -> None:
     """It is chosen from public figures, and asking for it by name goes on with the same session."""
-    first = start(another(plan, labeling__mechanism="auto", labeling__cutoff=None), home)
+    first = start(changed(plan, labeling__mechanism="auto", labeling__cutoff=None), home)
     chosen = {"labeling__mechanism": first.mechanism["name"], "labeling__cutoff": first.mechanism.get("cutoff")}
-    assert start(another(plan, **chosen), home).session == first.session
+    assert start(changed(plan, **chosen), home).session == first.session
 
 
 @pytest.mark.slow
 def test_auto_goes_on_with_the_session_of_what_it_stands_for(session: str, plan: Plan, home: Path) -> None:
-    charge = spent(home)
-    assert start(another(plan, labeling__mechanism="auto"), home).session == session
-    assert spent(home) == charge
+    charge = charged(home)
+    assert start(changed(plan, labeling__mechanism="auto"), home).session == session
+    assert charged(home) == charge
 
 
 @pytest.mark.slow
 def test_auto_may_stand_for_tallies(plan: Plan, home: Path) -> None:
     """What runs is the plan that names them: asking for it by name goes on with the same session."""
-    asked = another(plan, labeling__mechanism="auto", labeling__cutoff=None, labeling__rows=3000)
+    asked = changed(plan, labeling__mechanism="auto", labeling__cutoff=None, labeling__rows=3000)
     first = start(asked, home)
     assert (first.mechanism["name"], first.teachers, first.inferred) == ("tallies", 0, 300)
     named = parse_plan(asked.naming("tallies").model_dump(exclude_unset=True))
@@ -228,16 +211,16 @@ def test_auto_may_stand_for_tallies(plan: Plan, home: Path) -> None:
 @pytest.mark.usefixtures("session")
 def test_the_plan_must_agree_with_its_domain(plan: Plan, home: Path) -> None:
     with pytest.raises(WrongInput, match="unit"):
-        start(another(plan, data__unit=None), home)
+        start(changed(plan, data__unit=None), home)
     with pytest.raises(WrongInput, match="lifetime"):
-        start(another(plan, privacy__lifetime={"epsilon": 10.0, "delta": 4e-5}), home)
+        start(changed(plan, privacy__lifetime={"epsilon": 10.0, "delta": 4e-5}), home)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("runner", ["processes", "dask"])
 def test_other_runners_give_the_same_labels(session: str, plan: Plan, home: Path, runner: str) -> None:
     labels = labels_of(home, session)
-    again = start(another(plan, teachers__runner=runner), home, start_from="teach")
+    again = start(changed(plan, teachers__runner=runner), home, start_from="teach")
     assert labels_of(home, again.session) == labels
 
 

@@ -141,7 +141,7 @@ def test_a_session_is_recorded_again_when_a_command_uses_it_and_no_other_is(
 ) -> None:
     deleted(home)
     before = charged(home)
-    further = start(changed(plan.model_dump(), privacy__epsilon=0.5, labeling__cutoff=2), home, new_session=True)
+    further = start(changed(plan, privacy__epsilon=0.5, labeling__cutoff=2), home, new_session=True)
     assert Tracking.of(home).sessions() == {further.session}
     (missing,) = {check.detail for check in verify(home, session) if not check.ok}
     assert missing.startswith(f"MLflow has no finished run of session {session}: a run of its plan records it again")
@@ -155,7 +155,7 @@ def test_a_session_is_recorded_again_when_a_command_uses_it_and_no_other_is(
 @pytest.mark.slow
 def test_a_student_that_comes_back_is_the_one_released_and_recorded_last(session: str, plan: Plan, home: Path) -> None:
     """Its certificate answered from the cache, and the files of the student between stayed in the released folder."""
-    start(changed(plan.model_dump(), student__refused="drop"), home)
+    start(changed(plan, student__refused="drop"), home)
     back = start(plan, home)
     assert Tracking.of(home).runs(session)[0] == back.run_id
     assert [check.detail for check in verify(home) if not check.ok] == []

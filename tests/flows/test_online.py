@@ -8,18 +8,17 @@ from typing import Any
 import polars as pl
 import pytest
 
-from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.artifacts.stores import Stores
-from concord.flows.outcome import Summary
 from concord.flows.start import start, start_extension
 from concord.tasks.asks.online import Online
 from concord.tasks.asks.votes import LabelStream
 from concord.tasks.door.erase import close, forget
 from concord.tasks.verify.verify import verify
+from tests.support.homes import certified_rows
 from tests.support.people import changed, people
 from tests.support.sentences import facts
 
@@ -29,13 +28,6 @@ ROWS = NEW.rows(named=True)
 
 def opened(home: Path, session: str) -> Online:
     return Online(Stores.of(home), session)
-
-
-def certified(home: Path, summary: Summary) -> pl.DataFrame:
-    """The released rows that a certificate covers."""
-    certificate = Certificate.model_validate_json(Path(summary.certificate).read_bytes())
-    assert certificate.counts.asked == summary.asked
-    return pl.DataFrame(Released(home).labels(certificate.leading.files))
 
 
 def killed(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, work: Callable[[], object]) -> None:
@@ -72,7 +64,7 @@ def test_rows_answered_online_are_the_session_s(session: str, plan: Plan, home: 
     assert any("16 rows were answered since" in check.detail for check in checks)
     summary = start(plan, home)
     assert (summary.asked, summary.asked_now) == (316, 0)
-    rows = certified(home, summary)
+    rows = certified_rows(home, summary)
     assert rows["row"].to_list() == list(range(316))
     assert rows["label"].to_list()[300:] == answers
     assert {stage.name for stage in summary.stages if not stage.cached} == {"study", "certify"}
@@ -99,7 +91,7 @@ def test_an_extension_goes_on_after_rows_and_rows_after_it(
     assert start_extension(session, tmp_path / "more.parquet", home).asked == 353
     after = [online.answer(row) for row in ROWS[:6]]
     assert after[:3] == before
-    rows = certified(home, start(plan, home))
+    rows = certified_rows(home, start(plan, home))
     assert rows["row"].to_list() == list(range(356))
     assert rows["label"].to_list()[300:303] == before
     assert rows["label"].to_list()[353:] == after[3:]
@@ -202,7 +194,7 @@ def test_lost_votes_are_cast_again_and_lost_rows_are_told(session: str, plan: Pl
     assert start(plan, home).asked == 301
     shutil.rmtree(home / "vault" / "sessions" / session / "online")
     with pytest.raises(NotVerified, match="but the ledger has"):
-        start(changed(plan.model_dump(), student__refused="drop"), home)
+        start(changed(plan, student__refused="drop"), home)
 
 
 def test_nothing_of_it_is_left_when_the_session_is_forgotten(session: str, home: Path) -> None:
@@ -233,7 +225,7 @@ def test_every_kind_of_mechanism_answers_online(plan: Plan, home: Path, labeling
     if online.state.queries == 304:
         with pytest.raises(BudgetRefused, match="spent"):
             online.answer(ROWS[4])
-    rows = certified(home, start(plan, home))
+    rows = certified_rows(home, start(plan, home))
     assert rows["label"].to_list()[300:] == answers
     assert all(check.ok for check in verify(home))
 
@@ -247,7 +239,7 @@ def test_a_relabelled_session_answers_online(plan: Plan, home: Path) -> None:
     )
     online = opened(home, start(plan, home).session)
     answers = [online.answer(row) for row in ROWS[:3]]
-    rows = certified(home, start(plan, home))
+    rows = certified_rows(home, start(plan, home))
     assert rows["label"].to_list()[300:] == answers
     assert all(check.ok for check in verify(home))
 

@@ -22,7 +22,8 @@ from concord.tasks.asks.known import KnownRows
 from concord.tasks.asks.online import Online, Waiting, as_staged
 from concord.tasks.data.encode import frame_bytes
 from concord.tasks.verify.verify import verify
-from tests.flows.test_online import NEW, ROWS, certified, killed, opened
+from tests.flows.test_online import NEW, ROWS, killed, opened
+from tests.support.homes import certified_rows
 from tests.support.people import people
 from tests.support.sentences import facts
 
@@ -42,7 +43,7 @@ def test_rows_asked_together_are_one_batch_of_the_session(session: str, plan: Pl
     assert online.state == state
     summary = start(plan, home)
     assert (summary.asked, summary.asked_now) == (316, 0)
-    assert certified(home, summary)["label"].to_list()[300:] == answers[:16]
+    assert certified_rows(home, summary)["label"].to_list()[300:] == answers[:16]
     assert all(check.ok for check in verify(home))
 
 

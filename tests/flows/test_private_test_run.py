@@ -4,12 +4,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
 
-from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
@@ -22,7 +20,6 @@ from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import STUDENT_TEST, Opening, Terms
 from concord.artifacts.stores import Stores
 from concord.flows.cli.show import budget_of
-from concord.flows.outcome import Summary
 from concord.flows.start import start, start_extension, start_study, start_test
 from concord.tasks.data.encode import read_frame
 from concord.tasks.door.checkpoint import read_checkpoint
@@ -30,25 +27,14 @@ from concord.tasks.door.erase import erase
 from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.signed import excerpt
 from concord.tasks.verify.verify import verify
+from tests.support.homes import cached, certificate_of
 from tests.support.people import arrive, changed, write_tables
 from tests.support.sentences import facts
 
 
 @pytest.fixture
 def plan(plan: Plan) -> Plan:
-    return changed(plan.model_dump(), test__share=0.3)
-
-
-def another(plan: Plan, **changes: Any) -> Plan:
-    return changed(plan.model_dump(), **changes)
-
-
-def cached(summary: Summary) -> list[str]:
-    return [report.name for report in summary.stages if report.cached]
-
-
-def certificate_of(summary: Summary) -> Certificate:
-    return Certificate.model_validate_json(Path(summary.certificate).read_bytes())
+    return changed(plan, test__share=0.3)
 
 
 def trials_in(home: Path) -> list[str]:
@@ -57,7 +43,7 @@ def trials_in(home: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_a_run_tests_its_student_at_no_further_charge(plan: Plan, home: Path) -> None:
-    together, plan = plan, another(plan, data__groups=["shade"])
+    together, plan = plan, changed(plan, data__groups=["shade"])
     summary = start(plan, home)
     assert [report.name for report in summary.stages][-4:] == ["study", "try", "test", "certify"]
     ledger, (tested,) = Ledger.of(home), trials_in(home)
@@ -92,11 +78,11 @@ def test_a_run_tests_its_student_at_no_further_charge(plan: Plan, home: Path) ->
 
     aside_of_shards(home, summary.session, plan)
     again = start(plan, home)
-    assert cached(again) == [report.name for report in summary.stages]
+    assert cached(again) == tuple(report.name for report in summary.stages)
     assert again.spent_now == {"epsilon": 0.0, "delta": 0.0}
     assert again.test == summary.test
 
-    other = start(another(plan, student__refused="drop"), home)  # another student is not tested unasked
+    other = start(changed(plan, student__refused="drop"), home)  # another student is not tested unasked
     assert other.test is None
     assert trials_in(home) == [tested]
     assert start(together, home).test == summary.test  # it stays as it was asked, whatever groups are named later
@@ -146,7 +132,7 @@ def test_a_run_that_ended_once_its_test_was_released_leaves_no_times_to_a_later_
 @pytest.mark.slow
 def test_another_test_costs_what_it_says_and_is_no_better_for_it(plan: Plan, home: Path, tmp_path: Path) -> None:
     own = write_tables(tmp_path / "data")
-    plan = another(plan.model_copy(update={"folder": str(own)}), data__groups=["shade"])
+    plan = changed(plan.model_copy(update={"folder": str(own)}), data__groups=["shade"])
     first = start(plan, home)
     shown = start_test(first.session, home, epsilon=None, again=False)
     assert shown.test == first.test
@@ -195,7 +181,7 @@ def test_a_student_of_an_older_session_is_not_clean(plan: Plan, home: Path) -> N
     assert older.test is None
     with pytest.raises(WrongInput, match=facts("'people'", "[test]")):
         start_test(older.session, home, epsilon=1.0, again=False)
-    cheap = another(another(plan, privacy__epsilon=0.5), labeling__cutoff=1)
+    cheap = changed(changed(plan, privacy__epsilon=0.5), labeling__cutoff=1)
     newer = start(cheap, home, new_session=True)
     assert newer.test is not None
     assert newer.test["clean"]
@@ -214,7 +200,7 @@ def test_a_share_that_changes_is_refused_and_spends_nothing(plan: Plan, home: Pa
     start(plan, home)
     charged = Ledger.of(home).totals("people")
     with pytest.raises(WrongInput, match=facts("test.share", "'people'", "is 0.3", "got 0.2")):
-        start(another(plan, test__share=0.2), home, new_session=True)
+        start(changed(plan, test__share=0.2), home, new_session=True)
     assert Ledger.of(home).totals("people") == charged
 
 
@@ -226,7 +212,7 @@ def test_a_domain_that_cannot_pay_for_the_test_is_refused_before_anything_is_rea
     terms = {field.name: getattr(tested, field.name) for field in fields(Terms)}
     filled = {**terms, "id": "people-full", "commitment": "another key"}
     ledger.open_session(Opening(**filled, whole=Cost.gaussian(room * (1 - 1e-6)), per_refusal=None), further=True)
-    cheap = another(another(plan, privacy__epsilon=0.3), labeling__cutoff=1, data__version="2")
+    cheap = changed(changed(plan, privacy__epsilon=0.3), labeling__cutoff=1, data__version="2")
     assert ledger.part_of(summary.session) == LEARNING
     with pytest.raises(BudgetRefused, match=facts("budget", "concord domain")):
         start(cheap, home, new_session=True)

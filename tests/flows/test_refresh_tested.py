@@ -9,7 +9,6 @@ import polars as pl
 import pytest
 from mlflow import MlflowClient
 
-from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.guarantee import UNTESTED
 from concord.artifacts.home.vault import Vault, derive
@@ -29,6 +28,7 @@ from concord.tasks.door.erase import close, erase
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
 from tests.flows.test_refresh import arrive, killed, periods_of, publish_rows, published, start_refresh, tables
+from tests.support.homes import certificate_of
 from tests.support.people import people
 from tests.support.sentences import facts
 
@@ -57,10 +57,6 @@ def parts_of(plan: Plan, home: Path, week: int) -> tuple[set[str], set[str]]:
     found = (of_part(plan, key, part)(persons, owners) for part in ("learning", "test"))
     learning, test = (set(persons.filter(mine)["person"]) for mine in found)
     return learning, test
-
-
-def certificate_of(found: Summary) -> Certificate:
-    return Certificate.model_validate_json(Path(found.certificate).read_bytes())
 
 
 def faults(home: Path, summary: Summary) -> list[Any]:

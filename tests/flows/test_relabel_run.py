@@ -29,10 +29,6 @@ def plan(kept: Path) -> Plan:
     return changed(tables(kept / "data"))
 
 
-def another(plan: Plan, **changes: Any) -> Plan:
-    return changed(plan.model_dump(), **changes)
-
-
 def cached(summary: Summary) -> dict[str, bool]:
     return {report.name: report.cached for report in summary.stages}
 
@@ -49,7 +45,7 @@ def files(place: Path) -> list[Path]:
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["tight", "published", "none"])
 def test_a_run_is_certified_verified_and_replayed(plan: Plan, home: Path, form: str) -> None:
-    asked = another(plan, relabel__form=form, relabel__hypotheses="stumps", relabel__features=None)
+    asked = changed(plan, relabel__form=form, relabel__hypotheses="stumps", relabel__features=None)
     first = start(asked, home)
     assert list(cached(first)) == ["encode", "split", "relabel", "teach", "poll", "release", "study", "certify"]
     assert first.answered == 300
@@ -118,11 +114,11 @@ def test_it_goes_on_with_more_rows(home: Path, session: str, tmp_path: Path) -> 
 def test_a_domain_has_one_relabelled_session(plan: Plan, home: Path, session: str) -> None:
     charge = charged(home)
     with pytest.raises(BudgetRefused, match="secret subset"):
-        start(another(plan, data__version="2"), home, new_session=True)
+        start(changed(plan, data__version="2"), home, new_session=True)
     close(Stores.of(home), session, give_back=True)
     assert charged(home) == charge  # nothing returns
     with pytest.raises(BudgetRefused, match="secret subset"):
-        start(another(plan, relabel__share=0.2), home, new_session=True)
+        start(changed(plan, relabel__share=0.2), home, new_session=True)
     assert charged(home) == charge
 
 
@@ -160,7 +156,7 @@ def test_what_cannot_be_proved_is_refused_before_anything_private_is_read(
     unread = tmp_path / "private.csv"
     unread.write_text("none of the columns\n")
     with pytest.raises(WrongInput, match=message):
-        start(another(plan, data__private=str(unread), **change), home)
+        start(changed(plan, data__private=str(unread), **change), home)
     assert Ledger.of(home).domains() == ()
 
 

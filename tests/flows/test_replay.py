@@ -79,7 +79,7 @@ def test_a_known_plan_needs_no_server(plan: Plan, home: Path, monkeypatch: pytes
     assert is_known(plan, home)
     monkeypatch.setattr(serving, "serving_flows", None)  # calling it fails
     assert all(stage.cached for stage in starting.start(plan, home).stages)
-    assert not is_known(changed(plan.model_dump(), student__refused="drop"), home)
+    assert not is_known(changed(plan, student__refused="drop"), home)
     monkeypatch.setenv(ADDRESS_VARIABLE, "http://127.0.0.1:1/api")
     assert not is_known(plan, home)  # its owner wants every run on its record
 
@@ -121,7 +121,7 @@ def test_released_labels_that_were_edited_stop_a_replay_too(session: str, plan: 
 def test_a_replay_opens_no_session_and_looks_at_no_private_row(
     plan: Plan, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    other = changed(plan.model_dump(), privacy__epsilon=0.5)
+    other = changed(plan, privacy__epsilon=0.5)
     capsys.readouterr()
     assert replayed(lambda: learn.fn(other, home, new_session=True)) is None
     assert len(Ledger.of(home).sessions("people")) == 1

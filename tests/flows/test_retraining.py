@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.learners import StudentPlan
 from concord.artifacts.ledger.ledger import Ledger
@@ -16,7 +15,7 @@ from concord.flows.start import start, start_extension, start_study
 from concord.tasks.door.checkpoint import read_checkpoint
 from concord.tasks.door.erase import close, forget
 from concord.tasks.verify.verify import verify
-from tests.support.homes import charged, die_extending, labels_of, state_of
+from tests.support.homes import certificate_of, charged, die_extending, labels_of, state_of
 from tests.support.people import arrive, changed
 from tests.support.sentences import facts
 
@@ -34,7 +33,7 @@ def test_another_student_of_the_same_labels(session: str, home: Path) -> None:
     assert summary.spent_now == {"epsilon": 0.0, "delta": 0.0}
     assert state_of(home, session)[:2] == (charge, batches)
     assert labels_of(home, session) == labels
-    certificate = Certificate.model_validate_json(Path(summary.certificate).read_bytes())
+    certificate = certificate_of(summary)
     assert certificate.student.refused == "drop"
     assert all(check.ok for check in verify(home))
 
@@ -43,11 +42,11 @@ def test_another_student_of_the_same_labels(session: str, home: Path) -> None:
 def test_it_is_what_the_plan_would_have_made_and_stays(session: str, plan: Plan, home: Path, arriving: Path) -> None:
     """`run` with the changed plan answers from its cache; a later extension teaches the new student."""
     summary = start_study("people", DROPPING, home)  # the domain, whose latest session is meant
-    again = start(changed(plan.model_dump(), student__refused="drop"), home)
+    again = start(changed(plan, student__refused="drop"), home)
     assert all(report.cached for report in again.stages)
     assert (again.session, again.run_id) == (summary.session, summary.run_id)
     extended = start_extension(session, arriving, home)
-    assert Certificate.model_validate_json(Path(extended.certificate).read_bytes()).student.refused == "drop"
+    assert certificate_of(extended).student.refused == "drop"
 
 
 @pytest.mark.usefixtures("prefect_server")
@@ -61,7 +60,7 @@ def test_the_same_student_is_not_trained_twice(session: str, home: Path) -> None
 def test_the_certificate_has_the_words_that_taught_it(session: str, home: Path) -> None:
     """Even where they teach the very same student: what is said by default may be said aloud."""
     summary = start_study(session, StudentPlan(params={"max_iter": 100}), home)
-    certificate = Certificate.model_validate_json(Path(summary.certificate).read_bytes())
+    certificate = certificate_of(summary)
     assert certificate.student.params == {"max_iter": 100}
 
 
@@ -74,7 +73,7 @@ def test_rows_that_were_not_asked_are_certified_so(session: str, home: Path, pla
     start_extension(session, folder, home)
     assert Ledger.of(home).session(session).status == "spent"
     summary = start_study(session, DROPPING, home)
-    assert summary.run_id == start(changed(plan.model_dump(), student__refused="drop"), home).run_id
+    assert summary.run_id == start(changed(plan, student__refused="drop"), home).run_id
 
 
 def test_a_label_that_is_gone_or_changed_stops_it(session: str, home: Path) -> None:

@@ -13,7 +13,6 @@ import polars as pl
 import pytest
 from mlflow import MlflowClient
 
-from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, load_plan, parse_plan
@@ -24,6 +23,7 @@ from concord.tasks.data.codes import Codes
 from concord.tasks.data.vectors import VectorField
 from concord.tasks.door.erase import forget
 from concord.tasks.verify.verify import verify
+from tests.support.homes import certificate_of
 from tests.support.people import changed, people, tables_of_plan, write_tables
 from tests.support.sentences import facts
 
@@ -181,7 +181,7 @@ def test_a_run_publishes_labels_and_a_student_and_again_spends_nothing(tmp_path:
     assert (session.status, session.settled, session.epsilon) == ("spent", session.reserved, 4.0)
     assert [check for check in verify(home) if not check.ok] == []
 
-    certificate = Certificate.model_validate_json(Path(summary.certificate).read_bytes())
+    certificate = certificate_of(summary)
     assert [file.path.rpartition("/")[2] for file in certificate.leading.files] == [
         *(f"round-{number:05d}.json" for number in range(4)),
         "labels.arrow",

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.certificate import Certificate
 from concord.artifacts.guarantee import LABELS_ALONE
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.stores import Stores
 from concord.flows.cli.show import erased
 from concord.flows.start import start
 from concord.tasks.verify.verify import verify
+from tests.support.homes import certificate_of
 from tests.support.people import changed
 from tests.support.secret_labels import tables
 
@@ -30,7 +30,7 @@ def test_a_run_asks_once_and_promises_labels_alone(tmp_path: Path, home: Path, u
     summary = start(plan, home)
     assert summary.asked == summary.answered == 1
     assert summary.student["accuracy"] > 0.85
-    certificate = Certificate.model_validate_json(Path(summary.certificate).read_bytes())
+    certificate = certificate_of(summary)
     owner = "all rows of one person" if unit else "one row"
     assert certificate.guarantee.unit == f"the labels of {owner}"
     assert certificate.guarantee.neighbours == "change the labels of one unit"

@@ -30,6 +30,7 @@ from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
 from tests.support.console import concord
 from tests.support.edited import rewritten
+from tests.support.homes import certificate_of
 from tests.support.sentences import says
 
 RIDGE = {"estimator": "sklearn.linear_model.Ridge"}
@@ -120,7 +121,7 @@ def check_private_test(summary: Summary, plan: Plan, home: Path) -> None:
     recorded = Records.of(home).recorded(summary.run_id)
     assert recorded is not None
     assert recorded.metrics["test_rmse_high"] == found["rmse"]["high"]
-    certificate = Certificate.model_validate_json(Path(summary.certificate).read_bytes())
+    certificate = certificate_of(summary)
     assert certificate.tested is not None
     assert f"RMSE {found['rmse']['value']:.4g}" in disclosures.test_in_words(certificate.tested)
 

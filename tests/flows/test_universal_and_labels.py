@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import BudgetRefused, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, parse_plan
 from concord.flows.start import start, start_extension
 from concord.tasks.door.admit import reserve_session
 from concord.tasks.verify.verify import verify
+from tests.support.homes import certificate_of
 from tests.support.people import tables_of_plan, write_tables
 from tests.support.sentences import facts
 
@@ -46,7 +46,7 @@ def test_both_are_paid_for_and_the_certificate_says_the_sum(plan: Plan, home: Pa
     assert (choice.epsilon, choice.delta, choice.mechanism["name"]) == (1.0, 0.0, "universal")
     assert (summary.guarantee["epsilon"], summary.guarantee["delta"]) == (4.0, 1e-5)
     assert (summary.session, summary.asked, summary.teachers) == (choice.id, labels.asked, 100)
-    certificate = Certificate.model_validate_json(Path(summary.certificate).read_bytes())
+    certificate = certificate_of(summary)
     assert (certificate.guarantee.epsilon, certificate.guarantee.delta) == (4.0, 1e-5)
     assert certificate.leading.guarantee.epsilon == 1.0
     assert [other.session for other in certificate.other_sessions] == [labels.id]

@@ -8,20 +8,19 @@ from typing import Any
 import polars as pl
 import pytest
 
-from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.write import Tracking
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.schemas import Encoding
 from concord.artifacts.stores import Stores
-from concord.flows.outcome import Summary
 from concord.flows.results import Run
 from concord.flows.start import start, start_extension
 from concord.tasks.data.matrix import Matrix, encode
 from concord.tasks.door.erase import forget
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
+from tests.support.homes import cached, certificate_of
 from tests.support.people import people, tables_of_plan, write_tables
 from tests.support.sentences import facts
 
@@ -39,10 +38,6 @@ def tables(tmp_path: Path) -> dict[str, Any]:
 @pytest.fixture
 def plan(tables: dict[str, Any]) -> Plan:
     return parse_plan(tables)
-
-
-def cached(summary: Summary) -> list[str]:
-    return [report.name for report in summary.stages if report.cached]
 
 
 def hypothesis(home: Path, session: str) -> dict[str, Any]:
@@ -68,7 +63,7 @@ def test_a_student_is_chosen_without_a_vote(plan: Plan, home: Path) -> None:
     assert session.settled == session.reserved
     assert session.reserved.delta == 0
     assert all_verifies(home)
-    certificate = Certificate.model_validate_json(Path(summary.certificate).read_bytes())
+    certificate = certificate_of(summary)
     assert certificate.mechanism.settings["candidates"] > 100
     assert "No teacher ensemble was used" in Path(summary.report).read_text()
     published = Run(summary, home)
@@ -81,13 +76,13 @@ def test_a_student_is_chosen_without_a_vote(plan: Plan, home: Path) -> None:
 def test_again_it_answers_from_cache_and_spends_nothing(session: str, plan: Plan, home: Path) -> None:
     charged, chosen = Ledger.of(home).total("people"), hypothesis(home, session)
     again = start(plan, home)
-    assert cached(again) == ["encode", "count", "choose", "study", "certify"]
+    assert cached(again) == ("encode", "count", "choose", "study", "certify")
     assert again.spent_now == {"epsilon": 0.0, "delta": 0.0}
     assert (again.session, [again.run_id], again.asked_now) == (session, Tracking.of(home).runs(session), 0)
     for folder in ("results", "vault/public", "vault/counts"):
         shutil.rmtree(home / folder)
     bare = start(plan, home)
-    assert cached(bare) == ["choose"]
+    assert cached(bare) == ("choose",)
     assert hypothesis(home, bare.session) == chosen
     assert Ledger.of(home).total("people") == charged
 

@@ -87,7 +87,7 @@ def test_nothing_made_of_the_unit_is_left_and_nothing_spent_returns(plan: Plan, 
     with pytest.raises(BudgetRefused, match="--new-session"):
         start(plan, home)
     assert files(vault) == kept  # nothing private was read before it was refused
-    again = changed(plan.model_dump(), data__version="2")
+    again = changed(plan, data__version="2")
     assert start(again, home, new_session=True).session != first.session
 
 

@@ -3,12 +3,15 @@
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
+from concord.artifacts.certificate import Certificate
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.privacy import Charge
 from concord.artifacts.stores import Stores
+from concord.flows.outcome import Summary
 from concord.flows.start import start_extension
 from concord.tasks.door.checkpoint import read_checkpoint
 
@@ -21,6 +24,22 @@ def charged(home: Path) -> Charge:
 def labels_of(home: Path, session: str) -> dict[str, bytes]:
     """The released labels of a session, by file name."""
     return {path.name: path.read_bytes() for path in (home / "released" / session / "labels").iterdir()}
+
+
+def certificate_of(summary: Summary) -> Certificate:
+    return Certificate.model_validate_json(Path(summary.certificate).read_bytes())
+
+
+def certified_rows(home: Path, summary: Summary) -> pl.DataFrame:
+    """The released rows that a certificate covers."""
+    certificate = certificate_of(summary)
+    assert certificate.counts.asked == summary.asked
+    return pl.DataFrame(Released(home).labels(certificate.leading.files))
+
+
+def cached(summary: Summary) -> tuple[str, ...]:
+    """The stages that were answered from cache, in order."""
+    return tuple(report.name for report in summary.stages if report.cached)
 
 
 def state_of(home: Path, session: str) -> tuple[Any, ...]:

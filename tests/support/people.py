@@ -68,8 +68,9 @@ def tables_of_plan(folder: Path) -> dict[str, Any]:
     }
 
 
-def changed(tables: dict[str, Any], **changes: Any) -> Plan:
-    """The plan with changes such as teachers__count=50."""
+def changed(given: Plan | dict[str, Any], **changes: Any) -> Plan:
+    """The plan, or that of these tables, with changes such as teachers__count=50."""
+    tables = given.model_dump() if isinstance(given, Plan) else given
     for place, value in changes.items():
         section, key = place.split("__")
         tables = {**tables, section: {**(tables.get(section) or {}), key: value}}

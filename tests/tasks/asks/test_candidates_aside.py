@@ -117,7 +117,7 @@ def test_a_count_of_rows_would_be_seen(plan: Plan, door: Stores, monkeypatch: py
 
 def test_units_that_learn_are_not_counted(plan: Plan, door: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """A quarter is tested; that it is as many as learn has probability 2e-10."""
-    plan = changed(plan.model_dump(), test__share=0.25)
+    plan = changed(plan, test__share=0.25)
     tested, learning = (len(members(plan, door, part)) for part in (TEST, LEARNING))
     assert errors(plan, door)[1:].sum() == tested
     monkeypatch.setattr(unit_counts, "one_row_a_unit", rows_that_learn)
@@ -150,7 +150,7 @@ def test_the_candidate_that_was_drawn_is_the_plan_s_student(
     found = with_chosen_student(door, learned, plan)
     assert found is not None
     assert found.student.params == {"C": 0.1}
-    others = changed(plan.model_dump(), student__candidates=CANDIDATES[:2])
+    others = changed(plan, student__candidates=CANDIDATES[:2])
     with pytest.raises(BudgetRefused, match=facts("other candidates", "costs again")):
         with_chosen_student(door, learned, others)
 

@@ -75,7 +75,7 @@ def test_a_count_of_rows_would_be_seen(plan: Plan, tmp_path: Path, monkeypatch: 
 
 
 def test_units_set_aside_for_a_test_are_counted_too(plan: Plan, tmp_path: Path) -> None:
-    divided = changed(plan.model_dump(), test__share=0.5)
+    divided = changed(plan, test__share=0.5)
     groups = groups_of(plan, tmp_path, "shade")
     assert counted(divided, tmp_path, groups).tolist() == counted(plan, tmp_path, groups).tolist()
 
@@ -129,6 +129,6 @@ def test_too_many_groups_are_refused(plan: Plan, tmp_path: Path, monkeypatch: py
 
 
 def test_public_features_are_not_counted_at_a_price(plan: Plan, tmp_path: Path) -> None:
-    public = changed(plan.model_dump(), privacy__secret="labels")
+    public = changed(plan, privacy__secret="labels")
     with pytest.raises(WrongInput, match="count them in your table, without noise"):
         CountsAsk.of(public, groups_of(plan, tmp_path, "shade"), 1.0)

@@ -185,7 +185,7 @@ def by_group(plan: Plan, door: Stores) -> tuple[dict[str, Any], NDArray[np.int64
 
 def test_a_unit_is_in_one_group_whatever_its_cells_say(plan: Plan, door: Stores) -> None:
     """By a feature and a column that is none; a word that no public row has is another, whatever the other column's."""
-    plan = changed(plan.model_dump(), data__groups=["shade", "ward"], data__features=["size", "shade"])
+    plan = changed(plan, data__groups=["shade", "ward"], data__features=["size", "shade"])
     wards = pl.Series("ward", [1, None], dtype=pl.Int64)
     test = pl.read_parquet(plan.path("test"))
     test.with_columns(wards.gather([row % 2 for row in range(test.height)])).write_parquet(plan.path("test"))
@@ -215,7 +215,7 @@ def test_words_of_groups_are_read_alike_in_test_and_private_rows(
     plan: Plan, door: Stores, cells: str, stored: list[Any] | None
 ) -> None:
     name, form = "test.parquet" if stored else "test.csv", {"separator": ";", "decimal": ","}
-    plan = changed(plan.model_dump(), data__groups=["ward"], data__test=name, data__format=form)
+    plan = changed(plan, data__groups=["ward"], data__test=name, data__format=form)
     wards = pl.Series("ward", cells.split())
     private = people(800, 1).with_columns(wards.gather([row % 2 for row in range(800)]))
     private.write_csv(plan.path("private"), separator=";")
@@ -234,15 +234,15 @@ def test_groups_that_cannot_be_counted_are_refused_before_a_row_is_read(plan: Pl
     test = pl.read_parquet(plan.path("test")).with_columns(pl.lit("a").alias("town"))
     test.with_columns(town=pl.Series([f"t{row % 9}" for row in range(test.height)])).write_parquet(plan.path("test"))
     with pytest.raises(WrongInput, match=facts("'town'", "data.groups")):
-        planned_groups(changed(plan.model_dump(), data__groups=["town"]), encoding)
+        planned_groups(changed(plan, data__groups=["town"]), encoding)
     many = encoding.model_copy(update={"classes": tuple(map(str, range(400)))})
     with pytest.raises(WrongInput, match=facts("data.groups", "100,000", "480,000")):
-        planned_groups(changed(plan.model_dump(), data__groups=["shade"]), many)
+        planned_groups(changed(plan, data__groups=["shade"]), many)
     long = test.with_columns(town=pl.Series([f"{row % 19:09000}" for row in range(test.height)])).drop("shade")
     long.with_columns(home="town").write_parquet(plan.path("test"))
     people(800, 1).with_columns(home="shade", town="shade").write_csv(plan.path("private"))
     with pytest.raises(WrongInput, match=facts("data.groups", "longer names")):
-        planned_groups(changed(plan.model_dump(), data__groups=["town", "home"]), encoding)
+        planned_groups(changed(plan, data__groups=["town", "home"]), encoding)
 
 
 def test_a_test_that_version_1_0_0_began_goes_on() -> None:

@@ -171,8 +171,8 @@ def test_a_cell_that_says_nothing_is_not_the_one_beside_it(tmp_path: Path, vault
 
 def test_a_division_tells_key_share_and_names_apart(tmp_path: Path, vault: Vault) -> None:
     plan = planned(tmp_path / "data", people(ROWS, 1), **BY_CELLS)
-    fewer = changed(plan.model_dump(), test__columns=COLUMNS[:2])
-    more = changed(plan.model_dump(), test__share=0.31)
+    fewer = changed(plan, test__columns=COLUMNS[:2])
+    more = changed(plan, test__share=0.31)
     homes = [(plan, vault), (plan, Vault(tmp_path / "other")), (fewer, vault), (more, vault)]
     for _, each in homes:
         key_in(each)
@@ -189,7 +189,7 @@ def test_numbers_stored_as_doubles_are_another_naming_rule(tmp_path: Path) -> No
     before = naming_rule(plan)
     Path(plan.path("private")).unlink()
     private.with_columns(pl.col("visits").cast(pl.Float64)).write_parquet(tmp_path / "data" / "private.parquet")
-    assert naming_rule(changed(plan.model_dump(), data__private="private.parquet")) != before
+    assert naming_rule(changed(plan, data__private="private.parquet")) != before
 
 
 def test_a_column_that_is_not_there_is_refused_before_any_row_is_read(tmp_path: Path, vault: Vault) -> None:
@@ -224,7 +224,7 @@ def test_rows_are_named_by_columns_that_every_file_holds(tmp_path: Path, vault: 
     whole = people(60, 2)
     whole.write_parquet(folder / "a.parquet")
     whole.drop("size").write_parquet(folder / "b.parquet")
-    encoding, plan = learn_encoding(plan), changed(plan.model_dump(), data__private=str(folder))
+    encoding, plan = learn_encoding(plan), changed(plan, data__private=str(folder))
     with pytest.raises(WrongInput, match=facts("'size'", "test.columns")):
         shards(plan, encoding, vault)
 
@@ -237,7 +237,7 @@ def written(folder: Path, **changes: object) -> Plan:
     plan = planned(folder, people(ROWS, 1), **changes)
     table = people(ROWS, 1).with_columns(person=pl.Series([f"1.{at:03d}" for at in range(ROWS)]))
     table.write_csv(folder / "private.csv", separator=";")
-    return changed(plan.model_dump(), data__private=str(folder / "private.csv"), data__format={"separator": ";"})
+    return changed(plan, data__private=str(folder / "private.csv"), data__format={"separator": ";"})
 
 
 @pytest.mark.parametrize("changes", [BY_UNIT, BY_CELLS], ids=["by unit", "by cells"])
@@ -251,7 +251,7 @@ def test_another_format_of_csv_files_is_another_naming_rule(
     found = []
     for form in formats:
         people(ROWS, 1).write_csv(plan.path("private"), separator=form.get("separator", ","))
-        found.append(division_of(changed(plan.model_dump(), data__format=form), vault))
+        found.append(division_of(changed(plan, data__format=form), vault))
     assert len({item.naming for item in found if item}) == len({item.commitment for item in found if item})
     assert len({item.naming for item in found if item}) == len(formats)
     assert [plan_of(item) for item in found if item] == [plan.test] * len(formats)
@@ -263,9 +263,9 @@ def test_the_naming_rule_of_usual_files_is_what_it_always_was(tmp_path: Path, ch
     people(ROWS, 1).write_csv(plan.path("private"))
     field, columns = ("data.unit", ["person"]) if plan.data.unit else ("test.columns", COLUMNS)
     usual = json.dumps({field: [[column, False] for column in columns]})
-    assert naming_rule(changed(plan.model_dump(), data__format={})) == usual
+    assert naming_rule(changed(plan, data__format={})) == usual
     people(ROWS, 1).with_columns(pl.col(pl.Float64).cast(pl.String)).write_parquet(tmp_path / "data/same.parquet")
-    parquet = changed(plan.model_dump(), data__private=str(tmp_path / "data/same.parquet"), data__format=GERMAN)
+    parquet = changed(plan, data__private=str(tmp_path / "data/same.parquet"), data__format=GERMAN)
     assert naming_rule(parquet) == usual  # of files that are not CSV, the format says nothing
 
 
