@@ -13,6 +13,15 @@ from concord.artifacts.ledger.home_contents import PUBLISHING, HomeContents
 from concord.artifacts.ledger.ledger import Ledger
 
 
+def checked_ledger(home: Path, kind: type[Ledger] = Ledger) -> Ledger:
+    """The ledger of a home folder, for callers that rely on its content. Raises NotVerified if it contradicts the
+    home's files or its witness."""
+    contents, ledger = HomeContents(home), kind.of(home)
+    ledger.check_witness()
+    contents.check(ledger)
+    return ledger
+
+
 @dataclass(frozen=True)
 class Stores:
     """The parts of a home folder in which sessions are kept: the vault, the ledger, and the released files."""
@@ -22,9 +31,9 @@ class Stores:
     released: Released
 
     @classmethod
-    def of(cls, home: Path) -> Self:
+    def of(cls, home: Path, kind: type[Ledger] = Ledger) -> Self:
         """The stores of a home folder. Raises NotVerified if its ledger denies what it holds."""
-        return cls(Vault(home / "vault"), Ledger.checked(home), Released(home))
+        return cls(Vault(home / "vault"), checked_ledger(home, kind), Released(home))
 
     @property
     def unpublished(self) -> set[str]:

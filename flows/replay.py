@@ -22,8 +22,6 @@ from typing import Any
 from prefect.tasks import Task
 
 from concord.artifacts.errors import NotKept
-from concord.artifacts.home.released import Released
-from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import AsItStands
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
@@ -45,7 +43,7 @@ def replayed(flow: Callable[[], Summary]) -> Summary | None:
 
 def _as_it_stands(home: Path, _: StageName | None) -> tuple[Stores, Stages]:
     """Stores and stages of a home for a replay: no stage runs, and the ledger takes no entry."""
-    stores = Stores(Vault(home / "vault"), AsItStands.checked(home), Released(home))
+    stores = Stores.of(home, AsItStands)
     return stores, KeptStages(stores, home)
 
 

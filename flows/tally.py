@@ -33,6 +33,7 @@ from concord.tasks.asks.tallies import TalliesAsk, round_step, sums_digest
 from concord.tasks.data.codes import Codes, PlannedSizes, deepens, learn_codes
 from concord.tasks.data.encode import PublicBatch, read_frame
 from concord.tasks.door.admit import check_ensemble, sessions_for
+from concord.tasks.door.asked import sums_folder
 from concord.tasks.door.door import Step, released_by
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.distance import Ints
@@ -77,7 +78,7 @@ def gather(place: Place, plan: Plan, private: PrivateInput, codes: Codes) -> lis
 @stage("gather", version=3, reads=UNITS)
 def recode(place: Place, plan: Plan, private: PrivateInput, codes: Codes, units: Sequence[Ref]) -> list[Ref]:
     """Write private rows by codes learned from released rounds, in the folder of `units`' sums, to go with them."""
-    return gather_in(f"{asking_tally.sums_folder(units[0])}/{place.key[:16]}", place, plan, private, codes)
+    return gather_in(f"{sums_folder(units[0])}/{place.key[:16]}", place, plan, private, codes)
 
 
 def gather_in(folder: str, place: Place, plan: Plan, private: PrivateInput, codes: Codes) -> list[Ref]:
@@ -103,7 +104,7 @@ def tally(
 ) -> Ref:
     """The sum over the units of one block that answers a question; of pairs of columns, or of groups of a grid's cells,
     by the codes that have them."""
-    path = f"{asking_tally.sums_folder(block)}/{place.key}.npy"
+    path = f"{sums_folder(block)}/{place.key}.npy"
     return asking_tally.count(block, RoundQuestion.from_record(dict(question)), place.vault, path, codes, grid)
 
 

@@ -8,7 +8,7 @@ Assumes      a session's checkpoint is in the vault when its first row is asked,
              the ledger says a thing before a certificate does
 Guarantees   named: a session that the home holds and the ledger does not; a certificate whose cap the domain never had,
              which counts a session with another claim, or as ended when it is open, or counts more answers or refusals
-             than were committed. Every command that uses the ledger stops at each (`Ledger.checked`)
+             than were committed. Every command that uses the ledger stops at each (artifacts.stores.checked_ledger)
 Not covered  a session of which no trace is left; whether the certificate or the ledger was edited, which its signature
              tells (tasks.verify); after a recorded restoration, what was lost, which was charged as lost
              Checked by tests/artifacts/ledger/test_home_contents.py

@@ -26,7 +26,6 @@ from concord.artifacts.domains import Division, Domain
 from concord.artifacts.errors import NotKept, NotVerified
 from concord.artifacts.ledger.database import Entries, LedgerRows
 from concord.artifacts.ledger.events import DomainBalance, Entry, LogRecord, Remark, RemarkKind, Watch
-from concord.artifacts.ledger.home_contents import HomeContents
 from concord.artifacts.ledger.reading import Reading, Value
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.ledger.witness import Watching, Witness
@@ -55,15 +54,6 @@ class Ledger(Reading):
         Its witness is the file that CONCORD_WITNESS names, if it names one.
         """
         return cls(Settings.now().ledger_of(home), Witness.of(home))
-
-    @classmethod
-    def checked(cls, home: Path) -> Self:
-        """As `of`, for callers that rely on its content. Raises NotVerified if it contradicts the home's files or its
-        witness."""
-        contents, ledger = HomeContents(home), cls.of(home)
-        ledger.check_witness()
-        contents.check(ledger)
-        return ledger
 
     def name_domain(self, name: str, *, unit: str, neighbours: str, epsilon: float, delta: float) -> Domain:
         """The domain, frozen when it is first named. Raises WrongInput naming the field that differs from then."""

@@ -39,12 +39,12 @@ def domain_command(
     home: HomeOption = HOME,
 ) -> None:
     """Change a domain's lifetime cap, and record why. Its Rényi order never changes."""
-    from concord.artifacts.ledger.ledger import Ledger
+    from concord.artifacts.stores import checked_ledger
     from concord.flows.environment import reopen
 
     if not (0 < epsilon < float("inf") and 0 < delta < 1):
         raise WrongInput(f"the cap must have ε > 0 and 0 < δ < 1, got ε = {epsilon!r}, δ = {delta!r}")
-    changed = Ledger.checked(reopen(home)).recap(name, epsilon, delta, reason)
+    changed = checked_ledger(reopen(home)).recap(name, epsilon, delta, reason)
     rule = changed.filter
     say(f"domain {name}: cap is now ε = {rule.epsilon:g}, δ = {rule.delta:g}")
 
@@ -61,10 +61,10 @@ def link_command(
     If unit and neighbours agree, the guarantee of these people is the sum of both caps.
     """
     from concord.artifacts.guarantee import unpromised
-    from concord.artifacts.ledger.ledger import Ledger
+    from concord.artifacts.stores import checked_ledger
     from concord.flows.environment import reopen
 
-    ledger = Ledger.checked(reopen(home))
+    ledger = checked_ledger(reopen(home))
     ledger.remark(name, "linked", other, reason)
     promised = "the guarantee of people in both is the sum of both caps, if unit and neighbours agree"
     say(f"domains {name} and {other} are linked: {promised}")

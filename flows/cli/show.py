@@ -97,9 +97,10 @@ def _share(test: dict[str, Any], kind: str, of: str) -> str:
 def budget_of(home: Path) -> dict[str, Any]:
     """Every domain of the ledger with its cap, the amounts spent and remaining, and its sessions. Raises NotVerified if
     the ledger denies what the home holds."""
+    from concord.artifacts.stores import checked_ledger
     from concord.tasks.asks.kinds import finished_by
 
-    contents, ledger = HomeContents(home), Ledger.checked(home)
+    contents, ledger = HomeContents(home), checked_ledger(home)
 
     def listed(now: Reading) -> dict[str, Any]:
         unpublished, domains = contents.unpublished(now), []

@@ -240,12 +240,6 @@ def _matrix(batch: pa.RecordBatch) -> CodeMatrix:
     return found
 
 
-def sums_folder(block: Ref) -> str:
-    """The folder of a block's sums in every round, shared with the blocks gathered with it."""
-    _, domain, gathered, *_ = block.path.split("/")
-    return f"sums/{domain}/{gathered}"
-
-
 def sums_bytes(sums: Ints) -> bytes:
     """Sums as a NumPy file."""
     buffer = io.BytesIO()

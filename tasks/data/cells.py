@@ -54,6 +54,8 @@ WordPlaces = NDArray[np.integer] | slice
 
 SAMPLE = 1 << 18
 """Most public rows in a sample."""
+BAG = {"binary": True, "norm": None, "alternate_sign": False}
+"""How words are hashed, for digests and in the matrix: by presence, not by count."""
 
 
 def kind_of(dtype: Type) -> Kind | None:

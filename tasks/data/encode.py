@@ -32,6 +32,7 @@ from concord.artifacts.schemas import Column, Empty, Encoding, Hashed, Kind, One
 from concord.artifacts.schemas import PublicBatch as PublicBatch
 from concord.artifacts.table_schema import DeclaredCategories, TableSchema
 from concord.tasks.data.cells import (
+    BAG,
     LABEL,
     OURS,
     cast_numbers,
@@ -98,10 +99,6 @@ def learn_column(sample: pl.DataFrame, name: str, kind: Kind) -> Column:
     counts = cells.drop_nulls().value_counts().sort("count", name, descending=[True, False])
     rare = counts.height > VOCABULARY
     return OneHot(name=name, vocabulary=tuple(counts[name].head(VOCABULARY)), missing=missing or rare)
-
-
-BAG: dict[str, Any] = {"binary": True, "norm": None, "alternate_sign": False}
-"""How words are hashed, for digests and in the matrix: by presence, not by count."""
 
 
 def public_features(plan: Plan) -> tuple[PublicTable, tuple[str, ...]]:

@@ -30,9 +30,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from concord.artifacts.schemas import Column, Encoding, Hashed, OneHot, Passed, Scaled
-from concord.tasks.data.cells import distinct
+from concord.tasks.data.cells import BAG, distinct
 from concord.tasks.data.concord_student import Cells, signed_log
-from concord.tasks.data.encode import BAG
 
 Matrix = NDArray[np.float32]
 

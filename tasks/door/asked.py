@@ -1,4 +1,4 @@
-"""Vault files of rows asked online: their rows, their votes, and noise if any was kept.
+"""Vault files of what was asked: folders of votes and sums; and of rows asked online, with noise if any was kept.
 
     sessions/ID/online/INDEX-DIGEST[-ROWS].arrow     rows, written before their batch is begun
     votes/DOMAIN/ENSEMBLE/online-DIGEST              votes, which can be counted again
@@ -20,6 +20,12 @@ from concord.artifacts.schemas import PublicBatch, Ref
 def votes_folder(vault: Vault, teachers: Sequence[Ref]) -> str:
     """The folder of an ensemble's votes in the vault."""
     return f"votes/{owner(teachers[0])}/{vault.digest('votes of', *(block.path for block in teachers))[:16]}"
+
+
+def sums_folder(block: Ref) -> str:
+    """The folder of a block's sums in every round, shared with the blocks gathered with it."""
+    _, domain, gathered, *_ = block.path.split("/")
+    return f"sums/{domain}/{gathered}"
 
 
 def online_path(session: str, index: int, digest: str, rows: int = 1) -> str:

@@ -44,11 +44,10 @@ from concord.artifacts.home.vault import Vault, keyed_digest
 from concord.artifacts.schemas import NO_NAMES, Ref, TextFormat
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
-from concord.tasks.asking.tally import sums_folder
 from concord.tasks.data.cells import clean_text
 from concord.tasks.data.identifiers import ESCAPED
 from concord.tasks.data.units import Erased, unit_names
-from concord.tasks.door.asked import votes_folder
+from concord.tasks.door.asked import sums_folder, votes_folder
 from concord.tasks.door.checkpoint import Checkpoint, read_checkpoint
 from concord.tasks.door.keys import KEPT, is_lost, ready_secret
 from concord.tasks.door.locks import RUN, alone, no_run_in

@@ -10,6 +10,7 @@ import pytest
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.ledger.home_contents import HomeContents
 from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.stores import checked_ledger
 from concord.tasks.mechanisms.stable import StableVoting
 from tests.support.chained import Said, rewrite
 from tests.support.published import SESSION, certified, opening, world
@@ -66,11 +67,11 @@ CHANGES: dict[Callable[[list[Said]], None], str] = {
 def test_a_ledger_that_was_changed_and_chained_anew_is_denied_by_the_home(
     home: Path, change: Callable[[list[Said]], None]
 ) -> None:
-    Ledger.checked(home)
+    checked_ledger(home)
     rewrite(home, change)
     Ledger.of(home).verify()  # its chain is intact
     with pytest.raises(NotVerified, match=CHANGES[change]) as found:
-        Ledger.checked(home)
+        checked_ledger(home)
     assert "restore the right one" in str(found.value)
 
 
@@ -83,7 +84,7 @@ def test_a_ledger_that_was_deleted_or_replaced_is_denied_by_the_home(home: Path,
         if place is not None:
             shutil.copy(place, home / "ledger.db")
         with pytest.raises(NotVerified, match=facts(SESSION, "the ledger does not know")):
-            Ledger.checked(home)
+            checked_ledger(home)
 
 
 def test_a_ledger_that_went_on_is_not(home: Path) -> None:
@@ -91,14 +92,14 @@ def test_a_ledger_that_went_on_is_not(home: Path) -> None:
     ledger.recap("people", 20.0, 1e-4, "the board said so")
     ledger.open_session(opening(STABLE, "people-2"), further=True)
     ledger.recap("people", 9.0, 1e-4, "and again")
-    assert Ledger.checked(home).caps("people") == ((4.0, 4e-5), (20.0, 1e-4), (9.0, 1e-4))
+    assert checked_ledger(home).caps("people") == ((4.0, 4e-5), (20.0, 1e-4), (9.0, 1e-4))
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"session": []}', '{"session": "people-1", "counts": 3}'])
 def test_what_is_no_certificate_denies_nothing(home: Path, text: str) -> None:
     """That it was changed is for `verify` to say."""
     (home / "released" / SESSION / "certificate.json").write_text(text)
-    Ledger.checked(home)
+    checked_ledger(home)
 
 
 def test_what_a_restoration_lost_is_denied_no_more(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,9 +107,9 @@ def test_what_a_restoration_lost_is_denied_no_more(home: Path, tmp_path: Path, m
     Ledger.of(home).name_domain("another", **DOMAIN)
     (home / "ledger.db").unlink()
     with pytest.raises(NotVerified, match="its witness saw"):
-        Ledger.checked(home)
+        checked_ledger(home)
     Ledger.of(home).restore("the disk died")
-    Ledger.checked(home)
+    checked_ledger(home)
     assert [*HomeContents(home).denied_by(Ledger.of(home))]
 
 

@@ -10,8 +10,7 @@ from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Opening
 from concord.artifacts.stores import Stores
-from concord.tasks.asking.tally import sums_folder
-from concord.tasks.door.asked import votes_folder
+from concord.tasks.door.asked import sums_folder, votes_folder
 from concord.tasks.door.checkpoint import (
     Checkpoint,
     PublicSource,
