@@ -128,7 +128,8 @@ def begin(
     claim(stores, plan, private.files)
     if session is None:
         allowed, digests = run.new_session if further is None else further, counted.private_digests
-        opened = reserve_session(stores, plan, admitted.ask, stream.encoding, digests, new_session=allowed)
+        opening = opening_of(plan, admitted.ask, stream.encoding, stores.vault)
+        opened = reserve_session(stores, plan, opening, digests, new_session=allowed)
         session = run.lock_session(opened.id)
     checkpoint = Checkpoint(
         plan=run.kept,

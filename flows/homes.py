@@ -151,7 +151,7 @@ class Contribution:
             raise BudgetRefused(
                 f"the plan needs the agreement, once, of those responsible for {self.name}: read it, and give --yes"
             )
-        session = reserve_session(stores, run.plan, ask, encoding, (), new_session=run.new_session)
+        session = reserve_session(stores, run.plan, opening, (), new_session=run.new_session)
         return run.lock_session(session.id)
 
     def _codes(self, session: Session | None) -> Literal["recomputed", "declared"]:

@@ -118,15 +118,9 @@ def claim(stores: Stores, plan: Plan, files: Iterable[str]) -> None:
 
 
 def reserve_session(
-    stores: Stores,
-    plan: Plan,
-    ask: Ask[Any],
-    encoding: Encoding,
-    private_digests: Sequence[str],
-    *,
-    new_session: bool,
+    stores: Stores, plan: Plan, opening: Opening, private_digests: Sequence[str], *, new_session: bool
 ) -> Session:
-    """Reserve a session's whole cost and open it, with a key of its own; add its domain to the ledger if it is new.
+    """Reserve the whole cost of a session of a plan and open it, with a key of its own; name its domain if it is new.
 
     private_digests   private inputs of the session's answers, as `ensemble` digests them
     Raises BudgetRefused.
@@ -134,12 +128,8 @@ def reserve_session(
     _name(stores, plan)
     name = f"{plan.privacy.domain}-{secrets.token_hex(4)}"
     stores.vault.make_secret(f"sessions/{name}")
-    opening = replace(
-        opening_of(plan, ask, encoding, stores.vault),
-        id=name,
-        commitment=commitment(stores.vault, name),
-        ensemble=ensemble(stores.vault, name, private_digests),
-    )
+    own = ensemble(stores.vault, name, private_digests)
+    opening = replace(opening, id=name, commitment=commitment(stores.vault, name), ensemble=own)
     return stores.ledger.open_session(opening, further=new_session)
 
 

@@ -29,6 +29,7 @@ from concord.tasks.data.encode import learn_encoding
 from concord.tasks.data.matrix import Matrix
 from concord.tasks.data.parts import of_part
 from concord.tasks.data.units import PrivateRows
+from concord.tasks.door import admit
 from concord.tasks.door.admit import claim, reserve_session
 from concord.tasks.mechanisms.exponential import StudentChoice
 from tests.support.at_door import STABLE, files_of, opening_of
@@ -132,8 +133,8 @@ def opened(plan: Plan, door: Stores, counts: Ref) -> tuple[Session, Session, Any
     assert mechanism == StudentChoice(epsilon=0.5, secret="rows")
     students = [Ref(path=f"d-1/{at}", digest=str(at) * 64) for at in range(3)]
     choice = StudentChoiceAsk.of(plan, mechanism, learned.id, students, clean=False)
-    encoding = learn_encoding(plan)
-    return learned, reserve_session(door, plan, choice, encoding, (counts.digest,), new_session=True), choice
+    asked = admit.opening_of(plan, choice, learn_encoding(plan), door.vault)
+    return learned, reserve_session(door, plan, asked, (counts.digest,), new_session=True), choice
 
 
 def test_the_candidate_that_was_drawn_is_the_plan_s_student(

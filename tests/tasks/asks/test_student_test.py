@@ -28,6 +28,7 @@ from concord.tasks.data.encode import learn_encoding
 from concord.tasks.data.matrix import Matrix
 from concord.tasks.data.parts import of_part
 from concord.tasks.data.units import PrivateRows
+from concord.tasks.door import admit
 from concord.tasks.door.admit import claim, reserve_session
 from concord.tasks.mechanisms.private_test import PLACES, GroupMeasures, Noisy, PrivateTest
 from tests.privacy.exact import Silent
@@ -273,8 +274,8 @@ def opened(plan: Plan, door: Stores, counts: Ref, mechanism: PrivateTest) -> tup
     door.vault.make_secret("sessions/d-1")
     learned = door.ledger.open_session(opening_of(STABLE))
     trial = StudentTestAsk.of(plan, mechanism, learned, student, door.vault)
-    encoding = learn_encoding(plan)
-    return reserve_session(door, plan, trial, encoding, (counts.digest,), new_session=True), trial
+    asked = admit.opening_of(plan, trial, learn_encoding(plan), door.vault)
+    return reserve_session(door, plan, asked, (counts.digest,), new_session=True), trial
 
 
 def test_noisy_counts_alone_are_released(plan: Plan, door: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
