@@ -8,8 +8,11 @@ import io
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple
+from typing import IO, Any, Literal
+
+import pyarrow as pa
 
 from concord.artifacts.errors import WrongInput
 
@@ -87,12 +90,15 @@ def check_not_private(field: str, public: Iterable[Place], private: Mapping[str,
         raise WrongInput(f"{rule}; a file that was given the inode of a removed private one must be copied")
 
 
-class Placed(NamedTuple):
-    """A file of a table: its place, format and name in messages."""
+@dataclass(frozen=True)
+class SourceFile:
+    """A file of a table: its name in messages, its place and format; and columns that have one cell in all of its rows,
+    which the log of a Delta table has instead of its files."""
 
-    place: Place
-    format: Format
     name: str
+    place: Place
+    format: Format = "parquet"
+    columns: tuple[tuple[str, pa.Scalar], ...] = ()
 
 
 class StoredTable(str, ABC):
@@ -100,5 +106,5 @@ class StoredTable(str, ABC):
 
     @property
     @abstractmethod
-    def files(self) -> Sequence[Placed]:
+    def files(self) -> Sequence[SourceFile]:
         """Its files."""

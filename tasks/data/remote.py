@@ -39,7 +39,7 @@ from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
 from concord.artifacts.settings import check_answers, required, sqlite_file
 from concord.tasks.data.frames import word_of
 from concord.tasks.data.identifiers import ESCAPED
-from concord.tasks.data.places import PRIVATE, Format, StoredFile
+from concord.tasks.data.places import PRIVATE, SourceFile, StoredFile
 
 RETRY_FOR = timedelta(seconds=15)  # of each request to Google's store; by default a quarter of an hour
 AWS_CODE = re.compile(r"AWS Error ([A-Z_]+)")
@@ -139,17 +139,6 @@ def reachable(address: str, field: str) -> Iterator[None]:
     else:
         return
     raise EnvironmentFailed(f"{field}: {address} cannot be read ({reason}): credentials come from the environment")
-
-
-@dataclass(frozen=True)
-class SourceFile:
-    """A file of a table: its name in messages, its place and format; and columns that have one cell in all of its rows,
-    which the log of a Delta table has instead of its files."""
-
-    name: str
-    place: Path | StoredFile
-    format: Format = "parquet"
-    columns: tuple[tuple[str, pa.Scalar], ...] = ()
 
 
 def delta_files(place: str, version: int | None, field: str) -> tuple[str, list[SourceFile]]:

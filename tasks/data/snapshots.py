@@ -25,7 +25,7 @@ from pydantic import ValidationError
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.schemas import Frozen, Ref
-from concord.tasks.data.places import Format, Placed, StoredFile, StoredTable
+from concord.tasks.data.places import Format, SourceFile, StoredFile, StoredTable
 
 PART_BYTES = 1 << 24
 PARTS_IN_MEMORY = 4
@@ -157,11 +157,11 @@ class SnapshotTable(StoredTable):
         return cls(f"{SCHEME}{vault.root.absolute()}#{folder}")
 
     @property
-    def files(self) -> tuple[Placed, ...]:
+    def files(self) -> tuple[SourceFile, ...]:
         """Its files. Raises NotVerified if it is gone, or is not what was written."""
         vault, found = self._found
         sealed = (Sealed(vault, file) for file in found.files)
-        return tuple(Placed(at, at.listed.format, at.listed.name) for at in sealed)
+        return tuple(SourceFile(at.listed.name, at, at.listed.format) for at in sealed)
 
     @property
     def read(self) -> str:

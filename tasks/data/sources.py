@@ -36,7 +36,8 @@ from concord.tasks.data.encode import public_features
 from concord.tasks.data.files import TableFile, find_files
 from concord.tasks.data.frames import frame_table
 from concord.tasks.data.guard import private_stage
-from concord.tasks.data.remote import Remote, SourceFile, delta_files, reachable, rows_of_query
+from concord.tasks.data.places import SourceFile
+from concord.tasks.data.remote import Remote, delta_files, reachable, rows_of_query
 from concord.tasks.data.snapshots import Sealing, Snapshot, SnapshotTable, apart, find_snapshot, write_snapshot
 from concord.tasks.data.spill import spilling
 from concord.tasks.data.tables import PRIVATE, open_public
