@@ -226,7 +226,7 @@ def load_student(subject: str | Path, *, home: str | Path | None = None) -> Any:
 
 @our_settings()
 def init(out: str | Path = "plan.toml", *, home: str | Path | None = None, **given: Any) -> dict[str, Any]:
-    """Write a commented plan, as `concord init` does, and say what is in it.
+    """Write a commented plan, as `concord init` does. Returns a summary of it.
 
     given   the command's options, such as private, public, label, classes, domain and rows; tallies is True, False or
             None for the better

@@ -68,7 +68,7 @@ NO_ROWS = PrivateFiles(Files("", ()), {})
 
 @dataclass
 class Missing(Exception):
-    """Some homes have not answered the question of that number; of shares that were refused, why."""
+    """Some homes have not answered the question of that number; for shares that were refused, the reason."""
 
     number: int
     homes: list[str]
@@ -97,7 +97,7 @@ class Leading:
         return vault.read(vault.keep(f"homes/{self.digest}/run", lambda: secrets.token_hex(16).encode())).decode()
 
     def ask(self, session: Session | None) -> JointAsk:
-        """What all homes together are asked, and claim."""
+        """The question to all homes together, and their joint claim."""
         asked, agreed = tally.ask_now(self.run, self.public, session), agreed_in(self.run.plan, self.id, self.digest)
         joint = Joint.of(asked.mechanism, homes_of(self.run.plan).a_person_in)
         claimed = JointAsk(joint, asked.codes, asked.public, agreed, asked.mechanism)
@@ -120,7 +120,7 @@ class Leading:
     def _steps(
         self, admitted: Admitted[JointAsk], missing: list[Missing], stores: Stores, session: Session
     ) -> Iterator[Step[Ints]]:
-        """Round after round, each of the shares that answered its question; if some are missing, no further ones."""
+        """The rounds in order, each with the shares that answered its question; they end where shares are missing."""
         ask, homes, rounds, published = admitted.ask, homes_of(self.run.plan), list[SharesOfRound](), list[RoundFile]()
         planner = tally.planner_of(self.run, admitted, ask.coded, ())
         joint = Joint.of(ask.each, homes.a_person_in)
@@ -284,7 +284,7 @@ def lead(plan: Plan, home: Path, exchange: str, without: Sequence[str] = ()) -> 
 
 
 def status(plan: Plan, exchange: str) -> dict[str, Any]:
-    """Who has answered what, by the signed files of the exchange; no home is needed."""
+    """The answers of each home, by the signed files of the exchange; no home folder is needed."""
     homes, post, rounds = homes_of(plan), Exchange(exchange), list[dict[str, Any]]()
     before, (questions, others) = dict[str, tuple[int, str]](), questions_in(post, plan)
     terms, digest = terms_of(plan), plan_digest(plan)

@@ -198,7 +198,7 @@ def _pass_period(
 
 
 def _with_history(learned: Learned, student: Student) -> Student:
-    """The student, with what the models of earlier releases were right on, if that is what was measured."""
+    """The student, with the accuracies of the models of earlier releases, if accuracy is measured."""
     run, odds, (*releases, _) = learned.run, getattr(student.test, "prior_odds", None), learned.passed.released
     if run.test is None or odds is None or learned.codes is None:  # a student that is fitted to labels has none
         return student

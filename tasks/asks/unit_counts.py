@@ -1,4 +1,5 @@
-"""Private units counted, one row of each: by public groups, or by what a student predicts for them, one row at a time.
+"""Counts of private units, one row of each: by public groups, or by what a student predicts for them, one row at a
+time.
 
 In a batch a prediction could depend on other rows: matrix products round by position, and an estimator may use all rows
 at once.
@@ -39,7 +40,7 @@ Predictor = tuple[Says, Codes | None]
 
 
 class UnitCounts(Protocol):
-    """What units are counted by: public, or released.
+    """A rule by which units are counted: public, or released.
 
     name  of the file of counts
     part  part of the domain's units that is counted
@@ -74,7 +75,7 @@ class UnitsQuestion(Protocol):
     def asked(
         self, plan: Plan, encoding: Encoding, public: Iterable[pl.DataFrame]
     ) -> tuple[SingleAsk[Any], UnitCounts]:
-        """What a session is opened for, and what it is drawn from, given the public rows. Raises WrongInput."""
+        """The ask of the session, and the rule of its counts, given the public rows. Raises WrongInput."""
 
 
 @private_stage

@@ -98,7 +98,7 @@ def render(content: Mapping[str, Any]) -> str:
 
 @cache
 def _asked() -> dict[str, Any]:
-    """What is asked, as dossier.toml has it."""
+    """The questions of dossier.toml."""
     return tomllib.loads(Path(__file__).with_name("dossier.toml").read_text(encoding="utf-8"))
 
 

@@ -53,7 +53,7 @@ STYLE: dict[Any, Any] = {
 
 
 def svg(draw: Callable[P, Figure]) -> Callable[P, str]:
-    """What a function draws, in STYLE, as SVG."""
+    """The drawing of a function, in STYLE, as SVG."""
 
     @wraps(draw)
     def drawn(*given: P.args, **named: P.kwargs) -> str:

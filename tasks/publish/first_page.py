@@ -182,7 +182,7 @@ def verdict_of(certificate: Certificate) -> tuple[bool, str]:
 
 
 def _against(baseline: str, figures: str, larger: Estimate | float, smaller: Estimate | float) -> tuple[bool, str]:
-    """Whether what should be larger is, with all of its interval, and that in words."""
+    """Whether a figure exceeds its baseline with all of its interval, and a sentence that says so."""
     value, low = (larger.value, larger.low) if isinstance(larger, Estimate) else (larger, larger)
     most, high = (smaller.value, smaller.high) if isinstance(smaller, Estimate) else (smaller, smaller)
     if value <= most:

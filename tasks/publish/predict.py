@@ -35,9 +35,9 @@ WRITERS: dict[str, Any] = {".parquet": pyarrow.parquet.ParquetWriter, ".csv": py
 CLASS, VALUE = "class", "number"
 POINTS = ("default", "prior-odds")
 FORMULA = re.compile(r"'*\s*[=+\-@＝＋－＠]")
-"""How a text begins that a spreadsheet takes for a formula, or one that has apostrophes before it."""
+"""Matches the beginning of a text that a spreadsheet takes for a formula, or of one with apostrophes before it."""
 NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-"""What begins like one and is none."""
+"""Matches a number, which may begin like a formula."""
 
 
 def in_spreadsheet(name: str) -> str:
