@@ -77,9 +77,11 @@ class Kind(Frozen):
     release         of the stream, on whose units it tests
     lead, names     of several homes: the key of the leading home, and the names of all
     of_rows         what gets labels, and what a student learns from besides
+    given           what a plan gives besides itself that is public
     """
 
     of_rows: ClassVar[str] = "public rows"
+    given: ClassVar[str] = "public rows"
 
     name: str
     epsilon: float | None = None
@@ -271,6 +273,7 @@ class Sketch(Tallies):
     """Rounds of tables and of labels, about the cells of a declared schema."""
 
     of_rows: ClassVar[str] = "synthetic rows"
+    given: ClassVar[str] = "declared schema"
 
 
 class Stream(Tallies):

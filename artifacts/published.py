@@ -16,6 +16,10 @@ SYNTHETIC_FILE: Final = "synthetic.parquet"
 """Synthetic rows, if the session is one of a sketch."""
 SYNTHETIC: Final = "synthetic rows, drawn from released tables, and labels inferred for them: nobody's rows"
 """What the metadata of that file says of it."""
+NOBODYS: Final = (
+    "No synthetic row is a person's: one may equal a person's row by chance, and reveals no more about anyone than the "
+    "guarantee allows."
+)
 DOCUMENTS: Final = (CERTIFICATE_FILE, SCHEMA_FILE, "report.html", SYNTHETIC_FILE, *EVIDENCE)
 """The files beside a student that are handed on with it."""
 CARD_FILE: Final = "MODEL_CARD.md"

@@ -133,7 +133,7 @@ def published_stages(certificate: Certificate) -> dict[str, Stage]:
             | _settings({"teachers": leading.teachers, "data_version": certificate.data_version})
             | _settings({} if certificate.units is None else {"units": certificate.units}),
             own | (asked if leading.teachers else {}) | (together if [*own.values()] != [*together.values()] else {}),
-            "The release: public rows were answered or refused, and the domain was charged. No earlier stage is shown.",
+            "The release: outputs of the mechanism, and the charge to the domain. No earlier stage is shown.",
             (certificate.mechanism.kind.of_rows,),
         ),
         **_aside("choose", certificate.choice),

@@ -6,7 +6,8 @@ Its steps pass the door as rounds of tallies do (tasks.asks.tallies): drawn once
 Assumes      the schema was declared, not read off private rows: nobody can check that
 Guarantees   as tasks.asks.tallies: a step is drawn for once, for a question that it paid for
 Ends         with the last round; the session is charged whole, also if it is closed before
-Not covered  how good synthetic rows are. Checked by tests/flows/test_sketch_flow.py
+Not covered  how good synthetic rows are. Checked by tests/flows/test_sketch_flow.py and, of what follows,
+             tests/flows/test_sketch_operations.py
 """
 
 from dataclasses import dataclass

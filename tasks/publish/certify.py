@@ -34,6 +34,7 @@ from concord.artifacts.learners import StudentPlan
 from concord.artifacts.measures import PublicTest
 from concord.artifacts.plan import Plan
 from concord.artifacts.privacy import Cost
+from concord.artifacts.published import NOBODYS
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
@@ -73,7 +74,9 @@ def render(certificate: Certificate, figures: Mapping[str, str], card: Scorecard
     """
     drawn = {name: _inline(name, figure) for name, figure in figures.items()}
     shown = reworded(certificate, in_words)
-    return page_of("report.html.j2", certificate=shown, page=first_page(shown), figures=drawn, card=card)
+    return page_of(
+        "report.html.j2", certificate=shown, page=first_page(shown), figures=drawn, card=card, nobodys=NOBODYS
+    )
 
 
 def _inline(name: str, figure: str) -> Markup:

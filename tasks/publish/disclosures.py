@@ -280,8 +280,8 @@ def _listed(homes: Sequence[str]) -> str:
 
 def unprotected(certificate: Certificate) -> str:
     """What is not protected."""
-    rows, besides = certificate.mechanism.kind.of_rows, certificate.guarantee.unprotected
-    return f"The {rows}, the plan and the declared classes or bounds. {besides}".rstrip()
+    given, besides = certificate.mechanism.kind.given, certificate.guarantee.unprotected
+    return f"The {given}, the plan and the declared classes or bounds. {besides}".rstrip()
 
 
 def of_lifetime(certificate: Certificate) -> str:

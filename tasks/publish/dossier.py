@@ -23,6 +23,7 @@ from jinja2 import Environment, StrictUndefined
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import WrongInput, in_json
+from concord.artifacts.published import NOBODYS
 from concord.tasks.publish.disclosures import (
     description,
     groups_of,
@@ -138,6 +139,7 @@ def _facts(
         "bound": guarantee.meaning,
         "found": page.facts.found if page.facts else "",
         "counts": _of_counts(noise),
+        "synthetic": NOBODYS if certificate.mechanism.kind.of_rows == "synthetic rows" else "",
         "releases": "; ".join(dict.fromkeys(record.mechanism.releases for record in certificate.sessions)),
         "mechanism": mechanism_in_words(certificate),
         "lifetime": of_lifetime(certificate),

@@ -12,7 +12,7 @@ Guarantees   nothing but what was published is read, and nothing is spent. The f
              the bytes that were compared; into example.py, of a student's words and numbers nothing but their `repr`
 Not covered  what a stranger's report.html holds, which is copied as it was signed, and how much memory a stranger's
              synthetic rows take; whether the certificate is right: tasks.verify.verify.
-             Checked by tests/tasks/publish/test_export.py and, of synthetic rows, tests/flows/test_sketch_flow.py
+             Checked by tests/tasks/publish/test_export.py and, of synthetic rows, tests/flows/test_sketch_operations.py
 """
 
 import math
@@ -30,7 +30,7 @@ from sklearn.pipeline import Pipeline
 
 from concord.artifacts.attestation import ATTESTATION_FILE, KEY_FILE
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.published import CARD_FILE, SYNTHETIC_FILE, Published
+from concord.artifacts.published import CARD_FILE, NOBODYS, SYNTHETIC_FILE, Published
 from concord.tasks.publish.disclosures import columns_of, in_markdown, model_card
 from concord.tasks.student.fitted import strangers
 from concord.tasks.student.model import load, modules_needed
@@ -122,7 +122,7 @@ FORMS = {
         lambda published, student: {SQL: scorecard_sql(student, published.certificate.thresholds).encode()},
     ),
     "synthetic rows": Form(
-        f"`{ROWS}` has synthetic rows that resemble the private ones, with inferred labels; none is a person's record",
+        f"`{ROWS}` has synthetic rows that resemble the private ones, with inferred labels. {NOBODYS}",
         lambda published, _: SYNTHETIC_FILE in published.documents,
         lambda published, _: {ROWS: pl.read_parquet(published.documents[SYNTHETIC_FILE]).write_csv().encode()},
     ),

@@ -26,34 +26,7 @@ from concord.tasks.data.grid import grid_of
 from concord.tasks.door.admit import opening_of
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
-
-FIELDS: list[dict[str, Any]] = [
-    {"name": "wage", "type": "number", "constraints": {"minimum": 0, "maximum": 1e6}},
-    {"name": "age", "type": "integer", "constraints": {"minimum": 17, "maximum": 90}},
-    {"name": "sex", "type": "string", "constraints": {"enum": ["Female", "Male"]}},
-]
-
-
-def workers(rows: int, seed: int) -> pl.DataFrame:
-    """Wages that rise with age, an undeclared word, missing cells, and a class that follows from all columns."""
-    source = np.random.default_rng(seed)
-    age, sex = source.integers(17, 91, rows), source.choice(["Female", "Male", "other"], rows)
-    wage = np.exp(source.normal(8, 1, rows)) * age / 40
-    points = (np.log(wage) - 8) + (age - 50) / 20 + (sex == "Male") + source.logistic(0, 0.5, rows)
-    named = np.where(points > 0.6, "high", "low")
-    seen = [None if missing else float(value) for value, missing in zip(wage, source.random(rows) < 0.1, strict=True)]
-    return pl.DataFrame({"wage": seen, "age": age, "sex": sex, "class": named})
-
-
-def plan_of(folder: Path, *, data: dict[str, Any] | None = None, **sections: Any) -> Plan:
-    folder.mkdir(exist_ok=True)
-    workers(4_000, 1).write_parquet(folder / "private.parquet")
-    workers(1_000, 2).write_parquet(folder / "test.parquet")
-    (folder / "schema.json").write_text(json.dumps({"fields": FIELDS}))
-    tables = {"private": "private.parquet", "schema": "schema.json", "label": "class", "classes": ["low", "high"]}
-    privacy = {"domain": "workers", "epsilon": 1.0, "delta": 1e-5, "lifetime": {"epsilon": 4.0, "delta": 4e-5}}
-    given = {"privacy": privacy, "labeling": {"mechanism": "tallies", "rows": 4_000}, **sections}
-    return parse_plan({"folder": str(folder), "data": {**tables, "test": "test.parquet", **(data or {})}, **given})
+from tests.support.workers import FIELDS, plan_of, workers
 
 
 def step_of(folder: Path, number: int) -> Path:
@@ -137,9 +110,11 @@ def test_text_whose_categories_nobody_lists_is_hashed_and_the_published_student_
 
 
 @pytest.mark.slow
-def test_a_forest_learns_from_synthetic_rows(tmp_path: Path, home: Path) -> None:
+def test_a_forest_learns_from_synthetic_rows_as_another_student_at_no_charge(tmp_path: Path, home: Path) -> None:
+    first = start(plan_of(tmp_path / "data"), home)
     student = {"estimator": "sklearn.ensemble.ExtraTreesRegressor", "params": {"n_estimators": 20}}
     found = start(plan_of(tmp_path / "data", student=student), home)
+    assert (found.session, found.spent_now["epsilon"]) == (first.session, 0)
     assert found.student["public_test"]["accuracy"] > 0.7
     assert [check for check in verify(home) if not check.ok] == []
 
@@ -305,14 +280,3 @@ def test_a_stranger_finds_every_edit_of_a_step(tmp_path: Path, home: Path) -> No
         with pytest.raises(NotVerified):
             pytest.fail(f"{what} was not found: {check(copy)}")
         shutil.rmtree(copy)
-
-
-@pytest.mark.slow
-def test_a_frame_and_a_schema_are_all_that_python_needs(home: Path) -> None:
-    known: dict[str, Any] = {"classes": ["low", "high"], "rows": 4_000, "schema": {"fields": FIELDS}, "home": home}
-    frame = workers(4_000, 1)
-    done = concord.run(frame, label="class", domain="workers", **known)
-    assert done.certificate.mechanism.name == "sketch"
-    model = concord.ConcordClassifier(domain="others", **known).fit(frame.drop("class"), frame["class"])
-    test = workers(1_000, 2)
-    assert np.mean(model.predict(test.drop("class")) == test["class"].to_numpy()) > 0.7

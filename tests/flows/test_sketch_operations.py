@@ -1,0 +1,174 @@
+"""What is done with a session of a sketch besides learning: each operation, on as few runs as show it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from mlflow import MlflowClient
+
+import concord as package
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.errors import WrongInput
+from concord.artifacts.learners import StudentPlan
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.measures import TestRecord
+from concord.artifacts.published import NOBODYS, SYNTHETIC
+from concord.flows.start import start, start_study
+from concord.tasks.verify import attack
+from concord.tasks.verify.published import verify_published
+from concord.tasks.verify.verify import verify
+from tests.support.workers import FIELDS, plan_of, workers
+
+pytestmark = pytest.mark.slow
+
+PLAN = """
+[data]
+private = "private.parquet"
+test = "test.parquet"
+schema = "schema.json"
+label = "class"
+classes = ["low", "high"]
+unit = "person"
+groups = ["sex"]
+[privacy]
+domain = "workers"
+epsilon = 1.0
+delta = 1e-5
+lifetime = { epsilon = 4.0, delta = 4e-5 }
+[labeling]
+mechanism = "tallies"
+rows = 2000
+[test]
+share = 0.3
+"""
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    """A plan of workers with two rows each, of whom some are set aside."""
+    plan_of(tmp_path)
+    rows = workers(4_000, 1)
+    rows.with_columns(person=pl.Series([f"p{at // 2}" for at in range(rows.height)])).write_parquet(
+        tmp_path / "private.parquet"
+    )
+    (tmp_path / "plan.toml").write_text(PLAN)
+    return tmp_path / "plan.toml"
+
+
+def all_is_well(home: Path) -> bool:
+    folders = [file.parent for file in (home / "released").glob("*/certificate.json")]
+    checks = [*verify(home), *(check for folder in folders for check in verify_published(folder))]
+    assert [check for check in checks if not check.ok] == []
+    return True
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {str(file): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
+
+
+def test_units_of_many_rows_are_learned_tested_explained_attacked_and_erased(
+    plan: Path,
+    home: Path,
+    tmp_path: Path,
+    concord: Callable[..., tuple[int, str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    status, printed, _ = concord("run", str(plan), "--json")
+    found = json.loads(printed)
+    session, folder = found["session"], home / "released" / found["session"]
+    certificate = Certificate.model_validate_json((folder / "certificate.json").read_bytes())
+    assert (status, certificate.mechanism.name, certificate.guarantee.unit) == (0, "sketch", "all rows of one person")
+    assert certificate.mechanism.settings["many"]
+    tested = certificate.tested
+    assert isinstance(tested, TestRecord)
+    assert tested.accuracy.value == pytest.approx(found["student"]["public_test"]["accuracy"], abs=0.2)
+    assert [group.group for group in tested.groups] == ["Female", "Male", "other", None]
+    assert all_is_well(home)
+
+    said_to_be_synthetic(session, home, tmp_path, concord)
+
+    status, printed, _ = concord("explain", session, "--rows", str(tmp_path / "test.parquet"), "--json")
+    explained = json.loads(printed)
+    assert (status, {*explained["scorecard"]["columns"]}) == (0, {"wage", "age", "sex"})
+    assert explained["importance"]["columns"]["age"][0] > 0.05
+
+    monkeypatch.setattr(attack, "STAND_INS", 200)
+    (tmp_path / "private.parquet").rename(tmp_path / "elsewhere.parquet")
+    status, printed, _ = concord("attack", session, str(plan), "--sessions", "20", "--json")
+    assert (status, "attack_experiment_logger" in json.loads(printed)) == (0, True)
+    (tmp_path / "elsewhere.parquet").rename(tmp_path / "private.parquet")
+
+    charged, published = Ledger.of(home).total("workers"), files_in(home / "released")
+    assert any((home / "vault" / "sums").rglob("*.npy"))
+    status, printed, _ = concord("erase", "--domain", "workers", "--unit", "p7", "--json")
+    assert (status, json.loads(printed)["left_out"]) == (0, True)
+    assert not any(file.is_file() for file in (home / "vault" / "sums").rglob("*"))
+    assert Ledger.of(home).total("workers") == charged
+    assert published.items() <= files_in(home / "released").items()
+    assert all_is_well(home)
+    status, _, error = concord("run", str(plan))
+    assert (status, "--new-session" in error) == (3, True)
+
+
+def said_to_be_synthetic(session: str, home: Path, folder: Path, concord: Callable[..., tuple[int, str, str]]) -> None:
+    """Wherever synthetic rows show, it is said that they are, and that they are nobody's."""
+    for command, option in (("dossier", "--out"), ("export", "--to")):
+        assert concord(command, session, option, str(folder / command))[0] == 0
+    released = home / "released" / session
+    report = " ".join((released / "report.html").read_text().replace("&#39;", "'").split())
+    dossier = json.loads((folder / "dossier" / "dossier.json").read_text())
+    answers = {each["question"]: each["answer"] or "" for part in dossier["parts"] for each in part["questions"]}
+    assert NOBODYS in report
+    assert NOBODYS in answers["Can data of persons be extracted from the model?"]
+    assert "The declared schema" in answers["What is not protected?"]
+    assert NOBODYS in (folder / "export" / "MODEL_CARD.md").read_text()
+    for page in (report, json.dumps(dossier)):
+        assert "learned from public rows" not in page
+        assert "chosen public rows" not in page
+    for file in (released / "synthetic.parquet", folder / "export" / "synthetic.parquet"):
+        assert pl.read_parquet_metadata(file)["what"] == SYNTHETIC
+    client = MlflowClient(f"sqlite:///{home}/mlflow.db")
+    (model,) = client.search_model_versions("")
+    assert "synthetic rows, which belong to nobody" in str(model.description)
+    runs = [run for each in client.search_experiments() for run in client.search_runs([each.experiment_id])]
+    inputs = [item.dataset.name for run in runs if run.inputs for item in run.inputs.dataset_inputs]
+    assert "synthetic rows" in inputs
+    assert not {*inputs} - {"synthetic rows", "released labels", "public test rows"}
+
+
+def test_fitted_students_of_synthetic_rows_are_chosen_and_tested(tmp_path: Path, home: Path) -> None:
+    trees = {"estimator": "sklearn.ensemble.ExtraTreesRegressor", "params": {"n_estimators": 20}}
+    candidates = [{"estimator": "sklearn.dummy.DummyClassifier"}, trees, {"learner": "linear"}]
+    aside = {"share": 0.3, "columns": ["wage", "age", "sex"]}
+    plan = plan_of(tmp_path / "data", student={"candidates": candidates, "epsilon": 0.5}, test=aside)
+    found = start(plan, home)
+    certificate = Certificate.model_validate_json(Path(found.certificate).read_bytes())
+    kinds = [session.mechanism["name"] for session in Ledger.of(home).sessions("workers")]
+    assert kinds == ["sketch", "student_choice", "private_test"]
+    assert certificate.choice is not None
+    assert certificate.choice.chosen is not None
+    assert certificate.choice.chosen.chosen in (1, 2)
+    assert isinstance(certificate.tested, TestRecord)
+    assert certificate.tested.accuracy.low > 0.6
+    assert start(plan, home).spent_now == {"epsilon": 0.0, "delta": 0.0}
+    assert all_is_well(home)
+
+    with pytest.raises(WrongInput, match=r"its plan with another \[student\] is run again, which spends nothing"):
+        start_study(found.session, StudentPlan(estimator="sklearn.linear_model.Ridge"), home)
+
+
+def test_a_frame_and_a_schema_are_all_that_python_needs(home: Path) -> None:
+    known: dict[str, Any] = {"rows": 4_000, "schema": {"fields": FIELDS}, "home": home}
+    frame, test = workers(4_000, 1), workers(1_000, 2)
+    rows = frame.drop("class")
+    done = package.run(frame, label="class", domain="workers", classes=["low", "high"], **known)
+    assert done.certificate.mechanism.name == "sketch"
+    model = package.ConcordClassifier(domain="others", classes=["low", "high"], **known).fit(rows, frame["class"])
+    assert np.mean(model.predict(test.drop("class")) == test["class"].to_numpy()) > 0.7
+    years = np.random.default_rng(3).normal(frame["age"] / 2, 2)
+    numbers = package.ConcordRegressor(domain="years", bounds=(0, 50), **known).fit(rows, years)
+    assert np.corrcoef(numbers.predict(test.drop("class")), test["age"])[0, 1] > 0.9
