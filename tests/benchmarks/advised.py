@@ -1,4 +1,5 @@
-"""Is the advice right? What `concord plan` says that tallies teach, beside what was measured on the same tables.
+"""Is the advice right? What `concord plan` says that tallies or a sketch teach, beside what was measured on the same
+tables.
 
     python -m tests.benchmarks.advised FOLDER [--cases …]
 
@@ -18,10 +19,11 @@ from typing import Any
 import numpy as np
 
 from concord.tasks.advice.choose import REHEARSED, PublicFacts
+from concord.tasks.advice.rehearse_sketch import SketchAhead, expect_sketch
 from concord.tasks.advice.rehearse_tallies import TalliesAhead, expect_tallies
 from tests.benchmarks.accuracy import read
 from tests.benchmarks.ours import ORDER, Coded, coded, plan_of
-from tests.benchmarks.tables import cases
+from tests.benchmarks.tables import DECLARED, cases
 
 ADVISED = Path(__file__).parent / "advised.jsonl"
 NEAR = 3.0
@@ -37,10 +39,10 @@ Lines = Sequence[Mapping[str, Any]]
 
 
 def measured(lines: Lines) -> dict[str, dict[float, float]]:
-    """The mean accuracy of tallies in percent, by case and ε."""
+    """The mean accuracy of tallies or a sketch in percent, by case and ε."""
     found = defaultdict[str, dict[float, list[float]]](lambda: defaultdict(list))
     for each in lines:
-        if each["method"] == "tallies" and "accuracy" in each:
+        if each["method"] in ("tallies", "sketch") and "accuracy" in each:
             found[each["case"]][each["epsilon"]].append(each["accuracy"])
     return {
         case: {epsilon: float(np.mean(runs)) for epsilon, runs in by_epsilon.items()}
@@ -48,8 +50,10 @@ def measured(lines: Lines) -> dict[str, dict[float, float]]:
     }
 
 
-def advised(data: Coded, epsilon: float, shares: tuple[float, ...] | None) -> TalliesAhead:
+def advised(data: Coded, epsilon: float, shares: tuple[float, ...] | None) -> TalliesAhead | SketchAhead:
     """What the plan of this case would say."""
+    if data.schema is not None:
+        return expect_sketch(plan_of(data, epsilon), shares)
     facts = PublicFacts(
         rows=len(data.labels.public),
         encoding=data.encoding,
@@ -85,7 +89,7 @@ def right(line: Mapping[str, Any], accuracy: float) -> bool:
 
 
 def record(lines: Lines, results: Lines) -> Iterator[str]:
-    """The page's section: how many cells are right, by ε and number of private rows, and the farthest ones."""
+    """A section of the page: how many cells are right, by ε and number of private rows, and the farthest ones."""
     truth = measured(results)
     cells = [(line, truth[line["case"]][line["epsilon"]]) for line in lines]
     rights = [right(*cell) for cell in cells]
@@ -115,7 +119,7 @@ def record(lines: Lines, results: Lines) -> Iterator[str]:
 
 
 def _size(line: Mapping[str, Any]) -> str:
-    end = line["case"].rpartition("-")[2]
+    end = line["case"].removesuffix(DECLARED).rpartition("-")[2]
     return end if end in SIZES else "all"
 
 

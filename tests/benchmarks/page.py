@@ -111,22 +111,25 @@ def table(
 
 
 def page(lines: Lines) -> Iterator[str]:
-    """Aims, `auto` in hindsight, and all cases and measures: those of which tallies alone were measured beyond ε = 1
-    together, the others one by one."""
+    """Aims, `auto` in hindsight, and all cases and measures: those of which tallies or a sketch alone were measured
+    beyond ε = 1 together, the others one by one."""
     yield "\n".join(["### Aims\n", *aims(lines), ""])
     yield "\n".join(["### `auto` in hindsight\n", *compared(lines)])
     cases = dict.fromkeys(line["case"] for line in lines)
-    yield "### Without a public row, at ε = 1\n\nAccuracy, in percent:\n"
-    yield "\n".join([*at_one(lines, [case for case in cases if case.endswith(DECLARED)], "accuracy"), ""])
-    peers = [line for line in lines if line["method"] != "tallies"]
+    peers = [line for line in lines if line["method"] not in ("tallies", "sketch")]
     once = [case for case in cases if {line["epsilon"] for line in peers if line["case"] == case} <= {1.0, None}]
-    other = [case for case in once if not case.endswith(DECLARED)]
-    yield "### Other tables, and fewer private rows, at ε = 1\n\nAccuracy, in percent:\n"
-    yield "\n".join([*at_one(lines, other, "accuracy"), "", "`tallies` at every ε:\n", *by_epsilon(lines, other), ""])
-    yield "<details><summary>Other measures</summary>\n"
-    for measure in OTHERS:
-        yield "\n".join([f"{_in_unit(measure)}:\n", *at_one(lines, other, measure), ""])
-    yield "</details>\n"
+    declared = [case for case in once if case.endswith(DECLARED)]
+    other = [case for case in once if case not in declared]
+    for title, several, method in (
+        ("Without a public row", declared, "sketch"),
+        ("Other tables, and fewer private rows", other, "tallies"),
+    ):
+        yield f"### {title}, at ε = 1\n\nAccuracy, in percent:\n"
+        yield "\n".join([*at_one(lines, several, "accuracy"), "", f"`{method}` at every ε:\n"])
+        yield "\n".join([*by_epsilon(lines, several, method), "", "<details><summary>Other measures</summary>\n"])
+        for measure in OTHERS:
+            yield "\n".join([f"{_in_unit(measure)}:\n", *at_one(lines, several, measure), ""])
+        yield "</details>\n"
     for case in (case for case in cases if case not in once):
         mine = [line for line in lines if line["case"] == case]
         runs = max(line["seed"] for line in mine) + 1
@@ -149,13 +152,13 @@ def at_one(lines: Lines, cases: Iterable[str], measure: str) -> Iterator[str]:
         yield "| " + " | ".join([case, *(cells[at] for at in asked)]) + " |"
 
 
-def by_epsilon(lines: Lines, cases: Iterable[str]) -> Iterator[str]:
-    """A row a case, a column an ε: the accuracy of tallies."""
-    asked = sorted({line["epsilon"] for line in lines if line["method"] == "tallies"})
+def by_epsilon(lines: Lines, cases: Iterable[str], method: str) -> Iterator[str]:
+    """A row a case, a column an ε: the accuracy of a method."""
+    asked = sorted({line["epsilon"] for line in lines if line["method"] == method})
     yield "| | " + " | ".join(f"ε = {epsilon:g}" for epsilon in asked) + " |"
     yield "|---" * (1 + len(asked)) + "|"
     for case in cases:
-        cells = [cell(of(lines, case, "tallies", epsilon), "accuracy") for epsilon in asked]
+        cells = [cell(of(lines, case, method, epsilon), "accuracy") for epsilon in asked]
         yield "| " + " | ".join([case, *cells]) + " |"
 
 
@@ -276,7 +279,11 @@ def renewed(text: str, rows: Sequence[str]) -> str:
 def pages(lines: Lines) -> dict[Path, str]:
     """The pages as they should read."""
     short = list(table(lines, "adult", "accuracy", SHORT, HEADING))
-    advice = between(PAGE.read_text(encoding="utf-8"), "\n".join(record(read(ADVISED), lines)), *OF_ADVICE)
+    stated = read(ADVISED)
+    declared = [line for line in stated if line["case"].endswith(DECLARED)]
+    sketch = ["", "A sketch, rehearsed on plausible rows of the schema:\n", *record(declared, lines)]
+    public = record([line for line in stated if line not in declared], lines)
+    advice = between(PAGE.read_text(encoding="utf-8"), "\n".join([*public, *sketch]), *OF_ADVICE)
     return {
         PAGE: between(advice, "\n" + "\n".join(page(lines))),
         README: renewed(README.read_text(encoding="utf-8"), short),
