@@ -71,6 +71,7 @@ AIMS: Mapping[tuple[str, str], Mapping[float, float]] = {
     ("optdigits-vector", "accuracy"): {1.0: 92.1},
     ("rare", "odds_balanced"): {0.1: -14.0, 0.5: -5.0, 1.0: -2.0, 2.0: -1.0},
     ("adult-schema", "accuracy"): {0.1: 84.0, 0.5: 85.5, 1.0: 85.7, 2.0: 86.1},
+    ("adult-hashed-schema", "accuracy"): {1.0: 85.3},
     ("adult-2000-schema", "accuracy"): {1.0: 82.5},
     ("adult-500-schema", "accuracy"): {1.0: 80.0},
     ("magic-schema", "accuracy"): {1.0: 84.0},
