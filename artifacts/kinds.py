@@ -48,8 +48,7 @@ class Relabelling(Frozen):
 
 
 class Noise(NamedTuple):
-    """Noise of a scale, in units, in each of `numbers` numbers; None if how many there are follows from the
-    question."""
+    """Noise of a scale, in units, in each of `numbers` numbers; None if the question decides how many."""
 
     what: str
     numbers: int | None
@@ -102,8 +101,7 @@ class Kind(Frozen):
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> "Kind":
-        """The settings that the ledger or a certificate records, as an object of their kind; `Unknown` if no kind
-        fits."""
+        """The settings on record as an object of their kind; `Unknown` if no kind fits."""
         name = settings.get("name")
         kind = KINDS.get(name, Unknown) if isinstance(name, str) else Unknown
         why = "this version has no such kind"
