@@ -159,10 +159,7 @@ class Unknown(Kind):
 
 
 class Votes(Kind):
-    """Labels of public rows by votes, or answers to questions that shards have in common.
-
-    question  the only question of the session
-    """
+    """Labels of public rows by votes, or answers to questions that shards share; `question` is a session's only one."""
 
     epsilon: float
     delta: float
