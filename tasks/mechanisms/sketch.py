@@ -33,10 +33,13 @@ from typing import ClassVar
 from concord.artifacts.errors import WrongInput
 from concord.tasks.mechanisms.tallies import LATER_FIELDS, STEPS, Round, Tallies, labels_round
 
-TOTALS_SHARE, PAIRS_SHARE = 1 / 10, 3 / 10
-"""Shares of ρ for one-way and two-way tables; labels have the rest."""
-LABEL_SHARES = (2 / 10, 3 / 10, 5 / 10)
-"""Shares of that rest, by round."""
+TOTALS_SHARE = 1 / 10
+"""Share of ρ for one-way tables."""
+TWO_CLASSES = 3 / 10, (2 / 10, 3 / 10, 5 / 10)
+"""Share of ρ for two-way tables, and shares of the rest by round of labels: for two classes, or a number."""
+MORE_CLASSES = 2 / 10, (4 / 10, 3 / 10, 3 / 10)
+"""The same for more classes, whose labels are noisier by class, and in later rounds noisier than in the first. Chosen
+on letter, with 26 classes."""
 MOST_PAIR_CELLS = 1 << 20
 """Most cells of all two-way tables together: their noise is drawn in seconds."""
 LEAST_GROUPS, MOST_GROUPS = 6, 34
@@ -82,13 +85,14 @@ def sketch_rounds(
     count = math.isqrt(tables * steps**2) // 2
     cells = sum(narrow) + sum(wide)
     totals = Round(what="codes", fields=tables, cells=cells + 1, least=0, count=count, share=TOTALS_SHARE)
+    pairs_share, label_shares = TWO_CLASSES if classes <= 2 else MORE_CLASSES
     rounds, rest = [totals], 1 - TOTALS_SHARE
     groups = most_groups(narrow)
     if groups:
         paired = _pair_cells(narrow, groups)
-        rounds.append(Round(what="codes", fields=pairs, cells=paired, least=0, share=PAIRS_SHARE))
-        rest -= PAIRS_SHARE
-    for at, share in enumerate(LABEL_SHARES):
+        rounds.append(Round(what="codes", fields=pairs, cells=paired, least=0, share=pairs_share))
+        rest -= pairs_share
+    for at, share in enumerate(label_shares):
         fields = len(narrow) if at == 0 else min(len(narrow), LATER_FIELDS)
         rounds.append(labels_round(classes, fields, sum(narrow), at, rest * share, steps, counted=False))
     return tuple(rounds)

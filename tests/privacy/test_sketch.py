@@ -253,7 +253,7 @@ def test_calibration_uses_the_budget_and_no_more(epsilon: float, delta: float, c
     rho = sum(bound / (2 * each.scale**2) for bound, each in mechanism.squares_by_round)
     assert mechanism.cost.renyi[ORDERS.index(2.0)] == pytest.approx(2 * rho)
     parts = [bound / (2 * each.scale**2 * rho) for bound, each in mechanism.squares_by_round]
-    assert parts == pytest.approx([0.1, 0.3, 0.12, 0.18, 0.3])
+    assert parts == pytest.approx([0.1, 0.3, 0.12, 0.18, 0.3] if classes == 2 else [0.1, 0.2, 0.28, 0.21, 0.21])
 
 
 def test_planned_steps_are_those_of_the_design() -> None:
@@ -267,6 +267,8 @@ def test_planned_steps_are_those_of_the_design() -> None:
     without = sketch_rounds(classes=2, narrow=[1000] * 250)
     assert [each.what for each in without] == ["codes", "labels", "labels", "labels"]
     assert [each.share for each in without] == pytest.approx([0.1, 0.18, 0.27, 0.45])
+    assert [each.share for each in sketch_rounds(classes=3, narrow=[5])] == pytest.approx([0.1, 0.36, 0.27, 0.27])
+    assert sketch_rounds(classes=0, narrow=[5, 9]) == sketch_rounds(classes=2, narrow=[5, 9])
     assert [each.what for each in sketch_rounds(classes=2, narrow=[5])][:2] == ["codes", "labels"]
 
 
