@@ -181,12 +181,17 @@ def recoded(rows: CodeMatrix, grid: Codes, codes: Codes) -> CodeMatrix:
     found = np.empty((len(rows), codes.width), np.int32, order="F")
     for at, field in enumerate(codes.fields):
         own = narrow[field.name]
-        groups = groups_of(grid.fields[own], field)
-        if isinstance(field, WordField):
-            groups[-2] = groups[-1]
-        table = (groups + field.start).astype(np.int32)
+        table = (code_of_cells(grid.fields[own], field) + field.start).astype(np.int32)
         found[:, at] = table[rows[:, own] - grid.fields[own].start]
     return found
+
+
+def code_of_cells(narrow: CodedField, field: CodedField) -> NDArray[np.int64]:
+    """As `groups_of`, but an undeclared word is a missing cell."""
+    groups = groups_of(narrow, field)
+    if isinstance(field, WordField):
+        groups[-2] = groups[-1]
+    return groups
 
 
 def groups_of(narrow: CodedField, field: CodedField) -> NDArray[np.int64]:

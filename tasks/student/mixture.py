@@ -39,7 +39,7 @@ class NoisyTables:
     margins      by column, the estimated count of each group (groups,)
     margin_sd    by column, the sd of the noise in them
     pairs        by two columns, first < second, the counts (groups, groups)
-    pair_sd      sd of the noise in these
+    pair_sd      sd of the noise in each of these
     alike        by column, prior correlations of its groups (groups, groups)
     """
 
@@ -47,7 +47,7 @@ class NoisyTables:
     margins: Sequence[Floats]
     margin_sd: Sequence[float]
     pairs: Mapping[tuple[int, int], Floats]
-    pair_sd: float
+    pair_sd: Mapping[tuple[int, int], float]
     alike: Sequence[Floats]
 
     @property
@@ -65,7 +65,8 @@ class NoisyTables:
         for (one, other), counts in self.pairs.items():
             table[spans[one], spans[other]] = counts
             table[spans[other], spans[one]] = counts.T
-            precision[spans[one], spans[other]] = precision[spans[other], spans[one]] = self.pair_sd**-2
+            weight = self.pair_sd[one, other] ** -2
+            precision[spans[one], spans[other]] = precision[spans[other], spans[one]] = weight
         return table, precision
 
     @property

@@ -29,16 +29,16 @@ from concord.artifacts.published import SYNTHETIC
 from concord.artifacts.schemas import Encoding
 from concord.artifacts.table_schema import TableSchema
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes
-from concord.tasks.data.grid import grid_of, groups_of, recoded, with_tables
+from concord.tasks.data.grid import code_of_cells, grid_of, groups_of, recoded, with_tables
 from concord.tasks.data.grid_values import values_in
-from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion
+from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion, expected
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.sketch import Sketch, most_groups
 from concord.tasks.student.concord_tallied import TalliedNumber
 from concord.tasks.student.decode import Decoded, decode, next_fields, next_model, scores
 from concord.tasks.student.infer import RoundFile, heard
 from concord.tasks.student.margins import Margins, margins_of
-from concord.tasks.student.synthetic import bins_of, label_codes, synthetic_cells, table_codes
+from concord.tasks.student.synthetic import TwoWay, bins_of, label_codes, synthetic_cells, table_codes
 
 FIELDS: TypeAdapter[tuple[CodedField, ...]] = TypeAdapter(tuple[CodedField, ...])
 
@@ -111,27 +111,53 @@ class SketchPlanner:
             pairs = _split(np.array(files[1]["sums"], np.int64) / self.mechanism.steps, groups)
         else:
             groups, pairs = table_codes(self.grid, margins, bins, self._most_groups), []
+        codes = label_codes(self.grid, margins, groups, bins)
+        following = {"fields": list(codes.coarse), "model": None, "codes": codes.model_dump(mode="json")}
+        drawn = self._drawn(files, margins, groups, TwoWay(pairs, self._pair_noise))
+        return {"synthetic": drawn, "next": following}
+
+    def _drawn(
+        self, files: Sequence[Mapping[str, Any]], margins: Margins, groups: Sequence[CodedField], tables: TwoWay
+    ) -> dict[str, Any]:
+        """The narrow cells of synthetic rows."""
         seed = json.dumps([file["sums"] for file in files]).encode()
-        cells = synthetic_cells(self.grid, margins, groups, pairs, self._pair_noise, seed)
+        cells = synthetic_cells(self.grid, margins, groups, tables, seed)
         for at, field in enumerate(self.grid.fields):
             if field.name in self.schema.hashed:  # only noise makes a word undeclared: take the next cell, missing
                 cells[:, at] += cells[:, at] == field.start + field.size - 2
         places = np.column_stack([cells[:, at] - self.grid.fields[at].start for at in self.grid.fine]).astype("<u2")
-        codes = label_codes(self.grid, margins, groups, bins)
-        following = {"fields": list(codes.coarse), "model": None, "codes": codes.model_dump(mode="json")}
-        return {"synthetic": {"cells": b64encode(places.tobytes()).decode()}, "next": following}
+        return {"cells": b64encode(places.tobytes()).decode()}
+
+    def _redrawn(self, released: Sequence[RoundFile], now: Mapping[str, Any]) -> dict[str, Any]:
+        """Synthetic rows drawn again after the first labels of more than two classes, which tell what columns say
+        together: rows of a class go together."""
+        margins, of_labels = self._margins(released[0]), heard(now)
+        asked, codes, top = of_labels.question, self.codes_after(released), 0
+        labels, same = list[Floats](), expected(asked, np.zeros((1, codes.width), np.int32)) / asked.steps
+        for at, narrow, counts in zip(asked.fields, self.grid.fine, margins.counts, strict=True):
+            field = codes.fields[at]
+            own = np.bincount(code_of_cells(self.grid.fields[narrow], field), counts, field.size)
+            labels.append(of_labels.cells[top : top + field.size] + own[:, None] * same)
+            top += field.size
+        groups = FIELDS.validate_json(json.dumps(released[0]["next"]["tables"]))
+        pairs = _split(np.array(released[1]["sums"], np.int64) / self.mechanism.steps, groups)
+        tables = TwoWay(pairs, self._pair_noise, labels, of_labels.noise)
+        return {"synthetic": self._drawn([*released, now], margins, groups, tables)}
 
     def _decoded(self, released: Sequence[RoundFile], now: Mapping[str, Any]) -> dict[str, Any]:
         """The model decoded so far, by the labels' rounds, the synthetic rows and the number of units alone."""
         codes, rounds = self.codes_after(released), [*released[self.tables :], now]
-        rows = recoded(published_cells(self.grid, released), self.grid, codes)
+        redraws = len(rounds) == 1 and self.mechanism.classes > 2 and self.tables > 1
+        drawn = self._redrawn(released, now) if redraws else {}
+        rows = recoded(published_cells(self.grid, [*released, drawn]), self.grid, codes)
         begun = None if len(rounds) == 1 else Decoded.from_record(rounds[-2]["decoded"])
         units = float(released[0]["units"])
         decoded = decode([heard(each) for each in rounds], rows, codes, units=units, begun=begun)
         if len(released) + 1 == len(self.mechanism.rounds):
-            return {"decoded": decoded.record(), "next": None}
+            return {"decoded": decoded.record(), "next": None, **drawn}
         asked = next_fields(decoded, codes, self.mechanism.rounds[len(released) + 1].fields)
-        return {"decoded": decoded.record(), "next": {"fields": list(asked), "model": next_model(decoded).record()}}
+        following = {"fields": list(asked), "model": next_model(decoded).record()}
+        return {"decoded": decoded.record(), "next": following, **drawn}
 
     def _margins(self, first: Mapping[str, Any]) -> Margins:
         each = self.mechanism.rounds[0]
@@ -155,8 +181,8 @@ class SketchPlanner:
 
 
 def published_cells(grid: Codes, released: Sequence[RoundFile]) -> CodeMatrix:
-    """The synthetic rows (rows, the grid's fields) that released steps hold."""
-    record = next(each["synthetic"] for each in released if "synthetic" in each)
+    """The synthetic rows (rows, the grid's fields) that released steps hold: the last ones."""
+    record = _last_synthetic(released)["synthetic"]
     places = np.frombuffer(b64decode(record["cells"]), "<u2").reshape(-1, len(grid.fine))
     found = np.empty((len(places), grid.width), np.int32, order="F")
     for column, (wide, narrow) in enumerate(zip(grid.coarse, grid.fine, strict=True)):
@@ -171,8 +197,9 @@ def synthetic_file(
 ) -> bytes:
     """Synthetic rows with the label inferred for each, as a Parquet file whose metadata says what they are."""
     grid, decoded = grid_of(schema), Decoded.from_record(released[-1]["decoded"])
-    step = next(each for each in released if "synthetic" in each)
-    cells, codes = published_cells(grid, released), Codes.model_validate_json(json.dumps(step["next"]["codes"]))
+    step = _last_synthetic(released)
+    announced = next(each["next"]["codes"] for each in released if "codes" in (each["next"] or ()))
+    cells, codes = published_cells(grid, released), Codes.model_validate_json(json.dumps(announced))
     rows = recoded(cells, grid, codes)
     if encoding.bounds is not None:
         labels = pa.array(TalliedNumber(decoded.weights, decoded.intercept, *encoding.bounds).predict(rows))
@@ -186,6 +213,10 @@ def synthetic_file(
     pq.write_table(table, sink)
     content: bytes = sink.getvalue().to_pybytes()
     return content
+
+
+def _last_synthetic(released: Sequence[RoundFile]) -> RoundFile:
+    return next(each for each in reversed(released) if "synthetic" in each)
 
 
 def synthetic_features(file: bytes, label: str) -> pl.DataFrame:

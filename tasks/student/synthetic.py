@@ -14,13 +14,14 @@ Not covered  rows belong to nobody; one that equals a person's by chance reveals
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from concord.tasks.data.codes import MOST_CODES, CodedField, CodeMatrix, Codes, NumberField, WordField
 from concord.tasks.data.grid import groups_of
 from concord.tasks.mechanisms.distance import Floats, Ints
-from concord.tasks.student.margins import Margins, drawn
+from concord.tasks.student.margins import Margins, drawn, nearest
 from concord.tasks.student.mixture import Mixture, NoisyTables, fitted_mixture
 from concord.tasks.student.prior import correlations
 
@@ -32,8 +33,26 @@ FEWEST_BINS, MOST_BINS = 4, 32
 """Quantiles of a number in two-way tables."""
 FINER_FROM = 12
 """Least number of quantiles at which later rounds ask for twice as many; with fewer, finer dependence would be lost."""
+LEAST_CLASS = 1000
+"""A class has at least one of so many units in the mixture."""
 FREQUENT = 1 / 128
 """Least share of units at which a word gets a code of its own."""
+
+
+@dataclass(frozen=True, eq=False)
+class TwoWay:
+    """Released two-way tables, in units.
+
+    pairs        counts (groups, groups) of all pairs of columns, in order; none if they were not asked
+    noise        sd of the noise in these
+    labels       by column, counts (groups, classes) from the first round of labels; none before that
+    label_noise  sd of the noise in those
+    """
+
+    pairs: Sequence[Floats]
+    noise: float
+    labels: Sequence[Floats] = ()
+    label_noise: float = 1.0
 
 
 def bins_of(margins: Margins, pair_noise: float) -> int:
@@ -107,12 +126,11 @@ def _cuts(narrow: NumberField, counts: Floats, bins: int, most: int) -> tuple[fl
 
 
 def synthetic_cells(
-    grid: Codes, margins: Margins, coarse: Sequence[CodedField], pairs: Sequence[Floats], pair_noise: float, seed: bytes
+    grid: Codes, margins: Margins, coarse: Sequence[CodedField], tables: TwoWay, seed: bytes
 ) -> CodeMatrix:
     """Synthetic rows as cells (ROWS, grid's fields), from margins and two-way tables.
 
     coarse   `table_codes`
-    pairs    counts (groups, groups) of all pairs of columns, in order; none if they were not asked
     seed     the released sums
     """
     source = np.random.default_rng(list(hashlib.sha256(seed).digest()))
@@ -121,8 +139,8 @@ def synthetic_cells(
         np.bincount(own, counts, field.size).astype(np.float64)
         for own, counts, field in zip(maps, margins.counts, coarse, strict=True)
     ]
-    if pairs:
-        drawn_groups = _mixture(grid, margins, coarse, grouped, pairs, pair_noise).draw(ROWS, source)
+    if tables.pairs:
+        drawn_groups = _mixture(grid, margins, coarse, grouped, tables).draw(ROWS, source)
     else:
         drawn_groups = np.column_stack([drawn(own, ROWS, source) for own in grouped])
     found = np.empty((ROWS, grid.width), np.int32, order="F")
@@ -135,25 +153,23 @@ def synthetic_cells(
 
 
 def _mixture(
-    grid: Codes,
-    margins: Margins,
-    coarse: Sequence[CodedField],
-    grouped: Sequence[Floats],
-    pairs: Sequence[Floats],
-    pair_noise: float,
+    grid: Codes, margins: Margins, coarse: Sequence[CodedField], grouped: Sequence[Floats], tables: TwoWay
 ) -> Mixture:
+    """The mixture of the columns' groups; and of the label, as one more column, if its tables are there."""
     each = [(one, other) for one in range(len(coarse)) for other in range(one + 1, len(coarse))]
     two_views = [wide != narrow for wide, narrow in zip(grid.coarse, grid.fine, strict=True)]
-    return fitted_mixture(
-        NoisyTables(
-            units=margins.units,
-            margins=grouped,
-            margin_sd=[margins.noise * 3**0.5 if wide else margins.noise for wide in two_views],
-            pairs=dict(zip(each, pairs, strict=True)),
-            pair_sd=pair_noise,
-            alike=[correlations(field) for field in coarse],
-        )
-    )
+    counts, pairs, noise = list(grouped), dict(zip(each, tables.pairs, strict=True)), dict.fromkeys(each, tables.noise)
+    deviations = [margins.noise * 3**0.5 if wide else margins.noise for wide in two_views]
+    alike = [correlations(field) for field in coarse]
+    if tables.labels:
+        precision = np.array([1 / len(own) for own in tables.labels])
+        totals = precision @ np.array([own.sum(axis=0) for own in tables.labels]) / precision.sum()
+        counts.append(nearest(np.maximum(totals, margins.units / LEAST_CLASS), margins.units))
+        deviations.append(tables.label_noise / precision.sum() ** 0.5)
+        alike.append(np.eye(len(totals)))
+        pairs |= {(at, len(coarse)): own for at, own in enumerate(tables.labels)}
+        noise |= {(at, len(coarse)): tables.label_noise for at in range(len(coarse))}
+    return fitted_mixture(NoisyTables(margins.units, counts, deviations, pairs, noise, alike))
 
 
 def _within(groups: Ints, counts: Floats, drawn_groups: Ints, source: np.random.Generator) -> Ints:

@@ -49,8 +49,12 @@ def check_sketch(kind: Sketch, steps: Sequence[SketchForm], tables: Sequence[byt
     first = steps[0].question
     equal("the tables of the first step", (first.fields, first.spans), (tuple(range(grid.width)), spans))
     of_tables = [step for step in steps if step.question.what == "codes"]
+    drawn_after = {len(of_tables) - 1}
+    if kind.classes > 2 and len(of_tables) > 1:
+        drawn_after.add(len(of_tables))  # once more, by the first labels
+    for number, step in enumerate(steps):
+        equal(f"whether step {number} holds synthetic rows", step.synthetic is not None, number in drawn_after)
     for number, step in enumerate(of_tables):
-        equal(f"whether step {number} holds synthetic rows", step.synthetic is not None, number + 1 == len(of_tables))
         equal(f"the number of units in step {number}", step.units, steps[0].units)
     _check_units(kind, steps[0])
     if len(of_tables) > 1:
@@ -59,7 +63,8 @@ def check_sketch(kind: Sketch, steps: Sequence[SketchForm], tables: Sequence[byt
     if last.following is None or last.following.codes is None:
         raise NotVerified("the last tables of a sketch must be followed by a question about codes of their own")
     _grouped(grid, last.following.codes)
-    cells = _cells(grid, last)
+    for cells in [_cells(grid, step) for step in steps if step.synthetic is not None]:  # the last ones are published
+        _check_shares(kind, grid, steps[0], cells)
     placed = np.column_stack([cells.get(at, cells[grid.fine[0]]) for at in range(grid.width)]).astype(np.int32)
     due = values_in(schema, grid, placed, b"")  # without columns of one value; numbers are drawn anew within cells
     for table in tables:
@@ -70,7 +75,6 @@ def check_sketch(kind: Sketch, steps: Sequence[SketchForm], tables: Sequence[byt
         texts = [name for name, stored in due.schema.items() if stored == pl.String]  # a person's is in a bucket, too
         if not (all(np.array_equal(read[:, at], cells[at]) for at in grid.fine) and rows[texts].equals(due[texts])):
             raise NotVerified("the values of synthetic rows are not such as the released cells have")
-    _check_shares(kind, grid, steps[0], cells)
     return recoded(placed, grid, last.following.codes)
 
 

@@ -252,16 +252,30 @@ EDITS = {
     "other sums": edited(1, lambda step: step["sums"].pop()),
     "values of other rows": reversed_rows,
 }
+REDRAWN = {
+    "other rows after labels": edited(2, lambda step: step["synthetic"].update(cells=step["synthetic"]["cells"][::-1])),
+    "rows that labels did not draw": edited(2, lambda step: step.pop("synthetic")),
+    "rows drawn a third time": edited(3, lambda step: step.update(synthetic={"cells": ""})),
+}
 
 
 @pytest.mark.slow
-def test_a_stranger_finds_every_edit_of_a_step(tmp_path: Path, home: Path) -> None:
+@pytest.mark.parametrize(
+    ("classes", "edits"),
+    [
+        pytest.param(("low", "high"), EDITS, id="two classes"),
+        pytest.param(("low", "high", "highest"), EDITS | REDRAWN, id="more classes"),
+    ],
+)
+def test_a_stranger_finds_every_edit_of_a_step(
+    classes: tuple[str, ...], edits: dict[str, Callable[[Path], Any]], tmp_path: Path, home: Path
+) -> None:
     """Also by whoever writes the digests anew: the content itself is checked."""
     from concord.artifacts.certificate import Certificate
     from concord.tasks.verify.folder import PublishedSession
     from concord.tasks.verify.released import released_as_certified
 
-    found = start(plan_of(tmp_path / "data"), home)
+    found = start(plan_of(tmp_path / "data", data={"classes": list(classes)}), home)
     whole = home / "released" / found.session
 
     def check(folder: Path) -> str:
@@ -273,7 +287,7 @@ def test_a_stranger_finds_every_edit_of_a_step(tmp_path: Path, home: Path) -> No
         return released_as_certified(certificate.sessions[0], PublishedSession(certificate, at.text, at.folder))
 
     assert "5 rounds asked no more than they paid for" in check(whole)
-    for what, edit in EDITS.items():
+    for what, edit in edits.items():
         copy = tmp_path / found.session
         shutil.copytree(whole, copy)
         edit(copy)

@@ -24,7 +24,9 @@ def tables(rows: Ints, noise: float, seed: int = 0) -> NoisyTables:
         for at, size in enumerate(SIZES)
     ]
     alike = [np.eye(size) for size in SIZES]
-    return NoisyTables(float(len(rows)), margins, [max(noise, 0.1)] * 3, pairs, max(noise, 0.1), alike)
+    return NoisyTables(
+        float(len(rows)), margins, [max(noise, 0.1)] * 3, pairs, dict.fromkeys(pairs, max(noise, 0.1)), alike
+    )
 
 
 def dependent(rows: int) -> Ints:
@@ -66,7 +68,8 @@ def test_it_is_a_distribution_and_the_same_again() -> None:
 def test_any_numbers_give_a_distribution(value: float) -> None:
     given = tables(dependent(10), 1.0)
     pairs = {which: np.full_like(table, value) for which, table in given.pairs.items()}
-    found = fitted_mixture(NoisyTables(1.0, [np.zeros(size) for size in SIZES], [1.0] * 3, pairs, 1.0, given.alike))
+    margins = [np.zeros(size) for size in SIZES]
+    found = fitted_mixture(NoisyTables(1.0, margins, [1.0] * 3, pairs, dict.fromkeys(pairs, 1.0), given.alike))
     assert all(np.isfinite(part).all() for part in (found.weights, *found.parts))
     assert found.draw(100, np.random.default_rng(0)).shape == (100, 3)
 

@@ -13,6 +13,7 @@ from concord.tasks.student.margins import Margins
 from concord.tasks.student.synthetic import (
     FINER_FROM,
     ROWS,
+    TwoWay,
     bins_of,
     label_codes,
     synthetic_cells,
@@ -105,7 +106,7 @@ def rows(found: Margins, coarse: tuple[CodedField, ...], *, pairs: bool = True, 
     source = np.random.default_rng(1)
     sizes = [field.size for field in coarse]
     tables = [source.normal(0, noise, (one, other)) for at, one in enumerate(sizes) for other in sizes[at + 1 :]]
-    return synthetic_cells(GRID, found, coarse, tables if pairs else [], noise, b"sums")
+    return synthetic_cells(GRID, found, coarse, TwoWay(tables if pairs else [], noise), b"sums")
 
 
 @pytest.mark.parametrize("found", EVERY)
@@ -148,7 +149,7 @@ def test_rows_have_the_margins_and_follow_from_the_sums_alone() -> None:
         own = np.bincount(cells[:, at] - GRID.fields[at].start, minlength=len(counts)) / ROWS
         assert np.abs(own - counts / found.units).max() < 0.002
     assert (cells == rows(found, coarse, pairs=False)).all()
-    other = synthetic_cells(GRID, found, coarse, [], 65.0, b"other sums")
+    other = synthetic_cells(GRID, found, coarse, TwoWay([], 65.0), b"other sums")
     assert (cells != other).any()
     assert values_in(SCHEMA, GRID, cells, b"sums").equals(values_in(SCHEMA, GRID, cells, b"sums"))
 
