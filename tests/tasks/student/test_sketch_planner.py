@@ -96,19 +96,6 @@ def test_the_first_labels_of_more_than_two_classes_draw_rows_once_more(classes: 
             assert np.abs(own - before).sum() / 2 < 0.1
 
 
-def test_rows_drawn_by_labels_say_what_three_columns_say_together() -> None:
-    """Age and wage go together one way in half of the classes, and the other way in the rest: not in their table."""
-    of, source = planner(classes=4), np.random.default_rng(3)
-    age, sign = source.integers(17, 91, 20_000), source.integers(0, 2, 20_000)
-    wage = np.exp(8 + 3 * (2 * sign - 1) * (age > 53) - 3 * sign + source.normal(0, 0.3, 20_000))
-    sex = source.choice(["Female", "Male"], 20_000)
-    labels = 2 * sign + (age > 53)
-    files = released(of, pl.DataFrame({"wage": wage, "age": age, "sex": sex}), labels)
-    decoded, codes = Decoded.from_record(files[-1]["decoded"]), of.codes_after(files)
-    rows = codes.of_raw(pl.DataFrame({"wage": wage, "age": age, "sex": sex}), reading_columns(SCHEMA)).astype(np.int32)
-    assert (scores(decoded, rows).argmax(axis=1) == labels).mean() > 0.9
-
-
 def test_changed_labels_change_what_a_session_is_known_by() -> None:
     of = planner()
     frame, labels = people(100)
