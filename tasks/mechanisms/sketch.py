@@ -36,10 +36,10 @@ from concord.tasks.mechanisms.tallies import LATER_FIELDS, STEPS, Round, Tallies
 TOTALS_SHARE = 1 / 10
 """Share of ρ for one-way tables."""
 TWO_CLASSES = 3 / 10, (2 / 10, 3 / 10, 5 / 10)
-"""Share of ρ for two-way tables, and shares of the rest by round of labels: for two classes, or a number."""
+"""Share of ρ for two-way tables, and the shares of the rest by round of labels: for two classes, or a number."""
 MORE_CLASSES = 2 / 10, (4 / 10, 3 / 10, 3 / 10)
-"""The same for more classes, whose labels are noisier by class, and in later rounds noisier than in the first. Chosen
-on letter, with 26 classes."""
+"""The same for more classes: each class has fewer rows, and labels of later rounds are noisier than those of the first.
+Chosen on letter, which has 26 classes."""
 MOST_PAIR_CELLS = 1 << 20
 """Most cells of all two-way tables together: their noise is drawn in seconds."""
 LEAST_GROUPS, MOST_GROUPS = 6, 34

@@ -129,8 +129,7 @@ class SketchPlanner:
         return {"cells": b64encode(places.tobytes()).decode()}
 
     def _redrawn(self, released: Sequence[RoundFile], now: Mapping[str, Any]) -> dict[str, Any]:
-        """Synthetic rows drawn again after the first labels of more than two classes, which tell what columns say
-        together: rows of a class go together."""
+        """Synthetic rows drawn again after the first labels, whose sums are two-way tables of column and class."""
         margins, of_labels = self._margins(released[0]), heard(now)
         asked, codes, top = of_labels.question, self.codes_after(released), 0
         labels, same = list[Floats](), expected(asked, np.zeros((1, codes.width), np.int32)) / asked.steps

@@ -4,7 +4,8 @@
                               └──────────────────────────────────────────────────────┴─ values
 
 A synthetic row is a narrow cell of the grid in each column. Its codes are looked up as a private row's are, and its
-values are drawn within the cells, so that any learner can use the rows.
+values are drawn within the cells, so that any learner can use the rows. With more than two classes all rows are drawn
+again after the first labels, whose sums are two-way tables of column and class.
 
 Assumes      the sums are released: post-processing. The generator's seed is the SHA-256 of the sums, no privacy noise
 Guarantees   total: any whole numbers give groups, codes and rows. A value lies in its cell, so its codes are the row's
@@ -34,7 +35,7 @@ FEWEST_BINS, MOST_BINS = 4, 32
 FINER_FROM = 12
 """Least number of quantiles at which later rounds ask for twice as many; with fewer, finer dependence would be lost."""
 LEAST_CLASS = 1000
-"""A class has at least one of so many units in the mixture."""
+"""In the mixture a class has at least a unit among so many."""
 FREQUENT = 1 / 128
 """Least share of units at which a word gets a code of its own."""
 

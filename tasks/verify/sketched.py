@@ -51,7 +51,7 @@ def check_sketch(kind: Sketch, steps: Sequence[SketchForm], tables: Sequence[byt
     of_tables = [step for step in steps if step.question.what == "codes"]
     drawn_after = {len(of_tables) - 1}
     if kind.classes > 2 and len(of_tables) > 1:
-        drawn_after.add(len(of_tables))  # once more, by the first labels
+        drawn_after.add(len(of_tables))  # again, by the first labels
     for number, step in enumerate(steps):
         equal(f"whether step {number} holds synthetic rows", step.synthetic is not None, number in drawn_after)
     for number, step in enumerate(of_tables):
@@ -63,8 +63,10 @@ def check_sketch(kind: Sketch, steps: Sequence[SketchForm], tables: Sequence[byt
     if last.following is None or last.following.codes is None:
         raise NotVerified("the last tables of a sketch must be followed by a question about codes of their own")
     _grouped(grid, last.following.codes)
-    for cells in [_cells(grid, step) for step in steps if step.synthetic is not None]:  # the last ones are published
-        _check_shares(kind, grid, steps[0], cells)
+    drawn = [_cells(grid, step) for step in steps if step.synthetic is not None]
+    for each in drawn:
+        _check_shares(kind, grid, steps[0], each)
+    cells = drawn[-1]  # only the last ones are published
     placed = np.column_stack([cells.get(at, cells[grid.fine[0]]) for at in range(grid.width)]).astype(np.int32)
     due = values_in(schema, grid, placed, b"")  # without columns of one value; numbers are drawn anew within cells
     for table in tables:
