@@ -146,9 +146,20 @@ def cell(name: str, dtype: Type, kind: Kind) -> pl.Expr:
             return text(name, dtype)
 
 
+def is_read(dtype: Type, kind: Kind) -> bool:
+    """Whether cells of that type are read as `kind` (not list); if not, `cell` makes each of them null."""
+    match kind:
+        case "numeric" | "boolean":
+            return _is_number(dtype) or _is_text(dtype)
+        case "date":
+            return isinstance(dtype, pl.Date | pl.Datetime) or _is_text(dtype)
+        case _:
+            return _is_number(dtype) or _is_text(dtype) or isinstance(dtype, pl.Date | pl.Datetime | pl.Binary)
+
+
 def number(name: str, dtype: Type, largest: float = LARGEST) -> pl.Expr:
     """Float64 of numbers, truth values and text that reads as a number, within ±`largest`; NaN is none."""
-    if not (_is_number(dtype) or _is_text(dtype)):
+    if not is_read(dtype, "numeric"):
         return nothing(pl.Float64())
     written = _is_text(dtype) or dtype.is_decimal()  # the nearest number to what is written, however it is stored
     value = (_words(name) if written else pl.col(name)).cast(pl.Float64, strict=False)

@@ -34,6 +34,7 @@ from concord.artifacts.table_schema import (
     TableSchema,
     varies,
 )
+from concord.tasks.data.cells import is_read
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, WordField, coarser
 from concord.tasks.data.concord_student import DAY
 
@@ -150,13 +151,19 @@ def reading_encoding(plan: Plan) -> Encoding:
 
 
 def check_stored(schema: TableSchema, stored: Mapping[str, pl.DataType]) -> None:
-    """Raise WrongInput if a table stores a declared column in a type that is not read, so that each cell would count as
-    missing, or moments as text, which depends on the unit and the zone that they are stored in."""
+    """Raise WrongInput if a table stores a column in a type that is not read as the schema declares it, so that each
+    cell would count as missing; or as moments, whose text depends on their unit and zone, and text is declared.
+
+    A column of the type null is read: its type follows from its cells alone, which are private.
+    """
     for column in (column for column in schema.columns if column.name in stored):
         dtype = stored[column.name]
         if dtype.is_nested() or dtype == pl.Unknown:
             rule = f"data.private stores the column {column.name!r} in a type that data.schema cannot declare"
             raise WrongInput(f"{rule}: lists and pictures need a public table (data.public), others must be left out")
+        if dtype != pl.Null and not is_read(dtype, column.kind):
+            rule = f"data.private stores the column {column.name!r} in a type that is not read as {column.kind}"
+            raise WrongInput(f"{rule}, which data.schema declares: declare what is stored, or leave the column out")
         if dtype.is_temporal() and isinstance(column, DeclaredText):
             rule = f"data.private stores the column {column.name!r} as dates or moments, and data.schema declares text"
             raise WrongInput(f"{rule}: declare a range of type 'date' or 'datetime', or leave the column out")

@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from concord.artifacts.errors import WrongInput
 from concord.artifacts.schemas import Encoding
 from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, DeclaredText, DeclaredTruth, TableSchema
 from concord.tasks.asking.tally import _coded
@@ -18,6 +19,7 @@ from concord.tasks.data.encode import as_declared
 from concord.tasks.data.grid import (
     NARROW,
     WIDE,
+    check_stored,
     grid_cuts,
     grid_of,
     groups_of,
@@ -26,7 +28,7 @@ from concord.tasks.data.grid import (
     recoded,
     with_tables,
 )
-from concord.tasks.data.stored_columns import read_column
+from concord.tasks.data.stored_columns import polars_type, read_column
 from tests.support.sentences import says
 
 
@@ -250,3 +252,48 @@ def test_much_outside_of_the_schema_is_said_by_released_sums_alone() -> None:
     assert says(wage, "30%", "'wage'", "range", "data.schema")
     assert says(sex, "30%", "'sex'", "category", "data.schema")
     assert outside_of_schema({**step, "scale": steps * 100.0}) == ()
+
+
+DECLARED: dict[str, Any] = {
+    "number": number(0, 1e6),
+    "date": DeclaredRange(kind="date", name="x", low=0, high=40_000, whole=True),
+    "truth": DeclaredTruth(kind="boolean", name="x"),
+    "categories": DeclaredCategories(kind="categorical", name="x", words=("1", "2020-01-01")),
+    "text": DeclaredText(kind="text", name="x"),
+}
+WORDS, MOMENT = ["1", "true", "2020-01-01"], datetime(2020, 1, 1)
+STORED: dict[str, pa.Array] = {
+    "integers": pa.array([0, 1]),
+    "decimals": pa.array([0, 1], pa.decimal128(20, 2)),
+    "doubles": pa.array([0.0, 1.0]),
+    "truth values": pa.array([False, True]),
+    "words": pa.array(WORDS),
+    "words of a dictionary": pa.array(WORDS).dictionary_encode(),
+    "bytes": pa.array([b"1", b"true"]),
+    "dates": pa.array([MOMENT.date()]),
+    "moments": pa.array([MOMENT], pa.timestamp("us")),
+    "moments of a zone": pa.array([MOMENT], pa.timestamp("ms", "Europe/Berlin")),
+    "lists": pa.array([[1.0, 2.0]]),
+}
+
+
+@pytest.mark.parametrize("stored", STORED)
+@pytest.mark.parametrize("declared", DECLARED)
+def test_a_column_of_which_no_cell_would_be_read_is_refused_before_it_is_charged(declared: str, stored: str) -> None:
+    """Whatever is declared, and whatever type is stored: else each of its cells counts as missing, at full price."""
+    schema, cells = TableSchema(columns=(DECLARED[declared],), undeclared=()), STORED[stored]
+    grid, dtype = grid_of(schema), polars_type(cells.type)
+    (narrow,) = grid.fine
+    found = grid.of_raw(pl.DataFrame([read_column("x", cells, cells.type)]), reading_columns(schema))[:, narrow]
+    read = (found != grid.span(narrow).stop - 1).any()
+    if read and not (declared == "text" and dtype.is_temporal()):
+        check_stored(schema, {"x": dtype})
+    else:
+        with pytest.raises(WrongInput, match="stores the column 'x'"):
+            check_stored(schema, {"x": dtype})
+
+
+@pytest.mark.parametrize("declared", DECLARED)
+def test_a_column_of_empty_cells_is_never_refused(declared: str) -> None:
+    """That a file stores it as null follows from its cells, which are private."""
+    check_stored(TableSchema(columns=(DECLARED[declared],), undeclared=()), {"x": polars_type(pa.null())})
