@@ -141,8 +141,10 @@ def _cells(grid: Codes, step: SketchForm) -> dict[int, Any]:
         places = np.frombuffer(b64decode(step.synthetic.cells, validate=True), "<u2").reshape(-1, len(grid.fine))
     except ValueError:
         raise NotVerified("synthetic rows do not have a cell for each column") from None
+    if not len(places):  # they have no shares, which would differ from those of a released table
+        raise NotVerified("a step of a sketch has no synthetic rows")
     found = places.T.astype(np.int64)
     for at, own in zip(grid.fine, found, strict=True):
-        if own.max(initial=0) >= grid.fields[at].size:
+        if own.max() >= grid.fields[at].size:
             raise NotVerified(f"synthetic rows have cells of {grid.fields[at].name!r} that the schema lacks")
     return {at: own + grid.fields[at].start for at, own in zip(grid.fine, found, strict=True)}

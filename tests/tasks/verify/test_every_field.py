@@ -6,6 +6,7 @@ can who signs it by a key of their own.
 
 import io
 import json
+import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -23,7 +24,7 @@ from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import sha256
 from concord.artifacts.published import SYNTHETIC
-from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.schemas import Encoding, Ref, canonical_json
 from concord.artifacts.stores import Stores
 from concord.tasks.publish.certify import certify_answers
 from concord.tasks.student.sketch import synthetic_file
@@ -82,12 +83,12 @@ def test_an_edit_of_any_field_is_found(kind: Kind, tmp_path: Path) -> None:
 
 
 def name_also(folder: Path, name: str, data: bytes) -> None:
-    """Publish a further file with the session's own, and name it in the certificate."""
+    """Publish a file with the session's own, or in place of one, and name it in the certificate."""
     (folder / name).write_bytes(data)
     file = folder / "certificate.json"
     values: dict[str, Any] = json.loads(file.read_text())
-    named = [each for each in values["sessions"][0]["files"] if each["path"] != f"d-1/{name}"]
-    values["sessions"][0]["files"] = [*named, {"path": f"d-1/{name}", "digest": sha256(data)}]
+    named = {each["path"]: each["digest"] for each in values["sessions"][0]["files"]} | {f"d-1/{name}": sha256(data)}
+    values["sessions"][0]["files"] = [{"path": path, "digest": digest} for path, digest in named.items()]
     file.write_text(Certificate.model_validate(values).model_dump_json(indent=2))
 
 
@@ -164,6 +165,19 @@ def test_edited_synthetic_rows_are_found(sketched: tuple[Path, pa.Table], edit: 
     pq.write_table(change(rows), sink)
     name_also(folder, "synthetic.parquet", sink.getvalue())
     assert fault in faults(folder)
+
+
+def test_a_sketch_without_synthetic_rows_is_found(sketched: tuple[Path, pa.Table], tmp_path: Path) -> None:
+    """No row has other shares than the released tables, and none has another label than is inferred."""
+    folder, rows = shutil.copytree(sketched[0], tmp_path / "d-1"), sketched[1]
+    for file in (folder / "rounds").iterdir():
+        step = json.loads(file.read_text())
+        if "synthetic" in step:
+            name_also(folder, f"rounds/{file.name}", canonical_json({**step, "synthetic": {"cells": ""}}).encode())
+    sink = io.BytesIO()
+    pq.write_table(rows.slice(0, 0), sink)
+    name_also(folder, "synthetic.parquet", sink.getvalue())
+    assert "has no synthetic rows" in faults(folder)
 
 
 SURE, TIED = [[-2.0], [2.0]], [[-2.0], [2.0], [0.0]]
