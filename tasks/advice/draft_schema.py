@@ -9,6 +9,7 @@ Not covered  columns whose stored type is a list: they need a public table.
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -75,15 +76,20 @@ def question(field: Mapping[str, Any]) -> str:
     return f"{name!r}: its categories, with commas between; {hashed}" if kind == "string" else ""
 
 
+VALUE = re.compile(r"[-+.\d]|to$|$")
+"""Matches the beginning of a number or a date, and what may stand between two."""
 EXAMPLES = {"integer": "0 120", "number": "0 1e6", "date": "1990-01-01 2030-12-31", "datetime": "1990-01-01 2030-12-31"}
 
 
 def answered(field: Mapping[str, Any], answer: str) -> dict[str, Any]:
     """The field as declared by an answer to its question; if that is empty, text is hashed and any other field left
-    open. An answer with commas lists categories, even if one begins with the name of a type. Raises WrongInput."""
+    open. An answer with commas lists categories, even if one begins with the name of a type; but not if values alone
+    follow that name, which are a range. Raises WrongInput."""
     kind, rest = field["type"], answer.strip()
-    if kind in ("any", "string") and "," not in rest and rest.split(" ")[0] in (*TYPES, "boolean", "string", "any"):
-        kind, _, rest = rest.partition(" ")
+    named, _, values = rest.partition(" ")
+    listed = "," in rest and not (named in TYPES and all(map(VALUE.match, re.split(r"[,\s]+", values))))
+    if kind in ("any", "string") and not listed and named in (*TYPES, "boolean", "string", "any"):
+        kind, rest = named, values
     elif kind == "any" and rest:
         kind = "string"
     if not rest and kind not in ("boolean", "string"):

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import load_plan
 from concord.artifacts.table_schema import SCALARS, DeclaredCategories, DeclaredRange, DeclaredText, DeclaredTruth
 from concord.tasks.advice import rehearse_sketch
@@ -169,6 +170,15 @@ def test_at_a_terminal_each_column_is_asked_for_once_and_again_if_the_answer_can
 def test_categories_that_begin_with_the_name_of_a_type_are_categories(kind: str, word: str) -> None:
     declared = answered({"name": "class", "type": kind}, f"{word} 1, {word} 2")
     assert declared == {"name": "class", "type": "string", "constraints": {"enum": [f"{word} 1", f"{word} 2"]}}
+
+
+@pytest.mark.parametrize("kind", ["any", "string"])
+@pytest.mark.parametrize("values", ["0, 120", "0,1e6", "-1, to 1", "0,5 1,5", "1, 2, 3", "1990-01-01, 2030-12-31"])
+@pytest.mark.parametrize("word", ["integer", "number", "year", "date", "datetime"])
+def test_a_range_with_a_comma_is_asked_for_again(kind: str, values: str, word: str) -> None:
+    """Its values would be categories: each cell would be an undeclared one, at full price."""
+    with pytest.raises(WrongInput):
+        answered({"name": "age", "type": kind}, f"{word} {values}")
 
 
 WRONG: dict[str, tuple[tuple[str, ...], str]] = {
