@@ -102,34 +102,44 @@ class SketchPlanner:
             groups = table_codes(self.grid, margins, bins, self._most_groups)
             tables = FIELDS.dump_python(groups, mode="json")
             return {"decoded": None, "next": {"tables": tables}, "units": margins.units, **declared}
-        return {"decoded": None, "units": margins.units, **declared, **self._synthetic(files, margins, bins)}
-
-    def _synthetic(self, files: Sequence[Mapping[str, Any]], margins: Margins, bins: int) -> dict[str, Any]:
-        """Synthetic rows, and the codes and fields that the first round of labels asks about."""
-        if self.tables > 1:
-            groups = FIELDS.validate_json(json.dumps(files[0]["next"]["tables"]))
-            pairs = _split(np.array(files[1]["sums"], np.int64) / self.mechanism.steps, groups)
-        else:
-            groups, pairs = table_codes(self.grid, margins, bins, self._most_groups), []
+        groups = self._coarse(files, margins)
         codes = label_codes(self.grid, margins, groups, bins)
         following = {"fields": list(codes.coarse), "model": None, "codes": codes.model_dump(mode="json")}
-        drawn = self._drawn(files, margins, groups, TwoWay(pairs, self._pair_noise))
-        return {"synthetic": drawn, "next": following}
+        rows = {} if self._by_labels else self._synthetic(files)
+        return {"decoded": None, "units": margins.units, **declared, **rows, "next": following}
 
-    def _drawn(
-        self, files: Sequence[Mapping[str, Any]], margins: Margins, groups: Sequence[CodedField], tables: TwoWay
+    @property
+    def _by_labels(self) -> bool:
+        """Whether synthetic rows are drawn after the first labels: their sums are two-way tables of column and class,
+        which tell more than two classes apart."""
+        return self.mechanism.classes > 2 and self.tables > 1
+
+    def _coarse(self, files: Sequence[Mapping[str, Any]], margins: Margins) -> tuple[CodedField, ...]:
+        """The groups of each column's cells in two-way tables, whether or not the tables are released."""
+        if self.tables > 1:
+            return FIELDS.validate_json(json.dumps(files[0]["next"]["tables"]))
+        return table_codes(self.grid, margins, bins_of(margins, self._pair_noise), self._most_groups)
+
+    def _synthetic(
+        self, files: Sequence[Mapping[str, Any]], labels: Sequence[Floats] = (), label_noise: float = 1.0
     ) -> dict[str, Any]:
-        """The narrow cells of synthetic rows."""
+        """Synthetic rows by the released two-way tables, and by those of each column and the class if there are any."""
+        margins = self._margins(files[0])
+        groups, pairs = self._coarse(files, margins), list[Floats]()
+        if self.tables > 1:
+            pairs = _split(np.array(files[1]["sums"], np.int64) / self.mechanism.steps, groups)
+        tables = TwoWay(pairs, self._pair_noise, labels, label_noise)
         seed = json.dumps([file["sums"] for file in files]).encode()
         cells = synthetic_cells(self.grid, margins, groups, tables, seed)
         for at, field in enumerate(self.grid.fields):
             if field.name in self.schema.hashed:  # only noise makes a word undeclared: take the next cell, missing
                 cells[:, at] += cells[:, at] == field.start + field.size - 2
         places = np.column_stack([cells[:, at] - self.grid.fields[at].start for at in self.grid.fine]).astype("<u2")
-        return {"cells": b64encode(places.tobytes()).decode()}
+        return {"synthetic": {"cells": b64encode(places.tobytes()).decode()}}
 
-    def _redrawn(self, released: Sequence[RoundFile], now: Mapping[str, Any]) -> dict[str, Any]:
-        """Synthetic rows drawn again after the first labels, whose sums are two-way tables of column and class."""
+    def _synthetic_by_labels(self, released: Sequence[RoundFile], now: Mapping[str, Any]) -> dict[str, Any]:
+        """Synthetic rows by the first labels as well: a released sum of a class, and what the round subtracted from it,
+        add up to its count."""
         margins, of_labels = self._margins(released[0]), heard(now)
         asked, codes, top = of_labels.question, self.codes_after(released), 0
         labels, same = list[Floats](), expected(asked, np.zeros((1, codes.width), np.int32)) / asked.steps
@@ -138,16 +148,12 @@ class SketchPlanner:
             own = np.bincount(code_of_cells(self.grid.fields[narrow], field), counts, field.size)
             labels.append(of_labels.cells[top : top + field.size] + own[:, None] * same)
             top += field.size
-        groups = FIELDS.validate_json(json.dumps(released[0]["next"]["tables"]))
-        pairs = _split(np.array(released[1]["sums"], np.int64) / self.mechanism.steps, groups)
-        tables = TwoWay(pairs, self._pair_noise, labels, of_labels.noise)
-        return {"synthetic": self._drawn([*released, now], margins, groups, tables)}
+        return self._synthetic([*released, now], labels, of_labels.noise)
 
     def _decoded(self, released: Sequence[RoundFile], now: Mapping[str, Any]) -> dict[str, Any]:
         """The model decoded so far, by the labels' rounds, the synthetic rows and the number of units alone."""
         codes, rounds = self.codes_after(released), [*released[self.tables :], now]
-        redraws = len(rounds) == 1 and self.mechanism.classes > 2 and self.tables > 1
-        drawn = self._redrawn(released, now) if redraws else {}
+        drawn = self._synthetic_by_labels(released, now) if self._by_labels and len(rounds) == 1 else {}
         rows = recoded(published_cells(self.grid, [*released, drawn]), self.grid, codes)
         begun = None if len(rounds) == 1 else Decoded.from_record(rounds[-2]["decoded"])
         units = float(released[0]["units"])
@@ -180,8 +186,8 @@ class SketchPlanner:
 
 
 def published_cells(grid: Codes, released: Sequence[RoundFile]) -> CodeMatrix:
-    """The synthetic rows (rows, the grid's fields) that released steps hold: the last ones."""
-    record = _last_synthetic(released)["synthetic"]
+    """The synthetic rows (rows, the grid's fields) that released steps hold."""
+    record = next(each["synthetic"] for each in released if "synthetic" in each)
     places = np.frombuffer(b64decode(record["cells"]), "<u2").reshape(-1, len(grid.fine))
     found = np.empty((len(places), grid.width), np.int32, order="F")
     for column, (wide, narrow) in enumerate(zip(grid.coarse, grid.fine, strict=True)):
@@ -196,7 +202,7 @@ def synthetic_file(
 ) -> bytes:
     """Synthetic rows with the label inferred for each, as a Parquet file whose metadata says what they are."""
     grid, decoded = grid_of(schema), Decoded.from_record(released[-1]["decoded"])
-    step = _last_synthetic(released)
+    step = next(each for each in released if "synthetic" in each)
     announced = next(each["next"]["codes"] for each in released if "codes" in (each["next"] or ()))
     cells, codes = published_cells(grid, released), Codes.model_validate_json(json.dumps(announced))
     rows = recoded(cells, grid, codes)
@@ -212,10 +218,6 @@ def synthetic_file(
     pq.write_table(table, sink)
     content: bytes = sink.getvalue().to_pybytes()
     return content
-
-
-def _last_synthetic(released: Sequence[RoundFile]) -> RoundFile:
-    return next(each for each in reversed(released) if "synthetic" in each)
 
 
 def synthetic_features(file: bytes, label: str) -> pl.DataFrame:

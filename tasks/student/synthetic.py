@@ -4,8 +4,8 @@
                               └──────────────────────────────────────────────────────┴─ values
 
 A synthetic row is a narrow cell of the grid in each column. Its codes are looked up as a private row's are, and its
-values are drawn within the cells, so that any learner can use the rows. With more than two classes all rows are drawn
-again after the first labels, whose sums are two-way tables of column and class.
+values are drawn within the cells, so that any learner can use the rows. With more than two classes they are drawn after
+the first labels, whose sums are two-way tables of column and class.
 
 Assumes      the sums are released: post-processing. The generator's seed is the SHA-256 of the sums, no privacy noise
 Guarantees   total: any whole numbers give groups, codes and rows. A value lies in its cell, so its codes are the row's

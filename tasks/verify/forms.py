@@ -189,7 +189,7 @@ class SketchForm(RoundForm):
 
     schema      the declared columns, in the first step
     units       estimated number of private units, in steps that ask for tables
-    synthetic   synthetic rows, in the last of those; with more than two classes drawn again after the first labels
+    synthetic   synthetic rows, in the last of those; with more than two classes in the step of the first labels
     """
 
     model_config = ConfigDict(serialize_by_alias=True)

@@ -229,8 +229,8 @@ def _models(kind: Tallies, files: Sequence[LearnedForm]) -> None:
         model, following, round_by_round = form.decoded, form.following, isinstance(form, RoundForm)
         of_labels = not round_by_round or any(each.what == "labels" for each in kind.rounds[: number + 1])
         sketch = form if isinstance(form, SketchForm) else None
-        follows = round_by_round and of_labels and number + 1 < len(kind.rounds)
-        follows = follows or (sketch is not None and sketch.synthetic is not None)
+        follows = round_by_round and number + 1 < len(kind.rounds)
+        follows = follows and (of_labels or (sketch is not None and kind.rounds[number + 1].what == "labels"))
         equal(f"whether there is a model after round {number}", model is not None, of_labels)
         equal(f"whether a question follows round {number}", following is not None, follows)
         if following is not None and codes is not None and codes.pairs:  # what single columns say was decoded before

@@ -49,11 +49,10 @@ def check_sketch(kind: Sketch, steps: Sequence[SketchForm], tables: Sequence[byt
     first = steps[0].question
     equal("the tables of the first step", (first.fields, first.spans), (tuple(range(grid.width)), spans))
     of_tables = [step for step in steps if step.question.what == "codes"]
-    drawn_after = {len(of_tables) - 1}
-    if kind.classes > 2 and len(of_tables) > 1:
-        drawn_after.add(len(of_tables))  # again, by the first labels
+    by_labels = kind.classes > 2 and len(of_tables) > 1  # as the tables of the first labels say, too
+    drawn_in = len(of_tables) if by_labels else len(of_tables) - 1
     for number, step in enumerate(steps):
-        equal(f"whether step {number} holds synthetic rows", step.synthetic is not None, number in drawn_after)
+        equal(f"whether step {number} holds synthetic rows", step.synthetic is not None, number == drawn_in)
     for number, step in enumerate(of_tables):
         equal(f"the number of units in step {number}", step.units, steps[0].units)
     _check_units(kind, steps[0])
@@ -63,10 +62,8 @@ def check_sketch(kind: Sketch, steps: Sequence[SketchForm], tables: Sequence[byt
     if last.following is None or last.following.codes is None:
         raise NotVerified("the last tables of a sketch must be followed by a question about codes of their own")
     _grouped(grid, last.following.codes)
-    drawn = [_cells(grid, step) for step in steps if step.synthetic is not None]
-    for each in drawn:
-        _check_shares(kind, grid, steps[0], each)
-    cells = drawn[-1]  # only the last ones are published
+    cells = _cells(grid, steps[drawn_in])
+    _check_shares(kind, grid, steps[0], cells)
     placed = np.column_stack([cells.get(at, cells[grid.fine[0]]) for at in range(grid.width)]).astype(np.int32)
     due = values_in(schema, grid, placed, b"")  # without columns of one value; numbers are drawn anew within cells
     for table in tables:

@@ -154,6 +154,27 @@ def test_rows_have_the_margins_and_follow_from_the_sums_alone() -> None:
     assert values_in(SCHEMA, GRID, cells, b"sums").equals(values_in(SCHEMA, GRID, cells, b"sums"))
 
 
+def test_columns_that_depend_on_each_other_within_a_class_do_so_in_rows() -> None:
+    """Each class has a quarter of the units in each column's order, and tables of two columns say nothing."""
+    found, classes = margins(), 4
+    coarse, of_class, labels = table_codes(GRID, found, 22, 34), list[np.ndarray](), list[np.ndarray]()
+    for at, counts, field in zip(GRID.fine, found.counts, coarse, strict=True):
+        groups = groups_of(GRID.fields[at], field)
+        own = np.bincount(groups, counts, field.size)
+        quarter = np.minimum((np.cumsum(own) - own / 2) / own.sum() * classes, classes - 1).astype(int)
+        labels.append(own[:, None] * np.eye(classes)[quarter])
+        of_class.append(quarter[groups])
+    pairs = [np.zeros((one.size, other.size)) for at, one in enumerate(coarse) for other in coarse[at + 1 :]]
+
+    def agreeing(tables: TwoWay) -> float:
+        cells = synthetic_cells(GRID, found, coarse, tables, b"sums")
+        first, second = (of_class[at][cells[:, GRID.fine[at]] - GRID.fields[GRID.fine[at]].start] for at in (0, 1))
+        return float((first == second).mean())
+
+    assert agreeing(TwoWay(pairs, 1e6)) < 0.4
+    assert agreeing(TwoWay(pairs, 1e6, labels, 1.0)) > 0.5
+
+
 def test_codes_of_rows_are_those_of_their_values() -> None:
     found = margins()
     coarse = table_codes(GRID, found, 22, 34)
