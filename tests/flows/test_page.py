@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId
+from prefect.client.schemas.sorting import FlowRunSort
 
 from concord.artifacts.plan import Plan
 from concord.flows.outcome import Summary, spent_in_words
@@ -16,8 +17,8 @@ pytestmark = pytest.mark.usefixtures("prefect_server")
 
 
 def latest(client: SyncPrefectClient) -> tuple[str, dict[str, Any]]:
-    """The name of the latest flow run, and its artifacts by key: of all, 200 are read, in the order of random ids."""
-    run = max(client.read_flow_runs(), key=lambda run: run.created.timestamp() if run.created else 0)
+    """The name of the latest flow run, and its artifacts by key: unsorted, 200 of all are read, in the order of ids."""
+    (run,) = client.read_flow_runs(sort=FlowRunSort.START_TIME_DESC, limit=1)
     found = client.read_artifacts(artifact_filter=ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[run.id])))
     return run.name, {item.key: item.data for item in found if item.key}
 
