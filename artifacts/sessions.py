@@ -148,7 +148,7 @@ class Batch:
     outcome: BatchOutcome | None = None
 
     def released_as(self, file: Ref, *, answered: int = 1, refused: int = 0) -> BatchOutcome:
-        """The outcome that this file is the release of, in which so many of its rows were answered or refused."""
+        """The outcome released as this file, with the numbers of its rows that were answered and refused."""
         asked = answered + refused
         return BatchOutcome(index=self.index, asked=asked, answered=answered, refused=refused, released=file)
 

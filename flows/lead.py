@@ -220,8 +220,8 @@ class Leading:
 def agreed_in(plan: Plan, run: str, digest: str) -> dict[str, Any]:
     """The agreement between the homes of a run; `digest` is that of their plan."""
     homes, claim = homes_of(plan), {"epsilon": plan.privacy.epsilon, "delta": plan.privacy.delta}
-    said = homes.model_dump(mode="json", include={"names", "public_keys", "people"})
-    return {"run": run, "plan": digest, **said, "lead": homes.lead_key, "claim": claim}
+    members = homes.model_dump(mode="json", include={"names", "public_keys", "people"})
+    return {"run": run, "plan": digest, **members, "lead": homes.lead_key, "claim": claim}
 
 
 def fitting(
@@ -241,10 +241,10 @@ def fitting(
     """
 
     heard, refused = accepted(post, homes, asked, letter, before)
-    said = kind.model_dump(mode="json", by_alias=True, exclude_unset=True), unit
+    common = kind.model_dump(mode="json", by_alias=True, exclude_unset=True), unit
     due = {"number": asked.number, "question": letter.digest, "question_before": asked.before}
     shares = {name: json.loads(answered.model_dump_json()) for name, (answered, _) in heard.items()}
-    found = limited(*((VERIFY_SHARE, (*said, share, {**due, "home": name})) for name, share in shares.items()))
+    found = limited(*((VERIFY_SHARE, (*common, share, {**due, "home": name})) for name, share in shares.items()))
     unfit = {name: check.detail for name, (check,) in zip(shares, found, strict=True) if not check.ok}
     return {name: own for name, own in heard.items() if name not in unfit}, {**refused, **unfit}
 

@@ -38,7 +38,7 @@ class Learned:
 
     run       its plan names the student
     admitted  the session as it was admitted, with the public rows that the student learns from
-    codes     codes by which the decoded model of tallies reads a row; None if there is none
+    codes     codes by which the decoded model of tallies reads a row; None for other students
     before    what other sessions of this run released, beside which the student learns
     """
 

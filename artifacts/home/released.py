@@ -101,7 +101,7 @@ class Released:
         return Ref(path=path, digest=self.write(f"{HELD}/{path}", data).digest)
 
     def held_back(self, ref: Ref) -> Ref | None:
-        """Where `hold_back` kept a file that is not published yet; None if there is none."""
+        """Where `hold_back` kept a file that is not published yet; None if it kept no such file."""
         kept = self.find(f"{HELD}/{ref.path}")
         return kept if kept is not None and kept.digest == ref.digest else None
 
@@ -150,7 +150,7 @@ class Released:
         return data
 
     def find(self, path: str) -> Ref | None:
-        """A reference to the file at `path` as it is now; None if there is none."""
+        """A reference to the file at `path` as it is now; None without such a file."""
         if not (place := self._place(path)).is_file():
             return None
         with place.open("rb") as file:

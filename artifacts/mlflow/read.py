@@ -193,7 +193,7 @@ class Records:
         return location
 
     def _champion(self, name: str) -> RunData | None:
-        """The run of the champion among students registered as `name`; None if there is none, or its run is gone."""
+        """The run of the champion among students registered as `name`; None without one, or if its run is gone."""
         version = self._client.get_registered_model(name).aliases.get(ALIAS)
         if version is None:
             return None

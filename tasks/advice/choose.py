@@ -45,7 +45,7 @@ class PublicFacts:
     codes     their codes for a plan
     order     Rényi order of the domain that is charged
     sample    some of the rows, cast; empty if nothing is to be rehearsed
-    shares    of the classes in the public test table; None if there is none
+    shares    of the classes in the public test table; None without a test table
     """
 
     rows: int

@@ -131,7 +131,7 @@ class TalliesStage(SumsStage):
 
     @classmethod
     def planned(cls, plan: Plan, mechanism: Tallies, codes: Codes, rows: CodeMatrix, public: int) -> "TalliesStage":
-        """All columns: the codes (m, F) of some of so many public rows, and as many units as the plan states."""
+        """All columns: `rows` are codes (m, F) of some of the `public` rows; the plan states the number of units."""
         units = learning_units(plan)
         assert units is not None  # a plan for tallies states its rows
         classes = mechanism.classes or 2

@@ -178,7 +178,7 @@ class SnapshotTable(StoredTable):
 
 
 def find_snapshot(vault: Vault, folder: str) -> Snapshot | None:
-    """The snapshot in a folder, or None if there is none with all of its parts. Raises NotVerified if it is damaged."""
+    """The snapshot in a folder; None without a complete one. Raises NotVerified if it is damaged."""
     ref = vault.find(f"{folder}/{LIST}")
     if ref is None:
         return None

@@ -82,7 +82,7 @@ def sessions_for(stores: Stores, plan: Plan, ask: Ask[Any], encoding: Encoding) 
 def find_session(
     stores: Stores, plan: Plan, ask: Asking, encoding: Encoding, *, new_session: bool
 ) -> tuple[Session | None, Asking]:
-    """The latest session in which a plan asked that, with the ask as it is on record; None if there is none.
+    """The latest session that a plan opened for this ask, with the recorded ask; None if it opened no such session.
 
     Sessions of another stream do not count, since that stream asked other units. A session that is charged and not
     published comes first; with `new_session` no other one counts.

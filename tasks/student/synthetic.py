@@ -35,7 +35,7 @@ FEWEST_BINS, MOST_BINS = 4, 32
 FINER_FROM = 12
 """Least number of quantiles at which later rounds ask for twice as many; with fewer, finer dependence would be lost."""
 LEAST_CLASS = 1000
-"""In the mixture a class has at least a unit among so many."""
+"""The mixture gives each class at least one unit in this many."""
 FREQUENT = 1 / 128
 """Least share of units at which a word gets a code of its own."""
 

@@ -82,7 +82,7 @@ def known_faults(session: str, version: str, promise: Promised) -> Iterator[Chec
 class CheckedSession:
     """One session with the records to check it against.
 
-    run     its latest run in MLflow, or the run asked for; None if there is none
+    run     its latest run in MLflow, or the requested run; None without a run
     latest  whether that is the session's latest run, whose files are those now released
     test    path of the public test table, if it was given
     key     key in hex by which published files must be signed, if it was given

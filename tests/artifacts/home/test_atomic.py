@@ -14,6 +14,19 @@ from concord.artifacts.home.vault import Vault
 
 
 @contextmanager
+def child_at_work(child: int, begun: int, *, then_killed: bool) -> Iterator[None]:
+    """Wait until a child process has begun; it is killed first, or while the block ends."""
+    os.read(begun, 1)
+    if then_killed:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    yield
+    if not then_killed:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+@contextmanager
 def writer(root: Path, path: str, *, then_killed: bool) -> Iterator[None]:
     """Another process in the middle of writing a file; killed first, or while the block ends."""
     (root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -25,14 +38,8 @@ def writer(root: Path, path: str, *, then_killed: bool) -> Iterator[None]:
             file.flush()
             os.write(begins, b"x")
             signal.pause()
-    os.read(begun, 1)
-    if then_killed:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    yield
-    if not then_killed:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+    with child_at_work(child, begun, then_killed=then_killed):
+        yield
 
 
 @contextmanager
@@ -48,14 +55,8 @@ def spiller(vault: Vault, *, then_killed: bool) -> Iterator[None]:
                     if name == "half":
                         os.write(begins, b"x")
                         signal.pause()
-    os.read(begun, 1)
-    if then_killed:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    yield
-    if not then_killed:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+    with child_at_work(child, begun, then_killed=then_killed):
+        yield
 
 
 def left(root: Path) -> list[Path]:
