@@ -217,9 +217,9 @@ def _least_delta(settings: str, epsilon: float) -> float:
     return least_delta(Kind.of(json.loads(settings)), epsilon)
 
 
-def of_home(held: HomeContents, ledger: Reading, others: set[str]) -> list[Check]:
-    """The checks of what the home holds, and of `others`: sessions that the ledger knows and this home never opened."""
-    name, found = "the home's sessions", [*held.denied_by(ledger)]
+def of_home(held: HomeContents, ledger: Reading) -> list[Check]:
+    """The checks of what the home holds, and of the sessions that the ledger knows and this home never opened."""
+    name, found, others = "the home's sessions", [*held.denied_by(ledger)], held.others(ledger)
     text = "; ".join(found)
     if found and ledger.restored:
         lost = f"{text}: lost with what the ledger was restored without, and charged as lost; they cannot be verified"

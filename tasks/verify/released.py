@@ -33,7 +33,7 @@ import pyarrow.parquet as pq
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import inferred_schema, sha256
-from concord.artifacts.kinds import Joint, Kind, PrivateTest, Share, Sketch, Stream, Tallies
+from concord.artifacts.kinds import Joint, PrivateTest, Share, Sketch, Stream, Tallies
 from concord.artifacts.measures import UnitsTested
 from concord.artifacts.published import SYNTHETIC, SYNTHETIC_FILE
 from concord.artifacts.records import SessionRecord
@@ -108,7 +108,7 @@ def released_as_certified(record: SessionRecord, at: PublishedSession) -> str:
     learned = [each for each in files if isinstance(each, LearnedForm)]
     table = LabelTable(record, at)
     for ref in inferred:
-        _inferred(kind, ref, learned[-1].decoded, table, at)
+        table.check_inferred(ref, learned[-1].decoded)
     if what == "hypothesis":
         return "one hypothesis was released"
     if isinstance(kind, Joint):
@@ -121,7 +121,7 @@ def released_as_certified(record: SessionRecord, at: PublishedSession) -> str:
         sketched = [each for each in learned if isinstance(each, SketchForm)]
         codes = check_sketch(kind, sketched, [at.named(file) for file in synthetic])
         for ref in synthetic:
-            _synthetic(kind, ref, codes, sketched[-1].decoded, table, at)
+            table.check_synthetic(ref, codes, sketched[-1].decoded)
     return f"{said}; {NOT_DECODED.format(kind.of_rows)}"
 
 
@@ -288,25 +288,21 @@ def _weights(model: ModelForm) -> Any:
     return np.frombuffer(base64.b64decode(model.weights, validate=True), "<i8").reshape(-1, model.columns)
 
 
-def _claim(record: SessionRecord, at: PublishedSession) -> dict[bytes, bytes]:
-    """The metadata of a table of labels."""
-    whole = at.certificate.guarantee
-    said = {
-        "session": record.session,
-        "epsilon": repr(record.guarantee.epsilon),
-        "delta": repr(record.guarantee.delta),
-        "unit": whole.unit,
-        "neighbours": whole.neighbours,
-        "mechanism": record.mechanism.name,
-    }
-    return {name.encode(): text.encode() for name, text in said.items()}
-
-
 class LabelTable:
     """The tables of labels of a session, row by row: what each must say, and the class of each place in scores."""
 
     def __init__(self, record: SessionRecord, at: PublishedSession) -> None:
-        self.session, self.claim = record.session, _claim(record, at)
+        claim, whole = record.guarantee, at.certificate.guarantee
+        said = {
+            "session": record.session,
+            "epsilon": repr(claim.epsilon),
+            "delta": repr(claim.delta),
+            "unit": whole.unit,
+            "neighbours": whole.neighbours,
+            "mechanism": record.mechanism.name,
+        }
+        self.session, self.kind, self.at = record.session, record.mechanism.kind, at
+        self.claim = {name.encode(): text.encode() for name, text in said.items()}
         self.rows, self.classes = 0, dict[int, str]()
 
     def check(self, path: str, batch: pa.RecordBatch) -> None:
@@ -328,6 +324,47 @@ class LabelTable:
         for place, name in {*zip(places, labels.take(pa.array(surely)).to_pylist(), strict=True)}:
             equal(f"the class of largest score in {path}", name, self.classes.setdefault(place, name))
         equal(f"the number of classes in {path}", len({*self.classes.values()}), len(self.classes))
+
+    def check_inferred(self, ref: Ref, model: DecodedForm | None) -> None:
+        """Check a table of labels that were inferred by the model of the last round or release."""
+        classes = self.kind.classes or 0
+        for batch in self.at.batches(ref, inferred_schema):
+            self.check(ref.path, batch)
+            equal(f"the outcomes in {ref.path}", batch["outcome"].unique().to_pylist(), ["inferred"])
+            if not classes:
+                (low, high), labels = stated_bounds(self.kind), np.asarray(batch["label"])
+                if not np.all(np.abs(labels - (low + high) / 2) <= (high - low) * (1 / 2 + 1e-9)):
+                    raise NotVerified(f"labels in {ref.path} are not between {low:g} and {high:g}")
+                continue
+            odds = batch["scores"].flatten().to_numpy().astype(np.float64).reshape(batch.num_rows, -1)
+            if odds.shape[1] != classes or not np.all(np.abs(odds.sum(axis=1) - 1) < ROUNDED) or odds.min() < 0:
+                raise NotVerified(f"the scores in {ref.path} are no probabilities of {classes} classes")
+            self.scored(ref.path, batch["label"], odds)
+            if model is not None:
+                self.scored(ref.path, batch["balanced"], _risen(odds, model), gap=SURELY)
+
+    def check_synthetic(self, ref: Ref, codes: CodeMatrix, model: DecodedForm | None) -> None:
+        """Check that synthetic rows, of these codes (rows, F), have the labels that the last released model infers."""
+        classes = self.kind.classes or 0
+        if model is None:
+            raise NotVerified("the last step of a sketch must hold the model that labels its synthetic rows")
+        rows = pq.read_table(io.BytesIO(self.at.named(ref)))
+        equal(f"the claim in {ref.path}", rows.schema.metadata or {}, {**self.claim, b"what": SYNTHETIC.encode()})
+        labels, weights = rows.columns[-1].combine_chunks(), np.array(model.weights)
+        equal(f"the type of labels in {ref.path}", labels.type, pa.string() if classes else pa.float64())
+        if codes.max(initial=-1) >= len(weights):
+            raise NotVerified("the last released model has no weight for some code of synthetic rows")
+        logits = sum((weights[own] for own in codes.T), np.tile(model.intercept, (len(codes), 1)))
+        if classes:
+            odds = logits if classes > 2 else np.column_stack([np.zeros(len(logits)), logits])
+            self.scored(ref.path, labels, odds, gap=LEAST)
+            if len(names := {*self.classes.values(), *labels.unique().to_pylist()}) > classes or None in names:
+                raise NotVerified(f"the labels in {ref.path} are more than the {classes} classes of the settings")
+            return
+        (low, high), place = stated_bounds(self.kind), (1 + np.tanh(logits[:, 0] / 2)) / 2
+        apart = LEAST * (high - low) + 8 * np.spacing(max(-low, high))
+        if not np.allclose(labels, low * (1 - place) + high * place, rtol=0, atol=apart):
+            raise NotVerified(f"the labels in {ref.path} are not those that the last released model infers")
 
 
 def _votes(record: SessionRecord, at: PublishedSession) -> str:
@@ -356,49 +393,6 @@ def _votes(record: SessionRecord, at: PublishedSession) -> str:
     for name, claimed in (("answered", counts.answered), ("refused", counts.refused), ("not asked", counts.not_asked)):
         equal(f"the number of rows {name}", found[name], claimed)
     return f"{counts.answered} answers and {counts.refused} refusals match the certificate's counts"
-
-
-def _inferred(kind: Kind, ref: Ref, model: DecodedForm | None, table: LabelTable, at: PublishedSession) -> None:
-    """Check the labels that were inferred from the last round or release."""
-    for batch in at.batches(ref, inferred_schema):
-        table.check(ref.path, batch)
-        equal(f"the outcomes in {ref.path}", batch["outcome"].unique().to_pylist(), ["inferred"])
-        if not kind.classes:
-            (low, high), labels = stated_bounds(kind), np.asarray(batch["label"])
-            if not np.all(np.abs(labels - (low + high) / 2) <= (high - low) * (1 / 2 + 1e-9)):
-                raise NotVerified(f"labels in {ref.path} are not between {low:g} and {high:g}")
-            continue
-        odds = batch["scores"].flatten().to_numpy().astype(np.float64).reshape(batch.num_rows, -1)
-        if odds.shape[1] != kind.classes or not np.all(np.abs(odds.sum(axis=1) - 1) < ROUNDED) or odds.min() < 0:
-            raise NotVerified(f"the scores in {ref.path} are no probabilities of {kind.classes} classes")
-        table.scored(ref.path, batch["label"], odds)
-        if model is not None:
-            table.scored(ref.path, batch["balanced"], _risen(odds, model), gap=SURELY)
-
-
-def _synthetic(
-    kind: Sketch, ref: Ref, codes: CodeMatrix, model: DecodedForm | None, table: LabelTable, at: PublishedSession
-) -> None:
-    """Check that synthetic rows, with these codes (rows, F), have the labels that the last released model infers."""
-    if model is None:
-        raise NotVerified("the last step of a sketch must hold the model that labels its synthetic rows")
-    rows = pq.read_table(io.BytesIO(at.named(ref)))
-    equal(f"the claim in {ref.path}", rows.schema.metadata or {}, {**table.claim, b"what": SYNTHETIC.encode()})
-    labels, weights = rows.columns[-1].combine_chunks(), np.array(model.weights)
-    equal(f"the type of labels in {ref.path}", labels.type, pa.string() if kind.classes else pa.float64())
-    if codes.max(initial=-1) >= len(weights):
-        raise NotVerified("the last released model has no weight for some code of synthetic rows")
-    logits = sum((weights[own] for own in codes.T), np.tile(model.intercept, (len(codes), 1)))
-    if kind.classes:
-        odds = logits if kind.classes > 2 else np.column_stack([np.zeros(len(logits)), logits])
-        table.scored(ref.path, labels, odds, gap=LEAST)
-        if len(names := {*table.classes.values(), *labels.unique().to_pylist()}) > kind.classes or None in names:
-            raise NotVerified(f"the labels in {ref.path} are more than the {kind.classes} classes of the settings")
-        return
-    (low, high), place = stated_bounds(kind), (1 + np.tanh(logits[:, 0] / 2)) / 2
-    apart = LEAST * (high - low) + 8 * np.spacing(max(-low, high))
-    if not np.allclose(labels, low * (1 - place) + high * place, rtol=0, atol=apart):
-        raise NotVerified(f"the labels in {ref.path} are not those that the last released model infers")
 
 
 def _risen(odds: Any, model: DecodedForm) -> Any:

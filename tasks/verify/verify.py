@@ -86,31 +86,25 @@ def verify(home: Path, subject: str | None = None, test: str | None = None, key:
         return [Check(name="ledger chain", ok=False, detail=str(wrong))]
     checks = [Check(name="ledger chain", ok=True, detail="every entry follows from the one before"), _rule(ledger)]
     checks += [*_witness(ledger), *_lifetimes(ledger)]
+    released = Released(home)
     from concord.artifacts.mlflow.read import Records  # heavy, and a published folder is verified without it
     from concord.artifacts.mlflow.store import OtherVersion
 
     try:
         records = Records.of(home)
         held = HomeContents(home, records.sessions() if own_store(home) else ())
-        unknown, others = held.unknown(ledger), held.others(ledger)
-        found = () if subject in unknown else _subjects(ledger, Released(home), records, unknown, others, subject)
-        named = [replace(each, test=test, key=key) for each in found]
+        named = [replace(each, test=test, key=key) for each in _subjects(held, ledger, released, records, subject)]
         checks += [*_strangers(records)] if own_store(home) else []
     except OtherVersion:  # it was not tampered with, but upgraded
         raise
     except EnvironmentFailed as failed:
         failing = Check(name="MLflow store", ok=False, detail=str(failed))
-        held = HomeContents(home)
-        return [*checks, *of_home(held, ledger, held.others(ledger)), failing]
-    unfinished = _unfinished(held, ledger, {each.session.id for each in named})
-    return [*checks, *of_home(held, ledger, others), *unfinished, *_of_sessions(named, ledger, Released(home))]
-
-
-def _unfinished(held: HomeContents, ledger: Ledger, named: set[str]) -> Iterator[Check]:
-    """A warning of each of the named sessions that is charged and not published."""
-    for name in sorted(held.unpublished(ledger) & named):
+        return [*checks, *of_home(HomeContents(home), ledger), failing]
+    checks += of_home(held, ledger)
+    for name in sorted(held.unpublished(ledger) & {each.session.id for each in named}):
         detail = unfinished_in_words(ledger.session(name))
-        yield Check(name=f"{name}: unfinished", ok=True, warning=True, detail=detail)
+        checks.append(Check(name=f"{name}: unfinished", ok=True, warning=True, detail=detail))
+    return [*checks, *_of_sessions(named, ledger, released)]
 
 
 def _of_sessions(subjects: list[CheckedSession], ledger: Ledger, released: Released) -> Iterator[Check]:
@@ -211,9 +205,13 @@ def _lifetimes(ledger: Ledger) -> Iterator[Check]:
 
 
 def _subjects(
-    ledger: Ledger, released: Released, records: "Records", unknown: set[str], others: set[str], asked: str | None
+    held: HomeContents, ledger: Ledger, released: Released, records: "Records", asked: str | None
 ) -> Iterator[CheckedSession]:
-    """The sessions to verify. Those of other homes are verified there, where their files are."""
+    """The sessions to verify. Those of other homes are verified there, where their files are; one that the ledger does
+    not know cannot be."""
+    unknown, others = held.unknown(ledger), held.others(ledger)
+    if asked in unknown:
+        return
     everywhere = {session.id: session for domain in ledger.domains() for session in ledger.sessions(domain.name)}
     sessions = {name: session for name, session in everywhere.items() if name not in others}
     if asked is None or asked in everywhere:

@@ -30,7 +30,7 @@ from concord.tasks.publish.certify import certify_answers
 from concord.tasks.student.sketch import synthetic_file
 from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.published import verify_published
-from concord.tasks.verify.released import LabelTable, _synthetic
+from concord.tasks.verify.released import LabelTable
 from tests.promises.kinds import KINDS, Kind
 from tests.support.edited import LAST_MODEL, MODEL, missed
 from tests.support.sentences import facts
@@ -200,13 +200,12 @@ def test_labels_of_synthetic_rows_are_those_of_the_model_and_nothing_else(edit: 
     weights, bounds, labels, fault = LABELLED[edit]
     pq.write_table(pa.table({"class": labels}).replace_schema_metadata({"what": SYNTHETIC}), sink := io.BytesIO())
     given: Any = SimpleNamespace(
-        kind=SimpleNamespace(classes=0 if bounds else 2, bounds=bounds),
         model=SimpleNamespace(weights=weights, intercept=[0.0]),
         folder=SimpleNamespace(named=lambda _: sink.getvalue(), certificate=SimpleNamespace(guarantee=Mock())),
-        record=Mock(session="d-1"),
+        record=Mock(session="d-1", mechanism=Mock(kind=SimpleNamespace(classes=0 if bounds else 2, bounds=bounds))),
     )
     table = LabelTable(given.record, given.folder)
     table.claim, ref = {}, Ref(path="d-1/synthetic.parquet", digest="0" * 64)
     codes = np.arange(len(labels), dtype=np.int32)[:, None]
     with nullcontext() if fault == "" else pytest.raises(NotVerified, match=fault):
-        _synthetic(given.kind, ref, codes, given.model, table, given.folder)
+        table.check_synthetic(ref, codes, given.model)
