@@ -134,7 +134,6 @@ APART = {
     "tasks/verify/holdings.py": {"concord.tasks.verify"},
     "tasks/verify/recompute.py": {"concord.artifacts.errors", "concord.artifacts.kinds", "concord.tasks.verify"},
     "tasks/verify/recompute_gaussian.py": {"concord.artifacts.errors", "concord.artifacts.kinds"},
-    "tasks/verify/recompute_questions.py": {"concord.artifacts.kinds"},
 }
 """What checks the ledger shares no line with what writes it."""
 

@@ -27,8 +27,10 @@ from concord.artifacts.kinds import (
     ErrorEstimate,
     GroupCounts,
     Kind,
+    LaplaceRelease,
     NoisyCounts,
     NoisyThreshold,
+    OptimalRelease,
     PrivateTest,
     Stable,
     Tallies,
@@ -41,8 +43,9 @@ from concord.tasks.verify.recompute_gaussian import (
     tallies_charge,
     tallies_delta,
 )
-from concord.tasks.verify.recompute_questions import DIGITS, TWO_TO_64, QuestionKind, question_delta, question_slip
 
+DIGITS = 40
+TWO_TO_64 = 2**64
 WIDE = 12
 """Width of the sum over responses, in units of the root of their number; the rest, below 1e-125, is added."""
 LABELS = "labels"
@@ -62,6 +65,7 @@ Releases = Literal["labels", "rounds", "hypothesis", "answers"]
 
 PureAnswers = tuple[float, int, float]
 """A session as answers that are pure but for one δ: ε of each, their number, and that δ."""
+QuestionKind = OptimalRelease | LaplaceRelease
 Moves = Sequence[tuple[int, int, float]]
 """Discrete Gaussians: squared norm of what a unit moves, coordinates that it may move, scale."""
 
@@ -308,7 +312,37 @@ def _counted_answers(kind: GroupCounts) -> PureAnswers:
 
 
 def _question_answers(kind: QuestionKind) -> PureAnswers:
-    return stated_budget(kind)[0], 1, question_slip(kind)
+    """One answer; and the planned δ, or in the papers' form the tail of its noise."""
+    slip = kind.delta if isinstance(kind, OptimalRelease) else float(_odds(kind)[0][0])
+    return stated_budget(kind)[0], 1, slip
+
+
+def _question_delta(kind: QuestionKind, epsilon: float) -> float:
+    """The largest excess of one side's probabilities over e^ε times the other's, over every pair of neighbours: their
+    distances differ by one, either way round; or their answers differ, and both are at distance 0."""
+    odds = _odds(kind)
+    with localcontext(prec=DIGITS):
+        grows, sides = Decimal(epsilon).exp(), [pair[::way] for pair in pairwise(odds) for way in (1, -1)]
+        over = [sum(max(p - grows * q, Decimal(0)) for p, q in zip(*side, strict=True)) for side in sides]
+        return float(max([odds[0][0], *over]))
+
+
+def _odds(kind: QuestionKind) -> list[tuple[Decimal, Decimal]]:
+    """Probabilities of an answer and of a refusal by distance; in the papers' form up to the distance at which they
+    mirror those at 0."""
+    with localcontext(prec=DIGITS):
+        if isinstance(kind, OptimalRelease):
+            table = [int(entry) for entry in np.frombuffer(base64.b64decode(kind.refusal), "<u8")]
+            return [(Decimal(TWO_TO_64 - entry) / TWO_TO_64, Decimal(entry) / TWO_TO_64) for entry in table]
+        least = math.floor(kind.threshold) + 1
+        return [_tail(Decimal(kind.scale), least - distance) for distance in range(2 * least + 1)]
+
+
+def _tail(scale: Decimal, least: int) -> tuple[Decimal, Decimal]:
+    """Probabilities that discrete Laplace noise is at least `least`, and that it is below."""
+    ratio = (-1 / scale).exp()
+    small = ratio ** (least if least > 0 else 1 - least) / (1 + ratio)
+    return (small, 1 - small) if least > 0 else (1 - small, small)
 
 
 def _epochs(kind: NoisyThreshold) -> PureAnswers:
@@ -371,6 +405,6 @@ ROUTES = {
     "error_estimate": Route(_estimate_answers, releases="answers"),
     "group_counts": Route(_counted_answers, releases="answers"),
     "private_test": Route(_stated, _gaussian_delta, _concentrated_charge, _tested_moves, releases="answers"),
-    "optimal_release": Route(_question_answers, question_delta, releases="answers"),
-    "laplace_release": Route(_question_answers, question_delta, releases="answers"),
+    "optimal_release": Route(_question_answers, _question_delta, releases="answers"),
+    "laplace_release": Route(_question_answers, _question_delta, releases="answers"),
 }
