@@ -16,8 +16,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.artifacts.stores import Stores
 from concord.flows.start import start_extension
-from concord.tasks.asks.known import KnownRows
-from concord.tasks.asks.online import as_staged
+from concord.tasks.asks.online import KnownRows, as_staged
 from concord.tasks.asks.votes import LabelStream
 from concord.tasks.door.asked import online_rows
 from concord.tasks.door.erase import close, erase, forget

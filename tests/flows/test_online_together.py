@@ -18,8 +18,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.flows.start import start
 from concord.tasks.asks import online as asks_online
-from concord.tasks.asks.known import KnownRows
-from concord.tasks.asks.online import Online, Waiting, as_staged
+from concord.tasks.asks.online import KnownRows, Online, Waiting, as_staged
 from concord.tasks.data.encode import frame_bytes
 from concord.tasks.verify.verify import verify
 from tests.flows.test_online import NEW, ROWS, killed, opened
