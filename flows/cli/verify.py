@@ -55,7 +55,7 @@ def audit_calibrated(name: str, terms: AuditTerms) -> "AuditReport":
     rounds = planned_rounds(classes=classes, fields=AUDITED_FIELDS, codes=AUDITED_CODES)
     others: dict[str, Callable[[], Attacked]] = {form.name: partial(form, **budget) for form in FORMS.values()}
     once = planned_rounds(classes=classes, fields=AUDITED_FIELDS, codes=AUDITED_CODES, rounds=1)
-    others[Stream.name] = partial(Stream.of_season, **budget, classes=classes, rounds=once, season=AUDITED_SEASON)
+    others[Stream.name] = partial(Stream.calibrate, **budget, classes=classes, rounds=once, season=AUDITED_SEASON)
     others[Tallies.name] = partial(Tallies.calibrate, **budget, classes=classes, rounds=rounds)
     steps = sketch_rounds(classes=classes, narrow=[AUDITED_CODES // AUDITED_FIELDS] * AUDITED_FIELDS)
     others[Sketch.name] = partial(Sketch.calibrate, **budget, classes=classes, rounds=steps)

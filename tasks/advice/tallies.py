@@ -124,7 +124,7 @@ def _of_rounds(plan: Plan, fields: int, codes: int, *, rounds: int = 1, **asked:
     if plan.stream is None:
         return Tallies.calibrate(**given, secret=secret)
     assert units is not None
-    return Stream.of_season(**given, season=plan.stream.season, bits=bits_for(units, plan.stream.season))
+    return Stream.calibrate(**given, season=plan.stream.season, bits=bits_for(units, plan.stream.season))
 
 
 def asks_pairs(plan: Plan, codes: Codes) -> bool:

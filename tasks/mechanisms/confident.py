@@ -64,20 +64,11 @@ class ConfidentGNMax(FieldSettings):
 
     @classmethod
     def calibrate(
-        cls,
-        *,
-        epsilon: float,
-        delta: float,
-        queries: int,
-        classes: int,
-        teachers: int,
-        answers: int | None = None,
-        threshold: int | None = None,
+        cls, *, epsilon: float, delta: float, queries: int, classes: int, teachers: int, answers: int | None = None
     ) -> "ConfidentGNMax":
-        """The least noise with which `queries` tests and `answers` released rows stay within (epsilon, delta).
-
-        answers     default: half of the queries
-        threshold   default: half-way between the largest count when teachers agree least and when they all agree
+        """The least noise with which `queries` tests and `answers` released rows (by default half of the queries) stay
+        within (epsilon, delta). The threshold is half-way between the largest count when teachers agree least and when
+        they all agree.
         """
         check_budget(epsilon=epsilon, delta=delta, queries=queries, classes=classes)
         most = ceil(queries / 2) if answers is None else answers
@@ -91,7 +82,7 @@ class ConfidentGNMax(FieldSettings):
                 queries=queries,
                 classes=classes,
                 answers=most,
-                threshold=ceil(teachers * (1 + 1 / classes) / 2) if threshold is None else threshold,
+                threshold=ceil(teachers * (1 + 1 / classes) / 2),
                 test_scale=unit * sqrt(queries / TEST_SHARE),
                 scale=unit * sqrt(most * shifts(classes) / (1 - TEST_SHARE)),
             )

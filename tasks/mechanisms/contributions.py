@@ -200,21 +200,18 @@ def _residuals(question: RoundQuestion, codes: CodeRows, labels: Ints) -> Ints:
     """Residuals by column (columns, rows), so that each column is contiguous."""
     if question.what == "codes":
         return np.full((1, len(codes)), question.steps, np.int64)
-    found = _votes(question, labels)
+    if question.classes:
+        first = 1 if question.classes == 2 else 0
+        asked = np.arange(first, first + question.columns)[:, None]
+        found: Ints = np.multiply(labels == asked, np.int64(question.steps))
+    else:
+        found = labels.astype(np.int64).clip(0, question.steps)[None]
     found -= _expected(question, codes)
     return found
 
 
-def _votes(question: RoundQuestion, labels: Ints) -> Ints:
-    """Labels in steps by column (columns, rows)."""
-    if not question.classes:
-        return np.asarray(labels.astype(np.int64).clip(0, question.steps)[None])
-    first = 1 if question.classes == 2 else 0
-    asked = np.arange(first, first + question.columns)[:, None]
-    return np.asarray(np.multiply(labels == asked, np.int64(question.steps)))
-
-
 def _expected(question: RoundQuestion, codes: CodeRows) -> Ints:
+    """q by column (columns, rows); its logits add up from every field, including those that are not asked."""
     shape, least, steps = (question.columns, len(codes)), question.least, question.steps
     if question.what == "codes":
         return np.zeros(shape, np.int64)
@@ -222,28 +219,15 @@ def _expected(question: RoundQuestion, codes: CodeRows) -> Ints:
     if question.model is None:
         same = steps // 2 if question.classes <= 2 else least + rest // question.classes
         return np.broadcast_to(np.int64(same), shape)
-    logits = np.stack([_logits(column, start, codes) for column, start in _by_column(question.model)])
+    logits = np.repeat(question.model.intercept[:, None], len(codes), axis=1)
+    for at, weights in enumerate(np.ascontiguousarray(question.model.weights.T)):
+        for column in codes.T:
+            logits[at] += weights[column]
     if question.classes <= 2:
-        return _two(logits, steps, least)
+        below = _below(steps)[np.minimum(np.abs(logits), FARTHEST_LOGIT)]
+        return np.where(logits > 0, steps - below, below).clip(least, steps - least)
     odds = odds_table()[np.minimum(logits.max(axis=0) - logits, FARTHEST_LOGIT)]
     return np.asarray(least + rest * odds // odds.sum(axis=0))
-
-
-def _by_column(model: IntegerModel) -> Any:
-    return zip(np.ascontiguousarray(model.weights.T), model.intercept, strict=True)
-
-
-def _logits(weights: Ints, intercept: Any, codes: CodeRows) -> Ints:
-    """Logits from every field, including those that are not asked."""
-    total = np.full(len(codes), intercept, np.int64)
-    for column in codes.T:
-        total += weights[column]
-    return total
-
-
-def _two(logits: Ints, steps: int, least: int) -> Ints:
-    below = _below(steps)[np.minimum(np.abs(logits), FARTHEST_LOGIT)]
-    return np.where(logits > 0, steps - below, below).clip(least, steps - least)
 
 
 @lru_cache(maxsize=8)
@@ -256,26 +240,23 @@ def _below(steps: int) -> Ints:
 def row_sums(question: RoundQuestion, codes: CodeRows, labels: Ints) -> Ints:
     """Σ of the rows' contributions, (size,) int64, each row a unit of its own. Sums of blocks add up."""
     total = np.zeros(question.size, np.int64)
-    for start in range(0, len(codes), ROWS_OF_A_CHUNK):
-        chunk = slice(start, start + ROWS_OF_A_CHUNK)
-        _add_rows(total, question, codes[chunk], labels[chunk])
-    return total
-
-
-def _add_rows(total: Ints, question: RoundQuestion, codes: CodeRows, labels: Ints) -> None:
     cells = total[: question.width * question.columns].reshape(-1, question.columns)
-    weights = _residuals(question, codes, labels).astype(np.float64)  # whole, and Σ|z| < 2^53: exact in any order
-    top = 0
-    for number, (start, stop) in zip(question.fields, question.spans, strict=True):
-        own = codes[:, number]
-        for column, weight in enumerate(weights):
-            found = np.bincount(own, weight, stop)
-            if len(found) > stop or own.min() < start:
-                raise ValueError("a code lies outside of its field's span")
-            cells[top : top + stop - start, column] += found[start:].astype(np.int64)
-        top += stop - start
+    for start in range(0, len(codes), ROWS_OF_A_CHUNK):
+        rows = codes[start : start + ROWS_OF_A_CHUNK]
+        # whole numbers, and Σ|z| < 2^53: exact in any order
+        weights = _residuals(question, rows, labels[start : start + ROWS_OF_A_CHUNK]).astype(np.float64)
+        top = 0
+        for number, (low, high) in zip(question.fields, question.spans, strict=True):
+            own = rows[:, number]
+            for column, weight in enumerate(weights):
+                found = np.bincount(own, weight, high)
+                if len(found) > high or own.min() < low:
+                    raise ValueError("a code lies outside of its field's span")
+                cells[top : top + high - low, column] += found[low:].astype(np.int64)
+            top += high - low
     if question.count:
         total[-1] += question.count * len(codes)
+    return total
 
 
 def unit_mean(sums: Ints, rows: int | Ints) -> Ints:
@@ -295,18 +276,13 @@ def tally(question: RoundQuestion, codes: CodeRows, labels: Ints, units: Ints | 
     _, unit, rows = np.unique(units, return_inverse=True, return_counts=True)
     alone = rows[unit] == 1
     total = row_sums(question, codes[alone], labels[alone])
-    if not alone.all():
-        _add_means(total, question, codes[~alone], labels[~alone], unit[~alone], rows)
-    return total
-
-
-def _add_means(total: Ints, question: RoundQuestion, codes: CodeRows, labels: Ints, unit: Ints, rows: Ints) -> None:
-    """Add the means of units of several rows: `unit` (rows,) indexes `rows`, the number of rows of each unit."""
-    cells = total[: question.width * question.columns].reshape(-1, question.columns)
-    each = _residuals(question, codes, labels)
-    top = 0
+    if alone.all():
+        return total
+    cells, several, unit = total[: question.width * question.columns], codes[~alone], unit[~alone]
+    cells = cells.reshape(-1, question.columns)
+    each, top = _residuals(question, several, labels[~alone]), 0
     for number, (start, stop) in zip(question.fields, question.spans, strict=True):
-        own = codes[:, number].astype(np.int64) - start
+        own = several[:, number].astype(np.int64) - start
         if own.min() < 0 or own.max() >= stop - start:
             raise ValueError("a code lies outside of its field's span")
         place = unit * (stop - start) + own
@@ -320,3 +296,4 @@ def _add_means(total: Ints, question: RoundQuestion, codes: CodeRows, labels: In
         top += stop - start
     if question.count:
         total[-1] += question.count * len(np.unique(unit))
+    return total

@@ -125,8 +125,9 @@ def renyi(order: Any, p: Any, q: Any, not_q: Any, gap: Any) -> Any:
     return np.where(paid > 0, cost, np.inf)
 
 
-def both_ways(order: Any, p: Any, q: Any, not_p: Any, not_q: Any, gap: Any) -> Any:
-    """The larger of F_α(p, q) and F_α(q, p), for gap = p − q."""
+def both_ways(order: Any, refused: tuple[Any, Any], answered: tuple[Any, Any], gap: Any) -> Any:
+    """The larger of F_α(p, q) and F_α(q, p): `refused` is (p, q), `answered` (1 − p, 1 − q), and gap = p − q."""
+    (p, q), (not_p, not_q) = refused, answered
     return np.maximum(renyi(order, p, q, not_q, gap), renyi(order, q, p, not_p, -gap))
 
 
@@ -149,7 +150,7 @@ def per_refusal(table: Table, order: float) -> float:
     """κ(α): the most one refusal costs between adjacent entries, in nats times (α − 1); rounded up."""
     p, not_p = probabilities(table)
     gap = (table[:-1] - table[1:]) / WHOLE
-    cost = both_ways(order, p[:-1], p[1:], not_p[:-1], not_p[1:], gap)
+    cost = both_ways(order, (p[:-1], p[1:]), (not_p[:-1], not_p[1:]), gap)
     return float(cost.max(initial=0.0)) * (1 + ROUNDING) + ROUNDING
 
 
@@ -160,7 +161,7 @@ def steepest(logit: Floats, order: Any, kappa: Any) -> Floats:
     for _ in range(48):
         fall = (low + high) / 2
         q, not_q = 1 / (1 + np.exp(fall - logit)), 1 / (1 + np.exp(logit - fall))
-        within = both_ways(order, p, q, not_p, not_q, -p * not_q * np.expm1(-fall)) <= kappa
+        within = both_ways(order, (p, q), (not_p, not_q), -p * not_q * np.expm1(-fall)) <= kappa
         low, high = np.where(within, fall, low), np.where(within, high, fall)
     return low
 

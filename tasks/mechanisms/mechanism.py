@@ -24,7 +24,7 @@ import inspect
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, fields
 from importlib import import_module
-from typing import Any, ClassVar, Protocol, Self, cast
+from typing import Any, ClassVar, Protocol, Self, TypedDict, Unpack, cast
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.kinds import KINDS, Kind
@@ -165,32 +165,26 @@ def mechanism_class(name: str) -> MechanismClass:
     return cast("MechanismClass", import_module(f"concord.tasks.mechanisms.{name}").MECHANISM)
 
 
-def calibrate(
-    name: str,
-    *,
-    epsilon: float,
-    delta: float,
-    cutoff: int | None,
-    queries: int,
-    classes: int,
-    teachers: int,
-    order: float,
-) -> Mechanism:
-    """The mechanism `name` that spends at most (epsilon, delta) by its end.
+class VoteTerms(TypedDict):
+    """What a mechanism may be calibrated to besides its budget; each takes the terms that it needs.
 
     cutoff      refusals until it halts, for mechanisms that pay by refusal
     queries     largest number of rows it may answer, for mechanisms that pay by row
+    teachers    number of votes on a row
     order       Rényi order at which its domain is charged, if its cost must be finite there
-    Raises WrongInput if the settings cannot be met.
     """
+
+    cutoff: int | None
+    queries: int
+    classes: int
+    teachers: int
+    order: float
+
+
+def calibrate(name: str, *, epsilon: float, delta: float, **terms: Unpack[VoteTerms]) -> Mechanism:
+    """The mechanism `name` that spends at most (epsilon, delta) by its end. Raises WrongInput if that cannot be met."""
     make = mechanism_class(name).calibrate
-    known = {
-        "cutoff": cutoff or 0,
-        "queries": queries,
-        "classes": classes,
-        "teachers": teachers,
-        "order": order,
-    }
+    known = {**terms, "cutoff": terms["cutoff"] or 0}
     taken = inspect.signature(make).parameters
     try:
         return make(epsilon=epsilon, delta=delta, **{key: value for key, value in known.items() if key in taken})

@@ -105,6 +105,11 @@ class PrivateTest(FieldSettings):
         return {name: value for name, value in super().settings().items() if value or name not in ("by", "named")}
 
     @property
+    def tables(self) -> int:
+        """The number of tables at `scale`; a unit is in one cell of each."""
+        return 2 if self.by else 1
+
+    @property
     def groups(self) -> int:
         """Number of groups, including that of all other units; 0 without groups."""
         return len(self.named) + 1 if self.by else 0
@@ -117,12 +122,12 @@ class PrivateTest(FieldSettings):
         delta: float,
         classes: int,
         secret: str,
-        by: tuple[str, ...] = (),
-        named: tuple[tuple[str | None, ...], ...] = (),
         most: tuple[float, float] | None = None,
+        **groups: Any,
     ) -> "PrivateTest":
         """The least noise within (epsilon, delta) and, with `most` = (order, nats), within those nats at that order.
 
+        groups   the fields `by` and `named`, if units are divided
         Raises WrongInput.
         """
         known = (classes == 0 or classes > 1) and secret in COUNTS_MOVED
@@ -132,17 +137,11 @@ class PrivateTest(FieldSettings):
                 f"'rows' or 'labels' as what is secret, got {epsilon!r}, {delta!r}, {classes!r}, {secret!r}"
             )
 
+        once = cls(epsilon=epsilon, delta=delta, classes=classes, secret=secret, scale=1.0, pair_scale=1.0, **groups)
+
         def at(unit: float) -> "PrivateTest":
-            return cls(
-                epsilon=epsilon,
-                delta=delta,
-                classes=classes,
-                secret=secret,
-                scale=unit * math.sqrt(_tables(by) / (1 - PAIR_SHARE)),
-                pair_scale=unit / math.sqrt(PAIR_SHARE),
-                by=by,
-                named=named,
-            )
+            scale = unit * math.sqrt(once.tables / (1 - PAIR_SHARE))
+            return replace(once, scale=scale, pair_scale=unit / math.sqrt(PAIR_SHARE))
 
         found = least_noise(at)
         if most is None:
@@ -155,7 +154,7 @@ class PrivateTest(FieldSettings):
     def draws(self) -> tuple[tuple[int, float], ...]:
         """Pairs (number of counts that a unit moves by one, their noise scale)."""
         moved = COUNTS_MOVED[self.secret]
-        return (_tables(self.by) * moved, self.scale), (moved, self.pair_scale)
+        return (self.tables * moved, self.scale), (moved, self.pair_scale)
 
     @property
     def rho(self) -> float:
@@ -184,11 +183,6 @@ class PrivateTest(FieldSettings):
         pair = pairs.sum(axis=0) + source.gaussian(self.pair_scale, 2)
         tables = np.concatenate([matrices.ravel(), pairs.ravel() if self.groups else ()]).astype(np.int64)
         return np.concatenate([pair, tables + source.gaussian(self.scale, tables.size)])
-
-
-def _tables(by: tuple[str, ...]) -> int:
-    """The number of tables at `scale`; a unit is in one cell of each."""
-    return 2 if by else 1
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,8 @@ from itertools import combinations
 from typing import ClassVar
 
 from concord.artifacts.errors import WrongInput
-from concord.tasks.mechanisms.tallies import LATER_FIELDS, STEPS, Round, Tallies, labels_round
+from concord.tasks.mechanisms.contributions import columns
+from concord.tasks.mechanisms.tallies import LATER_FIELDS, STEPS, Round, Tallies, least_expected
 
 TOTALS_SHARE = 1 / 10
 """Share of ρ for one-way tables."""
@@ -82,19 +83,18 @@ def sketch_rounds(
     wide     cells of each wide table, of the numbers that have one
     """
     tables, pairs = len(narrow) + len(wide), math.comb(len(narrow), 2)
-    count = math.isqrt(tables * steps**2) // 2
-    cells = sum(narrow) + sum(wide)
-    totals = Round(what="codes", fields=tables, cells=cells + 1, least=0, count=count, share=TOTALS_SHARE)
+    count, cells = math.isqrt(tables * steps**2) // 2, sum(narrow) + sum(wide) + 1
+    totals = Round(what="codes", fields=tables, cells=cells, least=0, count=count, share=TOTALS_SHARE)
     pairs_share, label_shares = TWO_CLASSES if classes <= 2 else MORE_CLASSES
     rounds, rest = [totals], 1 - TOTALS_SHARE
-    groups = most_groups(narrow)
-    if groups:
+    if groups := most_groups(narrow):
         paired = _pair_cells(narrow, groups)
         rounds.append(Round(what="codes", fields=pairs, cells=paired, least=0, share=pairs_share))
         rest -= pairs_share
     for at, share in enumerate(label_shares):
         fields = len(narrow) if at == 0 else min(len(narrow), LATER_FIELDS)
-        rounds.append(labels_round(classes, fields, sum(narrow), at, rest * share, steps, counted=False))
+        least, asked = least_expected(classes, steps, at), sum(narrow) * columns(classes, "labels")
+        rounds.append(Round(fields=fields, cells=asked, least=least, share=rest * share))
     return tuple(rounds)
 
 

@@ -40,9 +40,9 @@ import numpy as np
 from concord.artifacts.errors import WrongInput
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.distance import Ints, RandomSource
-from concord.tasks.mechanisms.noise import check_budget, exact_epsilon
+from concord.tasks.mechanisms.noise import exact_epsilon
 from concord.tasks.mechanisms.odds import SumsAttack
-from concord.tasks.mechanisms.tallies import STEPS, Round, Tallies
+from concord.tasks.mechanisms.tallies import STEPS, Tallies
 
 MOST_BITS = 8
 """Bits of q: with 8, the noise of a season of 52 is within a thousandth of that of exact coefficients."""
@@ -74,33 +74,6 @@ class Stream(Tallies):
         super().__post_init__()
         if not 1 <= self.season <= LONGEST_SEASON or not 1 <= self.bits <= MOST_BITS or self.secret != "rows":
             raise WrongInput(f"a season has 1 to {LONGEST_SEASON} releases about units whose rows are secret")
-
-    @classmethod
-    def of_season(
-        cls,
-        *,
-        epsilon: float,
-        delta: float,
-        classes: int,
-        rounds: Sequence[Round],
-        season: int,
-        many: bool = False,
-        bits: int = MOST_BITS,
-        steps: int = STEPS,
-    ) -> "Stream":
-        """The least noise with which all releases of a season stay within (epsilon, delta)."""
-        check_budget(epsilon=epsilon, delta=delta, queries=max(1, season), classes=classes)
-        return cls(
-            epsilon=epsilon,
-            delta=delta,
-            classes=classes,
-            steps=steps,
-            secret="rows",
-            many=many,
-            rounds=tuple(rounds),
-            season=season,
-            bits=bits,
-        ).with_least_noise()
 
     @property
     def coefficients(self) -> tuple[int, ...]:

@@ -105,9 +105,9 @@ class Tallies:
     epsilon: float
     delta: float
     classes: int
-    steps: int
-    secret: Literal["rows", "labels"]
-    many: bool
+    steps: int = STEPS
+    secret: Literal["rows", "labels"] = "rows"
+    many: bool = False
     rounds: tuple[Round, ...]
 
     def __post_init__(self) -> None:
@@ -123,26 +123,14 @@ class Tallies:
                 raise WrongInput("if labels alone are secret, units and codes are not counted: they are public")
 
     @classmethod
-    def calibrate(
-        cls,
-        *,
-        epsilon: float,
-        delta: float,
-        classes: int,
-        rounds: Sequence[Round],
-        secret: Literal["rows", "labels"] = "rows",
-        many: bool = False,
-        steps: int = STEPS,
-    ) -> Self:
-        """The least noise with which all rounds stay within (epsilon, delta), each at its share of ρ."""
-        check_budget(epsilon=epsilon, delta=delta, queries=max(1, len(rounds)), classes=classes or 2)
-        return cls(
-            epsilon=epsilon, delta=delta, classes=classes, steps=steps, secret=secret, many=many, rounds=tuple(rounds)
-        ).with_least_noise()
+    def calibrate(cls, *, epsilon: float, delta: float, classes: int, rounds: Sequence[Round], **settings: Any) -> Self:
+        """The least noise with which all rounds stay within (epsilon, delta), each at its share of ρ.
 
-    def with_least_noise(self) -> Self:
-        """The same with the least noise that stays within (epsilon, delta), each round at its share of ρ."""
-        return least_noise(self.with_noise)
+        settings    other fields, such as `many`; of a stream its `season`
+        """
+        check_budget(epsilon=epsilon, delta=delta, queries=max(1, len(rounds)), classes=classes or 2)
+        made = cls(epsilon=epsilon, delta=delta, classes=classes, rounds=tuple(rounds), **settings)
+        return least_noise(made.with_noise)
 
     def with_noise(self, scale: float) -> Self:
         """The same with noise of that scale, in units of the root of N_r over a round's share of ρ."""
@@ -337,40 +325,30 @@ def planned_rounds(
     later           most fields that later rounds query
     """
     if secret == "labels":
-        return (labels_round(classes, fields, codes, 0, 1.0, steps, counted=False),)
+        least, cells = least_expected(classes, steps, 0), codes * columns(classes, "labels")
+        return (Round(fields=fields, cells=cells, least=least, share=1.0),)
     rest = 1 - REPAIR_SHARE if repair else 1.0
     ways = math.comb(fields, 2) if pairs else 0
     # most cells of all pairs of columns, or of the few that are asked then
     paired = max(ways * (GROUPS + 1) ** 2, min(ways, LATER_FIELDS) * (FINER + 1) ** 2)
     asked = [
-        labels_round(
-            classes,
-            fields if at == 0 else min(fields, later),
-            max(codes, paired) if at else codes,
-            0 if spaces else at,
-            rest * share,
-            steps,
-            counted=at == 0,
+        Round(
+            fields=min(fields, later) if at else fields,
+            cells=(max(codes, paired) if at else codes) * columns(classes, "labels"),
+            least=least_expected(classes, steps, 0 if spaces else at),
+            share=rest * share,
         )
         for at, share in enumerate(SHARES[rounds])
     ]
+    norm = math.isqrt(fields * row_square(classes, steps, "labels", asked[0].least))
+    asked[0] = replace(asked[0], count=max(1, norm // COUNT_SHARE), cells=asked[0].cells + 1)
     totals = Round(what="codes", fields=fields, cells=codes, least=0, share=REPAIR_SHARE)
     return (totals, *asked) if repair else tuple(asked)
 
 
-def labels_round(classes: int, fields: int, codes: int, at: int, share: float, steps: int, counted: bool) -> Round:
-    """The round of labels that comes `at`, from 0: the later, the surer its model may be.
-
-    fields, codes   fields asked, and code numbers in all
-    counted         whether units add a constant by being present
-    """
-    part = TRUST[at] if classes <= 2 else (1.0 if at == 0 else MIXED) / classes
-    least = math.floor(steps * part)
-    norm = math.isqrt(fields * row_square(classes, steps, "labels", least))
-    count = max(1, norm // COUNT_SHARE) if counted else 0
-    return Round(
-        fields=fields, cells=codes * columns(classes, "labels") + counted, least=least, count=count, share=share
-    )
+def least_expected(classes: int, steps: int, at: int) -> int:
+    """The least, in steps, that the model of round `at` of labels, from 0, may expect of a class: less in each."""
+    return math.floor(steps * (TRUST[at] if classes <= 2 else (MIXED if at else 1.0) / classes))
 
 
 MECHANISM = Tallies

@@ -119,7 +119,7 @@ def test_too_little_noise_is_rejected(secret: str, groups: dict[str, Any], chang
 
 @pytest.mark.parametrize("secret", SECRETS)
 def test_two_tables_for_the_price_of_one_are_rejected(secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private_test, "_tables", lambda _: 1)
+    monkeypatch.setattr(PrivateTest, "tables", 1)
     assert exact_delta(calibrated(secret, **BY_SEX)) > DELTA
 
 

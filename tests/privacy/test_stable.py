@@ -108,7 +108,7 @@ def test_a_table_can_be_built_for_the_order_of_its_domain() -> None:
 def test_planted_bug_a_table_built_in_one_direction_is_certified_as_worse(monkeypatch: pytest.MonkeyPatch) -> None:
     both, kappa = mechanisms_distance.both_ways, 0.1
     monkeypatch.setattr(
-        mechanisms_distance, "both_ways", lambda a, p, q, _, not_q, gap: mechanisms_distance.renyi(a, p, q, not_q, gap)
+        mechanisms_distance, "both_ways", lambda a, p, n, gap: mechanisms_distance.renyi(a, p[0], p[1], n[1], gap)
     )
     table = mechanisms_distance.greedy_table(1e-7, 12.0, kappa)
     assert per_refusal(table, 12.0) <= kappa

@@ -166,7 +166,7 @@ def test_planted_bug_a_slip_of_delta_at_each_refusal() -> None:
 def test_planted_bug_a_table_built_in_one_direction(monkeypatch: pytest.MonkeyPatch) -> None:
     order, steep = sharp(4.0, 0.01, 2)
     kappa, slip = per_refusal(steep, order), float(probabilities(steep)[1][0])
-    monkeypatch.setattr(distance, "both_ways", lambda a, p, q, _, not_q, gap: distance.renyi(a, p, q, not_q, gap))
+    monkeypatch.setattr(distance, "both_ways", lambda a, p, n, gap: distance.renyi(a, p[0], p[1], n[1], gap))
     table = greedy_table(slip, order, kappa)
     assert best_attack(table, 2, 4.0) > 0.01
 

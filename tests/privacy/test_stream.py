@@ -35,7 +35,7 @@ def tiny(**changed: Any) -> Stream:
         "steps": STEPS,
         "bits": 1,
     }
-    return Stream.of_season(**(given | {"season": T} | changed))
+    return Stream.calibrate(**(given | {"season": T} | changed))
 
 
 # The law, enumerated ------------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ QUESTIONS = planned_rounds(classes=2, fields=14, codes=450, rounds=1)
 
 
 def season(epsilon: float = 1.0, releases: int = 52, **changed: Any) -> Stream:
-    return Stream.of_season(
+    return Stream.calibrate(
         epsilon=epsilon, delta=1e-5, classes=2, rounds=QUESTIONS, season=releases, **({"many": True} | changed)
     )
 

@@ -50,7 +50,7 @@ DRAWN = {
     **{name: form.calibrate(**BUDGET) for name, form in FORMS.items()},
     "tallies": Tallies.calibrate(**SUMS),
     "sketch": Sketch.calibrate(**{**SUMS, "rounds": sketch_rounds(classes=2, narrow=[1000, 70, 12], wide=[33, 33])}),
-    "stream": Stream.of_season(**SUMS, season=12),
+    "stream": Stream.calibrate(**SUMS, season=12),
     "share": Share.calibrate(**SUMS),
     "joint": Joint.of(Tallies.calibrate(**SUMS), 2),
     "universal": Universal(epsilon=1.0, secret="rows"),

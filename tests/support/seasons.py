@@ -22,7 +22,7 @@ from concord.tasks.mechanisms.tallies import planned_rounds
 from tests.support.tallied import DOMAIN, LABELS, NAME, ROWS, SPANS, decoded
 from tests.support.tallied import opening as of_rounds
 
-STREAM = Stream.of_season(
+STREAM = Stream.calibrate(
     epsilon=1.0, delta=1e-5, classes=2, rounds=planned_rounds(classes=2, fields=2, codes=5, rounds=1), season=3
 )
 QUESTIONS = [STREAM.question(at, (0, 1), SPANS) for at in range(2)]

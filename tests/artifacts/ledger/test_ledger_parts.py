@@ -195,7 +195,7 @@ def test_a_fault_in_the_ledgers_parts_is_found(monkeypatch: pytest.MonkeyPatch, 
 
 ONE_ROUND = (Round(fields=1, cells=4, least=0, share=1.0),)
 LARGE, SOME, SMALL = (
-    Stream.of_season(epsilon=of, delta=1e-6, classes=2, rounds=ONE_ROUND, season=2) for of in (6.0, 1.0, 0.5)
+    Stream.calibrate(epsilon=of, delta=1e-6, classes=2, rounds=ONE_ROUND, season=2) for of in (6.0, 1.0, 0.5)
 )
 
 

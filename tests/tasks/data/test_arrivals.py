@@ -57,7 +57,7 @@ class Weeks:
         self.folder.mkdir()
         self.periods, self.names = list[Period](), list[tuple[Ref, ...]]()
         rounds = planned_rounds(classes=2, fields=len(self.codes.coarse), codes=self.codes.size, rounds=1)
-        stream = Stream.of_season(epsilon=1.0, delta=1e-5, classes=2, rounds=rounds, season=9)
+        stream = Stream.calibrate(epsilon=1.0, delta=1e-5, classes=2, rounds=rounds, season=9)
         spans = [(self.codes.span(field).start, self.codes.span(field).stop) for field in self.codes.coarse]
         self.question = stream.question(1, self.codes.coarse, spans)
 

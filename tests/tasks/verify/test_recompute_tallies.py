@@ -174,7 +174,7 @@ def test_a_released_round_is_what_was_paid_for_and_another_is_found(classes: int
 
 def season(epsilon: float, releases: int, **changed: Any) -> Stream:
     asked = planned_rounds(classes=2, fields=14, codes=450, rounds=1)
-    return Stream.of_season(
+    return Stream.calibrate(
         epsilon=epsilon, delta=DELTA, classes=2, rounds=asked, season=releases, many=True, **changed
     )
 
