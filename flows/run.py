@@ -24,9 +24,9 @@ from concord.flows.console import err
 from concord.flows.outcome import StageName
 from concord.flows.stage import Stages, Steps, no_steps
 from concord.tasks.data.encode import PublicBatch
+from concord.tasks.data.grid import stand_ins
 from concord.tasks.data.places import check_not_private, files_of, is_shared
-from concord.tasks.data.schema_rows import with_stand_ins
-from concord.tasks.data.sources import not_local, with_snapshots
+from concord.tasks.data.sources import not_local, with_rows, with_snapshots
 from concord.tasks.data.split import public_by_name, with_public
 from concord.tasks.data.tables import TableFile, find_files
 from concord.tasks.data.units import PrivateTable, names_held, private_table
@@ -119,7 +119,8 @@ def running(
         vault, named = stores.vault, dict[str, str | TableSource | None](not_local(plan))
         plan = with_snapshots(plan, vault, again=start_from == "encode")
         if plan.data.declared is not None:
-            plan, named["public"] = with_stand_ins(plan, vault), plan.data.public
+            rows, named["public"] = stand_ins(plan.data.declared), plan.data.public
+            plan = with_rows(plan, vault, rows, "rows drawn from the schema")
         elif plan.data.public is None:
             private = list(digests(vault, plan, "private"))
             plan = with_public(plan, vault, private, erased, lambda what: err.print(f"{'encode':>8} {what}"))

@@ -115,7 +115,7 @@ class Periods:
         if admitted.session is None or len(counted) == admitted.session.asked:
             columns, clock = columns_asked(plan, self.encoding), plan.stream.clock if plan.stream else None
             until = "" if clock is None else next_time(clock, "UTC", now, "stream.clock").isoformat()
-            period = take(plan, vault, contents, known, columns, until=until)
+            period = take(plan, vault, contents, known, columns).model_copy(update={"until": until})
             if not period.files:
                 err.print(f"{'refresh':>8} no file is new: a release all the same, since none may follow from rows")
         keep_beginning(vault, plan.privacy.domain, admitted.ask.stream, self.beginning)

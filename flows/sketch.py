@@ -1,7 +1,7 @@
 """Learning by a sketch: no public table, but a declared schema. Private rows are asked for tables, and then in rounds
 for labels of the synthetic rows that are drawn from these.
 
-Until tables are released, rows drawn from the schema stand in for public ones (tasks.data.schema_rows). From then on
+Until tables are released, rows drawn from the schema stand in for public ones (tasks.data.grid). From then on
 the synthetic rows take their place in all that a run does with public rows.
 """
 
@@ -23,7 +23,7 @@ from concord.flows.steps import Learned
 from concord.tasks.asks.sketch import SketchAsk
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.grid import check_stored, grid_of, reading_encoding
-from concord.tasks.data.schema_rows import with_rows
+from concord.tasks.data.sources import with_rows
 from concord.tasks.data.units import private_table
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.student.sketch import SketchPlanner, synthetic_features, synthetic_file

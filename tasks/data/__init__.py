@@ -4,9 +4,8 @@ Offers       `tables` (public files, read strictly), `units` (private rows and t
              `split` (units to shards), `arrivals` (files of one period, and units not seen before), `cells` (any cell
              to a number, a truth value, a date, a word or a null),
              `encode`, `codes` and `vectors` (learned from public rows), `matrix` (rows as numbers), `grid` (cells of a
-             declared schema), with `grid_values` (in each) and `schema_rows` (in place of public ones), `remarks` (what
-             public columns seem to hold, and what a plan does not recognise in private ones), `guard` (nothing private
-             leaves by an error)
+             declared schema, and values in them), `remarks` (what public columns seem to hold, and what a plan does not
+             recognise in private ones), `guard` (nothing private leaves by an error)
 Its own      sources of rows: `sources` (any table, as files), `snapshots` (a table that is no file, read once),
              `frames` (of Python), `remote` (databases, Delta tables, object stores), `files` (Parquet, Arrow, CSV),
              `places` (what is read like a path); reading: `csv_files` (lines, and how they are written),

@@ -121,12 +121,7 @@ def contents_by_place(plan: Plan, vault: Vault, places: Collection[str]) -> dict
 
 
 def take(
-    plan: Plan,
-    vault: Vault,
-    contents: Mapping[str, str],
-    earlier: Sequence[Period],
-    columns: Mapping[str, str],
-    until: str,
+    plan: Plan, vault: Vault, contents: Mapping[str, str], earlier: Sequence[Period], columns: Mapping[str, str]
 ) -> Period:
     """The period that takes all files which no earlier one took; there may be none.
 
@@ -149,13 +144,13 @@ def take(
         )
     begun = next((period for period in earlier if period.types), None)
     if begun is None:
-        return Period(files=new, types=types, until=until)
+        return Period(files=new, types=types)
     if other := sorted({*types} - {*begun.types}):
         raise WrongInput(
             f"{PRIVATE} must store the column {unit!r} that data.unit names as in the stream's first files "
             f"({', '.join(begun.types)}), but a new file stores it as {other[0]}: the same unit might have another name"
         )
-    return Period(files=new, types=begun.types, until=until)
+    return Period(files=new, types=begun.types)
 
 
 def check_unchanged(plan: Plan, contents: Mapping[str, str], earlier: Sequence[Period]) -> None:

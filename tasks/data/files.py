@@ -30,7 +30,8 @@ from concord.tasks.data.places import Format, StoredFile, StoredTable
 from concord.tasks.data.remote import Remote, objects, reachable
 from concord.tasks.data.stored_columns import (
     SizedColumns,
-    parquet_batches,
+    beside,
+    columns_by_words,
     parquet_footer,
     polars_type,
     read_column,
@@ -208,7 +209,7 @@ class TableFile:
     ) -> Iterator[SizedColumns]:
         """Batches of at most ROWS_IN_MEMORY rows; Parquet columns in `once` are dictionaries if it has them so."""
         if self.format == "parquet":
-            yield from parquet_batches(self._bytes, parquet_footer(self.path), columns, ROWS_IN_MEMORY, once, pieces)
+            yield from self._parquet_batches(columns, once, pieces)
             return
         fields = [self._schema.names.index(name) for name in columns]
         options = pa.ipc.IpcReadOptions(included_fields=fields or [0])
@@ -216,6 +217,26 @@ class TableFile:
             for batch in map(file.get_batch, range(file.num_record_batches) if pieces is None else pieces):
                 firsts = range(0, batch.num_rows, ROWS_IN_MEMORY)
                 yield from sized_columns(batch.slice(first, ROWS_IN_MEMORY) for first in firsts)
+
+    def _parquet_batches(
+        self, columns: Sequence[str], once: Collection[str], pieces: Sequence[int] | None
+    ) -> Iterator[SizedColumns]:
+        footer = parquet_footer(self.path)
+        groups = range(footer.num_row_groups) if pieces is None else pieces
+        streamed: dict[str, Any] = {"metadata": footer, "pre_buffer": False}  # else the whole file is in memory
+        types = {"binary_type": pa.large_binary(), "list_type": pa.LargeListType}
+        words = columns_by_words(footer, set(columns) & set(once))
+        others = [name for name in columns if name not in words]
+        with pyarrow.parquet.ParquetFile(self._bytes(), **streamed, **types) as file:
+            plain = sized_columns(file.iter_batches(ROWS_IN_MEMORY, groups, others))
+            if not words:
+                yield from plain
+                return
+            if not others:
+                held = sum(footer.row_group(group).num_rows for group in groups)
+                plain = ((min(ROWS_IN_MEMORY, held - first), {}) for first in range(0, held, ROWS_IN_MEMORY))
+            with pyarrow.parquet.ParquetFile(self._bytes(), **streamed, read_dictionary=words) as same:
+                yield from beside(plain, same.iter_batches(ROWS_IN_MEMORY, groups, words))
 
     @cached_property
     def _schema(self) -> pa.Schema:

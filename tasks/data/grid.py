@@ -2,17 +2,22 @@
 
 A number has a narrow view, and a wide one of WIDE cells if it has more than twice as many; a truth value, a category
 and hashed text have one view. All later codes are groups of narrow cells, found in released sums: `recoded` looks them
-up, so that the table is read once.
+up, so that the table is read once. Synthetic rows and stand-ins are cells, and hold a value in each (`values_in`), so
+that any learner can use them.
 
-Assumes      the schema was declared, not read off private rows
+Assumes      the schema was declared, not read off private rows; cells that get values are synthetic or public, and so
+             is the generator's seed: it is no privacy noise
 Guarantees   a row has exactly one cell of each view, whatever its cells are, found cell by cell, by comparisons and
              look-ups with declared numbers and words. A number beyond its range is in the cell at that end; one that is
              infinite, beyond 1e100, NaN or unreadable is missing. A word that was not declared has a cell of its own;
-             text without declared words has the cell of its bucket, which follows from that text alone
-Not covered  whether ranges and categories are true: wrong ones cost accuracy, never privacy
-             Checked by tests/tasks/data/test_grid.py and, alone against in company, by tests/privacy/test_row_alone.py
+             text without declared words has the cell of its bucket, which follows from that text alone. A value lies in
+             its cell, so that it is read as that cell again; a number lies within its declared range
+Not covered  whether ranges and categories are true: wrong ones cost accuracy, never privacy; where in its cell a
+             private value lies. Checked by tests/tasks/data/test_grid.py, test_schema_rows.py beside it,
+             tests/tasks/student/test_synthetic.py and, alone against in company, by tests/privacy/test_row_alone.py
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, localcontext
 from functools import lru_cache
@@ -46,6 +51,10 @@ OUTSIDE = 0.1
 """Share of a column outside its declared categories or range from which the schema may be wrong."""
 CLOSEST = 1e-9
 """First geometric cut, as a share of the range."""
+UNDECLARED = "undeclared"
+"""The word of an undeclared cell in synthetic rows, unless that is declared."""
+STAND_INS = 4096
+"""Rows that stand in for public ones before anything is released."""
 
 
 def grid_of(schema: TableSchema) -> Codes:
@@ -213,3 +222,55 @@ def groups_of(narrow: CodedField, field: CodedField) -> NDArray[np.int64]:
     places = {word: at for at, word in enumerate(field.words)}
     other = field.size - 2
     return np.array([*(places.get(word, other) for word in narrow.words), other, other + 1])
+
+
+def values_in(schema: TableSchema, grid: Codes, cells: CodeMatrix, seed: bytes) -> pl.DataFrame:
+    """A table with a value in each cell (rows, the grid's fields), drawn evenly within it; null if it is missing."""
+    source = np.random.default_rng([1, *hashlib.sha256(seed).digest()])
+    declared = {column.name: column for column in schema.columns}
+    values = dict[str, pl.Series]()
+    for at in grid.fine:
+        field, column = grid.fields[at], declared[grid.fields[at].name]
+        own = cells[:, at].astype(np.int64) - field.start
+        if isinstance(field, WordField):
+            undeclared = UNDECLARED
+            while undeclared in field.words:
+                undeclared += "*"
+            values[field.name] = pl.Series([*field.words, undeclared, None], dtype=pl.String)[own]
+        elif isinstance(field, NumberField):
+            values[field.name] = _numbers(column, field, own, source)
+    return pl.DataFrame(values)
+
+
+def _numbers(column: Any, field: NumberField, own: NDArray[np.int64], source: np.random.Generator) -> pl.Series:
+    """A value in each cell of a number, truth value or date."""
+    missing = own == len(field.cuts) + 1
+    if not isinstance(column, DeclaredRange):
+        return pl.Series(own == 1).set(pl.Series(missing), None)
+    unit = DAY if column.kind == "date" and not column.whole else 1
+    edges = np.array([column.low, *field.cuts, column.high + column.whole, np.inf])
+    edges = np.rint(edges * unit) if unit > 1 else edges  # such cuts are whole, but for their division by a day
+    low, high = edges[own], np.where(missing, np.inf, edges[np.minimum(own + 1, len(edges) - 1)])
+    with np.errstate(invalid="ignore"):
+        value = low + source.random(len(own)) * (high - low)
+    if column.whole or unit > 1:
+        value = np.minimum(np.floor(value), np.ceil(high) - 1)
+        value = np.maximum(value, np.ceil(low))
+    else:
+        last = own == len(field.cuts)
+        value = np.where(last, np.minimum(value, high), np.minimum(value, np.nextafter(high, -np.inf)))
+    found = pl.Series(np.where(missing, 0, value)).set(pl.Series(missing), None)
+    if column.kind == "numeric":
+        return found.cast(pl.Int64) if column.whole else found
+    whole = found.cast(pl.Int64)
+    return whole.cast(pl.Datetime("us")) if unit > 1 else whole.cast(pl.Int32).cast(pl.Date)
+
+
+def stand_ins(schema: TableSchema) -> pl.DataFrame:
+    """Rows drawn from the schema alone, each cell of a column about as often as another: what a plan is tried on before
+    synthetic rows are released."""
+    grid = grid_of(schema)
+    cells = np.empty((STAND_INS, grid.width), np.int32, order="F")
+    for at, field in enumerate(grid.fields):  # odd strides, so that columns go together in every way
+        cells[:, at] = np.arange(STAND_INS) * (2 * at + 1) // (1 + at % 3) % field.size + field.start
+    return values_in(schema, grid, cells, schema.digest.encode())

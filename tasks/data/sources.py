@@ -38,7 +38,15 @@ from concord.tasks.data.frames import frame_table
 from concord.tasks.data.guard import private_stage
 from concord.tasks.data.places import SourceFile
 from concord.tasks.data.remote import Remote, delta_files, reachable, rows_of_query
-from concord.tasks.data.snapshots import Sealing, Snapshot, SnapshotTable, apart, find_snapshot, write_snapshot
+from concord.tasks.data.snapshots import (
+    Sealing,
+    Snapshot,
+    SnapshotTable,
+    apart,
+    find_snapshot,
+    is_whole,
+    write_snapshot,
+)
 from concord.tasks.data.spill import spilling
 from concord.tasks.data.tables import PRIVATE, open_public
 
@@ -206,6 +214,21 @@ def keep_frame(frame: Any, vault: Vault, field: str, domain: str) -> TableSource
             listed = sealing.finish(f"the frame of data.{field}", "ipc")
             write_snapshot(vault, folder, Snapshot(read="", files=(listed,)))
     return TableSource(frame=key)
+
+
+def with_rows(plan: Plan, vault: Vault, rows: pl.DataFrame, name: str) -> Plan:
+    """The plan with these public rows, drawn from its schema or synthetic, in place of a public table. They are kept
+    under a key of their content, and written again if they are not what was written."""
+    sealed = rows.write_ipc(None, compat_level=pl.CompatLevel.oldest()).getvalue()
+    key = vault.digest("schema rows", sealed)[:32]
+    place = f"public/tables/{key}"
+    with locked(vault.root / "locks" / f"table-{key}"):
+        if not is_whole(vault, place):
+            vault.destroy(place)
+            sealing = Sealing(vault, f"{place}/00000")
+            sealing.write(sealed)
+            write_snapshot(vault, place, Snapshot(read="", files=(sealing.finish(name, "ipc"),)))
+    return plan.model_copy(update={"data": plan.data.model_copy(update={"public": SnapshotTable.of(vault, place)})})
 
 
 class _Digest:

@@ -266,42 +266,12 @@ def _of_few_words(chunk: pyarrow.parquet.ColumnChunkMetaData) -> bool:
     return bool(by_words and chunk.total_uncompressed_size <= bound)
 
 
-def parquet_batches(
-    opened: Callable[[], Any],
-    footer: pyarrow.parquet.FileMetaData,
-    columns: Sequence[str],
-    rows: int,
-    once: Collection[str],
-    groups: Sequence[int] | None = None,
-) -> Iterator[SizedColumns]:
-    """Columns of a Parquet file, `rows` rows at a time; those in `once` as dictionaries, if the file has them so.
-
-    opened   opens the file
-    groups   numbers of the row groups to read; None for all
-    """
-    groups = range(footer.num_row_groups) if groups is None else groups
-    streamed: dict[str, Any] = {"metadata": footer, "pre_buffer": False}  # else the whole file is in memory
-    types = {"binary_type": pa.large_binary(), "list_type": pa.LargeListType}
-    words = columns_by_words(footer, set(columns) & set(once))
-    others = [name for name in columns if name not in words]
-    with pyarrow.parquet.ParquetFile(opened(), **streamed, **types) as file:
-        plain = sized_columns(file.iter_batches(rows, groups, others))
-        if not words:
-            yield from plain
-            return
-        if not others:
-            held = sum(footer.row_group(group).num_rows for group in groups)
-            plain = ((min(rows, held - first), {}) for first in range(0, held, rows))
-        with pyarrow.parquet.ParquetFile(opened(), **streamed, read_dictionary=words) as same:
-            yield from _beside(plain, same.iter_batches(rows, groups, words))
-
-
 def sized_columns(batches: Iterable[pa.RecordBatch]) -> Iterator[SizedColumns]:
     """The columns of each batch."""
     return ((batch.num_rows, _by_name(batch)) for batch in batches)
 
 
-def _beside(plain: Iterator[SizedColumns], words: Iterator[pa.RecordBatch]) -> Iterator[SizedColumns]:
+def beside(plain: Iterator[SizedColumns], words: Iterator[pa.RecordBatch]) -> Iterator[SizedColumns]:
     """Join batches of plain columns with the same rows of dictionary columns.
 
     Batches of dictionary columns end where dictionaries change, which depends on cells and must not affect other rows.

@@ -29,8 +29,7 @@ from concord.artifacts.published import SYNTHETIC
 from concord.artifacts.schemas import Encoding
 from concord.artifacts.table_schema import TableSchema
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes
-from concord.tasks.data.grid import code_of_cells, grid_of, groups_of, recoded, with_tables
-from concord.tasks.data.grid_values import values_in
+from concord.tasks.data.grid import code_of_cells, grid_of, groups_of, recoded, values_in, with_tables
 from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion, expected
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.sketch import Sketch, most_groups

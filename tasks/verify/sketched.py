@@ -23,8 +23,7 @@ import polars as pl
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.kinds import Sketch
 from concord.tasks.data.codes import CodeMatrix, Codes
-from concord.tasks.data.grid import grid_of, groups_of, reading_columns, recoded
-from concord.tasks.data.grid_values import values_in
+from concord.tasks.data.grid import grid_of, groups_of, reading_columns, recoded, values_in
 from concord.tasks.verify.checks import equal
 from concord.tasks.verify.forms import SketchForm, TablesForm
 

@@ -31,8 +31,7 @@ from concord.tasks.data.codes import CodeMatrix, Codes, NumberField, deepens, le
 from concord.tasks.data.concord_pictures import Pictures
 from concord.tasks.data.concord_student import ScoreClassifier
 from concord.tasks.data.encode import as_declared, learn_columns
-from concord.tasks.data.grid import grid_of, reading_columns, recoded
-from concord.tasks.data.grid_values import stand_ins
+from concord.tasks.data.grid import grid_of, reading_columns, recoded, stand_ins
 from concord.tasks.data.guard import silenced
 from concord.tasks.data.matrix import Matrix, encode
 from concord.tasks.data.tables import open_public

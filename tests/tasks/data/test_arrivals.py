@@ -74,9 +74,7 @@ class Weeks:
         return contents_by_place(self.plan, self.vault, files_by_place(self.plan, self.vault))
 
     def taken(self) -> Period:
-        return take(
-            self.plan, self.vault, self.contents, self.periods, columns_asked(self.plan, self.encoding), until=""
-        )
+        return take(self.plan, self.vault, self.contents, self.periods, columns_asked(self.plan, self.encoding))
 
     def check(self) -> None:
         check_unchanged(self.plan, self.contents, self.periods)

@@ -8,8 +8,8 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan, parse_plan
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.encode import learn_encoding
-from concord.tasks.data.grid_values import STAND_INS, stand_ins
-from concord.tasks.data.schema_rows import with_rows, with_stand_ins
+from concord.tasks.data.grid import STAND_INS, stand_ins
+from concord.tasks.data.sources import with_rows
 from concord.tasks.data.tables import open_public
 
 WORDS = [f"word {number}" for number in range(150)]
@@ -45,7 +45,8 @@ def test_stand_ins_have_every_declared_value_about_as_often(tmp_path: Path) -> N
 
 
 def test_the_encoding_knows_all_declared_words(tmp_path: Path) -> None:
-    made = with_stand_ins(plan(tmp_path), Vault(tmp_path / "vault"))
+    made = plan(tmp_path)
+    made = with_rows(made, Vault(tmp_path / "vault"), stand_ins(made.data.sketched), "rows")
     encoding = learn_encoding(made)
     assert encoding.features == ("age", "member", "town")
     assert set(encoding.columns[2].vocabulary) == set(WORDS)  # type: ignore[union-attr]

@@ -14,8 +14,7 @@ from concord.artifacts.schemas import Encoding
 from concord.artifacts.table_schema import DeclaredText, DeclaredTruth, TableSchema
 from concord.tasks.data.cells import cast_rows
 from concord.tasks.data.encode import as_declared
-from concord.tasks.data.grid import grid_of, reading_columns, recoded
-from concord.tasks.data.grid_values import values_in
+from concord.tasks.data.grid import grid_of, reading_columns, recoded, values_in
 from concord.tasks.mechanisms.contributions import tally
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.sketch import Sketch, sketch_rounds

@@ -7,8 +7,7 @@ import pytest
 from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, DeclaredTruth, TableSchema
 from concord.tasks.data.codes import MOST_CODES, CodedField, NumberField, WordField
 from concord.tasks.data.encode import as_declared
-from concord.tasks.data.grid import grid_of, groups_of, reading_columns, recoded
-from concord.tasks.data.grid_values import values_in
+from concord.tasks.data.grid import grid_of, groups_of, reading_columns, recoded, values_in
 from concord.tasks.student.margins import Margins
 from concord.tasks.student.synthetic import (
     FINER_FROM,
