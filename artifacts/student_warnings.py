@@ -1,6 +1,6 @@
 """Warnings about a student: by its measures, it is no better than a constant prediction, or never finds some class.
 
-They follow from the published measures alone, and the verifier of a certificate computes them again.
+They follow from what a certificate states, and its verifier computes them again.
 
 Checked by tests/artifacts/test_student_warnings.py, tests/tasks/student/test_evaluate.py and
 tests/artifacts/mlflow/test_champion.py
@@ -9,55 +9,58 @@ tests/artifacts/mlflow/test_champion.py
 from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 
-from concord.artifacts.measures import AnyPublicTest, AnyTested, NumberTest, NumberTested, PublicTest, thresholds_of
+from concord.artifacts.certificate import Certificate
+from concord.artifacts.measures import AnyPublicTest, AnyTested, NumberTested, PublicTest, thresholds_of
 
 LEAST_ASKED = 0.01
 """The share of public rows that a session should have asked before it ended."""
 UNTESTED = "no test measures whether the student distinguishes the classes"
 
 
-def warnings_of(
-    public: AnyPublicTest | None,
-    private: AnyTested | None,
-    released: Sequence[str] | None = None,
-    named: Sequence[str] | None = None,
-    *,
-    asked: tuple[int, int] | None = None,
-    tallied: bool = False,
-) -> tuple[str, ...]:
-    """Warnings about a student: it is no better than a constant prediction, it never finds some class, or its session
-    ended after few of the public rows.
+def student_warnings(certificate: Certificate, released: Sequence[str] | None = None) -> tuple[str, ...]:
+    """Warnings about the student of a certificate: its session ended after few of the public rows, or its measures,
+    or else the classes that it learned or predicts, say that it is of no use.
 
-    released   the classes among the released labels, if it learned from those
-    named      the classes it predicts on the public rows, if that was computed
-    asked      how many public rows were asked, and how many there are
+    released   the classes among the released labels, if it learned from those and no public test measures it
+    """
+    student, private, (asked, rows) = certificate.student, certificate.tested, certificate.counts.of_rows
+    found = warnings_of(student.public_test, private, tallied=not certificate.teachers)
+    if student.public_test is None and private is None:
+        found = untested(released, student.named)
+    if asked >= LEAST_ASKED * rows:
+        return found
+    ended = f"the session ended after {asked:,} of {rows:,} public rows"
+    return f"{ended}: the student learned nothing from the others, which have no label", *found
+
+
+def untested(released: Sequence[str] | None, named: Sequence[str] | None) -> tuple[str, ...]:
+    """The warning about a student that no test measures, if it learned from no more than one class (`released`), or
+    predicts one class alone for the public rows (`named`)."""
+    if released is not None and not released:
+        return (f"no label was released, and {UNTESTED}",)
+    if released is not None and len(released) == 1:
+        return (f"every released label is the class {released[0]!r}, and {UNTESTED}",)
+    if named is not None and len(named) == 1:
+        return (f"the student predicts the class {named[0]!r} for every public row, and {UNTESTED}",)
+    return ()
+
+
+def warnings_of(public: AnyPublicTest | None, private: AnyTested | None, *, tallied: bool = False) -> tuple[str, ...]:
+    """Warnings that follow from measures: a student is no better than a constant prediction, or it never finds some
+    class.
+
     tallied    whether it was decoded from sums, which no teacher voted on
     """
-    found, (queried, rows) = list[str](), asked or (0, 0)
-    if queried < LEAST_ASKED * rows:
-        found.append(
-            f"the session ended after {queried:,} of {rows:,} public rows: the student learned nothing from the "
-            "others, which have no label"
-        )
-    if isinstance(public, NumberTest):
-        if public.rmse.value >= public.mean_rmse:
-            found.append(
-                "the student does not beat a constant prediction, the mean of the public test rows: RMSE "
-                f"{public.rmse:.4g} against {public.mean_rmse:.4g}"
-            )
-        return (*found, *_of_private(private, set(), None))
-    if public is None and private is None:
-        if released is not None and not released:
-            found.append(f"no label was released, and {UNTESTED}")
-        elif released is not None and len(released) == 1:
-            found.append(f"every released label is the class {released[0]!r}, and {UNTESTED}")
-        elif named is not None and len(named) == 1:
-            found.append(f"the student predicts the class {named[0]!r} for every public row, and {UNTESTED}")
-        return tuple(found)
     if public is None:
-        return (*found, *_of_private(private, set(), thresholds_of(public, private, tallied=tallied)))
-    recalled = {item.name for item in public.classes if item.recall and item.recall.value}
-    return (*found, *_of_public(public), *_of_private(private, recalled, None))
+        return tuple(_of_private(private, set(), thresholds_of(public, private, tallied=tallied)))
+    if isinstance(public, PublicTest):
+        recalled = {item.name for item in public.classes if item.recall and item.recall.value}
+        return (*_of_public(public), *_of_private(private, recalled, None))
+    constant = (
+        "the student does not beat a constant prediction, the mean of the public test rows: RMSE "
+        f"{public.rmse:.4g} against {public.mean_rmse:.4g}"
+    )
+    return *(constant,) * (public.rmse.value >= public.mean_rmse), *_of_private(private, set(), None)
 
 
 def _of_public(test: PublicTest) -> Iterator[str]:

@@ -56,13 +56,13 @@ def run(
                   tables, or any object with Arrow's C stream interface. They are kept in the vault
     home          the home folder; default: CONCORD_HOME, or .concord
     new_session   open a further session, which costs again
-    settings      label, classes or bounds, domain, rows and the other arguments of `tasks.advice.draft.settings_for`
+    settings      label, classes or bounds, domain, rows and the other fields of `tasks.advice.draft.PlanFacts`
     Raises WrongInput if the plan or public data are wrong, BudgetRefused if the domain does not cover the session.
     """
     if not isinstance(plan, str | Path | dict | Plan):
-        from concord.tasks.advice.draft import settings_for
+        from concord.tasks.advice.draft import PlanFacts
 
-        plan, private = settings_for(**_known(settings, settings_for, public)), plan
+        plan, private = PlanFacts(**_known(settings, PlanFacts, public)).frame_plan(), plan
     elif settings:
         raise WrongInput(f"{', '.join(settings)} must be given in the plan, and beside a frame alone")
     frames = {"private": private, "public": public, "test": test}

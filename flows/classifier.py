@@ -34,7 +34,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 import concord
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan, read_tables
-from concord.tasks.advice.draft import settings_for
+from concord.tasks.advice.draft import PlanFacts
 from concord.tasks.data.cells import canonical_id, cast_numbers, class_names, text
 from concord.tasks.data.frames import column_of, frame_table, word_of
 
@@ -132,7 +132,7 @@ class _Learner(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is unt
             raise WrongInput("classes, or bounds, and rows must be given, as known in public, or a plan that has them")
         names = ("domain", "rows", "epsilon", "delta", "unit", "version", "schema")
         stated = {name: getattr(self, name) for name in names}
-        return settings_for(LABEL, **known, **stated)
+        return PlanFacts(label=LABEL, **known, **stated).frame_plan()
 
     def _rows(self, X: Any, *, reset: bool = False) -> pa.Table:
         """Rows as a table. Their names and number of columns are those of `fit`, unless `reset`: then they are private,
@@ -179,7 +179,7 @@ class ConcordClassifier(ClassifierMixin, _Learner):  # type: ignore[misc]  # sci
     plan          a plan, its path, or its tables; the next parameters describe a plan if none is given
     classes       all labels, as publicly known
     domain        the name of this body of private data, which is published
-    rows, epsilon, delta, unit, version, schema   as for `tasks.advice.draft.settings_for`
+    rows, epsilon, delta, unit, version, schema   as for `tasks.advice.draft.PlanFacts`
     home          the home folder; default: CONCORD_HOME, or .concord
     new_session   whether `fit` may open a further session in the domain, which costs again
 

@@ -11,7 +11,6 @@ from concord.artifacts.guarantee import season_in_words
 from concord.artifacts.learners import StudentPlan
 from concord.artifacts.mlflow.describe import Tracked
 from concord.artifacts.mlflow.last_answer import LastAnswer
-from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Encoding, PublicRows
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
@@ -25,7 +24,7 @@ from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import grouping, labelled_rows
 from concord.tasks.publish import certify as publish_certify
 from concord.tasks.publish.certify import certificate_of
-from concord.tasks.publish.track import digests_of, session_of, track
+from concord.tasks.publish.track import digests_of, publication_of, session_of
 from concord.tasks.student.study import Student, rehearse_student
 
 if TYPE_CHECKING:
@@ -124,36 +123,25 @@ def certify(
     place: Place,
     certificate: Certificate,
     classes: Sequence[str],
-    per_refusal: Cost | None,
     signer: str,  # noqa: ARG001, so that another key signs again
 ) -> Certified:
     """Write the certificate and its report, signed by the key of that fingerprint."""
     written = publish_certify.written_now(certificate)
-    return publish_certify.write(written, classes, per_refusal=per_refusal, stores=Stores.of(place.home))
+    return publish_certify.write(written, classes, Stores.of(place.home))
 
 
 def _certified_and_tracked(learned: Learned, student: Student) -> tuple[Certified, Tracked]:
     """Certificate and report, written or from the cache; and their run in MLflow, recorded if it is missing."""
     run, passed, stores, studied = learned.run, learned.passed, learned.run.stores, datetime.now(UTC)
-    per_refusal = learned.admitted.ask.per_refusal
+    public = PublicRows(encoding=learned.encoding, batches=tuple(learned.admitted.stream.batches))
 
     def recorded(certified: Certified, tracking: "Tracking") -> Tracked:
-        return track(
-            run.plan,
-            certified,
-            learned.encoding,
-            learned.admitted.stream.batches,
-            per_refusal=per_refusal,
-            started=passed.at,
-            studied=studied,
-            stores=stores,
-            tracking=tracking,
-        )
+        return tracking.publish(publication_of(run.plan, certified, public, stores), passed.at, studied)
 
     def work() -> tuple[tuple[Certified, Tracked], bool]:
         files = {each.session.id: each.released for each in (passed, *learned.before)}
         certificate = certificate_of(run.plan, files, student, learned.encoding.features, stores)
-        certified, cached = certify.with_cached(run, certificate, run.plan.data.classes, per_refusal, run.signer)
+        certified, cached = certify.with_cached(run, certificate, run.plan.data.classes, run.signer)
         tracked, there = mirrored(run, certified, recorded)
         return (certified, tracked), cached and there
 

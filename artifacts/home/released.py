@@ -183,37 +183,31 @@ class Released:
 
 
 def labels_table(
-    session: str,
-    first: int,
-    labels: Integers,
-    counts: Integers | None,
-    *,
-    rows: int,
-    classes: Sequence[str],
-    guarantee: Mapping[str, str],
+    rows: range, labels: Integers, counts: Integers | None, classes: Sequence[str], guarantee: Mapping[str, str]
 ) -> pa.Table:
     """Labels of a batch as a table of `labels_schema`.
 
-    first    the session-wide index of its first row
-    labels   (asked,) class indices, negative if refused; rows after `asked` were not asked
-    counts   (asked, classes) noisy votes, if the mechanism releases them; dropped for refused rows
+    rows       session-wide indices of its rows
+    labels     (asked,) class indices, negative if refused; rows after `asked` were not asked
+    counts     (asked, classes) noisy votes, if the mechanism releases them; dropped for refused rows
+    guarantee  the metadata, which name the `session`
     """
-    classed = np.full(rows, -1)
+    classed = np.full(len(rows), -1)
     classed[: len(labels)] = labels
     unlabelled = classed < 0
-    outcomes = pa.array(np.where(np.arange(rows) < len(labels), unlabelled, 2))
-    scores = pa.nulls(rows, pa.list_(pa.int64(), len(classes)))
+    outcomes = pa.array(np.where(np.arange(len(rows)) < len(labels), unlabelled, 2))
+    scores = pa.nulls(len(rows), pa.list_(pa.int64(), len(classes)))
     if counts is not None and len(counts):
-        values = np.zeros((rows, len(classes)), dtype=np.int64)
+        values = np.zeros((len(rows), len(classes)), dtype=np.int64)
         values[: len(counts)] = counts
         values[unlabelled] = 0
         scores = pa.FixedSizeListArray.from_arrays(values.ravel(), len(classes), mask=pa.array(unlabelled))
     columns = [
-        pa.array(np.arange(first, first + rows, dtype=np.uint64)),
+        pa.array(np.arange(rows.start, rows.stop, dtype=np.uint64)),
         pa.array(classes, pa.string()).take(pa.array(classed, mask=unlabelled)),
         pa.array(["answered", "refused", "not asked"], pa.string()).take(outcomes),
         scores,
-        pa.repeat(pa.scalar(session, pa.string()), rows),
+        pa.repeat(pa.scalar(guarantee["session"], pa.string()), len(rows)),
     ]
     return pa.table(columns, schema=labels_schema(len(classes), dict(guarantee)))
 

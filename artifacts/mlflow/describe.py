@@ -8,7 +8,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -71,7 +70,7 @@ ColumnType = Literal["double", "string", "boolean", "datetime", "any"]
 
 @dataclass(frozen=True, kw_only=True)
 class Publication:
-    """Everything that may be tracked: released and public data, and when the door was reached.
+    """Everything that may be tracked: released and public data.
 
     certificate  the session's
     files        certificate, report and figures, as they lie in the released folder
@@ -80,7 +79,6 @@ class Publication:
     student      the fitted pipeline; `student_file` its released bytes, `trusted_types` what skops must trust in them
     example      a pandas frame of public rows; `columns` are the types that raw ones have
     code         source files of our types that the student is made of
-    started      when the door was passed; `studied` when the student was trained
     """
 
     certificate: Certificate
@@ -93,8 +91,6 @@ class Publication:
     example: Any
     columns: Mapping[str, ColumnType]
     code: Sequence[Path]
-    started: datetime
-    studied: datetime
 
 
 @dataclass(frozen=True)

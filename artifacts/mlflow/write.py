@@ -126,10 +126,10 @@ MOST_AT_ONCE = 1000
 class Tracking(Records):
     """The tracking store, for writing."""
 
-    def publish(self, publication: Publication) -> Tracked:
+    def publish(self, publication: Publication, started: datetime, studied: datetime) -> Tracked:
         """Record a publication as a run of its domain's experiment, and register its student.
 
-        Each stage after the door is a nested run.
+        Each stage after the door is a nested run. The door was passed at `started`, the student ready at `studied`.
         """
         certificate = publication.certificate
         with in_one_sentence():
@@ -140,11 +140,11 @@ class Tracking(Records):
             described = {**tags(certificate), NOTE: guarantee_text(certificate)}
             # After the session's runs, so that a clock set back does not reorder them.
             ends: list[int] = [run.info.end_time + 1 for run in self._runs(certificate.session, 1)]
-            begun = max([_milliseconds(publication.started), *ends])
+            begun = max([_milliseconds(started), *ends])
             with self._run(experiment, run_name(certificate), begun, described) as run:
                 self._log(run.info.run_id, publication)
                 model_id = self._log_model(run, publication)
-                self._log_stages(run, model_id, publication)
+                self._log_stages(run, model_id, publication, studied)
                 model_uri = self._register(run, model_id, certificate)
                 return Tracked(run.info.run_id, model_uri, self._is_champion(model_uri))
 
@@ -258,10 +258,10 @@ class Tracking(Records):
         metrics = [Metric(name, value, now, 0) for name, value in stage.metrics.items()]
         self._client.log_batch(run_id, metrics, [Param(name, value) for name, value in stage.params.items()])
 
-    def _log_stages(self, parent: Run, model_id: str, publication: Publication) -> None:
+    def _log_stages(self, parent: Run, model_id: str, publication: Publication, ready: datetime) -> None:
         """A nested run for each stage. All times are after the door: the release is a single moment."""
         door = parent.info.start_time
-        studied = max(door, _milliseconds(publication.studied))
+        studied = max(door, _milliseconds(ready))
         lasted = {"release": (door, door), "choose": (door, door), "study": (door, studied)}
         lasted["test"] = studied, studied
         lasted["certify"] = studied, max(studied, _now())

@@ -22,6 +22,7 @@ from concord.flows.cli.plan import show_classes, show_releases
 from concord.flows.console import err, out
 from concord.tasks.advice.draft import (
     ABOUT,
+    LIFETIME,
     Wishes,
     check_column,
     check_public,
@@ -217,7 +218,7 @@ def _default(name: str, stated: Mapping[str, Any]) -> Any:
         case "delta":
             return usual_delta(stated["rows"])
         case "lifetime_epsilon" | "lifetime_delta":
-            return 4 * stated[name.removeprefix("lifetime_")]
+            return LIFETIME * stated[name.removeprefix("lifetime_")]
         case "unit" if stated["public"] is None and not sys.stdin.isatty():
             rule = f"--unit COLUMN if a column identifies a person, or --unit {ROW} to protect each row by itself"
             raise WrongInput(f"--unit must be given if there is no public table: {rule}")

@@ -82,7 +82,7 @@ def _of_votes(
     planned = plan_mechanism(asked.mechanism, stream, asked.cutoff) if asked.mechanism else None
     runs, ahead = planned or options[0], None
     if plan is not None and public is not None:
-        ahead = expect_votes(plan, public, stream, runs.name, runs.cutoff)
+        ahead = expect_votes(plan, public, stream, runs)
     return {
         **{name: getattr(asked, name) for name in FIGURES},
         "agreement": float(stream.shares[:, 0].mean()),

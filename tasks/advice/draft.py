@@ -45,27 +45,65 @@ from concord.tasks.data.tables import PRIVATE, PublicTable, find_files, open_pub
 from concord.tasks.data.units import open_private
 from concord.tasks.mechanisms.mechanism import mechanism_class
 
+LIFETIME = 4
+"""Lifetime budget that `concord init` writes for a domain, as a multiple of a session's budget."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class Wishes:
-    """The user's statements. Paths are as given; `rows` is roughly how many private units there are, as
-    known in public: rows, or people if `unit` names them; of a stream, in a whole `season`. The label has classes, or
-    bounds if it is a number. A `schema` takes the place of a public table."""
+class PlanFacts:
+    """What a plan states of private rows and of the budget; all of it must be known in public.
+
+    classes   of the label; or its `bounds`, if it is a number: the least and the largest it may be
+    rows      roughly how many private units there are, as you would say it in public: rows, or people if `unit` names
+              them; of a stream, in a whole season
+    delta     default: a power of ten below 1/rows
+    unit      the column that says whose a row is; default: each row is protected by itself
+    version   names the state of the private data: another one when it changes
+    schema    in place of public rows: a Frictionless Table Schema, or the path of one
+    """
+
+    label: str
+    domain: str
+    rows: int
+    classes: Sequence[Any] = ()
+    bounds: Sequence[float] | None = None
+    epsilon: float = 1.0
+    delta: float | None = None
+    unit: str | None = None
+    version: str = "1"
+    schema: Any = None
+
+    def frame_plan(self) -> dict[str, Any]:
+        """A plan for frames, by tallies, as nested tables. The domain may spend LIFETIME times the session's budget
+        over its life, which is fixed when it is first named."""
+        delta = usual_delta(self.rows) if self.delta is None else self.delta
+        spent = {"epsilon": float(self.epsilon), "delta": float(delta)}
+        data: dict[str, Any] = {"label": self.label, "unit": self.unit, "version": self.version}
+        if len(self.classes):
+            data["classes"] = [str(name) for name in self.classes]
+        if self.bounds is not None:
+            data["bounds"] = list(self.bounds)
+        if self.schema is not None:
+            data["schema"] = os.fspath(self.schema) if isinstance(self.schema, os.PathLike) else self.schema
+        lifetime = {name: LIFETIME * amount for name, amount in spent.items()}
+        return {
+            "folder": ".",
+            "data": data,
+            "privacy": {"domain": self.domain, **spent, "lifetime": lifetime},
+            "labeling": {"mechanism": TALLIES, "rows": self.rows},
+            "student": {"learner": "linear"},
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes(PlanFacts):
+    """The user's statements for a plan of files. Paths are as given; a `schema` takes the place of a public table."""
 
     private: str
     public: str | None
-    schema: str | None = None
     test: str | None
-    label: str
-    unit: str | None
-    domain: str
-    rows: int
-    epsilon: float
-    delta: float
     lifetime_epsilon: float
     lifetime_delta: float
-    classes: tuple[str, ...] = ()
-    bounds: tuple[float, float] | None = None
     format: TextFormat = COMMAS
     categories: tuple[str, ...] = ()
     season: int | None = None
@@ -88,47 +126,6 @@ class EnsembleAdvice:
 def usual_delta(rows: int) -> float:
     """The power of ten that is at most 1/(10·rows): publishing one row in n at random would have δ = 1/n."""
     return float(f"1e-{1 + len(str(rows))}")
-
-
-LIFETIME = 4
-"""Lifetime budget that `concord init` writes for a domain, as a multiple of a session's budget."""
-
-
-def settings_for(
-    label: str,
-    classes: Sequence[Any] = (),
-    *,
-    bounds: Sequence[float] | None = None,
-    domain: str,
-    rows: int,
-    epsilon: float = 1.0,
-    delta: float | None = None,
-    unit: str | None = None,
-    version: str = "1",
-    schema: Any = None,
-) -> dict[str, Any]:
-    """A plan for frames, by tallies, as nested tables; all of it must be known in public.
-
-    bounds    in place of classes, if the label is a number: the least and the largest it may be
-    rows      roughly how many private units there are, as you would say it in public
-    delta     default: a power of ten below 1/rows
-    unit      the column that says whose a row is; default: each row is protected by itself
-    version   names the state of the private data: another one when it changes
-    schema    in place of public rows: a Frictionless Table Schema, or the path of one
-    The domain may spend LIFETIME times that over its life, which is fixed when it is first named.
-    """
-    spent = {"epsilon": float(epsilon), "delta": usual_delta(rows) if delta is None else float(delta)}
-    named = {"classes": [str(name) for name in classes]} if len(classes) else {}
-    said = named if bounds is None else {**named, "bounds": list(bounds)}
-    declared = {} if schema is None else {"schema": os.fspath(schema) if isinstance(schema, os.PathLike) else schema}
-    lifetime = {name: LIFETIME * amount for name, amount in spent.items()}
-    return {
-        "folder": ".",
-        "data": {"label": label, **said, "unit": unit, "version": version, **declared},
-        "privacy": {"domain": domain, **spent, "lifetime": lifetime},
-        "labeling": {"mechanism": TALLIES, "rows": rows},
-        "student": {"learner": "linear"},
-    }
 
 
 def classes_of(path: str, label: str, form: TextFormat = COMMAS) -> tuple[str, ...]:
@@ -258,7 +255,7 @@ private = {_path(wishes.private, folder)}
 label = {_toml(wishes.label)}
 {label}
 {unit if wishes.unit else no_unit}
-{form}version = "1" # change it when the private data changes
+{form}version = {_toml(wishes.version)} # change it when the private data changes
 {categories}features = [ # remove columns without information, such as record numbers
 {names}
 ]

@@ -19,6 +19,7 @@ Not covered  how [relabel] changes labels; students that are chosen among hypoth
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from concord.artifacts.home.released import labels_table
 from concord.artifacts.learners import StudentPlan, TeachersPlan
 from concord.artifacts.plan import Plan
 from concord.tasks.advice.choose import PublicFacts
-from concord.tasks.advice.compare import Stream
+from concord.tasks.advice.compare import Option, Stream
 from concord.tasks.advice.rehearse import (
     ClassAhead,
     Rehearsed,
@@ -49,8 +50,8 @@ from concord.tasks.mechanisms.mechanism import Mechanism
 from concord.tasks.student.evaluate import probabilities
 from concord.tasks.student.study import SEED, fitted, lessons
 
-DRAWS = 2
-"""Draws of labels and noise, by strength of signal."""
+DRAWS = tuple(product(SIGNALS, range(2)))
+"""Strengths of the signal in the synthetic labels, each with the numbers of its draws of labels and noise."""
 MOST_TRAINED, MOST_NOT_LINEAR, LEAST_TRAINED = 200, 40, 25
 """Most teachers that are trained, most that are not linear, and least however much work one is."""
 MOST_WORK = 5e7
@@ -178,8 +179,7 @@ class VotesStage(Stage):
         votes, rows = self.ensemble.votes(private, labels), np.arange(len(X))
         asked = rows[: self.asked] if self.asked <= len(rows) else rng.integers(0, len(rows), self.asked)
         answers = self.mechanism.release(votes[asked][: self.mechanism.queries], SimulatedNoise(rng), 0, 0)
-        given = {"rows": len(asked), "classes": self.names, "guarantee": {}}
-        released = labels_table("", 0, answers.labels, answers.counts, **given)  # type: ignore[arg-type]
+        released = labels_table(range(len(asked)), answers.labels, answers.counts, self.names, {"session": ""})
         used, targets = lessons(released, self.names, self.student.refused, teachers=voters, seed=SEED)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # such as of too few iterations, on labels that noise has changed
@@ -218,22 +218,19 @@ def expect_votes(
     plan: Plan,
     public: PublicFacts,
     stream: Stream,
-    name: str,
-    cutoff: int | None,
-    *,
-    signals: Sequence[str] = tuple(SIGNALS),
-    draws: int = DRAWS,
+    option: Option,
+    draws: Sequence[tuple[str, int]] = DRAWS,
 ) -> VotesAhead | None:
-    """What to expect if a stream of votes passes the mechanism of that name, at that cutoff if it has one; None if it
-    does not fit the budget, if no student is fitted, or if no feature has codes: then there are no synthetic labels."""
+    """What to expect if a stream of votes passes the mechanism of that option; None if it does not fit the budget, if
+    no student is fitted, or if no feature has codes: then there are no synthetic labels."""
     if plan.student.each[0].learner != "fitted" or not public.codes(plan).fine:
         return None
     try:
-        mechanism = stream.calibrated(name, cutoff)
+        mechanism = stream.calibrated(option.name, option.cutoff)
     except WrongInput:
         return None
     stage = VotesStage.of(plan, public, stream, mechanism)
-    found = [rehearse_classes(signal, stage, draw, public.shares) for signal in signals for draw in range(draws)]
+    found = [rehearse_classes(signal, stage, draw, public.shares) for signal, draw in draws]
     classes = expect_classes(plan.data.classes, found)
     size, trained, voters = stage.ensemble.size, stage.ensemble.trained, stream.teachers
     who = f"{trained:,} of {voters:,} teachers" if trained < voters else "all teachers"

@@ -8,7 +8,6 @@ Not covered  the limits of a model class. Checked by tests/flows/cli/test_init.p
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.guarantee import NO_LATER_ROWS
@@ -21,7 +20,7 @@ from concord.tasks.advice.draft import EnsembleAdvice, Wishes, draft
 from concord.tasks.advice.rehearse import ClassAhead
 from concord.tasks.advice.rehearse_sketch import expect_sketch
 from concord.tasks.advice.rehearse_tallies import ReleaseAhead, expect_tallies
-from concord.tasks.advice.rehearse_votes import VotesAhead, expect_votes, simulated_votes
+from concord.tasks.advice.rehearse_votes import expect_votes, simulated_votes
 from concord.tasks.asking.teachers import PROPOSED
 from concord.tasks.data.grid import reading_encoding
 
@@ -99,14 +98,15 @@ def _by_votes(
             why = ensemble.best.reason if ensemble else why
             continue
         text, plan = draft(wishes, ensemble, folder)
-        ahead = _ahead(plan, ensemble, public, signals=("typical",), draws=1)
+        ahead = expect_votes(plan, public, public.stream(plan), ensemble.best, [("typical", 0)])
         found.append((ahead.rehearsed[0].right if ahead else 0.0, text, plan, ensemble))
     if not found:
         instead = "leave out --no-tallies to ask the rows themselves" if against is None else against
         rows = f"{wishes.rows:,} rows"
         raise WrongInput(f"votes cannot teach a student within the budget, from {rows}: {why}; {instead}")
     _, text, plan, ensemble = max(found, key=lambda each: each[0])
-    ahead, best = _ahead(plan, ensemble, public), ensemble.best
+    best = ensemble.best
+    ahead = expect_votes(plan, public, public.stream(plan), best)
     reason = f"{best.reason}; no tallies: {against}" if against else best.reason
     suggested = Suggested(
         text=text,
@@ -122,8 +122,8 @@ def _ensemble(wishes: Wishes, teachers: int, direct: Plan, public: PublicFacts) 
     """So many teachers, and the mechanism with most informative labels of their simulated votes; None if none fits."""
     shard, room = wishes.rows / teachers, max(10, public.rows // 10)  # a tenth of the present rows may come later
     stream = Stream(
-        epsilon=wishes.epsilon,
-        delta=wishes.delta,
+        epsilon=direct.privacy.epsilon,
+        delta=direct.privacy.delta,
         teachers=teachers,
         queries=public.rows,
         classes=len(wishes.classes),
@@ -137,8 +137,3 @@ def _ensemble(wishes: Wishes, teachers: int, direct: Plan, public: PublicFacts) 
         return None
     best = plan_mechanism(mechanism.name, stream, mechanism.cutoff)
     return EnsembleAdvice(teachers=teachers, best=best, queries=public.rows + room)
-
-
-def _ahead(plan: Plan, ensemble: EnsembleAdvice, public: PublicFacts, **given: Any) -> VotesAhead | None:
-    """What to expect of the votes of a plan, as for `expect_votes`."""
-    return expect_votes(plan, public, public.stream(plan), ensemble.best.name, ensemble.best.cutoff, **given)

@@ -241,8 +241,8 @@ class LabelStream:
         return self._write(state.batches + batches, state.next_row + rows, Answers(np.zeros(0, dtype=np.int64)), count)
 
     def _write(self, index: int, first: int, answers: Answers, rows: int) -> Ref:
-        terms: dict[str, Any] = {"rows": rows, "classes": self.ask.classes, "guarantee": self._guarantee}
-        table = labels_table(self.session, first, answers.labels, answers.counts, **terms)
+        asked = range(first, first + rows)
+        table = labels_table(asked, answers.labels, answers.counts, self.ask.classes, self._guarantee)
         return self.stores.released.write_labels(self.session, index, table)
 
     @cached_property

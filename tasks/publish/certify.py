@@ -33,7 +33,6 @@ from concord.artifacts.home.released import Released
 from concord.artifacts.learners import StudentPlan
 from concord.artifacts.measures import PublicTest
 from concord.artifacts.plan import Plan
-from concord.artifacts.privacy import Cost
 from concord.artifacts.published import NOBODYS
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
@@ -124,13 +123,10 @@ def written_now(certificate: Certificate) -> Certificate:
     return certificate.model_copy(update={"versions": library_versions() | certificate.versions})
 
 
-def write(certificate: Certificate, classes: Sequence[str], *, per_refusal: Cost | None, stores: Stores) -> Certified:
+def write(certificate: Certificate, classes: Sequence[str], stores: Stores) -> Certified:
     """Publish a certificate in its session's folder, with its report, its figures and the files that waited for it.
 
-    The same certificate gives the same files.
-
-    per_refusal  the mechanism's cost of one refusal; None if it is charged whole
-    Raises NotVerified if a file of labels is not what was written.
+    The same certificate gives the same files. Raises NotVerified if a file of labels is not what was written.
     """
     session, released = stores.ledger.session(certificate.session), stores.released
     drawn = {"budget": budget_figure(certificate.domain)}
@@ -140,7 +136,7 @@ def write(certificate: Certificate, classes: Sequence[str], *, per_refusal: Cost
         drawn["releases"] = releases_figure(history, tests)
     if labels := voted(session, certificate.leading.files):
         outcomes = Outcomes.of(labels, released)
-        spent = spending(session, per_refusal, outcomes.refused)
+        spent = spending(session, outcomes.refused)
         if len(set(spent.epsilon.tolist())) > 1:  # a flat line shows nothing
             drawn["spend"] = spend_figure(session, spent)
         drawn["labels"] = labels_figure(outcomes.by_class, classes, certificate.counts)

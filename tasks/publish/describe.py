@@ -38,7 +38,7 @@ from concord.artifacts.parts import LEARNING
 from concord.artifacts.records import SessionRecord, promised
 from concord.artifacts.schemas import Budget, Ref
 from concord.artifacts.sessions import Session
-from concord.artifacts.student_warnings import warnings_of
+from concord.artifacts.student_warnings import student_warnings
 from concord.artifacts.vulnerabilities import concerning, older, oldest
 from concord.tasks.asks.kinds import mechanism_of, outcomes_of, remarks_of
 from concord.tasks.publish.outcomes import classes_named, counted
@@ -77,9 +77,7 @@ def describe(
     if (student := certificate.learned) is not None:
         tables = tuple(file for file in certificate.leading.files if file.path.endswith(TABLE))
         learned = classes_named(tables, released) if tables and student.public_test is None else None
-        asked, tallied = certificate.counts.of_rows, not certificate.teachers
-        tests = student.public_test, certificate.tested
-        warned += warnings_of(*tests, learned, student.named, asked=asked, tallied=tallied)
+        warned += student_warnings(certificate, learned)
     return certificate.model_copy(update={"warnings": (*warned, *remarks_of(leading, own))})
 
 

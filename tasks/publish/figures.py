@@ -90,9 +90,7 @@ class Spending:
     epsilon: NDArray[np.float64]
 
 
-def spending(
-    session: Session, per_refusal: Cost | None, refused: NDArray[np.bool_], rows: Integers | None = None
-) -> Spending:
+def spending(session: Session, refused: NDArray[np.bool_], rows: Integers | None = None) -> Spending:
     """The charge of a session over the rows it was asked, at `rows` (points,), by default POINTS_DRAWN of them.
 
     refused   (asked,) whether each row was refused
@@ -102,9 +100,10 @@ def spending(
     asked, places = len(refused), np.flatnonzero(refused)
     at = np.unique(np.linspace(min(1, asked), asked, POINTS_DRAWN).astype(np.int64)) if rows is None else rows
     had = np.searchsorted(places, at).astype(np.int64)  # refusals among the first `at` rows
-    if per_refusal is None:
+    each = None if session.per_refusal is None else from_settings(session.kind).per_refusal
+    if each is None:
         return Spending(at, at - had, np.full(len(at), session.epsilon))
-    charged = {count: charge_of(session, per_refusal, count) for count in set(had.tolist())}
+    charged = {count: charge_of(session, each, count) for count in set(had.tolist())}
     return Spending(at, at - had, np.array([charged[count] for count in had.tolist()]))
 
 

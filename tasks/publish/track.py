@@ -1,14 +1,11 @@
-"""Track: hand a certified session to MLflow, from released files and public rows alone.
+"""Track: what MLflow shows of a certified session, from released files and public rows alone.
 
-Assumes      public rows are public; the door was reached at `started`
+Assumes      public rows are public
 Guarantees   the record follows from the certificate, the released files and the public rows
 Not covered  see artifacts.mlflow.write. Checked by tests/artifacts/mlflow/test_tracking.py
 """
 
-from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -21,13 +18,11 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.describe import (
     ColumnType,
     Publication,
-    Tracked,
     datasets_of,
 )
 from concord.artifacts.parts import running_totals
 from concord.artifacts.plan import Plan
-from concord.artifacts.privacy import Cost
-from concord.artifacts.schemas import WORDS, Encoding
+from concord.artifacts.schemas import WORDS, Encoding, PublicRows
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
 from concord.tasks.data.encode import PublicBatch, read_frame
@@ -36,30 +31,14 @@ from concord.tasks.publish.figures import spending
 from concord.tasks.publish.outcomes import refusals
 from concord.tasks.student.model import load, modules_needed
 
-if TYPE_CHECKING:
-    from concord.artifacts.mlflow.write import Tracking
-
 EXAMPLE_ROWS = 5
 MetricPoints = list[tuple[int, float]]
 
 
-def track(
-    plan: Plan,
-    certified: Certified,
-    encoding: Encoding,
-    batches: Sequence[PublicBatch],
-    *,
-    per_refusal: Cost | None,
-    started: datetime,
-    studied: datetime,
-    stores: Stores,
-    tracking: "Tracking",
-) -> Tracked:
-    """Record the session in MLflow and register its student.
+def publication_of(plan: Plan, certified: Certified, public: PublicRows, stores: Stores) -> Publication:
+    """What MLflow is given about a session and its student, of a plan and its staged public rows.
 
-    batches   the staged public rows
-    started   time at which the door was passed; `studied`, at which the student was ready
-    Raises NotVerified if a released file is not what was written, EnvironmentFailed if MLflow fails.
+    Raises NotVerified if a released file is not what was written.
     """
     from concord.tasks.student.trust import trusted_types
 
@@ -71,24 +50,20 @@ def track(
     types = trusted_types(file, plan.student.estimator)
     of_stream = dict(enumerate(certificate.student.history, start=1)) or certificate.by_release
     by_release = [(number, accuracy.value) for number, accuracy in of_stream.items()]
-    return tracking.publish(
-        Publication(
-            certificate=certificate,
-            files=[released.root / ref.path for ref in certified.files],
-            series=_series(session, per_refusal, refused, ledger) | {"accuracy_by_release": by_release},
-            datasets={
-                **datasets_of(certificate),
-                certificate.mechanism.kind.of_rows: sha256_of_all(vault.read(batch.ref) for batch in batches),
-            },
-            student=load(file, plan.student.estimator),
-            student_file=file,
-            trusted_types=types,
-            example=_example(batches[0], encoding, vault),
-            columns=column_types(plan.path("public"), encoding),
-            code=[Path(str(part.__file__)) for part in modules_needed(types)],
-            started=started,
-            studied=studied,
-        )
+    return Publication(
+        certificate=certificate,
+        files=[released.root / ref.path for ref in certified.files],
+        series=_series(session, refused, ledger) | {"accuracy_by_release": by_release},
+        datasets={
+            **datasets_of(certificate),
+            certificate.mechanism.kind.of_rows: sha256_of_all(vault.read(batch.ref) for batch in public.batches),
+        },
+        student=load(file, plan.student.estimator),
+        student_file=file,
+        trusted_types=types,
+        example=_example(public.batches[0], public.encoding, vault),
+        columns=column_types(plan.path("public"), public.encoding),
+        code=[Path(str(part.__file__)) for part in modules_needed(types)],
     )
 
 
@@ -102,13 +77,11 @@ def digests_of(certified: Certified) -> dict[str, str]:
     return {Path(ref.path).name: ref.digest for ref in certified.files}
 
 
-def _series(
-    session: Session, per_refusal: Cost | None, refused: NDArray[np.bool_], ledger: Ledger
-) -> dict[str, MetricPoints]:
+def _series(session: Session, refused: NDArray[np.bool_], ledger: Ledger) -> dict[str, MetricPoints]:
     """The metrics named by SERIES: ε charged over rows and over batches, and to the domain over its sessions."""
     committed = [batch.outcome.asked for batch in ledger.batches(session.id) if batch.outcome]
-    by_row = spending(session, per_refusal, refused)
-    by_batch = spending(session, per_refusal, refused, np.cumsum(committed, dtype=np.int64))
+    by_row = spending(session, refused)
+    by_batch = spending(session, refused, np.cumsum(committed, dtype=np.int64))
     domain = ledger.domain_of(session)
     totals = running_totals(ledger.counted(domain.name), ledger.lost(domain.name))
     by_session = [domain.filter.spent(total)[0] for total in totals]

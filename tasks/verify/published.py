@@ -35,7 +35,7 @@ from concord.artifacts.ledger.home_contents import named
 from concord.artifacts.published import is_published
 from concord.artifacts.records import SessionRecord, promised
 from concord.artifacts.schemas import Budget
-from concord.artifacts.student_warnings import warnings_of
+from concord.artifacts.student_warnings import student_warnings
 from concord.artifacts.vulnerabilities import is_version, older
 from concord.tasks.verify.checks import NotIncluded, checked, equal, known_faults, proved
 from concord.tasks.verify.folder import PublishedSession
@@ -245,9 +245,7 @@ def _consistent(certificate: Certificate) -> str:
     if (measured := certificate.student.public_test) is not None:
         equal("the student's accuracy", certificate.student.accuracy, getattr(measured, "accuracy", None))
     if certificate.versions.get("concord") == __version__:
-        named, asked = certificate.student.named, certificate.counts.of_rows
-        due = warnings_of(measured, certificate.tested, None, named, asked=asked, tallied=not certificate.teachers)
-        for text in (*due, *CAVEATS):
+        for text in (*student_warnings(certificate), *CAVEATS):
             if text not in (*certificate.warnings, *certificate.caveats):
                 raise NotVerified(f"the certificate leaves out what must stand in it: {text}")
     return f"{len(certificate.warnings)} warnings and {len(certificate.caveats)} caveats are stated"

@@ -18,7 +18,7 @@ import concord
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
 from concord.flows.classifier import CONTRARY, CONTRARY_OF_NUMBERS, ConcordClassifier, ConcordRegressor
-from concord.tasks.advice.draft import settings_for
+from concord.tasks.advice.draft import PlanFacts
 from tests.support.people import CLASSES, people
 from tests.support.sentences import facts
 from tests.test_readme import README
@@ -54,7 +54,7 @@ class Told(ConcordClassifier):
         return super().fit(X, y, public=X if public is None else public)
 
     def _tables(self) -> dict[str, Any]:
-        return settings_for("label", self.known_, domain="checks", rows=100)
+        return PlanFacts(label="label", classes=self.known_, domain="checks", rows=100).frame_plan()
 
     def _declared(self, _: dict[str, Any]) -> list[Any]:
         return self.known_

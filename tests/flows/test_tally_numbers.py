@@ -22,7 +22,7 @@ from concord.flows.api import load_student
 from concord.flows.outcome import Summary
 from concord.flows.results import Run
 from concord.flows.start import start
-from concord.tasks.advice.draft import settings_for
+from concord.tasks.advice.draft import PlanFacts
 from concord.tasks.publish import disclosures
 from concord.tasks.verify.checks import proved
 from concord.tasks.verify.measured import public_test
@@ -128,7 +128,7 @@ def check_private_test(summary: Summary, plan: Plan, home: Path) -> None:
 
 def test_a_frame_may_be_given_with_bounds_in_place_of_classes() -> None:
     known: dict[str, Any] = {"domain": "bills", "rows": 6000}
-    given = settings_for("cost", bounds=(0, 50), **known)
+    given = PlanFacts(label="cost", bounds=(0, 50), **known).frame_plan()
     plan = parse_plan(given | {"data": {**given["data"], "private": "bills.parquet", "public": "more.parquet"}})
     assert (plan.data.bounds, plan.data.classes) == ((0, 50), ())
     wrong: list[tuple[dict[str, Any], str]] = [

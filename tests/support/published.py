@@ -53,7 +53,7 @@ class World:
         self,
         labels: NDArray[np.int64],
         counts: NDArray[np.int64] | None = None,
-        guarantee: Mapping[str, str] = MappingProxyType({"epsilon": "1"}),
+        guarantee: Mapping[str, str] = MappingProxyType({"session": SESSION, "epsilon": "1"}),
     ) -> list[Ref]:
         """Write released files of labels (asked,) over all rows, one per batch; negative is refused."""
         return [
@@ -61,13 +61,11 @@ class World:
                 SESSION,
                 index,
                 labels_table(
-                    SESSION,
-                    batch.first,
+                    range(batch.first, batch.first + batch.rows),
                     labels[batch.first : batch.first + batch.rows],
                     None if counts is None else counts[batch.first : batch.first + batch.rows],
-                    rows=batch.rows,
-                    classes=CLASSES,
-                    guarantee=guarantee,
+                    CLASSES,
+                    guarantee,
                 ),
             )
             for index, batch in enumerate(self.batches)
@@ -173,7 +171,7 @@ def certified(world: World, mechanism: Mechanism, labels: NDArray[np.int64]) -> 
     student = publish_student(
         fitted, SESSION, evaluate(fitted, world.plan.path("test"), world.encoding), world.released
     )
-    return student, recertified(world, mechanism, refs, student)
+    return student, recertified(world, refs, student)
 
 
 def learned(world: World, refs: list[Ref]) -> Pipeline:
@@ -202,9 +200,8 @@ def with_leading(certificate: Certificate, **changes: Any) -> Certificate:
     return certificate.model_copy(update={"sessions": (record, *certificate.sessions[1:])})
 
 
-def recertified(world: World, mechanism: Mechanism, refs: list[Ref], student: Student) -> Certified:
+def recertified(world: World, refs: list[Ref], student: Student) -> Certified:
     """The certificate from the ledger's present state."""
     stores = Stores(world.vault, Ledger.of(world.home), world.released)
     certificate = certificate_of(world.plan, {SESSION: refs}, student, world.encoding.features, stores)
-    classes, per_refusal = world.plan.data.classes, mechanism.per_refusal
-    return write(written_now(certificate), classes, per_refusal=per_refusal, stores=stores)
+    return write(written_now(certificate), world.plan.data.classes, stores)

@@ -9,9 +9,10 @@ from concord.artifacts.certificate import Certified
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.describe import Tracked
 from concord.artifacts.mlflow.write import Tracking
+from concord.artifacts.schemas import PublicRows
 from concord.artifacts.stores import Stores
 from concord.tasks.mechanisms.mechanism import Mechanism
-from concord.tasks.publish.track import track
+from concord.tasks.publish.track import publication_of
 from tests.support.published import SESSION, World, certified
 
 EVIDENCE = ("ledger.json", "key.pem", "attestation.schema.json", "attestation.json")
@@ -27,14 +28,6 @@ def tracked(world: World, mechanism: Mechanism, labels: NDArray[np.int64] | None
     there = {name: figure for name, figure in drawn.items() if figure is not None}
     beside = [world.released.find(f"{SESSION}/{name}") for name in EVIDENCE]
     written = Certified.model_validate({**found, "figures": there, "evidence": beside})
-    return track(
-        world.plan,
-        written,
-        world.encoding,
-        world.batches,
-        per_refusal=mechanism.per_refusal,
-        started=started,
-        studied=started,
-        stores=Stores(world.vault, Ledger.of(world.home), world.released),
-        tracking=Tracking.of(world.home),
-    )
+    public = PublicRows(encoding=world.encoding, batches=tuple(world.batches))
+    stores = Stores(world.vault, Ledger.of(world.home), world.released)
+    return Tracking.of(world.home).publish(publication_of(world.plan, written, public, stores), started, started)

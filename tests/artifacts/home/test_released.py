@@ -16,13 +16,13 @@ from concord.artifacts.home.released import Released, labels_schema, labels_tabl
 from concord.artifacts.schemas import Ref
 
 CLASSES = ("no", "yes")
-GUARANTEE = {"epsilon": "1", "delta": "1e-05"}
+GUARANTEE = {"session": "s-1", "epsilon": "1", "delta": "1e-05"}
 
 
 def write(released: Released, labels: list[int], counts: list[list[int]] | None = None, rows: int = 4) -> Ref:
     array = None if counts is None else np.array(counts, dtype=np.int64).reshape(-1, 2)
     given = np.array(labels, dtype=np.int64)
-    table = labels_table("s-1", 7, given, array, rows=rows, classes=CLASSES, guarantee=GUARANTEE)
+    table = labels_table(range(7, 7 + rows), given, array, CLASSES, GUARANTEE)
     return released.write_labels("s-1", 0, table)
 
 

@@ -16,7 +16,7 @@ from concord.artifacts.mlflow.read import Records
 from concord.artifacts.records import MechanismRecord, SessionRecord
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sections import AboutPlan
-from concord.artifacts.student_warnings import warnings_of
+from concord.artifacts.student_warnings import untested, warnings_of
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.student.intervals import share
 from tests.support.published import SESSION, world
@@ -139,10 +139,10 @@ def test_a_number_not_told_from_a_constant_by_the_private_test_is_warned_of() ->
 
 def test_labels_of_one_class_are_warned_of_where_no_test_tells() -> None:
     """A student of such labels names one class for every row, and became champion."""
-    (warning,) = warnings_of(None, None, ("no",))
+    (warning,) = untested(("no",), None)
     assert "every released label is the class 'no'" in warning
-    assert "no label was released" in warnings_of(None, None, ())[0]
-    assert warnings_of(None, None, ("no", "yes")) == warnings_of(None, None) == ()
+    assert "no label was released" in untested((), None)[0]
+    assert untested(("no", "yes"), None) == untested(None, None) == warnings_of(None, None) == ()
 
 
 @pytest.mark.parametrize(("champion", "address"), [(False, "/1"), (True, "@champion")])

@@ -1,6 +1,7 @@
 """Rehearsals of votes: by every mechanism, within bounds that they state, with recall and AUC of each class."""
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from concord.artifacts.plan import Plan
 from concord.artifacts.sections import MECHANISMS
 from concord.tasks.advice.choose import PublicFacts
+from concord.tasks.advice.compare import Option
 from concord.tasks.advice.rehearse_votes import (
     LEAST_TRAINED,
     MOST_ASKED,
@@ -48,18 +50,21 @@ def asked(folder: Path, mechanism: str = "noisy_votes", **changes: Any) -> Plan:
     return changed(tables, data__private="nowhere.parquet", **changes)
 
 
+def option_of(mechanism: str, cutoff: int | None = None) -> Option:
+    return Option(name=mechanism, cutoff=cutoff, feasible=True, reason="")
+
+
 def rehearsed(plan: Plan, **given: Any) -> VotesAhead:
     public = PublicFacts.of(plan)
     stream = public.stream(plan)
-    labeling = plan.labeling
-    found = expect_votes(plan, public, stream, labeling.mechanism, labeling.cutoff, **given)
+    found = expect_votes(plan, public, stream, option_of(plan.labeling.mechanism, plan.labeling.cutoff), **given)
     assert found is not None
     return found
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_recall_and_auc_of_each_class_are_stated_whatever_answers(folder: Path, mechanism: str) -> None:
-    found = rehearsed(asked(folder, mechanism), signals=("typical",), draws=1)
+    found = rehearsed(asked(folder, mechanism), draws=[("typical", 0)])
     assert [each.name for each in found.classes] == ["no", "yes"]
     assert all(each.recall and each.auc and 0.3 < each.auc[0] <= 1 for each in found.classes)
     (each,) = found.rehearsed
@@ -72,15 +77,16 @@ def test_recall_and_auc_of_each_class_are_stated_whatever_answers(folder: Path, 
 def test_a_rehearsal_repeats_and_reads_no_private_table(folder: Path, learner: str) -> None:
     plan = asked(folder, student=LEARNERS[learner])
     assert not Path(plan.path("private")).exists()
-    first = rehearsed(plan, signals=("strong",), draws=1)
-    assert first == rehearsed(plan, signals=("strong",), draws=1)
+    first = rehearsed(plan, draws=[("strong", 0)])
+    assert first == rehearsed(plan, draws=[("strong", 0)])
     assert first.rehearsed[0].right > 0.85
 
 
 def test_more_epsilon_teaches_more(folder: Path) -> None:
     lifetime: dict[str, Any] = {"privacy__lifetime": {"epsilon": 20.0, "delta": 4e-5}}
     little, much = (
-        rehearsed(asked(folder, privacy__epsilon=epsilon, **lifetime), signals=("typical",)) for epsilon in (0.05, 15.0)
+        rehearsed(asked(folder, privacy__epsilon=epsilon, **lifetime), draws=[("typical", 0), ("typical", 1)])
+        for epsilon in (0.05, 15.0)
     )
     assert much.feasible
     assert np.mean([each.right for each in little.rehearsed]) + 0.05 < np.mean([each.right for each in much.rehearsed])
@@ -91,7 +97,9 @@ def test_of_a_rare_class_the_shares_are_those_of_the_public_test_table(folder: P
     people = pl.read_parquet(folder / "test.parquet").head(1)
     rare = people.with_columns(outcome=pl.lit("yes"))
     pl.concat([people.with_columns(outcome=pl.lit("no"))] * 198 + [rare] * 2).write_parquet(tmp_path / "rare.parquet")
-    found = rehearsed(asked(folder, data__test=str(tmp_path / "rare.parquet")), signals=("weak", "typical"))
+    found = rehearsed(
+        asked(folder, data__test=str(tmp_path / "rare.parquet")), draws=[*product(("weak", "typical"), range(2))]
+    )
     often, seldom = found.classes
     assert (often.name, often.missed) == ("no", ())
     assert seldom.share == pytest.approx((2.5 / 201, 2.5 / 201), abs=1e-3)
@@ -117,7 +125,7 @@ def test_a_bounded_number_of_teachers_is_trained_and_it_says_so(
     folder: Path, teachers: dict[str, Any], rows: int | None, trained: int, shard: int
 ) -> None:
     plan = asked(folder, teachers=teachers, labeling__rows=rows, privacy__epsilon=1.0)
-    found = rehearsed(plan, signals=("weak",), draws=1)
+    found = rehearsed(plan, draws=[("weak", 0)])
     assert (found.trained, found.shard) == (trained, shard)
     few = f"by {trained} of {found.teachers} teachers" if trained < found.teachers else "by all teachers"
     assert f"{few}, on {shard:,} rows each{' (labeling.rows is not stated)' if rows is None else ''}" in found.reason
@@ -154,7 +162,7 @@ def test_much_work_trains_fewer_teachers_and_many_public_rows_are_not_all_asked(
     plan = asked(folder, labeling__queries=10**6)
     public = replace(PublicFacts.of(plan), rows=10**6)
     stream = public.stream(plan)
-    found = expect_votes(plan, public, stream, "noisy_votes", None, signals=("weak",), draws=1)
+    found = expect_votes(plan, public, stream, option_of("noisy_votes"), draws=[("weak", 0)])
     assert found is not None
     assert (found.trained, found.queries, found.asked) == (LEAST_TRAINED, 10**6, MOST_ASKED)
     assert says(found.reason, f"{MOST_ASKED:,}", "1,000,000 rows")
@@ -179,7 +187,7 @@ def test_what_is_not_fitted_or_beyond_the_budget_is_not_rehearsed(
 ) -> None:
     plan = asked(folder, mechanism, **changes)
     public = PublicFacts.of(plan)
-    assert expect_votes(plan, public, public.stream(plan), mechanism, plan.labeling.cutoff) is None
+    assert expect_votes(plan, public, public.stream(plan), option_of(mechanism, plan.labeling.cutoff)) is None
 
 
 @pytest.mark.parametrize("scale", [0.7, 30.0])

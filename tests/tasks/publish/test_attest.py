@@ -46,7 +46,7 @@ def test_written_again_it_is_the_same_bytes_whatever_was_done_without_a_charge(s
     before, ledger = contents(small), Ledger.of(small.home)
     ledger.remark("people", "holds", "hmac of a file")
     ledger.name_domain("elsewhere", unit="one row", neighbours="add or remove one unit", epsilon=4.0, delta=4e-5)
-    recertified(small, STABLE, list(read(small).leading.files), student)
+    recertified(small, list(read(small).leading.files), student)
     assert contents(small) == before
 
 
@@ -64,7 +64,7 @@ def test_files_get_new_times_when_a_certificate_names_them_and_keep_them_from_th
     labels = list(read(small).leading.files)
     files = [small.released.root / file.path for file in labels]
     age(files)
-    recertified(small, STABLE, labels, student)
+    recertified(small, labels, student)
     assert {file.stat().st_mtime for file in files} == {1e9}
     written = small.released.root / SESSION / "certificate.json"
     other = with_leading(read(small), session="people-9").model_dump_json().encode()
@@ -74,14 +74,14 @@ def test_files_get_new_times_when_a_certificate_names_them_and_keep_them_from_th
             written.write_bytes(found)
         age(files)
         before = time.time()
-        recertified(small, STABLE, labels, student)
+        recertified(small, labels, student)
         assert min(file.stat().st_mtime for file in files) > before - 0.01  # a file system's clock is coarse
         assert read(small).leading.files == tuple(labels)
     written.unlink()
     age(files)
     with monkeypatch.context() as planted:  # the bug
         planted.setattr(type(small.released), "restamp", lambda *_: None)
-        recertified(small, STABLE, labels, student)
+        recertified(small, labels, student)
     assert {file.stat().st_mtime for file in files} == {1e9}
 
 
@@ -95,7 +95,7 @@ def test_after_another_key_is_named_what_the_old_one_signed_verifies_and_the_new
     (tmp_path / "fresh.pem").write_bytes(fresh)
     (tmp_path / "fresh.pem").chmod(0o600)
     monkeypatch.setenv(SIGNING_KEY, str(tmp_path / "fresh.pem"))
-    recertified(small, STABLE, list(read(small).leading.files), student)
+    recertified(small, list(read(small).leading.files), student)
     old, new = (PublicKey.of_pem((folder / "key.pem").read_bytes()).fingerprint for folder in (kept, later))
     assert old != new
     assert all(check.ok for check in (*verify_published(kept, key=old), *verify_published(later, key=new, kept=kept)))

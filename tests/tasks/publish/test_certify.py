@@ -105,7 +105,7 @@ def test_the_domains_charge_is_the_filters(small: World) -> None:
 def test_the_same_facts_give_the_same_bytes(small: World) -> None:
     labels = labels_with_refusals(small, 50, 300)
     student, first = certified(small, STABLE, labels)
-    assert recertified(small, STABLE, list(read(small).leading.files), student) == first
+    assert recertified(small, list(read(small).leading.files), student) == first
 
 
 def test_a_certificate_is_known_before_it_is_written_by_all_but_the_versions_that_write_it(
@@ -133,7 +133,7 @@ def test_labels_that_are_not_what_the_ledger_counted_stop_it(small: World) -> No
     student, _ = certified(small, STABLE, small.truth)
     others = small.write(labels_with_refusals(small, 15, 300))
     with pytest.raises(NotVerified, match=facts("280 answers", "20 refusals", "300 and 0")):
-        recertified(small, STABLE, others, student)
+        recertified(small, others, student)
 
 
 def test_a_changed_label_file_stops_it(small: World) -> None:
@@ -142,7 +142,7 @@ def test_a_changed_label_file_stops_it(small: World) -> None:
     file = small.released.root / refs[1].path
     file.write_bytes(file.read_bytes().replace(b"answered", b"Answered", 1))
     with pytest.raises(NotVerified, match="batch-00001"):
-        recertified(small, STABLE, list(refs), student)
+        recertified(small, list(refs), student)
 
 
 def test_nothing_of_the_vault_the_clock_or_the_machine_is_in_it(small: World) -> None:

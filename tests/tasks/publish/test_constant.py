@@ -20,7 +20,7 @@ def test_a_student_of_one_class_is_warned_of(tmp_path: Path) -> None:
     small = world(tmp_path / "home")
     refs = session(small, STABLE, np.zeros_like(small.truth))
     student = publish_student(learned(small, refs), SESSION, None, small.released)
-    made = recertified(small, STABLE, refs, student)
+    made = recertified(small, refs, student)
     certificate = Certificate.model_validate_json(small.released.read(made.certificate))
     (warning,) = certificate.warnings
     assert "every released label is the class 'no'" in warning
@@ -36,7 +36,7 @@ def test_so_is_one_that_names_one_class_though_its_labels_hold_several(tmp_path:
     named = named_of(small, fitted)
     assert named == ("no",)
     student = publish_student(fitted, SESSION, None, small.released, named)
-    made = recertified(small, STABLE, refs, student)
+    made = recertified(small, refs, student)
     certificate = Certificate.model_validate_json(small.released.read(made.certificate))
     (warning,) = certificate.warnings
     assert warning == f"the student predicts the class 'no' for every public row, and {UNTESTED}"
@@ -54,7 +54,7 @@ def test_one_that_names_several_is_not(tmp_path: Path) -> None:
     fitted = learned(small, refs)
     named = named_of(small, fitted)
     assert set(named) == {"no", "yes"}
-    made = recertified(small, STABLE, refs, publish_student(fitted, SESSION, None, small.released, named))
+    made = recertified(small, refs, publish_student(fitted, SESSION, None, small.released, named))
     assert Certificate.model_validate_json(small.released.read(made.certificate)).warnings == ()
 
 

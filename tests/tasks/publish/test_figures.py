@@ -17,6 +17,7 @@ from concord.tasks.mechanisms.noisy_votes import NoisyVotes
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.figures import (
     budget_figure,
+    charge_of,
     labels_figure,
     spend_figure,
     spending,
@@ -43,7 +44,7 @@ def test_the_charge_grows_with_refusals_up_to_the_claim(small: World) -> None:
     refs = session(small, STABLE, labels[:291])
     now = Ledger.of(small.home).session(SESSION)
     assert now.refused == 20
-    spent = spending(now, STABLE.per_refusal, refused(small, refs))
+    spent = spending(now, refused(small, refs))
     assert spent.rows[0] == 1
     assert spent.rows[-1] == 291
     assert spent.epsilon[0] == 0
@@ -55,23 +56,23 @@ def test_the_charge_grows_with_refusals_up_to_the_claim(small: World) -> None:
 def test_a_mechanism_charged_whole_is_flat_at_its_claim(small: World) -> None:
     mechanism = NoisyVotes.calibrate(epsilon=1.0, delta=1e-5, queries=300, classes=2)
     refs = session(small, mechanism, small.truth)
-    spent = spending(Ledger.of(small.home).session(SESSION), None, refused(small, refs))
+    spent = spending(Ledger.of(small.home).session(SESSION), refused(small, refs))
     assert set(spent.epsilon) == {1.0}
 
 
 def test_a_session_that_asked_nothing_has_a_point_all_the_same(small: World) -> None:
     session(small, STABLE, small.truth)
     unasked = np.zeros(0, dtype=bool)
-    spent = spending(Ledger.of(small.home).session(SESSION), STABLE.per_refusal, unasked)
+    spent = spending(Ledger.of(small.home).session(SESSION), unasked)
     assert spent.rows.tolist() == [0]
     assert spent.epsilon.tolist() == [0]
 
 
 def test_the_charge_never_passes_the_claim(small: World) -> None:
     labels = np.full(20, -1)
-    refs = session(small, STABLE, labels)
+    session(small, STABLE, labels)
     dear = Cost(renyi=tuple(9 * r for r in STABLE.per_refusal.renyi))
-    assert spending(Ledger.of(small.home).session(SESSION), dear, refused(small, refs)).epsilon.max() == 1.0
+    assert charge_of(Ledger.of(small.home).session(SESSION), dear, 20) == 1.0
 
 
 def test_a_guess_at_how_it_goes_on_is_drawn_only_where_there_is_something_to_go_by(small: World) -> None:
@@ -79,7 +80,7 @@ def test_a_guess_at_how_it_goes_on_is_drawn_only_where_there_is_something_to_go_
     labels[::30] = -1
     refs = session(small, STABLE, labels)
     now = Ledger.of(small.home).session(SESSION)
-    spent = spending(now, STABLE.per_refusal, refused(small, refs))
+    spent = spending(now, refused(small, refs))
     assert "if it goes on so" in what_if_figure(now, spent)
     for ended in (replace(now, refused=0, answered=300), replace(now, refused=20), replace(now, cutoff=None)):
         assert "if it goes on so" not in what_if_figure(ended, spent)
@@ -109,8 +110,8 @@ def test_figures_are_the_same_bytes_for_the_same_facts_and_stand_alone(small: Wo
 
     def draw() -> list[str]:
         return [
-            spend_figure(now, spending(now, STABLE.per_refusal, found.refused)),
-            what_if_figure(now, spending(now, STABLE.per_refusal, found.refused)),
+            spend_figure(now, spending(now, found.refused)),
+            what_if_figure(now, spending(now, found.refused)),
             labels_figure(found.by_class, CLASSES, counts),
             budget_figure(DomainCharge.of(ledger.domains()[0], ledger.sessions("people"), Charge())),
         ]

@@ -38,7 +38,7 @@ def answered(home: Path, mechanism: Mechanism, refused: list[int], rows: int = R
     refs = session(small, mechanism, labels)
     now = Ledger.of(home).session(SESSION)
     refusals = Outcomes.of(refs, small.released).refused
-    return now, spending(now, mechanism.per_refusal, refusals, np.arange(1, min(now.asked, PLANS) + 1))
+    return now, spending(now, refusals, np.arange(1, min(now.asked, PLANS) + 1))
 
 
 @pytest.mark.parametrize("name", [*BY_REFUSAL, *BY_ROW])

@@ -150,8 +150,8 @@ def answer(home: Path) -> Session:
         index=state.batches, first=state.next_row, rows=1, question_digest=f"row {state.asked}", exact_digest="v"
     )
     ledger.begin_batch(SESSION, batch)
-    terms: dict[str, Any] = {"rows": 1, "classes": CLASSES, "guarantee": {}}
-    table = labels_table(SESSION, state.next_row, np.array([1]), None, **terms)
+    asked = range(state.next_row, state.next_row + 1)
+    table = labels_table(asked, np.array([1]), None, CLASSES, {"session": SESSION})
     ref = released.write_labels(SESSION, state.batches, table)
     return ledger.commit_batch(SESSION, batch.released_as(ref))
 
@@ -214,8 +214,7 @@ def certify_anew(home: Path, name: str) -> None:
     ledger, released = Ledger.of(home), Released(home)
     ledger.open_session(opening(StableVoting.calibrate(epsilon=0.1, delta=1e-7, cutoff=3), name), further=True)
     begun = ledger.begin_batch(name, Batch(index=0, first=0, rows=1, question_digest=name, exact_digest=name))
-    terms: dict[str, Any] = {"rows": 1, "classes": CLASSES, "guarantee": {}}
-    ref = released.write_labels(name, 0, labels_table(name, 0, np.array([1]), None, **terms))
+    ref = released.write_labels(name, 0, labels_table(range(1), np.array([1]), None, CLASSES, {"session": name}))
     ledger.commit_batch(name, begun.released_as(ref))
     model = Certificate.model_validate_json((home / "released" / SESSION / "certificate.json").read_bytes())
     certificate = describe({name: [ref]}, model.stated, ledger, released)
