@@ -1,12 +1,11 @@
 """Types and stores: the values that stages exchange, and everything that is kept.
 
 Offers       the plan: `plan`, `sections` and `learners` (its sections), `sources` (the tables it names),
-             `table_schema` (declared in place of public rows), `wrong_plan` (what is wrong with one), `removed_keys`
-             (what earlier versions kept)
+             `table_schema` (declared in place of public rows), `wrong_plan` (what is wrong with one)
              the guarantee: `privacy` (costs, composition), `domains` (the filter), `parts` (divided domains),
              `sessions` and `kinds` (of their settings), `guarantee`
              publications: `certificate`, `records` (of its sessions), `measures`, `student_warnings`,
-             `attestation`, `published` (what is handed on), `vulnerabilities` (known faults of released versions)
+             `published` (what is signed and handed on), `vulnerabilities` (known faults of released versions)
              general: `schemas`, `settings` (environment variables), `process` (what is set for Prefect and MLflow
              while we work), `threads` (that an interruption stops), `errors` (and how others' words are printed)
              stores: `ledger` (privacy charges), `home` (private and released files), `stores` (all three of a

@@ -2,11 +2,14 @@
 
 The docstring of a key, and its unit, go into its JSON schema, and from there to editors, `concord plan --explain`
 (tasks/advice/keys.py) and the reference page. A run publishes the values of all keys but those marked OPERATOR.
+Keys that earlier versions had stand in REMOVED: plans with them, kept in homes, are read and digested as they were
+(tests/artifacts/test_kept_plans.py).
 """
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -360,3 +363,45 @@ def near(word: str, known: Sequence[str]) -> str:
     """The end of a sentence about an unknown word: the nearest known one, or all known ones."""
     close = difflib.get_close_matches(word, known, n=1)
     return f"; did you mean {close[0]!r}?" if close else f"; it knows {', '.join(map(repr, known))}"
+
+
+REMOVED: dict[str, tuple[Any, str]] = {
+    "data.format.quote": ('"', 'a CSV cell is quoted by " alone; write a table with other quotes, or none, as Parquet'),
+    "data.format.quoted_line_breaks": (
+        False,
+        "a line of a CSV file is a row; write cells with line breaks as Parquet",
+    ),
+    "privacy.lifetime.filter": (
+        "renyi",
+        "charges add up by Rényi order; a domain that was named with 'gaussian' goes on with version 1.0.0",
+    ),
+}
+"""Keys that earlier versions knew: what each was by default, and what to do instead."""
+
+
+def without_removed(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """A plan as an earlier version kept it, without the keys of REMOVED that were as by default."""
+    whole = deepcopy(dict(tables))
+    for section, name, default in _removed_in(whole):
+        if section.get(name) == default:
+            section.pop(name, None)
+    return whole
+
+
+def with_removed(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """A plan as earlier versions wrote it, and digested it: with the keys of REMOVED by default."""
+    whole = deepcopy(dict(tables))
+    for section, name, default in _removed_in(whole):
+        section[name] = default
+    return whole
+
+
+def _removed_in(tables: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str, Any]]:
+    """For each key of REMOVED whose section the tables have: that section, the key's name in it, and its default."""
+    for key, (default, _) in REMOVED.items():
+        *sections, name = key.split(".")
+        section: Any = tables
+        for step in sections:
+            section = section.get(step) if isinstance(section, dict) else None
+        if isinstance(section, dict):
+            yield section, name, default

@@ -7,8 +7,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from concord.artifacts.removed_keys import REMOVED
-from concord.artifacts.sections import near
+from concord.artifacts.sections import REMOVED, near
 from concord.artifacts.sources import A_PATH, A_SOURCE
 
 RULES = {

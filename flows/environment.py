@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed
 from concord.artifacts.home.atomic import check_format, is_home, make_folder, tidy
-from concord.artifacts.home.publication import settle
+from concord.artifacts.home.released import settle
 from concord.artifacts.home.users import check_owner
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.settings import Settings, sqlite_file

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from concord.artifacts.errors import BudgetRefused, WrongInput
-from concord.artifacts.home.publication import HELD
+from concord.artifacts.home.released import HELD
 from concord.artifacts.learners import StudentPlan
 from concord.artifacts.ledger.reading import choices_of, private_tests_of
 from concord.artifacts.plan import Plan

@@ -3,12 +3,29 @@
 Files are written whole and synced before they are named, nothing unfinished is ever in the folder, and digests are
 plain SHA-256, which anyone can compute. Paths are relative to the folder and begin with the session's id; paths that
 begin with HELD are outside the folder, since those files may never be published.
+
+Files of a session that belong together are published together: whenever a process is killed, a reader finds all the
+earlier ones or all the later.
+
+    HOME/held/SESSION/ready/000-student.skops …   the whole publication; from the moment it is there, it is valid
+    HOME/released/SESSION/student.skops …         where its files are moved one by one, in their order
+
+Assumes      one process at a time publishes for a session; `settle` has run before a reader looks, as each command on a
+             home runs it when it begins. What is handed in was computed from released and public things alone
+Guarantees   a file appears whole and durable or not at all, and those of `publish` together; of a publication that was
+             killed while its files were moved, the next `settle` moves the rest. A changed file is refused on reading
+Not covered  who may read them: they are meant to be given away. A copy of the folder taken while files are moved, which
+             takes milliseconds, or after a process was killed just then and before the next command: it does not
+             verify. A home that cannot be written is read as it is
+             Checked by tests/artifacts/home/test_released.py, test_publication.py and
+             tests/promises/test_crash_publishing.py
 """
 
 import hashlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -17,13 +34,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified, refused
-from concord.artifacts.home.atomic import make_folder, write_whole
-from concord.artifacts.home.publication import HELD, publish_together
+from concord.artifacts.home.atomic import make_folder, passing_folder, sync_folder, write_whole
 from concord.artifacts.schemas import Ref
 
 Integers = NDArray[np.int64]
 PART = 1 << 20
 """Bytes of a held file that are published at a time."""
+HELD = "held"
+"""Folder of the home for files computed from released data and not yet published, such as candidate students."""
+READY = "ready"
 
 
 def labels_schema(classes: int, guarantee: dict[str, str]) -> pa.Schema:
@@ -70,13 +89,7 @@ def inferred_schema(classes: int, guarantee: dict[str, str]) -> pa.Schema:
 
 
 class Released:
-    """The published files of one home folder.
-
-    Assumes      what is handed in was computed from released and public things alone
-    Guarantees   a file appears whole and durable or not at all, and those of `publish` together; a changed one is
-                 refused on reading
-    Not covered  who may read them: they are meant to be given away. Checked by tests/artifacts/home/test_released.py
-    """
+    """The published files of one home folder."""
 
     def __init__(self, home: Path) -> None:
         self.root = home / "released"
@@ -180,6 +193,37 @@ class Released:
     def labels(self, refs: Sequence[Ref]) -> pa.Table:
         """Released labels of batches in order, as one table of `labels_schema`. Raises NotVerified."""
         return pa.concat_tables([pa.ipc.open_file(pa.BufferReader(self.read_any(ref))).read_all() for ref in refs])
+
+
+def publish_together(home: Path, session: str, files: Mapping[str, Iterable[bytes]]) -> None:
+    """Replace files in a session's published folder, by name, each given in parts; they are moved there in their order.
+
+    Raises OSError.
+    """
+    settle(home)
+    ready = home / HELD / session / READY
+    make_folder(ready.parent)
+    with passing_folder(ready, home) as passing:
+        for number, (name, parts) in enumerate(files.items()):
+            with write_whole(passing / f"{number:03d}-{name}", home, mode=0o666, durable=True) as file:
+                file.writelines(parts)
+        passing.rename(ready)
+        sync_folder(ready.parent)
+    settle(home)
+
+
+def settle(home: Path) -> None:
+    """Finish publications that are ready, whichever process made them. Raises OSError."""
+    for ready in (home / HELD).glob(f"*/{READY}"):
+        folder = home / "released" / ready.parent.name
+        make_folder(folder, mode=0o777)  # as the umask allows
+        with suppress(FileNotFoundError):  # another process was faster
+            for file in sorted(ready.iterdir()):
+                with suppress(FileNotFoundError):  # another process moved this one
+                    file.replace(folder / file.name.partition("-")[2])
+            sync_folder(folder)
+            with suppress(OSError):  # it is gone, or is another publication by now
+                ready.rmdir()
 
 
 def labels_table(

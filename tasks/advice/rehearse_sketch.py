@@ -2,8 +2,14 @@
 
     plausible rows of synthetic labels ─ tables and sums, planned noise ─ synthetic rows ─ decode ─ scores of the rows
 
-Steps, synthetic rows and decoder are the code that runs; `plausible_rows` has the rows, `rehearse` the labels and
-measures. Each draw has rows of its own, because nobody knows what the private ones are like.
+Steps, synthetic rows and decoder are the code that runs; `rehearse` has the labels and measures. Each draw has rows of
+its own, because nobody knows what the private ones are like.
+
+    latent groups ─ factors ─ a place in each column's order ─ the cell at that place of a plausible margin
+
+Margins resemble those of real tables: bell-shaped, skewed and uneven ones, numbers that are mostly at their minimum, a
+few categories with most rows, some missing cells. Columns depend on one another through FACTORS factors, whose groups
+are the clusters that a strong signal follows.
 
 A wide schema would take minutes. So MOST_COLUMNS of its columns are rehearsed, chosen by the digest of their names,
 with that share of the units. The noise of two-way tables grows with the number of columns, so relative to the units it
@@ -11,10 +17,12 @@ is the same as with all columns; for the noise of labels see `rehearse_tallies`.
 
 Assumes      plan, schema and class shares are public
 Guarantees   nothing private is read and nothing is charged: NumPy's generator is seeded, so results repeat
-Not covered  private rows that are like none of the plausible ones.
+Not covered  private rows that are like none of the plausible ones, as if a few factors do not describe how columns
+             depend on one another.
              Checked by tests/tasks/advice/test_rehearse_sketch.py
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,15 +31,14 @@ from hashlib import sha256
 import numpy as np
 
 from concord.artifacts.plan import Plan
-from concord.artifacts.table_schema import TableSchema, varies
-from concord.tasks.advice.plausible_rows import plausible_cells
+from concord.artifacts.table_schema import DeclaredRange, TableSchema, varies
 from concord.tasks.advice.rehearse import ClassAhead, Rehearsed, expect_classes, in_words, learned, missed_in_words
 from concord.tasks.advice.rehearse_tallies import RoundAhead, SumsStage, rehearse_labels, simulated_steps
 from concord.tasks.advice.synthetic_labels import SIGNALS
 from concord.tasks.advice.tallies import learning_units, planned_sketch
-from concord.tasks.data.codes import CodeMatrix, Codes
-from concord.tasks.data.grid import grid_of, recoded
-from concord.tasks.mechanisms.distance import Ints
+from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField
+from concord.tasks.data.grid import grid_of, groups_of, recoded
+from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.sketch import Sketch
 from concord.tasks.mechanisms.tallies import Tallies
 from concord.tasks.student.infer import RoundFile
@@ -45,6 +52,46 @@ DRAWS = 2
 MOST_COLUMNS = 16
 BINS = 16
 """Quantiles of a number on which synthetic labels depend."""
+FACTORS = 3
+"""Latent numbers of a row; each column follows a weighted mean of them."""
+GROUPS = 12
+"""Latent groups of rows, which lie apart along the factors."""
+HEAVY = 6.0
+"""Exponent that skews a third of the numeric columns: their range is then far wider than most of their values."""
+MISSING = 0.1
+"""Largest share of missing cells in a column; one in four has some."""
+
+
+def plausible_cells(schema: TableSchema, rows: int, rng: np.random.Generator) -> CodeMatrix:
+    """Rows (rows, fields) as cells of the schema's grid."""
+    grid, declared = grid_of(schema), {column.name: column for column in schema.columns}
+    centres = rng.normal(size=(GROUPS, FACTORS))
+    factors = (centres[rng.integers(0, GROUPS, rows)] + rng.normal(size=(rows, FACTORS)) / 2) / np.sqrt(1.25)
+    found = np.empty((rows, grid.width), np.int32, order="F")
+    for wide, narrow in zip(grid.coarse, grid.fine, strict=True):
+        field, weight = grid.fields[narrow], rng.normal(size=FACTORS)
+        along, own = factors @ weight / np.linalg.norm(weight), rng.random()
+        place = np.sqrt(own) * along + np.sqrt(1 - own) * rng.normal(size=rows)
+        cells = np.sort(_margin(field, declared[field.name], rows, rng))[np.argsort(np.argsort(place))]
+        if rng.random() < 1 / 4:
+            cells[rng.random(rows) < MISSING * rng.random()] = field.size - 1
+        found[:, narrow] = cells + field.start
+        found[:, wide] = groups_of(field, grid.fields[wide])[cells] + grid.fields[wide].start
+    return found
+
+
+def _margin(field: CodedField, column: object, rows: int, rng: np.random.Generator) -> Ints:
+    """Cells (rows,) of one column, none of them missing."""
+    if not isinstance(field, NumberField):
+        shares = np.arange(1, field.size - 1) ** -rng.uniform(0.5, 2.5)
+        order = rng.permutation(len(shares))
+        return np.asarray(order[rng.choice(len(shares), rows, p=shares / shares.sum())])
+    low, high = (column.low, column.high) if isinstance(column, DeclaredRange) else (0.0, 2.0)
+    shape: Floats = rng.beta(math.exp(2 * rng.random()), math.exp(2 * rng.random()), size=rows)
+    shape = shape**HEAVY if rng.random() < 1 / 3 else shape
+    if rng.random() < 1 / 4:  # mostly the minimum, as with gains and losses
+        shape[rng.random(rows) < rng.uniform(0.3, 0.95)] = 0
+    return np.searchsorted(field.cuts, low * (1 - shape) + high * shape, side="right").astype(np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)

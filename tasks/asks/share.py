@@ -32,9 +32,8 @@ from concord.artifacts.home.signing import QUESTION_TYPE, SHARE_TYPE, PublicKey,
 from concord.artifacts.ledger.excerpt import Excerpt, hiding
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
-from concord.artifacts.removed_keys import with_removed
 from concord.artifacts.schemas import Encoding, Frozen, Passed, Ref, Scaled, canonical_json
-from concord.artifacts.sections import HexDigest, HomesPlan, Name
+from concord.artifacts.sections import HexDigest, HomesPlan, Name, with_removed
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
 from concord.tasks.asks.tallies import TalliesAsk, round_step

@@ -29,8 +29,8 @@ from concord.artifacts.errors import BudgetRefused, NotVerified
 from concord.artifacts.guarantee import unasked_in_words
 from concord.artifacts.home.vault import Vault, derive, keyed_digest
 from concord.artifacts.plan import Plan
-from concord.artifacts.removed_keys import without_removed
 from concord.artifacts.schemas import Encoding, PublicBatch, PublicRows, Ref
+from concord.artifacts.sections import without_removed
 from concord.artifacts.sessions import Draw, Session
 from concord.tasks.door.asked import online_rows, saying
 from concord.tasks.mechanisms import noise

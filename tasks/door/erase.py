@@ -39,7 +39,7 @@ from unicodedata import normalize
 import polars as pl
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.home.publication import HELD
+from concord.artifacts.home.released import HELD
 from concord.artifacts.home.vault import Vault, keyed_digest
 from concord.artifacts.schemas import NO_NAMES, Ref, TextFormat
 from concord.artifacts.sessions import Session

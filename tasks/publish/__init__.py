@@ -4,7 +4,6 @@ Offers       `describe` (the content of a certificate), `certify` (its files, wi
              MLflow); from published files: `statements` (a certificate in the terms of others), `export` (a student as
              a folder), `predict` (classes of further rows), `dossier` (answers to reviewers),
              `explain` (feature effects)
-Its own      `outcomes` (rows by outcome), `attest` (the evidence published with a certificate), `figures`,
-             `disclosures` (prose: model card, registry, guideline), `first_page` (what report and dossier begin with),
-             `membership` (what an attacker gains)
+Its own      `attest` (the evidence published with a certificate), `figures`, `disclosures` (prose: model card,
+             registry, guideline), `first_page` (what report and dossier begin with)
 """

@@ -1,13 +1,13 @@
 """Attest: publish evidence with a certificate, so that it can be checked without the home it came from.
 
 An excerpt of the ledger (artifacts.ledger.excerpt), a signed statement over everything published
-(artifacts.attestation), its schema, and the public half of the key. All of it is published together with the
+(artifacts.published), its schema, and the public half of the key. All of it is published together with the
 certificate, and moved into place before it.
 
 Assumes      the certificate was made of this ledger, at this moment or an earlier one
 Guarantees   of the vault, the secrets that sign and hide are read, and nothing else; the same certificate
              and ledger give the same bytes, whenever and however often this runs
-Not covered  what artifacts.home.publication does not cover; times of files that no certificate names yet, as while a
+Not covered  what artifacts.home.released does not cover; times of files that no certificate names yet, as while a
              command runs or after it was killed
              Checked by tests/tasks/publish/test_attest.py
 """
@@ -17,7 +17,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from concord.artifacts.attestation import (
+from concord.artifacts.certificate import CERTIFICATE_FILE, SCHEMA_FILE, Certificate, schema
+from concord.artifacts.errors import NotVerified
+from concord.artifacts.home.released import Released, digest_of
+from concord.artifacts.home.signing import PAYLOAD_TYPE, SigningKey
+from concord.artifacts.home.vault import Vault
+from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt, hiding
+from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.ledger.reading import Reading
+from concord.artifacts.published import (
     ATTESTATION_FILE,
     ATTESTATION_SCHEMA_FILE,
     KEY_FILE,
@@ -27,14 +35,6 @@ from concord.artifacts.attestation import (
     Subject,
     attestation_schema,
 )
-from concord.artifacts.certificate import CERTIFICATE_FILE, SCHEMA_FILE, Certificate, schema
-from concord.artifacts.errors import NotVerified
-from concord.artifacts.home.released import Released, digest_of
-from concord.artifacts.home.signing import PAYLOAD_TYPE, SigningKey
-from concord.artifacts.home.vault import Vault
-from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt, hiding
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.schemas import Ref
 from concord.artifacts.stores import Stores
 from concord.tasks.publish.describe import domain_charge

@@ -4,7 +4,7 @@ The report is the certificate as one page that opens offline and fetches nothing
 
 Assumes      as in tasks.publish.describe
 Guarantees   the same certificate gives the same files. They appear together, with the student that it names
-             (artifacts.home.publication). Of the vault, only the secrets named in tasks.publish.attest are read
+             (artifacts.home.released). Of the vault, only the secrets named in tasks.publish.attest are read
 Not covered  whether the guarantee is right: tasks.verify.verify recomputes it. Checked by
              tests/tasks/publish/test_certify.py and test_report.py
 """
@@ -41,7 +41,7 @@ from concord.tasks.data.concord_student import Chosen
 from concord.tasks.mechanisms.mechanism import Mechanism, expectation, from_settings
 from concord.tasks.mechanisms.odds import TYPICAL_AGREEMENT, profile
 from concord.tasks.publish.attest import publish_certificate
-from concord.tasks.publish.describe import describe, released_by
+from concord.tasks.publish.describe import Outcomes, describe, released_by, tables, voted
 from concord.tasks.publish.disclosures import in_words, reworded
 from concord.tasks.publish.explain import Scorecard, scorecard
 from concord.tasks.publish.figures import (
@@ -55,7 +55,6 @@ from concord.tasks.publish.figures import (
     what_if_figure,
 )
 from concord.tasks.publish.first_page import first_page, page_of
-from concord.tasks.publish.outcomes import Outcomes, tables, voted
 from concord.tasks.student import concord_tallied
 from concord.tasks.student.concord_tallied import Tallied, TalliedNumber
 from concord.tasks.student.model import load

@@ -4,12 +4,21 @@ It is a list of records, one a session, all made in the same way; what is partic
 catalogue (tasks.asks.kinds).
 
 Assumes      the ledger's record is complete; labels are those it names, and those of rows that were not asked
-Guarantees   nothing here reads the vault: the content is a function of what was published before
+Guarantees   nothing here reads the vault: the content is a function of what was published before. Of labels, memory is
+             bounded by one file, and one byte per row that was asked
 Not covered  whether the guarantee is right: tasks.verify.verify recomputes it. Checked by
-             tests/tasks/verify/test_verify_certificate.py and tests/tasks/publish/test_certify.py
+             tests/tasks/verify/test_verify_certificate.py, tests/tasks/publish/test_certify.py and test_outcomes.py
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from concord import __version__
 from concord.artifacts.certificate import OPENED, TABLE, Certificate, Stated, library_versions
@@ -35,13 +44,12 @@ from concord.artifacts.guarantee import (
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.parts import LEARNING
-from concord.artifacts.records import SessionRecord, promised
+from concord.artifacts.records import Counts, SessionRecord, promised
 from concord.artifacts.schemas import Budget, Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.student_warnings import student_warnings
 from concord.artifacts.vulnerabilities import concerning, older, oldest
 from concord.tasks.asks.kinds import mechanism_of, outcomes_of, remarks_of
-from concord.tasks.publish.outcomes import classes_named, counted
 
 
 def describe(
@@ -145,3 +153,75 @@ def caveats(
     witness = WITNESSED if ledger.witnessed else UNWITNESSED
     due = (*faulty, *labels, *relabelled, *untested, *links, *CAVEATS, PRECHECKED, *lost, witness)
     return tuple(WORDED_BEFORE.get(text, text) for text in due) if older(by, REWORDED) else due
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """Public rows of a session by outcome.
+
+    refused    (asked,) whether each row that was asked was refused, in order
+    by_class   rows answered, by the class of their labels
+    not_asked  rows after the session's end
+    """
+
+    refused: NDArray[np.bool_]
+    by_class: Mapping[str, int]
+    not_asked: int
+
+    @classmethod
+    def of(cls, files: Sequence[Ref], released: Released) -> "Outcomes":
+        """The outcomes in released tables of labels. Raises NotVerified if a file is not what was written."""
+        parts, by_class, not_asked = [np.zeros(0, dtype=bool)], Counter[str](), 0
+        for table in tables(files, released):
+            asked = pc.not_equal(table["outcome"], "not asked")
+            parts.append(pc.equal(table["outcome"].filter(asked), "refused").to_numpy())
+            not_asked += table.num_rows - len(parts[-1])
+            for found in pc.value_counts(table["label"].drop_null()).to_pylist():
+                by_class[found["values"]] += found["counts"]
+        return cls(np.concatenate(parts), by_class, not_asked)
+
+
+def voted(session: Session, files: Sequence[Ref]) -> tuple[Ref, ...]:
+    """Those files of a session that are tables of labels by votes: what is inferred from other answers is none."""
+    return tuple(file for file in files if session.teachers and file.path.endswith(TABLE))
+
+
+def refusals(session: Session, files: Sequence[Ref], released: Released) -> NDArray[np.bool_]:
+    """Whether each row, round or question of a session was refused, (asked,): only votes are."""
+    labels = voted(session, files)
+    return Outcomes.of(labels, released).refused if labels else np.zeros(session.asked, dtype=bool)
+
+
+def counted(session: Session, files: tuple[Ref, ...], released: Released) -> Counts:
+    """The queries by outcome, from the ledger; for rows, from the released files.
+
+    Raises NotVerified if released labels and ledger differ.
+    """
+    if not (labels := voted(session, files)):
+        return Counts(asked=session.asked, answered=session.answered, refused=session.refused, not_asked=0)
+    found = _sums(labels, released)
+    if (found.answered, found.refused) != (session.answered, session.refused):
+        raise NotVerified(
+            f"the released labels of session {session.id} hold {found.answered} answers and {found.refused} refusals, "
+            f"but the ledger has {session.answered} and {session.refused}"
+        )
+    return found
+
+
+@lru_cache(maxsize=64)
+def _sums(labels: tuple[Ref, ...], released: Released) -> Counts:
+    """Rows by outcome; cached, because a session may be described as of many moments."""
+    found = Outcomes.of(labels, released)
+    asked, refused = len(found.refused), int(found.refused.sum())
+    return Counts(asked=asked, answered=asked - refused, refused=refused, not_asked=found.not_asked)
+
+
+def tables(files: Sequence[Ref], released: Released) -> Iterator[pa.Table]:
+    """Released labels, a file at a time. Raises NotVerified."""
+    return (released.labels([file]) for file in files)
+
+
+@lru_cache(maxsize=8)
+def classes_named(files: tuple[Ref, ...], released: Released) -> tuple[str, ...]:
+    """The classes that released labels name; cached, because a session may be described as of many moments."""
+    return tuple(Outcomes.of(files, released).by_class)

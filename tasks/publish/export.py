@@ -28,9 +28,8 @@ import polars as pl
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.pipeline import Pipeline
 
-from concord.artifacts.attestation import ATTESTATION_FILE, KEY_FILE
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.published import CARD_FILE, NOBODYS, SYNTHETIC_FILE, Published
+from concord.artifacts.published import ATTESTATION_FILE, CARD_FILE, KEY_FILE, NOBODYS, SYNTHETIC_FILE, Published
 from concord.tasks.publish.disclosures import columns_of, in_markdown, model_card
 from concord.tasks.student.fitted import strangers
 from concord.tasks.student.model import load, modules_needed

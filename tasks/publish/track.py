@@ -27,8 +27,8 @@ from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
 from concord.tasks.data.encode import PublicBatch, read_frame
 from concord.tasks.data.tables import open_public
+from concord.tasks.publish.describe import refusals
 from concord.tasks.publish.figures import spending
-from concord.tasks.publish.outcomes import refusals
 from concord.tasks.student.model import load, modules_needed
 
 EXAMPLE_ROWS = 5

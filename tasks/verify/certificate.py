@@ -28,8 +28,7 @@ from concord.artifacts.published import SYNTHETIC_FILE
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.vulnerabilities import is_version
-from concord.tasks.publish.describe import describe
-from concord.tasks.publish.outcomes import counted
+from concord.tasks.publish.describe import counted, describe
 from concord.tasks.verify.checks import CheckedSession, difference, equal, holds_answers
 
 DomainStanding = tuple[str, int, int]

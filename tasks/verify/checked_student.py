@@ -13,13 +13,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from concord.artifacts.attestation import ATTESTATION_FILE
 from concord.artifacts.certificate import CERTIFICATE_FILE, Certificate
 from concord.artifacts.errors import ConcordError, NotVerified, WrongInput
 from concord.artifacts.home.atomic import is_home
 from concord.artifacts.home.released import Released, sha256
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.published import DOCUMENTS, Published
+from concord.artifacts.published import ATTESTATION_FILE, DOCUMENTS, Published
 from concord.tasks.verify.certificate import Certificates
 from concord.tasks.verify.checks import CheckedSession
 from concord.tasks.verify.folder import PublishedSession

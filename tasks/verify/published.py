@@ -23,7 +23,6 @@ from functools import partial
 from pathlib import Path
 
 from concord import __version__
-from concord.artifacts.attestation import ATTESTATION_FILE
 from concord.artifacts.certificate import CERTIFICATE_FILE, OPENED, Certificate
 from concord.artifacts.domains import NEIGHBOURS
 from concord.artifacts.errors import NotVerified, WrongInput
@@ -32,7 +31,7 @@ from concord.artifacts.home.released import sha256
 from concord.artifacts.kinds import PrivateTest, Stream
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt
 from concord.artifacts.ledger.home_contents import named
-from concord.artifacts.published import is_published
+from concord.artifacts.published import ATTESTATION_FILE, is_published
 from concord.artifacts.records import SessionRecord, promised
 from concord.artifacts.schemas import Budget
 from concord.artifacts.student_warnings import student_warnings

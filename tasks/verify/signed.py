@@ -18,15 +18,6 @@ import json
 from pydantic import ValidationError
 
 from concord import __version__
-from concord.artifacts.attestation import (
-    ATTESTATION_FILE,
-    ATTESTATION_SCHEMA_FILE,
-    KEY_FILE,
-    LedgerHead,
-    PrivacyClaim,
-    Statement,
-    attestation_schema,
-)
 from concord.artifacts.certificate import CERTIFICATE_FILE, OPENED, SCHEMA_FILE, Certificate, schema
 from concord.artifacts.domains import Domain
 from concord.artifacts.errors import NotVerified, WrongInput
@@ -35,6 +26,15 @@ from concord.artifacts.home.released import sha256
 from concord.artifacts.home.signing import PAYLOAD_TYPE, PublicKey, payload_of
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt
 from concord.artifacts.ledger.reading import Reading
+from concord.artifacts.published import (
+    ATTESTATION_FILE,
+    ATTESTATION_SCHEMA_FILE,
+    KEY_FILE,
+    LedgerHead,
+    PrivacyClaim,
+    Statement,
+    attestation_schema,
+)
 from concord.artifacts.records import SessionRecord, promised
 from concord.artifacts.schemas import Budget
 from concord.artifacts.vulnerabilities import oldest

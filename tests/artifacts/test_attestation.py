@@ -8,15 +8,15 @@ import jsonschema
 import pytest
 from pydantic import ValidationError
 
-from concord.artifacts.attestation import (
+from concord.artifacts.home.released import sha256
+from concord.artifacts.home.signing import PAYLOAD_TYPE
+from concord.artifacts.published import (
     ATTESTATION_FILE,
     ATTESTATION_SCHEMA_FILE,
     PREDICATE_TYPE,
     Statement,
     attestation_schema,
 )
-from concord.artifacts.home.released import sha256
-from concord.artifacts.home.signing import PAYLOAD_TYPE
 from concord.tasks.mechanisms.stable import StableVoting
 from tests.support.published import SESSION, World, certified, world
 

@@ -7,8 +7,8 @@ import pytest
 
 from concord.artifacts.learners import Candidate
 from concord.artifacts.plan import Plan
-from concord.artifacts.removed_keys import REMOVED, with_removed, without_removed
 from concord.artifacts.schemas import added
+from concord.artifacts.sections import REMOVED, with_removed, without_removed
 from concord.flows.refresh import fields_read
 from concord.flows.stages import encode
 from concord.tasks.asks.share import plan_digest

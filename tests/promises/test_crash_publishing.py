@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from concord.artifacts.home.publication import settle
+from concord.artifacts.home.released import settle
 from concord.artifacts.learners import StudentPlan
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.sessions import LABELS

@@ -9,8 +9,7 @@ import pytest
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified
 from concord.artifacts.home.atomic import sweep
-from concord.artifacts.home.publication import HELD, publish_together, settle
-from concord.artifacts.home.released import Released
+from concord.artifacts.home.released import HELD, Released, publish_together, settle
 from concord.artifacts.schemas import Ref
 from tests.promises.faults import Faults
 from tests.support.processes import FRESH

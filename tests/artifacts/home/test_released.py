@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified
-from concord.artifacts.home.publication import HELD
-from concord.artifacts.home.released import Released, labels_schema, labels_table, sha256
+from concord.artifacts.home.released import HELD, Released, labels_schema, labels_table, sha256
 from concord.artifacts.schemas import Ref
 
 CLASSES = ("no", "yes")

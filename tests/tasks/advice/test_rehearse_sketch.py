@@ -8,8 +8,7 @@ import pytest
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.table_schema import TableSchema, schema_of
 from concord.tasks.advice import rehearse_sketch
-from concord.tasks.advice.plausible_rows import plausible_cells
-from concord.tasks.advice.rehearse_sketch import MOST_COLUMNS, expect_sketch, rehearsed_columns
+from concord.tasks.advice.rehearse_sketch import MOST_COLUMNS, expect_sketch, plausible_cells, rehearsed_columns
 from concord.tasks.data.grid import grid_of, groups_of
 
 RANGE = {"minimum": 0, "maximum": 1e6}

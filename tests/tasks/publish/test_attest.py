@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.guarantee import DomainCharge
-from concord.artifacts.home.publication import publish_together
+from concord.artifacts.home.released import publish_together
 from concord.artifacts.home.signing import PublicKey
 from concord.artifacts.ledger.excerpt import Excerpt
 from concord.artifacts.ledger.ledger import Ledger

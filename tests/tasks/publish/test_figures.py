@@ -15,6 +15,7 @@ from concord.artifacts.records import Counts
 from concord.artifacts.schemas import Ref
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes
 from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.publish.describe import Outcomes
 from concord.tasks.publish.figures import (
     budget_figure,
     charge_of,
@@ -23,7 +24,6 @@ from concord.tasks.publish.figures import (
     spending,
     what_if_figure,
 )
-from concord.tasks.publish.outcomes import Outcomes
 from tests.support.published import CLASSES, SESSION, World, session, world
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)

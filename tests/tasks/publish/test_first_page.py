@@ -21,8 +21,15 @@ from concord.artifacts.sections import AboutPlan
 from concord.tasks.publish.certify import render
 from concord.tasks.publish.dossier import dossier
 from concord.tasks.publish.dossier import render as render_dossier
-from concord.tasks.publish.first_page import Facts, check_meanings, first_page, name_of, verdict_of
-from concord.tasks.publish.membership import guarantees_of, most_found
+from concord.tasks.publish.first_page import (
+    Facts,
+    check_meanings,
+    first_page,
+    guarantees_of,
+    most_found,
+    name_of,
+    verdict_of,
+)
 from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.published import verify_published
 from tests.support.published import SESSION, World, with_leading

@@ -15,7 +15,7 @@ from concord.artifacts.privacy import Cost
 from concord.artifacts.sections import MECHANISMS
 from concord.tasks.asks.kinds import KINDS, delta_of
 from concord.tasks.mechanisms.tallies import Tallies, planned_rounds
-from concord.tasks.publish.membership import guarantees_of, most_found
+from concord.tasks.publish.first_page import guarantees_of, most_found
 from tests.support.recorded import RECORDED
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}

@@ -11,7 +11,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.records import Counts
 from concord.artifacts.student_warnings import student_warnings
 from concord.tasks.mechanisms.stable import StableVoting
-from concord.tasks.publish.outcomes import Outcomes, counted
+from concord.tasks.publish.describe import Outcomes, counted
 from tests.support.published import CLASSES, SESSION, certified, session, world
 from tests.support.sentences import says
 

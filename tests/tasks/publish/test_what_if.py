@@ -11,8 +11,8 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.sessions import Session
 from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
 from concord.tasks.mechanisms.stable import StableVoting
+from concord.tasks.publish.describe import Outcomes
 from concord.tasks.publish.figures import PLANS, Spending, epsilon_if_stopped_early, spending
-from concord.tasks.publish.outcomes import Outcomes
 from tests.support.published import SESSION, session, world
 from tests.support.recomputed import least_delta
 
