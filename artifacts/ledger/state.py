@@ -287,7 +287,9 @@ class LedgerState:
         seasons = [known for known in self.sessions_of(domain.name) if self.follows(opening, known)]
         if any(known.status == "open" for known in seasons):
             raise BudgetRefused(f"a season of stream {opening.stream!r} is open: the next begins when it has ended")
-        self._check_untested(opening, seasons)
+        tests, asked = [(known.kind.session, known.kind.release) for known in seasons], opening.kind
+        if asked.release is not None and (asked.session, asked.release) in tests:  # each unit pays for one test
+            raise NotVerified(f"the units of release {asked.release} of session {asked.session} were tested before")
         alike = any(known.purpose == opening.purpose for known in self.sessions_of(domain.name))
         if alike and not further and not seasons:
             raise BudgetRefused(f"a further session must be asked for with --new-session, or --again: {price}")
@@ -297,13 +299,6 @@ class LedgerState:
         """Whether a session that was opened now would be a later season of the stream of `known`."""
         stream = self.parts.continued_by(opening)
         return stream != "" and stream == self.parts.stream_of(known.id)
-
-    def _check_untested(self, opening: Opening, seasons: Iterable[Session]) -> None:
-        """Raise NotVerified if the units of the release that a season of tests names were tested: each pays for one."""
-        asked = opening.kind
-        tested = [(known.kind.session, known.kind.release) for known in seasons]
-        if asked.release is not None and (asked.session, asked.release) in tested:
-            raise NotVerified(f"the units of release {asked.release} of session {asked.session} were tested before")
 
     def _check_subset(self, domain: str) -> None:
         """Raise BudgetRefused if a session has answered from the domain's secret subset, or a lost one may have.

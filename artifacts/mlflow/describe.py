@@ -24,7 +24,7 @@ from concord.artifacts.measures import (
     NumberTested,
     PublicTest,
 )
-from concord.artifacts.records import ChoiceRecord, SessionRecord
+from concord.artifacts.records import SessionRecord
 
 MOST_CLASS_METRICS = 20
 """The most classes for which recall and precision are tracked per class."""
@@ -204,18 +204,14 @@ def _aside(name: str, record: SessionRecord | None) -> dict[str, Stage]:
     epsilon = record.guarantee.epsilon
     if record.tested:
         return {name: _tested(record.tested, record.mechanism.kind.bounds, epsilon)}
-    return {name: _chosen(record.chosen, epsilon)} if record.chosen else {}
-
-
-def _chosen(choice: ChoiceRecord, epsilon: float) -> Stage:
-    """The chosen candidate and the price of the choice."""
-    chosen = choice.candidates[choice.chosen]
+    if (choice := record.chosen) is None:
+        return {}
     among = {"among": len(choice.candidates), "number": choice.chosen + 1, "share": choice.share, "clean": choice.clean}
-    return Stage(
-        _settings({**among, **chosen}, "chosen."),
-        {"choice_epsilon": epsilon},
-        "The student was chosen from candidates, by noisy counts of their errors on private units that were set aside.",
+    note = (
+        "The student was chosen from candidates, by noisy counts of their errors on private units that were set aside."
     )
+    chosen = _settings({**among, **choice.candidates[choice.chosen]}, "chosen.")
+    return {name: Stage(chosen, {"choice_epsilon": epsilon}, note)}
 
 
 def _tested(test: AnyTested, bounds: Sequence[float] | None, epsilon: float) -> Stage:

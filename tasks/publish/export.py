@@ -131,12 +131,12 @@ FORMS = {
 
 def example_row(student: Pipeline) -> dict[str, str]:
     """A typical value of each column, as Python source: the public median, or the most frequent public word."""
-    return {name: _example(part, names.index(name)) for name, (part, names) in columns_of(student).items()}
-
-
-def _example(part: Pipeline, at: int) -> str:
-    kind, size = part[0].kind, part[0].size
-    return f"[0] * {size!r}" if kind in ("uint8", "float32") else repr(_typical(part, kind, at))
+    row = dict[str, str]()
+    for name, (part, names) in columns_of(student).items():
+        kind, size = part[0].kind, part[0].size
+        of_list = kind in ("uint8", "float32")
+        row[name] = f"[0] * {size!r}" if of_list else repr(_typical(part, kind, names.index(name)))
+    return row
 
 
 def _typical(part: Pipeline, kind: str, at: int) -> Any:
