@@ -186,6 +186,16 @@ def scene(
     return Scene(home, canary_tables(tmp_path / "data"), capfd, caplog)
 
 
+@pytest.fixture
+def simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where only words are looked at, votes are simulated by ten teachers, tallies by one draw of a typical signal."""
+    from concord.tasks.advice import rehearse_tallies, rehearse_votes
+
+    monkeypatch.setattr(rehearse_votes, "MOST_TRAINED", 10)
+    monkeypatch.setattr(rehearse_tallies, "SIGNALS", ("typical",))
+    monkeypatch.setattr(rehearse_tallies, "DRAWS", 1)
+
+
 @pytest.fixture(scope="session")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the tables are kept, and the home folder of one run of each plan, of which a test begins with a copy."""

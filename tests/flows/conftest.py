@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from concord.tasks.advice import rehearse_tallies, rehearse_votes
 from tests.support.several import plainly
 
 
@@ -18,14 +17,6 @@ def home(request: pytest.FixtureRequest) -> Path:
     by_prefect = slow or "prefect_server" in request.fixturenames
     found: Path = request.getfixturevalue("home" if by_prefect else "plain_home")
     return found
-
-
-@pytest.fixture
-def simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where only words are looked at, votes are simulated by ten teachers, tallies by one draw of a typical signal."""
-    monkeypatch.setattr(rehearse_votes, "MOST_TRAINED", 10)
-    monkeypatch.setattr(rehearse_tallies, "SIGNALS", ("typical",))
-    monkeypatch.setattr(rehearse_tallies, "DRAWS", 1)
 
 
 @pytest.fixture

@@ -70,6 +70,7 @@ def height(rows: pl.DataFrame) -> int:
     return rows.height
 
 
+@pytest.mark.usefixtures("one_helper")
 def test_a_shard_is_shown_by_the_plan_s_columns_and_class_names(table: Table) -> None:
     def look(rows: pl.DataFrame) -> Hashable:
         return (tuple(rows.columns), frozenset(rows["outcome"]), rows.height, float(rows["visits"].sum()))
@@ -147,6 +148,7 @@ def test_an_answer_is_taken_from_a_helper_that_is_there_alone() -> None:
         answer_of(helper, Question("q", lambda _: os.kill(os.getppid(), signal.SIGKILL)).portable, people(5, 1))
 
 
+@pytest.mark.usefixtures("one_helper")
 def test_answers_of_no_such_type_or_too_long_are_none(table: Table) -> None:
     assert set(table.ask(lambda rows: rows)) == {NO_ANSWER}
     assert set(table.ask(lambda rows: rows.to_dicts())) == {NO_ANSWER}
@@ -188,6 +190,7 @@ def test_one_shard_s_words_do_not_change_what_another_answers() -> None:
     assert [old == new for old, new in zip(before, after, strict=True)] == [False, True, True, True]
 
 
+@pytest.mark.usefixtures("one_helper")
 def test_nothing_is_kept_from_one_shard_to_the_next(table: Table) -> None:
     kept: list[int] = []
 
@@ -221,6 +224,7 @@ GENERATORS = [
 ]
 
 
+@pytest.mark.usefixtures("one_helper")
 @pytest.mark.parametrize(("draw", "look"), GENERATORS)
 def test_no_shard_shows_how_much_chance_another_took(
     table: Table, draw: Callable[[pl.DataFrame], Any], look: Callable[[pl.DataFrame], Any]
@@ -262,6 +266,7 @@ def test_a_shard_s_rows_are_the_same_to_the_bit_wherever_they_lie() -> None:
         assert held.to_arrow().buffers()[1].address % 64 == alone["x"].to_arrow().buffers()[1].address % 64 == 0
 
 
+@pytest.mark.usefixtures("one_helper")
 def test_a_unit_more_changes_the_answer_of_one_shard(table: Table, tmp_path: Path) -> None:
     """Neighbours: by what a question may see of a shard, to the bit."""
 

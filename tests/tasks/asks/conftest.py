@@ -12,6 +12,12 @@ from tests.support.hostile import Watched
 from tests.support.several import NAMES, Several, plainly
 
 
+@pytest.fixture(autouse=True)
+def few_spills(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Units are spilled to three files, not 64: of tables this small, each would hold a few rows."""
+    monkeypatch.setattr("concord.tasks.data.split.SPILLS", 3)
+
+
 @pytest.fixture(scope="session")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A world in which all have answered the first question, and the second is asked."""

@@ -52,7 +52,7 @@ WARDS = pl.DataFrame(
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, simulated_once: None) -> Path:  # noqa: ARG001
     WARDS.write_csv(tmp_path / "private.csv")
     WARDS.drop("outcome").write_csv(tmp_path / "public.csv")
     monkeypatch.chdir(tmp_path)
@@ -118,19 +118,21 @@ def test_numbers_that_may_name_people_became_features_without_a_word(tmp_path: P
 DAYS = [date(2023, 1, 1) + timedelta(days=at % 200) for at in range(ROWS)]
 
 
-@pytest.mark.parametrize(
-    "form", ["%d.%m.%Y", "%d.%m.%y", "%m/%d/%Y", "%Y/%m/%d", "%d-%b-%Y", "%B %d, %Y", "%d. %B %Y", "%d.%m.%Y %H:%M"]
-)
-def test_dates_of_a_country_became_categories_that_other_tables_lack(folder: Path, form: str) -> None:
+FORMS = ("%d.%m.%Y", "%d.%m.%y", "%m/%d/%Y", "%Y/%m/%d", "%d-%b-%Y", "%B %d, %Y", "%d. %B %Y", "%d.%m.%Y %H:%M")
+
+
+def test_dates_of_a_country_became_categories_that_other_tables_lack(folder: Path) -> None:
+    days = pl.Series(DAYS, dtype=pl.Datetime)
     for table in ("private", "public"):
-        frame = pl.read_csv(folder / f"{table}.csv").with_columns(
-            day=pl.Series(DAYS, dtype=pl.Datetime).dt.strftime(form)
-        )
+        frame = pl.read_csv(folder / f"{table}.csv")
+        frame = frame.with_columns(days.dt.strftime(form).alias(f"day {at}") for at, form in enumerate(FORMS))
         frame.write_csv(folder / f"{table}.csv")
     stated = ("--domain", "ward", "--rows", "9000", "--classes", "no,yes", "--label", "outcome")
     assert without_home("init", "--private", "private.csv", "--public", "public.csv", *stated)[0] == 0
-    assert f'# "day", # categorical; {DATES}' in (folder / "plan.toml").read_text()
-    assert "day" not in (load_plan(folder / "plan.toml").data.features or ())
+    text, features = (folder / "plan.toml").read_text(), load_plan(folder / "plan.toml").data.features or ()
+    for at, form in enumerate(FORMS):
+        assert f'# "day {at}", # categorical; {DATES}' in text, form
+        assert f"day {at}" not in features
 
 
 @pytest.mark.parametrize(("form", "suffix"), [("%d.%m.%Y", "csv"), ("%d.%m.%Y", "parquet"), ("%Y-%m-%d", "parquet")])

@@ -71,9 +71,14 @@ def test_an_estimate_alone_is_never_certified(tmp_path: Path) -> None:
         folder_of(next(kind for kind in KINDS if kind not in CERTIFIED), tmp_path / "home")
 
 
-@pytest.mark.parametrize("kind", CERTIFIED, ids=lambda kind: str(kind.name))
-def test_an_edit_of_any_field_is_found(kind: Kind, tmp_path: Path) -> None:
-    folder = folder_of(kind, tmp_path / "home")
+@pytest.fixture(scope="module", params=CERTIFIED, ids=lambda kind: str(kind.name))
+def certified(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Kind, Path]:
+    """A kind, and what a session of it publishes. Each test puts back what it changes."""
+    return request.param, folder_of(request.param, tmp_path_factory.mktemp("certified") / "home")
+
+
+def test_an_edit_of_any_field_is_found(certified: tuple[Kind, Path]) -> None:
+    kind, folder = certified
     assert faults(folder) == ""
     record, places = PublishedSession.at(folder).certificate.leading, set[str]()
     assert record.files
@@ -92,12 +97,15 @@ def name_also(folder: Path, name: str, data: bytes) -> None:
     file.write_text(Certificate.model_validate(values).model_dump_json(indent=2))
 
 
-@pytest.mark.parametrize("name", ["synthetic.parquet", "labels.arrow", "more.json"])
-@pytest.mark.parametrize("kind", CERTIFIED, ids=lambda kind: str(kind.name))
-def test_a_file_that_no_such_session_releases_is_found(kind: Kind, name: str, tmp_path: Path) -> None:
-    folder = folder_of(kind, tmp_path / "home")
-    name_also(folder, name, b"whatever a home holds")
-    assert faults(folder) != ""
+def test_a_file_that_no_such_session_releases_is_found(certified: tuple[Kind, Path]) -> None:
+    folder, certificate = certified[1], (certified[1] / "certificate.json").read_bytes()
+    for name in ("synthetic.parquet", "labels.arrow", "more.json"):
+        assert not (folder / name).exists()
+        name_also(folder, name, b"whatever a home holds")
+        assert faults(folder) != "", name
+        (folder / name).unlink()
+        (folder / "certificate.json").write_bytes(certificate)
+    assert faults(folder) == ""
 
 
 CLASSES = ("no", "yes")
