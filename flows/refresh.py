@@ -11,7 +11,7 @@ asked again, so the domain is charged what its largest season costs, once.
 """
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -24,7 +24,6 @@ from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import PublicRows, Ref
 from concord.artifacts.sessions import Session
-from concord.artifacts.stores import Stores
 from concord.flows import tally
 from concord.flows.admit import admit, precheck_tables
 from concord.flows.cache import digested, key_of, only
@@ -35,17 +34,9 @@ from concord.flows.set_aside import pass_test_of_release
 from concord.flows.stage import Disclosure, pass_door
 from concord.flows.stages import encode, stage_rows
 from concord.flows.steps import Learned, publish
-from concord.tasks.asks.stream import (
-    Beginning,
-    PeriodCounts,
-    SeasonAsk,
-    beginning_of,
-    periods_counted,
-    release_step,
-)
+from concord.tasks.asks.stream import Beginning, PeriodCounts, SeasonAsk, beginning_of, periods_counted
 from concord.tasks.door.admit import opening_of, planned_domain, sessions_for
-from concord.tasks.door.door import Step, released_by
-from concord.tasks.mechanisms.distance import Ints
+from concord.tasks.door.door import released_by
 from concord.tasks.mechanisms.stream import Stream
 from concord.tasks.student.infer import read_sample
 from concord.tasks.student.seasons import follow_totals, history
@@ -189,11 +180,8 @@ def _pass_period(
     rows = read_sample(tally.sample(run, run.plan.privacy.domain, asked.coded, admitted.stream.batches), stores.vault)
     past = tally.rounds_in(run, [ref for each in periods.ended for ref in released_by(stores, each.id)[-1:]])
     follow = partial(follow_totals, rows, asked.coded, past)
-
-    def last(stores: Stores, session: Session) -> Iterator[Step[list[Ints]]]:
-        yield release_step(stores, session, asked.mechanism, asked.questions, counted, again, follow)
-
-    passed, earlier = pass_door(run, session, last), released_by(stores, session.id)[:-1]
+    passed = pass_door(run, session, partial(asked.steps, counted=counted, again=again, follow=follow))
+    earlier = released_by(stores, session.id)[:-1]
     return replace(passed, released=[*earlier, *passed.released])
 
 

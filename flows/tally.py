@@ -29,7 +29,7 @@ from concord.flows.stages import UNITS, published, with_groups
 from concord.flows.steps import Learned, rehearse_students
 from concord.tasks.advice.tallies import asks_pairs, check_columns, planned_sizes, planned_tallies
 from concord.tasks.asking import tally as asking_tally
-from concord.tasks.asks.tallies import TalliesAsk, round_step, sums_digest
+from concord.tasks.asks.tallies import CountedRound, TalliesAsk, sums_digest
 from concord.tasks.data.codes import Codes, PlannedSizes, deepens, learn_codes
 from concord.tasks.data.encode import PublicBatch, read_frame
 from concord.tasks.door.admit import check_ensemble, sessions_for
@@ -280,7 +280,7 @@ def counted_rounds(
             question, codes = planner.question(published), planner.codes_after(published)
             exact = sums(question, codes) if number else first[0]
             follow = partial(planner.follow, [*published], question)
-            yield round_step(stores, session, planner.mechanism, number, question, exact, follow)
+            yield CountedRound(planner.mechanism, number, question, exact).step(stores, session, follow)
             published.append(json.loads(stores.released.read(released_by(stores, session.id)[number])))
 
     digests = tuple(sums_digest(each, run.stores.vault) for each in first)

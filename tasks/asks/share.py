@@ -36,7 +36,7 @@ from concord.artifacts.schemas import Encoding, Frozen, Passed, Ref, Scaled, can
 from concord.artifacts.sections import HexDigest, HomesPlan, Name, with_removed
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
-from concord.tasks.asks.tallies import TalliesAsk, round_step
+from concord.tasks.asks.tallies import CountedRound, TalliesAsk
 from concord.tasks.data.codes import Codes, NumberField
 from concord.tasks.data.exchange import Exchange, Posted
 from concord.tasks.data.vectors import VectorField
@@ -400,7 +400,7 @@ def answer(
         return {**said, "answer": sha256(canonical_json(noisy.tolist()).encode()), "asked": question.record()}
 
     def steps() -> Iterator[Step[Ints]]:  # made at the door, which checks the key before sums are read
-        yield round_step(stores, session, share, asked.number, question, blocks, follow)
+        yield CountedRound(share, asked.number, question, blocks).step(stores, session, follow)
 
     (file,) = release(stores, session, steps())
     released = json.loads(stores.released.read(file))

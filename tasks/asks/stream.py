@@ -47,33 +47,6 @@ RELEASE_FORMAT = "concord release 1"
 """Format of a release's file, JSON: number, questions, sums, running totals, and results computed from them."""
 
 
-@dataclass(frozen=True)
-class SeasonAsk(TalliesAsk):
-    """The next season of a stream.
-
-    seasons_of   the stream
-    """
-
-    mechanism: Stream
-    seasons_of: str = ""
-
-    @property
-    def stream(self) -> str:
-        """The stream."""
-        return self.seasons_of
-
-    @property
-    def questions(self) -> list[RoundQuestion]:
-        """What is asked of each period, in order."""
-        fields, season = self.coded.coarse, self.mechanism
-        spans = [(self.coded.span(at).start, self.coded.span(at).stop) for at in fields]
-        return [season.question(at, fields, spans) for at in range(len(season.rounds))]
-
-    def settings(self) -> dict[str, Any]:
-        """As for tallies, and the rule by which units are named, which no season may change."""
-        return {**super().settings(), "naming": NAMING}
-
-
 class Beginning(BaseModel):
     """What was public when a stream began. Later releases ask by these codes, whatever rows are public by then: what is
     decoded from released sums, on any public rows, is post-processing.
@@ -165,57 +138,95 @@ def _path(session: Session, number: int) -> str:
     return f"streams/{session.domain}/{session.stream}/{session.id}-{number:05d}.json"
 
 
-def release_step(
-    stores: Stores,
-    session: Session,
-    mechanism: Stream,
-    questions: Sequence[RoundQuestion],
-    counted: Sequence[PeriodCounts],
-    again: Sequence[Sequence[Ref]],
-    follow: Callable[[Mapping[str, Any]], Mapping[str, Any]],
-) -> Step[list[Ints]]:
-    """The release of the last of these periods.
+@dataclass(frozen=True)
+class SeasonAsk(TalliesAsk):
+    """The next season of a stream.
 
-    counted  all periods so far, in order
-    again    their sums in place of those on record, if units were erased since
-    follow   returns further results, computed from the release's file so far and public things alone
-    Raises NotVerified if an earlier period's question, sums or names are not those on record.
+    seasons_of   the stream
     """
-    number, each = len(counted) - 1, range(len(questions))
-    periods = [canonical_json(period.model_dump(mode="json")) for period in counted]
-    before = stores.ledger.batches(session.id)[:number]
-    if [batch.exact_digest for batch in before] != [
-        digest_in(stores, session.id, "votes", own) for own in periods[:-1]
-    ]:
-        raise NotVerified(f"the periods of session {session.id} are not those that its releases were drawn for")
-    asked = {"questions": [question.record() for question in questions]}
-    _check_paid(stores, mechanism, questions, asked, before)
-    if again and not any(remark.kind == "erased" for remark in stores.ledger.remarks(session.domain)):
-        raise NotVerified("sums of a period are counted again if a unit was erased, and none was")
-    sums = again or [period.sums for period in counted]
-    arrived = [[total_of([of_period[at]], stores.vault) for of_period in sums] for at in each]
 
-    def draw(_: Session, source: Randomness, __: Batch) -> list[Ints]:
-        at_once = [(number * len(each) + at, mechanism.mixed(arrived[at])) for at in each]
-        return source.kept(f"round-{number:05d}", lambda: [mechanism.release(*one, source) for one in at_once])
+    mechanism: Stream
+    seasons_of: str = ""
 
-    def publish(step: Batch, noisy: list[Ints]) -> BatchOutcome:
-        def content() -> dict[str, Any]:
-            past = [json.loads(stores.released.read(batch.outcome.released)) for batch in before if batch.outcome]
-            claim = {"session": session.id, "epsilon": session.epsilon, "delta": session.delta}
-            release = {**asked, **_read(mechanism, [release["sums"] for release in past], noisy), **claim}
-            return {**release, **follow(release)}
+    @property
+    def stream(self) -> str:
+        """The stream."""
+        return self.seasons_of
 
-        return publish_round(stores, session, step, content)
+    @property
+    def questions(self) -> list[RoundQuestion]:
+        """What is asked of each period, in order."""
+        fields, season = self.coded.coarse, self.mechanism
+        spans = [(self.coded.span(at).start, self.coded.span(at).stop) for at in fields]
+        return [season.question(at, fields, spans) for at in range(len(season.rounds))]
 
-    return Step(
-        question=canonical_json({"release": number, **asked}),
-        exact=[periods[-1]],
-        draw=draw,
-        publish=publish,
-        number=number,
-        names=("rows", "votes"),
-    )
+    def settings(self) -> dict[str, Any]:
+        """As for tallies, and the rule by which units are named, which no season may change."""
+        return {**super().settings(), "naming": NAMING}
+
+    def steps(
+        self,
+        stores: Stores,
+        session: Session,
+        counted: Sequence[PeriodCounts],
+        again: Sequence[Sequence[Ref]],
+        follow: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+    ) -> Iterator[Step[list[Ints]]]:
+        """The release of the last of these periods.
+
+        counted  all periods so far, in order
+        again    their sums in place of those on record, if units were erased since
+        follow   returns further results, computed from the release's file so far and public things alone
+        Raises NotVerified if an earlier period's question, sums or names are not those on record.
+        """
+        number, mechanism, questions = len(counted) - 1, self.mechanism, self.questions
+        periods = [canonical_json(period.model_dump(mode="json")) for period in counted]
+        before = stores.ledger.batches(session.id)[:number]
+        drawn_for = [digest_in(stores, session.id, "votes", own) for own in periods[:-1]]
+        if [batch.exact_digest for batch in before] != drawn_for:
+            raise NotVerified(f"the periods of session {session.id} are not those that its releases were drawn for")
+        past = [json.loads(stores.released.read(batch.outcome.released)) for batch in before if batch.outcome]
+        self._check_paid(past)
+        asked = {"questions": [question.record() for question in questions]}
+        if again and not any(remark.kind == "erased" for remark in stores.ledger.remarks(session.domain)):
+            raise NotVerified("sums of a period are counted again if a unit was erased, and none was")
+        sums, each = again or [period.sums for period in counted], range(len(questions))
+        arrived = [[total_of([of_period[at]], stores.vault) for of_period in sums] for at in each]
+
+        def draw(_: Session, source: Randomness, __: Batch) -> list[Ints]:
+            at_once = [(number * len(each) + at, mechanism.mixed(arrived[at])) for at in each]
+            return source.kept(f"round-{number:05d}", lambda: [mechanism.release(*one, source) for one in at_once])
+
+        def publish(step: Batch, noisy: list[Ints]) -> BatchOutcome:
+            def content() -> dict[str, Any]:
+                release = {**asked, **_read(mechanism, [release["sums"] for release in past], noisy)}
+                return {**release, **follow(release)}
+
+            return publish_round(stores, session, step, content)
+
+        yield Step(
+            question=canonical_json({"release": number, **asked}),
+            exact=[periods[-1]],
+            draw=draw,
+            publish=publish,
+            number=number,
+            names=("rows", "votes"),
+        )
+
+    def _check_paid(self, past: Sequence[Mapping[str, Any]]) -> None:
+        """Raise NotVerified if the questions are not those that the season paid for, or not those of its first
+        release."""
+        questions = self.questions
+        try:
+            for at, question in enumerate(questions):
+                self.mechanism.check(at, question)
+        except ValueError as wrong:
+            raise NotVerified(f"{wrong}: nothing was drawn") from None
+        if len(questions) != len(self.mechanism.rounds):
+            raise NotVerified("a release asks every question of its season: nothing was drawn")
+        asked = canonical_json([question.record() for question in questions])
+        if past and canonical_json(past[0]["questions"]) != asked:
+            raise NotVerified("the questions of a season stay those of its first release: nothing was drawn")
 
 
 def _read(mechanism: Stream, past: Sequence[Sequence[Sequence[int]]], noisy: Sequence[Ints]) -> dict[str, Any]:
@@ -230,24 +241,3 @@ def _read(mechanism: Stream, past: Sequence[Sequence[Sequence[int]]], noisy: Seq
         "totals": [of_question.tolist() for of_question in totals],
         "spread": mechanism.spread(len(past) + 1),
     }
-
-
-def _check_paid(
-    stores: Stores,
-    mechanism: Stream,
-    questions: Sequence[RoundQuestion],
-    asked: Mapping[str, Any],
-    before: Sequence[Batch],
-) -> None:
-    """Raise NotVerified if the questions are not those that the season paid for, or not those of its first release."""
-    try:
-        for at, question in enumerate(questions):
-            mechanism.check(at, question)
-    except ValueError as wrong:
-        raise NotVerified(f"{wrong}: nothing was drawn") from None
-    if len(questions) != len(mechanism.rounds):
-        raise NotVerified("a release asks every question of its season: nothing was drawn")
-    if before and before[0].outcome is not None:
-        first = json.loads(stores.released.read(before[0].outcome.released))["questions"]
-        if canonical_json(first) != canonical_json(asked["questions"]):
-            raise NotVerified("the questions of a season stay those of its first release: nothing was drawn")

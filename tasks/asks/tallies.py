@@ -82,41 +82,48 @@ class TalliesAsk(Ask[Tallies]):
         }
 
 
-def round_step(
-    stores: Stores,
-    session: Session,
-    mechanism: Tallies,
-    number: int,
-    question: RoundQuestion,
-    blocks: Sequence[Ref],
-    follow: Callable[[Ints], Mapping[str, Any]],
-) -> Step[Ints]:
-    """Round `number` of a session.
+@dataclass(frozen=True)
+class CountedRound:
+    """A round that paid for its question, with the files of its exact sums, as `tasks.asking.tally.count` wrote them.
 
-    blocks   exact sums of `question`, as `tasks.asking.tally.count` wrote them
-    follow   returns further results, computed from the noisy sums and public things alone
-    Raises NotVerified if the round did not pay for the question.
+    Raises NotVerified if round `number` of the mechanism did not pay for the question.
     """
-    try:
-        mechanism.check(number, question)
-    except ValueError as wrong:
-        raise NotVerified(f"{wrong}: nothing was drawn") from None
-    exact = total_of(blocks, stores.vault)
-    if exact.shape != (question.size,):
-        raise NotVerified(f"round {number} was counted for another question than it asks: nothing was drawn")
-    asked = {"round": number, "scale": mechanism.rounds[number].scale, "question": question.record()}
 
-    def publish(step: Batch, noisy: Ints) -> BatchOutcome:
-        own = {"format": ROUND_FORMAT, **asked, "sums": noisy.tolist()}
-        return publish_round(stores, session, step, lambda: {**own, **follow(noisy)})
+    mechanism: Tallies
+    number: int
+    question: RoundQuestion
+    blocks: Sequence[Ref]
 
-    return Step(
-        question=canonical_json(asked),
-        exact=[sums_bytes(exact)],
-        draw=lambda _, source, __: source.once(f"round-{number:05d}", lambda: mechanism.release(number, exact, source)),
-        publish=publish,
-        number=number,
-    )
+    def __post_init__(self) -> None:
+        try:
+            self.mechanism.check(self.number, self.question)
+        except ValueError as wrong:
+            raise NotVerified(f"{wrong}: nothing was drawn") from None
+
+    def step(self, stores: Stores, session: Session, follow: Callable[[Ints], Mapping[str, Any]]) -> Step[Ints]:
+        """The step of a session that releases it.
+
+        follow   returns further results, computed from the noisy sums and public things alone
+        Raises NotVerified if the sums are of another question.
+        """
+        mechanism, number, exact = self.mechanism, self.number, total_of(self.blocks, stores.vault)
+        if exact.shape != (self.question.size,):
+            raise NotVerified(f"round {number} was counted for another question than it asks: nothing was drawn")
+        asked = {"round": number, "scale": mechanism.rounds[number].scale, "question": self.question.record()}
+
+        def publish(step: Batch, noisy: Ints) -> BatchOutcome:
+            own = {"format": ROUND_FORMAT, **asked, "sums": noisy.tolist()}
+            return publish_round(stores, session, step, lambda: {**own, **follow(noisy)})
+
+        return Step(
+            question=canonical_json(asked),
+            exact=[sums_bytes(exact)],
+            draw=lambda _, source, __: source.once(
+                f"round-{number:05d}", lambda: mechanism.release(number, exact, source)
+            ),
+            publish=publish,
+            number=number,
+        )
 
 
 def sums_digest(blocks: Sequence[Ref], vault: Vault) -> str:

@@ -262,7 +262,7 @@ def test_a_period_that_was_counted_is_never_counted_under_another_key(world: Wor
     world.period(2)
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("concord.flows.refresh.release_step", killed)
+            patch.setattr("concord.tasks.asks.stream.SeasonAsk.steps", killed)
             with pytest.raises(KeyboardInterrupt):
                 refresh.fn(world.stream, world.home)
         door = Stores.of(world.home)

@@ -12,7 +12,7 @@ from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
 from concord.tasks.asking.tally import sums_bytes
-from concord.tasks.asks.stream import PeriodCounts, SeasonAsk, release_step
+from concord.tasks.asks.stream import PeriodCounts, SeasonAsk
 from concord.tasks.data.arrivals import Period
 from concord.tasks.door.checkpoint import commitment
 from concord.tasks.door.door import release
@@ -28,6 +28,17 @@ STREAM = Stream.calibrate(
 QUESTIONS = [STREAM.question(at, (0, 1), SPANS) for at in range(2)]
 PERIODS = [slice(0, 80), slice(80, 80), slice(80, 200)]
 """The rows of each period; in the second, nothing arrives."""
+
+
+@dataclass(frozen=True)
+class Asking(SeasonAsk):
+    """A season that asks these questions, whatever its codes."""
+
+    these: Sequence[RoundQuestion] = ()
+
+    @property
+    def questions(self) -> list[RoundQuestion]:
+        return [*self.these]
 
 
 @dataclass
@@ -73,8 +84,8 @@ class Season:
     ) -> dict[str, Any]:
         """A release, as it was published."""
         periods = self.counted(number + 1) if counted is None else counted
-        step = release_step(self.door, self.session, STREAM, questions, periods, again, self.follow)
-        (ref,) = release(self.door, self.session, [step])
+        asked = Asking(STREAM, "digest of codes", (), "d-stream", questions)
+        (ref,) = release(self.door, self.session, asked.steps(self.door, self.session, periods, again, self.follow))
         released: dict[str, Any] = json.loads(self.door.released.read(ref))
         return released
 

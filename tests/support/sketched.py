@@ -12,7 +12,7 @@ from concord.artifacts.stores import Stores
 from concord.artifacts.table_schema import DeclaredCategories, DeclaredRange, TableSchema
 from concord.tasks.asking.tally import sums_bytes
 from concord.tasks.asks.sketch import SketchAsk
-from concord.tasks.asks.tallies import round_step
+from concord.tasks.asks.tallies import CountedRound
 from concord.tasks.data.grid import grid_of, recoded
 from concord.tasks.door.door import release
 from concord.tasks.mechanisms.contributions import tally
@@ -66,7 +66,7 @@ class Sketched:
                 sink.write(sums_bytes(tally(question, own, LABELS[:rows])))
             follow = partial(PLANNER.follow, published, question)
             session = self.door.ledger.session("d-1")
-            step = round_step(self.door, session, SKETCH, number, question, [sink.ref], follow)
+            step = CountedRound(SKETCH, number, question, [sink.ref]).step(self.door, session, follow)
             (released,) = release(self.door, session, [step])
             published.append(json.loads(self.door.released.read(released)))
         return published

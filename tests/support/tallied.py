@@ -14,7 +14,7 @@ from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Opening, Session
 from concord.artifacts.stores import Stores
 from concord.tasks.asking.tally import sums_bytes
-from concord.tasks.asks.tallies import TalliesAsk, round_step
+from concord.tasks.asks.tallies import CountedRound, TalliesAsk
 from concord.tasks.door.checkpoint import commitment
 from concord.tasks.door.door import release
 from concord.tasks.mechanisms.contributions import STEPS_A_NAT, IntegerModel, RoundQuestion, tally
@@ -92,7 +92,7 @@ class Rounds:
             self.followed.append(number)
             return follow(number, sums)
 
-        step = round_step(self.door, self.session, TALLIES, number, asked, blocks, followed)
+        step = CountedRound(TALLIES, number, asked, blocks).step(self.door, self.session, followed)
         return release(self.door, self.session, [step])[0]
 
     def all(self, rows: int = len(ROWS), until: int = len(TALLIES.rounds)) -> list[dict[str, Any]]:
