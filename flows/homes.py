@@ -34,7 +34,6 @@ from concord.tasks.asks.share import (
     Asked,
     Letter,
     ShareAsk,
-    answer,
     bind,
     bound,
     check_asked,
@@ -79,8 +78,7 @@ def contribute(
         status: dict[str, Any] = {"home": name, "answered": None, "answered_now": False, "refused": refused}
         if not questions:
             return {**status, "missing": "the lead has asked nothing yet"}
-        asked, letter = questions[max(questions)]
-        return status | Contribution(run, plan, name, key, post, asked, letter, there).made(agreed)
+        return status | Contribution(run, plan, name, key, post, questions[max(questions)], there).made(agreed)
 
 
 @dataclass
@@ -95,9 +93,13 @@ class Contribution:
     name: str
     key: str
     post: Exchange
-    asked: Asked
-    letter: Letter
+    letter: Letter[Asked]
     there: bool
+
+    @property
+    def asked(self) -> Asked:
+        """The question."""
+        return self.letter.content
 
     def made(self, agreed: bool) -> dict[str, Any]:
         """Answer, or replay. Raises NotVerified, BudgetRefused or WrongInput before anything private is read."""
@@ -108,14 +110,14 @@ class Contribution:
         session = run.lock_session(known[-1].id) if known else None
         if session and session.id in stores.ledger.forgotten(domain.name):
             raise BudgetRefused(f"session {session.id} was forgotten: {self.name} takes no further part in this run")
-        given = [(each.read(Answered, self.key), each) for each in (own_shares(stores, session) if session else ())]
-        own = {answered.number: each for answered, each in given}
+        kept = own_shares(stores, session) if session else ()
+        own = {each.content.number: each for each in (Letter.read(file, Answered, self.key) for file in kept)}
         if session and asked.number in own:
-            if own[asked.number].read(Answered, self.key).question != self.letter.digest:
+            if own[asked.number].content.question != self.letter.digest:
                 raise NotVerified(
                     "the lead signed another question of this number than the one that this home answered"
                 )
-            return self._posted(session, own[asked.number], balance, now=False)
+            return self._posted(session, own[asked.number].data, balance, now=False)
         share = check_asked(asked, self.plan, self.name, own, bound(stores.ledger, domain.name, asked.run))
         codes, ask = self._codes(session), ShareAsk.of(asked, share, self.name, self.key)
         if session and deepens(asked.codes):
@@ -168,7 +170,7 @@ class Contribution:
 
     def _answered(
         self, session: Session, ask: ShareAsk, balance: Balance, codes: Literal["recomputed", "declared"]
-    ) -> Letter:
+    ) -> bytes:
         asked, private = self.asked, self._private()
         run = self.run
         claim(run.stores, run.plan, private.files)
@@ -177,10 +179,10 @@ class Contribution:
         admitted = Admitted(balance, ask, PublicStream(asked.encoding, ()), session)
         begin(run, admitted, private, ExactNumbers((), [*units, *counted]))
 
-        def work() -> tuple[Letter, bool]:
-            return answer(run.stores, session, ask, asked, self.letter, counted, codes), False
+        def work() -> tuple[bytes, bool]:
+            return ask.answer(run.stores, session, self.letter, counted, codes), False
 
-        found: Letter = run.stages.uncached("release", work)
+        found: bytes = run.stages.uncached("release", work)
         return found
 
     def _private(self) -> PrivateFiles:
@@ -194,14 +196,14 @@ class Contribution:
         data = own.data.model_copy(update={} if self.there else {"public": None})
         return PrivateFiles.of(replace(run, plan=own.model_copy(update={"data": data})), ())
 
-    def _posted(self, session: Session, letter: Letter, balance: Balance, *, now: bool) -> dict[str, Any]:
+    def _posted(self, session: Session, share: bytes, balance: Balance, *, now: bool) -> dict[str, Any]:
         """Certify the share, and write it to the exchange; what is published is of the clock's next tick."""
         stores, tick = self.run.stores, homes_of(self.plan).tick
         if now and tick:
             time.sleep(-time.time() % tick)
         stores.released.restamp(released_by(stores, session.id))  # their times told how long it counted
         certificate = certify_answers(session.id, stores)
-        file = self.post.write(f"share-{self.asked.number}-{self.name}", letter.data)
+        file = self.post.write(f"share-{self.asked.number}-{self.name}", share)
         return {
             "answered": self.asked.number,
             "answered_now": now,

@@ -126,10 +126,10 @@ class Leading:
         joint = Joint.of(ask.each, homes.a_person_in)
         for number in range(len(ask.each.rounds)):
             next_question = partial(self._next, planner, published, rounds)
-            asked, letter = self._question(session, ask.each, number, next_question)
+            letter = self._question(session, ask.each, number, next_question)
             last = rounds[-1].shares if rounds else {}
             taking = [name for name in last or homes.names if name not in self.without]
-            of = self._shares(session, asked, letter, last_of(last), taking)
+            of = self._shares(session, letter, last_of(last), taking)
             if isinstance(of, Missing):
                 missing.append(of)
                 return
@@ -138,7 +138,7 @@ class Leading:
             part = sum(units[name] for name in of.shares) / sum(units.values())
             scaled = joint.scaled(len(of.shares))
             follow = partial(self._follow, of, replace(planner, mechanism=scaled), [*published], part)
-            differ = [] if deepens(asked.codes) else differing(of, units, planner.rows)
+            differ = [] if deepens(of.asked.codes) else differing(of, units, planner.rows)
             yield joint_step(stores, session, of, differ, follow)
             published.append(json.loads(stores.released.read(released_by(stores, session.id)[number])))
 
@@ -150,7 +150,7 @@ class Leading:
         return {
             "encoding": rounds[0].asked.encoding if rounds else self.public.encoding,
             "before": rounds[-1].letter.digest if rounds else "",
-            "shares": tuple({name: own.digest for name, (_, own) in each.shares.items()} for each in rounds),
+            "shares": tuple({name: own.digest for name, own in each.shares.items()} for each in rounds),
             "codes": planner.codes_after(published),
             "fields": question.fields,
             "model": None if question.model is None else ModelRecord(**question.model.record()),
@@ -167,7 +167,7 @@ class Leading:
 
     def _question(
         self, session: Session, each: Tallies, number: int, made: Callable[[], dict[str, Any]]
-    ) -> tuple[Asked, Letter]:
+    ) -> Letter[Asked]:
         """The question of that number, signed once and given to the homes; `made` gives what is asked."""
         vault, key = self.run.stores.vault, SigningKey.of(self.run.stores.vault)
 
@@ -182,39 +182,34 @@ class Leading:
             )
             return Letter.signed(content, key).data
 
-        letter = Letter(vault.read(vault.keep(f"sessions/{session.id}/question-{number:05d}.json", signed)))
-        self.post.write(f"question-{number}", letter.data)
-        return letter.read(Asked, key.public.raw.hex()), letter
+        data = vault.read(vault.keep(f"sessions/{session.id}/question-{number:05d}.json", signed))
+        self.post.write(f"question-{number}", data)
+        return Letter.read(data, Asked, key.public.raw.hex())
 
     def _shares(
-        self,
-        session: Session,
-        asked: Asked,
-        letter: Letter,
-        before: Mapping[str, tuple[int, str]],
-        taking: Sequence[str],
+        self, session: Session, letter: Letter[Asked], before: Mapping[str, tuple[int, str]], taking: Sequence[str]
     ) -> SharesOfRound | Missing:
         """The shares that a question is decoded with, once they are on record no others; or who is missing.
 
         before   the last share of each home, as `last_of` gives them
         taking   the homes whose shares are waited for
         """
-        stores, homes = self.run.stores, homes_of(self.run.plan)
-        path = f"sessions/{session.id}/shares-{asked.number:05d}.json"
+        stores, homes, number = self.run.stores, homes_of(self.run.plan), letter.content.number
+        path = f"sessions/{session.id}/shares-{number:05d}.json"
         kept = stores.vault.take(path)
         if kept is None:
             domain = stores.ledger.domain_of(session)
             unit = domain.unit, domain.neighbours
-            heard, refused = fitting(self.post, homes, asked, letter, before, session.kind.only(kinds.Joint), unit)
+            heard, refused = fitting(self.post, homes, letter, before, session.kind.only(kinds.Joint), unit)
             if missing := [name for name in taking if name not in heard]:
-                return Missing(asked.number, missing, {name: why for name, why in refused.items() if name in missing})
+                return Missing(number, missing, {name: why for name, why in refused.items() if name in missing})
             if not taking:
                 raise WrongInput("--without must leave a home whose rows are learned from")
-            found = canonical_json({name: heard[name][1].data.decode() for name in taking})
+            found = canonical_json({name: heard[name].data.decode() for name in taking})
             kept = stores.vault.keep(path, found.encode), found.encode()
-        letters = {name: Letter(text.encode()) for name, text in json.loads(stores.vault.read(kept[0])).items()}
-        shares = {name: (own.read(Answered, homes.key_of(name)), own) for name, own in letters.items()}
-        return SharesOfRound(asked, letter, shares)
+        texts = json.loads(stores.vault.read(kept[0]))
+        shares = {name: Letter.read(text.encode(), Answered, homes.key_of(name)) for name, text in texts.items()}
+        return SharesOfRound(letter, shares)
 
 
 def agreed_in(plan: Plan, run: str, digest: str) -> dict[str, Any]:
@@ -227,23 +222,21 @@ def agreed_in(plan: Plan, run: str, digest: str) -> dict[str, Any]:
 def fitting(
     post: Exchange,
     homes: HomesPlan,
-    asked: Asked,
-    letter: Letter,
+    letter: Letter[Asked],
     before: Mapping[str, tuple[int, str]],
     kind: kinds.Joint,
     unit: tuple[str, str],
-) -> tuple[dict[str, tuple[Answered, Letter]], dict[str, str]]:
+) -> tuple[dict[str, Letter[Answered]], dict[str, str]]:
     """The shares, by home, that answer a question and with which the publication would verify; and why others are
     refused.
 
     before          the homes' last shares, as `last_of` gives them
     kind, unit      of all homes together; the unit with its neighbours
     """
-
-    heard, refused = accepted(post, homes, asked, letter, before)
+    asked, (heard, refused) = letter.content, accepted(post, homes, letter, before)
     common = kind.model_dump(mode="json", by_alias=True, exclude_unset=True), unit
     due = {"number": asked.number, "question": letter.digest, "question_before": asked.before}
-    shares = {name: json.loads(answered.model_dump_json()) for name, (answered, _) in heard.items()}
+    shares = {name: json.loads(own.content.model_dump_json()) for name, own in heard.items()}
     found = limited(*((VERIFY_SHARE, (*common, share, {**due, "home": name})) for name, share in shares.items()))
     unfit = {name: check.detail for name, (check,) in zip(shares, found, strict=True) if not check.ok}
     return {name: own for name, own in heard.items() if name not in unfit}, {**refused, **unfit}
@@ -272,7 +265,7 @@ def lead(plan: Plan, home: Path, exchange: str, without: Sequence[str] = ()) -> 
             raise WrongInput(f"homes.lead must be led from the home with the key {homes.lead_key}; this one's is {key}")
         leading = Leading(run, encode(run, run.plan, run.files("public")), post, plan_digest(plan), without)
         others, _ = questions_in(post, plan)
-        if any(asked.run != leading.id for asked, _ in others.values()):
+        if any(other.content.run != leading.id for other in others.values()):
             raise NotVerified("the exchange holds questions of another run: each has a folder, and a home of its lead")
         led = [session.kind.only(kinds.Joint).run for session in run.stores.ledger.sessions(joint.domain)]
         paid = replace(run, new_session=leading.id not in led)  # by the homes
@@ -288,11 +281,12 @@ def status(plan: Plan, exchange: str) -> dict[str, Any]:
     homes, post, rounds = homes_of(plan), Exchange(exchange), list[dict[str, Any]]()
     before, (questions, others) = dict[str, tuple[int, str]](), questions_in(post, plan)
     terms, digest = terms_of(plan), plan_digest(plan)
-    for number, (asked, letter) in sorted(questions.items()):
+    for number, letter in sorted(questions.items()):
+        asked = letter.content
         joint, agreed = Joint.of(asked.mechanism, homes.a_person_in), agreed_in(plan, asked.run, digest)
         ask = JointAsk(joint, asked.codes.digest, (), agreed, asked.mechanism)
         kind, unit = kinds.Kind.of(ask.settings()).only(kinds.Joint), (terms["unit"], terms["neighbours"])
-        heard, refused = fitting(post, homes, asked, letter, before, kind, unit)
+        heard, refused = fitting(post, homes, letter, before, kind, unit)
         missing = [name for name in homes.names if name not in heard]
         rounds.append({"round": number, "answered": [*heard], "missing": missing, "refused": refused})
         before |= last_of(heard)

@@ -60,14 +60,18 @@ class JointAsk(TalliesAsk):
 class SharesOfRound:
     """The shares of one round, by home, in the plan's order, and the question that they answer."""
 
-    asked: Asked
-    letter: Letter
-    shares: Mapping[str, tuple[Answered, Letter]]
+    letter: Letter[Asked]
+    shares: Mapping[str, Letter[Answered]]
+
+    @property
+    def asked(self) -> Asked:
+        """The question."""
+        return self.letter.content
 
     @property
     def sums(self) -> dict[str, Ints]:
         """The noisy sums of each home."""
-        return {name: np.array(share.sums, np.int64) for name, (share, _) in self.shares.items()}
+        return {name: np.array(share.content.sums, np.int64) for name, share in self.shares.items()}
 
     @property
     def total(self) -> Ints:
@@ -83,19 +87,20 @@ def check_public(plan: Plan, homes: HomesPlan) -> None:
         raise NotVerified(f"data.public must be the table whose SHA-256 is homes.public = {homes.public}, got {found}")
 
 
-def last_of(shares: Mapping[str, tuple[Answered, Letter]]) -> dict[str, tuple[int, str]]:
+def last_of(shares: Mapping[str, Letter[Answered]]) -> dict[str, tuple[int, str]]:
     """For each home, the number of its answers before its share, and the share's digest."""
-    return {name: (share.release, letter.digest) for name, (share, letter) in shares.items()}
+    return {name: (share.content.release, share.digest) for name, share in shares.items()}
 
 
-def check_answered(share: Answered, asked: Asked, digest: str, before: Mapping[str, tuple[int, str]]) -> None:
-    """Raise NotVerified unless a share answers that question in all that the plan fixes.
+def check_answered(share: Answered, letter: Letter[Asked], before: Mapping[str, tuple[int, str]]) -> None:
+    """Raise NotVerified unless a share answers the question of that letter in all that the plan fixes.
 
     before   the homes' last shares, as `last_of` gives them
     """
+    asked = letter.content
     each, number = asked.mechanism, asked.number
     last, own = before.get(share.home, (-1, ""))
-    if (share.run, share.question, share.question_before) != (asked.run, digest, asked.before):
+    if (share.run, share.question, share.question_before) != (asked.run, letter.digest, asked.before):
         raise NotVerified("it answers another question, or one of another run")
     follows = own if share.release == last + 1 else share.share_before  # the one between came too late
     if share.share_before != follows or not last < share.release == number:
@@ -110,17 +115,17 @@ def check_answered(share: Answered, asked: Asked, digest: str, before: Mapping[s
 
 
 def accepted(
-    post: Exchange, homes: HomesPlan, asked: Asked, letter: Letter, before: Mapping[str, tuple[int, str]]
-) -> tuple[dict[str, tuple[Answered, Letter]], dict[str, str]]:
+    post: Exchange, homes: HomesPlan, letter: Letter[Asked], before: Mapping[str, tuple[int, str]]
+) -> tuple[dict[str, Letter[Answered]], dict[str, str]]:
     """The shares that answer a question, by home; and why others are refused."""
-    heard, refused, twice = dict[str, tuple[Answered, Letter]](), dict[str, str](), set[str]()
+    heard, refused, twice = dict[str, Letter[Answered]](), dict[str, str](), set[str]()
     for file in post.files():
-        if file.number != asked.number or not file.home:
+        if file.number != letter.content.number or not file.home:
             continue
         try:
-            read, own = share_in(post, homes, file)
-            check_answered(read, asked, letter.digest, before)
-            if heard.setdefault(file.home, (read, own)) != (read, own):
+            own = share_in(post, homes, file)
+            check_answered(own.content, letter, before)
+            if heard.setdefault(file.home, own).data != own.data:
                 twice.add(file.home)
                 raise NotVerified("the home signed two shares of one question")
         except NotVerified as wrong:
@@ -204,8 +209,8 @@ def joint_step(
     follow   from the sum, the sum itself as the round's file has it, and results
     """
     number = of.asked.number
-    digests = {name: letter.digest for name, (_, letter) in of.shares.items()}
-    shares = {name: letter.data.decode() for name, (_, letter) in of.shares.items()}
+    digests = {name: share.digest for name, share in of.shares.items()}
+    shares = {name: share.data.decode() for name, share in of.shares.items()}
     homes = {"question": of.letter.data.decode(), "shares": shares, "differ": [*differ]}
     return Step(
         question=of.letter.digest,

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from operator import itemgetter
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from pydantic import Field
 
@@ -131,14 +131,15 @@ class Answered(Frozen):
     excerpt: str
 
 
-Signed = TypeVar("Signed", Asked, Answered)
+Content = TypeVar("Content", Asked, Answered)
 
 
 @dataclass(frozen=True)
-class Letter:
-    """A signed file: its bytes, by whose digest it is known."""
+class Letter(Generic[Content]):
+    """A signed file: its bytes, by whose digest it is known, and what it says."""
 
     data: bytes
+    content: Content
 
     @property
     def digest(self) -> str:
@@ -146,22 +147,23 @@ class Letter:
         return sha256(self.data)
 
     @classmethod
-    def signed(cls, content: Asked | Answered, key: SigningKey) -> Self:
+    def signed(cls, content: Content, key: SigningKey) -> Self:
         """The content, signed."""
         kind = QUESTION_TYPE if isinstance(content, Asked) else SHARE_TYPE
-        return cls(key.envelope(kind, content.model_dump_json().encode()))
+        return cls(key.envelope(kind, content.model_dump_json().encode()), content)
 
-    def read(self, of: type[Signed], key: str) -> Signed:
-        """The content, signed by that key in hex. Raises NotVerified if it is anything else."""
+    @classmethod
+    def read(cls, data: bytes, of: type[Content], key: str) -> Self:
+        """The file of such a content, signed by that key in hex. Raises NotVerified if it is anything else."""
         kind = QUESTION_TYPE if of is Asked else SHARE_TYPE
-        payload = payload_of(self.data, kind, PublicKey(bytes.fromhex(key)))
+        payload = payload_of(data, kind, PublicKey(bytes.fromhex(key)))
         try:
             found = of.model_validate_json(payload)
         except Exception:  # whoever signed it may have made it fail in any way
             raise NotVerified("it was signed, and does not hold what Concord writes") from None
         if found.model_dump_json().encode() != payload:
             raise NotVerified("it was signed, and holds other bytes than Concord writes for this content")
-        return found
+        return cls(data, found)
 
 
 def plan_digest(plan: Plan) -> str:
@@ -177,20 +179,20 @@ def homes_of(plan: Plan) -> HomesPlan:
     return plan.homes
 
 
-def questions_in(exchange: Exchange, plan: Plan) -> tuple[dict[int, tuple[Asked, Letter]], dict[str, str]]:
+def questions_in(exchange: Exchange, plan: Plan) -> tuple[dict[int, Letter[Asked]], dict[str, str]]:
     """The lead's questions of one run of the plan, by number; and the files that are no questions, by name with the
     reason.
 
     Raises NotVerified if the lead signed two questions of a number, or of several runs: nobody else can.
     """
     homes, agreed = homes_of(plan), plan_digest(plan)
-    found, refused = dict[int, tuple[Asked, Letter]](), dict[str, str]()
+    found, refused = dict[int, Letter[Asked]](), dict[str, str]()
     for file in exchange.files():
         if file.home:
             continue
         try:
-            letter = Letter(exchange.read(file.name))
-            asked = letter.read(Asked, homes.lead_key)
+            letter = Letter.read(exchange.read(file.name), Asked, homes.lead_key)
+            asked = letter.content
             if asked.plan != agreed:
                 raise NotVerified("it is of another plan than this one")
             if asked.number != file.number:
@@ -198,26 +200,27 @@ def questions_in(exchange: Exchange, plan: Plan) -> tuple[dict[int, tuple[Asked,
         except NotVerified as wrong:
             refused[file.name] = f"it is not a question of the lead: {wrong}"
             continue
-        if asked.number in found and found[asked.number][1] != letter:
+        if asked.number in found and found[asked.number].data != letter.data:
             raise NotVerified(f"the lead signed two questions of number {asked.number}, one of them in {file.name}")
-        if any(asked.run != other.run for other, _ in found.values()):
+        if any(asked.run != other.content.run for other in found.values()):
             raise NotVerified(f"{file.name} is of another run than the rest: a run has a folder of its own")
-        found[asked.number] = asked, letter
+        found[asked.number] = letter
     return found, refused
 
 
-def share_in(exchange: Exchange, homes: HomesPlan, file: Posted) -> tuple[Answered, Letter]:
+def share_in(exchange: Exchange, homes: HomesPlan, file: Posted) -> Letter[Answered]:
     """A home's share in a file. Raises NotVerified if it cannot be believed; without a home of that name, unread."""
     if file.home not in homes.names:
         raise NotVerified(f"the plan has no home {file.home!r}")
-    letter = Letter(exchange.read(file.name))
-    share = letter.read(Answered, homes.key_of(file.home))
-    if (share.number, share.home) != (file.number, file.home):
+    letter = Letter.read(exchange.read(file.name), Answered, homes.key_of(file.home))
+    if (letter.content.number, letter.content.home) != (file.number, file.home):
         raise NotVerified("it was signed as another home's, or of another number")
-    return share, letter
+    return letter
 
 
-def check_asked(asked: Asked, plan: Plan, name: str, own: Mapping[int, Letter], before: Mapping[int, str]) -> Share:
+def check_asked(
+    asked: Asked, plan: Plan, name: str, own: Mapping[int, Letter[Answered]], before: Mapping[int, str]
+) -> Share:
     """Check a question in all that needs nothing private, and return what this home's rounds cost.
 
     own      this home's shares of the run so far, by the number of the question
@@ -249,7 +252,7 @@ def check_asked(asked: Asked, plan: Plan, name: str, own: Mapping[int, Letter], 
     return share
 
 
-def _check_follows(asked: Asked, name: str, own: Mapping[int, Letter], before: Mapping[int, str]) -> None:
+def _check_follows(asked: Asked, name: str, own: Mapping[int, Letter[Answered]], before: Mapping[int, str]) -> None:
     """Raise NotVerified unless a question follows the ones that this home answered."""
     number = asked.number
     if number != len(own):
@@ -320,6 +323,58 @@ class ShareAsk(TalliesAsk):
         agreed = {"run": asked.run, "plan": asked.plan, "home": name, "key": key, "encoding": asked.encoding.digest}
         return cls(share, asked.codes.digest, (), agreed, bounds=asked.encoding.bounds)
 
+    def answer(
+        self,
+        stores: Stores,
+        session: Session,
+        letter: Letter[Asked],
+        blocks: Sequence[Ref],
+        codes: Literal["recomputed", "declared"],
+    ) -> bytes:
+        """Draw the home's share for a question once, keep it, and sign it; or replay it.
+
+        blocks   exact sums, as `tasks.asking.tally.count` wrote them
+        Raises NotVerified if question, sums or key are not those on record.
+        """
+        asked, number, question = letter.content, letter.content.number, letter.content.question
+        said = {"question": f"round {number} of the run {asked.run}", "code": letter.digest, "outcome": "answered"}
+
+        def follow(noisy: Ints) -> dict[str, Any]:
+            return {**said, "answer": sha256(canonical_json(noisy.tolist()).encode()), "asked": question.record()}
+
+        def steps() -> Iterator[Step[Ints]]:  # made at the door, which checks the key before sums are read
+            yield CountedRound(self.mechanism, number, question, blocks).step(stores, session, follow)
+
+        (file,) = release(stores, session, steps())
+        released = json.loads(stores.released.read(file))
+        if released["code"] != letter.digest:
+            raise NotVerified("the released round answers another question")
+        domain, own = stores.ledger.domain_of(session), own_shares(stores, session)[:number]
+
+        def made() -> bytes:
+            excerpt = Excerpt.of(stores.ledger.records(), domain.name, {session.id: number + 1}, hiding(stores.vault))
+            content = Answered(
+                run=asked.run,
+                number=number,
+                home=self.agreed["home"],
+                question=letter.digest,
+                question_before=asked.before,
+                share_before=sha256(own[-1]) if own else "",
+                release=number,
+                codes=codes,
+                session=session.id,
+                epsilon=session.epsilon,
+                delta=session.delta,
+                unit=domain.unit,
+                neighbours=domain.neighbours,
+                scale=self.mechanism.rounds[number].scale,
+                sums=tuple(released["sums"]),
+                excerpt=excerpt.text.decode(),
+            )
+            return Letter.signed(content, SigningKey.of(stores.vault)).data
+
+        return stores.vault.read(stores.vault.keep(_share_path(session.id, number), made))
+
 
 def sessions_of_run(ledger: Ledger, domain: str, name: str, **of: str) -> list[Session]:
     """The sessions in which that home answered, of a `run` or a `plan`."""
@@ -342,13 +397,13 @@ def bound(ledger: Ledger, domain: str, run: str) -> dict[int, str]:
     return {int(number): digest for of, number, digest in about if of == run}
 
 
-def own_shares(stores: Stores, session: Session) -> list[Letter]:
-    """The shares that a session gave, in order, as they were kept. Raises NotVerified if one is gone."""
-    found = list[Letter]()
+def own_shares(stores: Stores, session: Session) -> list[bytes]:
+    """The signed shares that a session gave, in order, as they were kept. Raises NotVerified if one is gone."""
+    found = list[bytes]()
     for batch in stores.ledger.batches(session.id):
         kept = stores.vault.take(_share_path(session.id, batch.index))
         if kept is not None:
-            found.append(Letter(kept[1]))
+            found.append(kept[1])
         elif batch.outcome is not None and batch.index + 1 < session.batches:
             raise NotVerified(f"the vault lacks share {batch.index} of session {session.id}: restore a copy of it")
     return found
@@ -360,77 +415,23 @@ def check_own(stores: Stores, exchange: Exchange, homes: HomesPlan, name: str) -
         if file.home != name:
             continue
         try:
-            read, letter = share_in(exchange, homes, file)
+            letter = share_in(exchange, homes, file)
         except NotVerified:  # somebody else's words
             continue
-        if not _knows(stores, read, letter):
+        if not _knows(stores, letter):
             raise NotVerified(f"{file.name} was signed by this home, and its ledger does not know of it: {OLDER}")
 
 
-def _knows(stores: Stores, share: Answered, letter: Letter) -> bool:
+def _knows(stores: Stores, letter: Letter[Answered]) -> bool:
     """Whether the ledger knows of a share, which may be of an earlier run; of a session that is forgotten nothing but
     its name is left to compare."""
+    share = letter.content
     for domain in stores.ledger.domains():
         gone = stores.ledger.forgotten(domain.name)
         for session in sessions_of_run(stores.ledger, domain.name, share.home, run=share.run):
-            if session.id == share.session and (session.id in gone or letter in own_shares(stores, session)):
+            if session.id == share.session and (session.id in gone or letter.data in own_shares(stores, session)):
                 return True
     return False
-
-
-def answer(
-    stores: Stores,
-    session: Session,
-    ask: ShareAsk,
-    asked: Asked,
-    letter: Letter,
-    blocks: Sequence[Ref],
-    codes: Literal["recomputed", "declared"],
-) -> Letter:
-    """Draw the home's answer to a question once, keep it, and sign it; or replay it.
-
-    blocks   exact sums, as `tasks.asking.tally.count` wrote them
-    Raises NotVerified if question, sums or key are not those on record.
-    """
-    share = ask.mechanism
-    said = {"question": f"round {asked.number} of the run {asked.run}", "code": letter.digest, "outcome": "answered"}
-    question = asked.question
-
-    def follow(noisy: Any) -> dict[str, Any]:
-        return {**said, "answer": sha256(canonical_json(noisy.tolist()).encode()), "asked": question.record()}
-
-    def steps() -> Iterator[Step[Ints]]:  # made at the door, which checks the key before sums are read
-        yield CountedRound(share, asked.number, question, blocks).step(stores, session, follow)
-
-    (file,) = release(stores, session, steps())
-    released = json.loads(stores.released.read(file))
-    if released["code"] != letter.digest:
-        raise NotVerified("the released round answers another question")
-    domain, number, own = stores.ledger.domain_of(session), asked.number, own_shares(stores, session)[: asked.number]
-
-    def made() -> bytes:
-        excerpt = Excerpt.of(stores.ledger.records(), domain.name, {session.id: number + 1}, hiding(stores.vault))
-        content = Answered(
-            run=asked.run,
-            number=number,
-            home=ask.agreed["home"],
-            question=letter.digest,
-            question_before=asked.before,
-            share_before=own[-1].digest if own else "",
-            release=number,
-            codes=codes,
-            session=session.id,
-            epsilon=session.epsilon,
-            delta=session.delta,
-            unit=domain.unit,
-            neighbours=domain.neighbours,
-            scale=share.rounds[number].scale,
-            sums=tuple(released["sums"]),
-            excerpt=excerpt.text.decode(),
-        )
-        return Letter.signed(content, SigningKey.of(stores.vault)).data
-
-    return Letter(stores.vault.read(stores.vault.keep(_share_path(session.id, number), made)))
 
 
 def _share_path(session: str, number: int) -> str:

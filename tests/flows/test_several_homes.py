@@ -224,7 +224,7 @@ def test_a_share_that_does_not_fit_is_refused_by_name(tmp_path: Path, monkeypatc
         several.contribute(name)
     (name,) = (name for name in several.files() if name.startswith("share-0-south"))
     good, post = several.files()[name], Exchange(str(several.exchange))
-    share = Letter(good).read(Answered, several.key("south").public.raw.hex())
+    share = Letter.read(good, Answered, several.key("south").public.raw.hex()).content
     (several.exchange / name).unlink()
 
     def refused(data: bytes) -> str:

@@ -98,18 +98,18 @@ class Several:
     def files(self) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in sorted(self.exchange.iterdir()) if path.name[0] != "."}
 
-    def asked(self, number: int) -> tuple[Asked, Letter]:
+    def asked(self, number: int) -> tuple[Asked, Letter[Asked]]:
         """The lead's question of that number, as the exchange has it."""
         (name,) = (name for name in self.files() if name.startswith(f"question-{number}-"))
-        letter = Letter(Exchange(str(self.exchange)).read(name))
-        return letter.read(Asked, homes_of(self.plan).lead_key), letter
+        letter = Letter.read(Exchange(str(self.exchange)).read(name), Asked, homes_of(self.plan).lead_key)
+        return letter.content, letter
 
     def share(self, number: int, name: str) -> Answered:
         """A home's share of that number, as the exchange has it."""
         (file,) = self.exchange.glob(f"share-{number}-{name}-*")
-        return Letter(file.read_bytes()).read(Answered, self.key(name).public.raw.hex())
+        return Letter.read(file.read_bytes(), Answered, self.key(name).public.raw.hex()).content
 
-    def post(self, asked: Asked, by: str = "lead", *, instead: bool = True) -> Letter:
+    def post(self, asked: Asked, by: str = "lead", *, instead: bool = True) -> Letter[Asked]:
         """Put another question into the exchange, in place of that of its number or beside it."""
         for path in self.exchange.glob(f"question-{asked.number}-*") if instead else ():
             path.unlink()

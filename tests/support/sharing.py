@@ -10,7 +10,7 @@ from concord.artifacts.schemas import Empty, Encoding
 from concord.artifacts.sections import HomesPlan
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
-from concord.tasks.asks.share import Answered, Asked, Letter, ModelRecord, ShareAsk, answer, bind
+from concord.tasks.asks.share import Answered, Asked, Letter, ModelRecord, ShareAsk, bind
 from concord.tasks.data.codes import Codes, NumberField, WordField
 from concord.tasks.door.checkpoint import commitment
 from concord.tasks.mechanisms.homes import Share
@@ -70,12 +70,13 @@ class Shares:
     def session(self) -> Session:
         return self.door.ledger.session(NAME)
 
-    def answer(self, asked: Asked, rows: int = 200) -> Letter:
+    def answer(self, asked: Asked, rows: int = 200) -> Answered:
         """The share that answers a question, as it was asked by the lead of a run."""
-        letter = Letter(asked.model_dump_json().encode())
+        letter = Letter(asked.model_dump_json().encode(), asked)
         bind(self.door.ledger, "d", asked, letter.digest)
         blocks = Rounds(self.door).blocks(asked.number, asked.question, rows)
-        return answer(self.door, self.session, ASK, asked, letter, blocks, "declared")
+        share = ASK.answer(self.door, self.session, letter, blocks, "declared")
+        return Letter.read(share, Answered, SigningKey.of(self.door.vault).public.raw.hex()).content
 
     def all(self, rows: int = 200) -> list[Answered]:
         """The shares in turn: each question follows from the share before."""
@@ -84,6 +85,5 @@ class Shares:
             if given:
                 model = ModelRecord(**follow(number - 1, np.array(given[-1].sums))["next"]["model"])
                 asked = asked.model_copy(update={"number": number, "model": model})
-            key = SigningKey.of(self.door.vault).public.raw.hex()
-            given.append(self.answer(asked, rows).read(Answered, key))
+            given.append(self.answer(asked, rows))
         return given

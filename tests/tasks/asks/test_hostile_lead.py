@@ -15,14 +15,15 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.schemas import Ref
 from concord.flows import homes as flows_homes
-from concord.tasks.asks.share import Answered, Asked, Letter, ModelRecord, bound
+from concord.tasks.asks.share import Answered, Asked, Letter, ModelRecord, ShareAsk, bound
 from concord.tasks.mechanisms.contributions import IntegerModel
 from concord.tasks.verify.reckoning import ledger_faults
 from tests.support.hostile import ATTACKS, DOMAIN, Watched, stopped
 from tests.support.several import NAMES
 
 DEATHS = (
-    *((flows_homes, step) for step in ("gather", "begin", "answer", "certify_answers")),
+    *((flows_homes, step) for step in ("gather", "begin", "certify_answers")),
+    (ShareAsk, "answer"),
     *((Ledger, step) for step in ("begin_batch", "record_draw", "commit_batch")),
 )
 LIES: tuple[Callable[[Asked], dict[str, Any]], ...] = (
@@ -83,8 +84,8 @@ class HostileLead:
         ledger, home = Ledger.of(self.world.home(name)), self.world.home(name)
         key, (session, *further) = self.world.key(name).public.raw.hex(), ledger.sessions(DOMAIN)
         for path in self.folder(name).glob(f"share-*-{name}-*"):
-            letter = Letter(path.read_bytes())
-            share = letter.read(Answered, key)
+            letter = Letter.read(path.read_bytes(), Answered, key)
+            share = letter.content
             assert self.shares.setdefault((name, share.number), letter.data) == letter.data, "two answers of a round"
             assert session.asked > share.number, "answered before it was paid for"
             assert (session.epsilon, session.delta) == (share.epsilon, share.delta)

@@ -23,7 +23,7 @@ def people(rows: int, draw: np.random.Generator) -> CodeMatrix:
 
 def differ(changed: dict[str, Ints], homes: tuple[str, ...] = HOMES) -> list[str]:
     """The homes found to differ, of 2000 people each, whose labels follow the same law; with changes to their sums."""
-    draw, found = np.random.default_rng(1), dict[str, tuple[Answered, Letter]]()
+    draw, found = np.random.default_rng(1), dict[str, Letter[Answered]]()
     scale = TALLIES.rounds[0].scale
     for name in homes:
         rows = people(2000, draw)
@@ -31,8 +31,8 @@ def differ(changed: dict[str, Ints], homes: tuple[str, ...] = HOMES) -> list[str
             QUESTION, rows.astype(np.int32), (draw.random(2000) < 0.2 + 0.2 * (rows[:, 0] == 1)).astype(np.int64)
         )
         noisy = exact + draw.normal(0, scale, len(exact)).astype(np.int64) + changed.get(name, 0)
-        found[name] = Answered.model_construct(sums=tuple(noisy.tolist()), scale=scale), Letter(b"")
-    of = SharesOfRound(FIRST, Letter(b""), found)
+        found[name] = Letter(b"", Answered.model_construct(sums=tuple(noisy.tolist()), scale=scale))
+    of = SharesOfRound(Letter(b"", FIRST), found)
     return differing(of, {name: units_of(name, [of]) for name in homes}, people(400, draw))
 
 

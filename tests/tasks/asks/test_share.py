@@ -16,7 +16,7 @@ from concord.artifacts.schemas import Passed
 from concord.artifacts.stores import Stores
 from concord.flows import homes as flows_homes
 from concord.flows.lead import status
-from concord.tasks.asks.share import Answered, Letter, _check_encoding, bound, check_asked
+from concord.tasks.asks.share import Answered, Letter, ShareAsk, _check_encoding, bound, check_asked
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.exchange import Exchange
 from concord.tasks.data.vectors import VectorField
@@ -85,7 +85,7 @@ def test_a_home_without_the_public_table_says_that_codes_are_declared(world: Wat
     (world.folder / "data" / "public.parquet").unlink()
     assert world.contribute("north")["answered_now"]
     (name,) = (name for name in world.files() if name.startswith("share-1-north"))
-    share = Letter(world.files()[name]).read(Answered, world.key("north").public.raw.hex())
+    share = Letter.read(world.files()[name], Answered, world.key("north").public.raw.hex()).content
     assert share.codes == "declared"
 
 
@@ -277,7 +277,7 @@ def test_a_killed_answer_is_bound_to_its_question(world: Watched, step: str) -> 
     """Another question of the number is refused for ever; the bound one is answered, with one draw."""
     asked, letter = world.asked(1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(flows_homes, step, stopped)
+        patch.setattr(ShareAsk if step == "answer" else flows_homes, step, stopped)
         with pytest.raises(KeyboardInterrupt):
             world.contribute("north")
     assert bound(Ledger.of(world.home("north")), DOMAIN, asked.run)[1] == letter.digest
@@ -293,7 +293,7 @@ def test_a_home_that_is_not_bound_would_be_found(world: Watched, monkeypatch: py
     monkeypatch.setattr(flows_homes, "bind", lambda *_: None)
     asked, _ = world.asked(1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(flows_homes, "answer", stopped)
+        patch.setattr(ShareAsk, "answer", stopped)
         with pytest.raises(KeyboardInterrupt):
             world.contribute("north")
     world.hostile(fields=asked.fields[::-1])
