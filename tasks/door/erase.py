@@ -49,7 +49,7 @@ from concord.tasks.data.identifiers import ESCAPED
 from concord.tasks.data.units import Erased, unit_names
 from concord.tasks.door.asked import sums_folder, votes_folder
 from concord.tasks.door.checkpoint import Checkpoint, read_checkpoint
-from concord.tasks.door.keys import KEPT, is_lost, ready_secret
+from concord.tasks.door.keys import folders_of_rows, is_lost, ready_secret
 from concord.tasks.door.locks import RUN, alone, no_run_in
 
 
@@ -72,42 +72,35 @@ def forget(stores: Stores, name: str) -> bool:
     The key is destroyed first and the checkpoint, which names the other files, last; then the ledger records that the
     session is forgotten. If this is interrupted, forgetting again finishes it.
     """
-    session = stores.ledger.session(name)
+    vault, session = stores.vault, stores.ledger.session(name)
     if session.status == "open":
         raise WrongInput(f"session {name} is open and must be closed before it is forgotten: `concord close {name}`")
-    there = any((stores.vault.root / path).exists() for path in (f"secrets/sessions/{name}", f"sessions/{name}"))
+    there = any((vault.root / path).exists() for path in (f"secrets/sessions/{name}", f"sessions/{name}"))
     if there:
-        _destroy(stores, name)
-    if _ends_its_stream(stores, session):
-        for kind in sorted(path for path in stores.vault.root.iterdir() if path.name not in KEPT):
-            stores.vault.destroy(f"{kind.name}/{session.domain}/{session.stream}")
-        stores.vault.destroy(f"secrets/streams/{session.stream}")
+        with alone(vault, name, RUN), alone(vault, name):
+            recipe = read_checkpoint(vault, name, online=False)  # which may be damaged
+            vault.destroy(f"secrets/sessions/{name}")
+            for path in () if recipe is None else _dispensable(stores, recipe):
+                vault.destroy(path)
+            for kind in folders_of_rows(vault):
+                vault.destroy(f"{kind.name}/{session.domain}/{name}")  # made for it alone
+            vault.destroy(f"sessions/{name}")
+            stores.released.discard(f"{HELD}/{name}")
+    seasons = {each.id for each in stores.ledger.sessions(session.domain) if each.stream == session.stream}
+    if session.stream and seasons <= {name, *stores.ledger.forgotten(session.domain)}:  # no later one must know whom
+        for kind in folders_of_rows(vault):
+            vault.destroy(f"{kind.name}/{session.domain}/{session.stream}")
+        vault.destroy(f"secrets/streams/{session.stream}")
     stores.ledger.remark(session.domain, "forgotten", name)
     return there
-
-
-def _ends_its_stream(stores: Stores, session: Session) -> bool:
-    """Whether all other seasons of its stream are forgotten: until then, a later one must know whom they asked."""
-    seasons = [each.id for each in stores.ledger.sessions(session.domain) if each.stream == session.stream]
-    return session.stream != "" and {*seasons} <= {session.id, *stores.ledger.forgotten(session.domain)}
-
-
-def _destroy(stores: Stores, name: str) -> None:
-    with alone(stores.vault, name, RUN), alone(stores.vault, name):
-        recipe = read_checkpoint(stores.vault, name, online=False)  # which may be damaged
-        stores.vault.destroy(f"secrets/sessions/{name}")
-        for path in () if recipe is None else _dispensable(stores, recipe):
-            stores.vault.destroy(path)
-        for kind in sorted(path for path in stores.vault.root.iterdir() if path.name not in KEPT):
-            stores.vault.destroy(f"{kind.name}/{stores.ledger.session(name).domain}/{name}")  # made for it alone
-        stores.vault.destroy(f"sessions/{name}")
-        stores.released.discard(f"{HELD}/{name}")
 
 
 def _dispensable(stores: Stores, recipe: Checkpoint) -> Iterator[str]:
     """Files named by a checkpoint, now or formerly, from which no open session answers: teachers, their votes, sums and
     files of relabelling."""
-    used = [files for other in _open_recipes(stores) for files in (other.teachers, other.relabelled) if files]
+    known = (session for domain in stores.ledger.domains() for session in stores.ledger.sessions(domain.name))
+    going_on = (read_checkpoint(stores.vault, each.id, online=False) for each in known if each.status == "open")
+    used = [files for other in going_on if other for files in (other.teachers, other.relabelled) if files]
     kept = set(chain.from_iterable(_places(stores.vault, files) for files in used))
     places = dict.fromkeys(chain.from_iterable(_places(stores.vault, files) for files in recipe.made))
     yield from (path for path in places if path not in kept)
@@ -119,17 +112,6 @@ def _places(vault: Vault, files: Sequence[Ref]) -> Iterator[str]:
     yield from (ref.path for ref in files)
     yield from sorted({sums_folder(ref) for ref in files if ref.path.startswith("units/")})
     yield votes_folder(vault, files)
-
-
-def _open_recipes(stores: Stores) -> list[Checkpoint]:
-    open_sessions = [
-        session.id
-        for domain in stores.ledger.domains()
-        for session in stores.ledger.sessions(domain.name)
-        if session.status == "open"
-    ]
-    recipes = [read_checkpoint(stores.vault, session, online=False) for session in open_sessions]
-    return [recipe for recipe in recipes if recipe is not None]
 
 
 def erase(stores: Stores, domain: str, unit: str | None) -> bool:
@@ -204,7 +186,7 @@ def _made_of_rows(vault: Vault, domain: str) -> Iterator[str]:
     """Paths that may be made from the domain's rows: all except those known to be another domain's."""
     secrets = vault.root / "secrets" / "domains"
     others = {path.name for path in secrets.iterdir() if path.name != domain} if secrets.is_dir() else set()
-    for kind in sorted(path for path in vault.root.iterdir() if path.name not in KEPT):
+    for kind in folders_of_rows(vault):
         parts = sorted(kind.iterdir()) if kind.is_dir() else []
         yield from (f"{kind.name}/{part.name}" for part in parts if part.name not in others)
 

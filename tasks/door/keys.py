@@ -12,16 +12,22 @@ Not covered  a secret that version 1.0.0 made anew: the first use under this ver
              Checked by tests/promises/test_lost_secrets.py
 """
 
+from pathlib import Path
 from typing import Final
 
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.atomic import UNFINISHED, locked
-from concord.artifacts.home.vault import derive, keyed_digest
+from concord.artifacts.home.vault import Vault, derive, keyed_digest
 from concord.artifacts.stores import Stores
 
 KEPT: Final = frozenset({"secrets", "sessions", "public", "locks", UNFINISHED})
 """Folders of the vault that `erase` keeps: they hold nothing made of a private row except what `forget` destroys. Of
 unfinished files, only those that were to become removed files are removed."""
+
+
+def folders_of_rows(vault: Vault) -> list[Path]:
+    """The vault's other folders, sorted: by kind, what may be made of private rows."""
+    return sorted(path for path in vault.root.iterdir() if path.name not in KEPT)
 
 
 def ready_secret(stores: Stores, domain: str) -> None:
@@ -37,8 +43,8 @@ def ready_secret(stores: Stores, domain: str) -> None:
             f"units from its table, and let `concord link {domain} OTHER` say that people may be in both"
         )
     if not vault.has_secret(name):
-        others = KEPT | {"tables"}  # copies of tables are made by no secret
-        _make(stores, name, [f"{kind.name}/{domain}" for kind in vault.root.iterdir() if kind.name not in others])
+        made = (kind.name for kind in folders_of_rows(vault) if kind.name != "tables")  # these are copies, by no secret
+        _make(stores, name, [f"{kind}/{domain}" for kind in made])
     record_secret(stores, domain)
 
 
