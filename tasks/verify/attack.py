@@ -250,11 +250,10 @@ def _apart(seen: Floats, there: Any) -> tuple[Floats, Any]:
 def _on_votes(plan: Plan, guarantee: Guarantee, mechanism: Mechanism, public: PublicFacts, sessions: int) -> Attacked:
     """Attack votes of teachers, trained on shards of stand-in rows."""
     rng, classes, shards = np.random.default_rng(2), plan.data.classes, plan.teachers.count
-    codes, X, units = public.codes(plan), encode(public.sample, public.encoding), learning_units(plan)
+    codes, X = public.codes(plan), encode(public.sample, public.encoding)
     chances = typical_truth(codes, codes.of(public.sample), [1 / len(classes)] * len(classes), rng)
-    size = SHARD_ROWS if units is None else max(1, min(round(units / shards), STAND_INS // 10))
     at: Ints = rng.integers(0, len(X), min(TARGETS, shards))
-    votes, both = _cast(plan, X, chances, at, size, rng)
+    votes, both = _cast(plan, X, chances, at, rng)
     there = rng.random((sessions, len(at))) < 1 / 2
     source, known, seen = Fresh(sessions, len(X)), np.zeros(there.shape), np.zeros(there.shape)
     for session, present in enumerate(there):
@@ -269,13 +268,19 @@ def _on_votes(plan: Plan, guarantee: Guarantee, mechanism: Mechanism, public: Pu
         Leak("sees the released labels, and knows how each target sways votes", *_apart(known, there)),
         Leak("sees the student", *_apart(seen, there)),
     )
-    return Attacked(guarantee, leaks, shards * size, len(codes.coarse), len(codes.coarse))
+    return Attacked(guarantee, leaks, shards * _shard_rows(plan), len(codes.coarse), len(codes.coarse))
 
 
-def _cast(plan: Plan, X: Any, chances: Floats, at: Ints, size: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
+def _shard_rows(plan: Plan) -> int:
+    """Stand-in rows of a shard."""
+    units = learning_units(plan)
+    return SHARD_ROWS if units is None else max(1, min(round(units / plan.teachers.count), STAND_INS // 10))
+
+
+def _cast(plan: Plan, X: Any, chances: Floats, at: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
     """Votes (rows, classes) of the shards without a target, and of each shard with one (2, targets, rows, classes):
     without it, and with it. The targets are the rows `at`, each in a shard of its own."""
-    classes = chances.shape[1]
+    classes, size = chances.shape[1], _shard_rows(plan)
     votes, both = np.zeros((len(X), classes), np.int64), np.zeros((2, len(at), len(X), classes), np.int64)
 
     def of_teacher(shard: int, rows: Ints, given: Ints) -> Ints:

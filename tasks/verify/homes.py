@@ -55,14 +55,18 @@ def joint_rounds(kind: Joint, rounds: Sequence[bytes], unit: tuple[str, str], wa
         released = json.loads(text)
         homes, question = released["homes"], released["homes"]["question"].encode()
         asked = _question(number, question, kind, before)
-        _asked(number, [released["question"]], asked)
+        _check_question(number, released["question"], asked)
         equal(f"the shares named in question {number}", asked["shares"], digests)
         codes = (earlier.get("next") or {}).get("codes") or codes or asked["codes"]
         equal(f"the codes of question {number}", asked["codes"], codes)
         of_one = {**released, "scale": kind.rounds[number].scale}
         if fault := round_fault(kind, number, of_one, earlier):
             raise NotVerified(fault)
-        shares = _shares(number, homes, keys)
+        what = f"the share of {{}} in round {number}"
+        shares = {
+            name: _read(own.encode(), SHARE_TYPE, keys.get(name, ""), what.format(name))
+            for name, own in homes["shares"].items()
+        }
         for name, share in shares.items():
             follows = {"question_before": before, "share_before": digests[-1].get(name, "") if digests else ""}
             due = {"number": number, "home": name, "question": sha256(question), **follows}
@@ -89,22 +93,14 @@ def _question(at: int, question: bytes, kind: Joint, before: str) -> Any:
     return asked
 
 
-def _shares(at: int, homes: Said, keys: Mapping[str, str]) -> dict[str, Said]:
-    """The signed shares of a round, by home."""
-    named = homes["shares"].items()
-    what = "the share of {} in round {}"
-    return {name: _read(own.encode(), SHARE_TYPE, keys.get(name, ""), what.format(name, at)) for name, own in named}
-
-
-def _asked(at: int, questions: Sequence[Said], asked: Said) -> None:
+def _check_question(at: int, question: Said, asked: Said) -> None:
     """Check that a released round asked what the signed question asks: the fields, with their codes, and the model."""
     starts = [field["start"] for field in asked["codes"]["fields"]]
-    for question in questions:
-        for name in ("fields", "model"):
-            equal(f"the {name} of round {at}", question[name], asked[name])
-        for field, (start, stop) in zip(asked["fields"], question["spans"], strict=True):
-            due = [starts[field], *(starts[field + 1 : field + 2] or [stop])]  # the number of sums says where that ends
-            equal(f"the spans of round {at}", [start, stop], due)
+    for name in ("fields", "model"):
+        equal(f"the {name} of round {at}", question[name], asked[name])
+    for field, (start, stop) in zip(asked["fields"], question["spans"], strict=True):
+        due = [starts[field], *(starts[field + 1 : field + 2] or [stop])]  # the number of sums says where that ends
+        equal(f"the spans of round {at}", [start, stop], due)
 
 
 def _agreed(at: int, homes: Said, kind: Joint) -> None:

@@ -19,7 +19,6 @@ from pydantic import ValidationError
 
 from concord import __version__
 from concord.artifacts.certificate import CERTIFICATE_FILE, OPENED, SCHEMA_FILE, Certificate, schema
-from concord.artifacts.domains import Domain
 from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.guarantee import LOST_WITNESS, UNWITNESSED, WITNESSED
 from concord.artifacts.home.released import sha256
@@ -173,26 +172,24 @@ def _records(record: SessionRecord, moment: Reading) -> None:
 
 
 def _carries(certificate: Certificate, moment: Reading) -> None:
+    """Check that unit, neighbours and charges are those of the excerpt; and if this version wrote the certificate, that
+    the named proofs are the mechanisms', and that no caveat due by the excerpt is left out.
+
+    A witness may have been added later; the certificate may not claim one that is not in the excerpt.
+    """
     domain, claim = moment.domain_of(moment.session(certificate.session)), certificate.guarantee
     equal("the unit", claim.unit, domain.unit)
     equal("what is protected", claim.neighbours, domain.neighbours)
     due = domain_charge(domain, moment)
     for name in type(due).model_fields:
         equal(f"the domain's {name}", getattr(certificate.domain, name), getattr(due, name))
-    if certificate.versions.get("concord") == __version__:
-        _in_words(certificate, moment, domain)
-
-
-def _in_words(certificate: Certificate, moment: Reading, domain: Domain) -> None:
-    """Check that the named proofs are the mechanisms', and that no caveat due by the excerpt is left out.
-
-    A witness may have been added later; the certificate may not claim one that is not in the excerpt.
-    """
+    if certificate.versions.get("concord") != __version__:
+        return
     for record in certificate.sessions:
         equal("the mechanism", record.mechanism, mechanism_of(moment.session(record.session)))
     run = [moment.session(record.session) for record in (certificate.leading, *certificate.other_sessions)]
-    due = {*caveats(domain, run, moment)} - {LOST_WITNESS}
+    stated = {*caveats(domain, run, moment)} - {LOST_WITNESS}
     if moment.witnessed and UNWITNESSED in certificate.caveats:
-        due -= {WITNESSED}
-    for text in sorted(due - {*certificate.caveats}):
+        stated -= {WITNESSED}
+    for text in sorted(stated - {*certificate.caveats}):
         raise NotVerified(f"the certificate leaves out what must stand in it: {text}")
