@@ -20,7 +20,6 @@ from concord.artifacts.measures import (
     LEAST_OF_GROUP,
     AnyTested,
     ClassTested,
-    ConfusionMatrix,
     Estimate,
     GroupTested,
     LevelTested,
@@ -110,12 +109,13 @@ def test_figures(asked: kinds.PrivateTest, released: Released, among: int, earli
     matrix, noisy = released["matrix"], _noisy(mechanism, released)
     found = Measures.of(mechanism, noisy, level)
     classes = zip(released["classes"], found.recall, found.precision, strict=True)
+    of_class = [max(0, sum(row)) for row in matrix]
     return TestRecord(
         **said,
         rows=found.rows,
         accuracy=_estimate(found.accuracy),
         balanced_accuracy=_estimate(found.balanced_accuracy),
-        majority=_majority(matrix),
+        majority=max(of_class) / sum(of_class) if any(of_class) else None,  # by noisy counts
         matrix=tuple(map(tuple, matrix)) if len(matrix) <= MOST_COUNTS_LISTED else None,
         classes=tuple(
             ClassTested(name=name, recall=_estimate(recall), precision=_estimate(precision))
@@ -196,7 +196,8 @@ def of_homes(session: Session, rounds: Sequence[Released]) -> tuple[str, ...]:
 
 def of_pairs(session: Session, rounds: Sequence[Released]) -> tuple[str, ...]:  # noqa: ARG001, as the others
     """Remark that pairs of columns were counted, and which of them the student uses."""
-    found = [[field["name"] for field in codes["fields"] if field["kind"] == "pair"] for codes in _learned(rounds)]
+    learned = [following["codes"] for each in rounds if (following := each.get("next")) and "codes" in following]
+    found = [[field["name"] for field in codes["fields"] if field["kind"] == "pair"] for codes in learned]
     if not any(found):
         return ()
     read = f"the student uses {', '.join(found[1])}" if len(found) > 1 else "none of them is informative"
@@ -206,17 +207,6 @@ def of_pairs(session: Session, rounds: Sequence[Released]) -> tuple[str, ...]:  
 def of_schema(session: Session, steps: Sequence[Released]) -> tuple[str, ...]:  # noqa: ARG001, as the others
     """Warnings about columns much of which lies outside the declared schema, by the released tables."""
     return outside_of_schema(steps[0])
-
-
-def _learned(rounds: Sequence[Released]) -> list[Any]:
-    """The codes that were learned from rounds, in order."""
-    return [following["codes"] for each in rounds if (following := each.get("next")) and "codes" in following]
-
-
-def _majority(matrix: ConfusionMatrix) -> float | None:
-    """The share of the largest class by noisy counts; None if no count is positive."""
-    of_class = [max(0, sum(row)) for row in matrix]
-    return max(of_class) / sum(of_class) if any(of_class) else None
 
 
 def _estimate(found: Measured) -> Estimate:
