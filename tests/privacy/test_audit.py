@@ -39,7 +39,7 @@ def calibrated(name: str, classes: int = 2, cutoff: int = 1, epsilon: float = EP
 
 def proved(mechanism: Mechanism) -> float:
     """The ε an audit proves of `mechanism`. Noise takes longer to draw than keyed streams do."""
-    trials = 20_000 if mechanism.keyed else 5_000
+    trials = 10_000 if mechanism.keyed else 3_000
     report = audit_mechanism(
         mechanism, epsilon=EPSILON, delta=DELTA, trials=trials, teachers=30, confidence=SURE, workers=1
     )

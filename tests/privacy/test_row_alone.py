@@ -89,6 +89,7 @@ GRID = grid_of(SCHEMA)
 
 LENGTHS = (*range(1, 19), 31, 32, 33, 63, 64, 65, 127, 128, 129)
 PLACES = ("first", "middle", "last")
+STORED = (pa.float64(), pa.string(), pa.timestamp("us"), pa.float32(), pa.int64(), pa.uint64(), pa.date32())
 LONG = (255, 256, 257, 1023, 1024, 1025, 4095, 4097, 65_535, 65_536, 65_537)
 
 PLAIN_CELLS = (None, b"a", struct.pack("<d", 1.5), bytes(8))
@@ -164,7 +165,7 @@ def check_alone(cases: int, phases: Collection[Phase] = tuple(Phase)) -> None:
     holds()
 
 
-@pytest.mark.parametrize("cases", [100, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cases", [60, pytest.param(500, marks=pytest.mark.slow)])
 def test_a_cell_of_any_bits_becomes_the_same_alone_as_in_company(cases: int) -> None:
     check_alone(cases)
 
@@ -175,21 +176,26 @@ def test_the_planted_number_that_is_counted_from_the_least_of_its_column_is_reje
     """By as many cases as are always searched."""
     monkeypatch.setattr("concord.tasks.data.cells.number", from_least)
     with pytest.raises(AssertionError, match="row "):
-        check_alone(100, [Phase.generate])
+        check_alone(60, [Phase.generate])
     alone.cache_clear()  # of what the fault made
 
 
 @pytest.mark.parametrize(
-    ("rows", "place"),
+    ("rows", "place", "kinds"),
     [
-        *((65, place) for place in PLACES[:2]),
-        *(pytest.param(rows, place, marks=pytest.mark.slow) for rows, place in zip(LONG, cycle(PLACES), strict=False)),
+        *((65, place, STORED[:3]) for place in PLACES[:2]),
+        *(
+            pytest.param(rows, place, STORED, marks=pytest.mark.slow)
+            for rows, place in zip(LONG, cycle(PLACES), strict=False)
+        ),
     ],
 )
-def test_odd_cells_become_the_same_in_frames_of_any_length(rows: int, place: str) -> None:
+def test_odd_cells_become_the_same_in_frames_of_any_length(
+    rows: int, place: str, kinds: tuple[pa.DataType, ...]
+) -> None:
     """All odd cells of a type in one long frame, at its start, its end and in the middle of cells that are plain."""
     at = {"first": 0, "middle": (rows - 1) // 2, "last": max(0, rows - len(CELLS))}[place]
-    for stored in (pa.float64(), pa.float32(), pa.int64(), pa.uint64(), pa.string(), pa.timestamp("us"), pa.date32()):
+    for stored in kinds:
         cells = ([b"1.5\x00\x00\x00\x00\x00"] * at + [*CELLS] + [b"1.5\x00\x00\x00\x00\x00"] * rows)[:rows]
         together = became(stored, cells)
         for place_of, cell in enumerate(cells[at : at + len(CELLS)], start=at):
