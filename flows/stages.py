@@ -29,8 +29,7 @@ from concord.tasks.mechanisms.hypotheses.dichotomies import HypothesisClass
 from concord.tasks.mechanisms.relabelled import Relabelling
 from concord.tasks.student import model as student_model
 from concord.tasks.student import study as student_study
-from concord.tasks.student.evaluate import evaluate, keep_table_path
-from concord.tasks.student.groups import by_group
+from concord.tasks.student.evaluate import by_group, evaluate, keep_table_path
 from concord.tasks.student.study import Student, student_of_hypothesis
 
 UNITS = ("data.label", "data.unit", "data.format", "data.public_share", "privacy.domain", "privacy.secret", "test")

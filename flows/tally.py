@@ -30,7 +30,7 @@ from concord.flows.steps import Learned, rehearse_students
 from concord.tasks.advice.tallies import asks_pairs, check_columns, planned_sizes, planned_tallies
 from concord.tasks.asking import tally as asking_tally
 from concord.tasks.asks.tallies import CountedRound, TalliesAsk, sums_digest
-from concord.tasks.data.codes import Codes, PlannedSizes, deepens, learn_codes
+from concord.tasks.data.codes import Codes, CodeSizes, deepens, learn_codes
 from concord.tasks.data.encode import PublicBatch, read_frame
 from concord.tasks.door.admit import check_ensemble, sessions_for
 from concord.tasks.door.asked import sums_folder
@@ -57,7 +57,7 @@ from concord.tasks.student.study import Student
 
 
 @stage("code")
-def code(place: Place, encoding: Encoding, batches: Sequence[PublicBatch], sizes: PlannedSizes) -> Codes:
+def code(place: Place, encoding: Encoding, batches: Sequence[PublicBatch], sizes: CodeSizes) -> Codes:
     """Learn the codes of rows from the staged public rows; `sizes` as `planned_sizes` gives them."""
     return learn_codes((read_frame(batch.ref, place.vault) for batch in batches), encoding.columns, **sizes)
 

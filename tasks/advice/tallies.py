@@ -18,7 +18,7 @@ from typing import Any
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Passed
-from concord.tasks.data.codes import CODED, VECTOR_CELLS, Codes, PlannedSizes, coarse_bins, deepens
+from concord.tasks.data.codes import CODED, VECTOR_CELLS, Codes, CodeSizes, coarse_bins, deepens
 from concord.tasks.data.vectors import VectorField
 from concord.tasks.mechanisms.sketch import Sketch, sketch_rounds
 from concord.tasks.mechanisms.stream import Stream, bits_for
@@ -45,7 +45,7 @@ def check_columns(plan: Plan, encoding: Encoding) -> None:
         raise WrongInput("labeling.mechanism = 'tallies' needs a feature of data.public that holds a value")
 
 
-def planned_sizes(plan: Plan, encoding: Encoding) -> PlannedSizes:
+def planned_sizes(plan: Plan, encoding: Encoding) -> CodeSizes:
     """Sizes of the codes that a plan learns: bins of a number, the most cells of a vector, and whether the outermost
     bins are divided, which they are if their quarters clearly exceed the noise.
 
@@ -53,7 +53,7 @@ def planned_sizes(plan: Plan, encoding: Encoding) -> PlannedSizes:
     rows and with 1,000,000.
     """
     columns, units = [column for column in encoding.columns if isinstance(column, CODED)], plan.labeling.rows
-    sizes: PlannedSizes = {"coarse": coarse_bins(plan.privacy.epsilon), "cells": VECTOR_CELLS}
+    sizes: CodeSizes = {"coarse": coarse_bins(plan.privacy.epsilon), "cells": VECTOR_CELLS}
     if units is not None:
         with suppress(WrongInput):  # a budget that is too small is refused where rounds are planned
             once = read_at_end(_of_rounds(plan, len(columns), VECTOR_CELLS))

@@ -12,7 +12,7 @@ Not covered  public rows that are private ones in disguise. Checked by tests/tas
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal, Required, Self, TypedDict
+from typing import Annotated, Any, Literal, Required, Self, TypedDict, Unpack
 
 import numpy as np
 import polars as pl
@@ -31,10 +31,16 @@ FREQUENT = 0.01
 """Least share of public rows at which a word gets a code of its own."""
 
 
-class PlannedSizes(TypedDict, total=False):
-    """Arguments of `learn_codes` that a plan decides; the others keep their defaults."""
+class CodeSizes(TypedDict, total=False):
+    """How finely codes divide columns; a plan decides all but `fine`.
+
+    coarse, fine   bins of a number in the first round and in later ones, which nest in them
+    cells          most cells of a vector
+    tails          whether the outermost fine bins are divided further, as `interval_cuts` does
+    """
 
     coarse: Required[int]
+    fine: int
     cells: int
     tails: bool
 
@@ -47,6 +53,8 @@ the third power of their number. Only the most frequent words get codes, for the
 LEAST_BINS = 2
 MOST_PASSES = 128
 """Most cuts at which one pass over the cells per cut is faster than one binary search per cell."""
+FINE = 32
+"""Default number of fine bins of a number."""
 VECTOR_CELLS = 300
 """Default number of cells of vectors."""
 
@@ -277,20 +285,12 @@ def coarse_bins(epsilon: float) -> int:
     return 16 if epsilon >= 1 else 8
 
 
-def learn_codes(
-    frames: Iterable[pl.DataFrame],
-    columns: Sequence[Column],
-    *,
-    coarse: int,
-    fine: int = 32,
-    cells: int = VECTOR_CELLS,
-    tails: bool = False,
-) -> Codes:
-    """Codes of cast public rows, with `coarse` and `fine` bins of a number and at most `cells` cells of a vector.
+def learn_codes(frames: Iterable[pl.DataFrame], columns: Sequence[Column], **sizes: Unpack[CodeSizes]) -> Codes:
+    """Codes of cast public rows. Wide tables get half as many bins, and so on, until codes are MOST_CODES at most.
 
-    `coarse` divides `fine`. Wide tables get half as many bins, and so on, until codes are MOST_CODES at most. With
-    `tails`, the outermost fine bins are divided further, as `interval_cuts` does.
+    Raises ValueError if coarse bins do not divide the fine ones.
     """
+    coarse, fine, cells = sizes["coarse"], sizes.get("fine", FINE), sizes.get("cells", VECTOR_CELLS)
     if fine % coarse:
         raise ValueError(f"coarse bins must divide the {fine} fine ones, got {coarse}")
     used = [column for column in columns if isinstance(column, CODED)]
@@ -311,7 +311,7 @@ def learn_codes(
                         found.append(WordField(name=column.name, start=start, words=words))
                     case Scaled():
                         numbers = numbers_of(own.drop_nulls(), column.kind)
-                        cuts = interval_cuts(numbers, own.len(), bins, tails and bins > few)
+                        cuts = interval_cuts(numbers, own.len(), bins, sizes.get("tails", False) and bins > few)
                         found.append(NumberField(kind=column.kind, name=column.name, start=start, cuts=cuts))
             views.append((first, len(found) - 1))
         binned = sum(found[at].size for _, at in views if not isinstance(found[at], VectorField))

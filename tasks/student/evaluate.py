@@ -1,9 +1,11 @@
-"""Evaluate: test a published student on public labelled rows, class by class.
+"""Evaluate: test a published student on public labelled rows, class by class, and by the words of public columns.
 
-Assumes      the test table is public; the student saw released labels and public rows alone
-Guarantees   post-processing: nothing here reads a private row, and the same rows give the same figures
-Not covered  how similar the test table is to future rows
-             Checked by tests/tasks/student/test_evaluate.py
+Assumes      the test table is public; the student saw released labels and public rows alone; columns that make groups
+             need not be features
+Guarantees   post-processing: nothing here reads a private row, and the same rows give the same figures. A group of
+             fewer than LEAST_OF_GROUP rows has no figures, which would say little of it
+Not covered  how similar the test table is to future rows, and groups that no column names
+             Checked by tests/tasks/student/test_evaluate.py and tests/tasks/student/test_groups.py
 
 `artifacts.measures` defines the figures, and tasks.student.intervals their intervals. `concord verify` computes them
 again by these functions, from the published student and the table. The path of a test table is kept below HOME/tests,
@@ -12,18 +14,22 @@ by the digest of the table: a hint for verification, which trusts the digest alo
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from concord.artifacts.home.atomic import write_whole
 from concord.artifacts.home.released import sha256_of_all
 from concord.artifacts.measures import (
+    LEAST_OF_GROUP,
     AnyPublicTest,
     ClassMeasured,
     Estimate,
+    GroupMeasured,
     NumberTest,
     OddsMeasured,
     PublicTest,
@@ -31,10 +37,10 @@ from concord.artifacts.measures import (
     Threshold,
 )
 from concord.artifacts.schemas import Encoding
-from concord.tasks.data.encode import labelled_rows
+from concord.tasks.data.encode import grouping, labelled_rows
 from concord.tasks.data.matrix import encode
 from concord.tasks.data.snapshots import SCHEME, SnapshotTable
-from concord.tasks.data.tables import find_files
+from concord.tasks.data.tables import find_files, open_public
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.student.intervals import auc, average_precision, explained, mean_of_shares, root_mean_square, share
 
@@ -184,6 +190,61 @@ def _calibration(odds: NDArray[np.float64], right: NDArray[np.bool_]) -> tuple[S
         for of, mean, found in zip(rows.tolist(), means.tolist(), hits.tolist(), strict=True)
         if of
     )
+
+
+def by_group(student: "Pipeline", path: str, encoding: Encoding, groups: Sequence[str]) -> tuple[GroupMeasured, ...]:
+    """Figures of a published student for each group of the labelled rows at `path`. Raises WrongInput."""
+    if not groups:
+        return ()
+    _, truth = labelled_rows(path, encoding)
+    table = open_public(path, "data.test", encoding.format)
+    raw = pl.concat(table.frames(encoding.features), how="vertical_relaxed")
+    predictions = Predictions.of(student, raw, truth, encoding.classes)
+    return tuple(
+        predictions.group(name, word, np.asarray(words.eq_missing(word)))
+        for name, words in grouping(path, groups, encoding).items()
+        for word in words.unique().sort().to_list()
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """What a student predicts for labelled rows, each array (rows,).
+
+    classes      names; none if the label is a number
+    truth        classes by name, or numbers, and `predicted` ones
+    probability  of the predicted class; None if the student has no probabilities
+    """
+
+    classes: Sequence[str]
+    truth: NDArray[Any]
+    predicted: NDArray[Any]
+    probability: NDArray[Any] | None
+
+    @classmethod
+    def of(cls, student: Any, rows: pl.DataFrame, truth: NDArray[Any], classes: Sequence[str]) -> Self:
+        """The predictions for raw rows, whose `truth` is class indices (rows,), or numbers."""
+        probability = student.predict_proba(rows).max(axis=1) if hasattr(student, "predict_proba") else None
+        return cls(classes, np.array(classes)[truth] if classes else truth, student.predict(rows), probability)
+
+    def group(self, column: str, word: str | None, own: NDArray[np.bool_]) -> GroupMeasured:
+        """Figures of the rows that are `own` (rows,), which have this word in that column."""
+        rows, truth, predicted = int(own.sum()), self.truth[own], self.predicted[own]
+        if rows < LEAST_OF_GROUP:
+            return GroupMeasured(column=column, group=word, rows=rows)
+        if not self.classes:
+            return GroupMeasured(column=column, group=word, rows=rows, rmse=root_mean_square(truth - predicted))
+        hits, classed = truth == predicted, [truth == name for name in self.classes]
+        return GroupMeasured(
+            column=column,
+            group=word,
+            rows=rows,
+            accuracy=share(int(hits.sum()), rows),
+            recalls=tuple(
+                share(int(hits[of].sum()), int(of.sum())) if of.sum() >= LEAST_OF_GROUP else None for of in classed
+            ),
+            sure=None if self.probability is None else round(float(self.probability[own].mean()), PROBABILITY_DIGITS),
+        )
 
 
 def digest_of_table(path: str) -> str:

@@ -9,6 +9,16 @@ Guarantees   post-processing of published files, which may be repeated at will
 Not covered  public rows unlike the private ones: they cost accuracy, never privacy, and are repaired if that
              helps (tasks.student.prior). Checked by tests/flows/test_tally_flow.py
 
+Pairs of columns are counted if single columns predict the label poorly, for example if it is whether two of them agree.
+
+    a round of single columns ─ little is decoded ─ all pairs, in coarse cells ─ informative ones, in finer cells
+
+Cells are groups of a column's fine codes: of numbers equally many public rows, of words the most frequent ones.
+
+Assumes      public rows are those that the sums are decoded on
+Guarantees   which pairs are asked follows from released sums; a table whose single columns predict well pays nothing
+Not covered  interactions of three columns that no two of them show. Checked by tests/tasks/student/test_pairs.py
+
 The linear student is the decoded model itself, as scikit-learn's own parts and two small files of ours.
 
     raw cells ─ Cells ─ Code, a column each ─ Tallied
@@ -20,14 +30,17 @@ Not covered  moments with a time zone as words. Checked by tests/tasks/student/t
 
 import io
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
+from scipy.special import expit
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from concord.artifacts.home.released import inferred_schema
@@ -37,8 +50,8 @@ from concord.artifacts.schemas import Encoding, OneHot, Ref
 from concord.tasks.data.codes import CodedField, CodeMatrix, Codes, NumberField, WordField, deepened
 from concord.tasks.data.encode import PublicBatch, labelled_rows, read_frame
 from concord.tasks.data.matrix import clean, column_transformer
-from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion
-from concord.tasks.mechanisms.distance import Ints
+from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion, expected
+from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.tallies import FINER, GROUPS, Tallies
 from concord.tasks.student.concord_published import Published
 from concord.tasks.student.concord_tallied import Code, Pairs, Tallied, TalliedNumber
@@ -47,6 +60,7 @@ from concord.tasks.student.decode import (
     Decoded,
     NoisyRound,
     decode,
+    logits,
     next_fields,
     next_model,
     odds_scores,
@@ -55,12 +69,16 @@ from concord.tasks.student.decode import (
 )
 from concord.tasks.student.evaluate import at_prior_odds, tested
 from concord.tasks.student.joint import KAPPAS
-from concord.tasks.student.pairs import outstanding, say_little, with_pairs
 
 RoundFile = Mapping[str, Any]
 """The content of a released round's file."""
 PICTURES = 1 << 16
 """Most public rows that a space is learned from: learning holds several copies of them in memory."""
+LITTLE = 0.8
+"""Deviation of a row's logit below which columns say little: at most 70 % of labels, if classes are even. If they say
+nothing, noise makes it 0.08 (30,000 rows, ε = 1); of the tables of the benchmark it is 1 and more."""
+FAR = 8.0
+"""Standard deviations by which the χ² of a pair's sums must lie above its mean."""
 
 
 def codes_after(released: Sequence[RoundFile], first: Codes) -> Codes:
@@ -76,7 +94,7 @@ class RoundPlanner:
     units   number of private units, if only labels are secret: then rows are one of each unit, or of some
     public  returns the public rows, if each round after the first asks about a space learned from the labels so far
             (`deepens`)
-    pairs   whether pairs of columns are asked if single ones say little (`tasks.student.pairs`)
+    pairs   whether pairs of columns are asked if single ones say little
     """
 
     mechanism: Tallies
@@ -159,6 +177,62 @@ def heard(published: RoundFile) -> NoisyRound:
     question = RoundQuestion.from_record(published["question"])
     sums, part = np.array(published["sums"], dtype=np.int64), float(published.get("part", 1.0))
     return NoisyRound(question, float(published["scale"]), sums, part)
+
+
+def say_little(decoded: Decoded) -> bool:
+    """Whether single columns say little of the label."""
+    return math.sqrt(float((decoded.importance**2).sum())) < LITTLE
+
+
+def with_pairs(codes: Codes, rows: CodeMatrix, groups: int, both: Iterable[tuple[int, int]] | None = None) -> Codes:
+    """Codes with further fields for pairs of fine fields: for all pairs, or for those in `both`.
+
+    rows  codes (m, F) of public rows, by which groups are formed
+    """
+    asked = [*(combinations(codes.fine, 2) if both is None else both)]
+    fields = {at for pair in asked for at in pair}
+    return codes.with_pairs({at: _groups(codes, rows, at, groups) for at in fields}, asked)
+
+
+def _groups(codes: Codes, rows: CodeMatrix, field: int, most: int) -> tuple[int, ...]:
+    """The group of each code of a field: `most` at most, and one of missing cells."""
+    size = codes.fields[field].size - 1
+    if isinstance(codes.fields[field], NumberField):
+        counts = np.bincount(rows[:, field] - codes.fields[field].start, minlength=size + 1)[:size]
+        twice_middle = 2 * np.cumsum(counts) - counts
+        places = np.minimum(most - 1, most * twice_middle // max(1, 2 * counts.sum()))
+    else:
+        places = np.minimum(np.arange(size), most - 1)
+    groups = np.unique(places, return_inverse=True)[1].tolist()
+    return (*groups, max(groups) + 1)
+
+
+def outstanding(
+    heard: NoisyRound, rows: CodeMatrix, codes: Codes, decoded: Decoded, most: int
+) -> tuple[tuple[int, int], ...]:
+    """At most `most` pairs whose sums differ clearly from what the model predicts, the largest difference first.
+
+    heard    the round that counted pairs, by `codes`
+    decoded  the model decoded from the rounds before it
+    """
+    paired, share = codes.paired(rows), decoded.units / len(rows)
+    p, guess = expit(logits(decoded, rows)), expected(heard.question, paired) / heard.question.steps
+    mean, spread = share * (p - guess), share * p * (1 - p)
+    far, top = dict[tuple[int, int], float](), 0
+    for at in heard.question.fields:
+        field, own = codes.pairs[at], paired[:, at] - codes.fields[at].start
+        sums = heard.cells[top : top + field.size]
+        variance = heard.noise**2 + _by_cell(own, spread, field.size)
+        square = ((sums - _by_cell(own, mean, field.size)) ** 2 / variance).sum()
+        far[field.both] = (float(square) - sums.size) / math.sqrt(2 * sums.size)
+        top += field.size
+    ordered = sorted(far, key=lambda both: -far[both])
+    return tuple(both for both in ordered[:most] if far[both] > FAR)
+
+
+def _by_cell(own: CodeMatrix, values: Floats, size: int) -> Floats:
+    """Sums of values (rows, columns) by cell, (size, columns)."""
+    return np.column_stack([np.bincount(own, column, size) for column in values.T])
 
 
 def write_sample(batches: Sequence[PublicBatch], codes: Codes, vault: Vault, path: str) -> Ref:

@@ -7,7 +7,7 @@ as much as noise explains (James & Stein 1961).
 
 Assumes      the sums are released: post-processing, in floats
 Guarantees   any whole numbers give a result, even if all are negative: a session that has paid never gets stuck
-Not covered  dependence between columns (tasks.student.mixture). Checked by tests/tasks/student/test_margins.py
+Not covered  dependence between columns (tasks.student.synthetic). Checked by tests/tasks/student/test_margins.py
 """
 
 from dataclasses import dataclass

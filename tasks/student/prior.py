@@ -282,7 +282,10 @@ def repaired(rows: CodeMatrix, codes: Codes, totals: Totals, *, together: bool) 
         which, to = _moves(own, wanted, order if together else draw.permutation(len(rows)), draw)
         found[which, coarse] = codes.span(coarse).start + to
         if fine != coarse:
-            found[which, fine] = _fine(rows, codes, coarse, fine, to, draw)
+            for code in np.unique(to):  # gets the fine codes of other rows that have it
+                donors, given = rows[own == code, fine], which[to == code]
+                some = donors if len(donors) else [_within(codes, coarse, fine, int(code))]
+                found[given, fine] = draw.choice(some, size=len(given))
         moved += len(which)
     return found, moved / (len(rows) * len(codes.coarse))
 
@@ -330,17 +333,6 @@ def _moves(own: Ints, wanted: Floats, order: Ints, draw: np.random.Generator) ->
     to = draw.permutation(np.repeat(np.arange(len(wanted)), np.maximum(0, -surplus)))
     size = min(len(which), len(to))
     return which[:size], to[:size]
-
-
-def _fine(rows: CodeMatrix, codes: Codes, coarse: int, fine: int, to: Ints, draw: np.random.Generator) -> Ints:
-    """Codes of the fine view for rows that get codes `to` of the coarse one: those of other rows that have it."""
-    own = _own(rows, codes, coarse)
-    found = np.empty(len(to), dtype=np.int64)
-    for code in np.unique(to):
-        donors = rows[own == code, fine]
-        given = donors if len(donors) else [_within(codes, coarse, fine, int(code))]
-        found[to == code] = draw.choice(given, size=int(np.sum(to == code)))
-    return found
 
 
 def _within(codes: Codes, coarse: int, fine: int, code: int) -> int:

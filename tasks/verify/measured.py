@@ -34,6 +34,7 @@ from concord.tasks.data.cells import cast_numbers, class_index, group_word
 from concord.tasks.data.files import format_of
 from concord.tasks.data.tables import open_public
 from concord.tasks.student.evaluate import (
+    Predictions,
     at_prior_odds,
     at_threshold,
     digest_of_table,
@@ -43,7 +44,6 @@ from concord.tasks.student.evaluate import (
     remembered,
     shares,
 )
-from concord.tasks.student.groups import Predictions
 from concord.tasks.student.intervals import share
 from concord.tasks.verify.checks import ROUNDED, alike, equal
 

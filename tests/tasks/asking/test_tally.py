@@ -21,7 +21,7 @@ from concord.tasks.data.units import NOBODY, Erased, PrivateRows
 from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion, tally
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import GROUPS, Tallies, planned_rounds
-from concord.tasks.student.pairs import with_pairs
+from concord.tasks.student.infer import with_pairs
 from tests.support.people import people, tables_of_plan, write_tables
 from tests.support.processes import FRESH
 

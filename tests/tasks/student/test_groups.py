@@ -15,8 +15,7 @@ from concord.artifacts.measures import AnyPublicTest, Estimate, PublicTest
 from concord.artifacts.plan import parse_plan
 from concord.artifacts.schemas import Encoding, Scaled
 from concord.tasks.data.encode import grouping
-from concord.tasks.student.evaluate import evaluate
-from concord.tasks.student.groups import by_group
+from concord.tasks.student.evaluate import by_group, evaluate
 from concord.tasks.student.intervals import share
 from concord.tasks.student.model import published_student
 from concord.tasks.verify.measured import _check_student, _groups_follow

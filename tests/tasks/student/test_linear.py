@@ -23,9 +23,8 @@ from concord.tasks.publish.export import example_row
 from concord.tasks.publish.predict import at_point
 from concord.tasks.student import concord_published, concord_tallied
 from concord.tasks.student.decode import Decoded, odds_scores, scores
-from concord.tasks.student.infer import linear_student
+from concord.tasks.student.infer import linear_student, with_pairs
 from concord.tasks.student.model import dump, load, modules_needed
-from concord.tasks.student.pairs import with_pairs
 from concord.tasks.student.trust import trusted_types
 
 ODD = pl.DataFrame(

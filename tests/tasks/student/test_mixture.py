@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from concord.tasks.mechanisms.distance import Floats, Ints
-from concord.tasks.student.mixture import Mixture, NoisyTables, fitted_mixture
+from concord.tasks.student.synthetic import Mixture, NoisyTables, fitted_mixture
 
 SIZES = (4, 3, 5)
 

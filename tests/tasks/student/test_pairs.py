@@ -10,8 +10,7 @@ from concord.tasks.mechanisms.contributions import tally
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.tallies import FINER, GROUPS, Tallies, planned_rounds
 from concord.tasks.student.decode import Decoded, scores
-from concord.tasks.student.infer import RoundPlanner
-from concord.tasks.student.pairs import with_pairs
+from concord.tasks.student.infer import RoundPlanner, with_pairs
 from tests.support.sentences import facts
 
 WIDE = 9

@@ -25,9 +25,8 @@ from concord.tasks.mechanisms.tallies import FINER
 from concord.tasks.publish.predict import Thresholded
 from concord.tasks.student.concord_tallied import POINTS
 from concord.tasks.student.decode import Decoded
-from concord.tasks.student.infer import linear_student
+from concord.tasks.student.infer import linear_student, with_pairs
 from concord.tasks.student.model import published_student
-from concord.tasks.student.pairs import with_pairs
 from concord.tasks.student.scorecard import has_statement, is_linear, scorecard, scorecard_json, scorecard_sql
 from tests.support import postgresql
 
