@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from concord.artifacts.errors import WrongInput
@@ -135,19 +135,16 @@ CELLS = st.one_of(
 )
 
 
-@given(st.lists(st.lists(CELLS, min_size=3, max_size=3), min_size=1, max_size=8), st.data())
-def test_no_row_touches_another(rows: list[list[object]], data: st.DataObject) -> None:
-    """Any rows as text: each alone is cast and encoded as it is among the others, and casting twice changes nothing."""
+@settings(max_examples=30)
+@given(st.lists(st.lists(CELLS, min_size=3, max_size=3), min_size=1, max_size=8))
+def test_casting_twice_changes_nothing(rows: list[list[object]]) -> None:
+    """Of any rows as text. That no row touches another, see tests/privacy/test_row_alone.py."""
     frame = pl.DataFrame(
         [[None if cell is None else str(cell) for cell in row] for row in rows],
         schema=["age", "y", "city"],
         orient="row",
     ).cast(pl.String)
     whole = cast_rows(frame, ENCODING)
-    at = data.draw(st.integers(0, len(rows) - 1))
-    alone = cast_rows(frame[at : at + 1], ENCODING)
-    assert alone.equals(whole[at : at + 1])
-    assert np.array_equal(encode(alone, ENCODING), encode(whole, ENCODING)[at : at + 1])
     assert cast_rows(whole, ENCODING).equals(whole.drop(LABEL))
     assert np.isfinite(encode(whole, ENCODING)).all()
 

@@ -97,6 +97,6 @@ def test_what_takes_memory_without_end_is_found(folder: Path, tmp_path: Path) ->
     copies = [Path(shutil.copytree(folder, tmp_path / greedy.__name__ / SESSION)) for greedy in GREEDY]
     for greedy, copy in zip(GREEDY, copies, strict=True):
         greedy(copy)
-    for checks, named in zip(limited(*map(job, copies), **LIMITS), GREEDY.values(), strict=True):
+    for checks, named in zip(limited(*map(job, copies), memory=LIMITS["memory"]), GREEDY.values(), strict=True):
         failed = {check.name.removeprefix(f"{SESSION}: "): check.detail for check in checks if not check.ok}
         assert "it takes more memory than there is" in failed[named]

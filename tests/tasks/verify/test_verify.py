@@ -215,7 +215,7 @@ def test_an_edit_that_takes_time_without_end_is_broken_off_in_its_home_as_well(
     honest: tuple[World, Tracked], monkeypatch: pytest.MonkeyPatch, name: str, edit: Callable[[bytes], bytes]
 ) -> None:
     home = honest[0].home
-    monkeypatch.setattr("concord.tasks.verify.limited.limited.__kwdefaults__", {"memory": 1 << 30, "seconds": 4})
+    monkeypatch.setattr("concord.tasks.verify.limited.limited.__kwdefaults__", {"memory": 1 << 30, "seconds": 3})
     with changed(home / "released" / SESSION / name, edit):
         assert "its check broke off" in failures(verify(home))["limits"]
 

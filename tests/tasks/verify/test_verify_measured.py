@@ -21,16 +21,9 @@ from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.student.evaluate import digest_of_table, keep_table_path, measured, number_measured
 from concord.tasks.student.intervals import mean_of_shares, share
 from concord.tasks.verify.measured import _check_student, public_test
-from tests.support.published import SESSION, World, certified, world
+from tests.support.published import SESSION, World
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> World:
-    small = world(tmp_path_factory.mktemp("world"))
-    certified(small, STABLE, small.truth)
-    return small
 
 
 def read(small: World) -> Certificate:
