@@ -27,8 +27,8 @@ from concord.artifacts.errors import WrongInput, quoted
 from concord.artifacts.plan import Plan, load_homes_plan, of_home, parse_plan, read_tables
 from concord.artifacts.process import our_settings
 from concord.artifacts.settings import Settings
-from concord.flows.environment import prepare, ready_for
-from concord.flows.results import Answer, Run
+from concord.flows.environment import prepare, ready_for, reopen
+from concord.flows.results import Answer, Run, budget_of, checks_of
 
 if TYPE_CHECKING:  # heavy packages are imported within `our_settings`
     import polars
@@ -232,10 +232,10 @@ def init(out: str | Path = "plan.toml", *, home: str | Path | None = None, **giv
             None for the better
     Raises WrongInput if something is missing or wrong, or if the file is there.
     """
-    from concord.flows.cli.init import begin
+    from concord.tasks.advice.wishes import write_plan
 
     tallies = given.pop("tallies", None)
-    return begin(given, Path(out), _home(home), tallies=tallies)
+    return write_plan(given, Path(out), _home(home), tallies=tallies)
 
 
 @our_settings()
@@ -250,10 +250,10 @@ def plan(
 
     figures   epsilon, delta, teachers, queries, classes and rows, which take precedence over the plan
     """
-    from concord.flows.cli.plan import FIGURES, report
+    from concord.tasks.advice.report import FIGURES, plan_report
 
     asked = {**dict.fromkeys((*FIGURES, "rows")), **figures}
-    return report(
+    return plan_report(
         None if path is None else Path(path), None if agreement is None else str(agreement), _home(home), **asked
     )
 
@@ -268,8 +268,6 @@ def verify(
     home: str | Path | None = None,
 ) -> dict[str, Any]:
     """Check a session, a run, a published folder, or everything, as `concord verify --json` does: `ok` and `checks`."""
-    from concord.flows.cli.verify import checks_of
-
     folder = None if kept is None else Path(kept)
     found = checks_of(None if subject is None else str(subject), _home(home), test, key, folder)
     return {"ok": all(check.ok for check in found), "checks": [check.model_dump() for check in found]}
@@ -278,9 +276,6 @@ def verify(
 @our_settings()
 def budget(*, home: str | Path | None = None) -> dict[str, Any]:
     """What every domain may spend, has spent and has left, as `concord budget --json` prints it."""
-    from concord.flows.cli.show import budget_of
-    from concord.flows.environment import reopen
-
     return budget_of(reopen(_home(home), reading=True))
 
 

@@ -1,4 +1,5 @@
-"""What the calls of `api` return: the results of a run, and the answer to a question.
+"""What commands and the calls of `api` return: the results of a run, the answer to a question, the budget, and the
+checks of what was written.
 
 Checked by tests/flows/test_api.py
 """
@@ -10,13 +11,18 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from concord.artifacts.errors import WrongInput, in_one_line
+from concord.artifacts.errors import EnvironmentFailed, WrongInput, in_one_line
 
 if TYPE_CHECKING:  # heavy packages are imported when a result is read
     import polars
 
     from concord.artifacts.certificate import Certificate
+    from concord.artifacts.domains import Domain
+    from concord.artifacts.ledger.ledger import Ledger
+    from concord.artifacts.ledger.reading import Reading
+    from concord.artifacts.sessions import Session
     from concord.flows.outcome import Summary
+    from concord.tasks.verify.limited import Check
 
 
 class Run:
@@ -136,3 +142,105 @@ class Answer:
         guarantee = self.details["guarantee"]
         result = repr(self.value) if self.outcome == "answered" else self.outcome
         return f"{self.question}: {result} (ε = {guarantee['epsilon']:g}, δ = {guarantee['delta']:g}, {self.session})"
+
+
+def budget_of(home: Path) -> dict[str, Any]:
+    """Every domain of the ledger with its cap, the amounts spent and remaining, and its sessions. Raises NotVerified if
+    the ledger denies what the home holds."""
+    from concord.artifacts.ledger.home_contents import HomeContents
+    from concord.artifacts.stores import checked_ledger
+    from concord.tasks.asks.kinds import finished_by
+
+    contents, ledger = HomeContents(home), checked_ledger(home)
+
+    def listed(now: Reading) -> dict[str, Any]:
+        unpublished, domains = contents.unpublished(now), []
+        for domain in now.domains():
+            total, division, parts = now.total(domain.name), now.division(domain.name), None
+            cap, spent = domain.filter, domain.filter.spent(total)
+            if division is not None:  # the domain's charge is that of its largest part
+                charged = {part: _pair(cap.spent(own)) for part, own in now.totals(domain.name).items()}
+                parts = {"share": division.share, "naming": division.naming, "spent": charged}
+            sessions = []
+            for session in now.sessions(domain.name):
+                finishing = finished_by(session) if session.id in unpublished else None
+                sessions.append(_session(domain, session, now) | {"finished_by": finishing})
+            domains.append(
+                {
+                    "name": domain.name,
+                    "unit": domain.unit,
+                    "neighbours": domain.neighbours,
+                    "cap": {"epsilon": cap.epsilon, "delta": cap.delta},
+                    "spent": _pair(spent),
+                    "conversion": cap.conversion if any(spent) else 0.0,
+                    "remaining": _pair((max(0.0, cap.epsilon - spent[0]), max(0.0, cap.delta - spent[1]))),
+                    "renyi": {"order": cap.order, "budget": str(cap.budget), "charged": str(total.renyi)},
+                    "lost": _pair(cap.spent(now.lost(domain.name))),  # by `concord restore`, for sessions now unknown
+                    "parts": parts,
+                    "sessions": sessions,
+                }
+            )
+        return {"domains": domains}
+
+    return ledger.at_once(listed)
+
+
+def session_of(ledger: Ledger, name: str) -> dict[str, Any]:
+    """One session as `budget_of` lists it. Raises WrongInput if there is none."""
+    session = ledger.session(name)
+    return _session(ledger.domain_of(session), session, ledger)
+
+
+def _session(domain: Domain, session: Session, ledger: Reading) -> dict[str, Any]:
+    settled = None if session.settled is None else _pair(domain.filter.spent(session.settled))
+    return {
+        "id": session.id,
+        "mechanism": session.kind.name,
+        "claim": {"epsilon": session.epsilon, "delta": session.delta},
+        "reserved": _pair(domain.filter.spent(session.reserved)),
+        "settled": settled,
+        "asks": session.asks,
+        "asked": session.asked,
+        "answered": session.answered,
+        "refused": session.refused,
+        "status": session.status,
+        "part": ledger.part_of(session.id),
+        "stream": ledger.stream_of(session.id),
+    }
+
+
+def _pair(amounts: tuple[float, float]) -> dict[str, float]:
+    return {"epsilon": amounts[0], "delta": amounts[1]}
+
+
+def checks_of(
+    subject: str | None, home: Path, test: str | None = None, key: str | None = None, kept: Path | None = None
+) -> list[Check]:
+    """The checks of a session, a run or everything in a home, or of a published folder anywhere.
+
+    key    the key that must have signed, as `PublicKey.named` takes it
+    kept   a published folder that the home's ledger, or the later folder that is checked, must not contradict
+    """
+    from concord.tasks.verify.limited import VERIFY_FOLDER, limited
+
+    trusted = None
+    if key is not None:
+        from concord.artifacts.home.signing import PublicKey
+
+        trusted = PublicKey.named(key)
+    if subject is not None and Path(subject).exists():
+        (found,) = limited((VERIFY_FOLDER, (subject, test, trusted, kept and str(kept))))
+        if found:
+            return found
+    from concord.flows.environment import reopen
+
+    try:
+        home = reopen(home, reading=True)
+    except EnvironmentFailed as absent:
+        raise EnvironmentFailed(
+            f"{subject} contains nothing published, and {absent}" if subject else str(absent)
+        ) from None
+    from concord.tasks.verify.verify import verify, verify_kept
+
+    found = [] if kept is not None and subject is None else verify(home, subject, test, trusted)
+    return found if kept is None else [*found, *verify_kept(home, kept, trusted)]

@@ -229,7 +229,7 @@ NAMED = KINDS | {"questions", "counts"}
 CATALOGUES = {"TALLIES", "MECHANISMS", "STUDENT_CHOICE", "STUDENT_TEST"}
 KNOW_NO_KIND = ("tasks/publish/", "tasks/verify/", "tasks/door/", "flows/", "artifacts/mlflow/")
 TABLES = {
-    "flows/cli/plan.py": "shows what each mechanism that a plan may name would do",
+    "flows/cli/advice.py": "shows what each mechanism that a plan may name would do",
 }
 """Files of those that name kinds of release, and why they may."""
 

@@ -2,8 +2,8 @@
 
 Offers       `main`
 Its own      `commands` (the command line; to plan, run and extend); the other commands: `homes`, `record`, `review`,
-             `verify`; `plan` and `init` (the work of those two commands), `show` (printed output), `app` (what
-             commands share: options, start and end; their order in --help)
+             `verify`; `advice` (questions and output of `init` and `plan`), `show` (other output), `app` (what commands
+             share: options, start and end; their order in --help)
 """
 
 import gc

@@ -246,11 +246,13 @@ def init_command(
 
     At a terminal it asks for missing settings.
     """
-    from concord.flows.cli.init import begin, show_begun
+    from concord.flows.cli.advice import AtTerminal, show_written
+    from concord.tasks.advice.wishes import write_plan
 
     categories = (name.strip() for several in settings.categories or () for name in several.split(","))
     given = asdict(settings) | {"categories": tuple(categories)}
-    call.end(begin(given, path, call.home, tallies=tallies), show_begun)
+    terminal = AtTerminal() if sys.stdin.isatty() else None
+    call.end(write_plan(given, path, call.home, tallies=tallies, terminal=terminal), show_written)
 
 
 @dataclass(frozen=True)
@@ -287,9 +289,10 @@ def plan_command(
         keys = explained(explain)
         call.end(details(keys), lambda _: out.print(*map(str, keys), sep="\n", markup=False, highlight=False))
         return
-    from concord.flows.cli.plan import report, show_plan
+    from concord.flows.cli.advice import show_plan
+    from concord.tasks.advice.report import plan_report
 
-    call.end(report(path, agreement, call.home, **asdict(figures)), show_plan)
+    call.end(plan_report(path, agreement, call.home, **asdict(figures)), show_plan)
 
 
 @subcommand("estimate")

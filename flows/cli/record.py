@@ -24,8 +24,9 @@ from concord.flows.console import say
 @subcommand("budget")
 def budget_command(call: Call) -> None:
     """Show each domain's lifetime budget, spent and remaining, and its sessions."""
-    from concord.flows.cli.show import budget_of, show_budget
+    from concord.flows.cli.show import show_budget
     from concord.flows.environment import reopen
+    from concord.flows.results import budget_of
 
     call.end(budget_of(reopen(call.home, reading=True)), show_budget)
 
@@ -84,8 +85,9 @@ def restore_command(
     Each open session ends and is charged whole, and nothing returns.
     """
     from concord.artifacts.ledger.ledger import Ledger
-    from concord.flows.cli.show import budget_of, show_budget
+    from concord.flows.cli.show import show_budget
     from concord.flows.environment import reopen
+    from concord.flows.results import budget_of
 
     home = reopen(call.home)
     Ledger.of(home).restore(reason)
@@ -103,8 +105,8 @@ def close_command(
     Budget may return only if your reason to end the session is public or released. Otherwise give --whole.
     """
     from concord.artifacts.stores import Stores
-    from concord.flows.cli.show import session_of
     from concord.flows.environment import reopen
+    from concord.flows.results import session_of
     from concord.tasks.door.erase import close as end
 
     stores = Stores.of(reopen(call.home))

@@ -6,13 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from concord.artifacts.domains import Domain
 from concord.artifacts.errors import in_one_line
-from concord.artifacts.ledger.home_contents import HomeContents
-from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.measures import Estimate
-from concord.artifacts.sessions import Session
 from concord.flows.console import NARROW, out, say
 
 if TYPE_CHECKING:
@@ -94,70 +89,6 @@ def _share(test: dict[str, Any], kind: str, of: str) -> str:
     return Estimate(**share).in_words
 
 
-def budget_of(home: Path) -> dict[str, Any]:
-    """Every domain of the ledger with its cap, the amounts spent and remaining, and its sessions. Raises NotVerified if
-    the ledger denies what the home holds."""
-    from concord.artifacts.stores import checked_ledger
-    from concord.tasks.asks.kinds import finished_by
-
-    contents, ledger = HomeContents(home), checked_ledger(home)
-
-    def listed(now: Reading) -> dict[str, Any]:
-        unpublished, domains = contents.unpublished(now), []
-        for domain in now.domains():
-            total, division, parts = now.total(domain.name), now.division(domain.name), None
-            cap, spent = domain.filter, domain.filter.spent(total)
-            if division is not None:  # the domain's charge is that of its largest part
-                charged = {part: _pair(cap.spent(own)) for part, own in now.totals(domain.name).items()}
-                parts = {"share": division.share, "naming": division.naming, "spent": charged}
-            sessions = []
-            for session in now.sessions(domain.name):
-                finishing = finished_by(session) if session.id in unpublished else None
-                sessions.append(_session(domain, session, now) | {"finished_by": finishing})
-            domains.append(
-                {
-                    "name": domain.name,
-                    "unit": domain.unit,
-                    "neighbours": domain.neighbours,
-                    "cap": {"epsilon": cap.epsilon, "delta": cap.delta},
-                    "spent": _pair(spent),
-                    "conversion": cap.conversion if any(spent) else 0.0,
-                    "remaining": _pair((max(0.0, cap.epsilon - spent[0]), max(0.0, cap.delta - spent[1]))),
-                    "renyi": {"order": cap.order, "budget": str(cap.budget), "charged": str(total.renyi)},
-                    "lost": _pair(cap.spent(now.lost(domain.name))),  # by `concord restore`, for sessions now unknown
-                    "parts": parts,
-                    "sessions": sessions,
-                }
-            )
-        return {"domains": domains}
-
-    return ledger.at_once(listed)
-
-
-def session_of(ledger: Ledger, name: str) -> dict[str, Any]:
-    """One session as `budget_of` lists it. Raises WrongInput if there is none."""
-    session = ledger.session(name)
-    return _session(ledger.domain_of(session), session, ledger)
-
-
-def _session(domain: Domain, session: Session, ledger: Reading) -> dict[str, Any]:
-    settled = None if session.settled is None else _pair(domain.filter.spent(session.settled))
-    return {
-        "id": session.id,
-        "mechanism": session.kind.name,
-        "claim": {"epsilon": session.epsilon, "delta": session.delta},
-        "reserved": _pair(domain.filter.spent(session.reserved)),
-        "settled": settled,
-        "asks": session.asks,
-        "asked": session.asked,
-        "answered": session.answered,
-        "refused": session.refused,
-        "status": session.status,
-        "part": ledger.part_of(session.id),
-        "stream": ledger.stream_of(session.id),
-    }
-
-
 def show_budget(figures: dict[str, Any]) -> None:
     """Print the budget, one table per domain."""
     if not figures["domains"]:
@@ -186,10 +117,6 @@ def show_budget(figures: dict[str, Any]) -> None:
             last = (item["status"], *((item["part"] or "every",) if parted else ()))
             table.add_row(item["id"], item["mechanism"], f"{item['claim']['epsilon']:g}", answered, *last)
         out.print(table)
-
-
-def _pair(amounts: tuple[float, float]) -> dict[str, float]:
-    return {"epsilon": amounts[0], "delta": amounts[1]}
 
 
 def erased(home: Path, domain: str, unit: str | None) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from concord.flows.console import err, out, say
 
 if TYPE_CHECKING:
     from concord.artifacts.certificate import AuditReport
-    from concord.tasks.verify.limited import Check
 
 AUDITED_FIELDS, AUDITED_CODES = 2, 10
 """The columns of a row, and the total number of their codes or cells, in an attack on tallies or a sketch."""
@@ -84,39 +83,6 @@ MARKS = {(True, False): ("ok  ", "green"), (True, True): ("warn", "yellow"), (Fa
 """The mark before a check and its style, by whether it holds and whether it warns."""
 
 
-def checks_of(
-    subject: str | None, home: Path, test: str | None = None, key: str | None = None, kept: Path | None = None
-) -> "list[Check]":
-    """The checks of a session, a run or everything in a home, or of a published folder anywhere.
-
-    key    the key that must have signed, as `PublicKey.named` takes it
-    kept   a published folder that the home's ledger, or the later folder that is checked, must not contradict
-    """
-    from concord.tasks.verify.limited import VERIFY_FOLDER, limited
-
-    trusted = None
-    if key is not None:
-        from concord.artifacts.home.signing import PublicKey
-
-        trusted = PublicKey.named(key)
-    if subject is not None and Path(subject).exists():
-        (found,) = limited((VERIFY_FOLDER, (subject, test, trusted, kept and str(kept))))
-        if found:
-            return found
-    from concord.flows.environment import reopen
-
-    try:
-        home = reopen(home, reading=True)
-    except EnvironmentFailed as absent:
-        raise EnvironmentFailed(
-            f"{subject} contains nothing published, and {absent}" if subject else str(absent)
-        ) from None
-    from concord.tasks.verify.verify import verify, verify_kept
-
-    found = [] if kept is not None and subject is None else verify(home, subject, test, trusted)
-    return found if kept is None else [*found, *verify_kept(home, kept, trusted)]
-
-
 @subcommand("verify")
 def verify_command(
     call: Call,
@@ -137,6 +103,8 @@ def verify_command(
 
     A published folder, or its certificate, can be checked without a home folder.
     """
+    from concord.flows.results import checks_of
+
     checks = [check.model_dump() for check in checks_of(subject, call.home, test, key, kept)]
     ok, warnings = all(check["ok"] for check in checks), [check for check in checks if check["warning"]]
     call.end({"ok": ok, "warnings": warnings, "checks": checks}, show_checks, holds=ok)

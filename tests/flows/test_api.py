@@ -79,6 +79,12 @@ def test_a_result_shows_itself_in_a_notebook(tmp_path: Path) -> None:
     assert "no public test rows" in Run(summary, tmp_path)._repr_html_()
 
 
+def test_from_python_nobody_is_asked_at_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True, readline=str))
+    with pytest.raises(WrongInput, match="--private, --public, --label, --classes, --domain, --rows"):
+        api.init(tmp_path / "plan.toml")
+
+
 @pytest.mark.slow
 def test_the_readmes_lines_run_on_the_plan_that_init_writes(
     folder: Path, home: Path, capsys: pytest.CaptureFixture[str]

@@ -17,7 +17,7 @@ from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.stores import Stores
 from concord.flows.api import ask, run
-from concord.flows.cli.show import budget_of
+from concord.flows.results import budget_of
 from concord.flows.start import latest, start_extension
 from concord.tasks.door.erase import close, erase, forget
 from concord.tasks.verify.checked_student import handed_on

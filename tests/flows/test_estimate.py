@@ -17,7 +17,7 @@ from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, parse_plan
 from concord.flows.ask import estimate
-from concord.flows.cli.show import budget_of
+from concord.flows.results import budget_of
 from concord.flows.start import start, start_asking, start_extension
 from concord.tasks.asking.teachers import Block
 from concord.tasks.asks.estimate import measure

@@ -19,7 +19,7 @@ from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import STUDENT_TEST, Opening, Terms
 from concord.artifacts.stores import Stores
-from concord.flows.cli.show import budget_of
+from concord.flows.results import budget_of
 from concord.flows.start import start, start_extension, start_study, start_test
 from concord.tasks.data.encode import read_frame
 from concord.tasks.door.checkpoint import read_checkpoint

@@ -19,8 +19,8 @@ from concord.artifacts.mlflow.read import Records
 from concord.artifacts.plan import Plan
 from concord.artifacts.stores import Stores
 from concord.flows.ask import answer, estimate
-from concord.flows.cli.show import budget_of
 from concord.flows.learn import learn
+from concord.flows.results import budget_of
 from concord.flows.start import start, start_study, start_test
 from concord.tasks.asks.group_counts import CountQuestion
 from concord.tasks.door.erase import close

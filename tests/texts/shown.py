@@ -21,8 +21,9 @@ from concord import __version__
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import WrongInput
 from concord.flows import console
-from concord.flows.cli.show import budget_of, show, show_budget
+from concord.flows.cli.show import show, show_budget
 from concord.flows.outcome import Summary, in_words, measures_of
+from concord.flows.results import budget_of
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.certify import render
 from concord.tasks.publish.dossier import dossier

@@ -16,10 +16,10 @@ from jsonschema import Draft7Validator
 from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import load_plan
 from concord.artifacts.sections import StreamPlan
-from concord.flows.cli.init import _meant
 from concord.tasks.advice.draft import usual_delta
 from concord.tasks.advice.keys import PLAN_SCHEMA_FILE
 from concord.tasks.advice.tallies import check_columns
+from concord.tasks.advice.wishes import parse_setting
 from concord.tasks.data.encode import learn_encoding
 from tests.support.console import concord as without_home
 from tests.support.console import heard
@@ -295,13 +295,13 @@ def test_classes_with_commas_are_given_one_by_one() -> None:
 
 @pytest.mark.parametrize("said", ["2000", "2,000", "2.000", "2 000", "2_000", "2'000", " 2000 "])
 def test_a_number_of_rows_with_a_german_point_was_refused(said: str) -> None:
-    assert _meant("rows", said, {}) == 2000
+    assert parse_setting("rows", said, {}) == 2000
 
 
 @pytest.mark.parametrize("said", ["2.5", "2,00", "0", "-2000", "1.000.00", "²"])
 def test_what_is_no_whole_number_of_rows_is_refused(said: str) -> None:
     with pytest.raises(WrongInput, match="--rows must be a whole number above 0"):
-        _meant("rows", said, {})
+        parse_setting("rows", said, {})
 
 
 @pytest.mark.parametrize("rows", [1, 9, 10, 6000, 99_999, 10**7])

@@ -1,25 +1,24 @@
-"""The command `init`: ask for what a plan needs, and write one that can be run as it is."""
+"""The settings of a first plan, as given, as answered at a terminal, or as usual; and the plan that follows from them.
+
+Checked by tests/flows/cli/test_init.py and tests/flows/cli/test_init_schema.py
+"""
 
 import math
 import os
 import re
-import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Protocol
 
-import typer
-
-from concord.artifacts.errors import EnvironmentFailed, WrongInput, in_one_line, quoted
+from concord.artifacts.errors import EnvironmentFailed, WrongInput, quoted
 from concord.artifacts.plan import parsed
-from concord.artifacts.schemas import COMMAS, Kind
+from concord.artifacts.schemas import COMMAS
 from concord.artifacts.sections import NAME_PATTERN, TALLIES, AboutPlan
 from concord.artifacts.sources import check_address
 from concord.artifacts.table_schema import schema_of
 from concord.artifacts.wrong_plan import RULES
-from concord.flows.cli.plan import show_classes, show_releases
-from concord.flows.console import err, out
 from concord.tasks.advice.draft import (
     ABOUT,
     LIFETIME,
@@ -59,15 +58,35 @@ PROMPTS = {
     "lifetime_epsilon": "Lifetime budget: ε of all sessions on this data together",
     "lifetime_delta": "Lifetime budget: δ of all sessions",
 }
-KINDS: tuple[str, ...] = get_args(Kind)
 ABOUT_PROMPTS = {name: f"{name.capitalize()}: {meant}; empty if it is not stated" for name, meant in ABOUT.items()}
 
 
-def begin(given: Mapping[str, Any], path: Path, home: Path, *, tallies: bool | None = None) -> dict[str, Any]:
-    """Write the plan at `path`. Returns a summary of its content.
+class Terminal(Protocol):
+    """Someone who can be asked."""
+
+    def note(self, sentence: str) -> None:
+        """Print a sentence."""
+
+    def ask(self, question: str, usual: Any, parse: Callable[[Any], Any]) -> Any:
+        """The parsed answer to a question. One that `parse` refuses by WrongInput is asked for again."""
+
+    def confirm(self, question: str) -> bool:
+        """Whether the answer is yes."""
+
+
+def write_plan(
+    given: Mapping[str, Any],
+    path: Path,
+    home: Path,
+    *,
+    tallies: bool | None = None,
+    terminal: Terminal | None = None,
+) -> dict[str, Any]:
+    """Write a plan at `path`. Returns a summary of its content.
 
     home      the home whose ledger, if there is one, has the domain's remaining budget
     tallies   whether to use tallies rather than votes; None for tallies, unless they cannot be asked
+    terminal  where missing settings are asked for; None if nobody can be asked
     Raises WrongInput if a setting is missing or wrong, or if the file exists; BudgetRefused if the lifetime budget does
     not cover it.
     """
@@ -76,13 +95,13 @@ def begin(given: Mapping[str, Any], path: Path, home: Path, *, tallies: bool | N
     if given.get("public") and given.get("schema"):
         raise WrongInput("--schema takes the place of a public table: leave out --schema, or --public")
     schema = Path(given.get("schema") or path.with_name(SCHEMA_FILE))
-    if _one_table(given) and not schema.exists() and not sys.stdin.isatty():
+    if _one_table(given) and not schema.exists() and terminal is None:
         for name in ("private", "label", "unit"):
-            _meant(name, given.get(name) or "", {**given, "format": COMMAS})
+            parse_setting(name, given.get(name) or "", {**given, "format": COMMAS})
         fields = fields_of(given["private"], (given["label"], given.get("unit")))
         _write(schema, written(fields))  # all ranges and categories are left open, to be filled in first
         return {"plan": None, "schema": str(schema), "columns": {field["name"]: field["type"] for field in fields}}
-    wishes = wishes_of({**given, "schema": str(schema)})
+    wishes = wishes_of({**given, "schema": str(schema)}, terminal)
     suggested = suggest(wishes, path.absolute().parent, home, tallies=tallies)
     _write(path, suggested.text, {PLAN_SCHEMA_FILE: SHIPPED.read_bytes()})  # which its first line names
     voting = suggested.ensemble
@@ -101,44 +120,46 @@ def begin(given: Mapping[str, Any], path: Path, home: Path, *, tallies: bool | N
     }
 
 
-def wishes_of(given: Mapping[str, Any]) -> Wishes:
-    """The settings: as given, else as answered at the terminal, else their defaults. Raises WrongInput."""
+def wishes_of(given: Mapping[str, Any], terminal: Terminal | None = None) -> Wishes:
+    """The settings: as given, else as answered at the terminal, else their usual values. Raises WrongInput."""
     stated = {name: value for name, value in given.items() if value not in (None, (), "")}
     known = {"classes"} if {"test", "bounds"} & stated.keys() else set()
     known |= {"public"} if _one_table(stated) else set()
     missing = [name for name in REQUIRED_WISHES if name not in {*stated, *known}]
-    if missing and not sys.stdin.isatty():
+    if missing and terminal is None:
         raise WrongInput(f"init must be given {', '.join(f'--{name}' for name in missing)}, or asked at a terminal")
-    for name in PROMPTS:
+    for name, prompt in PROMPTS.items():
         if name == "label":
             stated["format"] = format_of(stated["public"], stated["test"])
         if name == "classes" and "bounds" in stated:
             continue
+        parse = partial(parse_setting, name, stated=stated)
         if name in stated:
-            stated[name] = _meant(name, stated[name], stated)
+            stated[name] = parse(stated[name])
+            continue
+        usual = _usual(name, stated, terminal)
+        if terminal is not None and (missing or usual is None):
+            stated[name] = terminal.ask(prompt, usual, parse)
         else:
-            usual = _default(name, stated)
-            if missing or usual is None:
-                stated[name] = _asked(name, usual, stated)
-            else:
-                stated[name] = _meant(name, usual, stated)
+            stated[name] = parse(usual)
     if stated["public"] is not None:
         del stated["schema"]
-    elif not Path(stated["schema"]).exists():
-        _declare(stated)
-    if stated["public"] is not None and missing and "categories" not in stated:
+    elif terminal is not None and not Path(stated["schema"]).exists():
+        _declare(stated, terminal)
+    if terminal is not None and missing and stated["public"] is not None and "categories" not in stated:
         table = open_public(stated["public"], "--public", stated["format"])
         remarks = remarks_on(table, features_of(table, (stated["label"], stated["unit"])))
         doubtful = [name for name, remark in remarks.items() if remark == MAY_BE_NAMES]
-        asked = (
+        codes = (
             "{!r} has few different whole numbers. Are they codes, such as wards, rather than counts or measurements?"
         )
-        stated["categories"] = tuple(name for name in doubtful if typer.confirm(asked.format(name), err=True))
-    for name in ABOUT:
+        stated["categories"] = tuple(name for name in doubtful if terminal.confirm(codes.format(name)))
+    for name, prompt in ABOUT_PROMPTS.items():
+        parse = partial(parse_setting, name, stated=stated)
         if name in stated:
-            stated[name] = _meant(name, stated[name], stated)
-        elif missing:
-            stated[name] = _asked(name, "", stated)
+            stated[name] = parse(stated[name])
+        elif terminal is not None and missing:
+            stated[name] = terminal.ask(prompt, "", parse)
     return Wishes(**stated)
 
 
@@ -147,62 +168,18 @@ def _one_table(given: Mapping[str, Any]) -> bool:
     return bool(given.get("private") and given.get("label") and not given.get("public"))
 
 
-def _declare(stated: Mapping[str, Any]) -> None:
+def _declare(stated: Mapping[str, Any], terminal: Terminal) -> None:
     """Ask the range or the categories of each column at the terminal, and write the schema."""
-    err.print(f"no public table: {WHY}", soft_wrap=True, markup=False)
+    terminal.note(f"no public table: {WHY}")
     fields = list[dict[str, Any]]()
     for field in fields_of(stated["private"], (stated["label"], stated["unit"]), stated["format"]):
-        declared = None
-        while declared is None:
-            try:
-                asked = question(field)
-                answer = typer.prompt(asked, "", err=True, show_default=False) if asked else ""
-                declared = answered(field, answer)
-            except WrongInput as wrong:
-                err.print(str(wrong), soft_wrap=True, markup=False)
-        fields.append(declared)
+        asked, parse = question(field), partial(answered, field)
+        fields.append(terminal.ask(asked, "", parse) if asked else parse(""))
     schema_of({"fields": fields})
     _write(Path(stated["schema"]), written(fields))
 
 
-def show_begun(found: Mapping[str, Any]) -> None:
-    """Print what was written and the next step."""
-    if found["plan"] is None:
-        out.print(
-            f"wrote {found['schema']}: {len(found['columns'])} columns, whose ranges and categories are still empty"
-        )
-        out.print(WHY, markup=False, soft_wrap=True)
-        out.print(
-            "next: fill in the schema, then run the same command again with --classes, --unit, --domain and --rows",
-            soft_wrap=True,
-        )
-        return
-    made = f"wrote {found['plan']}: {found['mechanism']}, {found['teachers'] or 'no'} teachers; {found['reason']}"
-    out.print(made, soft_wrap=True)
-    out.print(f"later rows: {found['later_rows']}", markup=False, soft_wrap=True)
-    if found["schema"] is None:
-        out.print(UNPROTECTED, markup=False, soft_wrap=True)
-    if found["format"]:
-        out.print(f"CSV files: {found['format']}, as found in a public one", markup=False)
-    if words := [name for name, taken_for in found["columns"].items() if taken_for == "categorical"]:
-        out.print(f"parsed as categories: {', '.join(map(repr, words))}", markup=False, soft_wrap=True)
-    for name, taken_for in found["columns"].items():
-        if taken_for not in KINDS:
-            out.print(f"column {name!r}: {taken_for}", markup=False, soft_wrap=True)
-    show_classes(found["classes"])
-    if found["releases"]:
-        show_releases(found["releases"])
-    command = "run" if found["releases"] is None else "refresh"
-    out.print(f"next: review the plan, then concord plan {found['plan']} and concord {command} {found['plan']}")
-
-
-UNPROTECTED = (
-    "public rows are not protected: if they describe people who need protection, leave out --public, and declare "
-    "ranges and categories instead"
-)
-
-
-def _default(name: str, stated: Mapping[str, Any]) -> Any:
+def _usual(name: str, stated: Mapping[str, Any], terminal: Terminal | None) -> Any:
     """The usual value of a setting; None if the operator must say it.
 
     The usual unit is the row, unless a column is the private table's alone, which may say whose a row is. Raises
@@ -219,7 +196,7 @@ def _default(name: str, stated: Mapping[str, Any]) -> Any:
             return usual_delta(stated["rows"])
         case "lifetime_epsilon" | "lifetime_delta":
             return LIFETIME * stated[name.removeprefix("lifetime_")]
-        case "unit" if stated["public"] is None and not sys.stdin.isatty():
+        case "unit" if stated["public"] is None and terminal is None:
             rule = f"--unit COLUMN if a column identifies a person, or --unit {ROW} to protect each row by itself"
             raise WrongInput(f"--unit must be given if there is no public table: {rule}")
         case "unit" if stated["public"] is not None:
@@ -227,28 +204,17 @@ def _default(name: str, stated: Mapping[str, Any]) -> Any:
             alone = quoted(sorted(open_private(stated["private"], stated["format"]).names - known))
             if not alone:
                 return ROW
-            if not sys.stdin.isatty():
+            if terminal is None:
                 raise WrongInput(
                     f"--unit must be given, since --private alone has {alone}: --unit COLUMN if such a column "
                     "identifies a person, so that all rows of one person are protected together, or --unit "
                     f"{ROW} to protect each row by itself"
                 )
-            err.print(f"the private table alone has {alone}", soft_wrap=True, markup=False)
+            terminal.note(f"the private table alone has {alone}")
     return None
 
 
-def _asked(name: str, default: Any, stated: Mapping[str, Any]) -> Any:
-    """The answer at the terminal. A wrong one is refused and asked for again."""
-    shown = in_one_line(",".join(default)) if isinstance(default, tuple) else default
-    while True:
-        answer = typer.prompt((PROMPTS | ABOUT_PROMPTS)[name], default=shown, err=True, show_default=bool(shown))
-        try:
-            return _meant(name, default if answer == shown else answer, stated)
-        except WrongInput as wrong:
-            err.print(str(wrong), soft_wrap=True, markup=False)
-
-
-def _meant(name: str, value: Any, stated: Mapping[str, Any]) -> Any:
+def parse_setting(name: str, value: Any, stated: Mapping[str, Any]) -> Any:
     """The parsed value of a setting, given those stated before it. Raises WrongInput if it is not valid."""
     option = f"--{name.replace('_', '-')}"
     if name in ("private", "public", "test"):
