@@ -111,9 +111,10 @@ def refresh(
                   and costs again
     """
     loaded, folder = _loaded(plan), _prepared(home)
-    from concord.flows.start import start_refresh
+    from concord.flows.refresh import refresh as release
+    from concord.flows.start import start_asking
 
-    return Run(start_refresh(loaded, folder, new_session=new_session), folder)
+    return Run(start_asking(release, loaded, folder, new_session=new_session), folder)
 
 
 @our_settings()
@@ -123,10 +124,10 @@ def lead(
     """Ask several homes the next question, or publish what follows from their shares, as `concord lead --json`."""
     loaded = plan if isinstance(plan, Plan) else load_homes_plan(Path(plan))
     folder = _prepared(home)
-    from concord.flows import lead as flows_lead
+    from concord.flows.lead import lead as go_on
     from concord.flows.serving import run_once
 
-    return run_once(flows_lead.lead, folder, loaded, folder, exchange=exchange, without=[*without])
+    return run_once(go_on, folder)(loaded, folder, exchange, [*without])
 
 
 @our_settings()
@@ -148,11 +149,10 @@ def contribute(
     """
     loaded = of_home(plan if isinstance(plan, Plan) else load_homes_plan(Path(plan)), private)
     folder = _prepared(home)
-    from concord.flows import homes as flows_homes
+    from concord.flows.homes import contribute as answer
     from concord.flows.serving import run_once
 
-    asked: dict[str, Any] = {"exchange": exchange, "name": name, "new_session": new_session, "agreed": agreed}
-    return run_once(flows_homes.contribute, folder, loaded, folder, **asked)
+    return run_once(answer, folder)(loaded, folder, exchange, name, new_session, agreed)
 
 
 def _loaded(plan: str | Path | dict[str, Any] | Plan, given: Iterable[str] = ()) -> Plan:

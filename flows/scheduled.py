@@ -23,11 +23,17 @@ from prefect.states import Completed, Failed
 
 from concord.artifacts.errors import ConcordError
 from concord.artifacts.learners import StudentPlan
-from concord.artifacts.plan import Plan, load_plan
+from concord.artifacts.plan import Plan, load_homes_plan, load_plan, of_home
 from concord.artifacts.process import our_settings
 from concord.artifacts.settings import Settings
 from concord.flows.environment import prepare
+from concord.flows.homes import contribute
+from concord.flows.lead import lead
+from concord.flows.learn import study_again
 from concord.flows.outcome import SCHEDULED, Summary, check_all_asked, in_words
+from concord.flows.refresh import refresh
+from concord.flows.serving import as_one_run, run_once
+from concord.flows.start import start, start_again, start_asking, start_extension
 
 
 class ByKey:
@@ -67,14 +73,8 @@ def scheduled_learn(
     new_session   open a further session, which costs again; a retry of the same run never opens one more, and one that
                   a killed run left unpublished is finished first
     """
-
-    def work(home: Path) -> Summary:
-        from concord.flows.start import start
-
-        loaded = plan if isinstance(plan, Plan) else load_plan(plan)
-        return start(loaded, home, new_session=new_session and flow_run.run_count == 1)
-
-    return _ended(work, home)
+    further = new_session and flow_run.run_count == 1
+    return _in_home(home, lambda found: _state_of(start(_loaded(plan), found, new_session=further)))
 
 
 @flow(name="scheduled-refresh", flow_run_name=_of_plan)
@@ -83,13 +83,7 @@ def scheduled_refresh(plan: Annotated[Plan | Path, ByKey()], home: Path | None =
 
     plan, home   as for `scheduled_learn`
     """
-
-    def work(home: Path) -> Summary:
-        from concord.flows.start import start_refresh
-
-        return start_refresh(plan if isinstance(plan, Plan) else load_plan(plan), home)
-
-    return _ended(work, home, asks=False)
+    return _in_home(home, lambda found: _state_of(start_asking(refresh, _loaded(plan), found), asks=False))
 
 
 @flow(name="scheduled-extend", flow_run_name="extend {session}")
@@ -100,15 +94,13 @@ def scheduled_extend(session: str, public: str, home: Path | None = None) -> Sta
     public    a file, a folder or a glob; only what arrived since is answered
     """
 
-    def work(home: Path) -> Summary:
-        from concord.flows.start import start_extension
-
+    def work(home: Path) -> State[Any]:
         summary = start_extension(session, Path(public), home)
         if not summary.asked_now:
             check_all_asked(summary)
-        return summary
+        return _state_of(summary)
 
-    return _ended(work, home)
+    return _in_home(home, work)
 
 
 @flow(name="scheduled-study", flow_run_name="study {session}")
@@ -119,13 +111,7 @@ def scheduled_study(
 
     student   how it learns from now on; without it, as the session's plan says
     """
-
-    def work(home: Path) -> Summary:
-        from concord.flows.start import start_study
-
-        return start_study(session, student, home)
-
-    return _ended(work, home, asks=False)
+    return _in_home(home, lambda found: _state_of(start_again(study_again, session, found, student), asks=False))
 
 
 @flow(name="scheduled-lead", flow_run_name=_of_plan)
@@ -138,14 +124,12 @@ def scheduled_lead(plan: Path, exchange: str, without: tuple[str, ...] = (), hom
     """
 
     def work(home: Path) -> State[Any]:
-        from concord.flows import api
-
-        done = api.lead(plan, exchange, without=without, home=home)
+        done = run_once(lead, home)(load_homes_plan(plan), home, exchange, without)
         if not done["published"]:
             return Completed(name="Waiting", message=f"round {done['round']} waits for {', '.join(done['missing'])}")
         return _state_of(Summary.model_validate(done))
 
-    return _in_home(work, home)
+    return _in_home(home, work)
 
 
 @flow(name="scheduled-contribute", flow_run_name=_of_plan)
@@ -160,24 +144,20 @@ def scheduled_contribute(
     """
 
     def work(home: Path) -> State[Any]:
-        from concord.flows import api
-
-        done = api.contribute(plan, exchange, private, name, agreed=agreed, home=home)
+        own = of_home(load_homes_plan(plan), private)
+        done = run_once(contribute, home)(own, home, exchange, name, agreed=agreed)
         message = done["missing"] if done["answered"] is None else f"{name} answered {done['answered']}: {done['file']}"
         return Completed(name="Completed" if done["answered_now"] else "NothingNew", message=message)
 
-    return _in_home(work, home)
+    return _in_home(home, work)
 
 
-def _ended(work: Callable[[Path], Summary], home: Path | None, *, asks: bool = True) -> State[Any]:
-    """Do `work`, which may ask rows, in a home folder. Returns the state of its run."""
-    return _in_home(lambda found: _state_of(work(found), asks=asks), home)
+def _loaded(plan: Plan | Path) -> Plan:
+    return plan if isinstance(plan, Plan) else load_plan(plan)
 
 
-def _in_home(work: Callable[[Path], State[Any]], home: Path | None) -> State[Any]:
+def _in_home(home: Path | None, work: Callable[[Path], State[Any]]) -> State[Any]:
     """Do `work` in a home folder. Returns the state of its run. MLflow is imported inside, within our settings."""
-    from concord.flows.serving import as_one_run
-
     try:
         with our_settings(), as_one_run():
             return work(prepare(home or Settings.now().home))

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar, copy_context
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from prefect.context import (
     AssetContext,
@@ -47,6 +47,7 @@ from concord.flows import server
 from concord.flows.cache import SealedResults
 from concord.flows.cluster import task_runner
 
+P = ParamSpec("P")
 FlowResult = TypeVar("FlowResult")
 SERVERS_OWN: dict[Any, Any] = {
     PREFECT_SERVER_API_AUTH_STRING: None,
@@ -148,16 +149,20 @@ def silently() -> Iterator[None]:
         logging.raiseExceptions = before
 
 
-def run_once(
-    flow: Flow[..., FlowResult], home: Path, *values: Any, teachers: TeachersPlan | None = None, **named: Any
-) -> FlowResult:
-    """The result of one run of a flow on its own server, with the task runner of its teachers, if it asks them."""
-    with serving_flows(home):
-        result: FlowResult = ready(flow, home, teachers)(*values, **named)
-    return result
+def run_once(flow: Flow[P, FlowResult], home: Path, teachers: TeachersPlan | None = None) -> Callable[P, FlowResult]:
+    """The flow as a function that runs it on a server of its own, with the task runner of the teachers, if it asks any.
+
+    home   the home folder whose cache and server it has
+    """
+
+    def run(*values: P.args, **named: P.kwargs) -> FlowResult:
+        with serving_flows(home):
+            return ready(flow, home, teachers)(*values, **named)
+
+    return run
 
 
-def ready(flow: Flow[..., FlowResult], home: Path, teachers: TeachersPlan | None = None) -> Callable[..., FlowResult]:
+def ready(flow: Flow[P, FlowResult], home: Path, teachers: TeachersPlan | None = None) -> Callable[P, FlowResult]:
     """The flow with its task runner and its cache in the home folder, once its servers answer.
 
     Within `as_one_run` it is a part of the run that is active, if that is on the same server.
@@ -168,7 +173,7 @@ def ready(flow: Flow[..., FlowResult], home: Path, teachers: TeachersPlan | None
     if not _one_run.get() or server.own_server.get() is not None:
         return made
 
-    def in_active_run(*values: Any, **named: Any) -> FlowResult:
+    def in_active_run(*values: P.args, **named: P.kwargs) -> FlowResult:
         active = FlowRunContext.get()
         assert active is not None
         kept = get_result_store().update_for_flow(made, _sync=True)  # type: ignore[call-arg]  # as Prefect's engine

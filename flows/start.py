@@ -1,8 +1,7 @@
 """Start a flow with the task runner its plan names, on one Prefect server, with its cache in the home folder.
 
-Offers       `start`, `start_refresh`, `start_extension`, `start_asking`, `start_question`, `start_study` and
-             `start_test` (one flow, once), `serve` and `serve_stream` (an extension, or a refresh, whenever a cron
-             expression says so)
+Offers       `start`, `start_extension`, `start_asking`, `start_again` and `start_question` (one flow, once), `serve`
+             and `serve_stream` (an extension, or a refresh, whenever a cron expression says so)
 
 A service needs no server: each run is one `concord extend`, and the next run finishes what an interrupted one began. If
 a table is wrong or the machine fails, the service prints that and waits for the next time. If the session has ended or
@@ -15,30 +14,27 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate
 
 from prefect.flows import Flow, flow
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
-from concord.artifacts.learners import StudentPlan
 from concord.artifacts.plan import Plan
 from concord.artifacts.sessions import LABELS, Session
 from concord.artifacts.stores import Stores
 from concord.flows.ask import QuestionTerms, ask
 from concord.flows.console import err, out
 from concord.flows.environment import is_known, remember
-from concord.flows.learn import extend, learn, retest, study_again
+from concord.flows.learn import extend, learn
 from concord.flows.outcome import STAGES, StageName, Summary, check_all_asked, in_words
 from concord.flows.replay import replayed
-from concord.flows.serving import run_once
+from concord.flows.serving import FlowResult, P, run_once
 from concord.flows.ticks import next_time
 from concord.tasks.advice.cover import naming_the_largest
 from concord.tasks.asking.questions import Question
 from concord.tasks.asks.labelled import checkpoint_to_extend
 from concord.tasks.data.sources import check_tables
 from concord.tasks.door.checkpoint import check_open
-
-FlowResult = TypeVar("FlowResult")
 
 
 def start(plan: Plan, home: Path, *, new_session: bool = False, start_from: str | None = None) -> Summary:
@@ -57,8 +53,7 @@ def start(plan: Plan, home: Path, *, new_session: bool = False, start_from: str 
         err.print(f"{'replay':>8} not all of it is there: starting what runs the rest")
     check_tables(plan)
     with naming_the_largest(plan, home):
-        asked = {"new_session": new_session, "start_from": stage}
-        summary = run_once(learn, home, plan, home, teachers=plan.teachers, **asked)
+        summary = run_once(learn, home, plan.teachers)(plan, home, new_session, stage)
     remember(plan, home)
     return summary
 
@@ -73,7 +68,7 @@ def start_extension(session: str, public: Path, home: Path) -> Summary:
     stores = Stores.of(home)
     known = latest(stores, session)
     teachers = checkpoint_to_extend(stores.vault, known).plan.teachers
-    return run_once(extend, home, known.id, str(public.absolute()), home, teachers=teachers)
+    return run_once(extend, home, teachers)(known.id, str(public.absolute()), home)
 
 
 def check_here(public: Path) -> None:
@@ -87,17 +82,19 @@ def check_here(public: Path) -> None:
         )
 
 
-def start_asking(asking: Flow[..., FlowResult], plan: Plan, home: Path, **asked: Any) -> FlowResult:
-    """Run a flow that asks a plan's private rows one question, such as `estimate` or `count`. Raises as `start`."""
+def start_asking(
+    asking: Flow[Concatenate[Plan, Path, P], FlowResult], plan: Plan, home: Path, *values: P.args, **asked: P.kwargs
+) -> FlowResult:
+    """Run a flow that asks the private rows of a plan: `refresh`, `estimate` or `answer`. Raises as `start`."""
     check_tables(plan)
-    return run_once(asking, home, plan, home, teachers=plan.teachers, **asked)
+    return run_once(asking, home, plan.teachers)(plan, home, *values, **asked)
 
 
-def start_refresh(plan: Plan, home: Path, *, new_session: bool = False) -> Summary:
-    """Run the flow `refresh` over a plan that has a stream. Raises as `start`."""
-    from concord.flows.refresh import refresh
-
-    return start_asking(refresh, plan, home, new_session=new_session)
+def start_again(
+    again: Flow[Concatenate[str, Path, P], FlowResult], session: str, home: Path, *values: P.args, **asked: P.kwargs
+) -> FlowResult:
+    """Run a flow over a session, named as in `start_extension`: `study_again` or `retest`. Raises as `start`."""
+    return run_once(again, home)(latest(Stores.of(home), session).id, home, *values, **asked)
 
 
 def start_question(plan: Plan, question: Question, home: Path, terms: QuestionTerms) -> dict[str, Any]:
@@ -107,17 +104,7 @@ def start_question(plan: Plan, question: Question, home: Path, terms: QuestionTe
     def asking() -> dict[str, Any]:  # without parameters: Prefect keeps those, and a question is code
         return ask(plan, question, home, terms)
 
-    return run_once(asking, home)
-
-
-def start_study(session: str, student: StudentPlan | None, home: Path) -> Summary:
-    """Run the flow `study` over a session, named as in `start_extension`. Raises as `start`."""
-    return run_once(study_again, home, latest(Stores.of(home), session).id, home, student)
-
-
-def start_test(session: str, home: Path, *, epsilon: float | None, again: bool) -> Summary:
-    """Run the flow `test` over a session, named as in `start_extension`. Raises as `start`."""
-    return run_once(retest, home, latest(Stores.of(home), session).id, home, epsilon=epsilon, again=again)
+    return run_once(asking, home)()
 
 
 def latest(stores: Stores, name: str) -> Session:
@@ -145,10 +132,10 @@ def serve(session: str, public: Path, home: Path, *, cron: str, timezone: str) -
 
 def serve_stream(plan: Plan, home: Path, *, cron: str, timezone: str) -> None:
     """Refresh a stream on a schedule, as `serve`. Each time is a tick; with a clock in the plan, the clock decides."""
-    from concord.flows.refresh import check_stream
+    from concord.flows.refresh import check_stream, refresh
 
     check_stream(plan)
-    _serve(partial(start_refresh, plan, home), cron, timezone)
+    _serve(partial(start_asking, refresh, plan, home), cron, timezone)
 
 
 def _serve(work: Callable[[], Summary], cron: str, timezone: str) -> None:

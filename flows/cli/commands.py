@@ -111,9 +111,10 @@ def refresh_command(
         with call.starting():
             loaded, home = _checked(plan), prepare(call.home)
         with call.serving(home, ask=not yes):
-            from concord.flows.start import start_refresh
+            from concord.flows.refresh import refresh
+            from concord.flows.start import start_asking
 
-            call.report(start_refresh(loaded, home, new_session=new_session), home)
+            call.report(start_asking(refresh, loaded, home, new_session), home)
 
 
 @subcommand("extend")
@@ -157,9 +158,10 @@ def try_command(
 
     home = reopen(call.home)
     with call.serving(home):
-        from concord.flows.start import start_test
+        from concord.flows.learn import retest
+        from concord.flows.start import start_again
 
-        call.report(start_test(session, home, epsilon=epsilon, again=again), home)
+        call.report(start_again(retest, session, home, epsilon, again), home)
 
 
 @app.command("serve")
@@ -316,7 +318,7 @@ def estimate_command(
         from concord.flows.ask import estimate, show_estimate
         from concord.flows.start import start_asking
 
-        result = start_asking(estimate, loaded, home, epsilon=epsilon, share=share, beta=beta, again=again)
+        result = start_asking(estimate, loaded, home, epsilon, share, beta, again)
     call.end(result, show_estimate)
 
 
@@ -343,7 +345,7 @@ def count_command(
         from concord.tasks.asks.group_counts import CountQuestion
 
         question = CountQuestion(tuple(name.strip() for name in by.split(",")), epsilon)
-        result = start_asking(answer, loaded, home, question=question, again=again) | {"within": question.within}
+        result = start_asking(answer, loaded, home, question, again) | {"within": question.within}
     call.end(result, show_counts)
 
 

@@ -30,9 +30,10 @@ def lead_command(
 
     loaded, home = load_homes_plan(plan), prepare(call.home)
     with call.serving(home):
-        from concord.flows import api
+        from concord.flows.lead import lead
+        from concord.flows.serving import run_once
 
-        done = api.lead(loaded, exchange, without=without or (), home=home)
+        done = run_once(lead, home)(loaded, home, exchange, without or [])
     if done["published"]:
         from concord.flows.cli.show import show
         from concord.flows.outcome import Summary
@@ -61,14 +62,15 @@ def contribute_command(
     Each question is answered once and charged to this home's own ledger. The first call shows what the plan costs and
     asks for agreement; from cron, give --yes. A repeated call spends nothing.
     """
-    from concord.artifacts.plan import load_homes_plan
+    from concord.artifacts.plan import load_homes_plan, of_home
     from concord.flows.environment import prepare
 
-    loaded, home = load_homes_plan(plan), prepare(call.home)
+    loaded, home = of_home(load_homes_plan(plan), private), prepare(call.home)
     with call.serving(home, ask=not yes):
-        from concord.flows import api
+        from concord.flows.homes import contribute
+        from concord.flows.serving import run_once
 
-        done = api.contribute(loaded, exchange, private, name, agreed=yes, new_session=again, home=home)
+        done = run_once(contribute, home)(loaded, home, exchange, name, again, yes)
     if done["answered"] is None:
         call.end(done, *_refused(done), f"{name}: {done['missing']}")
     else:

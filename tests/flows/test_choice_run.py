@@ -13,8 +13,9 @@ from concord.artifacts.mlflow.read import Records
 from concord.artifacts.parts import LEARNING, TEST
 from concord.artifacts.plan import Plan
 from concord.artifacts.sessions import STUDENT_CHOICE
+from concord.flows.learn import retest, study_again
 from concord.flows.outcome import outcome_in_markdown
-from concord.flows.start import start, start_extension, start_study, start_test
+from concord.flows.start import start, start_again, start_extension
 from concord.tasks.advice.report import FIGURES, plan_report
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
@@ -105,11 +106,11 @@ def test_a_student_is_chosen_once_at_no_further_charge(
     with pytest.raises(BudgetRefused, match=facts(summary.session, "candidates", "costs again")):
         start(others, home)
     with pytest.raises(WrongInput, match=facts("candidates", "costs")):
-        start_study(summary.session, others.student, home)
+        start_again(study_again, summary.session, home, others.student)
     more = start_extension(summary.session, arrive(tmp_path / "arriving", 11), home)
     assert certificate_of(more).student.params == chosen["params"]  # its way to learn was chosen: it goes on with it
-    assert start_study(summary.session, None, home).choice == summary.choice
-    tested = start_test(summary.session, home, epsilon=1.0, again=False)
+    assert start_again(study_again, summary.session, home).choice == summary.choice
+    tested = start_again(retest, summary.session, home, epsilon=1.0, again=False)
     assert (tested.test["among"], tested.test["earlier"]) == (3, 1)  # type: ignore[index]
     assert len(kinds(home)) == 4
     assert all_is_well(home)

@@ -118,7 +118,7 @@ def test_a_plan_of_homes_names_no_private_table_and_is_run_by_its_own_commands(t
 
 def test_the_table_that_is_named_is_read_whatever_a_plan_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     several = Several(tmp_path / "world", rows=100)
-    monkeypatch.setattr(serving, "run_once", lambda *given, **_: {"read": given[2].path("private")})
+    monkeypatch.setattr(serving, "run_once", lambda *_: lambda plan, *_: {"read": plan.path("private")})
     monkeypatch.chdir(tmp_path)
     for plan in (several.plan, several.private("south"), written(several)):
         for private, read in (

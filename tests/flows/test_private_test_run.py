@@ -19,8 +19,9 @@ from concord.artifacts.privacy import Cost
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import STUDENT_TEST, Opening, Terms
 from concord.artifacts.stores import Stores
+from concord.flows.learn import retest, study_again
 from concord.flows.results import budget_of
-from concord.flows.start import start, start_extension, start_study, start_test
+from concord.flows.start import start, start_again, start_extension
 from concord.tasks.data.encode import read_frame
 from concord.tasks.door.checkpoint import read_checkpoint
 from concord.tasks.door.erase import erase
@@ -120,7 +121,7 @@ def test_a_run_that_ended_once_its_test_was_released_leaves_no_times_to_a_later_
     (tested,) = trials_in(home)
     (learned,) = {session.id for session in Ledger.of(home).sessions("people")} - {tested}
     counted = max(file.stat().st_mtime for file in (home / "released" / tested).rglob("*") if file.is_file())
-    summary = start_study(learned, None, home)
+    summary = start_again(study_again, learned, home)
     certificate = certificate_of(summary)
     times = [
         (home / "released" / ref.path).stat().st_mtime for ref in (certificate.student.file, *certificate.leading.files)
@@ -134,10 +135,10 @@ def test_another_test_costs_what_it_says_and_is_no_better_for_it(plan: Plan, hom
     own = write_tables(tmp_path / "data")
     plan = changed(plan.model_copy(update={"folder": str(own)}), data__groups=["shade"])
     first = start(plan, home)
-    shown = start_test(first.session, home, epsilon=None, again=False)
+    shown = start_again(retest, first.session, home, epsilon=None, again=False)
     assert shown.test == first.test
     assert shown.spent_now["epsilon"] == 0
-    second = start_test("people", home, epsilon=0.5, again=False)
+    second = start_again(retest, "people", home, epsilon=0.5, again=False)
     assert second.test is not None
     assert second.test["session"] != first.test["session"]  # type: ignore[index]
     assert second.test["earlier"] == 1
@@ -145,8 +146,9 @@ def test_another_test_costs_what_it_says_and_is_no_better_for_it(plan: Plan, hom
     rows.with_columns(shade=pl.when(pl.int_range(pl.len()) < 9).then(pl.lit("new")).otherwise("shade")).write_parquet(
         plan.path("test")
     )
-    assert start_test("people", home, epsilon=0.5, again=False).test == second.test  # whatever words there are by now
-    third = start_test("people", home, epsilon=0.5, again=True)
+    same = start_again(retest, "people", home, epsilon=0.5, again=False)
+    assert same.test == second.test  # whatever words there are by now
+    third = start_again(retest, "people", home, epsilon=0.5, again=True)
     assert third.test["earlier"] == 2  # type: ignore[index]
     assert len(trials_in(home)) == 3
     promised = certificate_of(third).guarantee
@@ -165,11 +167,11 @@ def test_an_extended_sessions_student_is_tested_when_it_is_asked_for(plan: Plan,
     more = start_extension(first.session, arrive(tmp_path / "arriving", 11), home)
     assert more.test is None
     with pytest.raises(BudgetRefused, match=facts("--epsilon", "charge")):
-        start_test(first.session, home, epsilon=None, again=False)
-    tested = start_test(first.session, home, epsilon=2.0, again=False)
+        start_again(retest, first.session, home, epsilon=None, again=False)
+    tested = start_again(retest, first.session, home, epsilon=2.0, again=False)
     assert tested.test is not None
     assert (tested.test["clean"], tested.test["earlier"]) == (True, 1)
-    assert start_study(first.session, None, home).test == tested.test
+    assert start_again(study_again, first.session, home).test == tested.test
     assert all(check.ok for check in verify(home))
 
 
@@ -180,12 +182,12 @@ def test_a_student_of_an_older_session_is_not_clean(plan: Plan, home: Path) -> N
     older = start(undivided, home)
     assert older.test is None
     with pytest.raises(WrongInput, match=facts("'people'", "[test]")):
-        start_test(older.session, home, epsilon=1.0, again=False)
+        start_again(retest, older.session, home, epsilon=1.0, again=False)
     cheap = changed(changed(plan, privacy__epsilon=0.5), labeling__cutoff=1)
     newer = start(cheap, home, new_session=True)
     assert newer.test is not None
     assert newer.test["clean"]
-    tested = start_test(older.session, home, epsilon=0.5, again=False)
+    tested = start_again(retest, older.session, home, epsilon=0.5, again=False)
     assert tested.test is not None
     assert not tested.test["clean"]
     assert "Not clean" in Path(tested.report).read_text(encoding="utf-8")

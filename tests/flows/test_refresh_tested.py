@@ -18,8 +18,9 @@ from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import STUDENT_TEST, Session
 from concord.artifacts.stores import Stores
 from concord.flows import refresh, season, set_aside, stages
+from concord.flows.learn import retest
 from concord.flows.outcome import Summary
-from concord.flows.start import start_test
+from concord.flows.start import start_again
 from concord.tasks.asking.tally import total_of
 from concord.tasks.asks.unit_counts import count_aside
 from concord.tasks.data.encode import read_frame
@@ -206,7 +207,7 @@ def test_units_are_tested_with_the_student_of_their_release_or_never(
     assert UNTESTED in certificate_of(found).caveats
     assert faults(home, found) == []
     with pytest.raises(WrongInput, match=facts("once", "units of its period")):
-        start_test(found.session, home, epsilon=None, again=False)
+        start_again(retest, found.session, home, epsilon=None, again=False)
     (home / "vault" / "secrets" / "domains" / "people").unlink()
     with pytest.raises(NotVerified, match=facts("restore a copy")):
         start_refresh(plan, home)

@@ -11,7 +11,8 @@ from concord.artifacts.learners import StudentPlan
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.artifacts.stores import Stores
-from concord.flows.start import start, start_extension, start_study
+from concord.flows.learn import study_again
+from concord.flows.start import start, start_again, start_extension
 from concord.tasks.door.checkpoint import read_checkpoint
 from concord.tasks.door.erase import close, forget
 from concord.tasks.verify.verify import verify
@@ -27,7 +28,7 @@ def test_another_student_of_the_same_labels(session: str, home: Path) -> None:
     charge, batches, _, labels = state_of(home, session)
     shutil.rmtree(home / "vault" / "teachers")
     shutil.rmtree(home / "vault" / "votes")
-    summary = start_study(session, DROPPING, home)
+    summary = start_again(study_again, session, home, DROPPING)
     assert [report.name for report in summary.stages if not report.cached] == ["study", "certify"]
     assert (summary.asked, summary.asked_now) == (300, 0)
     assert summary.spent_now == {"epsilon": 0.0, "delta": 0.0}
@@ -41,7 +42,7 @@ def test_another_student_of_the_same_labels(session: str, home: Path) -> None:
 @pytest.mark.slow
 def test_it_is_what_the_plan_would_have_made_and_stays(session: str, plan: Plan, home: Path, arriving: Path) -> None:
     """`run` with the changed plan answers from its cache; a later extension teaches the new student."""
-    summary = start_study("people", DROPPING, home)  # the domain, whose latest session is meant
+    summary = start_again(study_again, "people", home, DROPPING)  # the domain, whose latest session is meant
     again = start(changed(plan, student__refused="drop"), home)
     assert all(report.cached for report in again.stages)
     assert (again.session, again.run_id) == (summary.session, summary.run_id)
@@ -52,14 +53,14 @@ def test_it_is_what_the_plan_would_have_made_and_stays(session: str, plan: Plan,
 @pytest.mark.usefixtures("prefect_server")
 def test_the_same_student_is_not_trained_twice(session: str, home: Path) -> None:
     state = state_of(home, session)
-    assert all(report.cached for report in start_study(session, None, home).stages)
+    assert all(report.cached for report in start_again(study_again, session, home).stages)
     assert state_of(home, session) == state
 
 
 @pytest.mark.slow
 def test_the_certificate_has_the_words_that_taught_it(session: str, home: Path) -> None:
     """Even where they teach the very same student: what is said by default may be said aloud."""
-    summary = start_study(session, StudentPlan(params={"max_iter": 100}), home)
+    summary = start_again(study_again, session, home, StudentPlan(params={"max_iter": 100}))
     certificate = certificate_of(summary)
     assert certificate.student.params == {"max_iter": 100}
 
@@ -72,7 +73,7 @@ def test_rows_that_were_not_asked_are_certified_so(session: str, home: Path, pla
         arrive(folder, seed, rows=400)
     start_extension(session, folder, home)
     assert Ledger.of(home).session(session).status == "spent"
-    summary = start_study(session, DROPPING, home)
+    summary = start_again(study_again, session, home, DROPPING)
     assert summary.run_id == start(changed(plan, student__refused="drop"), home).run_id
 
 
@@ -82,7 +83,7 @@ def test_a_label_that_is_gone_or_changed_stops_it(session: str, home: Path) -> N
         spoil()
         recipe = read_checkpoint(Stores.of(home).vault, session)
         with pytest.raises(NotVerified, match=label.name):
-            start_study(session, DROPPING, home)
+            start_again(study_again, session, home, DROPPING)
         assert read_checkpoint(Stores.of(home).vault, session) == recipe
 
 
@@ -91,7 +92,7 @@ def test_rows_without_a_label_stop_it(session: str, home: Path, arriving: Path) 
     die_extending(session, arriving, home)
     state = state_of(home, session)
     with pytest.raises(WrongInput, match=facts(session, "no label", "extend")):
-        start_study(session, DROPPING, home)
+        start_again(study_again, session, home, DROPPING)
     assert state_of(home, session) == state
 
 
@@ -107,7 +108,7 @@ def test_a_student_that_labels_cannot_teach_changes_nothing(
 ) -> None:
     state = state_of(home, session)
     with pytest.raises(WrongInput, match=message):
-        start_study(session, StudentPlan(**student), home)
+        start_again(study_again, session, home, StudentPlan(**student))
     assert state_of(home, session) == state
 
 
@@ -115,9 +116,9 @@ def test_a_student_that_labels_cannot_teach_changes_nothing(
 def test_a_forgotten_session_has_no_rows_to_learn_from(session: str, home: Path) -> None:
     door = Stores.of(home)
     close(door, session, give_back=True)
-    start_study(session, DROPPING, home)  # one that has ended still has them
+    start_again(study_again, session, home, DROPPING)  # one that has ended still has them
     assert forget(door, session)
     charge = charged(home)
     with pytest.raises(WrongInput, match=facts(session, "forgotten")):
-        start_study(session, None, home)
+        start_again(study_again, session, home)
     assert charged(home) == charge

@@ -17,7 +17,8 @@ from concord.artifacts.learners import StudentPlan
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.measures import TestRecord
 from concord.artifacts.published import NOBODYS, SYNTHETIC
-from concord.flows.start import start, start_study
+from concord.flows.learn import study_again
+from concord.flows.start import start, start_again
 from concord.tasks.verify import attack
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
@@ -158,7 +159,7 @@ def test_fitted_students_of_synthetic_rows_are_chosen_and_tested(tmp_path: Path,
     assert all_is_well(home)
 
     with pytest.raises(WrongInput, match=r"its plan with another \[student\] is run again, which spends nothing"):
-        start_study(found.session, StudentPlan(estimator="sklearn.linear_model.Ridge"), home)
+        start_again(study_again, found.session, home, StudentPlan(estimator="sklearn.linear_model.Ridge"))
 
 
 def test_a_frame_and_a_schema_are_all_that_python_needs(home: Path) -> None:

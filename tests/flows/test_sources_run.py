@@ -12,7 +12,8 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import parse_plan
 from concord.artifacts.stores import Stores
 from concord.flows.api import run
-from concord.flows.start import start_study
+from concord.flows.learn import study_again
+from concord.flows.start import start_again
 from concord.tasks.data.sources import with_snapshots
 from concord.tasks.door.erase import erase
 from tests.support.homes import charged
@@ -59,7 +60,7 @@ def test_a_run_over_a_query_reads_it_once_and_again_after_an_erasure(
     spent = charged(home)
     again = run(tables, home=home)
     assert (again.session, again.summary.asked_now) == (done.session, 0)
-    start_study(done.session, None, home)
+    start_again(study_again, done.session, home)
     assert charged(home) == spent
     held = [remark for remark in Ledger.of(home).remarks("people") if remark.kind == "holds"]
     assert [remark.reason.split()[0] for remark in held] == ["query"]

@@ -17,8 +17,9 @@ from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerifi
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, load_plan, parse_plan
 from concord.artifacts.stores import Stores
+from concord.flows.learn import retest, study_again
 from concord.flows.results import Run
-from concord.flows.start import start, start_extension, start_study, start_test
+from concord.flows.start import start, start_again, start_extension
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.vectors import VectorField
 from concord.tasks.door.erase import forget
@@ -73,12 +74,12 @@ def test_its_student_is_tried_out_on_units_that_no_tally_counted(tmp_path: Path,
     assert [check for check in verify(home) if not check.ok] == []
     assert start(plan, home).test == summary.test
     with pytest.raises(WrongInput, match=f"concord predict {summary.session} ROWS --out FILE"):
-        start_study(summary.session, None, home)
-    shown = start_test(summary.session, home, epsilon=None, again=False)
+        start_again(study_again, summary.session, home)
+    shown = start_again(retest, summary.session, home, epsilon=None, again=False)
     assert (shown.test, shown.spent_now["epsilon"]) == (summary.test, 0)
     if learner == "linear":  # one more costs again
         charged = Ledger.of(home).totals("people")
-        tested = start_test(summary.session, home, epsilon=0.5, again=False)
+        tested = start_again(retest, summary.session, home, epsilon=0.5, again=False)
         assert tested.test is not None
         assert (tested.test["clean"], tested.test["earlier"], tested.inferred) == (True, 1, 300)
         after = Ledger.of(home).totals("people")
@@ -223,7 +224,7 @@ def test_another_student_learns_from_what_was_released_and_nothing_else_is_spent
     with pytest.raises(WrongInput, match=facts(first.session, "tallies", "concord predict")):
         start_extension(first.session, Path(plan.path("public")), home)
     with pytest.raises(WrongInput, match=facts(first.session, "tallies", "concord predict")):
-        start_study(first.session, None, home)
+        start_again(study_again, first.session, home)
 
 
 @pytest.mark.slow

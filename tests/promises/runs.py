@@ -147,8 +147,8 @@ def sharing(plan: Plan, home: Path) -> object:
     done: dict[str, Any] = {"answered": None}
     while done["answered"] is None or done["answered"] + 1 < done["rounds"]:
         if done["answered"] is not None or not Path(asked["exchange"]).exists():
-            run_once(lead, leading, plan, leading, **asked, without=["south"])
-        done = run_once(contribute, home, plan, home, **asked, name="north", agreed=True)
+            run_once(lead, leading)(plan, leading, **asked, without=["south"])
+        done = run_once(contribute, home)(plan, home, **asked, name="north", agreed=True)
     return done
 
 

@@ -19,7 +19,8 @@ import pytest
 from concord.artifacts.home.released import labels_schema
 from concord.artifacts.learners import StudentPlan
 from concord.flows.database import DATABASE
-from concord.flows.start import start_extension, start_study
+from concord.flows.learn import study_again
+from concord.flows.start import start_again, start_extension
 from tests.promises.canary import NAME, VALUE, canary_tables, moments_between, operated, private_rows, published
 from tests.promises.kept import files
 from tests.promises.marks import Marks, leaks
@@ -56,7 +57,7 @@ def test_an_extended_session_publishes_nothing_private(scene: Scene, tmp_path: P
     people(150, 9).drop("outcome", "person").write_parquet(tmp_path / "more.parquet")
     assert start_extension(first.session, tmp_path / "more.parquet", scene.home).asked_now > 0
     scene.nothing_got_out()
-    start_study(first.session, StudentPlan(refused="drop"), scene.home)
+    start_again(study_again, first.session, scene.home, StudentPlan(refused="drop"))
     scene.nothing_got_out()
 
 

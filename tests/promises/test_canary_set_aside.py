@@ -3,7 +3,8 @@
 import pytest
 
 from concord.artifacts.ledger.ledger import Ledger
-from concord.flows.start import start_test
+from concord.flows.learn import retest
+from concord.flows.start import start_again
 from tests.promises.canary import NAME, published
 from tests.promises.kept import set_aside
 from tests.promises.marks import Marks, leaks
@@ -32,6 +33,6 @@ def test_tallies_that_are_tested_and_tested_again_tell_no_count(scene: Scene, mo
     far_off(monkeypatch)
     scene.tables = tallied(trying(scene.tables))
     first = scene.run()
-    start_test(first.session, scene.home, epsilon=0.5, again=False)
+    start_again(retest, first.session, scene.home, epsilon=0.5, again=False)
     assert len(list(set_aside(scene.home))) == 1  # counted once, released twice
     scene.nothing_got_out(counted(scene.home, scene.marks()))

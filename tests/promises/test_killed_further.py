@@ -19,9 +19,9 @@ from concord.artifacts.mlflow.read import Records
 from concord.artifacts.plan import Plan
 from concord.artifacts.stores import Stores
 from concord.flows.ask import answer, estimate
-from concord.flows.learn import learn
+from concord.flows.learn import learn, retest, study_again
 from concord.flows.results import budget_of
-from concord.flows.start import start, start_study, start_test
+from concord.flows.start import start, start_again
 from concord.tasks.asks.group_counts import CountQuestion
 from concord.tasks.door.erase import close
 from concord.tasks.verify.verify import verify
@@ -179,12 +179,12 @@ def test_a_killed_test_is_finished_also_if_its_student_was_published_again(tmp_p
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Ledger, "begin_batch", Mock(side_effect=OSError("switched off")))
         with pytest.raises(EnvironmentFailed):
-            start_test(summary.session, home, epsilon=0.5, again=True)
+            start_again(retest, summary.session, home, epsilon=0.5, again=True)
     *_, opened = sessions = Ledger.of(home).sessions("people")
     charged = Ledger.of(home).total("people")
-    start_study(summary.session, None, home)
+    start_again(study_again, summary.session, home)
     assert Stores.of(home).unpublished == {opened.id}
-    start_test(summary.session, home, epsilon=0.5, again=True)
+    start_again(retest, summary.session, home, epsilon=0.5, again=True)
     assert Stores.of(home).unpublished == set()
     assert len(Ledger.of(home).sessions("people")) == len(sessions)
     assert Ledger.of(home).total("people") == charged
