@@ -6,14 +6,13 @@ Offers       `api` (run, refresh, ask, open_session, load_student, and the comma
              shard, to the units, and an estimate); `start` (a flow on its servers, once or by cron), `scheduled` (flows
              as deployments), `cli`
 Its own      `vote`, `tally`, `sketch` and `hypothesis` (the ways to learn: what each asks, counts, releases and fits),
-             `season` (the periods of a stream); `run` (the context of a run, and the values its steps exchange),
-             `stages` (the stages), `admit` (sessions: found and begun, or asked once, and warnings to the operator
-             before anything is spent), `steps` (the other steps between stages, up to what is published, and restored
-             in MLflow from the record), `set_aside` (those of units set aside: choice and test of a student),
+             `season` (the periods of a stream, and its clock); `run` (the context of a run, and the values its steps
+             exchange), `stages` (the stages), `admit` (sessions: found and begun, or asked once, and warnings to the
+             operator before anything is spent), `steps` (the other steps between stages, up to what is published, and
+             restored in MLflow from the record), `set_aside` (those of units set aside: choice and test of a student),
              `stage` (the stage decorators), `cache` (keys and results of stages), `replay` (a cached run without an
              engine), `console` (the terminal), `ending` (the end of a command by a signal), `outcome` (the summary of a
-             run), `environment` (settings of Prefect and MLflow), `database` (Prefect's), `ticks` (of a clock),
-             `serving` (flows on a server), `server`, `hosted` (the process of a server), `cluster` (threads, processes
-             or Dask for teachers)
+             run), `environment` (settings of Prefect and MLflow), `database` (Prefect's), `serving` (flows on a
+             server), `server`, `hosted` (the process of a server), `cluster` (threads, processes or Dask for teachers)
 Imports      tasks and artifacts; nothing else imports Prefect, Typer or Rich
 """

@@ -22,7 +22,6 @@ from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.home.signing import SigningKey
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import PublicRows, canonical_json
-from concord.artifacts.sections import HomesPlan
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
 from concord.flows import tally
@@ -200,13 +199,15 @@ class Leading:
         if kept is None:
             domain = stores.ledger.domain_of(session)
             unit = domain.unit, domain.neighbours
-            heard, refused = fitting(self.post, homes, letter, before, session.kind.only(kinds.Joint), unit)
+            found, refused = accepted(self.post, homes, letter, before)
+            heard, unfit = publishable(found, letter, session.kind.only(kinds.Joint), unit)
             if missing := [name for name in taking if name not in heard]:
-                return Missing(number, missing, {name: why for name, why in refused.items() if name in missing})
+                reasons = {name: why for name, why in (refused | unfit).items() if name in missing}
+                return Missing(number, missing, reasons)
             if not taking:
                 raise WrongInput("--without must leave a home whose rows are learned from")
-            found = canonical_json({name: heard[name].data.decode() for name in taking})
-            kept = stores.vault.keep(path, found.encode), found.encode()
+            taken = canonical_json({name: heard[name].data.decode() for name in taking})
+            kept = stores.vault.keep(path, taken.encode), taken.encode()
         texts = json.loads(stores.vault.read(kept[0]))
         shares = {name: Letter.read(text.encode(), Answered, homes.key_of(name)) for name, text in texts.items()}
         return SharesOfRound(letter, shares)
@@ -219,27 +220,19 @@ def agreed_in(plan: Plan, run: str, digest: str) -> dict[str, Any]:
     return {"run": run, "plan": digest, **members, "lead": homes.lead_key, "claim": claim}
 
 
-def fitting(
-    post: Exchange,
-    homes: HomesPlan,
-    letter: Letter[Asked],
-    before: Mapping[str, tuple[int, str]],
-    kind: kinds.Joint,
-    unit: tuple[str, str],
+def publishable(
+    found: Mapping[str, Letter[Answered]], letter: Letter[Asked], kind: kinds.Joint, unit: tuple[str, str]
 ) -> tuple[dict[str, Letter[Answered]], dict[str, str]]:
-    """The shares, by home, that answer a question and with which the publication would verify; and why others are
-    refused.
+    """Those of the shares, by home, with which the publication would verify; and why it would not with others.
 
-    before          the homes' last shares, as `last_of` gives them
     kind, unit      of all homes together; the unit with its neighbours
     """
-    asked, (heard, refused) = letter.content, accepted(post, homes, letter, before)
     common = kind.model_dump(mode="json", by_alias=True, exclude_unset=True), unit
-    due = {"number": asked.number, "question": letter.digest, "question_before": asked.before}
-    shares = {name: json.loads(own.content.model_dump_json()) for name, own in heard.items()}
-    found = limited(*((VERIFY_SHARE, (*common, share, {**due, "home": name})) for name, share in shares.items()))
-    unfit = {name: check.detail for name, (check,) in zip(shares, found, strict=True) if not check.ok}
-    return {name: own for name, own in heard.items() if name not in unfit}, {**refused, **unfit}
+    due = {"number": letter.content.number, "question": letter.digest, "question_before": letter.content.before}
+    shares = {name: json.loads(own.content.model_dump_json()) for name, own in found.items()}
+    checked = limited(*((VERIFY_SHARE, (*common, share, {**due, "home": name})) for name, share in shares.items()))
+    unfit = {name: check.detail for name, (check,) in zip(shares, checked, strict=True) if not check.ok}
+    return {name: own for name, own in found.items() if name not in unfit}, unfit
 
 
 @flow(name="lead", flow_run_name="lead {plan.privacy.domain}")
@@ -286,8 +279,9 @@ def status(plan: Plan, exchange: str) -> dict[str, Any]:
         joint, agreed = Joint.of(asked.mechanism, homes.a_person_in), agreed_in(plan, asked.run, digest)
         ask = JointAsk(joint, asked.codes.digest, (), agreed, asked.mechanism)
         kind, unit = kinds.Kind.of(ask.settings()).only(kinds.Joint), (terms["unit"], terms["neighbours"])
-        heard, refused = fitting(post, homes, letter, before, kind, unit)
+        found, refused = accepted(post, homes, letter, before)
+        heard, unfit = publishable(found, letter, kind, unit)
         missing = [name for name in homes.names if name not in heard]
-        rounds.append({"round": number, "answered": [*heard], "missing": missing, "refused": refused})
+        rounds.append({"round": number, "answered": [*heard], "missing": missing, "refused": refused | unfit})
         before |= last_of(heard)
     return {"plan": digest, "lead": homes.lead, "rounds": rounds, "refused": others}

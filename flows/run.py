@@ -87,7 +87,8 @@ class RunContext:
 
     def wait_for(self, identity: str) -> None:
         """Wait until no other command is opening a session of that identity; this run then uses that session."""
-        self.locks.enter_context(opening(self.stores.vault, identity, _say_waiting))
+        words = f"{'waiting':>8} for another command that runs the same plan; this one goes on with its session"
+        self.locks.enter_context(opening(self.stores.vault, identity, lambda: err.print(words)))
 
     def lock_session(self, session: str) -> Session:
         """Wait until no other command uses the session. Returns the session as that command left it."""
@@ -309,7 +310,3 @@ def ready_mlflow(home: Path) -> None:
 
     if aside := ready_store(home):
         err.print(f"{'MLflow':>8} the store could not be read, so it is made anew: the old one is {aside}")
-
-
-def _say_waiting() -> None:
-    err.print(f"{'waiting':>8} for another command that runs the same plan; this one goes on with its session")

@@ -7,13 +7,14 @@ Nothing about rows decides whether there is a period. One that a killed command 
 same files, if it was counted.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from pathlib import PurePath
 
-from concord.artifacts.errors import NotVerified
+from concord.artifacts.errors import NotVerified, WrongInput
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, Ref
 from concord.artifacts.sessions import Session
@@ -24,7 +25,6 @@ from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext
 from concord.flows.stage import stage
 from concord.flows.stages import UNITS
 from concord.flows.tally import tally
-from concord.flows.ticks import next_time
 from concord.tasks.asking.tally import BLOCKS, Coding, columns_asked, gather, keep_total
 from concord.tasks.asks.stream import (
     Beginning,
@@ -224,3 +224,15 @@ def _names_of(periods: Sequence[PeriodCounts], *, aside: bool = False) -> tuple[
 def published_mark(session: str) -> str:
     """The file of the vault that says how many releases of a session were published whole."""
     return f"sessions/{session}/published"
+
+
+def next_time(cron: str, timezone: str, after: datetime, field: str = "--cron") -> datetime:
+    """The first time after `after` that the expression in `field` matches. Raises WrongInput if there is none."""
+    from prefect.server.schemas.schedules import CronSchedule
+
+    try:
+        dates = asyncio.run(CronSchedule(cron=cron, timezone=timezone).get_dates(2, start=after))
+    except ValueError:
+        rule = f"{field} must be five fields that some day meets, such as '0 3 * * *', and the time zone such as UTC"
+        raise WrongInput(f"{rule}, got {cron!r} and {timezone!r}") from None
+    return next(date for date in dates if date > after)

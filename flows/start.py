@@ -29,7 +29,6 @@ from concord.flows.learn import extend, learn
 from concord.flows.outcome import STAGES, StageName, Summary, check_all_asked, in_words
 from concord.flows.replay import replayed
 from concord.flows.serving import FlowResult, P, run_once
-from concord.flows.ticks import next_time
 from concord.tasks.advice.cover import naming_the_largest
 from concord.tasks.asking.questions import Question
 from concord.tasks.asks.labelled import checkpoint_to_extend
@@ -91,10 +90,10 @@ def start_asking(
 
 
 def start_again(
-    again: Flow[Concatenate[str, Path, P], FlowResult], session: str, home: Path, *values: P.args, **asked: P.kwargs
+    reopening: Flow[Concatenate[str, Path, P], FlowResult], session: str, home: Path, *values: P.args, **asked: P.kwargs
 ) -> FlowResult:
     """Run a flow over a session, named as in `start_extension`: `study_again` or `retest`. Raises as `start`."""
-    return run_once(again, home)(latest(Stores.of(home), session).id, home, *values, **asked)
+    return run_once(reopening, home)(latest(Stores.of(home), session).id, home, *values, **asked)
 
 
 def start_question(plan: Plan, question: Question, home: Path, terms: QuestionTerms) -> dict[str, Any]:
@@ -139,6 +138,8 @@ def serve_stream(plan: Plan, home: Path, *, cron: str, timezone: str) -> None:
 
 
 def _serve(work: Callable[[], Summary], cron: str, timezone: str) -> None:
+    from concord.flows.season import next_time
+
     while True:
         moment = next_time(cron, timezone, datetime.now(UTC))
         out.print(f"next run at {moment:%Y-%m-%d %H:%M:%S %Z}", soft_wrap=True)

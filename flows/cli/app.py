@@ -31,6 +31,7 @@ from concord.artifacts.process import our_settings, variables
 from concord.flows.console import asking, err, hushed, out, say
 
 if TYPE_CHECKING:
+    from concord.artifacts.plan import Plan
     from concord.flows.outcome import Summary
 
 Body = TypeVar("Body", bound=Callable[..., None])
@@ -233,6 +234,23 @@ class Call:
                     servers_awake()
             with hushed(self.quiet), asking(ask):
                 yield
+
+    @contextmanager
+    def with_plan(self, path: Path, *, yes: bool) -> Iterator[tuple["Plan", Path]]:
+        """The plan, whose tables are there, and the home, with its server within the context. The operator may be asked
+        questions, unless `yes`."""
+        from concord.flows.environment import foreseen, prepare
+
+        with foreseen(self.home, anew=True):
+            with self.starting():
+                from concord.artifacts.plan import load_plan
+                from concord.tasks.data.sources import check_tables
+
+                plan = load_plan(path)
+                check_tables(plan)
+                home = prepare(self.home)
+            with self.serving(home, ask=not yes):
+                yield plan, home
 
     def end(self, details: dict[str, Any], *shown: str | Callable[[dict[str, Any]], Any], holds: bool = True) -> None:
         """Print the result as JSON, or show it to readers. The exit status is 4 unless it holds.

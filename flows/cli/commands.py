@@ -6,7 +6,7 @@ Heavy packages are imported inside the commands, so that --help is instant.
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -28,9 +28,6 @@ from concord.flows.cli.app import (
 )
 from concord.flows.console import NARROW, out, say
 from concord.flows.ending import NOTHING_LOST
-
-if TYPE_CHECKING:
-    from concord.artifacts.plan import Plan
 
 __all__ = ["app", "command", "homes", "record", "review", "verify"]
 """`homes`, `record`, `review` and `verify` add their commands to `app` as they are imported."""
@@ -105,16 +102,11 @@ def refresh_command(
     begins by itself, at no further charge. With a clock in the plan, a second call before the next scheduled time
     releases and spends nothing. A killed call is finished by the next.
     """
-    from concord.flows.environment import foreseen, prepare
+    with call.with_plan(plan, yes=yes) as (loaded, home):
+        from concord.flows.refresh import refresh
+        from concord.flows.start import start_asking
 
-    with foreseen(call.home, anew=True):
-        with call.starting():
-            loaded, home = _checked(plan), prepare(call.home)
-        with call.serving(home, ask=not yes):
-            from concord.flows.refresh import refresh
-            from concord.flows.start import start_asking
-
-            call.report(start_asking(refresh, loaded, home, new_session), home)
+        call.report(start_asking(refresh, loaded, home, new_session), home)
 
 
 @subcommand("extend")
@@ -311,10 +303,7 @@ def estimate_command(
 
     With the same settings, it repeats the first estimate and spends nothing.
     """
-    from concord.flows.environment import prepare
-
-    loaded, home = _checked(plan), prepare(call.home)
-    with call.serving(home, ask=not yes):
+    with call.with_plan(plan, yes=yes) as (loaded, home):
         from concord.flows.ask import estimate, show_estimate
         from concord.flows.start import start_asking
 
@@ -336,10 +325,7 @@ def count_command(
     Groups are those of the public table; all other units are counted together. The counts are certified. The same call
     repeats the first counts and spends nothing.
     """
-    from concord.flows.environment import prepare
-
-    loaded, home = _checked(plan), prepare(call.home)
-    with call.serving(home, ask=not yes):
+    with call.with_plan(plan, yes=yes) as (loaded, home):
         from concord.flows.ask import answer
         from concord.flows.start import start_asking
         from concord.tasks.asks.group_counts import CountQuestion
@@ -370,13 +356,3 @@ def show_counts(details: dict[str, Any]) -> None:
     }
     for name, value in lines.items():
         out.print(f"{name:<11}  {value}", soft_wrap=True, markup=False)
-
-
-def _checked(path: Path) -> "Plan":
-    """The plan at `path`, whose tables are there."""
-    from concord.artifacts.plan import load_plan
-    from concord.tasks.data.sources import check_tables
-
-    plan = load_plan(path)
-    check_tables(plan)
-    return plan

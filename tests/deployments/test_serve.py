@@ -15,9 +15,9 @@ from concord.artifacts.errors import BudgetRefused, WrongInput
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.stores import Stores
-from concord.flows import scheduled, start
+from concord.flows import scheduled, season, start
+from concord.flows.season import next_time
 from concord.flows.start import serve
-from concord.flows.ticks import next_time
 from concord.tasks.door.erase import close
 from concord.tasks.verify.verify import verify
 from tests.deployments.services import ROOT, until
@@ -59,7 +59,7 @@ def comes(monkeypatch: pytest.MonkeyPatch, *before: Callable[[], Any]) -> None:
         do()
         return after - timedelta(seconds=1)
 
-    monkeypatch.setattr(start, "next_time", now)
+    monkeypatch.setattr(season, "next_time", now)
 
 
 def idle() -> None:
