@@ -23,8 +23,7 @@ from concord.tasks.data import encode as data_encode
 from concord.tasks.data import split as data_split
 from concord.tasks.data.codes import Codes
 from concord.tasks.data.encode import PublicBatch
-from concord.tasks.door.asked import votes_folder
-from concord.tasks.door.checkpoint import PublicSource
+from concord.tasks.door.checkpoint import PublicSource, votes_folder
 from concord.tasks.mechanisms.hypotheses.dichotomies import HypothesisClass
 from concord.tasks.mechanisms.relabelled import Relabelling
 from concord.tasks.student import model as student_model

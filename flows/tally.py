@@ -33,7 +33,7 @@ from concord.tasks.asks.tallies import CountedRound, TalliesAsk, sums_digest
 from concord.tasks.data.codes import Codes, CodeSizes, deepens, learn_codes
 from concord.tasks.data.encode import PublicBatch, read_frame
 from concord.tasks.door.admit import check_ensemble, sessions_for
-from concord.tasks.door.asked import sums_folder
+from concord.tasks.door.checkpoint import sums_folder
 from concord.tasks.door.door import Step, released_by
 from concord.tasks.mechanisms.contributions import RoundQuestion
 from concord.tasks.mechanisms.distance import Ints

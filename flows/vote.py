@@ -26,7 +26,7 @@ from concord.tasks.asking.teachers import rehearse_teachers
 from concord.tasks.asks.votes import VotesAsk, replay_votes, training
 from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door.admit import check_ensemble
-from concord.tasks.door.asked import online_votes, recounted
+from concord.tasks.door.checkpoint import online_votes, recounted
 from concord.tasks.mechanisms.relabelled import Relabelled
 from concord.tasks.student.study import Student
 

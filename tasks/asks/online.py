@@ -38,8 +38,18 @@ from concord.tasks.data.encode import frame_bytes, frame_of, read_frame
 from concord.tasks.data.guard import private_stage, silenced
 from concord.tasks.data.matrix import encode
 from concord.tasks.door.admit import on_record
-from concord.tasks.door.asked import online_path, online_rows, online_votes, recounted
-from concord.tasks.door.checkpoint import ONLINE, check_key, check_open, check_staged, read_checkpoint, stream
+from concord.tasks.door.checkpoint import (
+    ONLINE,
+    check_key,
+    check_open,
+    check_staged,
+    online_path,
+    online_rows,
+    online_votes,
+    read_checkpoint,
+    recounted,
+    stream,
+)
 from concord.tasks.door.door import digest_in, open_door, release
 from concord.tasks.door.locks import RUN, alone
 

@@ -1,7 +1,16 @@
-"""State of a session in the vault: its secret randomness, and the checkpoint of all rows it was asked.
+"""State of a session in the vault: its secret randomness, the files of what it was asked, and its checkpoint.
 
 Randomness: the session key, keyed draws by row, and noise that is stored before anyone sees it. Without the key nothing
 more can be drawn.
+
+Files of what was asked: folders of votes and sums; and rows asked online, with noise if any was kept.
+
+    sessions/ID/online/INDEX-DIGEST[-ROWS].arrow     rows, written before their batch is begun
+    votes/DOMAIN/ENSEMBLE/online-DIGEST              votes, which can be counted again
+    sessions/ID/answers-INDEX.npz                    answers made with noise, which cannot be made again
+
+A damaged file of rows stops its session, since a process that does not know all rows that were asked could answer one
+of them twice; it affects no other session and no released file. Checked by tests/flows/test_online_known.py
 
 Checkpoint: a command that continues a session, `run` or `extend`, goes through all of its public rows in their order.
 So labels, student and certificate always cover the whole session, whichever command made them.
@@ -18,21 +27,22 @@ Not covered  a checkpoint replaced by an older one: certify then finds fewer lab
 
 import io
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Protocol
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
-from concord.artifacts.errors import BudgetRefused, NotVerified
+from concord.artifacts.errors import BudgetRefused, EnvironmentFailed, NotVerified
 from concord.artifacts.guarantee import unasked_in_words
-from concord.artifacts.home.vault import Vault, derive, keyed_digest
+from concord.artifacts.home.vault import Vault, derive, keyed_digest, owner
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding, PublicBatch, PublicRows, Ref
 from concord.artifacts.sections import without_removed
 from concord.artifacts.sessions import Draw, Session
-from concord.tasks.door.asked import online_rows, saying
 from concord.tasks.mechanisms import noise
 from concord.tasks.mechanisms.distance import Draws, Ints
 
@@ -62,6 +72,64 @@ def check_key(vault: Vault, session: Session) -> None:
 def arrivals_key(vault: Vault, stream: str) -> bytes:
     """The key by which a stream knows the units that its seasons have asked."""
     return derive(vault.secret(f"streams/{stream}"), "arrivals")
+
+
+def votes_folder(vault: Vault, teachers: Sequence[Ref]) -> str:
+    """The folder of an ensemble's votes in the vault."""
+    return f"votes/{owner(teachers[0])}/{vault.digest('votes of', *(block.path for block in teachers))[:16]}"
+
+
+def sums_folder(block: Ref) -> str:
+    """The folder of a block's sums in every round, shared with the blocks gathered with it."""
+    _, domain, gathered, *_ = block.path.split("/")
+    return f"sums/{domain}/{gathered}"
+
+
+def online_path(session: str, index: int, digest: str, rows: int) -> str:
+    """The path of rows asked online in the vault; it names the batch they are to become, which keeps their order."""
+    many = "" if rows == 1 else f"-{rows}"
+    return f"sessions/{session}/online/{index:09d}-{digest[:32]}{many}.arrow"
+
+
+def online_rows(
+    vault: Vault, session: str, index: int | None = None, known: Collection[str] = ()
+) -> Iterator[tuple[PublicBatch, bytes]]:
+    """The rows a session was asked online, in their order, and each file's bytes, which are read once; or those that
+    were to become its batch `index`. Those of `known` files are not read.
+
+    Raises NotVerified or EnvironmentFailed, which say what that means, if a file is damaged or cannot be read.
+    """
+    pattern = "*.arrow" if index is None else f"{index:09d}-*.arrow"
+    with saying(
+        f"it holds rows that session {session} was asked, one of which could be answered twice without it: restore a "
+        f"copy of it, or end the session by `concord close {session}`"
+    ):
+        for path in vault.paths(f"sessions/{session}/online", pattern, known):
+            found = vault.take(path)
+            if found is not None:
+                yield PublicBatch(ref=found[0], first=0, rows=int([*Path(path).stem.split("-"), "1"][2])), found[1]
+
+
+def online_votes(vault: Vault, teachers: Sequence[Ref], row: PublicBatch) -> str:
+    """The path of the votes on rows asked online in the vault."""
+    return f"{votes_folder(vault, teachers)}/online-{row.ref.digest}"
+
+
+def recounted() -> AbstractContextManager[None]:
+    """Context that adds to the error for a damaged or unreadable file of votes that votes can be cast again."""
+    return saying("it holds votes: restore a copy of it, or remove it, and they are cast again, which spends nothing")
+
+
+@contextmanager
+def saying(what: str) -> Iterator[None]:
+    """The context, whose failures to read a file of the vault say `what` it holds and what to do."""
+    try:
+        yield
+    except NotVerified as wrong:
+        raise NotVerified(f"{wrong}; {what}") from None
+    except OSError as failed:
+        why = f"the vault file {failed.filename} cannot be read ({failed.strerror}); {what}"
+        raise EnvironmentFailed(why) from None
 
 
 class DrawsOnRecord(Protocol):

@@ -47,8 +47,7 @@ from concord.artifacts.stores import Stores
 from concord.tasks.data.cells import clean_text
 from concord.tasks.data.identifiers import ESCAPED
 from concord.tasks.data.units import Erased, unit_names
-from concord.tasks.door.asked import sums_folder, votes_folder
-from concord.tasks.door.checkpoint import Checkpoint, read_checkpoint
+from concord.tasks.door.checkpoint import Checkpoint, read_checkpoint, sums_folder, votes_folder
 from concord.tasks.door.keys import folders_of_rows, is_lost, ready_secret
 from concord.tasks.door.locks import RUN, alone, no_run_in
 

@@ -20,7 +20,7 @@ from concord.flows import stages, vote
 from concord.flows.stage import Begun, Call, Disclosure, Stages, Steps, disclose
 from concord.tasks.asking.teachers import votes_schema
 from concord.tasks.data.encode import PublicBatch
-from concord.tasks.door.asked import online_votes
+from concord.tasks.door.checkpoint import online_votes
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes
 from concord.tasks.mechanisms.stable import StableVoting
 from tests.support.at_door import CLASSES, NOISY, ROWS, STABLE, Case, labels_by, make_case, write

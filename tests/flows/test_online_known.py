@@ -18,7 +18,7 @@ from concord.artifacts.stores import Stores
 from concord.flows.start import start_extension
 from concord.tasks.asks.online import KnownRows, as_staged
 from concord.tasks.asks.votes import LabelStream
-from concord.tasks.door.asked import online_rows
+from concord.tasks.door.checkpoint import online_rows
 from concord.tasks.door.erase import close, erase, forget
 from concord.tasks.verify.verify import verify
 from tests.flows.test_online import ROWS, killed, opened

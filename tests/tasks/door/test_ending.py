@@ -10,12 +10,13 @@ from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Opening
 from concord.artifacts.stores import Stores
-from concord.tasks.door.asked import sums_folder, votes_folder
 from concord.tasks.door.checkpoint import (
     Checkpoint,
     PublicSource,
     commitment,
     read_checkpoint,
+    sums_folder,
+    votes_folder,
     write_checkpoint,
 )
 from concord.tasks.door.erase import close, forget
