@@ -32,6 +32,7 @@ from concord.tasks.asking import tally as asking_tally
 from concord.tasks.asks.tallies import CountedRound, TalliesAsk, sums_digest
 from concord.tasks.data.codes import Codes, CodeSizes, deepens, learn_codes
 from concord.tasks.data.encode import PublicBatch, read_frame
+from concord.tasks.data.grid import recoded
 from concord.tasks.door.admit import check_ensemble, sessions_for
 from concord.tasks.door.checkpoint import sums_folder
 from concord.tasks.door.door import Step, released_by
@@ -104,8 +105,9 @@ def tally(
 ) -> Ref:
     """The sum over the units of one block that answers a question; of pairs of columns, or of groups of a grid's cells,
     by the codes that have them."""
-    path = f"{sums_folder(block)}/{place.key}.npy"
-    return asking_tally.count(block, RoundQuestion.from_record(dict(question)), place.vault, path, codes, grid)
+    asked, path = RoundQuestion.from_record(dict(question)), f"{sums_folder(block)}/{place.key}.npy"
+    recode = None if codes is None else codes.paired if grid is None else partial(recoded, grid=grid, codes=codes)
+    return asking_tally.count(block, asked, place.vault, path, recode)
 
 
 @stage("infer")

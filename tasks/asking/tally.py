@@ -38,7 +38,6 @@ from concord.tasks.data.arrivals import Arriving
 from concord.tasks.data.cells import LABEL, cast_labels, cast_numbers, steps_between
 from concord.tasks.data.codes import CodeMatrix, Codes
 from concord.tasks.data.files import PRIVATE
-from concord.tasks.data.grid import recoded
 from concord.tasks.data.guard import private_stage
 from concord.tasks.data.parts import columns_of_names, of_part
 from concord.tasks.data.spill import PARTS, SPILLS, Spill, allow_open_files, rows_in
@@ -186,27 +185,19 @@ def columns_asked(plan: Plan, encoding: Encoding) -> dict[str, str]:
     return features | columns_of_names(plan) | {plan.data.label: "data.label"}
 
 
-@private_stage
-def count(
-    block: Ref,
-    question: RoundQuestion,
-    vault: Vault,
-    path: str,
-    codes: Codes | None = None,
-    grid: Codes | None = None,
-) -> Ref:
-    """Write the sum of the contributions of a block's units, int64 (question.size,), to a file of the vault.
+Recode = Callable[[CodeMatrix], CodeMatrix]
+"""The codes (rows, F) that a question is about, from those of a block."""
 
-    codes   codes of the query; by default the block's own
-    grid    the block's own codes, if the queried codes are groups of their cells and no pairs of them
-    """
+
+@private_stage
+def count(block: Ref, question: RoundQuestion, vault: Vault, path: str, recode: Recode | None = None) -> Ref:
+    """Write the sum of the contributions of a block's units, int64 (question.size,), to a file of the vault. The
+    question is about the block's own codes, or what `recode` makes of them."""
     total = np.zeros(question.size, dtype=np.int64)
     with pa.ipc.open_stream(pa.BufferReader(vault.read(block))) as batches:
         for batch in batches:
             units = batch[UNIT].to_numpy() if UNIT in batch.schema.names else None
-            rows = _matrix(batch)
-            if codes is not None:
-                rows = codes.paired(rows) if grid is None else recoded(rows, grid, codes)
+            rows = _matrix(batch) if recode is None else recode(_matrix(batch))
             total += tally(question, rows, batch[LABEL].to_numpy().astype(np.int64), units)
     with vault.create(path) as sink:
         sink.write(sums_bytes(total))
