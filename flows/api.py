@@ -188,9 +188,9 @@ def ask(
     new_session   open a further session, which costs again
     """
     loaded, folder = _loaded(plan), _prepared(home)
-    from concord.flows.ask import QuestionTerms
     from concord.flows.start import start_question
     from concord.tasks.asking.questions import Question
+    from concord.tasks.asks.questions import QuestionTerms
 
     asked = Question.of(question, name)
     return Answer(start_question(loaded, asked, folder, QuestionTerms(epsilon, form, cutoff, new_session)))

@@ -7,7 +7,6 @@ estimate  the teachers' error, released with noise, and a suggested cutoff
 
 import json
 import warnings
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from concord.flows.stages import blocks, count_units, encode, measure, split
 from concord.tasks.asking.questions import Question, answers, rehearse_question
 from concord.tasks.asking.teachers import check_shards, rehearse_teachers
 from concord.tasks.asks.estimate import EstimateAsk, Suggestion
-from concord.tasks.asks.questions import QuestionsAsk, batch_of, check_code, keep_answers
+from concord.tasks.asks.questions import QuestionsAsk, QuestionTerms, batch_of, check_code, keep_answers
 from concord.tasks.asks.unit_counts import UnitsQuestion
 from concord.tasks.data.encode import read_frame
 from concord.tasks.door.admit import check_ensemble, planned_domain
@@ -39,16 +38,6 @@ MOST_LOGGED = 6000
 """Most characters of an answer that MLflow takes as a parameter."""
 
 
-@dataclass(frozen=True)
-class QuestionTerms:
-    """The terms of a question, as in `concord.ask`."""
-
-    epsilon: float | None
-    form: str
-    cutoff: int | None
-    new_session: bool
-
-
 def ask(plan: Plan, question: Question, home: Path, terms: QuestionTerms) -> dict[str, Any]:
     """Ask every shard of the plan the question, and release the common answer; or replay it, by its name."""
     check_shards(plan, "a question is asked of the shards", "ask a copy of the plan without [relabel]")
@@ -56,9 +45,7 @@ def ask(plan: Plan, question: Question, home: Path, terms: QuestionTerms) -> dic
         public = encode(run, run.plan, run.files("public"))
         rehearse_question(question, public.batches, public.encoding, run.stores.vault)
         domain = planned_domain(run.stores, run.plan)
-        questions = QuestionsAsk.of(
-            run.plan, question, domain.filter.order, epsilon=terms.epsilon, form=terms.form, cutoff=terms.cutoff
-        )
+        questions = QuestionsAsk.of(run.plan, question, domain.filter.order, terms)
         (admitted,) = admit(run, domain, [questions], public)  # refuses here
         session = admitted.session
         known = None if session is None else batch_of(run.stores, session.id, question.name)

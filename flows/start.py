@@ -22,7 +22,7 @@ from concord.artifacts.errors import EnvironmentFailed, WrongInput
 from concord.artifacts.plan import Plan
 from concord.artifacts.sessions import LABELS, Session
 from concord.artifacts.stores import Stores
-from concord.flows.ask import QuestionTerms, ask
+from concord.flows.ask import ask
 from concord.flows.console import err, out
 from concord.flows.environment import is_known, remember
 from concord.flows.learn import extend, learn
@@ -32,6 +32,7 @@ from concord.flows.serving import FlowResult, P, run_once
 from concord.tasks.advice.cover import naming_the_largest
 from concord.tasks.asking.questions import Question
 from concord.tasks.asks.labelled import checkpoint_to_extend
+from concord.tasks.asks.questions import QuestionTerms
 from concord.tasks.data.sources import check_tables
 from concord.tasks.door.checkpoint import check_open
 

@@ -43,6 +43,28 @@ REFUSED_ANSWER, ANSWERED = 0, 1
 
 
 @dataclass(frozen=True)
+class QuestionTerms:
+    """The terms of a question, as in `concord.ask`: a single one in this form of A_stab, or with a cutoff one of a
+    stream.
+
+    epsilon   its budget, or that of the stream; None for the plan's, which also has δ
+    """
+
+    epsilon: float | None
+    form: str
+    cutoff: int | None
+    new_session: bool
+
+    def __post_init__(self) -> None:
+        if self.form not in FORMS:
+            raise WrongInput(f"form must be one of {', '.join(FORMS)}, got {self.form!r}")
+        if self.cutoff is not None and self.form != "optimal":
+            raise WrongInput(
+                f"form is of a question by itself: with cutoff={self.cutoff}, leave out form={self.form!r}"
+            )
+
+
+@dataclass(frozen=True)
 class QuestionsAsk(StreamAsk[SingleRelease | StableVoting]):
     """Questions to that many shards; `question` is the name of the only one, if there is only one."""
 
@@ -52,21 +74,11 @@ class QuestionsAsk(StreamAsk[SingleRelease | StableVoting]):
     purpose: ClassVar[str] = "questions"
 
     @classmethod
-    def of(
-        cls, plan: Plan, question: Question, order: float, *, epsilon: float | None, form: str, cutoff: int | None
-    ) -> "QuestionsAsk":
-        """A single question, in this form of A_stab, or with a cutoff a stream of questions. Raises WrongInput.
-
-        epsilon   its budget; by default the plan's, which also has δ
-        order     the Rényi order of its domain
-        """
-        spend, delta = plan.privacy.epsilon if epsilon is None else epsilon, plan.privacy.delta
-        if form not in FORMS:
-            raise WrongInput(f"form must be one of {', '.join(FORMS)}, got {form!r}")
-        if cutoff is None:
-            return cls(FORMS[form].calibrate(epsilon=spend, delta=delta), question.name, plan.teachers.count)
-        if form != "optimal":
-            raise WrongInput(f"form is of a question by itself: with cutoff={cutoff}, leave out form={form!r}")
+    def of(cls, plan: Plan, question: Question, order: float, terms: QuestionTerms) -> "QuestionsAsk":
+        """A question of a plan on these terms; `order` is the Rényi order of its domain. Raises WrongInput."""
+        spend, delta = plan.privacy.epsilon if terms.epsilon is None else terms.epsilon, plan.privacy.delta
+        if (cutoff := terms.cutoff) is None:
+            return cls(FORMS[terms.form].calibrate(epsilon=spend, delta=delta), question.name, plan.teachers.count)
         if cutoff < 1 or not 0 < spend < float("inf"):
             raise WrongInput(f"a stream of questions needs a cutoff of at least 1 and ε > 0, got {cutoff} and {spend}")
         stream = StableVoting.calibrate(epsilon=spend, delta=delta, cutoff=cutoff, order=order)

@@ -17,7 +17,7 @@ from concord.artifacts.home.signing import SigningKey
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.plan import Plan
 from concord.artifacts.sections import HomesPlan
-from concord.flows.ask import QuestionTerms, answer
+from concord.flows.ask import answer
 from concord.flows.ask import estimate as estimating
 from concord.flows.homes import contribute
 from concord.flows.lead import lead
@@ -27,6 +27,7 @@ from concord.flows.start import start, start_asking, start_question
 from concord.tasks.asking.questions import Question
 from concord.tasks.asking.tally import total_of
 from concord.tasks.asks.group_counts import CountQuestion
+from concord.tasks.asks.questions import QuestionTerms
 from concord.tasks.asks.share import plan_digest
 from concord.tasks.mechanisms.distance import Ints, RandomSource
 from concord.tasks.mechanisms.error_estimate import ErrorEstimate

@@ -11,11 +11,12 @@ import pytest
 
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.sessions import Session
-from concord.flows.ask import QuestionTerms, answer, estimate
+from concord.flows.ask import answer, estimate
 from concord.flows.start import start, start_asking, start_question
 from concord.tasks import asks
 from concord.tasks.asking.questions import Question
 from concord.tasks.asks.group_counts import CountQuestion
+from concord.tasks.asks.questions import QuestionTerms
 from concord.tasks.asks.share import ShareAsk
 from concord.tasks.verify.verify import verify
 from tests.promises.recorder import classes_of

@@ -17,6 +17,7 @@ from concord.tasks.asking.answers import canonical
 from concord.tasks.asking.questions import Question
 from concord.tasks.asks.questions import (
     QuestionsAsk,
+    QuestionTerms,
     answer_path,
     batch_of,
     check_code,
@@ -184,9 +185,9 @@ def test_other_code_under_a_known_name_is_refused() -> None:
 )
 def test_terms_that_cannot_be_are_refused(changes: dict[str, Any], said: str) -> None:
     plan = changed(tables_of_plan(Path("nowhere")))
-    terms: dict[str, Any] = {"epsilon": None, "form": "optimal", "cutoff": None, **changes}
+    terms: dict[str, Any] = {"epsilon": None, "form": "optimal", "cutoff": None, "new_session": False, **changes}
     with pytest.raises(WrongInput, match=said):
-        QuestionsAsk.of(plan, named("q"), 3.5, **terms)
+        QuestionsAsk.of(plan, named("q"), 3.5, QuestionTerms(**terms))
 
 
 def test_callers_find_one_question_by_its_name_and_a_stream_by_its_terms() -> None:
