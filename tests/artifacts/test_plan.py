@@ -1,15 +1,66 @@
-"""Slips of the pen in a plan, and in its name. What else may be wrong with a plan: tests/texts/wrong_plans.py"""
+"""What follows from a plan's sections; slips of the pen in a plan, and in its name. What else may be wrong with a plan:
+tests/texts/wrong_plans.py"""
 
 import copy
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.plan import load_plan, parse_plan
-from tests.support.people import tables_of_plan
+from concord.artifacts.plan import Plan, load_plan, parse_plan
+from tests.support.people import changed, tables_of_plan
 
+PLANS = Path(__file__).parents[2] / "deployments/plans"
 TABLES = tables_of_plan(Path("data"))
+TALLIES: dict[str, Any] = {"teachers": None, "student": None, "labeling": {"mechanism": "tallies", "rows": 3000}}
+STUMPS = {"learner": "universal", "hypotheses": "stumps"}
+
+
+def plan_of(**sections: Any) -> Plan:
+    """A plan with sections changed; those that are None are left out."""
+    given = copy.deepcopy(TABLES) | sections
+    return parse_plan({name: section for name, section in given.items() if section is not None})
+
+
+def test_the_decoded_model_is_the_student_unless_another_is_named() -> None:
+    plan = plan_of(**TALLIES)
+    assert (plan.tallied, plan.ways, plan.teachers.count, plan.student.learner) == (True, ("tallies",), 0, "linear")
+    assert plan_of(**TALLIES | {"student": {}}).student.learner == "linear"
+    fitted = {"estimator": "sklearn.naive_bayes.BernoulliNB"}
+    assert plan_of(**TALLIES | {"student": fitted}).student.learner == "fitted"
+
+
+@pytest.mark.parametrize(("name", "learner"), [("adult-tallies", "linear"), ("mnist-tallies", "fitted")])
+def test_a_plan_that_is_handed_out_counts_and_fits_what_it_names(name: str, learner: str) -> None:
+    plan = load_plan(PLANS / f"{name}.toml")
+    assert (plan.tallied, plan.student.learner) == (True, learner)
+    if learner == "fitted":
+        plan.student.build(random_state=0)
+
+
+def test_a_number_has_bounds_in_place_of_classes() -> None:
+    data = {name: value for name, value in TABLES["data"].items() if name != "classes"}
+    plan = plan_of(**TALLIES, test={"share": 0.1}, data=data | {"label": "cost", "bounds": [0, 50.5]})
+    assert (plan.data.classes, plan.data.bounds, plan.student.learner) == ((), (0.0, 50.5), "linear")
+
+
+def test_nobody_votes_for_a_universal_student() -> None:
+    plan = plan_of(student=STUMPS, teachers=None, labeling=None)
+    assert (plan.ways, plan.epsilon_of_choice) == (("hypothesis",), plan.privacy.epsilon)
+    assert plan.student.space.hypotheses == "stumps"
+
+
+def test_labels_and_choice_share_the_budget() -> None:
+    plan = plan_of(student=STUMPS | {"epsilon": 1.5})
+    assert plan.ways == ("votes", "hypothesis")
+    assert (plan.epsilon_of_choice, plan.epsilon_of_labels) == (1.5, plan.privacy.epsilon - 1.5)
+
+
+def test_a_plan_survives_being_written_down() -> None:
+    alone, beside = plan_of(student=STUMPS, teachers=None, labeling=None), plan_of(student=STUMPS | {"epsilon": 1.5})
+    for plan in (alone, beside, plan_of(**TALLIES), changed(TABLES)):
+        assert Plan.model_validate_json(plan.model_dump_json()) == plan
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from concord.tasks.verify.audit import (
     log_ratio,
     lower_bound,
 )
+from tests.privacy import test_sketch, test_stream, test_tallies
 
 EPSILON, DELTA = 2.0, 1e-6
 SURE = 1 - 1e-8
@@ -284,6 +285,37 @@ def test_a_bug_is_planted_in_every_mechanism() -> None:
 @pytest.mark.parametrize("bug", BROKEN, ids=": ".join)
 def test_planted_bugs_are_caught(bug: tuple[str, str]) -> None:
     assert proved(BROKEN[bug]()) > EPSILON
+
+
+SUMS: dict[str, tuple[Any, float]] = {
+    "tallies": (test_tallies.calibrated(*test_tallies.ROUNDS), test_tallies.DELTA),
+    "tallies of secret labels": (test_tallies.ONE_ROUND[5].values[0], test_tallies.DELTA),
+    "tallies of a number": (test_tallies.ONE_ROUND[8].values[0], test_tallies.DELTA),
+    "sketch": (test_sketch.MECHANISM, test_sketch.DELTA),
+    "stream": (test_stream.tiny(), test_stream.DELTA),
+}
+
+
+class Quiet:
+    """The planted bug: noise of a fifth of the scale."""
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+
+    def gaussian(self, scale: float, size: int) -> Ints:
+        return np.asarray(self.source.gaussian(scale / 5, size))
+
+
+@pytest.mark.parametrize("sums", SUMS)
+def test_sums_are_attacked_and_a_planted_bug_is_caught(monkeypatch: pytest.MonkeyPatch, sums: str) -> None:
+    mechanism, delta = SUMS[sums]
+    claim: dict[str, Any] = {"epsilon": 1.0, "delta": delta, "trials": 2_000, "workers": 1, "confidence": 1 - 1e-7}
+    assert audit_mechanism(mechanism, **claim).holds
+    release = type(mechanism).release
+    monkeypatch.setattr(
+        type(mechanism), "release", lambda self, number, exact, source: release(self, number, exact, Quiet(source))
+    )
+    assert not audit_mechanism(mechanism, **claim).holds
 
 
 @pytest.mark.parametrize(("trials", "confidence"), [(99, 0.9), (1_000, 1.0), (1_000, 0.0)])

@@ -4,7 +4,6 @@ The universe has two columns, of three and of two cells, and two classes. The ad
 one, the cells be grouped otherwise and the model be another one after each release.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement, product
@@ -15,7 +14,6 @@ import numpy as np
 import pytest
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.kinds import Kind
 from concord.artifacts.privacy import ORDERS
 from concord.tasks.data.codes import Codes, WordField
 from concord.tasks.data.grid import recoded, with_tables
@@ -23,7 +21,6 @@ from concord.tasks.mechanisms.contributions import IntegerModel, RoundQuestion, 
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.sketch import MOST_PAIR_CELLS, Sketch, most_groups, sketch_rounds
 from concord.tasks.mechanisms.tallies import Round
-from concord.tasks.verify.audit import audit_mechanism
 from tests.privacy.exact import LEFT_OUT
 from tests.privacy.test_tallies import loss_law
 
@@ -292,22 +289,3 @@ def test_steps_in_another_order_are_refused(rounds: tuple[Round, ...], message: 
 def test_secret_labels_need_no_sketch() -> None:
     with pytest.raises(WrongInput, match="the rows are public"):
         calibrated(LABELS, secret="labels")
-
-
-def test_it_is_rebuilt_from_its_settings() -> None:
-    settings = json.loads(json.dumps(MECHANISM.settings()))
-    assert settings["name"] == "sketch"
-    assert Sketch.from_settings(Kind.of(settings)) == MECHANISM
-
-
-class Leaking(Sketch):
-    """Planted bug 7: noise of a fifth of the scale."""
-
-    def release(self, number: int, sums: Ints, source: Any) -> Ints:
-        return np.asarray(sums + source.gaussian(self.rounds[number].scale / 5, len(sums)))
-
-
-def test_an_audit_attacks_it_and_finds_a_planted_bug() -> None:
-    claim: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA, "trials": 2_000, "workers": 1, "confidence": 1 - 1e-7}
-    assert audit_mechanism(MECHANISM, **claim).holds
-    assert not audit_mechanism(Leaking.from_settings(Kind.of(MECHANISM.settings())), **claim).holds

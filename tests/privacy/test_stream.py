@@ -1,6 +1,5 @@
 """A stream: the exact law of all releases of a season, against planted bugs; what is paid for, and what is read."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
@@ -16,7 +15,6 @@ from concord.tasks.mechanisms.contributions import IntegerModel, tally
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.stream import Stream, bits_for, coefficients
 from concord.tasks.mechanisms.tallies import Round, Tallies, planned_rounds
-from concord.tasks.verify.audit import audit_mechanism
 from tests.privacy.exact import LEFT_OUT, Silent, gaussian_law, hockey_stick
 from tests.privacy.test_tallies import exact_delta
 
@@ -275,20 +273,3 @@ def test_each_question_has_noise_of_its_own_scale_in_every_release() -> None:
         mechanism.release(number, np.array([number]), source)
     totals, labels = (each.scale for each in mechanism.rounds)
     assert source.asked == [("gaussian", scale, 1) for scale in (totals, labels, totals, labels)]
-
-
-def test_it_is_rebuilt_from_its_settings() -> None:
-    assert Stream.from_settings(Kind.of(json.loads(json.dumps(season().settings())))) == season()
-
-
-class Leaking(Stream):
-    """Planted bug 6: noise of a fifth of the scale."""
-
-    def release(self, number: int, sums: Ints, source: Any) -> Ints:  # noqa: ARG002
-        return np.asarray(sums + source.gaussian(self.rounds[0].scale / 5, len(sums)))
-
-
-def test_an_audit_attacks_it_and_finds_a_planted_bug() -> None:
-    claim: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA, "trials": 2_000, "workers": 1, "confidence": 1 - 1e-7}
-    assert audit_mechanism(tiny(), **claim).holds
-    assert not audit_mechanism(Leaking.from_settings(Kind.of(tiny().settings())), **claim).holds

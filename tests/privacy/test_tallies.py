@@ -17,7 +17,6 @@ from concord.artifacts.privacy import ORDERS, Cost
 from concord.tasks.mechanisms.contributions import CodeRows, IntegerModel, RoundQuestion, row_square, tally
 from concord.tasks.mechanisms.distance import Floats, Ints
 from concord.tasks.mechanisms.tallies import Round, Tallies, planned_rounds
-from concord.tasks.verify.audit import audit_mechanism
 from tests.privacy.exact import LEFT_OUT, Silent, gaussian_law, hockey_stick
 from tests.support.sentences import facts
 
@@ -368,17 +367,3 @@ def test_every_number_gets_noise_of_the_rounds_own_scale() -> None:
 @pytest.mark.parametrize("mechanism", ONE_ROUND)
 def test_it_is_rebuilt_from_its_settings(mechanism: Tallies) -> None:
     assert Tallies.from_settings(Kind.of(json.loads(json.dumps(mechanism.settings())))) == mechanism
-
-
-class Leaking(Tallies):
-    """Planted bug 16: noise of a fifth of the scale."""
-
-    def release(self, number: int, sums: Ints, source: Any) -> Ints:
-        return np.asarray(sums + source.gaussian(self.rounds[number].scale / 5, len(sums)))
-
-
-@pytest.mark.parametrize("mechanism", [calibrated(*ROUNDS), ONE_ROUND[5].values[0], ONE_ROUND[8].values[0]])
-def test_an_audit_attacks_it_and_finds_a_planted_bug(mechanism: Tallies) -> None:
-    claim: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA, "trials": 2_000, "workers": 1, "confidence": 1 - 1e-7}
-    assert audit_mechanism(mechanism, **claim).holds
-    assert not audit_mechanism(Leaking.from_settings(Kind.of(mechanism.settings())), **claim).holds

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from concord.artifacts.errors import WrongInput
-from concord.artifacts.kinds import Kind
 from concord.artifacts.privacy import ORDERS, Cost
 from concord.tasks.advice.expect import selection_rows
 from concord.tasks.asking.relabel import hypothesis_class
@@ -158,7 +157,6 @@ def test_the_cost_is_pure_and_within_what_was_asked(epsilon: float) -> None:
     made = Universal(epsilon=epsilon, secret="rows")
     assert 1 - 1e-8 < made.cost.epsilon(0) / epsilon <= 1
     assert made.cost.delta == 0
-    assert Universal.from_settings(Kind.of(made.settings())) == made
     assert made.choice == ExponentialMechanism(epsilon=made.choice.epsilon, monotone=True)
 
 
