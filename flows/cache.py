@@ -39,7 +39,7 @@ from concord.artifacts.home.atomic import make_folder, write_whole
 from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import SEAL_BYTES, Vault, derive, keyed_digest
 from concord.artifacts.plan import Plan
-from concord.artifacts.schemas import Encoding, PublicBatch, Ref
+from concord.artifacts.schemas import Encoding, PublicBatch, PublicRows, Ref
 from concord.artifacts.settings import Settings
 from concord.tasks.data.remote import Remote
 from concord.tasks.data.units import Erased, PrivateRows
@@ -113,6 +113,11 @@ class PublicTables:
     encoding: Encoding
     batches: Sequence[PublicBatch]
     test: Files | None
+
+    @property
+    def rows(self) -> PublicRows:
+        """The public rows, with their encoding."""
+        return PublicRows(encoding=self.encoding, batches=tuple(self.batches))
 
 
 def only(part: Model, *names: str) -> Model:

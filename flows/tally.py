@@ -135,7 +135,7 @@ def study_linear(place: Place, session: str, last: Ref, codes: Codes, public: Pu
 def study_inferred(place: Place, session: str, plan: Plan, public: PublicTables, labels: Ref) -> Student:
     """Learn the student from inferred labels, measure it on public test rows, and publish its file."""
     targets = soft_labels(place.released.labels([labels]), len(public.encoding.classes))
-    student = student_study.study_inferred(plan.student, public.encoding, public.batches, targets, place.vault)
+    student = student_study.study_inferred(plan.student, public.rows, targets, place.vault)
     return published(place, student, session, public)
 
 

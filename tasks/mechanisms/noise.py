@@ -248,7 +248,11 @@ def gaussian_delta(epsilon: float, shifts: int, scale: float) -> float:
     """δ at `epsilon` of `shifts` exact discrete Gaussians of `scale`, each shifted by one; rounded up, at most 1."""
     mu = math.sqrt(shifts) / scale
     start = epsilon / mu - mu / 2  # in standard deviations: where the loss exceeds ε
-    return min(1.0, (_smooth(epsilon, mu) + _peak(start, mu, scale)) * _ripple(shifts, scale) * UP)
+    # a bound on g(s)·(1 − e^−x), x = loss(s) − ε: the bracket is at most x while g falls by e^(−start·x/mu)
+    peak = math.exp(-(max(start, 0.0) ** 2) / 2) / math.sqrt(2 * math.pi) / (mu * scale**2)
+    if start > 0:
+        peak *= min(1.0, mu / (math.e * start))
+    return min(1.0, (_smooth(epsilon, mu) + peak) * _ripple(shifts, scale) * UP)
 
 
 def gaussians_delta(epsilon: float, draws: Sequence[tuple[int, float]]) -> float:
@@ -266,15 +270,10 @@ def moved_delta(epsilon: float, moves: Sequence[tuple[float, int, float]]) -> fl
     if min(scale for _, _, scale in moves) < LEAST_ROUNDED:
         return 1.0
     mu = math.sqrt(math.fsum(square / (scale**2 - ROUNDED**2) for square, _, scale in moves))
-    above, below = _slack(moves)
-    return min(1.0, math.exp(above) * _smooth(epsilon - above - below, mu) * UP)
-
-
-def _slack(moves: Sequence[tuple[float, int, float]]) -> tuple[float, float]:
-    """a and b of the proof, over all moves."""
-    theta = _theta(ROUNDED)
+    theta = _theta(ROUNDED)  # and a and b of the proof, over all moves
     above = math.fsum(moved * math.log1p(theta) for _, moved, _ in moves)
-    return above, math.fsum(moved * (math.log1p(_theta(scale)) - math.log1p(-theta)) for _, moved, scale in moves)
+    below = math.fsum(moved * (math.log1p(_theta(scale)) - math.log1p(-theta)) for _, moved, scale in moves)
+    return min(1.0, math.exp(above) * _smooth(epsilon - above - below, mu) * UP)
 
 
 def _theta(scale: float) -> float:
@@ -291,9 +290,3 @@ def _smooth(epsilon: float, mu: float) -> float:
 def _ripple(shifts: int, scale: float) -> float:
     """Bound on (1 + θ)^(shifts − 1)."""
     return math.exp(min(700.0, 2 * (shifts - 1) / math.expm1(min(700.0, (math.pi * scale) ** 2))))
-
-
-def _peak(start: float, mu: float, scale: float) -> float:
-    """Bound on g(s)·(1 − e^−x), x = loss(s) − ε: the bracket is at most x while g falls by e^(−start·x/mu)."""
-    highest = math.exp(-(max(start, 0.0) ** 2) / 2) / math.sqrt(2 * math.pi) / (mu * scale**2)
-    return highest if start <= 0 else highest * min(1.0, mu / (math.e * start))

@@ -189,15 +189,11 @@ def sum_tail(first_scale: float, second_scale: float, least: int) -> float:
     fast, slow = sorted((1 / first_scale, 1 / second_scale), reverse=True)
     not_p, not_q, not_pq = -math.expm1(-fast), -math.expm1(-slow), -math.expm1(-fast - slow)
     p_tail, q_tail = math.exp(-fast * least), math.exp(-slow * least)
-    between = _geometric(fast - slow, least + 1)
+    apart, terms = slow - fast, least + 1  # Σ (p/q)^i for i ≤ t
+    between = math.expm1(apart * terms) / math.expm1(apart) if apart * terms < 0 else float(terms)
     outside = (1 - not_pq) / not_pq * (q_tail / not_q + p_tail / not_p)
     inside = q_tail / (not_q * not_p) * (1 - not_q + not_q * between)
     return not_p * not_q / ((2 - not_p) * (2 - not_q)) * (outside + inside) * UP
-
-
-def _geometric(rate: float, terms: int) -> float:
-    """Σ e^(−rate·i) for i below `terms`."""
-    return math.expm1(-rate * terms) / math.expm1(-rate) if rate * terms > 0 else float(terms)
 
 
 def least_with_tail(first_scale: float, second_scale: float, probability: float) -> int:

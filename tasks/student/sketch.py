@@ -17,6 +17,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,8 @@ class SketchPlanner:
         if not released:
             return self.grid
         if len(released) < self.tables:
-            return with_tables(self.grid, self._groups(released[0]))
+            fields = zip(self.grid.fine, FIELDS.validate_json(json.dumps(released[0]["next"]["tables"])), strict=True)
+            return with_tables(self.grid, [groups_of(self.grid.fields[at], field) for at, field in fields])
         return Codes.model_validate_json(json.dumps(released[self.tables - 1]["next"]["codes"]))
 
     def question(self, released: Sequence[RoundFile]) -> RoundQuestion:
@@ -126,7 +128,10 @@ class SketchPlanner:
         margins = self._margins(files[0])
         groups, pairs = self._coarse(files, margins), list[Floats]()
         if self.tables > 1:
-            pairs = _split(np.array(files[1]["sums"], np.int64) / self.mechanism.steps, groups)
+            counts = np.array(files[1]["sums"], np.int64) / self.mechanism.steps
+            sizes = [(one.size, other.size) for one, other in combinations(groups, 2)]
+            parts = np.split(counts, np.cumsum([one * other for one, other in sizes])[:-1])
+            pairs = [part.reshape(size) for part, size in zip(parts, sizes, strict=True)]
         tables = TwoWay(pairs, self._pair_noise, labels, label_noise)
         seed = json.dumps([file["sums"] for file in files]).encode()
         cells = synthetic_cells(self.grid, margins, groups, tables, seed)
@@ -167,11 +172,6 @@ class SketchPlanner:
         each = self.mechanism.rounds[0]
         sums = np.array(first["sums"], np.int64)
         return margins_of(self.grid, sums, steps=self.mechanism.steps, scale=each.scale, count=each.count)
-
-    def _groups(self, first: RoundFile) -> list[Ints]:
-        """For each column, the group of each narrow cell in two-way tables."""
-        tables = FIELDS.validate_json(json.dumps(first["next"]["tables"]))
-        return [groups_of(self.grid.fields[at], field) for at, field in zip(self.grid.fine, tables, strict=True)]
 
     @property
     def _pair_noise(self) -> float:
@@ -222,13 +222,3 @@ def synthetic_file(
 def synthetic_features(file: bytes, label: str) -> pl.DataFrame:
     """The synthetic rows of such a file, without their labels."""
     return pl.read_parquet(io.BytesIO(file)).drop(label)
-
-
-def _split(cells: Floats, groups: Sequence[CodedField]) -> list[Floats]:
-    """Two-way tables (groups, groups) from all their cells."""
-    found, top = list[Floats](), 0
-    for at, one in enumerate(groups):
-        for other in groups[at + 1 :]:
-            found.append(cells[top : top + one.size * other.size].reshape(one.size, other.size))
-            top += one.size * other.size
-    return found

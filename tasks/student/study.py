@@ -25,7 +25,8 @@ from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.learners import StudentPlan
 from concord.artifacts.measures import AnyPublicTest, Estimate
-from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.plan import Plan
+from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.tasks.data.concord_student import Chosen, ScoreClassifier
 from concord.tasks.data.encode import PublicBatch, read_frame
 from concord.tasks.data.matrix import Matrix, encode
@@ -60,44 +61,29 @@ class Student(BaseModel):
         return getattr(self.test, "accuracy", None)
 
 
-def study(
-    plan: StudentPlan,
-    encoding: Encoding,
-    batches: Sequence[PublicBatch],
-    labels: Sequence[Ref],
-    *,
-    teachers: int,
-    vault: Vault,
-    released: Released,
-) -> Pipeline:
+def study(plan: Plan, public: PublicRows, labels: Sequence[Ref], vault: Vault, released: Released) -> Pipeline:
     """The fitted student, from raw public columns to class names.
 
-    batches   the staged public rows in order, and the released file of labels of each
-    teachers  number of teachers k, which turns noisy votes into shares
+    labels   the released file of labels of each batch of public rows
     Raises WrongInput if the plan's estimator cannot learn from such labels.
     """
-    rows = sum(teaching(released.labels([file]), plan.refused) for file in labels)
+    refused, classes = plan.student.refused, public.encoding.classes
+    rows = sum(teaching(released.labels([file]), refused) for file in labels)
 
     def lesson(batch: PublicBatch, file: Ref) -> tuple[Used, Targets]:
         table, seed = released.labels([file]), (SEED, batch.first)
-        return lessons(table, encoding.classes, plan.refused, teachers=teachers, seed=seed)
+        return lessons(table, classes, refused, teachers=plan.teachers.count, seed=seed)
 
-    taught = ((batch, *lesson(batch, file)) for batch, file in zip(batches, labels, strict=True))
-    return _fitted_to(taught, rows, plan, encoding, vault)
+    taught = ((batch, *lesson(batch, file)) for batch, file in zip(public.batches, labels, strict=True))
+    return _fitted_to(taught, rows, plan.student, public.encoding, vault)
 
 
-def study_inferred(
-    plan: StudentPlan,
-    encoding: Encoding,
-    batches: Sequence[PublicBatch],
-    probabilities: Targets,
-    vault: Vault,
-) -> Pipeline:
+def study_inferred(plan: StudentPlan, public: PublicRows, probabilities: Targets, vault: Vault) -> Pipeline:
     """The student fitted to inferred labels: `probabilities` (rows, classes), or numbers (rows,), of the staged public
     rows in order."""
-    parts = np.split(probabilities, [batch.first for batch in batches[1:]])
-    taught = ((batch, np.ones(len(own), dtype=bool), own) for batch, own in zip(batches, parts, strict=True))
-    return _fitted_to(taught, len(probabilities), plan, encoding, vault)
+    parts = np.split(probabilities, [batch.first for batch in public.batches[1:]])
+    taught = ((batch, np.ones(len(own), dtype=bool), own) for batch, own in zip(public.batches, parts, strict=True))
+    return _fitted_to(taught, len(probabilities), plan, public.encoding, vault)
 
 
 def _fitted_to(
@@ -164,10 +150,10 @@ def publish_student(
     return Student(ref=released.hold_back(f"{session}/student.skops", dump(student)), test=test, named=named)
 
 
-def named_by(student: Pipeline, encoding: Encoding, batches: Sequence[PublicBatch], vault: Vault) -> tuple[str, ...]:
+def named_by(student: Pipeline, public: PublicRows, vault: Vault) -> tuple[str, ...]:
     """The classes that a student predicts on the staged public rows, in the order of the plan."""
-    found = {name for batch in batches for name in student.predict(read_frame(batch.ref, vault))}
-    return tuple(name for name in encoding.classes if name in found)
+    found = {name for batch in public.batches for name in student.predict(read_frame(batch.ref, vault))}
+    return tuple(name for name in public.encoding.classes if name in found)
 
 
 def teaching(labels: pa.Table, refused: Refused) -> int:

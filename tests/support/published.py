@@ -19,7 +19,7 @@ from concord.artifacts.home.released import Released, labels_table
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan, parse_plan
-from concord.artifacts.schemas import Encoding, Ref
+from concord.artifacts.schemas import Encoding, PublicRows, Ref
 from concord.artifacts.sessions import LABELS, Batch, Opening
 from concord.artifacts.stores import Stores
 from concord.tasks.data.encode import PublicBatch, learn_encoding, stage_public
@@ -44,6 +44,10 @@ class World:
     vault: Vault
     released: Released
     truth: NDArray[np.int64]
+
+    @property
+    def public(self) -> PublicRows:
+        return PublicRows(encoding=self.encoding, batches=self.batches)
 
     @property
     def rows(self) -> pl.DataFrame:
@@ -176,8 +180,7 @@ def certified(world: World, mechanism: Mechanism, labels: NDArray[np.int64]) -> 
 
 def learned(world: World, refs: list[Ref]) -> Pipeline:
     """The student that learns from those released labels."""
-    stores: dict[str, Any] = {"vault": world.vault, "released": world.released}
-    return study(world.plan.student, world.encoding, world.batches, refs, teachers=TEACHERS, **stores)
+    return study(world.plan, world.public, refs, world.vault, world.released)
 
 
 def rewrite(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:

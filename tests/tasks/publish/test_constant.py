@@ -60,7 +60,7 @@ def test_one_that_names_several_is_not(tmp_path: Path) -> None:
 
 def named_of(small: World, fitted: Pipeline) -> tuple[str, ...]:
     """The classes that a student names on the public rows."""
-    return named_by(fitted, small.encoding, small.batches, small.vault)
+    return named_by(fitted, small.public, small.vault)
 
 
 def wrongs(small: World) -> list[str]:

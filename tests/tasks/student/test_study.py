@@ -34,15 +34,8 @@ def learn(
     small: World, labels: NDArray[np.int64], counts: NDArray[np.int64] | None = None, plan: StudentPlan | None = None
 ) -> Any:
     files = small.write(labels, counts)
-    return study(
-        plan or StudentPlan(),
-        small.encoding,
-        small.batches,
-        files,
-        teachers=TEACHERS,
-        vault=small.vault,
-        released=small.released,
-    )
+    learning = small.plan.model_copy(update={"student": plan or StudentPlan()})
+    return study(learning, small.public, files, small.vault, small.released)
 
 
 def accuracy_of(student: Any, small: World) -> float:

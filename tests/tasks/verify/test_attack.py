@@ -19,7 +19,7 @@ from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.mechanisms.sketch import Sketch
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.figures import attack_figure
-from concord.tasks.student import mixture
+from concord.tasks.student import synthetic
 from concord.tasks.verify import attack as attacking
 from concord.tasks.verify.attack import Leak, attack, on_sums
 from tests.support.people import tables_of_plan, write_tables
@@ -79,7 +79,7 @@ def test_it_reads_nothing_private_and_says_what_it_found(tmp_path: Path, monkeyp
 def fitted_roughly(monkeypatch: pytest.MonkeyPatch) -> None:
     """What stands between the steps of a sketch is not attacked, and takes most of the time."""
     monkeypatch.setattr(attacking, "STAND_INS", 300)
-    monkeypatch.setattr(mixture, "UPDATES", 60)
+    monkeypatch.setattr(synthetic, "UPDATES", 60)
 
 
 def sketch_of(folder: Path) -> Plan:
