@@ -74,9 +74,9 @@ def rehearse_students(run: RunContext, encoding: Encoding, students: Sequence[St
 
 def decide(run: RunContext, public: PublicRows) -> RunContext:
     """The run with mechanism = "auto" resolved: from here on the same as if the plan had named the mechanism."""
-    if not run.plan.undecided:
-        return run
     plan, reason = decided(run.plan, public.encoding)
+    if not reason:
+        return run
     err.print(f"{'auto':>8} {plan.labeling.mechanism}: {reason}", soft_wrap=True, markup=False)
     return replace(run, plan=plan)
 

@@ -256,10 +256,10 @@ def labels_table(
     return pa.table(columns, schema=labels_schema(len(classes), dict(guarantee)))
 
 
-def table_bytes(columns: Sequence[Any], schema: pa.Schema, compression: str | None = "lz4") -> bytes:
+def table_bytes(columns: Sequence[Any], schema: pa.Schema) -> bytes:
     """Columns as an Arrow IPC file of that schema, with compressed buffers."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as file:
+    with pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as file:
         file.write_table(pa.table(columns, schema=schema))
     content: bytes = sink.getvalue().to_pybytes()
     return content

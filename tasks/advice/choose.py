@@ -90,7 +90,10 @@ def class_shares(plan: Plan, encoding: Encoding) -> tuple[float, ...] | None:
 
 
 def decided(plan: Plan, encoding: Encoding) -> tuple[Plan, str]:
-    """The plan that names what mechanism = "auto" stands for, and the reason. Raises WrongInput if none can run."""
+    """The plan that names what mechanism = "auto" stands for, and the reason; a plan that names another mechanism as it
+    is, without a reason. Raises WrongInput if none can run."""
+    if not plan.undecided:
+        return plan, ""
     against = no_tallies(plan, encoding)
     if against is None:
         return plan.naming(TALLIES), "noisy sums over the private rows label all public rows"

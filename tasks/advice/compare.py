@@ -206,12 +206,12 @@ def recommend(options: Sequence[Option]) -> Option:
     return replace(best, reason=f"{best.reason}{rival}")
 
 
-def best_mechanism(stream: Stream, cutoff: int | None = None) -> tuple[float, Mechanism | None]:
+def best_mechanism(stream: Stream) -> tuple[float, Mechanism | None]:
     """The most informative labels by a mechanism, and that mechanism; 0 and None if none fits the budget."""
     found: list[tuple[float, Mechanism]] = []
     for name in MECHANISMS:
         try:
-            mechanism = stream.best(name, cutoff)
+            mechanism = stream.best(name)
         except WrongInput:
             continue
         found.append((stream.informative(stream.outcome(mechanism)), mechanism))

@@ -204,7 +204,7 @@ def naming_the_largest(plan: Plan, home: Path) -> Iterator[None]:
 
 def as_decided(plan: Plan, public: PublicFacts | None) -> Plan:
     """The plan as a run takes it, as far as that is known."""
-    return decided(plan, public.encoding)[0] if plan.undecided and public is not None else plan
+    return plan if public is None else decided(plan, public.encoding)[0]
 
 
 def _fitting(largest: float | None) -> str:

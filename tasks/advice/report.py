@@ -51,18 +51,19 @@ def plan_report(path: Path | None, agreement: str | None, home: Path, **given: f
     public = PublicFacts.of(plan, account.domain.filter.order) if asks and plan.data.public is not None else None
     plan = as_decided(plan, public)
     covered = check_cover(plan, public, account)
-    if not asks:
-        _require_alone(given, ("epsilon", "rows"), "whose student is chosen without teachers")
-        choice = expect_choice(plan, plan.privacy.epsilon)
-        found = {"epsilon": choice.epsilon, "delta": 0.0, "choice": asdict(choice), "mechanisms": []}
-    elif plan.data.declared is not None:
-        _require_alone(given, ("epsilon", "delta", "rows"), "for tallies, which have no teachers")
-        found = _of_sketch(plan)
-    elif plan.tallied and public is not None:
-        _require_alone(given, ("epsilon", "delta", "rows"), "for tallies, which have no teachers")
-        found = _of_tallies(plan, public)
-    else:
-        found = _of_votes(plan, public, agreement, **given)
+    match plan.ways:
+        case ("hypothesis",):
+            _require_alone(given, ("epsilon", "rows"), "whose student is chosen without teachers")
+            choice = expect_choice(plan, plan.privacy.epsilon)
+            found = {"epsilon": choice.epsilon, "delta": 0.0, "choice": asdict(choice), "mechanisms": []}
+        case ("sketch",):
+            _require_alone(given, ("epsilon", "delta", "rows"), "for tallies, which have no teachers")
+            found = _of_sketch(plan)
+        case ("tallies",) if public is not None:
+            _require_alone(given, ("epsilon", "delta", "rows"), "for tallies, which have no teachers")
+            found = _of_tallies(plan, public)
+        case _:
+            found = _of_votes(plan, public, agreement, **given)
     candidates = expect_candidates(plan)
     return {**found, "candidates": candidates and asdict(candidates), "lifetime": covered and asdict(covered)}
 

@@ -55,19 +55,18 @@ def suggest(wishes: Wishes, folder: Path, home: Path, *, tallies: bool | None = 
     """
     text, plan = draft(wishes, None, folder)
     account = Account.of(plan, home)
+    for needs_tallies, why in (
+        (wishes.public is None, "needs --public: synthetic rows are labelled by tallies alone"),
+        (wishes.bounds, "does not apply with --bounds: the label is a number, which needs tallies"),
+        (wishes.season, "does not apply with --season: a stream releases running sums, which need tallies"),
+    ):
+        if needs_tallies and tallies is False:
+            raise WrongInput(f"--no-tallies {why}")
     if wishes.public is None:
-        if tallies is False:
-            raise WrongInput("--no-tallies needs --public: synthetic rows are labelled by tallies alone")
         check_cover(plan, None, account)
         ahead = expect_sketch(plan, class_shares(plan, reading_encoding(plan)))
         return Suggested(text=text, ensemble=None, reason=f"{SKETCHED}; {ahead.reason}", classes=ahead.classes)
     public = PublicFacts.of(plan, account.domain.filter.order)
-    for option, given, why in (
-        ("--bounds", wishes.bounds, "the label is a number, which needs tallies"),
-        ("--season", wishes.season, "a stream releases running sums, which need tallies"),
-    ):
-        if given is not None and tallies is False:
-            raise WrongInput(f"--no-tallies does not apply with {option}: {why}")
     against = no_tallies(plan, public.encoding)
     if tallies is False or (against is not None and tallies is None and plan.data.bounds is None and not plan.stream):
         suggested, plan = _by_votes(wishes, folder, plan, public, against)

@@ -34,7 +34,7 @@ def of_nothing(rows: int) -> bytes:
     row = pa.UInt64Array.from_buffers(pa.uint64(), rows, [None, zeros])
     words = pa.StringArray.from_buffers(rows, zeros, pa.py_buffer(b""))
     scores = pa.FixedSizeListArray.from_buffers(pa.list_(pa.int64(), 0), rows, [None], children=[nothing])
-    return table_bytes([row, words, words, scores, words], labels_schema(0, {}), "lz4")
+    return table_bytes([row, words, words, scores, words], labels_schema(0, {}))
 
 
 def test_labels_of_more_rows_than_are_counted_are_found(folder: Path) -> None:
