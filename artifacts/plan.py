@@ -162,43 +162,44 @@ class Plan(Section):
 
 
 Wrong = Iterator[str]
-"""The rules of a plan: each gives a sentence for every way in which a plan breaks it. The first sentence is shown."""
+"""The rules of a plan: each gives a sentence if a plan breaks it. The first sentence is shown."""
 
 
 def _asked(plan: Plan) -> Wrong:
     """Sections that the plan's way of asking private rows does not use, and those that it needs."""
-    asked, asking, teachers = plan.labeling.mechanism, plan.labeling.asking, plan.teachers.count
+    asked, teachers, learners = plan.labeling.mechanism, plan.teachers.count, plan.learners
     needed = "it needs labeling.mechanism = 'tallies'"
-    if plan.data.text and asking in (TALLIES, AUTO):
-        rule = f"data.text does not apply to labeling.mechanism = {asked!r}: tallies have a code for each value"
-        yield f"{rule}. Name a mechanism by which teachers vote"
-    if asking == TALLIES:
-        if plan.learners & {"universal"}:
+    match plan.labeling.asking:
+        case "tallies" | "auto" if plan.data.text:
+            rule = f"data.text does not apply to labeling.mechanism = {asked!r}: tallies have a code for each value"
+            yield f"{rule}. Name a mechanism by which teachers vote"
+        case "tallies" if "universal" in learners:
             yield "student.learner = 'universal' is chosen beside votes or alone, not beside tallies"
-        if teachers:
+        case "tallies" if teachers:
             yield "teachers do not apply to labeling.mechanism = 'tallies', which asks the rows directly"
-        if plan.relabel:
+        case "tallies" if plan.relabel:
             yield "relabel does not apply to labeling.mechanism = 'tallies': no teacher learns from rows"
-        return
-    if plan.data.bounds:
-        yield f"data.bounds declares a number as label, on which teachers cannot vote: {needed}"
-    if plan.homes:
-        yield f"homes add up noisy sums: {needed}, got {asked!r}"
-    if plan.stream:
-        yield f"stream is of running sums: {needed}, got {asked!r}"
-    if asking == AUTO:
-        if not teachers and (not plan.labeling.rows or plan.learners & {"universal"}):
+        case "tallies":
+            return
+        case _ if plan.data.bounds:
+            yield f"data.bounds declares a number as label, on which teachers cannot vote: {needed}"
+        case _ if plan.homes:
+            yield f"homes add up noisy sums: {needed}, got {asked!r}"
+        case _ if plan.stream:
+            yield f"stream is of running sums: {needed}, got {asked!r}"
+        case "auto" if not teachers and (not plan.labeling.rows or "universal" in learners):
             rule = "teachers.count must be given for labeling.mechanism = 'auto'"
             yield f"{rule}, or else labeling.rows, by which tallies are weighed"
-        return
-    if plan.learners & {"linear"}:
-        yield f"student.learner = 'linear' is the model that tallies are decoded to: {needed}, got {asked!r}"
-    if asking == "none" and plan.learners & {"fitted"}:
-        yield "labeling must be given, since the student is fitted to released labels"
-    if asking == "none" and teachers:
-        yield "teachers are only valid with [labeling], which asks for their votes"
-    if asking == "votes" and not teachers:
-        yield "teachers.count must be given and at least 1, since [labeling] asks for votes"
+        case "auto":
+            return
+        case _ if "linear" in learners:
+            yield f"student.learner = 'linear' is the model that tallies are decoded to: {needed}, got {asked!r}"
+        case "none" if "fitted" in learners:
+            yield "labeling must be given, since the student is fitted to released labels"
+        case "none" if teachers:
+            yield "teachers are only valid with [labeling], which asks for their votes"
+        case "votes" if not teachers:
+            yield "teachers.count must be given and at least 1, since [labeling] asks for votes"
 
 
 def _chosen(plan: Plan) -> Wrong:
