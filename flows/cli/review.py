@@ -14,7 +14,7 @@ from concord.flows.console import err, out, say
 
 if TYPE_CHECKING:
     from concord.tasks.publish.explain import Importance, Scorecard
-    from concord.tasks.verify.attack import Attacked
+    from concord.tasks.verify.attack import AttackResult
 
 
 def published_folder(subject: str, home: Path) -> Path:
@@ -98,7 +98,7 @@ def attack_command(
     call.end({**record, "files": files}, lambda _: _show_attack(result), holds=result.holds)
 
 
-def _show_attack(result: "Attacked") -> None:
+def _show_attack(result: "AttackResult") -> None:
     guarantee = result.guarantee
     columns = "all columns" if result.columns == result.of else f"{result.columns} of {result.of} columns"
     say(f"{len(result.leaks[0].scores):,} sessions on {result.rows:,} simulated rows, {columns}")

@@ -291,8 +291,12 @@ def kind_of(session: Session) -> Publication:
             "the version that opened it"
         )
     kind = _published(name)
-    is_question = session.purpose != LABELS and kind.outcome is None
-    return replace(kind, releases=COMMON, outcome=answered) if is_question else kind
+    return replace(kind, releases=COMMON, outcome=answered) if _asks_shards(session) else kind
+
+
+def _asks_shards(session: Session) -> bool:
+    """Whether its mechanism, of votes, answers questions to shards in place of labelling rows."""
+    return isinstance(session.kind, kinds.Votes) and session.purpose != LABELS
 
 
 def delta_of(settings: kinds.Kind, epsilon: float) -> float:
@@ -332,8 +336,7 @@ def remarks_of(session: Session, files: Iterable[bytes]) -> tuple[str, ...]:
 def finished_by(session: Session) -> str:
     """The command that finishes a session which a command that was killed, or failed, left charged and not published
     (artifacts.ledger.home_contents); with the words that it is given in place of names."""
-    asks_shards = isinstance(session.kind, kinds.Votes) and session.purpose != LABELS
-    return "concord.ask" if asks_shards else session.kind.command
+    return "concord.ask" if _asks_shards(session) else session.kind.command
 
 
 def unfinished_in_words(session: Session) -> str:

@@ -125,9 +125,9 @@ class QuestionsAsk(StreamAsk[SingleRelease | StableVoting]):
         kept = stores.vault.find(_kept(stores.vault, session.id, name))
         if kept is None:
             raise NotVerified(f"what shards answered to question {name!r} of session {session.id} is not in the vault")
-        yield self._step(stores, session, Answered.read(stores.vault, kept))
+        yield self._step(stores, session, ShardAnswers.read(stores.vault, kept))
 
-    def _step(self, stores: Stores, session: Session, asked: "Answered") -> Step[bool]:
+    def _step(self, stores: Stores, session: Session, asked: "ShardAnswers") -> Step[bool]:
         if len(asked.answers) != session.teachers:
             raise NotVerified(
                 f"{len(asked.answers)} shards answered question {asked.question!r}, but session {session.id} was "
@@ -166,7 +166,7 @@ class QuestionsAsk(StreamAsk[SingleRelease | StableVoting]):
 
 
 @dataclass(frozen=True)
-class Answered:
+class ShardAnswers:
     """A question's stored answers: its name, its code, and the answer of each shard."""
 
     question: str
@@ -174,7 +174,7 @@ class Answered:
     answers: tuple[str, ...]
 
     @classmethod
-    def read(cls, vault: Vault, ref: Ref) -> "Answered":
+    def read(cls, vault: Vault, ref: Ref) -> "ShardAnswers":
         """Read the answers from a file of the vault."""
         kept = json.loads(vault.read(ref))
         return cls(kept["question"], kept["code"], tuple(kept["answers"]))
@@ -214,7 +214,7 @@ def answer_path(session: str, index: int) -> str:
     return f"{session}/answers/answer-{index:05d}.json"
 
 
-def _pending(stores: Stores, session: str) -> Iterator[Answered]:
+def _pending(stores: Stores, session: str) -> Iterator[ShardAnswers]:
     """The stored answers of a question that was begun and not released. Raises NotVerified if they are gone."""
     state = stores.ledger.session(session)
     if state.status != "open" or state.pending is None:
@@ -222,7 +222,7 @@ def _pending(stores: Stores, session: str) -> Iterator[Answered]:
     folder = f"sessions/{session}/questions"
     for file in sorted((stores.vault.root / folder).glob("*.json")):
         kept = stores.vault.find(f"{folder}/{file.name}")
-        asked = None if kept is None else Answered.read(stores.vault, kept)
+        asked = None if kept is None else ShardAnswers.read(stores.vault, kept)
         if asked and _question_digest(stores, session, asked.question) == state.pending.question_digest:
             yield asked
             return

@@ -96,7 +96,7 @@ class Leak:
 
 
 @dataclass(frozen=True)
-class Attacked:
+class AttackResult:
     """Attacks on shadow sessions of one guarantee, with `rows` stand-in rows and `columns` of the plan's `of`."""
 
     guarantee: Guarantee
@@ -140,7 +140,7 @@ class Attacked:
         }
 
 
-def attack(plan: Plan, guarantee: Guarantee, mechanism: Mechanism | None, sessions: int = 100) -> Attacked:
+def attack(plan: Plan, guarantee: Guarantee, mechanism: Mechanism | None, sessions: int = 100) -> AttackResult:
     """Attack that many shadow sessions of a plan, half of them with each target.
 
     mechanism   what answered votes; None for tallies, which follow from the plan
@@ -172,7 +172,7 @@ def attack(plan: Plan, guarantee: Guarantee, mechanism: Mechanism | None, sessio
 
 def on_sums(
     stage: SumsStage, guarantee: Guarantee, sessions: int, *, units: float | None = None, of: int = 0
-) -> Attacked:
+) -> AttackResult:
     """Attack the sums of a stage, with synthetic labels of its rows."""
     mechanism, rng = stage.mechanism, np.random.default_rng(2)
     private, labels, others, truth = _stand_ins(mechanism, stage.codes, stage.rows, units, rng)
@@ -208,7 +208,7 @@ def on_sums(
         max(of_steps, key=lambda leak: leak.auc),  # beside the others' noise, a step without any would go unseen
     )
     columns = len(stage.codes.coarse)
-    return Attacked(guarantee, leaks, len(private), columns, of or columns)
+    return AttackResult(guarantee, leaks, len(private), columns, of or columns)
 
 
 def _stand_ins(
@@ -247,7 +247,9 @@ def _apart(seen: Floats, there: Any) -> tuple[Floats, Any]:
     return (seen - seen.mean(axis=0)) / np.maximum(seen.std(axis=0), CERTAIN), there
 
 
-def _on_votes(plan: Plan, guarantee: Guarantee, mechanism: Mechanism, public: PublicFacts, sessions: int) -> Attacked:
+def _on_votes(
+    plan: Plan, guarantee: Guarantee, mechanism: Mechanism, public: PublicFacts, sessions: int
+) -> AttackResult:
     """Attack votes of teachers, trained on shards of stand-in rows."""
     rng, classes, shards = np.random.default_rng(2), plan.data.classes, plan.teachers.count
     codes, X = public.codes(plan), encode(public.sample, public.encoding)
@@ -268,7 +270,7 @@ def _on_votes(plan: Plan, guarantee: Guarantee, mechanism: Mechanism, public: Pu
         Leak("sees the released labels, and knows how each target sways votes", *_apart(known, there)),
         Leak("sees the student", *_apart(seen, there)),
     )
-    return Attacked(guarantee, leaks, shards * _shard_rows(plan), len(codes.coarse), len(codes.coarse))
+    return AttackResult(guarantee, leaks, shards * _shard_rows(plan), len(codes.coarse), len(codes.coarse))
 
 
 def _shard_rows(plan: Plan) -> int:
