@@ -27,7 +27,7 @@ from concord.artifacts.errors import WrongInput, quoted
 from concord.artifacts.plan import Plan, load_homes_plan, of_home, parse_plan, read_tables
 from concord.artifacts.process import our_settings
 from concord.artifacts.settings import Settings
-from concord.flows.environment import prepare, ready_for, reopen
+from concord.flows.environment import prepare, published_by, reopen
 from concord.flows.results import Answer, Run, budget_of, checks_of
 
 if TYPE_CHECKING:  # heavy packages are imported within `our_settings`
@@ -216,12 +216,10 @@ def load_student(subject: str | Path, *, home: str | Path | None = None) -> Any:
     Raises WrongInput if no student was published there, NotVerified if it differs from what the ledger of its home, or
     the signature of a folder elsewhere, records.
     """
-    root = _home(home)
-    ready_for(str(subject), root)
+    published = published_by(str(subject), _home(home))
     from concord.tasks.publish.predict import student_of
-    from concord.tasks.verify.checked_student import handed_on
 
-    return student_of(handed_on(str(subject), root))
+    return student_of(published)
 
 
 @our_settings()
@@ -312,12 +310,9 @@ def predict(
 @our_settings()
 def export(subject: str | Path, to: str | Path, *, home: str | Path | None = None) -> list[str]:
     """Write a published student in every form that suits it, as `concord export` does. Returns the files' names."""
-    root = _home(home)
-    ready_for(str(subject), root)
     from concord.tasks.publish.export import export as write
-    from concord.tasks.verify.checked_student import handed_on
 
-    return sorted(chain(*write(handed_on(str(subject), root), Path(to)).values()))
+    return sorted(chain(*write(published_by(str(subject), _home(home)), Path(to)).values()))
 
 
 def _home(home: str | Path | None) -> Path:

@@ -165,13 +165,10 @@ def export_command(
 
     The published files are verified first. No vault is needed, and nothing is spent.
     """
-    from concord.flows.environment import ready_for
-
-    ready_for(session, call.home)
+    from concord.flows.environment import published_by
     from concord.tasks.publish.export import export
-    from concord.tasks.verify.checked_student import handed_on
 
-    written = export(handed_on(session, call.home), to)
+    written = export(published_by(session, call.home), to)
     forms = (f"{to}: {form}: {', '.join(files)}" for form, files in written.items())
     call.end({"folder": str(to), "files": sorted(chain(*written.values())), "forms": written}, *forms)
 
@@ -193,15 +190,12 @@ def predict_command(
     The published files are verified first. No vault is needed, and nothing is spent. In CSV, a class that a spreadsheet
     would read as a formula gets an apostrophe in front.
     """
-    from concord.flows.environment import ready_for
-
-    ready_for(student, call.home)
+    from concord.flows.environment import published_by
     from concord.tasks.publish.predict import at_point, predict_table, student_of
-    from concord.tasks.verify.checked_student import handed_on
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        asked = at_point(student_of(handed_on(student, call.home)), point, threshold)
+        asked = at_point(student_of(published_by(student, call.home)), point, threshold)
         count = predict_table(asked, str(rows), out_file, key=key)
     texts = list(dict.fromkeys(str(warning.message) for warning in caught))
     shown = (*(f"warning: {text}" for text in texts), f"{out_file}: {count} rows")

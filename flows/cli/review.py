@@ -1,5 +1,6 @@
 """A reviewer's commands: a dossier before a release, a membership-inference attack, and feature effects."""
 
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,8 +20,11 @@ if TYPE_CHECKING:
 
 def published_folder(subject: str, home: Path) -> Path:
     """The published folder that a session, or a path, names. Raises WrongInput if there is none."""
+    from concord.artifacts.home.released import settle
     from concord.artifacts.published import is_published
 
+    with suppress(OSError):  # it cannot be written, and is read as it is
+        settle(home)
     for folder in (Path(subject), home / "released" / subject):
         if is_published(folder):
             return folder
@@ -123,14 +127,11 @@ def explain_command(
     A student decoded from tallies is a scorecard. With --rows, permutation importance shuffles each column of public
     rows and, on the labelled test table, reports the loss of accuracy. Nothing is spent.
     """
-    from concord.flows.environment import ready_for
-
-    ready_for(session, call.home)
+    from concord.flows.environment import published_by
     from concord.tasks.publish.explain import importance, scorecard
     from concord.tasks.publish.predict import student_of
-    from concord.tasks.verify.checked_student import handed_on
 
-    published = handed_on(session, call.home)
+    published = published_by(session, call.home)
     if rows is not None:
         _check_public(rows, call.home)
     student, spoilt = student_of(published), None

@@ -129,10 +129,10 @@ def certify_command(
     The published files are verified first. No vault is needed, and nothing is spent. Missing entries of the plan's
     [about] are listed.
     """
+    from concord.flows.environment import published_by
     from concord.tasks.publish.statements import statement
-    from concord.tasks.verify.checked_student import handed_on
 
-    text, lacking = statement(handed_on(session, call.home), kind)
+    text, lacking = statement(published_by(session, call.home), kind)
     if out_file:
         if out_file.exists():
             raise WrongInput(f"--out must be a new file, but {out_file} already exists")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.home.released import sha256
+from concord.artifacts.home.released import HELD, READY, sha256
 from concord.flows.api import load_student
 from tests.support.console import concord
 from tests.support.published import SESSION, World, rewrite
@@ -72,6 +72,21 @@ def test_what_was_published_is_handed_on(own: Path, folder: Path, tmp_path: Path
     out.mkdir()
     found = handings(*places[place], out)
     assert {name for name, hand in found.items() if hand() == 0} == found.keys() - {"registry"}  # it is not dated
+
+
+def test_a_publication_that_was_killed_is_finished_first(own: Path, tmp_path: Path) -> None:
+    """`certify` and `dossier` failed until another command had finished it."""
+    released, ready, out = own / "released" / SESSION, own / HELD / SESSION / READY, tmp_path / "out"
+    out.mkdir()
+    hands = handings(SESSION, own, out)
+    del hands["registry"]  # it is not dated
+    reviewed = ("dossier", SESSION, "--out", str(out / "dossier"), "--home", str(own))
+    hands["dossier"] = lambda: concord(*reviewed)[0]
+    for name, hand in hands.items():
+        ready.mkdir(parents=True)
+        for number, file in enumerate(sorted(released.iterdir())):
+            file.replace(ready / f"{number}-{file.name}")
+        assert hand() == 0, name
 
 
 def test_an_edited_certificate_is_not_handed_on_by_its_home(own: Path, tmp_path: Path) -> None:
