@@ -23,6 +23,8 @@ from concord.tasks.publish.attest import excerpt_of
 from concord.tasks.verify.published import verify_published
 from tests.support.published import SESSION, World, certified, opening, recertified, with_leading, world
 
+pytestmark = pytest.mark.usefixtures("blank_figures")
+
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 
 

@@ -25,6 +25,8 @@ from concord.tasks.publish.dossier import dossier
 from tests.support.published import SESSION, TEACHERS, World, certified, opening, recertified, session, world
 from tests.support.sentences import facts
 
+pytestmark = pytest.mark.usefixtures("blank_figures")
+
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 
 
