@@ -160,7 +160,7 @@ def _no_column(field: str, got: str) -> WrongInput:
     return WrongInput(f"{field} must be one column of {kinds} (an array, a series or a list), got {got}")
 
 
-def _worded(cells: Iterable[Any], word: Callable[[Any], str | None] | None = None) -> pa.Array:
+def _worded(cells: Iterable[Any], word: Callable[[Any], str | None] | None) -> pa.Array:
     """Words of cells, each by itself; a cell that cannot be read is missing, whatever it raises."""
 
     def surely(cell: Any) -> str | None:

@@ -123,7 +123,7 @@ class Sealing:
         self._held += data
         self.size += taken
         while len(self._held) >= PART_BYTES:
-            self._put(PART_BYTES)
+            self._put()
         return taken
 
     def flush(self) -> None:
@@ -132,14 +132,14 @@ class Sealing:
     def finish(self, name: str, form: Format, origins: tuple[str, ...] = ()) -> Listed:
         """Write the rest; returns the file's entry for the list."""
         while self._held:
-            self._put(PART_BYTES)
+            self._put()
         parts = tuple(self.parts)
         return Listed(name=name, format=form, size=self.size, parts=parts, origins=origins)
 
-    def _put(self, size: int) -> None:
+    def _put(self) -> None:
         with self._vault.create(f"{self._folder}/{len(self.parts):06d}") as sink:
-            sink.write(bytes(self._held[:size]))
-        del self._held[:size]
+            sink.write(bytes(self._held[:PART_BYTES]))
+        del self._held[:PART_BYTES]
         self.parts.append(sink.ref)
 
 

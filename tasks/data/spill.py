@@ -100,10 +100,10 @@ def spilling(vault: Vault, folder: str, schema: pl.Schema) -> Iterator[Spill]:
             spill.close()
 
 
-def allow_open_files(files: int = OPEN_FILES) -> None:
-    """Let this process open so many files, as far as the system permits."""
+def allow_open_files() -> None:
+    """Let this process open OPEN_FILES files, as far as the system permits."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = files if hard == resource.RLIM_INFINITY else min(files, hard)
+    most = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < most:
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

@@ -167,7 +167,7 @@ def _inverse(terms: int, bits: int) -> tuple[int, ...]:
     return tuple(running)
 
 
-def bits_for(units: int, season: int, steps: int = STEPS) -> int:
+def bits_for(units: int, season: int) -> int:
     """The bits of q with which sums of so many stated units do not wrap: MOST_BITS, or fewer for very many."""
     weight = sum(coefficients(season, MOST_BITS)) >> MOST_BITS
-    return max(1, min(MOST_BITS, LARGEST_SUM - math.ceil(math.log2(units * steps * (weight + 1)))))
+    return max(1, min(MOST_BITS, LARGEST_SUM - math.ceil(math.log2(units * STEPS * (weight + 1)))))

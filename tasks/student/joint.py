@@ -178,8 +178,8 @@ def decode_column(
     rounds: MeasuredRounds,
     prior: Prior,
     others: Sequence[Prior],
-    kappas: Sequence[float] = KAPPAS,
-    begun: DecodedColumn | None = None,
+    kappas: Sequence[float],
+    begun: DecodedColumn | None,
 ) -> DecodedColumn:
     """Decode all rounds together.
 

@@ -94,17 +94,14 @@ class _Names:
     def visit(self, node: Any) -> None:
         """Rename within `node`, in place."""
         if isinstance(node, dict):
-            self._rename(node)
+            if isinstance(file := node.get("file"), str) and file in self.parts:
+                node["file"] = self.files.setdefault(file, f"{len(self.files)}{PurePosixPath(file).suffix}")
+            if isinstance(old := node.get("__id__"), int):
+                fresh = next(self._number)
+                # CPython decides which equal constants share an address, so each becomes a node of its own
+                node["__id__"] = fresh if node.get("__loader__") == "JsonNode" else self._nodes.setdefault(old, fresh)
         for part in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
             self.visit(part)
-
-    def _rename(self, node: dict[str, Any]) -> None:
-        if isinstance(file := node.get("file"), str) and file in self.parts:
-            node["file"] = self.files.setdefault(file, f"{len(self.files)}{PurePosixPath(file).suffix}")
-        if isinstance(old := node.get("__id__"), int):
-            fresh = next(self._number)
-            # CPython decides which equal constants share an address, so each becomes a node of its own.
-            node["__id__"] = fresh if node.get("__loader__") == "JsonNode" else self._nodes.setdefault(old, fresh)
 
 
 def modules_needed(types: Iterable[str]) -> list[ModuleType]:

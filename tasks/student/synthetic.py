@@ -251,7 +251,7 @@ def _mixture(
         alike.append(np.eye(len(totals)))
         pairs |= {(at, len(coarse)): own for at, own in enumerate(tables.labels)}
         noise |= {(at, len(coarse)): tables.label_noise for at in range(len(coarse))}
-    return fitted_mixture(NoisyTables(margins.units, counts, deviations, pairs, noise, alike))
+    return fitted_mixture(NoisyTables(margins.units, counts, deviations, pairs, noise, alike), UPDATES)
 
 
 def _within(groups: Ints, counts: Floats, drawn_groups: Ints, source: np.random.Generator) -> Ints:
@@ -263,7 +263,7 @@ def _within(groups: Ints, counts: Floats, drawn_groups: Ints, source: np.random.
     return found
 
 
-def fitted_mixture(tables: NoisyTables, updates: int = UPDATES) -> Mixture:
+def fitted_mixture(tables: NoisyTables, updates: int) -> Mixture:
     """The mixture that fits the tables best."""
     spans, (table, precision), units = tables.spans, tables.joint, tables.units
     base = np.log(np.concatenate(tables.smoothed))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from concord.tasks.mechanisms.distance import Floats, Ints
-from concord.tasks.student.synthetic import Mixture, NoisyTables, fitted_mixture
+from concord.tasks.student.synthetic import UPDATES, Mixture, NoisyTables, fitted_mixture
 
 SIZES = (4, 3, 5)
 
@@ -44,7 +44,7 @@ def shares(found: Mixture, one: int, other: int) -> Floats:
 @pytest.mark.parametrize(("noise", "error"), [(0.0, 0.004), (30.0, 0.01)])
 def test_it_has_the_dependence_that_tables_show(noise: float, error: float) -> None:
     rows = dependent(20_000)
-    found = fitted_mixture(tables(rows, noise))
+    found = fitted_mixture(tables(rows, noise), UPDATES)
     truth = np.zeros((4, 3))
     np.add.at(truth, (rows[:, 0], rows[:, 1]), 1 / len(rows))
     independent = np.outer(truth.sum(1), truth.sum(0))
@@ -57,7 +57,7 @@ def test_it_has_the_dependence_that_tables_show(noise: float, error: float) -> N
 
 def test_it_is_a_distribution_and_the_same_again() -> None:
     given = tables(dependent(500), 20.0)
-    found, again = fitted_mixture(given), fitted_mixture(given)
+    found, again = fitted_mixture(given, UPDATES), fitted_mixture(given, UPDATES)
     assert found.weights.sum() == pytest.approx(1)
     for one, other in zip(found.parts, again.parts, strict=True):
         assert one.sum(axis=1) == pytest.approx(1)
@@ -69,7 +69,7 @@ def test_any_numbers_give_a_distribution(value: float) -> None:
     given = tables(dependent(10), 1.0)
     pairs = {which: np.full_like(table, value) for which, table in given.pairs.items()}
     margins = [np.zeros(size) for size in SIZES]
-    found = fitted_mixture(NoisyTables(1.0, margins, [1.0] * 3, pairs, dict.fromkeys(pairs, 1.0), given.alike))
+    found = fitted_mixture(NoisyTables(1.0, margins, [1.0] * 3, pairs, dict.fromkeys(pairs, 1.0), given.alike), UPDATES)
     assert all(np.isfinite(part).all() for part in (found.weights, *found.parts))
     assert found.draw(100, np.random.default_rng(0)).shape == (100, 3)
 
