@@ -10,11 +10,10 @@ Not covered  whether the guarantee is right: tasks.verify.verify recomputes it. 
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 from markupsafe import Markup
 
@@ -38,7 +37,7 @@ from concord.artifacts.schemas import Ref
 from concord.artifacts.sessions import Session
 from concord.artifacts.stores import Stores
 from concord.tasks.data.concord_student import Chosen
-from concord.tasks.mechanisms.mechanism import Mechanism, expectation, from_settings
+from concord.tasks.mechanisms.mechanism import expectation, from_settings
 from concord.tasks.mechanisms.odds import TYPICAL_AGREEMENT, profile
 from concord.tasks.publish.attest import publish_certificate
 from concord.tasks.publish.describe import Outcomes, describe, released_by, tables, voted
@@ -195,20 +194,13 @@ def noise_in(plan: Plan, session: Session, labels: Sequence[Ref], released: Rele
     if not (labels := voted(session, labels)) or not session.answered:
         return None
     mechanism, classes = from_settings(session.kind), len(plan.data.classes)
-    if mechanism.counts:
-        return Noise(
-            changed=round(_changed(mechanism, classes, tables(labels, released)), EXPECTED_DIGITS), by="counts"
-        )
-    votes = profile(TYPICAL_AGREEMENT, classes) * session.teachers
-    return Noise(changed=round(expectation(mechanism, votes, session.asked).changed, EXPECTED_DIGITS), by="guess")
-
-
-def _changed(mechanism: Mechanism, classes: int, labels: Iterable[pa.Table]) -> float:
-    """The mean probability that noise changed a label, by the noisy counts that were released."""
+    if not mechanism.counts:
+        votes = profile(TYPICAL_AGREEMENT, classes) * session.teachers
+        return Noise(changed=round(expectation(mechanism, votes, session.asked).changed, EXPECTED_DIGITS), by="guess")
     changed, rows = 0.0, 0
-    for table in labels:
+    for table in tables(labels, released):
         counts = pc.list_flatten(table["scores"].drop_null().combine_chunks()).to_numpy().reshape(-1, classes)
         if len(counts):
             odds = mechanism.odds(-np.sort(-counts.astype(np.float64), axis=1))
             changed, rows = changed + float(np.broadcast_to(odds.changed, len(counts)).sum()), rows + len(counts)
-    return changed / max(1, rows)
+    return Noise(changed=round(changed / max(1, rows), EXPECTED_DIGITS), by="counts")
