@@ -228,20 +228,19 @@ def _models(kind: Tallies, files: Sequence[LearnedForm]) -> None:
             _laid_out(number, question, codes, spans)
         model, following, round_by_round = form.decoded, form.following, isinstance(form, RoundForm)
         of_labels = not round_by_round or any(each.what == "labels" for each in kind.rounds[: number + 1])
-        sketch = form if isinstance(form, SketchForm) else None
+        by_tables = isinstance(form, SketchForm)  # whose codes of labels follow from them, and stay
         follows = round_by_round and number + 1 < len(kind.rounds)
-        follows = follows and (of_labels or (sketch is not None and kind.rounds[number + 1].what == "labels"))
+        follows = follows and (of_labels or (by_tables and kind.rounds[number + 1].what == "labels"))
         equal(f"whether there is a model after round {number}", model is not None, of_labels)
         equal(f"whether a question follows round {number}", following is not None, follows)
         if following is not None and codes is not None and codes.pairs:  # what single columns say was decoded before
             equal(f"the model of round {number}", model, before)
         elif model is not None:
             _fits(number, model, kind, spans)
-        if following is not None and (model is not None or sketch is not None):
-            if model is not None:
-                _announced(number, following, model)
-            if following.codes is not None or sketch is None:
-                codes, spans = following.codes, first if following.codes is None else {}
+        if following is not None and model is not None:
+            _announced(number, following, model)
+        if following is not None and (following.codes is not None or not by_tables):
+            codes, spans = following.codes, first if following.codes is None else {}
         before = model
 
 
