@@ -29,7 +29,7 @@ from concord.tasks.door.ask import StreamAsk
 from concord.tasks.door.checkpoint import Randomness
 from concord.tasks.door.door import Step, digest_in, open_door, replayed
 from concord.tasks.mechanisms.distance import REFUSED, Answers, Ints
-from concord.tasks.mechanisms.mechanism import Mechanism, calibrate
+from concord.tasks.mechanisms.mechanism import Mechanism, VoteTerms, calibrate
 from concord.tasks.mechanisms.relabelled import calibrate_relabelled
 
 CountVotes = Callable[[PublicBatch], Ref]
@@ -50,12 +50,7 @@ class VotesAsk(StreamAsk[Mechanism]):
 
     @classmethod
     def of(
-        cls,
-        plan: Plan,
-        public: PublicRows,
-        order: float,
-        vault: Vault,
-        session: Session | None = None,
+        cls, plan: Plan, public: PublicRows, order: float, vault: Vault, session: Session | None = None
     ) -> "VotesAsk":
         """What a plan asks about its staged public rows, at a cost that is finite at the domain's `order`.
 
@@ -65,8 +60,18 @@ class VotesAsk(StreamAsk[Mechanism]):
         """
         if session is not None and plan.undecided:
             plan = plan.naming(session.kind.name, session.cutoff)
-        encoding, batches = public.encoding, public.batches
-        made = partial(_calibrated, plan, sum(batch.rows for batch in batches), order)
+        encoding, batches, labeling = public.encoding, public.batches, plan.labeling
+        terms: VoteTerms = {
+            "cutoff": labeling.cutoff,
+            "queries": labeling.queries or sum(batch.rows for batch in batches),
+            "classes": len(plan.data.classes),
+            "teachers": plan.teachers.count,
+            "order": order,
+        }
+
+        def made(epsilon: float, delta: float) -> Mechanism:
+            return calibrate(labeling.mechanism, epsilon=epsilon, delta=delta, **terms)
+
         budget = {"epsilon": plan.epsilon_of_labels, "delta": plan.privacy.delta}
         space, known = candidates(plan, encoding, batches, vault), tuple(batch.ref.digest for batch in batches)
         if space is None:
@@ -122,20 +127,6 @@ class VotesAsk(StreamAsk[Mechanism]):
         if plan.data.public_share is not None:
             settings["public_share"] = plan.data.public_share
         return settings
-
-
-def _calibrated(plan: Plan, rows: int, order: float, epsilon: float, delta: float) -> Mechanism:
-    labeling = plan.labeling
-    return calibrate(
-        labeling.mechanism,
-        epsilon=epsilon,
-        delta=delta,
-        cutoff=labeling.cutoff,
-        teachers=plan.teachers.count,
-        queries=labeling.queries or rows,
-        classes=len(plan.data.classes),
-        order=order,
-    )
 
 
 def training(plan: Plan, shards: Sequence[Ref]) -> tuple[str, ...]:
