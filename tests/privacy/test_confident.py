@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -54,6 +54,7 @@ class Question:
     released: NDArray[np.bool_]
 
 
+@cache
 def questions(mechanism: ConfidentGNMax, answered: int) -> list[Question]:
     """Every row of votes and a neighbour of it that an asker may meet."""
     rows = vote_rows(TEACHERS, mechanism.classes)

@@ -102,10 +102,12 @@ def in_sqlite(statement: str, rows: pl.DataFrame) -> list[Any]:
         return in_order(database.execute(statement).fetchall())
 
 
+DUCKDB = duckdb.connect()
+
+
 def in_duckdb(statement: str, rows: pl.DataFrame) -> list[Any]:
-    with duckdb.connect() as database:
-        database.register("rows", rows.to_arrow())
-        return in_order(database.execute(statement).fetchall())
+    DUCKDB.register("rows", rows.to_arrow())
+    return in_order(DUCKDB.execute(statement).fetchall())
 
 
 def _filled(database: Any, rows: pl.DataFrame, kinds: dict[str, str], mark: str) -> None:
