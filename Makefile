@@ -19,8 +19,8 @@ quick: install-tests
 test: install-tests check
 	.venv/bin/pytest -n 2 --dist worksteal -q
 
-test-all: test
-	.venv/bin/pytest -n 2 --dist worksteal -q -rs -m "slow and not bench"
+test-all: test # slow tests also wait: for servers, schedules and processes of their own
+	.venv/bin/pytest -n 3 --dist worksteal -q -rs -m "slow and not bench"
 
 check: install-tests
 	.venv/bin/ruff check .

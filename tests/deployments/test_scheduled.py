@@ -16,12 +16,13 @@ from prefect.utilities.schema_tools.validation import ValidationError, validate
 from concord.artifacts.errors import BudgetRefused, EnvironmentFailed
 from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.mlflow.write import Tracking
 from concord.artifacts.plan import Plan
 from concord.artifacts.stores import Stores
 from concord.flows import scheduled
 from concord.flows.cluster import task_runner
 from concord.tasks.door.erase import close
-from tests.support.homes import charged, state_of
+from tests.support.homes import charged, killed_at, state_of
 from tests.support.people import arrive, changed
 
 
@@ -244,20 +245,11 @@ def test_a_server_that_refuses_how_a_student_learns_names_the_key() -> None:
 
 
 @pytest.mark.slow
-def test_a_run_that_dies_is_finished_by_the_next(
-    session: str, home: Path, monkeypatch: pytest.MonkeyPatch, arriving: Path
-) -> None:
-    from concord.artifacts.mlflow.write import Tracking
-
-    def dying(*_: Any) -> None:
-        raise KeyboardInterrupt
-
+def test_a_run_that_dies_is_finished_by_the_next(session: str, home: Path, arriving: Path) -> None:
     arrive(arriving, 12, rows=40)
     parameters = {"session": session, "public": str(arriving), "home": home}
-    with monkeypatch.context() as patch:
-        patch.setattr(Tracking, "publish", dying)
-        with pytest.raises(KeyboardInterrupt):
-            ended(scheduled.scheduled_extend, **parameters)
+    with killed_at(Tracking, "publish"):
+        ended(scheduled.scheduled_extend, **parameters)
     labels = state_of(home, session)[3]
     _, name, result = ended(scheduled.scheduled_extend, **parameters)
     assert (name, "0 rows queried now" in result) == ("Completed", True)  # nothing was left to ask, but to teach

@@ -91,6 +91,7 @@ def test_the_worked_example_runs(home: Path, tmp_path: Path, monkeypatch: pytest
     assert len(sessions(home)) == 2
 
 
+@pytest.mark.usefixtures("prefect_server")
 def test_a_question_is_paid_for_once_certified_and_replayed(plan: Path, home: Path) -> None:
     first = ask(plan, larger_shade, epsilon=1.0)
     assert (first.outcome, first.value, repr(first)) == ("answered", "dark", repr(first))

@@ -19,7 +19,7 @@ from concord.flows.start import start, start_again, start_extension
 from concord.tasks.advice.report import FIGURES, plan_report
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
-from tests.support.homes import certificate_of
+from tests.support.homes import certificate_of, dies, killed_at
 from tests.support.people import arrive, changed, write_plan, write_tables
 from tests.support.sentences import facts
 
@@ -47,23 +47,16 @@ def all_is_well(home: Path) -> bool:
     return True
 
 
-def dies(*_: Any, **__: Any) -> None:
-    raise KeyboardInterrupt
-
-
 @pytest.mark.slow
-def test_a_student_is_chosen_once_at_no_further_charge(
-    plan: Plan, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("prefect_server")
+def test_a_student_is_chosen_once_at_no_further_charge(plan: Plan, home: Path, tmp_path: Path) -> None:
     commit = Ledger.commit_batch
 
     def but_for_the_choice(self: Ledger, session: str, *given: Any, **named: Any) -> Any:
         return (dies if self.session(session).purpose == STUDENT_CHOICE else commit)(self, session, *given, **named)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "commit_batch", but_for_the_choice)
-        with pytest.raises(KeyboardInterrupt):  # it was drawn, and nobody has seen it
-            start(plan, home)
+    with killed_at(Ledger, "commit_batch", by=but_for_the_choice):  # it was drawn, and nobody has seen it
+        start(plan, home)
     (drawn,) = list((home / "vault" / "sessions").glob("*/answer.npz"))
     before = drawn.read_bytes()
     summary = start(plan, home)

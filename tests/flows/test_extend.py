@@ -57,6 +57,7 @@ def test_a_session_that_pays_by_rows_is_extended_by_its_room(plan: Plan, home: P
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
 def test_a_folder_named_again_is_asked_for_its_new_files_only(session: str, home: Path, arriving: Path) -> None:
     first = start_extension(session, arriving, home)
     again = start_extension(session, arriving, home)
@@ -147,6 +148,7 @@ PAID_BY_ROW = {"mechanism": "noisy_votes", "queries": 400, "batch": 128}
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
 def test_rows_that_are_not_paid_for_are_named_and_stay_to_be_asked(
     plan: Plan, home: Path, tmp_path: Path, concord: Callable[..., tuple[int, str, str]]
 ) -> None:
@@ -174,6 +176,7 @@ def test_rows_that_are_not_paid_for_are_named_and_stay_to_be_asked(
 @pytest.mark.parametrize(
     "pays", [{"labeling__mechanism": "noisy_votes", "labeling__queries": 200}, {"labeling__cutoff": 1}]
 )
+@pytest.mark.usefixtures("prefect_server")
 def test_a_run_whose_plan_pays_for_fewer_rows_names_the_others(
     home: Path, tmp_path: Path, concord: Callable[..., tuple[int, str, str]], pays: dict[str, Any]
 ) -> None:
@@ -200,6 +203,7 @@ def test_rows_that_come_twice_in_the_plan_s_own_table_are_asked_once(plan: Plan,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("by", ["extend", "run"])
+@pytest.mark.usefixtures("prefect_server")
 def test_a_killed_extension_is_finished(session: str, plan: Plan, home: Path, arriving: Path, by: str) -> None:
     twin = home.parent / "twin"
     shutil.copytree(home, twin)
@@ -212,6 +216,7 @@ def test_a_killed_extension_is_finished(session: str, plan: Plan, home: Path, ar
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
 def test_an_extended_session_without_its_caches(session: str, plan: Plan, home: Path, arriving: Path) -> None:
     """Each command says which other one puts back what it lacks, and none spends."""
     start_extension(session, arriving, home)
@@ -229,6 +234,7 @@ def test_an_extended_session_without_its_caches(session: str, plan: Plan, home: 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
 def test_lost_teachers_are_trained_again_by_the_run(session: str, plan: Plan, home: Path, arriving: Path) -> None:
     shutil.rmtree(home / "vault" / "teachers")
     state = state_of(home, session)
@@ -241,6 +247,7 @@ def test_lost_teachers_are_trained_again_by_the_run(session: str, plan: Plan, ho
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
 def test_lost_rows_are_put_back_by_the_extension_they_came_from(
     session: str, plan: Plan, home: Path, arriving: Path
 ) -> None:
@@ -268,6 +275,7 @@ def test_a_recipe_taken_back_is_seen(session: str, plan: Plan, home: Path, arriv
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
 def test_another_student_learns_from_all_rows(session: str, plan: Plan, home: Path, arriving: Path) -> None:
     start_extension(session, arriving, home)
     charge = charged(home)

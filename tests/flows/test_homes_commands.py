@@ -182,6 +182,7 @@ def test_homes_says_who_has_answered_what(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
 def test_they_are_deployed_flows_too(home: Path) -> None:
     several = Several(home.parent / "several")
     path, exchange = written(several), str(several.exchange)

@@ -55,6 +55,7 @@ def test_running_again_answers_from_cache_and_spends_nothing(session: str, plan:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
 def test_without_any_cache_the_same_labels_come_back_and_nothing_is_spent(session: str, plan: Plan, home: Path) -> None:
     charge, labels = charged(home), labels_of(home, session)
     for folder in ("results", "vault/public", "vault/shards", "vault/teachers", "vault/votes"):
@@ -68,7 +69,7 @@ def test_without_any_cache_the_same_labels_come_back_and_nothing_is_spent(sessio
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("session")
+@pytest.mark.usefixtures("prefect_server", "session")
 def test_files_that_vanished_behind_the_cache_are_made_again(plan: Plan, home: Path) -> None:
     charge = charged(home)
     shutil.rmtree(home / "vault" / "teachers")
@@ -78,7 +79,7 @@ def test_files_that_vanished_behind_the_cache_are_made_again(plan: Plan, home: P
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("session")
+@pytest.mark.usefixtures("prefect_server", "session")
 def test_another_student_runs_study_and_certify_only(plan: Plan, home: Path) -> None:
     charge = charged(home)
     other = changed(plan, student__refused="drop")
@@ -137,7 +138,7 @@ def test_private_data_that_changed_under_its_version_stops(plan: Plan, home: Pat
 
 @pytest.mark.parametrize("folder", ["shards", "teachers", "votes", "public"])
 @pytest.mark.slow
-@pytest.mark.usefixtures("session")
+@pytest.mark.usefixtures("prefect_server", "session")
 def test_a_vault_file_that_changed_is_refused(plan: Plan, home: Path, folder: str) -> None:
     charge = charged(home)
     for file in filter(Path.is_file, (home / "vault" / folder).rglob("*")):  # votes counted ahead are read by nobody
@@ -149,6 +150,7 @@ def test_a_vault_file_that_changed_is_refused(plan: Plan, home: Path, folder: st
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
 def test_running_from_a_stage_runs_it_and_those_after(session: str, plan: Plan, home: Path) -> None:
     charge, labels = charged(home), labels_of(home, session)
     again = start(plan, home, start_from="poll")
@@ -218,6 +220,7 @@ def test_the_plan_must_agree_with_its_domain(plan: Plan, home: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("runner", ["processes", "dask"])
+@pytest.mark.usefixtures("prefect_server")
 def test_other_runners_give_the_same_labels(session: str, plan: Plan, home: Path, runner: str) -> None:
     labels = labels_of(home, session)
     again = start(changed(plan, teachers__runner=runner), home, start_from="teach")

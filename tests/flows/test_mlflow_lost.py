@@ -78,6 +78,7 @@ def shown(home: Path) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lose", LOST)
+@pytest.mark.usefixtures("prefect_server")
 def test_running_a_cached_plan_again_records_what_mlflow_lost(
     session: str, plan: Plan, home: Path, lose: Callable[[Path], None]
 ) -> None:

@@ -18,7 +18,7 @@ from concord.tasks.asks.online import Online
 from concord.tasks.asks.votes import LabelStream
 from concord.tasks.door.erase import close, forget
 from concord.tasks.verify.verify import verify
-from tests.support.homes import certified_rows
+from tests.support.homes import certified_rows, killed_at
 from tests.support.people import changed, people
 from tests.support.sentences import facts
 
@@ -28,18 +28,6 @@ ROWS = NEW.rows(named=True)
 
 def opened(home: Path, session: str) -> Online:
     return Online(Stores.of(home), session)
-
-
-def killed(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, work: Callable[[], object]) -> None:
-    """Do `work` until it calls `owner.name`, where the process ends."""
-
-    def end(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(owner, name, end)
-        with pytest.raises(KeyboardInterrupt):
-            work()
 
 
 def state_of(home: Path, session: str) -> tuple[Any, ...]:
@@ -147,13 +135,12 @@ def test_cells_may_be_missing_or_new(session: str, home: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("by", ["another question", "the same", "run"])
-def test_an_answer_that_was_killed_is_finished(
-    session: str, plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch, by: str
-) -> None:
+def test_an_answer_that_was_killed_is_finished(session: str, plan: Plan, home: Path, by: str) -> None:
     """Begun and not committed: whoever comes next gives the row the answer it would have had."""
     twin = home.parent / "twin"
     shutil.copytree(home, twin)
-    killed(monkeypatch, Released, "write_labels", lambda: opened(home, session).answer(ROWS[0]))
+    with killed_at(Released, "write_labels"):
+        opened(home, session).answer(ROWS[0])
     assert Ledger.of(home).session(session).pending is not None
     if by == "run":
         assert start(plan, home).asked == 301
@@ -164,10 +151,9 @@ def test_an_answer_that_was_killed_is_finished(
 
 
 @pytest.mark.slow
-def test_a_row_put_and_not_begun_is_answered_by_the_next_run(
-    session: str, plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    killed(monkeypatch, LabelStream, "step", lambda: opened(home, session).answer(ROWS[0]))
+def test_a_row_put_and_not_begun_is_answered_by_the_next_run(session: str, plan: Plan, home: Path) -> None:
+    with killed_at(LabelStream, "step"):
+        opened(home, session).answer(ROWS[0])
     opened(home, session).answer(ROWS[1])
     summary = start(plan, home)
     assert (summary.asked, summary.asked_now) == (302, 1)
@@ -175,12 +161,11 @@ def test_a_row_put_and_not_begun_is_answered_by_the_next_run(
 
 
 @pytest.mark.slow
-def test_rows_of_a_killed_run_are_finished_by_the_run(
-    session: str, plan: Plan, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_of_a_killed_run_are_finished_by_the_run(session: str, plan: Plan, home: Path, tmp_path: Path) -> None:
     NEW.write_parquet(tmp_path / "more.parquet")
     more = tmp_path / "more.parquet"
-    killed(monkeypatch, Released, "write_labels", lambda: start_extension(session, more, home))
+    with killed_at(Released, "write_labels"):
+        start_extension(session, more, home)
     with pytest.raises(NotVerified, match="concord run PLAN"):
         opened(home, session).answer(ROWS[0])
     assert start(plan, home).asked == 340
@@ -188,6 +173,7 @@ def test_rows_of_a_killed_run_are_finished_by_the_run(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
 def test_lost_votes_are_cast_again_and_lost_rows_are_told(session: str, plan: Plan, home: Path) -> None:
     opened(home, session).answer(ROWS[0])
     shutil.rmtree(home / "vault" / "votes")

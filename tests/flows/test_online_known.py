@@ -3,7 +3,6 @@
 import shutil
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,8 @@ from concord.tasks.asks.votes import LabelStream
 from concord.tasks.door.checkpoint import online_rows
 from concord.tasks.door.erase import close, erase, forget
 from concord.tasks.verify.verify import verify
-from tests.flows.test_online import ROWS, killed, opened
+from tests.flows.test_online import ROWS, opened
+from tests.support.homes import killed_at
 from tests.support.people import people
 from tests.support.sentences import facts
 
@@ -50,11 +50,12 @@ def test_processes_that_alternate_read_each_file_once(
 
 @pytest.mark.slow
 def test_a_row_that_was_put_and_not_begun_is_known_once_a_run_answers_it(
-    session: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    session: str, home: Path, tmp_path: Path
 ) -> None:
     """Its batch is a later one than the file says, and the file was there when the one before was looked for."""
     online, other = opened(home, session), opened(home, session)
-    killed(monkeypatch, LabelStream, "step", lambda: other.answer(ROWS[0]))
+    with killed_at(LabelStream, "step"):
+        other.answer(ROWS[0])
     online.answer(ROWS[1])
     people(50, 32).drop("outcome", "person").write_parquet(tmp_path / "more.parquet")
     start_extension(session, tmp_path / "more.parquet", home)
@@ -66,16 +67,16 @@ def test_a_row_that_was_put_and_not_begun_is_known_once_a_run_answers_it(
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["asked", "killed again"])
-def test_rows_that_were_put_and_not_begun_are_asked_as_they_were_put(
-    session: str, home: Path, monkeypatch: pytest.MonkeyPatch, again: bool
-) -> None:
+def test_rows_that_were_put_and_not_begun_are_asked_as_they_were_put(session: str, home: Path, again: bool) -> None:
     """A run asks for all of a file: a row of it, asked alone meanwhile, would be drawn for twice."""
     other = opened(home, session)
-    killed(monkeypatch, LabelStream, "step", lambda: opened(home, session).answers(PAIRS[0]))
+    with killed_at(LabelStream, "step"):
+        opened(home, session).answers(PAIRS[0])
     other.answer(ROWS[9])  # which is in no such file
     assert other.state.asked == 301
     if again:
-        killed(monkeypatch, Ledger, "commit_batch", lambda: other.answer(ROWS[0]))
+        with killed_at(Ledger, "commit_batch"):
+            other.answer(ROWS[0])
     answers = [other.answer(row) for row in ROWS[:2]]
     assert opened(home, session).answers(ROWS[:2]) == answers
     put = (rows.ref.path for rows, _ in online_rows(Vault(home / "vault"), session))
@@ -90,7 +91,8 @@ def test_of_a_row_that_was_drawn_for_twice_the_first_answer_stays(
     with monkeypatch.context() as patch:
         patch.setattr(KnownRows, "left", lambda *_: None)
         for last in range(2, 10):
-            killed(monkeypatch, LabelStream, "step", partial(opened(home, session).answers, ROWS[:last]))
+            with killed_at(LabelStream, "step"):
+                opened(home, session).answers(ROWS[:last])
     for rows, _ in online_rows(vault, session):
         online._release(rows, online.state)
     known = KnownRows(Stores.of(home), session)
@@ -136,6 +138,7 @@ def files_of_rows(home: Path, session: str) -> list[Path]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.usefixtures("prefect_server")
 def test_rows_that_are_damaged_or_gone_stop_their_session_and_nothing_else(
     session: str, home: Path, damage: str
 ) -> None:
@@ -199,9 +202,10 @@ def test_a_session_whose_rows_are_damaged_can_end(session: str, home: Path, end:
     assert not (home / "vault" / "sessions" / session).exists()
 
 
-def test_votes_that_are_damaged_can_be_cast_again(session: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_votes_that_are_damaged_can_be_cast_again(session: str, home: Path) -> None:
     online = opened(home, session)
-    killed(monkeypatch, LabelStream, "step", lambda: online.answer(ROWS[0]))
+    with killed_at(LabelStream, "step"):
+        online.answer(ROWS[0])
     (votes,) = (home / "vault" / "votes").rglob("online-*")
     votes.write_bytes(votes.read_bytes()[:-1])
     with pytest.raises(NotVerified, match=facts(votes.name, "votes", "remove it")):

@@ -21,8 +21,8 @@ from concord.tasks.asks import online as asks_online
 from concord.tasks.asks.online import KnownRows, Online, Waiting, as_staged
 from concord.tasks.data.encode import frame_bytes
 from concord.tasks.verify.verify import verify
-from tests.flows.test_online import NEW, ROWS, killed, opened
-from tests.support.homes import certified_rows
+from tests.flows.test_online import NEW, ROWS, opened
+from tests.support.homes import certified_rows, killed_at
 from tests.support.people import people
 from tests.support.sentences import facts
 
@@ -105,14 +105,13 @@ def test_a_wrong_row_among_others_is_told_and_nothing_is_asked(session: str, hom
 
 
 @pytest.mark.parametrize("place", ["write_labels", "commit"])
-def test_rows_together_whose_answer_was_killed_are_finished(
-    session: str, home: Path, place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_together_whose_answer_was_killed_are_finished(session: str, home: Path, place: str) -> None:
     """Begun and not committed: labels follow from the session's key and the rows' places, whoever comes next."""
     twin = home.parent / "twin"
     shutil.copytree(home, twin)
     owner, name = (Released, "write_labels") if place == "write_labels" else (Ledger, "commit_batch")
-    killed(monkeypatch, owner, name, lambda: opened(home, session).answers(ROWS[:6]))
+    with killed_at(owner, name):
+        opened(home, session).answers(ROWS[:6])
     assert Ledger.of(home).session(session).pending is not None
     assert opened(home, session).answers(ROWS[:8])[:6] == opened(twin, session).answers(ROWS[:6])
     assert Ledger.of(home).session(session).asked == 308

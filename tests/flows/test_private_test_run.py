@@ -43,6 +43,7 @@ def trials_in(home: Path) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
 def test_a_run_tests_its_student_at_no_further_charge(plan: Plan, home: Path) -> None:
     together, plan = plan, changed(plan, data__groups=["shade"])
     summary = start(plan, home)

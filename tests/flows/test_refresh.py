@@ -31,6 +31,7 @@ from concord.tasks.door.erase import close, erase, erased_units, forget
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
 from tests.artifacts.ledger.openings import session
+from tests.support.homes import killed_at
 from tests.support.people import people, tables_of_plan, write_tables
 from tests.support.recorded import RECORDED
 from tests.support.sentences import facts
@@ -172,10 +173,6 @@ def periods_of(home: Path) -> list[PeriodCounts]:
     return [found for each in seasons for found in periods_counted(Vault(home / "vault"), each)]
 
 
-def killed(*_: object, **__: object) -> Any:
-    raise KeyboardInterrupt
-
-
 STEPS: dict[str, tuple[object, str]] = {
     "before it is counted": (season, "arrive"),
     "before the count is on record": (season, "keep_counted"),
@@ -188,17 +185,14 @@ STEPS: dict[str, tuple[object, str]] = {
 
 
 @pytest.mark.slow
-def test_a_killed_refresh_is_finished_by_the_next_with_the_files_that_it_took(
-    data: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("prefect_server")
+def test_a_killed_refresh_is_finished_by_the_next_with_the_files_that_it_took(data: Path, home: Path) -> None:
     """At every step; what arrives meanwhile waits, nothing is drawn twice, and no unit is in two periods."""
     plan = parse_plan(tables(data, season=len(STEPS)))
     for number, (step, (owner, name)) in enumerate(STEPS.items()):
         arrive(data, 2 * number)
-        with monkeypatch.context() as patch:
-            patch.setattr(owner, name, killed)
-            with pytest.raises(KeyboardInterrupt):
-                start_refresh(plan, home)
+        with killed_at(owner, name):
+            start_refresh(plan, home)
         arrive(data, 2 * number + 1)
         found = start_refresh(plan, home)
         taken = [len(each.period.files) for each in periods_of(home)]
@@ -234,10 +228,8 @@ def test_public_rows_may_be_others_at_every_refresh(data: Path, home: Path) -> N
     (asked, _), charged = week_of(data, plan, home, 0, weeks[0]), Ledger.of(home).total("people")
     for week, step in enumerate(["before it is begun", "before it is committed", "before its labels"], start=1):
         publish_rows(data, weeks[week] + 1, 70 + week)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(*STEPS[step], killed)
-            with pytest.raises(KeyboardInterrupt):
-                start_refresh(plan, home)
+        with killed_at(*STEPS[step]):
+            start_refresh(plan, home)
         publish_rows(data, weeks[week], 80 + week)
         questions, found = week_of(data, plan, home, week, weeks[week])
         assert (questions, found.asked) == (asked, week % 2 + 1)
@@ -249,10 +241,8 @@ def test_public_rows_may_be_others_at_every_refresh(data: Path, home: Path) -> N
         start_refresh(plan, home)
     publish_rows(data, weeks[0], 98)
     arrive(data, 4)
-    with pytest.MonkeyPatch.context() as patch:  # the stream's next season is open, and has asked nobody
-        patch.setattr(*STEPS["before the count is on record"], killed)
-        with pytest.raises(KeyboardInterrupt):
-            start_refresh(plan, home)
+    with killed_at(*STEPS["before the count is on record"]):  # the stream's next season is open, and has asked nobody
+        start_refresh(plan, home)
     publish_rows(data, 300, 99)
     another = start_refresh(plan, home, new_session=True)  # by codes of their own
     assert (another.session != found.session, another.asked) == (True, 1)
@@ -323,10 +313,8 @@ def test_a_new_season_asks_those_who_arrive_from_then_on_and_costs_nothing_more(
     arrive(data, 3, pl.concat([people(1500, 11), people(1500, 13)]))  # the first of them came in the first week
     new = set[str]()
     for step in list(STEPS)[:3]:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(*STEPS[step], killed)
-            with pytest.raises(KeyboardInterrupt):
-                start_refresh(plan, home)
+        with killed_at(*STEPS[step]):
+            start_refresh(plan, home)
         new |= {each.id for each in Ledger.of(home).sessions("people")} - {first.session}
     forget(Stores.of(home), first.session)
     second = start_refresh(plan, home)
@@ -380,10 +368,8 @@ def test_who_is_erased_is_in_no_later_release_and_the_season_goes_on(data: Path,
     with pytest.raises(NotVerified, match=facts("changed", "period")):
         start_refresh(plan, home)
     file.write_bytes(content)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Ledger, "record_draw", killed)
-        with pytest.raises(KeyboardInterrupt):
-            start_refresh(plan, home)
+    with killed_at(Ledger, "record_draw"):
+        start_refresh(plan, home)
     second = start_refresh(plan, home)
     assert (second.session, second.asked, second.spent_now["epsilon"]) == (first.session, 3, 0)
     after, one = sums_of(home, again_in(home, first.session)), published(home, second)[0]["questions"][1]["count"]

@@ -1,7 +1,9 @@
 """The private test of a stream: units set aside as they arrive, each tested once, with the student of its release."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +30,8 @@ from concord.tasks.data.parts import of_part
 from concord.tasks.door.erase import close, erase
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
-from tests.flows.test_refresh import arrive, killed, periods_of, publish_rows, published, start_refresh, tables
-from tests.support.homes import certificate_of
+from tests.flows.test_refresh import arrive, periods_of, publish_rows, published, start_refresh, tables
+from tests.support.homes import certificate_of, dies, killed_at
 from tests.support.people import people
 from tests.support.sentences import facts
 
@@ -116,35 +118,34 @@ def only_for_tests(name: str) -> Any:
     true = getattr(Ledger, name)
 
     def method(ledger: Ledger, session: str, *given: Any, **named: Any) -> Any:
-        return killed() if ledger.session(session).purpose == STUDENT_TEST else true(ledger, session, *given, **named)
+        return dies() if ledger.session(session).purpose == STUDENT_TEST else true(ledger, session, *given, **named)
 
     return method
 
 
-STEPS: dict[str, tuple[object, str, Any]] = {
-    "before it is set aside": (season, "keep_aside", killed),
-    "before it is counted": (stages, "count_rows_aside", killed),
-    "before its session is opened": (set_aside, "begin", killed),
-    "before it is begun": (Ledger, "begin_batch", only_for_tests("begin_batch")),
-    "before its draw is on record": (Ledger, "record_draw", only_for_tests("record_draw")),
-    "before it is committed": (Ledger, "commit_batch", only_for_tests("commit_batch")),
-    "before it is published": (refresh, "publish", killed),
+STEPS: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    "before it is set aside": partial(killed_at, season, "keep_aside"),
+    "before it is counted": partial(killed_at, stages, "count_rows_aside"),
+    "before its session is opened": partial(killed_at, set_aside, "begin"),
+    "before it is begun": partial(killed_at, Ledger, "begin_batch", by=only_for_tests("begin_batch")),
+    "before its draw is on record": partial(killed_at, Ledger, "record_draw", by=only_for_tests("record_draw")),
+    "before it is committed": partial(killed_at, Ledger, "commit_batch", by=only_for_tests("commit_batch")),
+    "before it is published": partial(killed_at, refresh, "publish"),
 }
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
 def test_a_test_that_is_killed_is_finished_by_the_next_refresh_and_drawn_once(
-    data: Path, plan: Plan, home: Path, counted: list[int], monkeypatch: pytest.MonkeyPatch
+    data: Path, plan: Plan, home: Path, counted: list[int]
 ) -> None:
     """What arrives meanwhile is tested with the next student."""
     assert plan.stream is not None
     plan = plan.model_copy(update={"stream": plan.stream.model_copy(update={"season": len(STEPS)})})
-    for number, (step, (owner, name, dying)) in enumerate(STEPS.items()):
+    for number, (step, killed) in enumerate(STEPS.items()):
         arrive(data, 2 * number)
-        with monkeypatch.context() as patch:
-            patch.setattr(owner, name, dying)
-            with pytest.raises(KeyboardInterrupt):
-                start_refresh(plan, home)
+        with killed():
+            start_refresh(plan, home)
         drawn = {path: path.read_bytes() for path in (home / "vault" / "sessions").rglob("*.npz")}
         arrive(data, 2 * number + 1)
         found = start_refresh(plan, home)
@@ -161,27 +162,21 @@ def test_a_test_that_is_killed_is_finished_by_the_next_refresh_and_drawn_once(
 
 
 @pytest.mark.slow
-def test_units_are_tested_with_the_student_of_their_release_or_never(
-    data: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_units_are_tested_with_the_student_of_their_release_or_never(data: Path, home: Path, tmp_path: Path) -> None:
     """Another student would ask them again; so they are passed over, and so are those whose rows were erased."""
     given = tables(data) | {"test": {"share": 0.3}, "student": {"estimator": "sklearn.linear_model.LogisticRegression"}}
     plan = parse_plan(given)
     arrive(data, 1)
-    with monkeypatch.context() as patch:
-        patch.setattr(*STEPS["before its draw is on record"])
-        with pytest.raises(KeyboardInterrupt):
-            start_refresh(plan, home)
+    with STEPS["before its draw is on record"]():
+        start_refresh(plan, home)
     publish_rows(data, 200, 81)
     found = start_refresh(plan, home)
     assert (found.test, [(each.status, each.asked) for each in made_in(home)]) == (None, [("closed", 0)])
     assert not [path for path in (home / "vault" / "aside").rglob("*") if path.is_file()]
     for week, step in ((2, "before it is counted"), (3, "before its draw is on record")):
         arrive(data, week)
-        with monkeypatch.context() as patch:
-            patch.setattr(*STEPS[step])
-            with pytest.raises(KeyboardInterrupt):
-                start_refresh(plan, home)
+        with STEPS[step]():
+            start_refresh(plan, home)
         shutil.copytree(home / "vault" / "aside", older := tmp_path / f"aside before {week}")
         assert erase(Stores.of(home), "people", min(people(1500, 12)["person"]))
         shutil.copytree(older, home / "vault" / "aside", dirs_exist_ok=True)  # as a backup would
@@ -194,10 +189,8 @@ def test_units_are_tested_with_the_student_of_their_release_or_never(
     assert found.test is not None
     assert UNTESTED not in certificate_of(found).caveats
     assert faults(home, found) == []
-    with monkeypatch.context() as patch:
-        patch.setattr(*STEPS["before its draw is on record"])
-        with pytest.raises(KeyboardInterrupt):
-            start_refresh(plan, home)
+    with STEPS["before its draw is on record"]():
+        start_refresh(plan, home)
     (stopped,) = (each.id for each in made_in(home) if each.status == "open")
     (home / "vault" / "secrets" / "sessions" / stopped).unlink()
     with pytest.raises(NotVerified, match=facts(f"`concord close {stopped}`")):

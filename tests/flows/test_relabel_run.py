@@ -44,6 +44,7 @@ def files(place: Path) -> list[Path]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["tight", "published", "none"])
+@pytest.mark.usefixtures("prefect_server")
 def test_a_run_is_certified_verified_and_replayed(plan: Plan, home: Path, form: str) -> None:
     asked = changed(plan, relabel__form=form, relabel__hypotheses="stumps", relabel__features=None)
     first = start(asked, home)
@@ -79,6 +80,7 @@ def test_every_part_of_the_cost_is_shown(home: Path, session: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
 def test_lost_files_are_made_again_and_the_draw_stays(plan: Plan, home: Path, session: str) -> None:
     before, labels = drawn(home), labels_of(home, session)
     for folder in ("results", "vault/shards", "vault/relabelled", "vault/teachers", "vault/votes"):
@@ -90,6 +92,7 @@ def test_lost_files_are_made_again_and_the_draw_stays(plan: Plan, home: Path, se
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
 def test_a_draw_that_is_gone_stops_the_session(
     plan: Plan, home: Path, session: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,6 +126,7 @@ def test_a_domain_has_one_relabelled_session(plan: Plan, home: Path, session: st
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
 def test_sessions_over_all_rows_go_beside_it(plan: Plan, home: Path, session: str) -> None:
     further = start(changed(plan.model_dump(exclude={"relabel"}), privacy__epsilon=1.0), home, new_session=True)
     assert further.session != session

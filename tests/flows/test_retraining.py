@@ -40,6 +40,7 @@ def test_another_student_of_the_same_labels(session: str, home: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
 def test_it_is_what_the_plan_would_have_made_and_stays(session: str, plan: Plan, home: Path, arriving: Path) -> None:
     """`run` with the changed plan answers from its cache; a later extension teaches the new student."""
     summary = start_again(study_again, "people", home, DROPPING)  # the domain, whose latest session is meant

@@ -25,6 +25,7 @@ from concord.tasks.verify.folder import PublishedSession
 from concord.tasks.verify.homes import joint_rounds
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
+from tests.support.homes import dies
 from tests.support.people import people
 from tests.support.sentences import facts, says
 from tests.support.several import NAMES, Several, all_rounds
@@ -288,15 +289,11 @@ STEPS = {
 @pytest.mark.slow
 def test_a_killed_lead_is_finished_by_the_next(tmp_path: Path) -> None:
     """At every step, in every round: the same question, and the sum of the shares that were there."""
-
-    def killed(*_: Any, **__: Any) -> Any:
-        raise KeyboardInterrupt
-
     several, questions = Several(tmp_path / "world"), dict[str, bytes]()
     for _ in range(3):
         for owner, name in STEPS.values():
             with pytest.MonkeyPatch.context() as patch, suppress(KeyboardInterrupt):
-                patch.setattr(owner, name, killed)
+                patch.setattr(owner, name, dies)
                 several.lead()
             there = several.files() if several.exchange.exists() else {}
             now = {file: text for file, text in there.items() if file.startswith("question")}

@@ -45,6 +45,7 @@ def edited(number: int, change: Callable[[dict[str, Any]], Any]) -> Callable[[Pa
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
 def test_private_rows_alone_give_a_student_synthetic_rows_and_a_certificate(tmp_path: Path, home: Path) -> None:
     plan = plan_of(tmp_path / "data")
     found = start(plan, home)

@@ -63,6 +63,7 @@ def test_a_session_goes_on_with_the_rounds_that_another_version_advised(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("learner", ["linear", "fitted"])
+@pytest.mark.usefixtures("prefect_server")
 def test_its_student_is_tried_out_on_units_that_no_tally_counted(tmp_path: Path, home: Path, learner: str) -> None:
     plan = parse_plan(tables(tmp_path / "data") | {"test": {"share": 0.3}, "student": {"learner": learner}})
     summary = start(plan, home)

@@ -12,7 +12,7 @@ from concord.artifacts.plan import Plan, parse_plan
 from concord.flows.start import start, start_extension
 from concord.tasks.door.admit import reserve_session
 from concord.tasks.verify.verify import verify
-from tests.support.homes import certificate_of
+from tests.support.homes import certificate_of, dies, killed_at
 from tests.support.people import tables_of_plan, write_tables
 from tests.support.sentences import facts
 
@@ -61,6 +61,7 @@ def test_both_are_paid_for_and_the_certificate_says_the_sum(plan: Plan, home: Pa
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
 def test_again_it_answers_from_cache_and_a_changed_sum_is_found(plan: Plan, home: Path) -> None:
     first, charged = start(plan, home), Ledger.of(home).total("people")
     again = start(plan, home)
@@ -76,21 +77,17 @@ def test_again_it_answers_from_cache_and_a_changed_sum_is_found(plan: Plan, home
 
 
 @pytest.mark.slow
-def test_a_kill_between_the_two_openings_needs_no_new_session(
-    plan: Plan, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kill_between_the_two_openings_needs_no_new_session(plan: Plan, home: Path) -> None:
     opened: list[str] = []
 
     def killed_at_the_second(*given: Any, **named: Any) -> Any:
         if opened:
-            raise KeyboardInterrupt
+            dies()
         opened.append("labels")
         return reserve_session(*given, **named)
 
-    with monkeypatch.context() as patch:
-        patch.setattr("concord.flows.admit.reserve_session", killed_at_the_second)
-        with pytest.raises(KeyboardInterrupt):
-            start(plan, home)
+    with killed_at("concord.flows.admit.reserve_session", by=killed_at_the_second):
+        start(plan, home)
     assert len(Ledger.of(home).sessions("people")) == 1
     start(plan, home)
     assert [session.mechanism["name"] for session in Ledger.of(home).sessions("people")] == ["stable", "universal"]

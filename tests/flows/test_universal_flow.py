@@ -73,6 +73,7 @@ def test_a_student_is_chosen_without_a_vote(plan: Plan, home: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
 def test_again_it_answers_from_cache_and_spends_nothing(session: str, plan: Plan, home: Path) -> None:
     charged, chosen = Ledger.of(home).total("people"), hypothesis(home, session)
     again = start(plan, home)

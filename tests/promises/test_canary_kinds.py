@@ -27,6 +27,7 @@ from tests.promises.kinds import KINDS
 from tests.promises.marks import LENGTH, OF_TWO, Marks, leaks
 from tests.promises.runs import READERS, RUNS, Run, far_off
 from tests.promises.scene import Scene
+from tests.support.homes import dies
 
 ALWAYS = ("tallies", "estimate", "question")
 """Kinds of the default tests; votes are in test_canary.py."""
@@ -101,16 +102,12 @@ def telling(*given: Any, **named: Any) -> Any:
     raise ArithmeticError(f"{VALUE}: {given} {named}")  # a bug, with rows or counts in its message
 
 
-def killed(*_: Any, **__: Any) -> Any:
-    raise KeyboardInterrupt
-
-
 Step = tuple[type, str]
 PUBLISH: tuple[Step, ...] = ((Released, "write"), (Released, "write_labels"))
 DOOR: tuple[tuple[tuple[Step, ...], Callable[..., Any]], ...] = (
-    (((Ledger, "begin_batch"),), killed),
-    (((Ledger, "record_draw"), *PUBLISH), killed),
-    (PUBLISH, killed),
+    (((Ledger, "begin_batch"),), dies),
+    (((Ledger, "record_draw"), *PUBLISH), dies),
+    (PUBLISH, dies),
     (((Ledger, "commit_batch"),), telling),
 )
 """What is called with a session's name, or a path that begins with it, at each step of a batch; and how that fails.
@@ -169,7 +166,7 @@ class TestHoweverItEnds:
             with monkeypatch.context() as patch:
                 for owner, step in places:
                     patch.setattr(owner, step, failing(run, home, getattr(owner, step), fault))
-                scene.refuses(KeyboardInterrupt if fault is killed else EnvironmentFailed, ask)
+                scene.refuses(KeyboardInterrupt if fault is dies else EnvironmentFailed, ask)
         ask()
         before = scene.marks()
         scene.nothing_got_out(before)

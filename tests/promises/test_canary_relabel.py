@@ -26,6 +26,7 @@ from concord.tasks.door.erase import close, forget
 from tests.promises.canary import VALUE, relabelling
 from tests.promises.kept import drawn, files, sequences
 from tests.promises.scene import Scene
+from tests.support.homes import dies
 from tests.support.people import people
 
 ASKED = people(20, 31).drop("outcome", "person").rows(named=True)
@@ -35,10 +36,6 @@ ASKED = people(20, 31).drop("outcome", "person").rows(named=True)
 def scene(scene: Scene) -> Scene:
     scene.tables = relabelling(scene.tables)
     return scene
-
-
-def killed(*_: object, **__: object) -> None:
-    raise KeyboardInterrupt
 
 
 @pytest.mark.slow
@@ -126,7 +123,7 @@ def test_an_answer_that_was_killed_and_finished_tells_nothing(scene: Scene, monk
     session = scene.run().session
     for owner, step in ((Released, "write_labels"), (Ledger, "commit_batch")):
         with monkeypatch.context() as patch:
-            patch.setattr(owner, step, killed)
+            patch.setattr(owner, step, dies)
             scene.refuses(KeyboardInterrupt, lambda: Online(Stores.of(scene.home), session).answer(ASKED[0]))
     for row in ASKED:
         Online(Stores.of(scene.home), session).answer(row)

@@ -2,8 +2,6 @@
 every unit is in one period. Planted faults are rejected.
 """
 
-import os
-import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,10 +17,9 @@ from concord.tasks.asks.stream import PeriodCounts, periods_counted
 from concord.tasks.door.checkpoint import Randomness
 from concord.tasks.mechanisms.distance import Ints
 from concord.tasks.verify.verify import verify
-from tests.promises.commands import Commands, attempt
+from tests.promises.commands import Commands, killed
 from tests.promises.crashes import files
 from tests.support.people import changed, people, tables_of_plan
-from tests.support.processes import FRESH
 
 STEPS = {
     "concord.flows.season.arrive": "before it is counted",
@@ -30,10 +27,6 @@ STEPS = {
     "concord.artifacts.ledger.ledger.Ledger.begin_batch": "before it is begun",
     "concord.artifacts.ledger.ledger.Ledger.commit_batch": "before it is committed",
 }
-
-
-def die(*_: object, **__: object) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def refreshing(home: Path, data: Path) -> None:
@@ -101,11 +94,7 @@ def go_through(commands: Commands, steps: Sequence[str]) -> Path:
     assert (first.status, len(before)) == ("spent", 2)
     for place in steps:
         weeks.arrive()
-        given = (refreshing, home, commands.data, None, commands.folder / "points", commands.patch | {place: die})
-        process = FRESH.Process(target=attempt, args=given)
-        process.start()
-        process.join()
-        assert process.exitcode == -signal.SIGKILL, STEPS[place]
+        killed(refreshing, home, commands.data, place, **commands.patch)
         assert before.items() <= drawn(home).items(), STEPS[place]
         before = drawn(home)
     assert len(before) == 3

@@ -21,6 +21,7 @@ from concord.tasks.door.erase import close
 from concord.tasks.mechanisms import noise
 from tests.promises.crashes import files
 from tests.promises.kinds import KINDS, Kind
+from tests.support.homes import dies
 from tests.support.processes import FRESH
 from tests.support.sentences import facts
 
@@ -166,16 +167,12 @@ def test_other_private_numbers_stop_before_a_draw(home: Path, kind: Kind) -> Non
 def test_numbers_that_change_between_draw_and_release_stop_it(home: Path, kind: Kind) -> None:
     """The draw was for other numbers, so that both together would tell of them."""
     with pytest.MonkeyPatch.context() as patch, suppress(KeyboardInterrupt):
-        patch.setattr(Ledger, "commit_batch", killed)
+        patch.setattr(Ledger, "commit_batch", dies)
         kind.ask(home)
     released = files(home / "released")
     with pytest.raises(NotVerified, match="changed since it was begun"):
         kind.ask(home, other=True)
     assert files(home / "released") == released
-
-
-def killed(*_: object, **__: object) -> Any:
-    raise KeyboardInterrupt
 
 
 def test_without_its_key_or_with_another_nothing_goes_on(home: Path, kind: Kind) -> None:
@@ -200,7 +197,7 @@ def test_a_released_file_that_changed_is_not_handed_on(home: Path, kind: Kind) -
 
 def test_kept_noise_that_changed_stops_it(home: Path, kind: Kind) -> None:
     with pytest.MonkeyPatch.context() as patch, suppress(KeyboardInterrupt):
-        patch.setattr(Ledger, "commit_batch", killed)
+        patch.setattr(Ledger, "commit_batch", dies)
         kind.ask(home)
     kept = [*(home / "vault" / "sessions" / "d-1").glob("*.npz")]
     assert bool(kept) != kind.keyed
@@ -227,8 +224,8 @@ def test_a_session_that_was_closed_first_draws_nothing(home: Path, kind: Kind, m
 
 def test_what_was_begun_is_paid_though_the_session_is_closed_before_it_is_released(home: Path, kind: Kind) -> None:
     with pytest.MonkeyPatch.context() as patch, suppress(KeyboardInterrupt):
-        patch.setattr(Released, "write", killed)
-        patch.setattr(Released, "write_labels", killed)
+        patch.setattr(Released, "write", dies)
+        patch.setattr(Released, "write_labels", dies)
         kind.ask(home)
     pending = session_of(home).pending
     assert pending is not None

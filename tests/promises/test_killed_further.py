@@ -2,9 +2,7 @@
 charged is finished first, and a further session is opened by the command after that.
 """
 
-import os
 import shutil
-import signal
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -25,15 +23,15 @@ from concord.flows.start import start, start_again
 from concord.tasks.asks.group_counts import CountQuestion
 from concord.tasks.door.erase import close
 from concord.tasks.verify.verify import verify
-from tests.promises.commands import STAND_INS, attempt
+from tests.promises.commands import killed
 from tests.support.copies import copied
 from tests.support.people import changed, people, tables_of_plan, write_tables
-from tests.support.processes import FRESH
 from tests.support.several import plainly
 
 SMALL = {"teachers": {"count": 20, "block": 10}, "student": {}}
 TALLIED = {"labeling": {"mechanism": "tallies", "rows": 1000}}
-Asked = Callable[[Path, Path, bool], Any]
+Asked = Callable[..., Any]
+"""Is given a home, a folder of tables, and whether it asks `again`."""
 
 
 def plan_of(data: Path, *, tallied: bool) -> Any:
@@ -43,19 +41,19 @@ def plan_of(data: Path, *, tallied: bool) -> Any:
     return changed({name: part for name, part in tables.items() if not (tallied and name in SMALL)})
 
 
-def voted(home: Path, data: Path, again: bool) -> None:
+def voted(home: Path, data: Path, *, again: bool) -> None:
     learn.fn(plan_of(data, tallied=False), home, new_session=again)
 
 
-def tallied(home: Path, data: Path, again: bool) -> None:
+def tallied(home: Path, data: Path, *, again: bool) -> None:
     learn.fn(plan_of(data, tallied=True), home, new_session=again)
 
 
-def counted(home: Path, data: Path, again: bool) -> None:
+def counted(home: Path, data: Path, *, again: bool) -> None:
     answer.fn(plan_of(data, tallied=True), home, CountQuestion(by=("shade",), epsilon=0.1), again=again)
 
 
-def estimated(home: Path, data: Path, again: bool) -> None:
+def estimated(home: Path, data: Path, *, again: bool) -> None:
     estimate.fn(plan_of(data, tallied=False), home, 0.5, 0.2, 0.05, again=again)
 
 
@@ -88,14 +86,6 @@ COMMANDS: dict[str, tuple[Asked, str, tuple[str, ...]]] = {
 }
 
 
-def die(*_: object, **__: object) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def give(asked: Asked, home: Path, data: Path, *, again: bool) -> None:
-    asked(home, data, again)
-
-
 class World:
     """A home in which a command was given once, and its tables."""
 
@@ -110,16 +100,11 @@ class World:
     def once(self, home: Path, *, again: bool) -> None:
         with pytest.MonkeyPatch.context() as patch, plainly():
             patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home / 'mlflow.db'}")
-            self.asked(home, self.data, again)
+            self.asked(home, self.data, again=again)
 
     def killed(self, home: Path, place: str) -> None:
         """Ask anew in a new process, which is killed there."""
-        command = partial(give, self.asked, again=True)
-        given = (command, home, self.data, None, self.folder / "points", STAND_INS | {place: die})
-        process = FRESH.Process(target=attempt, args=given)
-        process.start()
-        process.join()
-        assert process.exitcode == -signal.SIGKILL, place
+        killed(partial(self.asked, again=True), home, self.data, place)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from concord.tasks.door.erase import close, erase, erased_units, forget
 from concord.tasks.verify.reckoning import ledger_faults
 from concord.tasks.verify.verify import verify
 from tests.support.copies import copied
+from tests.support.homes import killed_at
 from tests.support.people import arrive, changed, people, tables_of_plan, write_tables
 from tests.support.sentences import facts
 from tests.support.several import plainly
@@ -241,10 +242,8 @@ def test_a_secret_that_nothing_depends_on_yet_is_made(world: World) -> None:
     plan = world.votes.model_copy(update={"privacy": world.votes.privacy.model_copy(update={"domain": "new"})})
     data = write_tables(world.home.parent / "new", people(600, 9))
     plan = plan.model_copy(update={"folder": str(data)})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("concord.flows.learn.begin", killed)
-        with pytest.raises(KeyboardInterrupt):
-            learn.fn(plan, world.home)
+    with killed_at("concord.flows.learn.begin"):
+        learn.fn(plan, world.home)
     shards = {*(world.home / "vault/shards/new").rglob("*.arrow")}
     world.without("domains/new")
     assert shards
@@ -252,19 +251,13 @@ def test_a_secret_that_nothing_depends_on_yet_is_made(world: World) -> None:
     assert [remark.kind for remark in Ledger.of(world.home).remarks("new")] == ["secret", "holds"]
 
 
-def killed(*_: object, **__: object) -> None:
-    raise KeyboardInterrupt
-
-
 def test_a_period_that_was_counted_is_never_counted_under_another_key(world: World) -> None:
     """Killed between counting and drawing, with the stream's secret lost and a unit erased: the whole was counted again
     under a new one, and the period after asked all units a second time within one charge."""
     world.period(2)
     try:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("concord.tasks.asks.stream.SeasonAsk.steps", killed)
-            with pytest.raises(KeyboardInterrupt):
-                refresh.fn(world.stream, world.home)
+        with killed_at("concord.tasks.asks.stream.SeasonAsk.steps"):
+            refresh.fn(world.stream, world.home)
         door = Stores.of(world.home)
         session = door.ledger.session(world.season)
         assert len([*periods_counted(door.vault, session)]) == session.asked + 1

@@ -1,5 +1,7 @@
-"""The state of a home folder, for tests of what a command changes or leaves alone."""
+"""The state of a home folder, for tests of what a command changes or leaves alone, also if it is killed."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,19 +50,33 @@ def state_of(home: Path, session: str) -> tuple[Any, ...]:
     return charged(home), door.ledger.batches(session), read_checkpoint(door.vault, session), labels_of(home, session)
 
 
+def dies(*_: object, **__: object) -> Any:
+    """Stands in for a step at which a command is killed."""
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def killed_at(*step: Any, by: Callable[..., Any] = dies) -> Iterator[None]:
+    """Context in which a command is killed at a step: an owner and the name of its method, or the place of a function.
+    Fails if it is not."""
+    given: Any = (*step, by)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(*given)
+        with pytest.raises(KeyboardInterrupt):
+            yield
+
+
 def die_extending(session: str, public: Path, home: Path) -> None:
     """Extend a session of three batches, and die before the labels of the second new one are written."""
     true = Released.write_labels
 
     def dying(released: Released, name: str, index: int, *args: Any, **kwargs: Any) -> Any:
         if index == 4:
-            raise KeyboardInterrupt
+            dies()
         return true(released, name, index, *args, **kwargs)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Released, "write_labels", dying)
-        with pytest.raises(KeyboardInterrupt):
-            start_extension(session, public, home)
+    with killed_at(Released, "write_labels", by=dying):
+        start_extension(session, public, home)
 
 
 def undrawn(_: object) -> str:

@@ -158,6 +158,7 @@ def test_results_that_cannot_be_written_are_told_in_one_sentence() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
 def test_quietly_only_the_certificate_s_path_is_printed(concord: Callable[..., Any], tmp_path: Path) -> None:
     plan = str(write_plan(write_tables(tmp_path)))
     status, printed, error = concord("run", plan, "--quiet")
