@@ -214,6 +214,10 @@ class Noisy:
         return tuple(replace(self, pairs=self.pairs[:, at : at + 1]) for at in levels)
 
 
+NoisySum = tuple[int, int]
+"""A sum of noisy counts, and how many they are."""
+
+
 @dataclass(frozen=True)
 class Measured:
     """A share of right predictions, and the interval that covers it at LEVEL."""
@@ -242,12 +246,12 @@ class Measures:
 
         def shares(totals: Ints, misses: float) -> tuple[Measured, ...]:
             pairs = zip(hits.tolist(), (totals - hits).tolist(), strict=True)
-            return tuple(measured_share(a, e, mechanism.scale, misses, others, parts) for a, e in pairs)
+            return tuple(measured_share((a, parts), (e, others), mechanism.scale, misses) for a, e in pairs)
 
         recall, together = shares(of_class, misses), shares(of_class, misses / mechanism.classes)
         return cls(
             rows=max(0, int(pair.sum())),
-            accuracy=measured_share(int(pair[0]), int(pair[1]), mechanism.pair_scale, misses, 1),
+            accuracy=measured_share((int(pair[0]), 1), (int(pair[1]), 1), mechanism.pair_scale, misses),
             balanced_accuracy=Measured(*(float(np.mean([getattr(r, of) for r in together])) for of in ENDS)),
             recall=recall,
             precision=shares(of_predicted, misses),
@@ -273,7 +277,8 @@ def measured_error(counts: Sequence[int], scale: float, level: float = LEVEL) ->
     level. Since shares below 0 count as 0, the estimate leans high if units are few."""
     widths, many = np.diff(np.square(PLACES)), len(PLACES)
     misses = (1 - level) / len(widths)
-    beyond = [measured_share(sum(counts[at:]), sum(counts[:at]), scale, misses, at, many - at) for at in range(1, many)]
+    sums = (((sum(counts[at:]), many - at), (sum(counts[:at]), at)) for at in range(1, many))
+    beyond = [measured_share(above, below, scale, misses) for above, below in sums]
     return Measured(*(math.sqrt(widths @ [getattr(share, of) for share in beyond]) for of in ENDS))
 
 
@@ -296,28 +301,29 @@ class GroupMeasures:
         matrix, pairs = noisy.matrices[list(groups)].sum(axis=0), noisy.pairs[list(groups)].reshape(-1, 2)
         many, parts = len(groups), len(pairs)
 
-        def shown(right: int, wrong: int, ones: int, others: int) -> Measured | None:
-            beyond = quantile(mechanism.scale, ones + others, (1 - level) / 2)
-            few = right + wrong - beyond < least
-            return None if few else measured_share(right, wrong, mechanism.scale, 1 - level, others, ones)
+        def shown(right: NoisySum, wrong: NoisySum) -> Measured | None:
+            beyond = quantile(mechanism.scale, right[1] + wrong[1], (1 - level) / 2)
+            few = right[0] + wrong[0] - beyond < least
+            return None if few else measured_share(right, wrong, mechanism.scale, 1 - level)
 
         right, wrong = pairs.sum(axis=0).tolist()
         others = many * (mechanism.classes - 1)
         return cls(
             rows=max(0, right + wrong),
-            accuracy=shown(right, wrong, parts, parts),
-            recall=tuple(shown(int(row[at]), int(row.sum() - row[at]), many, others) for at, row in enumerate(matrix)),
+            accuracy=shown((right, parts), (wrong, parts)),
+            recall=tuple(
+                shown((int(row[at]), many), (int(row.sum() - row[at]), others)) for at, row in enumerate(matrix)
+            ),
         )
 
 
-def measured_share(right: int, wrong: int, scale: float, misses: float, others: int, ones: int = 1) -> Measured:
-    """The share right / (right + wrong) of noisy counts: `right` is the sum of `ones` counts, `wrong` of `others`, with
-    noise of `scale` in each. If neither sum is positive, the share is the middle of its interval.
-    """
-    near, far = quantile(scale, ones, misses / 8), quantile(scale, others, misses / 8)
-    low = _beta(misses / 4, right - near, max(0, wrong + far) + 1)
-    high = _beta(1 - misses / 4, max(0, right + near) + 1, wrong - far)
-    hits, fails = max(0, right), max(0, wrong)
+def measured_share(right: NoisySum, wrong: NoisySum, scale: float, misses: float) -> Measured:
+    """The share right / (right + wrong) of noisy counts with noise of `scale` in each. If neither sum is positive, the
+    share is the middle of its interval."""
+    near, far = (quantile(scale, counts, misses / 8) for _, counts in (right, wrong))
+    low = _beta(misses / 4, right[0] - near, max(0, wrong[0] + far) + 1)
+    high = _beta(1 - misses / 4, max(0, right[0] + near) + 1, wrong[0] - far)
+    hits, fails = max(0, right[0]), max(0, wrong[0])
     return Measured(hits / (hits + fails) if hits + fails else (low + high) / 2, low, high)
 
 

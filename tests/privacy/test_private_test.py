@@ -199,7 +199,7 @@ def coverage(units: int, chance: float, scale: float, level: float, others: int 
 
     @cache
     def covers(right: int, wrong: int) -> bool:
-        found = measured_share(right, wrong, scale, 1 - level, others, ones)
+        found = measured_share((right, ones), (wrong, others), scale, 1 - level)
         return found.low <= chance <= found.high
 
     total = 0.0
@@ -235,7 +235,7 @@ def test_the_noise_of_every_cell_of_a_sum_is_counted(monkeypatch: pytest.MonkeyP
     def holds() -> bool:
         """Whether the interval holds the one of exact counts, wherever the noise of both sums is within reach."""
         noisy = [
-            measured_share(right + near, wrong + far, scale, misses, cells, cells)
+            measured_share((right + near, cells), (wrong + far, cells), scale, misses)
             for near, far in product((-reach, reach), repeat=2)
         ]
         return all(found.low <= low and high <= found.high for found in noisy)

@@ -205,7 +205,7 @@ def missed(level: float) -> float:
     low_or_high = [
         not (found.low <= CHANCE <= found.high)
         for right in range(UNITS_TRIED + 1)
-        for found in [measured_share(right, UNITS_TRIED - right, 0.05, 1 - level, 1)]
+        for found in [measured_share((right, 1), (UNITS_TRIED - right, 1), 0.05, 1 - level)]
     ]
     return float(binom.pmf(np.arange(UNITS_TRIED + 1), UNITS_TRIED, CHANCE)[low_or_high].sum())
 
