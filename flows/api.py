@@ -248,12 +248,10 @@ def plan(
 
     figures   epsilon, delta, teachers, queries, classes and rows, which take precedence over the plan
     """
-    from concord.tasks.advice.report import FIGURES, plan_report
+    from concord.tasks.advice.report import plan_report
 
-    asked = {**dict.fromkeys((*FIGURES, "rows")), **figures}
-    return plan_report(
-        None if path is None else Path(path), None if agreement is None else str(agreement), _home(home), **asked
-    )
+    guess = None if agreement is None else str(agreement)
+    return plan_report(None if path is None else Path(path), guess, _home(home), **figures)
 
 
 @our_settings()

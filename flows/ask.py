@@ -14,13 +14,10 @@ from typing import Any
 from prefect import flow
 
 from concord.artifacts.errors import BudgetRefused
-from concord.artifacts.guarantee import claim_in_words
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Ref, canonical_json
 from concord.artifacts.sessions import Session
 from concord.flows.admit import admit, answer_once, begin
-from concord.flows.console import out
-from concord.flows.outcome import spent_in_words
 from concord.flows.run import Admitted, ExactNumbers, PrivateFiles, RunContext, running
 from concord.flows.stage import Disclosure, pass_door
 from concord.flows.stages import blocks, count_units, encode, measure, split
@@ -168,21 +165,3 @@ def estimate(plan: Plan, home: Path, epsilon: float, share: float, beta: float, 
         fields = {**claim, **suggestion.model_dump(), **passed.session.mechanism}
         with run.stores.publishing(passed.session.id):
             return details | recorded(run, admitted, passed, fields)
-
-
-def show_estimate(details: dict[str, Any]) -> None:
-    """Print the estimate, its cost, and how to use it."""
-    rows = {
-        "teachers": f"{details['teachers']} err on {details['rate']:.1%} of rows set aside, by a noisy estimate",
-        "guarantee": f"{claim_in_words(details['guarantee'])}, in session {details['session']}",
-        "budget": spent_in_words(details["lifetime"]),
-        "next": f"set cutoff = {details['cutoff']} in [labeling], for a mechanism that ends by refusals: enough for "
-        f"{details['queries']:,} public rows, except with probability {details['beta']:g} (BTT18, Theorem 3.2)",
-        "estimate": details["estimate"],
-    }
-    if details["cutoff"] >= details["queries"]:
-        rows["next"] = (
-            "take a mechanism that pays by row: they err too often for a cutoff below the number of public rows"
-        )
-    for name, value in rows.items():
-        out.print(f"{name:<11}  {value}", soft_wrap=True, markup=False)

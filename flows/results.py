@@ -1,5 +1,5 @@
-"""What commands and the calls of `api` return: the results of a run, the answer to a question, the budget, and the
-checks of what was written.
+"""What commands and the calls of `api` return: the results of a run, the answer to a question, the budget, the
+checks of what was written, and an erasure.
 
 Checked by tests/flows/test_api.py
 """
@@ -211,6 +211,25 @@ def _session(domain: Domain, session: Session, ledger: Reading) -> dict[str, Any
 
 def _pair(amounts: tuple[float, float]) -> dict[str, float]:
     return {"epsilon": amounts[0], "delta": amounts[1]}
+
+
+def erased(home: Path, domain: str, unit: str | None) -> dict[str, Any]:
+    """Erase a unit, or every unit, of a domain. Returns the details, with what its sessions have published. Raises as
+    `tasks.door.erase`."""
+    from concord.artifacts.mlflow.read import Records
+    from concord.artifacts.stores import Stores
+    from concord.tasks.door.erase import erase
+
+    stores = Stores.of(home)
+    now = erase(stores, domain, unit)
+    records = Records.of(home)
+    published = [
+        {"session": session.id, "labels": session.answered, "models": records.models(session.id)}
+        for session in stores.ledger.sessions(domain)
+    ]
+    lasting = [session.id for session in stores.ledger.sessions(domain) if session.stream and session.status == "open"]
+    details = {"domain": domain, "erased_now": now, "left_out": unit is not None, "published": published}
+    return details | {"goes_on": lasting}
 
 
 def checks_of(

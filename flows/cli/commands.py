@@ -304,11 +304,32 @@ def estimate_command(
     With the same settings, it repeats the first estimate and spends nothing.
     """
     with call.with_plan(plan, yes=yes) as (loaded, home):
-        from concord.flows.ask import estimate, show_estimate
+        from concord.flows.ask import estimate
         from concord.flows.start import start_asking
 
         result = start_asking(estimate, loaded, home, epsilon, share, beta, again)
     call.end(result, show_estimate)
+
+
+def show_estimate(details: dict[str, Any]) -> None:
+    """Print the estimate, its cost, and how to use it."""
+    from concord.artifacts.guarantee import claim_in_words
+    from concord.flows.outcome import spent_in_words
+
+    rows = {
+        "teachers": f"{details['teachers']} err on {details['rate']:.1%} of rows set aside, by a noisy estimate",
+        "guarantee": f"{claim_in_words(details['guarantee'])}, in session {details['session']}",
+        "budget": spent_in_words(details["lifetime"]),
+        "next": f"set cutoff = {details['cutoff']} in [labeling], for a mechanism that ends by refusals: enough for "
+        f"{details['queries']:,} public rows, except with probability {details['beta']:g} (BTT18, Theorem 3.2)",
+        "estimate": details["estimate"],
+    }
+    if details["cutoff"] >= details["queries"]:
+        rows["next"] = (
+            "take a mechanism that pays by row: they err too often for a cutoff below the number of public rows"
+        )
+    for name, value in rows.items():
+        out.print(f"{name:<11}  {value}", soft_wrap=True, markup=False)
 
 
 @subcommand("count")

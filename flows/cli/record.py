@@ -150,7 +150,8 @@ def erase_command(
     from concord.flows.environment import reopen
 
     home = reopen(call.home)
-    from concord.flows.cli.show import erased, show_erasure
+    from concord.flows.cli.show import show_erasure
+    from concord.flows.results import erased
 
     call.end(erased(home, domain, unit), show_erasure)
 

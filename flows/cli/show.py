@@ -119,25 +119,6 @@ def show_budget(figures: dict[str, Any]) -> None:
         out.print(table)
 
 
-def erased(home: Path, domain: str, unit: str | None) -> dict[str, Any]:
-    """Erase a unit, or every unit, of a domain. Returns the details, with what its sessions have published. Raises as
-    `tasks.door.erase`."""
-    from concord.artifacts.mlflow.read import Records
-    from concord.artifacts.stores import Stores
-    from concord.tasks.door.erase import erase
-
-    stores = Stores.of(home)
-    now = erase(stores, domain, unit)
-    records = Records.of(home)
-    published = [
-        {"session": session.id, "labels": session.answered, "models": records.models(session.id)}
-        for session in stores.ledger.sessions(domain)
-    ]
-    lasting = [session.id for session in stores.ledger.sessions(domain) if session.stream and session.status == "open"]
-    details = {"domain": domain, "erased_now": now, "left_out": unit is not None, "published": published}
-    return details | {"goes_on": lasting}
-
-
 def show_erasure(details: dict[str, Any]) -> None:
     """Print what was erased, what cannot be recalled, and what the owner of the table must still do."""
     result = "the vault keeps nothing of its table" if details["erased_now"] else "nothing of its table was left"

@@ -43,7 +43,7 @@ def plan_report(path: Path | None, agreement: str | None, home: Path, **given: f
     if path is None:
         return {**_of_votes(None, None, agreement, **given), "candidates": None, "lifetime": None}
     plan = load_plan(path)
-    budget = {name: given[name] for name in ("epsilon", "delta") if given[name] is not None}
+    budget = {name: given[name] for name in ("epsilon", "delta") if given.get(name) is not None}
     labeling = {} if given.get("rows") is None else {"rows": given["rows"]}
     changes = {"privacy": plan.privacy.model_copy(update=budget), "labeling": plan.labeling.model_copy(update=labeling)}
     plan = with_public_snapshots(plan.model_copy(update=changes), home)
@@ -98,9 +98,9 @@ def _of_votes(
 
 def _asked(plan: Plan | None, public: PublicFacts | None, agreement: str | None, **given: float | None) -> Premises:
     """The figures to plan for: those given, otherwise the plan's. Raises WrongInput."""
-    rows = int(given["queries"] or (public.rows if public else 0)) or None
+    rows = int(given.get("queries") or (public.rows if public else 0)) or None
     result = premises_of(plan, rows) if plan else {}
-    result |= {name: given[name] for name in FIGURES if given[name] is not None}
+    result |= {name: given[name] for name in FIGURES if given.get(name) is not None}
     for name in FIGURES:
         if name not in result:
             raise WrongInput(f"--{name} must be given, or a plan file with it")

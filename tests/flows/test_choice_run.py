@@ -16,14 +16,13 @@ from concord.artifacts.sessions import STUDENT_CHOICE
 from concord.flows.learn import retest, study_again
 from concord.flows.outcome import outcome_in_markdown
 from concord.flows.start import start, start_again, start_extension
-from concord.tasks.advice.report import FIGURES, plan_report
+from concord.tasks.advice.report import plan_report
 from concord.tasks.verify.published import verify_published
 from concord.tasks.verify.verify import verify
 from tests.support.homes import certificate_of, dies, killed_at
 from tests.support.people import arrive, changed, write_plan, write_tables
 from tests.support.sentences import facts
 
-UNSAID = dict.fromkeys((*FIGURES, "rows"))
 CONSTANT = "sklearn.dummy.DummyClassifier"
 CANDIDATES = [{"params": {"C": 1.0}}, {"estimator": CONSTANT}, {"refused": "drop"}]
 
@@ -141,11 +140,11 @@ def test_a_choice_that_leaves_the_test_nothing_is_refused_before_anything_is_rea
 def test_a_plan_says_what_a_choice_costs_and_takes(tmp_path: Path) -> None:
     folder = write_tables(tmp_path / "data")
     plan = write_plan(folder, test__share=0.3, student__candidates=CANDIDATES, student__epsilon=0.5)
-    found = plan_report(plan, None, tmp_path, **UNSAID)["candidates"]
+    found = plan_report(plan, None, tmp_path)["candidates"]
     assert (found["candidates"], found["epsilon"], found["aside"]) == (3, 0.5, None)
     assert 0 < found["nats"] <= found["order"] * 0.5**2 / 8
     units = {item["gap"]: item["drawn"] for item in found["units"]}
     assert units[0.01] == pytest.approx(728, abs=2)  # ln(2·19)/(0.5·0.01)
     assert all(item["proved"] > item["drawn"] for item in found["units"])
-    assert plan_report(write_plan(folder), None, tmp_path, **UNSAID)["candidates"] is None
+    assert plan_report(write_plan(folder), None, tmp_path)["candidates"] is None
     assert json.dumps(found)

@@ -9,7 +9,7 @@ import pytest
 from concord.artifacts.guarantee import LABELS_ALONE
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.stores import Stores
-from concord.flows.cli.show import erased
+from concord.flows.results import erased
 from concord.flows.start import start
 from concord.tasks.verify.verify import verify
 from tests.support.homes import certificate_of

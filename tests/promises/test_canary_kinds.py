@@ -19,7 +19,8 @@ import pytest
 from concord.artifacts.errors import BudgetRefused, ConcordError, EnvironmentFailed
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
-from concord.flows.cli.show import erased, show_erasure
+from concord.flows.cli.show import show_erasure
+from concord.flows.results import erased
 from tests.promises.canary import NAME, VALUE, canary_tables, marked_labels, moments_between, published
 from tests.promises.kept import KINDS as PRIVATE
 from tests.promises.kept import files, sequences, set_aside

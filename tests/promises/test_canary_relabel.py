@@ -17,7 +17,7 @@ from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.stores import Stores
 from concord.flows import admit
-from concord.flows.cli.show import erased
+from concord.flows.results import erased
 from concord.flows.run import Admitted, PrivateFiles, RunContext
 from concord.tasks.asks.online import Online
 from concord.tasks.asks.votes import VotesAsk

@@ -11,7 +11,8 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.artifacts.stores import Stores
-from concord.flows.cli.show import erased, show_erasure
+from concord.flows.cli.show import show_erasure
+from concord.flows.results import erased
 from concord.flows.start import start, start_extension
 from concord.tasks.door.erase import erase
 from concord.tasks.door.locks import a_run_in

@@ -13,8 +13,8 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import COMMAS, TextFormat
 from concord.artifacts.stores import Stores
-from concord.flows.cli.show import erased
 from concord.flows.console import err
+from concord.flows.results import erased
 from concord.flows.start import start
 from concord.tasks.data.encode import learn_encoding
 from concord.tasks.data.split import one_row_a_unit, split, with_public
