@@ -25,7 +25,7 @@ from concord.artifacts.guarantee import later_rows_in_words
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import Encoding
 from concord.artifacts.sections import MECHANISMS, TALLIES
-from concord.tasks.advice.compare import Option, Stream, recommend
+from concord.tasks.advice.compare import LabelRequest, Option, recommend
 from concord.tasks.advice.expect import Premises, premises_of
 from concord.tasks.advice.tallies import check_columns, planned_sizes
 from concord.tasks.data.cells import cast_rows, systematic_sample
@@ -75,9 +75,9 @@ class PublicFacts:
             shares=class_shares(plan, encoding),
         )
 
-    def stream(self, plan: Plan) -> Stream:
-        """The stream that a voting mechanism would answer. Raises WrongInput if no budget is left for it."""
-        return Premises(**premises_of(plan, self.rows, self.order)).stream
+    def request(self, plan: Plan) -> LabelRequest:
+        """The request that a voting mechanism would answer. Raises WrongInput if no budget is left for it."""
+        return Premises(**premises_of(plan, self.rows, self.order)).request
 
 
 def class_shares(plan: Plan, encoding: Encoding) -> tuple[float, ...] | None:

@@ -42,7 +42,7 @@ LARGEST_SEARCHED = 10**7
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stream:
+class LabelRequest:
     """A request for labels, as expected from public facts. Raises WrongInput if figures are out of range.
 
     agreement   a guess of how much teachers agree, as `odds.profile` takes it; None for TYPICAL_AGREEMENT
@@ -120,20 +120,20 @@ class Stream:
         return self.calibrated(name, CUTOFFS[max(near, key=labels)])
 
 
-def margin_needed(mechanism: Mechanism, stream: Stream) -> int | None:
+def margin_needed(mechanism: Mechanism, request: LabelRequest) -> int | None:
     """The least lead, in votes, that is enough for any other votes; the worst case is that all others are equal."""
-    level = np.full(stream.classes, -1 / stream.classes)
+    level = np.full(request.classes, -1 / request.classes)
     level[0] += 1
-    share = stream.teachers / stream.classes
+    share = request.teachers / request.classes
     return _least(lambda margin: _fails(mechanism, share + margin * level) <= FAILURE_ODDS)
 
 
-def teachers_needed(mechanism: Mechanism, stream: Stream) -> int | None:
+def teachers_needed(mechanism: Mechanism, request: LabelRequest) -> int | None:
     """The smallest sufficient ensemble for a row of average vote shares; None if no size is sufficient."""
-    average = stream.shares.mean(axis=0)
+    average = request.shares.mean(axis=0)
 
     def enough(teachers: int) -> bool:
-        return _fails(mechanism.for_teachers(teachers / stream.teachers), average * teachers) <= FAILURE_ODDS
+        return _fails(mechanism.for_teachers(teachers / request.teachers), average * teachers) <= FAILURE_ODDS
 
     return _least(enough)
 
@@ -188,10 +188,10 @@ class Option:
     reason: str
 
 
-def plan_mechanisms(stream: Stream, cutoff: int | None = None) -> list[Option]:
+def plan_mechanisms(request: LabelRequest, cutoff: int | None = None) -> list[Option]:
     """The options of all mechanisms, best first: feasible ones, then by informative labels; only at `cutoff`, if it is
     fixed already."""
-    options = (plan_mechanism(name, stream, cutoff) for name in MECHANISMS)
+    options = (plan_mechanism(name, request, cutoff) for name in MECHANISMS)
     return sorted(options, key=lambda option: (not option.feasible, -option.informative))
 
 
@@ -206,28 +206,28 @@ def recommend(options: Sequence[Option]) -> Option:
     return replace(best, reason=f"{best.reason}{rival}")
 
 
-def best_mechanism(stream: Stream) -> tuple[float, Mechanism | None]:
+def best_mechanism(request: LabelRequest) -> tuple[float, Mechanism | None]:
     """The most informative labels by a mechanism, and that mechanism; 0 and None if none fits the budget."""
     found: list[tuple[float, Mechanism]] = []
     for name in MECHANISMS:
         try:
-            mechanism = stream.best(name)
+            mechanism = request.best(name)
         except WrongInput:
             continue
-        found.append((stream.informative(stream.outcome(mechanism)), mechanism))
+        found.append((request.informative(request.outcome(mechanism)), mechanism))
     return max(found, key=lambda each: each[0], default=(0.0, None))
 
 
-def plan_mechanism(name: str, stream: Stream, cutoff: int | None = None) -> Option:
+def plan_mechanism(name: str, request: LabelRequest, cutoff: int | None = None) -> Option:
     """The option of one mechanism, at that cutoff or the best of CUTOFFS; not feasible if it cannot be calibrated."""
     try:
-        mechanism = stream.best(name, cutoff)
+        mechanism = request.best(name, cutoff)
     except WrongInput as wrong:
         return Option(name=name, feasible=False, needs="another budget", reason=str(wrong))
-    expected = stream.outcome(mechanism)
-    labels, least = stream.informative(expected), LABELS_A_CLASS * stream.classes
-    needed = teachers_needed(mechanism, stream)
-    rows = f"answers about {expected.answered:,.0f} of {stream.queries:,} rows"
+    expected = request.outcome(mechanism)
+    labels, least = request.informative(expected), LABELS_A_CLASS * request.classes
+    needed = teachers_needed(mechanism, request)
+    rows = f"answers about {expected.answered:,.0f} of {request.queries:,} rows"
     good = f"as informative as {labels:,.0f} labels without noise"
     if labels < least and needed is None:
         reason = "at this agreement no number of teachers is enough"
@@ -246,7 +246,7 @@ def plan_mechanism(name: str, stream: Stream, cutoff: int | None = None) -> Opti
         name=name,
         feasible=labels >= least,
         cutoff=mechanism.cutoff,
-        margin_needed=margin_needed(mechanism, stream),
+        margin_needed=margin_needed(mechanism, request),
         teachers_needed=needed,
         expected_answered=expected.answered,
         label_error=expected.changed,

@@ -161,8 +161,8 @@ def costs_of(plan: Plan, public: PublicFacts | None, account: Account) -> list[C
             case "votes" if not plan.undecided:
                 labeling, rows = plan.labeling, public.rows if public else plan.labeling.queries
                 if rows is not None and (labeling.cutoff is not None or MECHANISMS[labeling.mechanism] != ("cutoff",)):
-                    stream = Premises(**premises_of(plan, rows, account.domain.filter.order)).stream
-                    cost = stream.calibrated(labeling.mechanism, labeling.cutoff).cost
+                    request = Premises(**premises_of(plan, rows, account.domain.filter.order)).request
+                    cost = request.calibrated(labeling.mechanism, labeling.cutoff).cost
         if cost is None:
             return None
         costs.append(cost)

@@ -22,7 +22,7 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.learners import RelabelPlan
 from concord.artifacts.plan import Plan
 from concord.artifacts.schemas import TextFormat
-from concord.tasks.advice.compare import Stream
+from concord.tasks.advice.compare import LabelRequest
 from concord.tasks.advice.tallies import learning_units
 from concord.tasks.asking.relabel import Subset, hypothesis_space, subset_of
 from concord.tasks.data.cells import cast_rows
@@ -43,7 +43,7 @@ BETA = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class Premises(Stream):
+class Premises(LabelRequest):
     """Public inputs of planning: the request at the budget of labels and of the choice of a student together.
 
     mechanism        the planned mechanism; None for the best
@@ -70,14 +70,14 @@ class Premises(Stream):
         return None if self.relabel is None else subset_of(self.relabel, labels, self.delta)
 
     @property
-    def stream(self) -> Stream:
-        """The stream that a mechanism would answer, at the (ε, δ) left for it. Raises WrongInput if none is left."""
-        given = {item.name: getattr(self, item.name) for item in fields(Stream) if item.init}
+    def request(self) -> LabelRequest:
+        """The request that a mechanism would answer, at the (ε, δ) left for it. Raises WrongInput if none is left."""
+        given = {item.name: getattr(self, item.name) for item in fields(LabelRequest) if item.init}
         given["epsilon"] = self.epsilon - self.choice
         if (subset := self.subset) is not None:
             given["epsilon"], given["delta"] = inner_budget(given["epsilon"], self.delta, **subset)
             given["units"] = None if self.units is None else self.units * subset["share"]
-        return Stream(**given)
+        return LabelRequest(**given)
 
 
 def premises_of(plan: Plan, rows: int | None = None, order: float | None = None) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from concord.artifacts.home.released import labels_table
 from concord.artifacts.learners import StudentPlan, TeachersPlan
 from concord.artifacts.plan import Plan
 from concord.tasks.advice.choose import PublicFacts
-from concord.tasks.advice.compare import Option, Stream
+from concord.tasks.advice.compare import LabelRequest, Option
 from concord.tasks.advice.rehearse import (
     ClassAhead,
     Rehearsed,
@@ -154,17 +154,17 @@ class VotesStage(Stage):
     mechanism: Mechanism
 
     @classmethod
-    def of(cls, plan: Plan, public: PublicFacts, stream: Stream, mechanism: Mechanism) -> "VotesStage":
-        """The ensemble of a stream, by a plan's teachers and its first student."""
+    def of(cls, plan: Plan, public: PublicFacts, request: LabelRequest, mechanism: Mechanism) -> "VotesStage":
+        """The ensemble for a request, by a plan's teachers and its first student."""
         codes, names = public.codes(plan), plan.data.classes
-        teachers = plan.teachers.model_copy(update={"count": stream.teachers})
+        teachers = plan.teachers.model_copy(update={"count": request.teachers})
         return cls(
             codes=codes,
             rows=codes.of(public.sample),
             classes=len(names),
-            ensemble=Ensemble.of(teachers, encode(public.sample, public.encoding), len(names), stream.rows),
+            ensemble=Ensemble.of(teachers, encode(public.sample, public.encoding), len(names), request.rows),
             names=names,
-            asked=min(stream.queries, MOST_ASKED),
+            asked=min(request.queries, MOST_ASKED),
             student=plan.student.each[0],
             mechanism=mechanism,
         )
@@ -217,32 +217,32 @@ class VotesAhead:
 def expect_votes(
     plan: Plan,
     public: PublicFacts,
-    stream: Stream,
+    request: LabelRequest,
     option: Option,
     draws: Sequence[tuple[str, int]] = DRAWS,
 ) -> VotesAhead | None:
-    """What to expect if a stream of votes passes the mechanism of that option; None if it does not fit the budget, if
+    """What to expect if the votes asked for pass the mechanism of that option; None if it does not fit the budget, if
     no student is fitted, or if no feature has codes: then there are no synthetic labels."""
     if plan.student.each[0].learner != "fitted" or not public.codes(plan).fine:
         return None
     try:
-        mechanism = stream.calibrated(option.name, option.cutoff)
+        mechanism = request.calibrated(option.name, option.cutoff)
     except WrongInput:
         return None
-    stage = VotesStage.of(plan, public, stream, mechanism)
+    stage = VotesStage.of(plan, public, request, mechanism)
     found = [rehearse_classes(signal, stage, draw, public.shares) for signal, draw in draws]
     classes = expect_classes(plan.data.classes, found)
-    size, trained, voters = stage.ensemble.size, stage.ensemble.trained, stream.teachers
+    size, trained, voters = stage.ensemble.size, stage.ensemble.trained, request.teachers
     who = f"{trained:,} of {voters:,} teachers" if trained < voters else "all teachers"
-    stated = " (labeling.rows is not stated)" if stream.rows is None else ""
-    by = f"by {who}, on {size:,} rows each{stated}, which label {stage.asked:,} of {stream.queries:,} rows"
+    stated = " (labeling.rows is not stated)" if request.rows is None else ""
+    by = f"by {who}, on {size:,} rows each{stated}, which label {stage.asked:,} of {request.queries:,} rows"
     return VotesAhead(
         mechanism=mechanism.name,
         cutoff=mechanism.cutoff,
         teachers=voters,
         trained=trained,
         shard=size,
-        queries=stream.queries,
+        queries=request.queries,
         asked=stage.asked,
         rehearsed=tuple(found),
         classes=classes,

@@ -75,18 +75,18 @@ def _of_votes(
     asked = _asked(plan, public, agreement, **given)
     if plan is not None and public is not None and asked.agreement is None:
         teachers = plan.teachers.model_copy(update={"count": asked.teachers})
-        asked = replace(asked, agreement=simulated_votes(teachers, plan, public, asked.stream.rows))
-    stream = asked.stream
-    options = plan_mechanisms(stream, None if asked.mechanism else asked.cutoff)
-    planned = plan_mechanism(asked.mechanism, stream, asked.cutoff) if asked.mechanism else None
+        asked = replace(asked, agreement=simulated_votes(teachers, plan, public, asked.request.rows))
+    request = asked.request
+    options = plan_mechanisms(request, None if asked.mechanism else asked.cutoff)
+    planned = plan_mechanism(asked.mechanism, request, asked.cutoff) if asked.mechanism else None
     runs, ahead = planned or options[0], None
     if plan is not None and public is not None:
-        ahead = expect_votes(plan, public, stream, runs)
+        ahead = expect_votes(plan, public, request, runs)
     return {
         **{name: getattr(asked, name) for name in FIGURES},
-        "agreement": float(stream.shares[:, 0].mean()),
+        "agreement": float(request.shares[:, 0].mean()),
         "guessed": agreement is not None,
-        "mechanism_at": {"epsilon": stream.epsilon, "delta": stream.delta},
+        "mechanism_at": {"epsilon": request.epsilon, "delta": request.delta},
         "relabel": asked.subset,
         "choice": None if plan is None or not asked.choice else asdict(expect_choice(plan, asked.choice)),
         "mechanisms": [asdict(option) for option in options],

@@ -14,7 +14,7 @@ from concord.artifacts.guarantee import NO_LATER_ROWS
 from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.plan import Plan
 from concord.tasks.advice.choose import PublicFacts, class_shares, later_rows, no_tallies
-from concord.tasks.advice.compare import Stream, best_mechanism, plan_mechanism
+from concord.tasks.advice.compare import LabelRequest, best_mechanism, plan_mechanism
 from concord.tasks.advice.cover import Account, check_cover
 from concord.tasks.advice.draft import EnsembleAdvice, Wishes, draft
 from concord.tasks.advice.rehearse import ClassAhead
@@ -97,7 +97,7 @@ def _by_votes(
             why = ensemble.best.reason if ensemble else why
             continue
         text, plan = draft(wishes, ensemble, folder)
-        ahead = expect_votes(plan, public, public.stream(plan), ensemble.best, [("typical", 0)])
+        ahead = expect_votes(plan, public, public.request(plan), ensemble.best, [("typical", 0)])
         found.append((ahead.rehearsed[0].right if ahead else 0.0, text, plan, ensemble))
     if not found:
         instead = "leave out --no-tallies to ask the rows themselves" if against is None else against
@@ -105,7 +105,7 @@ def _by_votes(
         raise WrongInput(f"votes cannot teach a student within the budget, from {rows}: {why}; {instead}")
     _, text, plan, ensemble = max(found, key=lambda each: each[0])
     best = ensemble.best
-    ahead = expect_votes(plan, public, public.stream(plan), best)
+    ahead = expect_votes(plan, public, public.request(plan), best)
     reason = f"{best.reason}; no tallies: {against}" if against else best.reason
     suggested = Suggested(
         text=text,
@@ -120,7 +120,7 @@ def _by_votes(
 def _ensemble(wishes: Wishes, teachers: int, direct: Plan, public: PublicFacts) -> EnsembleAdvice | None:
     """So many teachers, and the mechanism with most informative labels of their simulated votes; None if none fits."""
     shard, room = wishes.rows / teachers, max(10, public.rows // 10)  # a tenth of the present rows may come later
-    stream = Stream(
+    request = LabelRequest(
         epsilon=direct.privacy.epsilon,
         delta=direct.privacy.delta,
         teachers=teachers,
@@ -131,8 +131,8 @@ def _ensemble(wishes: Wishes, teachers: int, direct: Plan, public: PublicFacts) 
         room=room,
         units=wishes.rows,
     )
-    _, mechanism = best_mechanism(stream)
+    _, mechanism = best_mechanism(request)
     if mechanism is None:
         return None
-    best = plan_mechanism(mechanism.name, stream, mechanism.cutoff)
+    best = plan_mechanism(mechanism.name, request, mechanism.cutoff)
     return EnsembleAdvice(teachers=teachers, best=best, queries=public.rows + room)

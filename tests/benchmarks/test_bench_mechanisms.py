@@ -15,7 +15,7 @@ import opendp.prelude as dp
 import pytest
 
 from concord.artifacts.errors import WrongInput
-from concord.tasks.advice.compare import Stream, margin_needed
+from concord.tasks.advice.compare import LabelRequest, margin_needed
 from concord.tasks.mechanisms import noise
 from concord.tasks.mechanisms.distance import REFUSED
 from concord.tasks.mechanisms.mechanism import calibrate
@@ -52,7 +52,7 @@ def calibrated(name: str, epsilon: float, queries: int = 10**4, cutoff: int = CU
 
 def margin(name: str, epsilon: float, queries: int) -> str:
     """The lead in votes with which a row fails with odds of 1% at most."""
-    stream = Stream(
+    request = LabelRequest(
         epsilon=epsilon,
         delta=DELTA,
         teachers=TEACHERS,
@@ -62,7 +62,7 @@ def margin(name: str, epsilon: float, queries: int) -> str:
         order=LEAST_ORDER,
     )
     try:
-        needed = margin_needed(stream.calibrated(name, CUTOFF if name in BY_REFUSAL else None), stream)
+        needed = margin_needed(request.calibrated(name, CUTOFF if name in BY_REFUSAL else None), request)
     except WrongInput:
         return "–"
     return "–" if needed is None else f"{needed:,}"

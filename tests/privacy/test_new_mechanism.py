@@ -17,7 +17,7 @@ from concord.artifacts.errors import NotVerified
 from concord.artifacts.kinds import KINDS, Kind, Votes
 from concord.artifacts.privacy import ORDERS, Cost
 from concord.artifacts.sections import MECHANISMS
-from concord.tasks.advice.compare import Stream, plan_mechanisms
+from concord.tasks.advice.compare import LabelRequest, plan_mechanisms
 from concord.tasks.mechanisms.distance import Answers, Floats, Ints, RandomSource, plurality
 from concord.tasks.mechanisms.mechanism import FieldSettings, calibrate, from_settings
 from concord.tasks.mechanisms.odds import Attack, Odds, label_weights, one_vote_moved
@@ -115,8 +115,8 @@ def made(epsilon: float = 12.0) -> Responses:
 
 def test_it_is_calibrated_rebuilt_and_planned_by_its_name() -> None:
     assert from_settings(Kind.of(made().settings())) == made()
-    stream = Stream(epsilon=300.0, delta=1e-9, teachers=600, queries=120, classes=2)
-    option = next(mechanism for mechanism in plan_mechanisms(stream) if mechanism.name == NAME)
+    request = LabelRequest(epsilon=300.0, delta=1e-9, teachers=600, queries=120, classes=2)
+    option = next(mechanism for mechanism in plan_mechanisms(request) if mechanism.name == NAME)
     assert option.feasible
     assert option.label_error == pytest.approx(1 / (1 + math.exp(300 / 120)))
     assert option.needs == Responses.needs

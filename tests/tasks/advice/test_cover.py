@@ -168,7 +168,9 @@ def test_room_is_paid_for_as_the_door_would(folder: Path) -> None:
     assert [runs(each, folder).queries for each in (plan, without)] == [390, 300]
     account = Account.of(plan, folder / "nowhere")
     assert costs_of(plan, PublicFacts.of(plan), account) == [runs(plan, folder).cost]
-    assert PublicFacts.of(plan).stream(plan).calibrated("noisy_votes", None).settings() == runs(plan, folder).settings()
+    assert (
+        PublicFacts.of(plan).request(plan).calibrated("noisy_votes", None).settings() == runs(plan, folder).settings()
+    )
 
 
 @pytest.mark.parametrize(

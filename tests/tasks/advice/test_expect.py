@@ -58,15 +58,15 @@ def test_a_relabelled_plan_is_planned_with_what_its_mechanism_has(
     assert expected.subset is not None
     assert expected.subset["share"] == mechanism.relabelling.share
     inner: Any = mechanism.inner
-    assert (expected.stream.epsilon, expected.stream.delta) == (inner.epsilon, inner.delta)
-    assert expected.stream.epsilon != plan.privacy.epsilon
+    assert (expected.request.epsilon, expected.request.delta) == (inner.epsilon, inner.delta)
+    assert expected.request.epsilon != plan.privacy.epsilon
 
 
 def test_labels_bought_beside_a_chosen_student_have_the_rest_of_the_budget(
     tables: dict[str, Any], tmp_path: Path
 ) -> None:
     plan = parse_plan({**tables, "student": {**STUDENT, "epsilon": 1.5}})
-    assert premises(plan).stream.epsilon == ran(plan, tmp_path).epsilon == plan.privacy.epsilon - 1.5
+    assert premises(plan).request.epsilon == ran(plan, tmp_path).epsilon == plan.privacy.epsilon - 1.5
     for relabel in (None, RelabelPlan()):
         with pytest.raises(WrongInput, match=facts("epsilon", "student.epsilon = 1.5")):
             replace(premises(plan), relabel=relabel, epsilon=1.0)

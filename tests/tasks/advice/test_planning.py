@@ -13,8 +13,8 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.sections import MECHANISMS
 from concord.tasks.advice.compare import (
     FAILURE_ODDS,
+    LabelRequest,
     Option,
-    Stream,
     best_mechanism,
     margin_needed,
     plan_mechanisms,
@@ -41,13 +41,13 @@ def planned(
     cutoff: int | None = None,
 ) -> dict[str, Option]:
     figures: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "agreement": agreement}
-    stream = Stream(**figures, teachers=teachers, queries=queries, classes=classes)
-    return {option.name: option for option in plan_mechanisms(stream, cutoff)}
+    request = LabelRequest(**figures, teachers=teachers, queries=queries, classes=classes)
+    return {option.name: option for option in plan_mechanisms(request, cutoff)}
 
 
-def stream(classes: int = 2, teachers: int = 600, agreement: float = 0.92) -> Stream:
+def request(classes: int = 2, teachers: int = 600, agreement: float = 0.92) -> LabelRequest:
     figures: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "agreement": agreement, "order": 1.5}
-    return Stream(**figures, teachers=teachers, queries=1000, classes=classes)
+    return LabelRequest(**figures, teachers=teachers, queries=1000, classes=classes)
 
 
 # Laws -----------------------------------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ TABLE = {(0.5, 10): 303, (0.5, 100): 672, (1, 50): 271, (1, 300): 561, (2, 100):
 @pytest.mark.parametrize(("setting", "distance"), list(TABLE.items()))
 def test_stable_needs_twice_the_distance_of_its_table(setting: tuple[float, int], distance: int) -> None:
     mechanism = StableVoting.calibrate(epsilon=setting[0], delta=1e-6, cutoff=setting[1])
-    found = margin_needed(mechanism, stream())
+    found = margin_needed(mechanism, request())
     assert found is not None
     assert 0.95 * (2 * distance + 1) < found < 1.02 * (2 * distance + 1) + 2  # orders lie closer than the table's
 
@@ -104,7 +104,7 @@ def test_stable_needs_twice_the_distance_of_its_table(setting: tuple[float, int]
 )
 def test_sparse_vector_needs_at_most_the_margin_of_its_table(epsilon: float, cutoff: int, margin: int) -> None:
     mechanism = SparseVector.calibrate(epsilon=epsilon, delta=1e-5, cutoff=cutoff)
-    found = margin_needed(mechanism, stream())
+    found = margin_needed(mechanism, request())
     assert found is not None
     assert 0.9 * margin < found < 1.03 * margin
 
@@ -114,7 +114,7 @@ def test_sparse_vector_needs_at_most_the_margin_of_its_table(epsilon: float, cut
 )
 def test_noisy_votes_need_the_margin_of_the_table(epsilon: float, queries: int, margin: int) -> None:
     mechanism = NoisyVotes.calibrate(epsilon=epsilon, delta=1e-5, queries=queries, classes=2)
-    assert margin_needed(mechanism, stream()) == pytest.approx(margin, rel=0.03)
+    assert margin_needed(mechanism, request()) == pytest.approx(margin, rel=0.03)
 
 
 @pytest.mark.parametrize(("cutoff", "teachers"), [(1, 18_800), (5, 45_500), (20, 97_000), (100, 232_000)])
@@ -136,7 +136,7 @@ def test_the_printed_teachers_are_more_than_enough_for_what_runs() -> None:
 
 def test_margin_needed_is_the_least_that_is_enough() -> None:
     for name in MECHANISMS:
-        at = stream(classes=3)
+        at = request(classes=3)
         mechanism = at.calibrated(name, 10 if name in ("stable", "sparse_vector", "published") else None)
         needed = margin_needed(mechanism, at)
         assert needed is not None
@@ -148,7 +148,7 @@ def test_margin_needed_is_the_least_that_is_enough() -> None:
 
 
 def test_teachers_needed_serve_a_row_of_average_agreement() -> None:
-    at = stream(agreement=0.9)
+    at = request(agreement=0.9)
     mechanism = at.calibrated("stable", 20)
     needed, margin = teachers_needed(mechanism, at), margin_needed(mechanism, at)
     assert needed is not None
@@ -176,12 +176,12 @@ def test_options_are_json_best_first_and_every_mechanism_is_there() -> None:
 def test_the_mechanism_depends_on_rows_and_agreement_as_the_design_says() -> None:
     """STABLE_VOTING, "Where it pays": agreement makes `stable` best, many contested rows a noisy release."""
     _, near_agreement = best_mechanism(
-        Stream(classes=2, epsilon=1.0, delta=1e-6, teachers=1000, queries=17_750, agreement=0.997)
+        LabelRequest(classes=2, epsilon=1.0, delta=1e-6, teachers=1000, queries=17_750, agreement=0.997)
     )
     assert near_agreement is not None
     assert near_agreement.name == "stable"
     _, contested = best_mechanism(
-        Stream(classes=2, epsilon=1.0, delta=1e-5, teachers=400, queries=10_000, agreement=0.913)
+        LabelRequest(classes=2, epsilon=1.0, delta=1e-5, teachers=400, queries=10_000, agreement=0.913)
     )
     assert contested is not None
     assert contested.name == "noisy_votes"
@@ -200,7 +200,7 @@ def test_a_cutoff_that_is_fixed_is_kept() -> None:
 
 def test_too_few_teachers_are_told_how_many_would_do() -> None:
     with pytest.raises(WrongInput, match=r"within the budget; from about [\d,]+ teachers on, one can"):
-        recommend(plan_mechanisms(Stream(epsilon=0.1, delta=1e-6, teachers=3, queries=100, classes=2)))
+        recommend(plan_mechanisms(LabelRequest(epsilon=0.1, delta=1e-6, teachers=3, queries=100, classes=2)))
 
 
 def test_a_budget_that_cannot_be_calibrated_is_an_option_that_is_not_feasible() -> None:
@@ -235,7 +235,7 @@ def test_an_option_is_what_the_door_would_run() -> None:
 def test_of_two_noises_the_one_of_smaller_variance_is_more_informative(
     epsilon: float, queries: int, classes: int
 ) -> None:
-    at = Stream(epsilon=epsilon, delta=1e-5, teachers=600, queries=queries, classes=classes)
+    at = LabelRequest(epsilon=epsilon, delta=1e-5, teachers=600, queries=queries, classes=classes)
     gaussian, laplace = (at.calibrated(name, None) for name in ("noisy_votes", "laplace_votes"))
     variances = [getattr(gaussian, "scale") ** 2, 2 * getattr(laplace, "scale") ** 2]  # noqa: B009
     values = [at.informative(at.outcome(each)) for each in (gaussian, laplace)]
@@ -246,13 +246,13 @@ def test_a_count_is_as_informative_as_it_is_reliable_and_a_changed_label_less_th
     mechanism = NoisyVotes(epsilon=1.0, delta=1e-5, queries=10, classes=2, scale=5000.0)
     found = expectation(mechanism, np.array([[600.0, 400.0]]), 10)
     assert found.kept == 2 * 100.0**2 / (2 * 100.0**2 + 2 * 5000.0**2)
-    assert stream().informative(found) == 10 * found.kept
-    assert stream().informative(Expectation(answered=100.0, changed=0.0)) == 100
-    assert stream().informative(Expectation(answered=100.0, changed=0.25)) == 25
-    assert stream(classes=3).informative(Expectation(answered=100.0, changed=0.7)) == 0
+    assert request().informative(found) == 10 * found.kept
+    assert request().informative(Expectation(answered=100.0, changed=0.0)) == 100
+    assert request().informative(Expectation(answered=100.0, changed=0.25)) == 25
+    assert request(classes=3).informative(Expectation(answered=100.0, changed=0.7)) == 0
 
 
-def falls(at: list[Stream]) -> list[tuple[float, float]]:
+def falls(at: list[LabelRequest]) -> list[tuple[float, float]]:
     """Where the informative labels of what is chosen fall as ε grows."""
     values = [best_mechanism(each)[0] for each in at]
     return [(less, more) for less, more in pairwise(values) if more < less]
@@ -261,7 +261,7 @@ def falls(at: list[Stream]) -> list[tuple[float, float]]:
 def test_more_epsilon_never_chooses_worse() -> None:
     """Among options nearly as good as the best, the first was taken once: from one ε to the next that was a loss."""
     given: dict[str, Any] = {"delta": 1e-5, "teachers": 300, "queries": 1000, "classes": 2, "agreement": 0.95}
-    assert falls([Stream(epsilon=epsilon, **given) for epsilon in (1.4, 1.5, 1.6, 1.7, 1.8)]) == []
+    assert falls([LabelRequest(epsilon=epsilon, **given) for epsilon in (1.4, 1.5, 1.6, 1.7, 1.8)]) == []
 
 
 @pytest.mark.slow
@@ -276,4 +276,4 @@ def test_more_epsilon_never_chooses_worse() -> None:
 )
 def test_more_epsilon_never_chooses_worse_of_anything(given: dict[str, Any]) -> None:
     figures = {"delta": 1e-5, "classes": 2, **given}
-    assert falls([Stream(epsilon=float(epsilon), **figures) for epsilon in np.geomspace(0.1, 8, 10)]) == []
+    assert falls([LabelRequest(epsilon=float(epsilon), **figures) for epsilon in np.geomspace(0.1, 8, 10)]) == []

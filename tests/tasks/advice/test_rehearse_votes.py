@@ -63,8 +63,8 @@ def option_of(mechanism: str, cutoff: int | None = None) -> Option:
 
 def rehearsed(plan: Plan, **given: Any) -> VotesAhead:
     public = PublicFacts.of(plan)
-    stream = public.stream(plan)
-    found = expect_votes(plan, public, stream, option_of(plan.labeling.mechanism, plan.labeling.cutoff), **given)
+    request = public.request(plan)
+    found = expect_votes(plan, public, request, option_of(plan.labeling.mechanism, plan.labeling.cutoff), **given)
     assert found is not None
     return found
 
@@ -143,8 +143,8 @@ def test_a_bounded_number_of_teachers_is_trained_and_it_says_so(
 def test_votes_of_a_few_trained_teachers_are_those_of_all(folder: Path) -> None:
     plan = asked(folder, teachers__count=777)
     public = PublicFacts.of(plan)
-    stream = public.stream(plan)
-    stage = VotesStage.of(plan, public, stream, stream.calibrated("noisy_votes", None))
+    request = public.request(plan)
+    stage = VotesStage.of(plan, public, request, request.calibrated("noisy_votes", None))
     private = stage.private(np.random.default_rng(0))
     votes = stage.ensemble.votes(private, private % 2)
     assert (stage.ensemble.trained, votes.shape) == (MOST_TRAINED, (len(stage.rows), 2))
@@ -170,8 +170,8 @@ def test_much_work_trains_fewer_teachers_and_many_public_rows_are_not_all_asked(
     monkeypatch.setattr("concord.tasks.advice.rehearse_votes.MOST_WORK", 1)
     plan = asked(folder, labeling__queries=10**6)
     public = replace(PublicFacts.of(plan), rows=10**6)
-    stream = public.stream(plan)
-    found = expect_votes(plan, public, stream, option_of("noisy_votes"), draws=[("weak", 0)])
+    request = public.request(plan)
+    found = expect_votes(plan, public, request, option_of("noisy_votes"), draws=[("weak", 0)])
     assert found is not None
     assert (found.trained, found.queries, found.asked) == (LEAST_TRAINED, 10**6, MOST_ASKED)
     assert says(found.reason, f"{MOST_ASKED:,}", "1,000,000 rows")
@@ -196,7 +196,7 @@ def test_what_is_not_fitted_or_beyond_the_budget_is_not_rehearsed(
 ) -> None:
     plan = asked(folder, mechanism, **changes)
     public = PublicFacts.of(plan)
-    assert expect_votes(plan, public, public.stream(plan), option_of(mechanism, plan.labeling.cutoff)) is None
+    assert expect_votes(plan, public, public.request(plan), option_of(mechanism, plan.labeling.cutoff)) is None
 
 
 @pytest.mark.parametrize("scale", [0.7, 30.0])
