@@ -3,8 +3,6 @@
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.privacy import Charge
 from concord.artifacts.sessions import Batch, BatchOutcome, Settlement
 from tests.artifacts.ledger.openings import DOMAIN, batch, named, opening, outcome, session
+from tests.support.chained import database
 
 COLUMNS = ("at", "domain", "session", "kind", "body", "previous", "digest")
 
@@ -47,19 +46,9 @@ def home(written: Path, tmp_path: Path) -> Path:
 
 
 def lines(home: Path) -> list[LogRecord]:
-    connection = sqlite3.connect(home / "ledger.db")
-    connection.row_factory = sqlite3.Row
-    rows = connection.execute("SELECT * FROM entries ORDER BY seq").fetchall()
-    connection.close()
-    return [LogRecord(**dict(row)) for row in rows]
-
-
-@contextmanager
-def edited(home: Path) -> Iterator[sqlite3.Connection]:
-    connection = sqlite3.connect(home / "ledger.db")
-    yield connection
-    connection.commit()
-    connection.close()
+    with database(home) as entries:
+        entries.row_factory = sqlite3.Row
+        return [LogRecord(**dict(row)) for row in entries.execute("SELECT * FROM entries ORDER BY seq")]
 
 
 def read(chain: list[LogRecord]) -> LedgerState:
@@ -92,11 +81,11 @@ def test_any_character_changed_in_any_cell_is_found(written: Path) -> None:
 def test_a_cell_replaced_in_the_database_is_found_and_named(home: Path, cell: str) -> None:
     for seq, column in zip((1, 2, 3, 4, 5, 7, len(lines(home))), COLUMNS, strict=True):
         was = getattr(lines(home)[seq - 1], column)
-        with edited(home) as connection:
+        with database(home) as connection:
             connection.execute(f"UPDATE entries SET {column} = {cell} WHERE seq = ?", (seq,))
         with pytest.raises(NotVerified, match=f"entry {seq} "):
             Ledger.of(home).verify()
-        with edited(home) as connection:
+        with database(home) as connection:
             connection.execute(f"UPDATE entries SET {column} = ? WHERE seq = ?", (was, seq))
     Ledger.of(home).verify()
 
@@ -117,7 +106,7 @@ def test_entries_taken_off_the_end_are_found_by_who_has_read_them(home: Path) ->
     last = lines(home)[-1].seq
     ledger.verify()
     ledger.domains()
-    with edited(home) as connection:
+    with database(home) as connection:
         connection.execute("DELETE FROM entries WHERE seq = ?", (last,))
     with pytest.raises(NotVerified, match=f"no longer holds entry {last}"):
         ledger.settle("one", give_back=True)
@@ -126,7 +115,7 @@ def test_entries_taken_off_the_end_are_found_by_who_has_read_them(home: Path) ->
 
 
 def test_a_changed_ledger_spends_nothing(home: Path) -> None:
-    with edited(home) as connection:
+    with database(home) as connection:
         connection.execute("UPDATE entries SET body = replace(body, '\"refused\":1', '\"refused\":0') WHERE seq = 5")
     ledger, before = Ledger.of(home), lines(home)
     for change in (

@@ -1,6 +1,5 @@
 """The ledger: what it admits, what it refuses, what it charges, and what it says twice."""
 
-import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.privacy import Charge, Cost
 from concord.artifacts.sessions import Batch
 from tests.artifacts.ledger.openings import CAP, DOMAIN, at_most, batch, named, opening, outcome, refusals
+from tests.support.chained import database
 from tests.support.sentences import facts
 
 
@@ -23,10 +23,8 @@ def ledger(tmp_path: Path) -> Ledger:
 
 def kinds(home: Path) -> list[str]:
     """What is written down, in order."""
-    connection = sqlite3.connect(home / "ledger.db")
-    rows = connection.execute("SELECT kind FROM entries ORDER BY seq").fetchall()
-    connection.close()
-    return [kind for (kind,) in rows]
+    with database(home) as entries:
+        return [kind for (kind,) in entries.execute("SELECT kind FROM entries ORDER BY seq")]
 
 
 # Domains

@@ -7,9 +7,7 @@ import os
 import re
 import sqlite3
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,20 +22,13 @@ from concord.artifacts.ledger.events import LogRecord
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.privacy import Cost
 from tests.artifacts.ledger.openings import DOMAIN, RHO, batch, named, opening, outcome
+from tests.support.chained import database
 from tests.support.sentences import says
 
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
     return named(Ledger.of(tmp_path))
-
-
-@contextmanager
-def database(home: Path) -> Iterator[sqlite3.Connection]:
-    connection = sqlite3.connect(home / "ledger.db")
-    yield connection
-    connection.commit()
-    connection.close()
 
 
 def test_another_opening_of_the_ledger_knows_all_of_it(ledger: Ledger, tmp_path: Path) -> None:

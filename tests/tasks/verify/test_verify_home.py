@@ -3,9 +3,7 @@ one that went on, or serves another home as well, does not."""
 
 import json
 import shutil
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from shutil import copy
@@ -25,6 +23,7 @@ from concord.tasks.publish.describe import describe
 from concord.tasks.verify.limited import Check
 from concord.tasks.verify.verify import verify
 from tests.support import postgresql
+from tests.support.chained import database
 from tests.support.published import CLASSES, SESSION, opening, world
 from tests.support.sentences import says
 from tests.support.tracked import tracked
@@ -69,9 +68,8 @@ def warned(checks: list[Check]) -> dict[str, str]:
 
 
 def cut_back(home: Path, entries: int) -> None:
-    with closing(sqlite3.connect(home / "ledger.db")) as database:
-        database.execute("DELETE FROM entries WHERE seq > ?", (entries,))
-        database.commit()
+    with database(home) as ledger:
+        ledger.execute("DELETE FROM entries WHERE seq > ?", (entries,))
 
 
 def test_a_home_in_order_is_in_order(home: Path) -> None:

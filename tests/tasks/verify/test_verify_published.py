@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,19 +12,8 @@ import pytest
 
 from concord.tasks.verify.published import verify_published
 from tests.support.console import concord
-from tests.support.published import SESSION, World, leading, rewrite
+from tests.support.published import SESSION, leading, rewrite
 from tests.support.sentences import says
-
-
-@pytest.fixture(scope="module")
-def original(small: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a session published, copied to where there is no home."""
-    return Path(shutil.copytree(small.released.root / SESSION, tmp_path_factory.mktemp("alone") / SESSION))
-
-
-@pytest.fixture
-def folder(original: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(original, tmp_path / SESSION))
 
 
 def faults(folder: Path) -> list[str]:
