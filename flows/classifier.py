@@ -36,7 +36,8 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan, read_tables
 from concord.tasks.advice.draft import PlanFacts
 from concord.tasks.data.cells import canonical_id, cast_numbers, class_names, text
-from concord.tasks.data.frames import column_of, frame_table, word_of
+from concord.tasks.data.frames import column_of, frame_table
+from concord.tasks.data.identifiers import word_of
 
 LABEL = "label"
 """The label column of a plan that names none."""

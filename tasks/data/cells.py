@@ -31,7 +31,7 @@ from concord.artifacts.schemas import (
     TextFormat,
 )
 from concord.tasks.data.concord_student import DAY, DAYS, LARGEST, TICKS, TRUTH, bucket, composed
-from concord.tasks.data.identifiers import TRUTHS, decoded, names_as_text
+from concord.tasks.data.identifiers import TRUTHS, WHOLE, decoded, names_as_text
 
 OURS = "concord."
 """Prefix of the names of columns that are added to cast rows."""
@@ -42,9 +42,6 @@ ANY_WORD = ("",)
 """Words of a missing cell in columns of labels: the empty one alone, since any other, such as `-`, may be a class."""
 USUAL: Mapping[str, Collection[str]] = MappingProxyType({})
 """No column has its own words of a missing cell."""
-WHOLE = 2**53
-"""Largest integer up to which a double holds every integer exactly."""
-
 DATE_FORMATS = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f")
 Type = pl.DataType
 Numbers = NDArray[np.float64]

@@ -9,10 +9,7 @@ Not covered  what NumPy or pandas inferred before: an array of doubles in which 
              Checked by tests/privacy/test_source_alone.py, and for every container by tests/promises/test_containers.py
 """
 
-import math
 from collections.abc import Callable, Iterable
-from datetime import UTC, date, datetime
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -20,12 +17,10 @@ import polars as pl
 import pyarrow as pa
 
 from concord.artifacts.errors import WrongInput
-from concord.tasks.data.cells import WHOLE, kind_of
-from concord.tasks.data.identifiers import ESCAPED
+from concord.tasks.data.cells import kind_of
+from concord.tasks.data.identifiers import word_of
 from concord.tasks.data.stored_columns import polars_type, read_column, words_and_places
 
-LONGEST_INTEGER = 4096
-"""Most bits of an integer; Python writes none of more than 4,300 digits."""
 TYPED, WORDED = "biuf", "OSUM"
 """Kinds of NumPy's types whose arrays Arrow takes as they are, and of those that are read cell by cell: text may be of
 any characters, and moments may be beyond Arrow's."""
@@ -94,42 +89,6 @@ def column_of(given: Any, field: str, word: Callable[[Any], str | None] | None =
         raise _no_column(field, f"a column of {column.type}")
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     return pl.concat([pl.Series("", [], kind), *(read_column("", chunk, column.type) for chunk in chunks)])
-
-
-def word_of(cell: Any) -> str | None:
-    """A cell as a word, or None. A whole number gives the same word as integer and as decimal.
-
-    Conversions are those of Python's own types: a derived type could convert itself otherwise. One that fails is a
-    missing cell to `column_of` and `frame_table`.
-    """
-    if isinstance(cell, np.generic):
-        cell = str(cell) if isinstance(cell, np.datetime64) else cell.item()  # nanoseconds have no type of Python
-    if cell is None or type(cell).__name__ == "NaTType":  # pandas' missing moment is a moment
-        return None
-    if isinstance(cell, str):
-        return str.encode(cell, errors=ESCAPED).decode()  # half a character is no text
-    if isinstance(cell, bytes | bytearray | memoryview):
-        return bytes(cell).decode(errors=ESCAPED)
-    if isinstance(cell, bool):
-        return "true" if cell else "false"
-    if isinstance(cell, float):
-        return (
-            None
-            if not math.isfinite(cell)
-            else str(int(cell))
-            if abs(cell) < WHOLE and cell == int(cell)
-            else float.__repr__(cell)
-        )
-    if isinstance(cell, datetime):
-        try:
-            return (cell if cell.tzinfo is None else cell.astimezone(UTC).replace(tzinfo=None)).isoformat(sep=" ")
-        except (ValueError, OverflowError):
-            return None  # in UTC it is beyond the calendar
-    if isinstance(cell, int):
-        return int.__repr__(cell) if cell.bit_length() <= LONGEST_INTEGER else None
-    if isinstance(cell, date):
-        return date.isoformat(cell)
-    return Decimal.__str__(cell) if isinstance(cell, Decimal) and not cell.is_nan() else None
 
 
 def _of_pandas(column: Any, word: Callable[[Any], str | None] | None = None) -> pa.Array | pa.ChunkedArray:

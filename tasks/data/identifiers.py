@@ -13,7 +13,7 @@ that two spellings of one name can never become two units.
                   so do spellings that are merely alike, such as wide digits
     bytes         the text that they are in UTF-8, byte for byte escaped if they are not
 
-Text is named by its reading, bytes by their text.
+Text is named by its reading, bytes by their text. A cell that is an object of Python is a word first (`word_of`).
 
 Guarantees   equal labels have equal names in all types, and equal ids in all that `check_names` lets pass together; no
              cell can make it fail
@@ -23,9 +23,13 @@ Not covered  spellings that need a rule of their own to be read, such as 2.1.202
              Checked by tests/tasks/data/test_identifiers.py
 """
 
+import math
 import re
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
 
+import numpy as np
 import polars as pl
 
 from concord.tasks.data.concord_student import composed
@@ -34,12 +38,16 @@ ESCAPED = "backslashreplace"
 """Error handler for bytes that are not UTF-8: it keeps different bytes different."""
 
 TRUTHS = {"True": "true", "TRUE": "true", "False": "false", "FALSE": "false"}
+WHOLE = 2**53
+"""Largest integer up to which a double holds every integer exactly."""
 EXACT = 15
 """Largest number of digits such that a double holds every integer of that many digits."""
 
 LONGEST_NAME = 400
 """Most zeros of a number that is written out: doubles and decimals need no more."""
 
+LONGEST_INTEGER = 4096
+"""Most bits of an integer; Python writes none of more than 4,300 digits."""
 LONGEST_TEXT = 4096
 """Most characters of text that is parsed or composed, so that no cell takes long."""
 
@@ -92,6 +100,42 @@ def name_of(word: str) -> str:
 def decoded(cells: pl.Series) -> pl.Series:
     """Bytes as text."""
     return pl.Series([None if cell is None else cell.decode(errors=ESCAPED) for cell in cells], dtype=pl.String)
+
+
+def word_of(cell: Any) -> str | None:
+    """A cell as a word, or None. A whole number gives the same word as integer and as decimal.
+
+    Conversions are those of Python's own types: a derived type could convert itself otherwise. One that fails is a
+    missing cell to `column_of` and `frame_table`.
+    """
+    if isinstance(cell, np.generic):
+        cell = str(cell) if isinstance(cell, np.datetime64) else cell.item()  # nanoseconds have no type of Python
+    if cell is None or type(cell).__name__ == "NaTType":  # pandas' missing moment is a moment
+        return None
+    if isinstance(cell, str):
+        return str.encode(cell, errors=ESCAPED).decode()  # half a character is no text
+    if isinstance(cell, bytes | bytearray | memoryview):
+        return bytes(cell).decode(errors=ESCAPED)
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    if isinstance(cell, float):
+        return (
+            None
+            if not math.isfinite(cell)
+            else str(int(cell))
+            if abs(cell) < WHOLE and cell == int(cell)
+            else float.__repr__(cell)
+        )
+    if isinstance(cell, datetime):
+        try:
+            return (cell if cell.tzinfo is None else cell.astimezone(UTC).replace(tzinfo=None)).isoformat(sep=" ")
+        except (ValueError, OverflowError):
+            return None  # in UTC it is beyond the calendar
+    if isinstance(cell, int):
+        return int.__repr__(cell) if cell.bit_length() <= LONGEST_INTEGER else None
+    if isinstance(cell, date):
+        return date.isoformat(cell)
+    return Decimal.__str__(cell) if isinstance(cell, Decimal) and not cell.is_nan() else None
 
 
 def _number(number: re.Match[str]) -> str:

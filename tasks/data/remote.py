@@ -37,8 +37,7 @@ from sqlalchemy.pool import NullPool
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput
 from concord.artifacts.settings import check_answers, required, sqlite_file
-from concord.tasks.data.frames import word_of
-from concord.tasks.data.identifiers import ESCAPED
+from concord.tasks.data.identifiers import ESCAPED, word_of
 from concord.tasks.data.places import PRIVATE, SourceFile, StoredFile
 
 RETRY_FOR = timedelta(seconds=15)  # of each request to Google's store; by default a quarter of an hour

@@ -26,7 +26,7 @@ from concord.artifacts.home.vault import Vault
 from concord.artifacts.schemas import Encoding
 from concord.flows import classifier
 from concord.flows.classifier import ConcordClassifier, ConcordRegressor
-from concord.tasks.data import frames
+from concord.tasks.data import identifiers
 from concord.tasks.data.cells import LABEL, cast_rows
 from concord.tasks.data.sources import keep_frame, with_snapshots
 from concord.tasks.data.units import open_private
@@ -364,10 +364,12 @@ def test_labels_read_by_numpy_as_before_are_caught(given: list[pa.Table], monkey
     """The planted fault: one type for all labels, which NumPy chooses."""
 
     def guessed(labels: Any, *_: Any) -> pl.Series:
-        return pl.Series([frames.word_of(each) for each in np.asarray(labels).tolist()], dtype=pl.String)
+        return pl.Series([identifiers.word_of(each) for each in np.asarray(labels).tolist()], dtype=pl.String)
 
     monkeypatch.setattr(classifier, "column_of", guessed)
-    monkeypatch.setattr(classifier, "_names_of", lambda classes: {frames.word_of(name): str(name) for name in classes})
+    monkeypatch.setattr(
+        classifier, "_names_of", lambda classes: {identifiers.word_of(name): str(name) for name in classes}
+    )
     for kind, odd in (("truth values", math.nan), ("integers that no double holds", math.nan)):
         labels = alternating(kind, odd)
         ConcordClassifier(classes=list(CLASSES[kind]), rows=9).fit(np.zeros((9, 1)), labels, public=[[1.0]])
