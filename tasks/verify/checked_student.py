@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from concord.artifacts.certificate import CERTIFICATE_FILE, Certificate
+from concord.artifacts.certificate import CERTIFICATE_FILE
 from concord.artifacts.errors import ConcordError, NotVerified, WrongInput
 from concord.artifacts.home.atomic import is_home
 from concord.artifacts.home.released import Released, sha256
@@ -40,7 +40,7 @@ def handed_on(subject: str, home: Path) -> Published:
     at = _found(folder)
     if is_home(home) and folder.resolve().parent == (home / "released").resolve():
         _agrees(folder.name, home)
-    return _signed(at, at.certificate)
+    return _signed(at)
 
 
 def _found(folder: Path) -> PublishedSession:
@@ -73,8 +73,9 @@ def _agrees(session: str, home: Path) -> None:
     Certificates([subject], ledger, released).check(subject)
 
 
-def _signed(at: PublishedSession, certificate: Certificate) -> Published:
+def _signed(at: PublishedSession) -> Published:
     """The files of a session, each as it was signed. Raises NotVerified."""
+    certificate = at.certificate
     own = Path(certificate.student.file.path).name
     there = (name for name in DOCUMENTS if os.path.lexists(at.folder / name))
     files = {name: at.read(f"{certificate.session}/{name}") for name in (own, *there)}

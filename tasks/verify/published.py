@@ -94,7 +94,7 @@ def folder_checks(
     if certificate.learned is not None:
         checks["public test"] = lambda: public_test(certificate, at.named, test, home)
         checks["what it says"] = lambda: _consistent(certificate)
-        checks["student"] = lambda: student_as_released(certificate, at)
+        checks["student"] = lambda: student_as_released(at)
     return checks | {
         "ledger excerpt": lambda: excerpt(certificate, at.read),
         "signature": lambda: signature(at, key),

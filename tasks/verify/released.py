@@ -30,7 +30,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.released import inferred_schema, sha256
 from concord.artifacts.kinds import Joint, PrivateTest, Share, Sketch, Stream, Tallies
@@ -402,17 +401,17 @@ def _risen(odds: Any, model: DecodedForm) -> Any:
     return np.column_stack([np.zeros(len(odds)), logs[:, 1] - logs[:, 0] - np.log(prior / (1 - prior))])
 
 
-def student_as_released(certificate: Certificate, at: PublishedSession) -> str:
+def student_as_released(at: PublishedSession) -> str:
     """Check that a student which is a released model, or a released hypothesis, is that one to the bit. Raises
     NotVerified."""
-    module, _, made = certificate.student.estimator.rpartition(".")
+    stated, record = at.certificate.student, at.certificate.leading
+    module, _, made = stated.estimator.rpartition(".")
     if module not in OURS:
         return "it was fitted to released labels; fitting is not repeated here"
     from concord.tasks.student.model import load  # imports all of scikit-learn
 
-    record = certificate.leading
     *_, last = _forms(record, [file for file in record.files if file.path.endswith(".json")], at)
-    student = load(at.named(certificate.student.file))["student"]
+    student = load(at.named(stated.file))["student"]
     if isinstance(last, HypothesisForm):
         said = json.loads(student.hypothesis), (*student.classes,)
         equal("the hypothesis of the student", said, (last.content["hypothesis"], last.classes))
