@@ -38,6 +38,7 @@ def plan(tables: dict[str, Any]) -> Plan:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
 def test_both_are_paid_for_and_the_certificate_says_the_sum(plan: Plan, home: Path) -> None:
     summary = start(plan, home)
     assert [report.name for report in summary.stages] == STAGES
@@ -116,6 +117,7 @@ def test_another_student_beside_the_same_labels_must_be_asked_for(tables: dict[s
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
 def test_universal_labelling_relabels_first(tables: dict[str, Any], home: Path) -> None:
     """Nandi & Bassily 2020: the first queries by Algorithm 5, all that follow by what is chosen on their cover."""
     relabel = {"hypotheses": "stumps", "share": 0.3, "epsilon": 0.5}

@@ -51,7 +51,7 @@ def all_verifies(home: Path) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("session")
+@pytest.mark.usefixtures("prefect_server", "session")
 def test_a_student_is_chosen_without_a_vote(plan: Plan, home: Path) -> None:
     summary = start(plan, home)
     assert [report.name for report in summary.stages] == ["encode", "count", "choose", "study", "certify"]

@@ -37,6 +37,12 @@ def odd(rows: pl.DataFrame) -> bool:
 
 
 @pytest.fixture
+def home(plain_home: Path) -> Path:
+    """Flows are plain functions: of Prefect's engine nothing is looked at."""
+    return plain_home
+
+
+@pytest.fixture
 def tables(tmp_path: Path) -> dict[str, Any]:
     given = tables_of_plan(write_tables(tmp_path / "data"))
     given["privacy"]["lifetime"] = LIFETIME

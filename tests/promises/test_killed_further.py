@@ -157,22 +157,22 @@ def test_a_killed_session_that_was_closed_is_not_finished(tmp_path: Path, mlflow
 
 
 @pytest.mark.slow
-def test_a_killed_test_is_finished_also_if_its_student_was_published_again(tmp_path: Path, home: Path) -> None:
+def test_a_killed_test_is_finished_also_if_its_student_was_published_again(tmp_path: Path, plain_home: Path) -> None:
     """The student's certificate tells of the test, which was charged and not drawn."""
     plan = plan_of(write_tables(tmp_path / "data", people(800, 1)), tallied=False)
-    summary = start(Plan.model_validate(plan.model_dump() | {"test": {"share": 0.3}}), home)
+    summary = start(Plan.model_validate(plan.model_dump() | {"test": {"share": 0.3}}), plain_home)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Ledger, "begin_batch", Mock(side_effect=OSError("switched off")))
         with pytest.raises(EnvironmentFailed):
-            start_again(retest, summary.session, home, epsilon=0.5, again=True)
-    *_, opened = sessions = Ledger.of(home).sessions("people")
-    charged = Ledger.of(home).total("people")
-    start_again(study_again, summary.session, home)
-    assert Stores.of(home).unpublished == {opened.id}
-    start_again(retest, summary.session, home, epsilon=0.5, again=True)
-    assert Stores.of(home).unpublished == set()
-    assert len(Ledger.of(home).sessions("people")) == len(sessions)
-    assert Ledger.of(home).total("people") == charged
+            start_again(retest, summary.session, plain_home, epsilon=0.5, again=True)
+    *_, opened = sessions = Ledger.of(plain_home).sessions("people")
+    charged = Ledger.of(plain_home).total("people")
+    start_again(study_again, summary.session, plain_home)
+    assert Stores.of(plain_home).unpublished == {opened.id}
+    start_again(retest, summary.session, plain_home, epsilon=0.5, again=True)
+    assert Stores.of(plain_home).unpublished == set()
+    assert len(Ledger.of(plain_home).sessions("people")) == len(sessions)
+    assert Ledger.of(plain_home).total("people") == charged
 
 
 @pytest.mark.slow
