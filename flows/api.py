@@ -230,7 +230,7 @@ def init(out: str | Path = "plan.toml", *, home: str | Path | None = None, **giv
             None for the better
     Raises WrongInput if something is missing or wrong, or if the file is there.
     """
-    from concord.tasks.advice.wishes import write_plan
+    from concord.tasks.advice.init import write_plan
 
     tallies = given.pop("tallies", None)
     return write_plan(given, Path(out), _home(home), tallies=tallies)

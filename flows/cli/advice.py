@@ -21,7 +21,7 @@ UNPROTECTED = (
 
 
 class AtTerminal:
-    """The terminal of a command, as `tasks.advice.wishes` asks it."""
+    """The terminal of a command, as `tasks.advice.init` asks it."""
 
     def note(self, sentence: str) -> None:
         """Print a sentence."""

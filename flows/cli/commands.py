@@ -241,7 +241,7 @@ def init_command(
     At a terminal it asks for missing settings.
     """
     from concord.flows.cli.advice import AtTerminal, show_written
-    from concord.tasks.advice.wishes import write_plan
+    from concord.tasks.advice.init import write_plan
 
     categories = (name.strip() for several in settings.categories or () for name in several.split(","))
     given = asdict(settings) | {"categories": tuple(categories)}

@@ -96,7 +96,7 @@ class PlanFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wishes(PlanFacts):
+class InitSettings(PlanFacts):
     """The user's statements for a plan of files. Paths are as given; a `schema` takes the place of a public table."""
 
     private: str
@@ -155,48 +155,48 @@ def check_column(option: str, name: str, private: str, form: TextFormat = COMMAS
     open_private(private, form).frames({name: option})
 
 
-def draft(wishes: Wishes, ensemble: EnsembleAdvice | None, folder: Path) -> tuple[str, Plan]:
+def draft(settings: InitSettings, ensemble: EnsembleAdvice | None, folder: Path) -> tuple[str, Plan]:
     """The plan as commented TOML, its paths relative to `folder`, and parsed; without an ensemble, for tallies.
 
     Raises WrongInput if it would not load.
     """
-    features = described(wishes)
-    lifetime = f"{{ epsilon = {wishes.lifetime_epsilon!r}, delta = {wishes.lifetime_delta!r} }}"
+    features = described(settings)
+    lifetime = f"{{ epsilon = {settings.lifetime_epsilon!r}, delta = {settings.lifetime_delta!r} }}"
     privacy = f"""\
 [privacy]
-domain = {_toml(wishes.domain)} # names this body of private data in the ledger, and is published
-epsilon = {wishes.epsilon!r} # budget of this session: a smaller ε gives more privacy and less accuracy
-delta = {wishes.delta!r} # well below one over the number of units
+domain = {_toml(settings.domain)} # names this body of private data in the ledger, and is published
+epsilon = {settings.epsilon!r} # budget of this session: a smaller ε gives more privacy and less accuracy
+delta = {settings.delta!r} # well below one over the number of units
 lifetime = {lifetime} # budget of all sessions on this data together; fixed by the first run
 """
-    asked = _votes(wishes, ensemble) if ensemble else _tallies(wishes, lists="list" in features.values())
-    given = {name: getattr(wishes, name) for name in ABOUT}
+    asked = _votes(settings, ensemble) if ensemble else _tallies(settings, lists="list" in features.values())
+    given = {name: getattr(settings, name) for name in ABOUT}
     about = (
         f"{name} = {_toml(value)}" if value else f'# {name} = "…" # {ABOUT[name]}' for name, value in given.items()
     )
     publication = "\n".join(("[about] # shown in certificate, report and dossier, with missing entries marked", *about))
-    head = SCHEMA_LINE + PLAN_HEAD.format(command="run" if wishes.season is None else "refresh")
-    written = head + "\n".join((_data(wishes, features, folder), privacy, asked, publication)) + "\n"
+    head = SCHEMA_LINE + PLAN_HEAD.format(command="run" if settings.season is None else "refresh")
+    written = head + "\n".join((_data(settings, features, folder), privacy, asked, publication)) + "\n"
     return written, parse_plan({**tomllib.loads(written), "folder": str(folder)})
 
 
-def described(wishes: Wishes) -> dict[str, str]:
+def described(settings: InitSettings) -> dict[str, str]:
     """What each column of the public table is taken for, or declared to be: its kind, and a remark if there is one.
 
     Raises WrongInput if nothing can be learned from any.
     """
-    if wishes.public is None:
-        return declared_in_words(read_schema(Path(wishes.schema or "")))
-    table = open_public(wishes.public, "--public", wishes.format)
-    kinds = features_of(table, (wishes.label, wishes.unit))
-    remarks = remarks_on(table, kinds) | dict.fromkeys(wishes.categories, "codes, by `categories`")
-    known = open_private(wishes.private, wishes.format).names
+    if settings.public is None:
+        return declared_in_words(read_schema(Path(settings.schema or "")))
+    table = open_public(settings.public, "--public", settings.format)
+    kinds = features_of(table, (settings.label, settings.unit))
+    remarks = remarks_on(table, kinds) | dict.fromkeys(settings.categories, "codes, by `categories`")
+    known = open_private(settings.private, settings.format).names
     remarks |= {name: ABSENT for name in kinds if name not in known}
     if remarks.keys() == kinds.keys() and {*remarks.values()} <= {*LEFT_OUT}:
         why = ", ".join(f"{name!r} ({remarks[name]})" for name in [*kinds][:MOST_SHOWN])
         raise WrongInput(f"--public must have a column to learn from, but none of its {len(kinds)} can be one: {why}")
     features = {name: f"{kind}{remarks.get(name, '') and '; '}{remarks.get(name, '')}" for name, kind in kinds.items()}
-    unread = [name for name in table.names if name not in (*kinds, wishes.label, wishes.unit)]
+    unread = [name for name in table.names if name not in (*kinds, settings.label, settings.unit)]
     return features | {name: UNREAD if name in table.columns else INDEX for name in unread}
 
 
@@ -226,36 +226,36 @@ PLAN_HEAD = """\
 """
 
 
-def _data(wishes: Wishes, features: Mapping[str, str], folder: Path) -> str:
-    test = f"test = {_path(wishes.test, folder)} # public labelled rows, on which the student is evaluated"
-    unit = f"unit = {_toml(wishes.unit)} # all rows with the same value are protected together"
+def _data(settings: InitSettings, features: Mapping[str, str], folder: Path) -> str:
+    test = f"test = {_path(settings.test, folder)} # public labelled rows, on which the student is evaluated"
+    unit = f"unit = {_toml(settings.unit)} # all rows with the same value are protected together"
     no_test = '# test = "…" # public labelled rows, if there are any, to evaluate the student'
     no_unit = '# unit = "…" # the column that identifies a person; without it, each row is protected by itself'
-    public = f"public = {_path(wishes.public, folder)} # rows to be labelled; they are not protected"
-    schema = f"schema = {_path(wishes.schema, folder)} # in place of public rows: declared ranges and categories"
-    if wishes.bounds is None:
-        label = f"classes = {_toml(list(wishes.classes))} # a private label not listed here counts as the first class"
+    public = f"public = {_path(settings.public, folder)} # rows to be labelled; they are not protected"
+    schema = f"schema = {_path(settings.schema, folder)} # in place of public rows: declared ranges and categories"
+    if settings.bounds is None:
+        label = f"classes = {_toml(list(settings.classes))} # a private label not listed here counts as the first class"
     else:
-        bounds = _toml(list(wishes.bounds))
+        bounds = _toml(list(settings.bounds))
         label = f"bounds = {bounds} # the label is a number; private ones are clipped to these bounds"
     form = categories = ""
-    if wishes.format != COMMAS:
-        given = wishes.format.model_dump(exclude_defaults=True)
+    if settings.format != COMMAS:
+        given = settings.format.model_dump(exclude_defaults=True)
         keys = ", ".join(f"{key} = {_toml(value)}" for key, value in given.items())
-        form = f"format = {{ {keys} }} # of all CSV files, as found in a public one: {words_of(wishes.format)}\n"
-    if wishes.categories:
-        categories = f"categories = {_toml(list(wishes.categories))} # features whose numbers are codes\n"
+        form = f"format = {{ {keys} }} # of all CSV files, as found in a public one: {words_of(settings.format)}\n"
+    if settings.categories:
+        categories = f"categories = {_toml(list(settings.categories))} # features whose numbers are codes\n"
     hidden = {name: "# " * remark.endswith(LEFT_OUT) for name, remark in features.items()}
     names = "\n".join(f"    {hidden[name]}{_toml(name)}, # {remark}" for name, remark in features.items())
     return f"""\
 [data]
-private = {_path(wishes.private, folder)}
-{public if wishes.public else schema}
-{test if wishes.test else no_test}
-label = {_toml(wishes.label)}
+private = {_path(settings.private, folder)}
+{public if settings.public else schema}
+{test if settings.test else no_test}
+label = {_toml(settings.label)}
 {label}
-{unit if wishes.unit else no_unit}
-{form}version = {_toml(wishes.version)} # change it when the private data changes
+{unit if settings.unit else no_unit}
+{form}version = {_toml(settings.version)} # change it when the private data changes
 {categories}features = [ # remove columns without information, such as record numbers
 {names}
 ]
@@ -276,13 +276,15 @@ params = {{ min_samples_leaf = 2 }}"""
 """The student of rows with a list, which the decoded model does not read."""
 
 
-def _tallies(wishes: Wishes, *, lists: bool) -> str:
-    other = "classifier that accepts sample weights" if wishes.bounds is None else "regressor"
-    whole, stream = ("", "") if wishes.season is None else (" of a whole season", STREAM.format(season=wishes.season))
+def _tallies(settings: InitSettings, *, lists: bool) -> str:
+    other = "classifier that accepts sample weights" if settings.bounds is None else "regressor"
+    whole, stream = (
+        ("", "") if settings.season is None else (" of a whole season", STREAM.format(season=settings.season))
+    )
     return f"""\
 [labeling]
 mechanism = "tallies" # releases noisy sums of private rows and infers labels from them; no teacher ensemble
-rows = {wishes.rows} # approximate number of private units{whole}; by it, a public rule chooses one round or three
+rows = {settings.rows} # approximate number of private units{whole}; by it, a public rule chooses one round or three
 {stream}
 [student]
 {(TREES if lists else LINEAR).format(other=other)}
@@ -298,8 +300,8 @@ ABOUT = {
 """What a publication says of itself, if the plan does."""
 
 
-def _votes(wishes: Wishes, ensemble: EnsembleAdvice) -> str:
-    best, size = ensemble.best, wishes.rows // ensemble.teachers
+def _votes(settings: InitSettings, ensemble: EnsembleAdvice) -> str:
+    best, size = ensemble.best, settings.rows // ensemble.teachers
     teacher = ", ".join(f"{key} = {_toml(value)}" for key, value in PROPOSED.params.items())
     counting = mechanism_class(best.name).counts
     cutoff = None if best.cutoff is None else f"cutoff = {best.cutoff} # refusals until it ends"
@@ -319,7 +321,7 @@ params = {{ {teacher} }}
 {textwrap.fill(best.reason, 118, initial_indent="# ", subsequent_indent="# ")}
 mechanism = "{best.name}"
 {ends}
-rows = {wishes.rows} # private units, roughly; δ is judged by their number
+rows = {settings.rows} # private units, roughly; δ is judged by their number
 
 [student]
 estimator = "sklearn.linear_model.{learner}"

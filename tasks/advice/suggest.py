@@ -16,7 +16,7 @@ from concord.artifacts.plan import Plan
 from concord.tasks.advice.choose import PublicFacts, class_shares, later_rows, no_tallies
 from concord.tasks.advice.compare import LabelRequest, best_mechanism, plan_mechanism
 from concord.tasks.advice.cover import Account, check_cover
-from concord.tasks.advice.draft import EnsembleAdvice, Wishes, draft
+from concord.tasks.advice.draft import EnsembleAdvice, InitSettings, draft
 from concord.tasks.advice.rehearse import ClassAhead
 from concord.tasks.advice.rehearse_sketch import expect_sketch
 from concord.tasks.advice.rehearse_tallies import ReleaseAhead, expect_tallies
@@ -46,30 +46,30 @@ class Suggested:
     releases: tuple[ReleaseAhead, ...] = ()
 
 
-def suggest(wishes: Wishes, folder: Path, home: Path, *, tallies: bool | None = None) -> Suggested:
+def suggest(settings: InitSettings, folder: Path, home: Path, *, tallies: bool | None = None) -> Suggested:
     """A plan, by public figures alone.
 
     home      home whose ledger, if there is one, has the domain's remaining budget
     tallies   True for tallies, False for votes; None for tallies unless they cannot be asked
     Raises WrongInput if nothing fits the session's budget, BudgetRefused if the lifetime budget does not cover it.
     """
-    text, plan = draft(wishes, None, folder)
+    text, plan = draft(settings, None, folder)
     account = Account.of(plan, home)
     for needs_tallies, why in (
-        (wishes.public is None, "needs --public: synthetic rows are labelled by tallies alone"),
-        (wishes.bounds, "does not apply with --bounds: the label is a number, which needs tallies"),
-        (wishes.season, "does not apply with --season: a stream releases running sums, which need tallies"),
+        (settings.public is None, "needs --public: synthetic rows are labelled by tallies alone"),
+        (settings.bounds, "does not apply with --bounds: the label is a number, which needs tallies"),
+        (settings.season, "does not apply with --season: a stream releases running sums, which need tallies"),
     ):
         if needs_tallies and tallies is False:
             raise WrongInput(f"--no-tallies {why}")
-    if wishes.public is None:
+    if settings.public is None:
         check_cover(plan, None, account)
         ahead = expect_sketch(plan, class_shares(plan, reading_encoding(plan)))
         return Suggested(text=text, ensemble=None, reason=f"{SKETCHED}; {ahead.reason}", classes=ahead.classes)
     public = PublicFacts.of(plan, account.domain.filter.order)
     against = no_tallies(plan, public.encoding)
     if tallies is False or (against is not None and tallies is None and plan.data.bounds is None and not plan.stream):
-        suggested, plan = _by_votes(wishes, folder, plan, public, against)
+        suggested, plan = _by_votes(settings, folder, plan, public, against)
     elif against is not None:
         raise WrongInput(f"tallies cannot be asked: {against}")
     else:
@@ -80,7 +80,7 @@ def suggest(wishes: Wishes, folder: Path, home: Path, *, tallies: bool | None = 
 
 
 def _by_votes(
-    wishes: Wishes, folder: Path, direct: Plan, public: PublicFacts, against: str | None
+    settings: InitSettings, folder: Path, direct: Plan, public: PublicFacts, against: str | None
 ) -> tuple[Suggested, Plan]:
     """The plan of votes whose student is best with labels of a typical signal.
 
@@ -90,18 +90,18 @@ def _by_votes(
     """
     found, why = list[tuple[float, str, Plan, EnsembleAdvice]](), "no mechanism fits the budget"
     for size in ROWS_A_TEACHER:
-        teachers = min(MOST_TEACHERS, max(1, wishes.rows // size))
+        teachers = min(MOST_TEACHERS, max(1, settings.rows // size))
         step: int = 10 ** max(0, len(str(teachers)) - 2)  # two leading digits
-        ensemble = _ensemble(wishes, teachers // step * step, direct, public)
+        ensemble = _ensemble(settings, teachers // step * step, direct, public)
         if ensemble is None or not ensemble.best.feasible:
             why = ensemble.best.reason if ensemble else why
             continue
-        text, plan = draft(wishes, ensemble, folder)
+        text, plan = draft(settings, ensemble, folder)
         ahead = expect_votes(plan, public, public.request(plan), ensemble.best, [("typical", 0)])
         found.append((ahead.rehearsed[0].right if ahead else 0.0, text, plan, ensemble))
     if not found:
         instead = "leave out --no-tallies to ask the rows themselves" if against is None else against
-        rows = f"{wishes.rows:,} rows"
+        rows = f"{settings.rows:,} rows"
         raise WrongInput(f"votes cannot teach a student within the budget, from {rows}: {why}; {instead}")
     _, text, plan, ensemble = max(found, key=lambda each: each[0])
     best = ensemble.best
@@ -117,19 +117,19 @@ def _by_votes(
     return suggested, plan
 
 
-def _ensemble(wishes: Wishes, teachers: int, direct: Plan, public: PublicFacts) -> EnsembleAdvice | None:
+def _ensemble(settings: InitSettings, teachers: int, direct: Plan, public: PublicFacts) -> EnsembleAdvice | None:
     """So many teachers, and the mechanism with most informative labels of their simulated votes; None if none fits."""
-    shard, room = wishes.rows / teachers, max(10, public.rows // 10)  # a tenth of the present rows may come later
+    shard, room = settings.rows / teachers, max(10, public.rows // 10)  # a tenth of the present rows may come later
     request = LabelRequest(
         epsilon=direct.privacy.epsilon,
         delta=direct.privacy.delta,
         teachers=teachers,
         queries=public.rows,
-        classes=len(wishes.classes),
+        classes=len(settings.classes),
         agreement=simulated_votes(TeachersPlan(count=teachers, **PROPOSED.model_dump()), direct, public, shard),
         order=public.order,
         room=room,
-        units=wishes.rows,
+        units=settings.rows,
     )
     _, mechanism = best_mechanism(request)
     if mechanism is None:

@@ -17,9 +17,9 @@ from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import load_plan
 from concord.artifacts.sections import StreamPlan
 from concord.tasks.advice.draft import usual_delta
+from concord.tasks.advice.init import parse_setting
 from concord.tasks.advice.keys import PLAN_SCHEMA_FILE
 from concord.tasks.advice.tallies import check_columns
-from concord.tasks.advice.wishes import parse_setting
 from concord.tasks.data.encode import learn_encoding
 from tests.support.console import concord as without_home
 from tests.support.console import heard

@@ -22,7 +22,7 @@ from concord.artifacts.wrong_plan import RULES
 from concord.tasks.advice.draft import (
     ABOUT,
     LIFETIME,
-    Wishes,
+    InitSettings,
     check_column,
     check_public,
     classes_of,
@@ -39,7 +39,7 @@ from concord.tasks.data.remarks import MAY_BE_NAMES, remarks_on
 from concord.tasks.data.tables import PRIVATE, find_files, open_public
 from concord.tasks.data.units import open_private
 
-REQUIRED_WISHES = ("private", "public", "label", "classes", "domain", "rows")
+REQUIRED = ("private", "public", "label", "classes", "domain", "rows")
 """Settings that cannot be guessed. If all are given, the others get their defaults; the unit may be asked for still.
 Without a public table, a schema takes its place."""
 ROW = "row"
@@ -101,31 +101,31 @@ def write_plan(
         fields = fields_of(given["private"], (given["label"], given.get("unit")))
         _write(schema, written(fields))  # all ranges and categories are left open, to be filled in first
         return {"plan": None, "schema": str(schema), "columns": {field["name"]: field["type"] for field in fields}}
-    wishes = wishes_of({**given, "schema": str(schema)}, terminal)
-    suggested = suggest(wishes, path.absolute().parent, home, tallies=tallies)
+    settings = settings_of({**given, "schema": str(schema)}, terminal)
+    suggested = suggest(settings, path.absolute().parent, home, tallies=tallies)
     _write(path, suggested.text, {PLAN_SCHEMA_FILE: SHIPPED.read_bytes()})  # which its first line names
     voting = suggested.ensemble
     return {
         "plan": str(path),
-        "schema": wishes.schema,
-        "format": words_of(wishes.format),
-        "columns": described(wishes),
+        "schema": settings.schema,
+        "format": words_of(settings.format),
+        "columns": described(settings),
         "teachers": voting.teachers if voting else 0,
         "mechanism": voting.best.name if voting else TALLIES,
         "cutoff": voting.best.cutoff if voting else None,
         "reason": suggested.reason,
         "later_rows": suggested.later_rows,
         "classes": [asdict(item) for item in suggested.classes],
-        "releases": [asdict(item) for item in suggested.releases] if wishes.season else None,
+        "releases": [asdict(item) for item in suggested.releases] if settings.season else None,
     }
 
 
-def wishes_of(given: Mapping[str, Any], terminal: Terminal | None = None) -> Wishes:
+def settings_of(given: Mapping[str, Any], terminal: Terminal | None = None) -> InitSettings:
     """The settings: as given, else as answered at the terminal, else their usual values. Raises WrongInput."""
     stated = {name: value for name, value in given.items() if value not in (None, (), "")}
     known = {"classes"} if {"test", "bounds"} & stated.keys() else set()
     known |= {"public"} if _one_table(stated) else set()
-    missing = [name for name in REQUIRED_WISHES if name not in {*stated, *known}]
+    missing = [name for name in REQUIRED if name not in {*stated, *known}]
     if missing and terminal is None:
         raise WrongInput(f"init must be given {', '.join(f'--{name}' for name in missing)}, or asked at a terminal")
     for name, prompt in PROMPTS.items():
@@ -160,7 +160,7 @@ def wishes_of(given: Mapping[str, Any], terminal: Terminal | None = None) -> Wis
             stated[name] = parse(stated[name])
         elif terminal is not None and missing:
             stated[name] = terminal.ask(prompt, "", parse)
-    return Wishes(**stated)
+    return InitSettings(**stated)
 
 
 def _one_table(given: Mapping[str, Any]) -> bool:
