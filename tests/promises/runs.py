@@ -315,7 +315,7 @@ RUNS = (
         "sketch",
         "sketch",
         sketched,
-        works=("concord.tasks.asking.tally.cast_labels", "concord.tasks.asking.tally.recoded"),
+        works=("concord.tasks.asking.tally.cast_labels", "concord.flows.tally.recoded"),
         made=("sums of sums/", "labels of units/"),
         more=parts_of_sums,
     ),
