@@ -35,7 +35,8 @@ def test_the_loser_takes_up_the_winners_session_and_spends_nothing(
             assert admitted.wait(300)
         return private_of(*arguments)
 
-    monkeypatch.setattr(run, "_say_waiting", admitted.set, raising=False)
+    opening = run.opening
+    monkeypatch.setattr(run, "opening", lambda vault, identity, _: opening(vault, identity, admitted.set))
     monkeypatch.setattr(run.PrivateFiles, "of", naming)
     winner = start(plan, home)
     loser = second[0].result()
