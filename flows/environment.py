@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from concord.artifacts.errors import ConcordError, EnvironmentFailed
 from concord.artifacts.home.atomic import check_format, is_home, make_folder, tidy
-from concord.artifacts.home.released import settle
 from concord.artifacts.home.users import check_owner
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.settings import Settings, sqlite_file
@@ -26,6 +25,8 @@ def prepare(home: Path) -> Path:
     Raises EnvironmentFailed, such as for a home or a ledger that another user made; NotVerified for a home of another
     format.
     """
+    from concord.artifacts.home.released import settle  # with NumPy and Arrow, while the server starts
+
     home = home.absolute()
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -118,6 +119,8 @@ def published_by(subject: str, home: Path) -> "Published":
     A home is prepared for a model in MLflow's registry; for any other student, a publication that was killed is
     finished.
     """
+    from concord.artifacts.home.released import settle
+
     if subject.startswith(REGISTRY):
         prepare(home)
     with suppress(OSError):  # it cannot be written, and is read as it is
