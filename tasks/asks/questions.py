@@ -48,6 +48,7 @@ class QuestionTerms:
     stream.
 
     epsilon   its budget, or that of the stream; None for the plan's, which also has δ
+    Raises WrongInput if there is no such form, or a stream is given one.
     """
 
     epsilon: float | None

@@ -282,7 +282,7 @@ def repaired(rows: CodeMatrix, codes: Codes, totals: Totals, *, together: bool) 
         which, to = _moves(own, wanted, order if together else draw.permutation(len(rows)), draw)
         found[which, coarse] = codes.span(coarse).start + to
         if fine != coarse:
-            for code in np.unique(to):  # gets the fine codes of other rows that have it
+            for code in np.unique(to):  # rows that get it have the fine codes of those that had it
                 donors, given = rows[own == code, fine], which[to == code]
                 some = donors if len(donors) else [_within(codes, coarse, fine, int(code))]
                 found[given, fine] = draw.choice(some, size=len(given))

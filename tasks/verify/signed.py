@@ -180,16 +180,16 @@ def _carries(certificate: Certificate, moment: Reading) -> None:
     domain, claim = moment.domain_of(moment.session(certificate.session)), certificate.guarantee
     equal("the unit", claim.unit, domain.unit)
     equal("what is protected", claim.neighbours, domain.neighbours)
-    due = domain_charge(domain, moment)
-    for name in type(due).model_fields:
-        equal(f"the domain's {name}", getattr(certificate.domain, name), getattr(due, name))
+    charge = domain_charge(domain, moment)
+    for name in type(charge).model_fields:
+        equal(f"the domain's {name}", getattr(certificate.domain, name), getattr(charge, name))
     if certificate.versions.get("concord") != __version__:
         return
     for record in certificate.sessions:
         equal("the mechanism", record.mechanism, mechanism_of(moment.session(record.session)))
     run = [moment.session(record.session) for record in (certificate.leading, *certificate.other_sessions)]
-    stated = {*caveats(domain, run, moment)} - {LOST_WITNESS}
+    due = {*caveats(domain, run, moment)} - {LOST_WITNESS}
     if moment.witnessed and UNWITNESSED in certificate.caveats:
-        stated -= {WITNESSED}
-    for text in sorted(stated - {*certificate.caveats}):
+        due -= {WITNESSED}
+    for text in sorted(due - {*certificate.caveats}):
         raise NotVerified(f"the certificate leaves out what must stand in it: {text}")

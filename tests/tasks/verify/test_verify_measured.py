@@ -17,13 +17,10 @@ from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.measures import PublicTest
 from concord.artifacts.schemas import Encoding
-from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.student.evaluate import digest_of_table, keep_table_path, measured, number_measured
 from concord.tasks.student.intervals import mean_of_shares, share
 from concord.tasks.verify.measured import _check_student, public_test
 from tests.support.published import SESSION, World
-
-STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-5, cutoff=20)
 
 
 def read(small: World) -> Certificate:
@@ -45,10 +42,10 @@ def test_the_student_gives_the_certified_counts_again(small: World, tmp_path: Pa
     certificate = read(small)
     assert "was not found" in public_test(certificate, small.released.read, None, None)
     assert certificate.student.public_test is not None
-    keep_table_path(small.home, certificate.student.public_test, small.plan.path("test"))
-    assert "300 rows" in public_test(certificate, small.released.read, None, small.home)
-    keep_table_path(small.home, certificate.student.public_test, "snapshot:///elsewhere/vault#public/tables/gone/1")
-    assert "was not found" in public_test(certificate, small.released.read, None, small.home)
+    keep_table_path(tmp_path, certificate.student.public_test, small.plan.path("test"))
+    assert "300 rows" in public_test(certificate, small.released.read, None, tmp_path)
+    keep_table_path(tmp_path, certificate.student.public_test, "snapshot:///elsewhere/vault#public/tables/gone/1")
+    assert "was not found" in public_test(certificate, small.released.read, None, tmp_path)
     pl.DataFrame({"size": [1.0]}).write_parquet(tmp_path / "other.parquet")
     with pytest.raises(NotVerified, match="the digest of other"):
         found(small, table=str(tmp_path / "other.parquet"))
