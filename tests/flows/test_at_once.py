@@ -11,6 +11,7 @@ from concord.artifacts.ledger.ledger import Ledger
 from concord.flows import run
 from concord.flows.outcome import Summary
 from concord.flows.start import start
+from concord.tasks.door import locks
 from tests.support.people import changed, tables_of_plan, write_tables
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
@@ -35,7 +36,7 @@ def test_the_loser_takes_up_the_winners_session_and_spends_nothing(
             assert admitted.wait(300)
         return private_of(*arguments)
 
-    opening = run.opening
+    opening = locks.opening
     monkeypatch.setattr(run, "opening", lambda vault, identity, _: opening(vault, identity, admitted.set))
     monkeypatch.setattr(run.PrivateFiles, "of", naming)
     winner = start(plan, home)
