@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 
 from concord.artifacts.certificate import Certificate
-from concord.artifacts.measures import AnyPublicTest, AnyTested, NumberTested, PublicTest, thresholds_of
+from concord.artifacts.measures import AnyPublicTest, AnyTested, NumberTest, NumberTested, PublicTest, thresholds_of
 
 LEAST_ASKED = 0.01
 """The share of public rows that a session should have asked before it ended."""
@@ -56,11 +56,15 @@ def warnings_of(public: AnyPublicTest | None, private: AnyTested | None, *, tall
     if isinstance(public, PublicTest):
         recalled = {item.name for item in public.classes if item.recall and item.recall.value}
         return (*_of_public(public), *_of_private(private, recalled, None))
-    constant = (
-        "the student does not beat a constant prediction, the mean of the public test rows: RMSE "
-        f"{public.rmse:.4g} against {public.mean_rmse:.4g}"
-    )
-    return *(constant,) * (public.rmse.value >= public.mean_rmse), *_of_private(private, set(), None)
+    return (*_of_number(public), *_of_private(private, set(), None))
+
+
+def _of_number(test: NumberTest) -> Iterator[str]:
+    if test.rmse.value >= test.mean_rmse:
+        yield (
+            "the student does not beat a constant prediction, the mean of the public test rows: RMSE "
+            f"{test.rmse:.4g} against {test.mean_rmse:.4g}"
+        )
 
 
 def _of_public(test: PublicTest) -> Iterator[str]:

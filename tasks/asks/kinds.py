@@ -295,7 +295,7 @@ def kind_of(session: Session) -> Publication:
 
 
 def _asks_shards(session: Session) -> bool:
-    """Whether its mechanism, of votes, answers questions to shards in place of labelling rows."""
+    """Whether a mechanism of votes answers questions to shards in the session, which then labels no rows."""
     return isinstance(session.kind, kinds.Votes) and session.purpose != LABELS
 
 

@@ -48,7 +48,7 @@ class QuestionTerms:
     stream.
 
     epsilon   its budget, or that of the stream; None for the plan's, which also has δ
-    Raises WrongInput if there is no such form, or a stream is given one.
+    Raises WrongInput if there is no such form, or if it is given beside a cutoff.
     """
 
     epsilon: float | None

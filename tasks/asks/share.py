@@ -154,7 +154,7 @@ class Letter(Generic[Content]):
 
     @classmethod
     def read(cls, data: bytes, of: type[Content], key: str) -> Self:
-        """The file of such a content, signed by that key in hex. Raises NotVerified if it is anything else."""
+        """The file with those bytes, whose content is signed by that key in hex. Raises NotVerified if it is not."""
         kind = QUESTION_TYPE if of is Asked else SHARE_TYPE
         payload = payload_of(data, kind, PublicKey(bytes.fromhex(key)))
         try:
@@ -331,9 +331,10 @@ class ShareAsk(TalliesAsk):
         blocks: Sequence[Ref],
         codes: Literal["recomputed", "declared"],
     ) -> bytes:
-        """Draw the home's share for a question once, keep it, and sign it; or replay it.
+        """Draw the home's share for a question once, keep it, and sign it; or replay it. Returns the signed file.
 
         blocks   exact sums, as `tasks.asking.tally.count` wrote them
+        codes    as in `Answered`
         Raises NotVerified if question, sums or key are not those on record.
         """
         asked, number, question = letter.content, letter.content.number, letter.content.question

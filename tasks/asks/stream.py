@@ -172,7 +172,7 @@ class SeasonAsk(TalliesAsk):
         again: Sequence[Sequence[Ref]],
         follow: Callable[[Mapping[str, Any]], Mapping[str, Any]],
     ) -> Iterator[Step[list[Ints]]]:
-        """The release of the last of these periods.
+        """The only step: the release of the last of these periods.
 
         counted  all periods so far, in order
         again    their sums in place of those on record, if units were erased since

@@ -86,7 +86,8 @@ def forget(stores: Stores, name: str) -> bool:
             vault.destroy(f"sessions/{name}")
             stores.released.discard(f"{HELD}/{name}")
     seasons = {each.id for each in stores.ledger.sessions(session.domain) if each.stream == session.stream}
-    if session.stream and seasons <= {name, *stores.ledger.forgotten(session.domain)}:  # no later one must know whom
+    # until all of its seasons are forgotten, a later one must know whom they asked
+    if session.stream and seasons <= {name, *stores.ledger.forgotten(session.domain)}:
         for kind in folders_of_rows(vault):
             vault.destroy(f"{kind.name}/{session.domain}/{session.stream}")
         vault.destroy(f"secrets/streams/{session.stream}")

@@ -26,7 +26,7 @@ unfinished files, only those that were to become removed files are removed."""
 
 
 def folders_of_rows(vault: Vault) -> list[Path]:
-    """The vault's other folders, sorted: by kind, what may be made of private rows."""
+    """The vault's folders besides KEPT, sorted: what may be made of private rows, one folder a kind."""
     return sorted(path for path in vault.root.iterdir() if path.name not in KEPT)
 
 

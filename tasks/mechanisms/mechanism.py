@@ -170,6 +170,7 @@ class VoteTerms(TypedDict):
 
     cutoff      refusals until it halts, for mechanisms that pay by refusal
     queries     largest number of rows it may answer, for mechanisms that pay by row
+    classes     number of classes
     teachers    number of votes on a row
     order       Rényi order at which its domain is charged, if its cost must be finite there
     """
