@@ -164,9 +164,9 @@ OF_CLASS = ("recall", "precision", "average_precision")
 def _of_private(test: AnyTested) -> dict[str, Any]:
     if isinstance(test, NumberTested):
         return test.model_dump(include={"rows", "rmse", "constant", "constant_rmse"})
-    said = test.model_dump(mode="json")
-    shares = {kind: {item["name"]: item[kind] for item in said["classes"]} for kind in ("recall", "precision")}
-    return {name: said[name] for name in OF_ALL} | shares
+    figures = test.model_dump(mode="json")
+    shares = {kind: {item["name"]: item[kind] for item in figures["classes"]} for kind in ("recall", "precision")}
+    return {name: figures[name] for name in OF_ALL} | shares
 
 
 def _of_public(test: AnyPublicTest) -> dict[str, Any]:

@@ -186,7 +186,7 @@ def budget_of(home: Path) -> dict[str, Any]:
 
 
 def session_of(ledger: Ledger, name: str) -> dict[str, Any]:
-    """One session as `budget_of` lists it. Raises WrongInput if there is none."""
+    """The session of that id, as `budget_of` lists it. Raises WrongInput if the ledger has no such session."""
     session = ledger.session(name)
     return _session(ledger.domain_of(session), session, ledger)
 

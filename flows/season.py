@@ -227,7 +227,8 @@ def published_mark(session: str) -> str:
 
 
 def next_time(cron: str, timezone: str, after: datetime, field: str = "--cron") -> datetime:
-    """The first time after `after` that the expression in `field` matches. Raises WrongInput if there is none."""
+    """The first time after `after` that the expression in `field` matches. Raises WrongInput if it never does, or
+    if the expression or the time zone is not valid."""
     from prefect.server.schemas.schedules import CronSchedule
 
     try:

@@ -2,7 +2,7 @@
 
     ROOT/.unfinished/PATH.TOKEN  →  ROOT/PATH      a file; a folder of files is temporary and never renamed
 
-A file is first written under a temporary name in a folder apart, then renamed into place. Its writer locks the
+A file is first written under a temporary name in another folder, then renamed into place. Its writer locks the
 temporary file or folder, and the kernel frees every lock when its holder ends, however it ends. Until a writer has that
 lock, it shares a lock of ROOT/.unfinished, which a sweep takes exclusively: no sweep meets a file that is being written
 and not locked.

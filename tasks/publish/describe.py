@@ -182,7 +182,7 @@ class Outcomes:
 
 
 def voted(session: Session, files: Sequence[Ref]) -> tuple[Ref, ...]:
-    """Those files of a session that are tables of labels by votes: what is inferred from other answers is none."""
+    """The files of a session that are tables of labels by votes; tables of inferred labels are left out."""
     return tuple(file for file in files if session.teachers and file.path.endswith(TABLE))
 
 
