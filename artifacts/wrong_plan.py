@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
+from concord.artifacts.gone import GONE
 from concord.artifacts.sections import REMOVED, near
 from concord.artifacts.sources import A_PATH, A_SOURCE
 
@@ -33,6 +34,8 @@ def in_one_sentence(error: Any, kind: type[BaseModel]) -> str:
     """What an error of pydantic's says of a plan, or of a section of that kind: the field, its value and the rule."""
     steps = [step for step in error["loc"] if step not in BRANCHES]
     field = ".".join(map(str, steps)) or "plan"
+    if error["type"] == "extra_forbidden" and field in GONE:
+        return f"{field} is no longer a key of the plan: {GONE[field]}"
     if error["type"] == "extra_forbidden" and field in REMOVED:
         return f"{field} is no longer a key of the plan: {REMOVED[field][1]}"
     if error["type"] == "extra_forbidden":

@@ -26,7 +26,8 @@ from rich.progress import Progress as Bars
 from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 from typer.core import TyperGroup
 
-from concord.artifacts.errors import in_json, in_lines
+from concord.artifacts.errors import WrongInput, in_json, in_lines
+from concord.artifacts.gone import GONE
 from concord.artifacts.process import our_settings, variables
 from concord.flows.console import asking, err, hushed, out, say
 
@@ -125,6 +126,12 @@ class Commands(TyperGroup):
                     # For Rich, each paragraph is one line, and words in brackets, such as [stream], are not markup.
                     paragraphs = (described.help or "").split("\n\n")
                     described.help = escape("\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name. Raises WrongInput with the alternative if it is gone."""
+        if alternative := GONE.get(f"concord {cmd_name}"):
+            raise WrongInput(f"`concord {cmd_name}` is no longer a command: {alternative}")
+        return super().get_command(ctx, cmd_name)
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
         """The names of the commands, in the order of PANELS."""
