@@ -1,6 +1,6 @@
 """The Prefect flows, the Python interface and the command line.
 
-Offers       `api` (run, refresh, ask, open_session, load_student, and the commands) and its `results`; `classifier`
+Offers       `api` (run, refresh, ask, load_student, and the commands) and its `results`; `classifier`
              (in scikit-learn's manner); the flows: `learn` (learn, extend, study again, test again), `refresh` (one
              release of a stream), `lead` and `homes` (of several homes that show no row), `ask` (questions: to every
              shard, to the units, and an estimate); `start` (a flow on its servers, once or by cron), `scheduled` (flows

@@ -1,5 +1,5 @@
-"""Concord from Python: what the commands do, and more: run a plan or a frame and read its results, ask an open session
-about single rows, or ask every shard a question.
+"""Concord from Python: what the commands do, and more: run a plan or a frame and read its results, or ask every
+shard a question.
 
     import concord
     import polars
@@ -8,11 +8,9 @@ about single rows, or ask every shard a question.
     print(done.certificate.guarantee, done.report_path, done.labels)
     rows = polars.read_parquet("more.parquet")
     print(done.student.predict(rows))
-    print(concord.open_session(done.session).answer(rows.row(0, named=True)))
 
 It uses the same door, ledger and home folder as the command line. Everything that is not a fault of this program raises
-a ConcordError with one sentence. A student's predictions are free; a session answers from what it reserved when it was
-opened. Checked by tests/flows/test_api.py.
+a ConcordError with one sentence. A student's predictions are free. Checked by tests/flows/test_api.py.
 """
 
 from __future__ import annotations
@@ -34,7 +32,6 @@ if TYPE_CHECKING:  # heavy packages are imported within `our_settings`
     import polars
 
     from concord.tasks.asking.questions import ShardFunction
-    from concord.tasks.asks.online import Online
 
 
 @our_settings()
@@ -194,16 +191,6 @@ def ask(
 
     asked = Question.of(question, name)
     return Answer(start_question(loaded, asked, folder, QuestionTerms(epsilon, form, cutoff, new_session)))
-
-
-@our_settings()
-def open_session(session: str, *, home: str | Path | None = None) -> Online:
-    """An open session that answers single public rows. Raises a ConcordError if the session cannot go on."""
-    folder = _prepared(home)
-    from concord.artifacts.stores import Stores
-    from concord.tasks.asks.online import Online
-
-    return Online(Stores.of(folder), session)
 
 
 @our_settings()

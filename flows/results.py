@@ -61,7 +61,7 @@ class Run:
 
     @property
     def session(self) -> str:
-        """The session's name, as `open_session` and the command line take it."""
+        """The session's name, as the command line takes it."""
         return self.summary.session
 
     @property

@@ -31,7 +31,7 @@ from concord.tasks.data.split import public_by_name, with_public
 from concord.tasks.data.tables import TableFile, find_files
 from concord.tasks.data.units import PrivateTable, names_held, private_table
 from concord.tasks.door.ask import Ask
-from concord.tasks.door.checkpoint import ONLINE, PrivateSources, PublicSource, check_staged, private_sources, stream
+from concord.tasks.door.checkpoint import PrivateSources, PublicSource, check_staged, private_sources, stream
 from concord.tasks.door.erase import erased_units
 from concord.tasks.door.keys import ready_secret
 from concord.tasks.door.locks import RUN, a_run_in, alone, opening
@@ -250,7 +250,7 @@ class PrivateFiles:
                 raise belongs_to(name, run.plan.privacy.domain)
         named = run.plan.data.public is not None  # one of several homes may do without it
         own = [file.path for file in find_files(run.plan.path("public"), "data.public")] if named else []
-        later = [Path(source.path) for source in known[1:] if source.path != ONLINE]
+        later = [Path(source.path) for source in known[1:]]
         check_not_private("data.public", [*own, *later], files)
         if test is not None:
             check_not_private("data.test", [file.path for file in find_files(test.path, "data.test")], files)

@@ -24,9 +24,7 @@ from concord.flows.steps import Learned, rehearse_students
 from concord.tasks.asking import relabel as asking_relabel
 from concord.tasks.asking.teachers import rehearse_teachers
 from concord.tasks.asks.votes import VotesAsk, replay_votes, training
-from concord.tasks.data.encode import PublicBatch
 from concord.tasks.door.admit import check_ensemble
-from concord.tasks.door.checkpoint import online_votes, recounted
 from concord.tasks.mechanisms.relabelled import Relabelled
 from concord.tasks.student.study import Student
 
@@ -85,19 +83,9 @@ def ask_teachers(
     run: RunContext, session: Session, admitted: Admitted[VotesAsk], teachers: Sequence[Ref]
 ) -> Disclosure:
     """Have the teachers vote on the stream and pass it through the door, batch by batch."""
-    stores, stream = run.stores, admitted.stream
-
-    def there(batch: PublicBatch) -> Ref | None:
-        with recounted():
-            return stores.vault.find(online_votes(stores.vault, teachers, batch))
-
-    lacking = [batch for batch in stream.batches if there(batch) is None]
+    stream = admitted.stream
     busy = FAR_AHEAD if run.plan.teachers.address else (os.cpu_count() or 1) - 1
     ahead = 0 if session.ended else busy  # then no row can be new
-    with stages.poll.in_turn(run, lacking, ahead, teachers, stream.encoding) as polled:
-
-        def counted(batch: PublicBatch) -> Ref:
-            return there(batch) or polled(batch)
-
-        passed = pass_door(run, session, partial(admitted.ask.steps, batches=stream.batches, votes=counted))
+    with stages.poll.in_turn(run, stream.batches, ahead, teachers, stream.encoding) as polled:
+        passed = pass_door(run, session, partial(admitted.ask.steps, batches=stream.batches, votes=polled))
     return replace(passed, at=datetime.now(UTC))

@@ -3,10 +3,9 @@
     import concord
 
     done = concord.run("plan.toml")
-    concord.open_session(done.session).answer({"age": 41, "sector": "public"})
     concord.load_student(done.session).predict(rows)
 
-Offers `run`, `refresh`, `ask`, `open_session` and `load_student`; `init`, `plan`, `verify`, `budget`, `predict`,
+Offers `run`, `refresh`, `ask` and `load_student`; `init`, `plan`, `verify`, `budget`, `predict`,
 `export`, and for several homes `lead` and `contribute`, which do what the commands do; `ConcordClassifier` and
 `ConcordRegressor`, in scikit-learn's manner; and the packages `concord.flows` (what runs), `concord.tasks` (the work)
 and `concord.artifacts` (types and stores). They are the folders of those names at the root of the repository, to which
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
         init,
         lead,
         load_student,
-        open_session,
         plan,
         predict,
         refresh,
@@ -44,7 +42,6 @@ __all__ = [
     "init",
     "lead",
     "load_student",
-    "open_session",
     "plan",
     "predict",
     "refresh",

@@ -53,9 +53,9 @@ class Reading:
         """The domain's sessions, in the order they were opened."""
         return self._read(lambda state: state.sessions_of(domain))
 
-    def batches(self, session: str, first: int = 0) -> tuple[Batch, ...]:
-        """The session's batches so far, from that one on, with the outcomes of those committed."""
-        return self._read(lambda state: state.batches(session, first))
+    def batches(self, session: str) -> tuple[Batch, ...]:
+        """The session's batches so far, with the outcomes of those committed."""
+        return self._read(lambda state: state.batches(session))
 
     def drawn(self, session: str, name: str) -> str | None:
         """The keyed digest of what a session drew under that name; None if that is not on record."""

@@ -175,5 +175,5 @@ def _check_public(rows: str, home: Path) -> None:
     files = [file.path for file in find_files(rows, "--rows")]
     ledger = Ledger.of(home) if is_home(home) else None
     for session in (each for domain in ledger.domains() for each in ledger.sessions(domain.name)) if ledger else ():
-        if checkpoint := read_checkpoint(Vault(home / "vault"), session.id, online=False):
+        if checkpoint := read_checkpoint(Vault(home / "vault"), session.id):
             check_not_private("--rows", files, checkpoint.files)

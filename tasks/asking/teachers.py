@@ -194,7 +194,10 @@ def poll(batch: PublicBatch, teachers: tuple[Ref, ...], encoding: Encoding, vaul
             for first in range(0, rows.height, SLICE):
                 X = read_only(encode(rows.slice(first, SLICE), encoding))
                 add_votes(counts[first : first + len(X)], ensemble, X)
-    return write_votes(counts, vault, path)
+    schema = votes_schema(classes := counts.shape[1])
+    with vault.create(path) as sink, pa.ipc.new_file(sink, schema) as writer:
+        writer.write_table(pa.table([pa.array(counts[:, index]) for index in range(classes)], schema=schema))
+    return sink.ref
 
 
 def add_votes(counts: VoteCounts, ensemble: Ensemble, X: Matrix) -> None:
@@ -211,12 +214,3 @@ def add_votes(counts: VoteCounts, ensemble: Ensemble, X: Matrix) -> None:
 def votes_schema(classes: int) -> pa.Schema:
     """Schema of `poll`'s output: per public row, the number of votes for each class, in columns class_0 …"""
     return pa.schema([pa.field(f"class_{index}", pa.uint32(), nullable=False) for index in range(classes)])
-
-
-def write_votes(counts: VoteCounts, vault: Vault, path: str) -> Ref:
-    """Write votes (rows, classes) to the vault as an Arrow IPC file of `votes_schema`."""
-    classes = counts.shape[1]
-    schema = votes_schema(classes)
-    with vault.create(path) as sink, pa.ipc.new_file(sink, schema) as writer:
-        writer.write_table(pa.table([pa.array(counts[:, index]) for index in range(classes)], schema=schema))
-    return sink.ref

@@ -10,13 +10,13 @@ from concord.artifacts.sessions import LABELS, Session
 from concord.tasks.door.checkpoint import Checkpoint, check_open, read_checkpoint
 
 
-def checkpoint_to_extend(vault: Vault, session: Session, *, online: bool = True) -> Checkpoint:
+def checkpoint_to_extend(vault: Vault, session: Session) -> Checkpoint:
     """The checkpoint of a session that is to be extended. Raises NotVerified if it or its teachers are gone.
 
     Raises BudgetRefused if they are gone for good, with a session that has ended; WrongInput if the student needs
     no further labels.
     """
-    recipe = read_checkpoint(vault, session.id, online=online)
+    recipe = read_checkpoint(vault, session.id)
     if recipe is not None:
         check_fitted(session, recipe.plan)
     if recipe is None or not all(vault.has(block) for block in recipe.teachers):

@@ -150,20 +150,12 @@ class LabelStream:
 
     def __init__(self, stores: Stores, session: str, ask: VotesAsk) -> None:
         self.stores, self.session, self.ask = stores, session, ask
-        self._known, self._committed = dict[str, Batch](), 0
-        self._met = set[str]()  # digests in the vault of the batches so far
-        self._ahead = set[str]()  # batches on record that are not reached yet
-        self._unasked = (0, 0)  # batches and rows that came after the session had ended
-        self.catch_up()
-
-    def catch_up(self) -> None:
-        """Read the batches that were begun since, by any process."""
-        batches = self.stores.ledger.batches(self.session, self._committed)
         left = self._state.status != "open"  # what was begun is unasked then
-        new = {batch.question_digest: batch for batch in batches if batch.outcome or not left}
-        self._ahead |= new.keys() - self._known.keys()
-        self._known |= new
-        self._committed += sum(batch.outcome is not None for batch in batches)  # one that is pending is the last
+        batches = stores.ledger.batches(session)
+        self._known = {batch.question_digest: batch for batch in batches if batch.outcome or not left}
+        self._met = set[str]()  # digests in the vault of the batches so far
+        self._ahead = {*self._known}  # batches on record that are not reached yet
+        self._unasked = (0, 0)  # batches and rows that came after the session had ended
 
     def step(self, batch: PublicBatch, votes: CountVotes) -> Step[Answers] | Ref:
         """The step of one batch; if the session has ended, the file that says so."""

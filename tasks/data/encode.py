@@ -14,7 +14,6 @@ Guarantees   a row's digest depends on its own cells and label alone: rows with 
 Not covered  rows that were not cast. Checked by tests/privacy/test_row_alone.py
 """
 
-import io
 import math
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -229,32 +228,15 @@ def grouping(path: str, groups: Sequence[str], encoding: Encoding) -> dict[str, 
 
 def write_frame(frame: pl.DataFrame, vault: Vault, path: str) -> Ref:
     """Write a frame to the vault as an Arrow IPC file."""
-    with vault.create(path) as sink:
-        _write(frame, sink)
+    table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+    with vault.create(path) as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
     return sink.ref
-
-
-def frame_bytes(frame: pl.DataFrame) -> bytes:
-    """The bytes that `write_frame` writes."""
-    file = io.BytesIO()
-    _write(frame, file)
-    return file.getvalue()
 
 
 def read_frame(ref: Ref, vault: Vault) -> pl.DataFrame:
     """A frame of the vault. Raises NotVerified if the file is not what was written."""
-    return frame_of(vault.read(ref))
-
-
-def frame_of(content: bytes) -> pl.DataFrame:
-    """The frame that `frame_bytes` wrote."""
-    return pl.DataFrame(pl.from_arrow(pa.ipc.open_file(pa.BufferReader(content)).read_all()))
-
-
-def _write(frame: pl.DataFrame, file: Any) -> None:
-    table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
-    with pa.ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table)
+    return pl.DataFrame(pl.from_arrow(pa.ipc.open_file(pa.BufferReader(vault.read(ref))).read_all()))
 
 
 def _even(frames: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:

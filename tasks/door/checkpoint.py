@@ -3,21 +3,14 @@
 Randomness: the session key, keyed draws by row, and noise that is stored before anyone sees it. Without the key nothing
 more can be drawn.
 
-Files of what was asked: folders of votes and sums; and rows asked online, with noise if any was kept.
-
-    sessions/ID/online/INDEX-DIGEST[-ROWS].arrow     rows, written before their batch is begun
-    votes/DOMAIN/ENSEMBLE/online-DIGEST              votes, which can be counted again
-    sessions/ID/answers-INDEX.npz                    answers made with noise, which cannot be made again
-
-A damaged file of rows stops its session, since a process that does not know all rows that were asked could answer one
-of them twice; it affects no other session and no released file. Checked by tests/flows/test_online_known.py
+Files of what was asked: folders of votes and sums; answers made with noise, which cannot be made again, are in
+sessions/ID/answers-INDEX.npz.
 
 Checkpoint: a command that continues a session, `run` or `extend`, goes through all of its public rows in their order.
 So labels, student and certificate always cover the whole session, whichever command made them.
 
     run      writes it at the door, and again if its plan changed in something the session does not depend on
     extend   adds new rows, before the door
-    online   keeps rows answered together in a file of their own; reading the checkpoint adds them at its end
 
 Assumes      one command at a time writes the checkpoint of a session (`tasks.door.locks.alone`)
 Guarantees   rows of a session are kept, in their order; batches with the same content count once
@@ -27,10 +20,9 @@ Not covered  a checkpoint replaced by an older one: certify then finds fewer lab
 
 import io
 import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Protocol
 
 import numpy as np
@@ -83,41 +75,6 @@ def sums_folder(block: Ref) -> str:
     """The folder of a block's sums in every round, shared with the blocks gathered with it."""
     _, domain, gathered, *_ = block.path.split("/")
     return f"sums/{domain}/{gathered}"
-
-
-def online_path(session: str, index: int, digest: str, rows: int) -> str:
-    """The path of rows asked online in the vault; it names the batch they are to become, which keeps their order."""
-    many = "" if rows == 1 else f"-{rows}"
-    return f"sessions/{session}/online/{index:09d}-{digest[:32]}{many}.arrow"
-
-
-def online_rows(
-    vault: Vault, session: str, index: int | None = None, known: Collection[str] = ()
-) -> Iterator[tuple[PublicBatch, bytes]]:
-    """The rows a session was asked online, in their order, and each file's bytes, which are read once; or those that
-    were to become its batch `index`. Those of `known` files are not read.
-
-    Raises NotVerified or EnvironmentFailed, which say what that means, if a file is damaged or cannot be read.
-    """
-    pattern = "*.arrow" if index is None else f"{index:09d}-*.arrow"
-    with saying(
-        f"it holds rows that session {session} was asked, one of which could be answered twice without it: restore a "
-        f"copy of it, or end the session by `concord close {session}`"
-    ):
-        for path in vault.paths(f"sessions/{session}/online", pattern, known):
-            found = vault.take(path)
-            if found is not None:
-                yield PublicBatch(ref=found[0], first=0, rows=int([*Path(path).stem.split("-"), "1"][2])), found[1]
-
-
-def online_votes(vault: Vault, teachers: Sequence[Ref], row: PublicBatch) -> str:
-    """The path of the votes on rows asked online in the vault."""
-    return f"{votes_folder(vault, teachers)}/online-{row.ref.digest}"
-
-
-def recounted() -> AbstractContextManager[None]:
-    """Context that adds to the error for a damaged or unreadable file of votes that votes can be cast again."""
-    return saying("it holds votes: restore a copy of it, or remove it, and they are cast again, which spends nothing")
 
 
 @contextmanager
@@ -197,13 +154,9 @@ def _packed(arrays: Sequence[Ints]) -> bytes:
     return buffer.getvalue()
 
 
-ONLINE = "online"
-"""Path of rows that were asked online and so came from no file."""
-
-
 class PublicSource(BaseModel):
-    """Public rows that were added to a session together: their path (or ONLINE), keyed digests of the files there, and
-    their batches."""
+    """Public rows that were added to a session together: their path, keyed digests of the files there, and their
+    batches."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -272,25 +225,15 @@ def stream(sources: Sequence[PublicSource]) -> list[PublicBatch]:
     return list(batches.values())
 
 
-def read_checkpoint(vault: Vault, session: str, *, online: bool = True) -> Checkpoint | None:
-    """The checkpoint of a session, or None; with `online`, rows asked online are read and added.
-
-    Raises NotVerified if a file is not what was written.
-    """
+def read_checkpoint(vault: Vault, session: str) -> Checkpoint | None:
+    """The checkpoint of a session, or None. Raises NotVerified if its file is not what was written."""
     found = vault.take(_path(session))
     if found is None:
         return None
     try:
-        recipe = Checkpoint.model_validate_json(found[1])
+        return Checkpoint.model_validate_json(found[1])
     except ValidationError:
         raise NotVerified(f"the recipe of session {session} is not one that this version of concord reads") from None
-    known = {batch.ref.digest for source in recipe.sources for batch in source.batches}
-    rows = (row for row, _ in online_rows(vault, session)) if online else ()
-    asked = {row.ref.digest: row for row in rows if row.ref.digest not in known}
-    if not asked:
-        return recipe
-    source = PublicSource(path=ONLINE, digests=tuple(asked), batches=tuple(asked.values()))
-    return recipe.model_copy(update={"sources": (*recipe.sources, source)})
 
 
 def private_sources(vault: Vault, session: str) -> PrivateSources | None:
@@ -330,8 +273,6 @@ def check_staged(vault: Vault, session: str, sources: Sequence[PublicSource]) ->
     for at, source in enumerate(sources):
         if not staged(vault, source):
             again = "`concord run PLAN`" if at == 0 else f"`concord extend {session} --public {source.path}`"
-            if source.path == ONLINE:
-                again = "a copy of the vault"
             raise NotVerified(
                 f"rows of session {session} are no longer in the vault: {again} puts them back and spends nothing"
             )

@@ -20,7 +20,6 @@ from concord.flows import stages, vote
 from concord.flows.stage import Begun, Call, Disclosure, Stages, Steps, disclose
 from concord.tasks.asking.teachers import votes_schema
 from concord.tasks.data.encode import PublicBatch
-from concord.tasks.door.checkpoint import online_votes
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes
 from concord.tasks.mechanisms.stable import StableVoting
 from tests.support.at_door import CLASSES, NOISY, ROWS, STABLE, Case, labels_by, make_case, write
@@ -165,17 +164,6 @@ def test_the_disclosure_has_the_time_of_the_end(tmp_path: Path, monkeypatch: pyt
 
     counted.counting = count
     assert asked(case, counted).at.timestamp() > max(ended)
-
-
-def test_rows_asked_online_are_not_counted_again(tmp_path: Path) -> None:
-    case = make_case(tmp_path / "home", STABLE)
-    (row, *_), vault = case.batches, case.door.vault
-    with vault.create(online_votes(vault, TEACHERS, row)) as sink:
-        sink.write(vault.read(case.votes[0]))
-    counted = Counted(case)
-    labels = labels_of(case, asked(case, counted))
-    assert sorted(counted.begun) == [1, 2]
-    assert labels.equals(case.run())
 
 
 def test_rows_after_the_end_are_not_even_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,9 +48,7 @@ def files(home: Path, kind: str) -> list[Path]:
 def sequences(home: Path) -> Iterator[tuple[str, NDArray[np.int64]]]:
     """Private sequences that can be recognised: votes for the first class, errors, labels, and rows by shard."""
     votes = {path: read_votes(data)[:, 0] for path, data in kept(home, "votes").items()}
-    yield from ((f"votes of {path}", column) for path, column in votes.items() if len(column) > 1)
-    if online := [column for column in votes.values() if len(column) == 1]:
-        yield "votes on rows asked online", np.concatenate(online)
+    yield from ((f"votes of {path}", column) for path, column in votes.items())
     for path, data in kept(home, "counts").items():
         if path.endswith(".npy"):
             yield f"errors of {path}", np.load(io.BytesIO(data), allow_pickle=False)

@@ -1,4 +1,4 @@
-"""A relabelled session reveals nothing about ĥ, the subset or its size, however it ends; nor do its online answers.
+"""A relabelled session reveals nothing about ĥ, the subset or its size, however it ends.
 
 Searched for besides the marks of test_canary.py: ĥ whole and each of its thresholds, as text and as bytes; the numbers
 of rows in the subset, by class and by shard; their labels before and after; plain digests of all these files.
@@ -13,23 +13,16 @@ from typing import Any
 import pytest
 
 from concord.artifacts.errors import BudgetRefused, NotVerified, WrongInput
-from concord.artifacts.home.released import Released
-from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.stores import Stores
 from concord.flows import admit
 from concord.flows.results import erased
 from concord.flows.run import Admitted, PrivateFiles, RunContext
-from concord.tasks.asks.online import Online
 from concord.tasks.asks.votes import VotesAsk
 from concord.tasks.door.admit import claim, opening_of
 from concord.tasks.door.erase import close, forget
 from tests.promises.canary import VALUE, relabelling
-from tests.promises.kept import drawn, files, sequences
+from tests.promises.kept import drawn, files
 from tests.promises.scene import Scene
-from tests.support.homes import dies
-from tests.support.people import people
-
-ASKED = people(20, 31).drop("outcome", "person").rows(named=True)
 
 
 @pytest.fixture
@@ -39,13 +32,9 @@ def scene(scene: Scene) -> Scene:
 
 
 @pytest.mark.slow
-def test_neither_the_choice_nor_the_subset_is_told_nor_votes_on_rows_asked_online(scene: Scene) -> None:
-    session = scene.run().session
-    online = Online(Stores.of(scene.home), session)
-    answers = [online.answer(row) for row in ASKED]
-    assert scene.run().asked == 300 + len(answers)
-    assert scene.refuses(WrongInput, lambda: online.answer({"size": 1.0})).startswith("the row must hold")
-    assert len(dict(sequences(scene.home))["votes on rows asked online"]) == len(answers)
+def test_neither_the_choice_nor_the_subset_is_told(scene: Scene) -> None:
+    scene.run()
+    assert scene.run().asked == 300
     assert len(drawn(scene.home)) == 1
 
 
@@ -116,16 +105,3 @@ def test_the_end_of_it_tells_nothing_and_a_run_after_an_erasure_neither(scene: S
     assert scene.run(new_session=True, data__version="2", privacy__epsilon=1.0).asked == 300
     scene.nothing_got_out()
     scene.nothing_got_out(before)
-
-
-@pytest.mark.slow
-def test_an_answer_that_was_killed_and_finished_tells_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    session = scene.run().session
-    for owner, step in ((Released, "write_labels"), (Ledger, "commit_batch")):
-        with monkeypatch.context() as patch:
-            patch.setattr(owner, step, dies)
-            scene.refuses(KeyboardInterrupt, lambda: Online(Stores.of(scene.home), session).answer(ASKED[0]))
-    for row in ASKED:
-        Online(Stores.of(scene.home), session).answer(row)
-    scene.run()
-    scene.nothing_got_out()

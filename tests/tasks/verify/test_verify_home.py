@@ -141,7 +141,7 @@ def test_what_a_restoration_lost_is_named_and_does_not_fail(
 
 
 def answer(home: Path) -> Session:
-    """One more row through the ledger and into a file, as `Online` does it."""
+    """One more row through the ledger and into a file."""
     ledger, released = Ledger.of(home), Released(home)
     state = ledger.session(SESSION)
     batch = Batch(
