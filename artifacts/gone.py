@@ -3,4 +3,6 @@
 Checked by tests/artifacts/test_gone.py.
 """
 
-GONE: dict[str, str] = {}
+GONE: dict[str, str] = {
+    "concord serve": "call `concord extend` or `concord refresh` from the machine's cron, or deploy prefect.yaml",
+}

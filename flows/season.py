@@ -114,7 +114,7 @@ class Periods:
         period = None
         if admitted.session is None or len(counted) == admitted.session.asked:
             columns, clock = columns_asked(plan, self.encoding), plan.stream.clock if plan.stream else None
-            until = "" if clock is None else next_time(clock, "UTC", now, "stream.clock").isoformat()
+            until = "" if clock is None else next_time(clock, now).isoformat()
             period = take(plan, vault, contents, known, columns).model_copy(update={"until": until})
             if not period.files:
                 err.print(f"{'refresh':>8} no file is new: a release all the same, since none may follow from rows")
@@ -226,14 +226,13 @@ def published_mark(session: str) -> str:
     return f"sessions/{session}/published"
 
 
-def next_time(cron: str, timezone: str, after: datetime, field: str = "--cron") -> datetime:
-    """The first time after `after` that the expression in `field` matches. Raises WrongInput if it never does, or
-    if the expression or the time zone is not valid."""
+def next_time(clock: str, after: datetime) -> datetime:
+    """The first time in UTC after `after` that `stream.clock` matches. Raises WrongInput if it never does."""
     from prefect.server.schemas.schedules import CronSchedule
 
     try:
-        dates = asyncio.run(CronSchedule(cron=cron, timezone=timezone).get_dates(2, start=after))
+        dates = asyncio.run(CronSchedule(cron=clock, timezone="UTC").get_dates(2, start=after))
     except ValueError:
-        rule = f"{field} must be five fields that some day meets, such as '0 3 * * *', and the time zone such as UTC"
-        raise WrongInput(f"{rule}, got {cron!r} and {timezone!r}") from None
+        rule = "stream.clock must be five fields that some day meets, such as '0 3 * * *'"
+        raise WrongInput(f"{rule}, got {clock!r}") from None
     return next(date for date in dates if date > after)

@@ -1,32 +1,24 @@
 """Start a flow with the task runner its plan names, on one Prefect server, with its cache in the home folder.
 
-Offers       `start`, `start_extension`, `start_asking`, `start_again` and `start_question` (one flow, once), `serve`
-             and `serve_stream` (an extension, or a refresh, whenever a cron expression says so)
+Offers       `start`, `start_extension`, `start_asking`, `start_again` and `start_question`
 
-A service needs no server: each run is one `concord extend`, and the next run finishes what an interrupted one began. If
-a table is wrong or the machine fails, the service prints that and waits for the next time. If the session has ended or
-something does not verify, the service ends with the exit status of `extend`.
-Checked by tests/flows/test_cluster.py and tests/deployments/test_serve.py.
+Checked by tests/flows/test_cluster.py.
 """
 
-import time
-from collections.abc import Callable
-from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, Concatenate
 
 from prefect.flows import Flow, flow
 
-from concord.artifacts.errors import EnvironmentFailed, WrongInput
+from concord.artifacts.errors import WrongInput
 from concord.artifacts.plan import Plan
 from concord.artifacts.sessions import LABELS, Session
 from concord.artifacts.stores import Stores
 from concord.flows.ask import ask
-from concord.flows.console import err, out
+from concord.flows.console import err
 from concord.flows.environment import is_known, remember
 from concord.flows.learn import extend, learn
-from concord.flows.outcome import STAGES, StageName, Summary, check_all_asked, in_words
+from concord.flows.outcome import STAGES, StageName, Summary
 from concord.flows.replay import replayed
 from concord.flows.serving import FlowResult, P, run_once
 from concord.tasks.advice.cover import naming_the_largest
@@ -34,7 +26,6 @@ from concord.tasks.asking.questions import Question
 from concord.tasks.asks.labelled import checkpoint_to_extend
 from concord.tasks.asks.questions import QuestionTerms
 from concord.tasks.data.sources import check_tables
-from concord.tasks.door.checkpoint import check_open
 
 
 def start(plan: Plan, home: Path, *, new_session: bool = False, start_from: str | None = None) -> Summary:
@@ -111,45 +102,3 @@ def latest(stores: Stores, name: str) -> Session:
     """The session of that id, or the domain's latest session that answers rows. Raises WrongInput."""
     answering = [session for session in stores.ledger.sessions(name) if session.purpose == LABELS]
     return answering[-1] if answering else stores.ledger.session(name)
-
-
-NAP = 60.0
-"""The longest sleep in seconds, so that a changed clock or a suspended machine is noticed."""
-
-
-def serve(session: str, public: Path, home: Path, *, cron: str, timezone: str) -> None:
-    """Extend a session on a schedule, until a signal ends the process (flows/ending.py).
-
-    session   its id, or the domain whose latest session is meant
-    cron      five fields, read in `timezone`, a name of the IANA database
-    Raises WrongInput if there is no such session, time or zone; and what `extend` raises, except for faults of public
-    tables.
-    """
-    check_here(public)
-    check_open(latest(Stores.of(home), session))
-    _serve(partial(start_extension, session, public, home), cron, timezone)
-
-
-def serve_stream(plan: Plan, home: Path, *, cron: str, timezone: str) -> None:
-    """Refresh a stream on a schedule, as `serve`. Each time is a tick; with a clock in the plan, the clock decides."""
-    from concord.flows.refresh import check_stream, refresh
-
-    check_stream(plan)
-    _serve(partial(start_asking, refresh, plan, home), cron, timezone)
-
-
-def _serve(work: Callable[[], Summary], cron: str, timezone: str) -> None:
-    from concord.flows.season import next_time
-
-    while True:
-        moment = next_time(cron, timezone, datetime.now(UTC))
-        out.print(f"next run at {moment:%Y-%m-%d %H:%M:%S %Z}", soft_wrap=True)
-        while (left := (moment - datetime.now(UTC)).total_seconds()) > 0:
-            time.sleep(min(left, NAP))
-        try:
-            summary = work()
-        except (EnvironmentFailed, WrongInput) as error:
-            err.print(f"concord: {error}", soft_wrap=True, markup=False)
-        else:
-            out.print(in_words(summary), soft_wrap=True)
-            check_all_asked(summary)

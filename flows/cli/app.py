@@ -60,7 +60,6 @@ PANELS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "Streams and homes": {
         "refresh": ("concord refresh plan.toml",),
-        "serve": ('concord serve census --public arriving/ --cron "0 3 * * *" --timezone Europe/Berlin',),
         "lead": (
             "concord lead plan.toml --exchange shared/",
             "concord lead plan.toml --exchange s3://bucket/run --without south",

@@ -12,17 +12,15 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from concord.artifacts.errors import ConcordError, EnvironmentFailed, WrongInput, in_one_line
+from concord.artifacts.errors import ConcordError, EnvironmentFailed, in_one_line
 from concord.flows.cli import homes, record, review, verify
 from concord.flows.cli.app import (
     HOME,
     AgainOption,
     Call,
-    HomeOption,
     QuietCall,
     YesOption,
     app,
-    prefect_at,
     speak_plainly,
     subcommand,
 )
@@ -154,36 +152,6 @@ def try_command(
         from concord.flows.start import start_again
 
         call.report(start_again(retest, session, home, epsilon, again), home)
-
-
-@app.command("serve")
-def serve_command(
-    session: Annotated[
-        str, typer.Argument(help="The session, or a domain: its latest one; or a plan with a [stream].")
-    ],
-    public: Annotated[Path | None, typer.Option(help="Where public rows arrive: a file, a folder or a glob.")] = None,
-    cron: Annotated[str, typer.Option(help="When: minute, hour, day, month, weekday.")] = "0 3 * * *",
-    timezone: Annotated[str, typer.Option(help="The time zone of --cron.")] = "UTC",
-    home: HomeOption = HOME,
-) -> None:
-    """Extend a session, or refresh a stream, on a schedule, without a server.
-
-    It runs in this process: end it with Ctrl-C or SIGTERM.
-    """
-    from concord.flows.environment import prepare, reopen
-
-    stream = session.endswith(".toml")
-    if stream == (public is not None):
-        raise WrongInput("--public is required to extend a session, and is not allowed for a plan with a [stream]")
-    home = prepare(home) if stream else reopen(home)
-    with prefect_at(home):
-        from concord.artifacts.plan import load_plan
-        from concord.flows import start as starts
-
-    if public is None:
-        starts.serve_stream(load_plan(Path(session)), home, cron=cron, timezone=timezone)
-    else:
-        starts.serve(session, public, home, cron=cron, timezone=timezone)
 
 
 @subcommand("demo")

@@ -17,11 +17,12 @@ from concord.artifacts.errors import BudgetRefused, EnvironmentFailed
 from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.mlflow.write import Tracking
-from concord.artifacts.plan import Plan
+from concord.artifacts.plan import Plan, parse_plan
 from concord.artifacts.stores import Stores
 from concord.flows import scheduled
 from concord.flows.cluster import task_runner
 from concord.tasks.door.erase import close
+from tests.flows import test_refresh
 from tests.support.homes import charged, killed_at, state_of
 from tests.support.people import arrive, changed
 
@@ -50,6 +51,15 @@ def test_what_arrived_is_answered_and_the_next_run_finds_nothing_new(session: st
     assert (kind, name) == (StateType.COMPLETED, "NothingNew")
     assert "0 rows queried now" in result
     assert state_of(home, session) == state
+
+
+@pytest.mark.slow
+def test_a_stream_is_released_by_its_deployment(tmp_path: Path, home: Path) -> None:
+    weekly = parse_plan(test_refresh.tables(tmp_path / "weeks"))
+    for week in (1, 2):
+        test_refresh.arrive(tmp_path / "weeks", week)
+        assert ended(scheduled.scheduled_refresh, plan=weekly, home=home)[1] == "Completed"
+    assert Ledger.of(home).sessions("people")[-1].asked == 2
 
 
 def runs_since(moment: datetime) -> list[FlowRun]:

@@ -5,6 +5,7 @@ import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,25 @@ def test_a_killed_refresh_is_finished_by_the_next_with_the_files_that_it_took(da
     assert (session.asked, session.status) == (len(STEPS), "spent")
     assert [check for check in verify(home) if not check.ok] == []
     assert len(list((home / "vault" / "sessions" / session.id).glob("round-*.npz"))) == len(STEPS)
+
+
+@pytest.mark.parametrize(
+    ("clock", "after", "first"),
+    [
+        ("0 3 * * *", "2026-11-22T02:59:59", "2026-11-22T03:00:00"),
+        ("0 3 * * *", "2026-11-22T03:00:00", "2026-11-23T03:00:00"),
+        ("15 14 1 * *", "2026-01-02T00:00:00", "2026-02-01T14:15:00"),
+    ],
+)
+def test_the_next_time_is_the_clock_s(clock: str, after: str, first: str) -> None:
+    found = season.next_time(clock, datetime.fromisoformat(after).replace(tzinfo=UTC))
+    assert found.astimezone(UTC).replace(tzinfo=None) == datetime.fromisoformat(first)
+
+
+@pytest.mark.parametrize("clock", ["at three", "0 0 31 2 *", ""])
+def test_a_time_that_never_comes_is_wrong_input(clock: str) -> None:
+    with pytest.raises(WrongInput, match=r"stream\.clock must be five fields"):
+        season.next_time(clock, datetime.now(UTC))
 
 
 def test_a_second_call_before_the_clock_s_next_time_is_answered_from_the_first(data: Path, home: Path) -> None:
