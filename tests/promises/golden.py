@@ -1,8 +1,9 @@
 """The contents of small homes made with fixed keys and fixed noise, as digests: see tests/promises/test_golden.py.
 
 The models that follow from noisy sums are computed in floating point, so nothing after the first round is compared. Nor
-are the last bits of what calibration computes in floating point, which depend on the processor: entries that open or
-settle a session are on file whole, and numbers that differ from those by rounding alone count as equal.
+are the last bits of what calibration computes in floating point, which depend on the processor: settings of mechanisms
+and entries that open or settle a session are on file whole, and numbers that differ from those by rounding alone count
+as equal.
 """
 
 import hashlib
@@ -11,85 +12,147 @@ import json
 import math
 import re
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from concord.artifacts.home.vault import KEY_BYTES, Vault, keyed_digest
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import parse_plan
-from concord.flows.start import start
+from concord.artifacts.schemas import canonical_json
+from concord.artifacts.sections import MECHANISMS
+from concord.flows.refresh import refresh
+from concord.flows.start import start, start_asking
 from concord.tasks.mechanisms import noise
-from concord.tasks.mechanisms.distance import table_of
+from concord.tasks.mechanisms.distance import Draws, Ints, table_of
+from concord.tasks.mechanisms.mechanism import VoteTerms, calibrate
+from concord.tasks.mechanisms.queries import LaplaceRelease, OptimalRelease
 from tests.support.people import people, tables_of_plan, write_tables
 
-FILE = Path(__file__).with_name("golden.json")
+FILE, LEDGER_FILE = (Path(__file__).with_name(name) for name in ("golden.json", "golden_ledger.json"))
 FOLDERS = ("shards", "units", "relabelled", "votes", "counts", "tested")
-"""Folders of the vault that are compared; sums lie beside the units they are of."""
+"""Folders of the vault that are compared. Sums are compared as they are released, with the fixed noise."""
+ANSWERED = ("label", "outcome", "scores", "sums", "hypothesis", "matrix", "right", "wrong")
+"""What released files hold of an answer itself."""
 CALIBRATED = ("open", "settle")
 """Kinds of entries that hold calibrated numbers."""
 ROUNDING, LONG_TEXT, AMOUNT = 1e-9, 64, re.compile(r"[0-9]+([.][0-9]+)?([Ee][-+]?[0-9]+)?")
-WRITTEN_BY = "1.0.0"
-"""The version that wrote the digests on file: entries of the ledger name it."""
-TREE = "sklearn.tree.DecisionTreeClassifier"
+WRITTEN_BY = "golden"
+"""The version that entries of the ledger name."""
+TREE = {"estimator": "sklearn.tree.DecisionTreeClassifier", "params": {"random_state": 0, "max_depth": 3}}
 """A learner whose models do not depend on the machine's floating point."""
-CANDIDATES = [{"estimator": TREE, "params": {"random_state": 0, "max_depth": depth}} for depth in (2, 3)]
-PLANS: dict[str, dict[str, dict[str, Any]]] = {
-    "stable": {
-        "teachers": {"count": 40, "estimator": TREE, "params": {"random_state": 0, "max_depth": 3}},
-        "labeling": {"mechanism": "stable", "cutoff": 250, "batch": 128},
-    },
+FORTY = {"count": 40, **TREE}
+TALLIES = {"mechanism": "tallies", "rows": 300, "batch": 128}
+FIELDS = [
+    {"name": "size", "type": "number", "constraints": {"minimum": -10, "maximum": 10}},
+    {"name": "shade", "type": "string", "constraints": {"enum": ["dark", "light"]}},
+]
+PLANS: dict[str, dict[str, Any]] = {
+    "stable": {"teachers": FORTY, "labeling": {"mechanism": "stable", "cutoff": 250, "batch": 128}},
     "noisy_votes": {
-        "teachers": {"count": 40, "estimator": TREE, "params": {"random_state": 0, "max_depth": 3}},
+        "teachers": FORTY,
         "labeling": {"mechanism": "noisy_votes", "batch": 128},
-        "student": {"estimator": TREE, "params": {"random_state": 0, "max_depth": 3}},  # a test names its file's digest
+        "student": TREE,  # of whose file a test names the digest
         "test": {"share": 0.2},
         "data": {"unit": "person"},
     },
     "relabelled": {
-        "teachers": {"count": 20, "estimator": TREE, "params": {"random_state": 0, "max_depth": 2}},
+        "teachers": {"count": 20, "estimator": TREE["estimator"], "params": {"random_state": 0, "max_depth": 2}},
         "relabel": {"hypotheses": "stumps", "features": ["size"], "share": 0.1},
         "labeling": {"mechanism": "stable", "cutoff": 12, "batch": 128},
     },
-    "tallies": {"labeling": {"mechanism": "tallies", "rows": 300, "batch": 128}},
-    "universal": {"student": {"learner": "universal", "hypotheses": "stumps"}},
-    "candidates": {
-        "teachers": {"count": 40, "estimator": TREE, "params": {"random_state": 0, "max_depth": 3}},
-        "labeling": {"mechanism": "stable", "cutoff": 250, "batch": 128},
-        "student": {
-            "epsilon": 1.0,
-            "candidates": CANDIDATES,
-        },  # keys and file digests name the choice
-        "test": {"share": 0.2},
-        "data": {"unit": "person"},
+    "tallies": {"teachers": None, "student": None, "labeling": TALLIES},
+    "numbers": {
+        "teachers": None,
+        "student": None,
+        "data": {"label": "visits", "classes": None, "bounds": [0, 8]},
+        "labeling": TALLIES,
     },
+    "sketch": {
+        "teachers": None,
+        "student": None,
+        "data": {"public": None, "schema": {"fields": FIELDS}, "features": ["size", "shade"]},
+        "labeling": TALLIES,
+    },
+    "stream": {"teachers": None, "student": None, "labeling": TALLIES, "stream": {"season": 3}},
+    "universal": {"teachers": None, "labeling": None, "student": {"learner": "universal", "hypotheses": "stumps"}},
 }
-WITHOUT = {"tallies": ("teachers", "student"), "universal": ("teachers", "labeling")}
+"""What each plan has besides `tables_of_plan`; a section of None is left out."""
 
 
-def golden(name: str, data: Path, home: Path, filed: Sequence[Any]) -> dict[str, Any]:
-    """What the run of a plan leaves in a new home: digests of files by folder, of the ledger's entries in order, and
-    whole entries of kinds that hold floating-point numbers, of which `filed` has those on file."""
+def golden(name: str, data: Path, home: Path, filed: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the run of a plan leaves in a new home. First what never changes: digests of files by folder, of answers,
+    and refusal tables. Then digests of the ledger's entries in order, and whole entries of kinds that hold
+    floating-point numbers. Of `filed`, numbers are taken that differ from those found by rounding alone."""
     with pytest.MonkeyPatch.context() as patch:
         fixed(patch)
         tables = tables_of_plan(write_tables(data, people(2000, 1)))
-        tables = {part: given for part, given in tables.items() if part not in WITHOUT.get(name, ())}
         for part, given in PLANS[name].items():
-            tables[part] = given if part == "labeling" else {**tables.get(part, {}), **given}
-        start(parse_plan(tables), home)
-        files = {folder: contents(Vault(home / "vault"), folder) for folder in FOLDERS}
-        known, bodies, digests = iter(filed), list[Any](), list[str]()
+            tables[part] = given if part == "labeling" else _without_none({**tables.get(part, {}), **(given or {})})
+        plan = parse_plan({part: given for part, given in tables.items() if PLANS[name].get(part, given) is not None})
+        start_asking(refresh, plan, home) if plan.stream else start(plan, home)
+        vault, known = Vault(home / "vault"), iter(filed.get("calibrated", ()))
+        files = {folder: contents(vault, folder) for folder in FOLDERS}
+        answers, bodies, digests = list[str](), list[Any](), list[str]()
         for record in Ledger.of(home).records():
             body = _body(record)
+            if record.kind == "commit":
+                answers += answer(home / "released" / body["released"], first=body["index"] == 0)
             if record.kind in CALIBRATED:
                 body = as_filed(body, next(known, body))
                 bodies.append(body)
             digests.append(f"{record.kind} {_digest([record.domain, record.session, body])}")
-        found = {folder: digest for folder, digest in files.items() if digest}
-        return {"files": found, "ledger": digests, "calibrated": bodies}
+        found = {"files": {folder: digest for folder, digest in files.items() if digest}, "answers": answers}
+        return found, {"ledger": digests, "calibrated": bodies}
+
+
+def answer(released: Path, *, first: bool) -> list[str]:
+    """A digest of what was answered, without names of sessions and what was computed from it."""
+    if released.suffix == ".arrow":
+        rows = pl.read_ipc(released.read_bytes())
+        return [_digest(rows.select(column for column in ANSWERED if column in rows.columns).to_dict(as_series=False))]
+    content = json.loads(released.read_bytes())
+    return [_digest({key: content[key] for key in ANSWERED if key in content})] if first else []
+
+
+def _without_none(section: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in section.items() if value is not None}
+
+
+def mechanisms(filed: dict[str, Any]) -> dict[str, Any]:
+    """Of each mechanism of votes its settings, with its refusal table, and a digest of its answers to fixed votes."""
+    found = dict[str, Any]()
+    terms: VoteTerms = {"cutoff": 20, "queries": 60, "classes": 3, "teachers": 200, "order": 2.0}
+    votes = np.random.default_rng(0).multinomial(200, [0.5, 0.3, 0.2], size=60)
+    for name in MECHANISMS:
+        mechanism = calibrate(name, epsilon=4.0, delta=1e-5, **terms)
+        answers = mechanism.release(votes, Fixed(), 0, 0)
+        counts = None if answers.counts is None else answers.counts.tolist()
+        settings = as_filed(json.loads(canonical_json(mechanism.settings())), filed.get(name, {}).get("settings", {}))
+        found[name] = {"settings": settings, "answers": _digest([answers.labels.tolist(), counts])}
+    for single in (OptimalRelease, LaplaceRelease):
+        settings = json.loads(canonical_json(single.calibrate(epsilon=1.0, delta=1e-5).settings()))
+        found[single.name] = {"settings": as_filed(settings, filed.get(single.name, {}).get("settings", {}))}
+    return found
+
+
+class Fixed:
+    """Draws that are the same at every call: keyed ones by a key of zeros, and noise as `fixed`."""
+
+    def uniform(self, first: int, rows: int) -> Draws:
+        return noise.keyed_draws(bytes(KEY_BYTES), first, rows)
+
+    def laplace(self, scale: float, size: int) -> Ints:
+        return noise_of(scale, size)
+
+    gaussian = laplace
+
+    def once(self, name: str, draw: Callable[[], Ints]) -> Ints:  # noqa: ARG002
+        return draw()
 
 
 def fixed(patch: pytest.MonkeyPatch) -> None:
@@ -99,8 +162,13 @@ def fixed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("concord.tasks.door.admit.__version__", WRITTEN_BY)
     patch.setattr(secrets, "token_hex", _counted(secrets.token_hex, numbers))
     for drawn in ("laplace", "gaussian"):
-        patch.setattr(noise, drawn, lambda scale, size: np.arange(size) % 7 - 3 + round(scale))
+        patch.setattr(noise, drawn, noise_of)
     patch.setattr(noise, "sample_by_weight", lambda scores, **_: int(np.argmax(scores)))
+
+
+def noise_of(scale: float, size: int) -> Ints:
+    """What stands in for noise of that scale."""
+    return np.arange(size) % 7 - 3 + round(scale)
 
 
 def contents(vault: Vault, folder: str) -> str:
