@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from concord import __version__
 from concord.artifacts.errors import NotVerified, WrongInput
-from concord.artifacts.guarantee import CAVEATS, UNWITNESSED, DomainCharge, Guarantee
+from concord.artifacts.guarantee import CAVEATS, DomainCharge, Guarantee
 from concord.artifacts.kinds import Kind, Votes
 from concord.artifacts.measures import AnyPublicTest, AnyTested, Estimate, TestRecord, thresholds_of
 from concord.artifacts.records import Counts, MechanismRecord, SessionRecord
@@ -135,7 +135,7 @@ class Certificate(CertificatePart):
     guarantee  of everything that all its sessions published, together
     sessions   the session that this certificate is about; others of the same run; and each choice among their
                students, and each test of one
-    warnings   to users of the student (artifacts.measures), or about the domain's cap (`unpromised`)
+    warnings   to users of the student (artifacts.measures)
     versions   of Concord and packages by which it was written, and of Concord when the oldest session was opened
     expected   of certificates of version 1.0.0 alone
     Other fields are those of `Stated`.
@@ -156,7 +156,7 @@ class Certificate(CertificatePart):
     features: tuple[str, ...] = ()
     learned: Annotated[StudentRecord | None, Field(alias="student")] = None
     warnings: tuple[str, ...] = ()
-    caveats: tuple[str, ...] = (*CAVEATS, UNWITNESSED)
+    caveats: tuple[str, ...] = CAVEATS
     versions: dict[str, str] = Field(default_factory=library_versions)
 
     @classmethod

@@ -1,9 +1,7 @@
 """Domains: named bodies of private data, and the privacy filter that decides what may still be spent on each.
 
 A filter adds Rényi divergence at one order, which is frozen when the domain is named, and converts once, at the cap.
-Refusals that did not happen come back. For people who are in two domains the sum of both caps holds,
-(ε₁ + ε₂, δ₁ + δ₂), however their sessions interleave: a filter is one interactive mechanism (Lyu 2022; Vadhan & Zhang
-2023).
+Refusals that did not happen come back.
 Checked by tests/privacy/test_filter.py: exact adversaries, and planted faults.
 """
 
@@ -118,10 +116,6 @@ class Domain:
         """The same domain under another cap. Raises WrongInput if the cap is out of range."""
         _require_cap(epsilon, delta)
         return replace(self, filter=self.filter.recapped(float(epsilon), float(delta)))
-
-    def differs_only_in_cap(self, other: Self) -> bool:
-        """Whether one can become the other by changes of the cap alone."""
-        return replace(self, filter=other.filter) == other and self.filter.order == other.filter.order
 
     def instead_of(self, epsilon: float, delta: float) -> str:
         """A sentence saying that the cap on record holds and not a plan's (epsilon, delta); empty if they agree."""

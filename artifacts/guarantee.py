@@ -12,7 +12,6 @@ from pydantic import Field
 
 from concord.artifacts.domains import NEIGHBOURS, Domain
 from concord.artifacts.parts import EVERY, PARTS, Counted, by_part, largest, paid
-from concord.artifacts.privacy import Charge
 from concord.artifacts.schemas import Budget, CertificatePart
 from concord.artifacts.sessions import Session, Status
 
@@ -137,7 +136,6 @@ class DomainCharge(CertificatePart):
     filter    how charges add up: by Rényi divergence (artifacts.domains)
     order     the Rényi order at which they do, frozen when the domain was named
     charges   its sessions in order
-    lost      share of the budget that restorations charged for sessions the ledger no longer knows
     parts     what each part of a divided domain's units is charged (artifacts.parts); `spent` is the most of any
     """
 
@@ -149,40 +147,36 @@ class DomainCharge(CertificatePart):
     spent: Budget
     remaining: Budget
     charges: tuple[SessionCharge, ...]
-    lost: float
     parts: dict[str, Budget] = Field(default={})
 
     @property
     def used(self) -> float:
         """The share of the budget that is charged: that of the part which is charged most."""
-        return self.lost + max(shared(self.charges, part) for part in PARTS)
+        return max(shared(self.charges, part) for part in PARTS)
 
     @classmethod
     def of(
         cls,
         domain: Domain,
         sessions: Sequence[Session],
-        lost: Charge,
         counted: Sequence[Counted] | None = None,
         *,
         divided: bool = False,
     ) -> Self:
         """The domain's state after those sessions.
 
-        lost      the charge for sessions lost when the home was restored from a backup
         counted   their charges, with part and stream; default: each counts for every unit
         divided   whether the domain is divided into parts
         """
         if counted is None:
             counted = [Counted(EVERY, "", session.charge) for session in sessions]
-        totals = by_part(counted, lost)
+        totals = by_part(counted)
         cap, (epsilon, delta) = domain.filter, domain.filter.spent(largest(totals))
         return cls(
             name=domain.name,
             sessions=len(sessions),
             order=cap.order,
             charges=tuple(SessionCharge.of(session, domain, of) for session, of in zip(sessions, counted, strict=True)),
-            lost=cap.share(lost),
             parts={part: _budget(cap.spent(total)) for part, total in totals.items()} if divided else {},
             cap=Budget(epsilon=cap.epsilon, delta=cap.delta),
             spent=Budget(epsilon=epsilon, delta=delta),
@@ -254,19 +248,6 @@ def unasked_in_words(session: str, rows: int) -> str:
 NO_LATER_ROWS = "no session is needed, because `concord predict` labels them at no charge"
 """Used in place of `later_rows_in_words` for tallies and for a universal student."""
 
-UNWITNESSED = (
-    "Concord cannot detect by itself that the whole home folder was restored from a backup. Answers given since the "
-    "backup would then be charged a second time, and neither charge would count the other."
-)
-WITNESSED = (
-    "A witness, which is a file outside the home folder, detects that the folder was restored from a backup. The home "
-    "then goes on only after everything that may have been spent since the backup is charged. Without its witness it "
-    "stops. If the witness is restored together with the folder, this cannot be detected."
-)
-LOST_WITNESS = (
-    "The home folder once went on after its witness was lost, for a reason on its record. If the folder had been "
-    "restored from a backup by then, what was spent since that backup is not counted anywhere."
-)
 CAVEATS = (
     "The guarantee is computational in one respect: secret draws come from a pseudo-random function keyed with 256 "
     "bits from the operating system (AES-256 in counter mode, HKDF-SHA256), or from OpenDP's generator.",
@@ -275,6 +256,8 @@ CAVEATS = (
     "private work.",
     "It bounds what can be learned because someone's rows were used. It does not prevent conclusions about a person "
     "that would be the same if their rows had been left out.",
+    "Concord cannot detect by itself that the whole home folder was restored from a backup. Answers given since the "
+    "backup would then be charged a second time, and neither charge would count the other.",
 )
 LABELS_ALONE = (
     "Labels alone are protected. The features of the records, and who is among them, are not protected: they are "
@@ -306,14 +289,8 @@ PRECHECKED = (
 """The caveat of every session: what its operator did after the pre-check is not on record."""
 REWORDED = "1.1.0"
 WORDED_BEFORE = {
-    UNWITNESSED: "If the whole home folder is put back to an older copy, that cannot be detected from within: answers "
+    CAVEATS[3]: "If the whole home folder is put back to an older copy, that cannot be detected from within: answers "
     "given since would be paid for again, and neither charge knows of the other.",
-    WITNESSED: "A home folder put back to an older copy is found by a witness, a file kept outside it, and goes on "
-    "only when what may have been spent since is charged; where the witness is gone, it stops. If the witness is put "
-    "back together with the folder, that cannot be detected.",
-    LOST_WITNESS: "The home folder once went on, for a reason on its record, without knowing what its witness had "
-    "seen, for that was lost. Had the folder been an older copy by then, what was spent after that copy would be "
-    "counted nowhere.",
     CAVEATS[1]: "The guarantee covers what is published: certificate, report, released labels, student and MLflow's "
     "records. It does not cover who holds the private data, the machine's console, or running times of private work.",
     CAVEATS[2]: "It bounds what can be learned because someone's rows were used. It does not prevent learning about a "
@@ -338,34 +315,4 @@ def faulty_caveat(version: str, faults: Iterable[str]) -> str:
         f"A session was opened by version {version} of Concord. The guarantee may not hold because of known faults of "
         f"that version: {', '.join(faults)}. Concord's README describes each fault, and when it does no harm, under "
         "“Changes to the guarantee”."
-    )
-
-
-LINKED = "is linked on the record to"
-UNPROMISED = "They differ in unit or neighbours, so nothing is promised over the life of all of them together"
-
-
-def unpromised(domain: Domain, others: Sequence[Domain]) -> tuple[str, ...]:
-    """The warning that the cap promises nothing to people who may also be in a linked domain that protects other
-    things, if there is one."""
-    if all((other.unit, other.neighbours) == (domain.unit, domain.neighbours) for other in others):
-        return ()
-    names = ", ".join(other.name for other in others)
-    return (f"The domain {domain.name} {LINKED} {names}: the same people may be in each. {UNPROMISED}",)
-
-
-def linked_caveat(domain: Domain, others: Sequence[Domain]) -> str:
-    """The caveat for people who may be in several domains: by basic composition, the sum of the caps.
-
-    It holds only if all domains protect the same things: what is secret in one may be public in another.
-    """
-    for nothing in unpromised(domain, others):
-        return f"{nothing}."
-    names = ", ".join(other.name for other in others)
-    linked = f"The domain {domain.name} {LINKED} {names}: the same people may be in each. "
-    caps = [item.filter for item in (domain, *others)]
-    total = _budget((math.fsum(cap.epsilon for cap in caps), math.fsum(cap.delta for cap in caps)))
-    return (
-        f"{linked}Over the life of all of them together they are promised the sum of the caps, {total.in_words}, and "
-        "no less."
     )

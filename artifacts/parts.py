@@ -27,7 +27,7 @@ stream of their own, of the test part: each tests units that arrived with one re
 
 Assumes      who names a stream when it opens a season knows all units that its seasons before have asked
 Guarantees   as for parts, for a unit of any season: also if what was released decides in which one it arrives
-Ends         if an older copy is restored or a witness was lost: what is opened after that knows no season before it
+Ends         never
 Not covered  seasons that ask a unit again
 
 Proof. Until it arrives nothing depends on u, so which season it is in may follow from what was released. Then all that
@@ -68,7 +68,6 @@ class Parts:
         self._divided: dict[str, Division] = {}
         self._touched: dict[str, str] = {}
         self._season_of: dict[str, str] = {}
-        self._lost: set[str] = set()
 
     def divide(self, domain: str, division: Division) -> None:
         """Record how the domain is divided."""
@@ -76,11 +75,7 @@ class Parts:
 
     def enter(self, session: Terms) -> None:
         """Record a session just opened, under the division on record now: a later one does not count for it."""
-        self._touched[session.id], self._season_of[session.id] = self.touched_by(session), self.continued_by(session)
-
-    def lose(self) -> None:
-        """Sessions may be missing: whatever is opened from now on is no season of a stream that is on record."""
-        self._lost.update(self._season_of.values())
+        self._touched[session.id], self._season_of[session.id] = self.touched_by(session), session.stream
 
     def division(self, domain: str) -> Division | None:
         """How the domain is divided, if it is."""
@@ -99,14 +94,6 @@ class Parts:
     def stream_of(self, session: str) -> str:
         """The stream of which an opened session is a season, or none."""
         return self._season_of[session]
-
-    def continued_by(self, session: Terms) -> str:
-        """The stream of which a session would be a season if it were opened now, or none."""
-        return session.stream if self.goes_on(session.stream) else ""
-
-    def goes_on(self, stream: str) -> bool:
-        """Whether a later season of that stream would know all units that earlier ones have asked."""
-        return stream not in self._lost
 
     def is_new(self, domain: str, asked: Division) -> bool:
         """Whether the domain is not divided yet. Raises WrongInput if another share or naming rule is on record."""
@@ -139,12 +126,12 @@ def paid(amounts: Iterable[tuple[str, Amount]], most: Callable[..., Amount]) -> 
     return [*alone, *seasons.values()]
 
 
-def by_part(charges: Iterable[Counted], lost: Charge = NOTHING) -> dict[str, Charge]:
-    """The charge of each part; `lost` counts in all parts."""
+def by_part(charges: Iterable[Counted]) -> dict[str, Charge]:
+    """The charge of each part."""
     listed = list(charges)
     touched = {name: [each for each in listed if each.part in (EVERY, name)] for name in PARTS}
     return {
-        name: sum(paid([(each.stream, each.charge) for each in own], Charge.most), lost)
+        name: sum(paid([(each.stream, each.charge) for each in own], Charge.most), NOTHING)
         for name, own in touched.items()
     }
 
@@ -154,12 +141,7 @@ def largest(totals: dict[str, Charge]) -> Charge:
     return reduce(Charge.most, totals.values())
 
 
-def least(totals: dict[str, Charge]) -> Charge:
-    """The smallest of each amount over all parts."""
-    return reduce(Charge.least, totals.values())
-
-
-def running_totals(charges: Iterable[Counted], lost: Charge = NOTHING) -> Iterator[Charge]:
+def running_totals(charges: Iterable[Counted]) -> Iterator[Charge]:
     """The charge of a domain before the first of those charges, and after each."""
     listed = list(charges)
-    return (largest(by_part(listed[:count], lost)) for count in range(len(listed) + 1))
+    return (largest(by_part(listed[:count])) for count in range(len(listed) + 1))

@@ -280,10 +280,6 @@ class Charge:
         """The larger of each amount."""
         return self._with(other, max)
 
-    def least(self, other: "Charge") -> "Charge":
-        """The smaller of each amount."""
-        return self._with(other, min)
-
     @property
     def amounts(self) -> tuple[Decimal, Decimal]:
         """Rényi nats and additive δ."""

@@ -17,13 +17,12 @@ from urllib.error import HTTPError
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from urllib.request import urlopen
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from concord.artifacts.errors import EnvironmentFailed, WrongInput
 
-LEDGER, WITNESS, STORE = "CONCORD_LEDGER", "CONCORD_WITNESS", "MLFLOW_TRACKING_URI"
-KEY, KEY_FILE = "CONCORD_VAULT_KEY", "CONCORD_VAULT_KEY_FILE"
+LEDGER, STORE = "CONCORD_LEDGER", "MLFLOW_TRACKING_URI"
 SIGNING_KEY = "CONCORD_SIGNING_KEY"
 DEFAULT_HOME = Path(".concord")
 
@@ -35,9 +34,6 @@ class Settings(BaseSettings):
 
     home            where everything is kept; `--home` takes precedence
     ledger          database URL of the ledger; without it, HOME/ledger.db
-    witness         file outside the home that records how far the ledger came; without it there is no witness
-    vault_key       the vault's key in base64; vault_key_file names a file that holds it. Without either, a vault is
-                    made without encryption
     signing_key     the file of the private key that signs what is published; without it, the home's own key is used
     tracking_uri    MLflow's store or server; without it, HOME/mlflow.db
     results         folder of an object store for cached, sealed results; without it, HOME/results
@@ -49,9 +45,6 @@ class Settings(BaseSettings):
 
     home: Annotated[Path, Default, Field(validation_alias="CONCORD_HOME")] = DEFAULT_HOME
     ledger: Annotated[str | None, Field(validation_alias=LEDGER, min_length=1)] = None
-    witness: Annotated[Path | None, Unset, Field(validation_alias=WITNESS)] = None
-    vault_key: Annotated[SecretStr | None, Unset, Field(validation_alias=KEY)] = None
-    vault_key_file: Annotated[Path | None, Unset, Field(validation_alias=KEY_FILE)] = None
     signing_key: Annotated[str | None, Unset, Field(validation_alias=SIGNING_KEY)] = None
     tracking_uri: Annotated[str | None, Unset, Field(validation_alias=STORE)] = None
     results: Annotated[str | None, Unset, Field(validation_alias="CONCORD_RESULTS")] = None

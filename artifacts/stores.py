@@ -15,9 +15,8 @@ from concord.artifacts.ledger.ledger import Ledger
 
 def checked_ledger(home: Path, kind: type[Ledger] = Ledger) -> Ledger:
     """The ledger of a home folder, for callers that rely on its content. Raises NotVerified if it contradicts the
-    home's files or its witness."""
+    home's files."""
     contents, ledger = HomeContents(home), kind.of(home)
-    ledger.check_witness()
     contents.check(ledger)
     return ledger
 

@@ -114,7 +114,7 @@ def _check_workers(address: str, security: Any, home: Path) -> None:
         if found[1] != ours[1]:
             raise EnvironmentFailed(
                 f"the worker {worker} does not see the home folder {home} as this machine does: mount it there under "
-                "the same path, and give its vault's key, if that has one"
+                "the same path"
             )
 
 

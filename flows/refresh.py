@@ -148,14 +148,14 @@ def _stream_due(run: RunContext, known: Sequence[Session], *, answered: bool) ->
 
     known   all seasons with this plan's settings, in order
     """
-    ledger, vault = run.stores.ledger, run.stores.vault
+    vault = run.stores.vault
     new = f"{run.plan.privacy.domain}-{secrets.token_hex(4)}-stream"
     if not known:
         return new, run.new_session
     last = known[-1]
     if answered or not last.ended:
         return last.stream, False
-    whole = ledger.goes_on(last.stream) and vault.has_secret(f"streams/{last.stream}")
+    whole = vault.has_secret(f"streams/{last.stream}")
     seasons = [each for each in known if each.stream == last.stream]
     if whole and all(len(list(periods_counted(vault, each))) >= each.batches for each in seasons):
         return last.stream, True

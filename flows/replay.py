@@ -8,7 +8,7 @@ or an entry would be made, `NotKept` is raised: nothing was done, and the run is
 Assumes      besides its stages and the ledger, a flow only does what may be done twice: it holds locks, writes a
              checkpoint that exists, and records in MLflow what is not recorded
 Guarantees   everything a full run checks is checked by the same code: the identity of the session, its mechanism and
-             its ensemble, seals of cached results, digests of released files, the chain of the ledger and its witness.
+             its ensemble, seals of cached results, digests of released files, the chain of the ledger.
              Nothing is drawn and nothing is charged. Refusals and errors are those of the full run
 Not covered  Prefect's record: a replayed run is not one of its flow runs. If the environment names a server, every run
              is made in full, and is on its record

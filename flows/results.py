@@ -175,7 +175,6 @@ def budget_of(home: Path) -> dict[str, Any]:
                     "conversion": cap.conversion if any(spent) else 0.0,
                     "remaining": _pair((max(0.0, cap.epsilon - spent[0]), max(0.0, cap.delta - spent[1]))),
                     "renyi": {"order": cap.order, "budget": str(cap.budget), "charged": str(total.renyi)},
-                    "lost": _pair(cap.spent(now.lost(domain.name))),  # by `concord restore`, for sessions now unknown
                     "parts": parts,
                     "sessions": sessions,
                 }

@@ -242,12 +242,12 @@ class PrivateFiles:
         """
         if run.erased:
             err.print(f"{'erased':>8} units of domain {run.plan.privacy.domain} are left out")
-        known, test, others = [*sources], run.test, _unlinked(run)
+        known, test, others = [*sources], run.test, _sources_of_others(run)
         files = files_of(file.path for file in _private(run.plan).files)
         run.stores.ledger.check_holding(run.plan.privacy.domain, names_held(run.stores.vault, files))
         for name, theirs in others.items():
             if any(is_shared(files, each.files) for each in theirs):
-                raise belongs_to(name, run.plan.privacy.domain)
+                raise belongs_to(name)
         named = run.plan.data.public is not None  # one of several homes may do without it
         own = [file.path for file in find_files(run.plan.path("public"), "data.public")] if named else []
         later = [Path(source.path) for source in known[1:]]
@@ -268,11 +268,10 @@ def note_copies(private: Iterable[str], field: str, contents: Iterable[str]) -> 
         err.print(f"{'copy':>8} a file of {field} holds the same bytes as one of data.private: used as the plan says")
 
 
-def _unlinked(run: RunContext) -> dict[str, list[PrivateSources]]:
-    """Sources of rows of domains that the plan's is not linked to; empty in a replay, which opens no session."""
+def _sources_of_others(run: RunContext) -> dict[str, list[PrivateSources]]:
+    """Sources of rows of other domains than the plan's; empty in a replay, which opens no session."""
     ledger, vault, own = run.stores.ledger, run.stores.vault, run.plan.privacy.domain
-    linked = {own, *(domain.name for domain in ledger.linked(own))}
-    names = [domain.name for domain in ledger.domains() if domain.name not in linked and not run.stages.in_replay]
+    names = [domain.name for domain in ledger.domains() if domain.name != own and not run.stages.in_replay]
     each = {name: [private_sources(vault, found.id) for found in ledger.sessions(name)] for name in names}
     return {name: [sources for sources in found if sources] for name, found in each.items()}
 

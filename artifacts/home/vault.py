@@ -2,9 +2,7 @@
 
 Every file is 0600 from birth, written whole and synced before it is named, and ends in a keyed seal (HMAC) over its
 name and content, so that nothing is read back that this installation did not write there. A secret is 32 random bytes,
-stored with a check value; only `make_secret` makes one that is missing. If the environment names a key
-(`artifacts.home.cipher`) when the vault is made, every file is encrypted, secrets as well, and the vault opens only
-with that key.
+stored with a check value; only `make_secret` makes one that is missing.
 """
 
 import fnmatch
@@ -23,10 +21,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from concord.artifacts.errors import EnvironmentFailed, NotVerified, refused
 from concord.artifacts.home.atomic import UNFINISHED, discard, make_folder, passing_folder, sync_folder, write_whole
-from concord.artifacts.home.cipher import Cipher, Writer, encrypted
 from concord.artifacts.home.users import check_owner
 from concord.artifacts.schemas import AnyPath, Ref
-from concord.artifacts.settings import KEY, KEY_FILE
 
 KEY_BYTES = 32
 SEAL_BYTES = 32
@@ -64,7 +60,7 @@ class Sink:
 
     ref: Ref
 
-    def __init__(self, file: BinaryIO | Writer, key: bytes) -> None:
+    def __init__(self, file: BinaryIO, key: bytes) -> None:
         self._file = file
         self.content = hmac.new(key, digestmod=hashlib.sha256)
         self.closed = False
@@ -84,17 +80,16 @@ class Vault:
     Guarantees   files 0600 and folders 0700 from birth; another user's vault or secret is refused, and a changed, moved
                  or foreign file on reading; what `create` and `make_secret` have returned from is there after a power
                  cut
-    Not covered  deletion by the owner; copies made of the disk, if it is not encrypted. Checked by
-                 tests/artifacts/home/test_vault.py
+    Not covered  deletion by the owner; whoever has the disk or a copy of it, unless its operator encrypted the volume.
+                 Checked by tests/artifacts/home/test_vault.py
     """
 
     def __init__(self, root: Path) -> None:
         """Open `root`, making it if it is missing.
 
-        Raises EnvironmentFailed if it is another user's, if others may read it, if it is encrypted and no key is given,
-        or if it is not encrypted and a key is given; NotVerified if the key is not the one it was made with.
+        Raises EnvironmentFailed if it is another user's or if others may read it.
         """
-        self.root, self._cipher = root, Cipher.given()
+        self.root = root
         with self._in_one_sentence("opened"):
             root.parent.mkdir(parents=True, exist_ok=True)
             make_folder(root)
@@ -230,29 +225,12 @@ class Vault:
         return sorted(fnmatch.filter(paths.difference(known), f"{folder}/{pattern}"))
 
     def _installation(self) -> bytes:
-        """The installation's own secret, after a check that the vault is encrypted if and only if a key is given."""
+        """The installation's own secret."""
         others = any((self.root / "secrets").glob("[!.]*"))  # looked for first: they are made after it
         if others and not self.has_secret("installation"):
             raise NotVerified(f"the vault {self.root} lacks its secrets/installation: restore a copy of it")
         self._make_secret("installation")
-        with self._in_one_sentence("opened"):
-            is_encrypted = encrypted(self.root / "secrets" / "installation")
-        if is_encrypted and self._cipher is None:
-            raise EnvironmentFailed(f"the vault {self.root} is encrypted: {KEY_FILE} or {KEY} must give its key")
-        if self._cipher is not None and not is_encrypted:
-            raise EnvironmentFailed(
-                f"the vault {self.root} was made without encryption and stays so: unset {KEY_FILE} and {KEY}, or make "
-                "another home"
-            )
-        try:
-            return self.secret("installation")
-        except NotVerified:
-            if self._cipher is None:
-                raise
-            raise NotVerified(
-                f"the vault {self.root} does not open: the key given is not the one it was made with, or its file "
-                "secrets/installation is not what was written"
-            ) from None
+        return self.secret("installation")
 
     def _make_secret(self, name: str) -> None:
         if self.has_secret(name):
@@ -271,18 +249,14 @@ class Vault:
     def _parts(self, path: str, last: int) -> tuple[bytes, bytes]:
         """The content of a file: all but its `last` bytes, and those bytes."""
         with (self.root / path).open("rb") as file:
-            if self._cipher is None:
-                return file.read(max(0, os.fstat(file.fileno()).st_size - last)), file.read()
-            whole = self._cipher.read(file, path)
-        end = max(0, len(whole) - last)
-        return whole[:end], whole[end:]
+            return file.read(max(0, os.fstat(file.fileno()).st_size - last)), file.read()
 
     def _trailer(self, path: str, digest: str) -> bytes:
         """The seal at the end of a file: it binds content to name, so that no file passes for another."""
         return bytes.fromhex(keyed_digest(self._seal, "trailer", path, digest))
 
     @contextmanager
-    def _new(self, path: str, *, exclusive: bool) -> Iterator[BinaryIO | Writer]:
+    def _new(self, path: str, *, exclusive: bool) -> Iterator[BinaryIO]:
         """A file that gets its name when the context ends without an error, durably unless its folder is temporary;
         otherwise no trace of it remains."""
         final = self.root / path
@@ -290,12 +264,7 @@ class Vault:
             make_folder(final.parent)
             durable = not path.startswith(UNFINISHED)
             with write_whole(final, self.root, exclusive=exclusive, durable=durable) as file:
-                if self._cipher is None:
-                    yield file
-                else:
-                    writer = self._cipher.writer(file, path)
-                    yield writer
-                    writer.finish()
+                yield file
 
     @contextmanager
     def _in_one_sentence(self, what: str, besides: tuple[type[OSError], ...] = ()) -> Iterator[None]:

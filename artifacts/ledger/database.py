@@ -91,11 +91,6 @@ class LedgerRows:
         rows = self._connection.execute(select(ENTRIES).where(asked).order_by(ENTRIES.c.seq).limit(PAGE))
         return [LogRecord(**row) for row in rows.mappings()]
 
-    def digests(self, first: int, last: int) -> tuple[str, ...]:
-        """The digests of records `first` to `last`, as far as they exist."""
-        asked = select(ENTRIES.c.digest).where(ENTRIES.c.seq.between(first, last)).order_by(ENTRIES.c.seq)
-        return tuple(self._connection.execute(asked).scalars())
-
     def add(self, record: LogRecord) -> None:
         """Add a record; it is durable when the transaction ends."""
         self._connection.execute(insert(ENTRIES), asdict(record))

@@ -2,21 +2,19 @@
 
 A record is a line of text sealed by the digest of the record before. Its body is canonical JSON, and must be exactly
 what this version would write for the same entry: an unknown key, another spelling of a number or a later version's
-entry is refused. Besides the events of domains and sessions (artifacts.domains, artifacts.sessions), there are two
-kinds of entry. A remark is recorded for a domain and charges nothing:
+entry is refused. Besides the events of domains and sessions (artifacts.domains, artifacts.sessions) there are remarks,
+which are recorded for a domain and charge nothing:
 
     forgotten   a session's key, teachers and votes were destroyed; about: the session
     erased      a unit's rows, and what depended on them, were destroyed; about: a keyed digest of the unit's id
     holds       a private file was learned from; about: a digest of its real path or address, keyed by the vault that
                 read it
-    linked      the domain may hold files, and people, of another one; about: that domain
     bound       of a run of several homes, a round's question, which no other question of that number may replace;
                 about: the run, the number and the question's digest, all of them public
     secret      the only secret by which a domain, or a stream of it, knows its units; about: its name in the vault, and
                 a digest keyed by it; no other is ever used (tasks.door.keys)
 
-The other kind concerns a witness (artifacts.ledger.witness): that one sees the ledger, and how the ledger goes on if
-the two disagree. Checked by test_chain.py, test_remarks.py and test_witness.py in tests/artifacts/ledger.
+Checked by test_chain.py and test_remarks.py in tests/artifacts/ledger.
 """
 
 import hashlib
@@ -29,10 +27,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from concord.artifacts.domains import Division, Domain, NewCap
 from concord.artifacts.errors import NotVerified, WrongInput
-from concord.artifacts.privacy import Charge
 from concord.artifacts.sessions import STATE, Batch, BatchOutcome, Draw, Session, Settlement
 
-RemarkKind = Literal["forgotten", "erased", "holds", "linked", "bound", "secret"]
+RemarkKind = Literal["forgotten", "erased", "holds", "bound", "secret"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,16 +70,6 @@ class Remarks:
         """Whether the domain has that remark, with whatever reason."""
         return (remark.kind, remark.about) in self._remarks.get(domain, {})
 
-    def linked(self, domain: str) -> set[str]:
-        """The domains it is linked to, by one link or by several, in either direction."""
-        links = [
-            {name, about} for name, remarks in self._remarks.items() for kind, about in remarks if kind == "linked"
-        ]
-        reached = {domain}
-        while any(link & reached and not link <= reached for link in links):
-            reached |= {name for link in links if link & reached for name in link}
-        return reached - {domain}
-
     def check_only(self, domain: str, remark: Remark) -> None:
         """Raise NotVerified if a remark of that kind has another digest under the name that `remark` is about."""
         name, _, digest = remark.about.rpartition(" ")
@@ -91,64 +78,24 @@ class Remarks:
             raise NotVerified(ANOTHER[remark.kind].format(name=name))
 
     def check_holding(self, domain: str, files: Iterable[str]) -> None:
-        """Raise WrongInput if a domain that this one is not linked to holds one of the files."""
-        own, asked = {domain, *self.linked(domain)}, [("holds", file) for file in files]
+        """Raise WrongInput if another domain holds one of the files."""
+        asked = [("holds", file) for file in files]
         for other, remarks in self._remarks.items():
-            if other not in own and not remarks.keys().isdisjoint(asked):
-                raise belongs_to(other, domain)
+            if other != domain and not remarks.keys().isdisjoint(asked):
+                raise belongs_to(other)
 
 
-def belongs_to(other: str, domain: str) -> WrongInput:
-    """The refusal of a file of `other` as one of `domain`."""
+def belongs_to(other: str) -> WrongInput:
+    """The refusal of a file of `other` as one of another domain."""
     return WrongInput(
-        f"a file of data.private belongs to domain {other!r}, which counts its people already: name that domain, or "
-        f"let `concord link {other} {domain}` say that people may be in both"
+        f"a file of data.private belongs to domain {other!r}, which counts its people already: name that domain"
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class DomainBalance:
-    """A domain as a witness saw it: its terms, and everything settled and reserved in it."""
-
-    domain: Domain
-    charge: Charge
-
-
-@dataclass(frozen=True, kw_only=True)
-class Restoration:
-    """A ledger that lacks entries its witness saw goes on; every open session is charged whole and closed.
-
-    witnessed   the digest of the last entry the witness saw
-    standings   every domain then, and the least it is charged: what the witness saw, and what was spent besides
-    """
-
-    witnessed: str
-    standings: tuple[DomainBalance, ...]
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Watch:
-    """From this entry on a witness sees the ledger, or none does.
-
-    If the ledger had a witness before, that one is lost and nobody knows what it saw: every open session is charged
-    whole and closed.
-    reason   how the witness was lost; empty for the first
-    """
-
-    witnessed: bool
-    reason: str = ""
-
-
-def shortfall(witnessed: Charge, own: Charge) -> Charge:
-    """The charge to add to `own` so that no amount is below `witnessed`."""
-    return (witnessed - own).most(Charge())
 
 
 GENESIS = "0" * 64
 """The digest that the first record follows."""
 
-Event = Domain | NewCap | Division | Remark | Restoration | Watch | Session | Batch | Draw | BatchOutcome | Settlement
+Event = Domain | NewCap | Division | Remark | Session | Batch | Draw | BatchOutcome | Settlement
 """Every type of event in the ledger."""
 
 EVENT_KINDS: dict[str, type[Event]] = {
@@ -156,8 +103,6 @@ EVENT_KINDS: dict[str, type[Event]] = {
     "recap": NewCap,
     "divide": Division,
     "remark": Remark,
-    "restore": Restoration,
-    "watch": Watch,
     "open": Session,
     "begin": Batch,
     "draw": Draw,
@@ -170,7 +115,7 @@ _ADAPTERS: dict[str, TypeAdapter[Any]] = {kind: TypeAdapter(event) for kind, eve
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """An event with its domain and session: `session` is empty if the event is the domain's, both if it is of all."""
+    """An event with its domain and session: `session` is empty if the event is the domain's."""
 
     domain: str
     session: str = ""

@@ -34,7 +34,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from concord.artifacts.domains import Division, NewCap
 from concord.artifacts.errors import NotVerified
 from concord.artifacts.home.vault import Vault, derive, keyed_digest
-from concord.artifacts.ledger.events import Entry, Event, LogRecord, Restoration, Watch
+from concord.artifacts.ledger.events import Entry, Event, LogRecord
 from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.schemas import Ref
@@ -147,7 +147,7 @@ class Excerpt(BaseModel):
                 )
         last = known[self.entries[-1].commitment] if self.entries else 0
         disclosed = {line.session: line.body["asked"] for line in self.entries if line.kind == "commit"}
-        names = {line.domain for line in self.entries if line.domain}
+        names = {line.domain for line in self.entries}
         if len(names) != 1 or Excerpt.of(records[:last], names.pop(), disclosed, hide) != self:
             raise NotVerified("the ledger contradicts a signed excerpt")
 
@@ -225,16 +225,11 @@ def _shown(record: LogRecord, domain: str, batches: Iterable[Event], hide: Hide)
     if record.kind in ("begin", "commit"):
         yield from batches
         return
-    if record.domain not in (domain, "") or record.kind in ("remark", "draw"):
+    if record.domain != domain or record.kind in ("remark", "draw"):
         return
     match record.event:
         case NewCap() as event:
             yield replace(event, reason="")
-        case Watch() as event:
-            yield replace(event, reason="")
-        case Restoration() as event:
-            own = tuple(standing for standing in event.standings if standing.domain.name == domain)
-            yield replace(event, witnessed=hide(event.witnessed), standings=own, reason="")
         case Session() as event:
             yield replace(
                 event,

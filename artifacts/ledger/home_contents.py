@@ -10,7 +10,7 @@ Guarantees   named: a session that the home holds and the ledger does not; a cer
              which counts a session with another claim, or as ended when it is open, or counts more answers or refusals
              than were committed. Every command that uses the ledger stops at each (artifacts.stores.checked_ledger)
 Not covered  a session of which no trace is left; whether the certificate or the ledger was edited, which its signature
-             tells (tasks.verify); after a recorded restoration, what was lost, which was charged as lost
+             tells (tasks.verify)
              Checked by tests/artifacts/ledger/test_home_contents.py
 """
 
@@ -77,7 +77,7 @@ class HomeContents:
 
     def check(self, ledger: Reading) -> None:
         """Raise NotVerified, naming it, if the ledger denies something that the home holds."""
-        if not ledger.restored and (denied := [*self.denied_by(ledger)]):
+        if denied := [*self.denied_by(ledger)]:
             raise NotVerified(f"{'; '.join(denied[:MOST_NAMED])}: {AGAIN}")
 
     def denied_by(self, ledger: Reading) -> Iterator[str]:

@@ -6,14 +6,13 @@ Privacy statement
                  no step is drawn for from two exact answers, nor twice; an entry changed in place is found
                  before anything is spent
     Ends         never: entries are only added
-    Not covered  an old copy of the whole database put in the place of a newer one, unless a witness saw the newer one
-                 (artifacts.ledger.witness); anyone who may write the database can rewrite it
+    Not covered  an old copy of the whole database put in the place of a newer one, unless a published folder of the
+                 newer one was kept (`verify --kept`); anyone who may write the database can rewrite it
 
 A mutation is one transaction: take the writer lock, read what others wrote, decide, append. The lock is SQLite's or
 PostgreSQL's own and is freed when its holder dies. The state is the fold of the entries, kept in memory and updated
 from newly committed ones; a process that opens a ledger verifies the whole chain first.
-Checked by tests/artifacts/ledger/test_ledger.py; with processes racing by test_ledger_race.py, with a witness by
-test_witness.py.
+Checked by tests/artifacts/ledger/test_ledger.py; with processes racing by test_ledger_race.py.
 """
 
 import threading
@@ -25,10 +24,9 @@ from typing import Self
 from concord.artifacts.domains import Division, Domain
 from concord.artifacts.errors import NotKept, NotVerified
 from concord.artifacts.ledger.database import Entries, LedgerRows
-from concord.artifacts.ledger.events import DomainBalance, Entry, LogRecord, Remark, RemarkKind, Watch
+from concord.artifacts.ledger.events import Entry, LogRecord, Remark, RemarkKind
 from concord.artifacts.ledger.reading import Reading, Value
 from concord.artifacts.ledger.state import LedgerState
-from concord.artifacts.ledger.witness import Watching, Witness
 from concord.artifacts.sessions import Batch, BatchOutcome, Draw, Opening, Session
 from concord.artifacts.settings import Settings
 
@@ -36,24 +34,16 @@ from concord.artifacts.settings import Settings
 class Ledger(Reading):
     """The ledger at one database URL. Threads may share it; each process opens its own."""
 
-    def __init__(self, url: str, witness: Witness | None = None) -> None:
-        """Open the ledger, made if missing. Raises NotVerified if the database is not a ledger.
-
-        A witness sees every change before it is acted on, and no change is made to a ledger that lacks what it saw. A
-        ledger whose record says that it is witnessed is not changed without a witness.
-        """
+    def __init__(self, url: str) -> None:
+        """Open the ledger, made if missing. Raises NotVerified if the database is not a ledger."""
         super().__init__(LedgerState())
         self._entries = Entries(url)
-        self._watching = Watching(witness)
         self._guard = threading.Lock()
 
     @classmethod
     def of(cls, home: Path) -> Self:
-        """The ledger of a home folder: the database CONCORD_LEDGER names, or HOME/ledger.db, its owner's alone.
-
-        Its witness is the file that CONCORD_WITNESS names, if it names one.
-        """
-        return cls(Settings.now().ledger_of(home), Witness.of(home))
+        """The ledger of a home folder: the database CONCORD_LEDGER names, or HOME/ledger.db, its owner's alone."""
+        return cls(Settings.now().ledger_of(home))
 
     def name_domain(self, name: str, *, unit: str, neighbours: str, epsilon: float, delta: float) -> Domain:
         """The domain, frozen when it is first named. Raises WrongInput naming the field that differs from then."""
@@ -81,7 +71,7 @@ class Ledger(Reading):
     def remark(self, domain: str, kind: RemarkKind, about: str, reason: str = "") -> None:
         """Record a remark on a domain, unless the same one is on the record already.
 
-        Raises WrongInput for an unknown domain, an open session, or a domain linked to itself.
+        Raises WrongInput for an unknown domain or an open session.
         """
         remark = Remark(kind=kind, about=about, reason=reason)
         self._write(lambda state: state.remark(domain, remark), lambda _: None)
@@ -90,7 +80,7 @@ class Ledger(Reading):
         """Record that the domain holds those private files, by keyed digests of their names; `reason` names the source,
         if it was not a file.
 
-        Raises WrongInput if a domain that is not linked to this one holds one of them.
+        Raises WrongInput if another domain holds one of them.
         """
         self._write(lambda state: state.hold(domain, files, reason), lambda _: None)
 
@@ -145,23 +135,6 @@ class Ledger(Reading):
             lambda state: state.settle(session, give_back=give_back), lambda state: state.session(session)
         )
 
-    def restore(self, reason: str) -> tuple[DomainBalance, ...]:
-        """Go on although ledger and witness differ (`artifacts.ledger.witness`). Returns each domain's charge now.
-
-        Every open session is charged whole and closed. Raises WrongInput if nothing needs to be restored, NotVerified
-        if what was spent cannot be known.
-        """
-        with self._guard, self._entries.writing() as rows:
-            _catch_up(self._state, rows)
-            self._append(self._watching.restore(self._state, rows, reason), rows)
-        self._be_seen()
-        return self._read(LedgerState.standings)
-
-    def check_witness(self) -> bool:
-        """Whether a witness sees the ledger. Raises NotVerified if it is gone, or saw entries that the ledger lacks."""
-        self._consider(lambda _: None)
-        return self._watching.witness is not None
-
     def at_once(self, ask: Callable[[Reading], Value]) -> Value:
         """The result of `ask` on one consistent reading."""
         return self._read(lambda state: ask(Reading(state)))
@@ -195,17 +168,17 @@ class Ledger(Reading):
     def _consider(self, decide: Callable[[LedgerState], object]) -> None:
         """Raise what the change would raise; writes nothing."""
         with self._guard, self._entries.reading() as rows:
-            decide(self._current(rows))
+            _catch_up(self._state, rows)
+            decide(self._state)
 
     def _write(self, decide: Callable[[LedgerState], list[Entry]], ask: Callable[[LedgerState], Value]) -> Value:
         with self._guard:
             with self._entries.writing() as rows:
-                added = self._append(decide(self._current(rows)), rows)
+                _catch_up(self._state, rows)
+                added = self._append(decide(self._state), rows)
             for record in added:  # durable now; the next reading checks that they are there
                 self._state.read(record)
-            found = ask(self._state)
-        self._be_seen()
-        return found
+            return ask(self._state)
 
     def _append(self, entries: list[Entry], rows: LedgerRows) -> list[LogRecord]:
         head, at, added = self._state.head, datetime.now(UTC).isoformat(timespec="seconds"), list[LogRecord]()
@@ -214,27 +187,6 @@ class Ledger(Reading):
             added.append(head)
             rows.add(head)
         return added
-
-    def _current(self, rows: LedgerRows) -> LedgerState:
-        """The state, updated. Raises NotVerified if its witness is gone or saw entries that the ledger lacks."""
-        seen = self._watching.last()  # first: what it saw is in the ledger when that is read
-        _catch_up(self._state, rows)
-        self._watching.check(seen, self._state, rows)
-        return self._state
-
-    def _be_seen(self) -> None:
-        """Show the witness, if there is one, what was committed; the first time, record that a witness sees it."""
-        if self._watching.witness is None:
-            return
-        with self._guard, self._entries.reading() as rows:
-            _catch_up(self._state, rows)
-            self._watching.show(self._state, rows)
-        if not self._state.witnessed:
-            with self._guard, self._entries.writing() as rows:
-                _catch_up(self._state, rows)
-                if not self._state.witnessed:  # another process may have been first
-                    self._append([Entry(domain="", event=Watch(witnessed=True))], rows)
-            self._be_seen()
 
 
 class AsItStands(Ledger):
@@ -254,7 +206,6 @@ class AsItStands(Ledger):
                 raise NotKept("the ledger has no such entry")
 
         self._consider(check)
-        self._be_seen()
         return self._read(ask)
 
 

@@ -36,11 +36,6 @@ class Reading:
         """Every cap (ε, δ) that the domain has had, in order; none if there is no such domain."""
         return self._read(lambda state: state.caps.get(domain, ()))
 
-    def linked(self, domain: str) -> tuple[Domain, ...]:
-        """The domains it is linked to, directly or through others, as far as they have been named."""
-        others = self._read(lambda state: state.remarks.linked(domain))
-        return tuple(domain for domain in self.domains() if domain.name in others)
-
     def session(self, name: str) -> Session:
         """The session of that id. Raises WrongInput if there is none."""
         return self._read(lambda state: state.session(name))
@@ -71,8 +66,7 @@ class Reading:
 
     def looks_before(self, test: Session) -> int:
         """How many sessions may have touched the units of a test before it was opened, so that its student may have
-        been chosen by their outcomes: tests, choices, and sessions that read units of every part, in the domain or in
-        a linked one.
+        been chosen by their outcomes: tests, choices, and sessions of the domain that read units of every part.
 
         Not counted: sessions of the learning part under the same division as the test; tests of other units of the same
         stream; the session that the student learned from; and a choice among its candidates. The certificate shows the
@@ -80,12 +74,11 @@ class Reading:
         """
 
         def count(state: LedgerState) -> int:
-            domains, learned = {test.domain, *state.remarks.linked(test.domain)}, test.kind.session or ""
-            stream, looks = state.parts.stream_of(test.id), 0
+            learned, stream, looks = test.kind.session or "", state.parts.stream_of(test.id), 0
             for session in takewhile(lambda session: session.id != test.id, state.sessions.values()):
                 own = session.id == learned or choices_of([session], learned)
                 same_stream = stream and state.parts.stream_of(session.id) == stream
-                if session.domain in domains and not (own or same_stream):
+                if session.domain == test.domain and not (own or same_stream):
                     looks += state.parts.of(session.id) != LEARNING or session.division != test.division
             return looks
 
@@ -100,7 +93,7 @@ class Reading:
         return {remark.about for remark in self.remarks(domain) if remark.kind == "forgotten"}
 
     def total(self, domain: str) -> Charge:
-        """Everything settled and reserved in the domain, and what was lost to an older copy."""
+        """Everything settled and reserved in the domain."""
         return self._read(lambda state: state.total(domain))
 
     def totals(self, domain: str) -> dict[str, Charge]:
@@ -119,32 +112,9 @@ class Reading:
         """The stream of which a session is a season; empty if it is of none, or may ask units of earlier ones again."""
         return self._read(lambda state: state.parts.stream_of(session))
 
-    def goes_on(self, stream: str) -> bool:
-        """Whether a session that names that stream would be a season of it, and know whom earlier ones asked."""
-        return self._read(lambda state: state.parts.goes_on(stream))
-
     def counted(self, domain: str) -> tuple[Counted, ...]:
         """The charges of the domain's sessions in order, each with the part and stream that it counts in."""
         return self._read(lambda state: tuple(map(state.counted, state.sessions_of(domain))))
-
-    def lost(self, domain: str) -> Charge:
-        """What restorations charged for sessions that the ledger no longer knows."""
-        return self._read(lambda state: state.lost(domain))
-
-    @property
-    def witnessed(self) -> bool:
-        """Whether the record says that a witness outside sees every change."""
-        return self._read(lambda state: state.witnessed)
-
-    @property
-    def lost_its_witness(self) -> bool:
-        """Whether the record says that a witness was lost once, so that what it had seen is not known."""
-        return self._read(lambda state: state.lost_its_witness)
-
-    @property
-    def restored(self) -> bool:
-        """Whether the ledger went on once without some entries that its witness had seen."""
-        return self._read(lambda state: bool(state.restored) or state.lost_its_witness)
 
     def _read(self, ask: Callable[[LedgerState], Value]) -> Value:
         return ask(self._state)

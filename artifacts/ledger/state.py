@@ -12,24 +12,15 @@ from dataclasses import replace
 
 from concord.artifacts.domains import Division, Domain, NewCap, amount
 from concord.artifacts.errors import BudgetRefused, ConcordError, NotCovered, NotVerified, WrongInput
-from concord.artifacts.ledger.events import (
-    DomainBalance,
-    Entry,
-    LogRecord,
-    Remark,
-    Remarks,
-    Restoration,
-    Watch,
-    shortfall,
-)
-from concord.artifacts.parts import Counted, Parts, by_part, largest, least
+from concord.artifacts.ledger.events import Entry, LogRecord, Remark, Remarks
+from concord.artifacts.parts import Counted, Parts, by_part, largest
 from concord.artifacts.privacy import Charge
 from concord.artifacts.sessions import Batch, BatchOutcome, Draw, Opening, Session, Settlement, Terms
 
 CAP = ("lifetime.epsilon", "lifetime.delta")
-KEPT = "a domain keeps it; for another one, name another domain in the plan, and `concord link` the two"
+KEPT = "a domain keeps it; for another one, name another domain in the plan"
 TERMS_DIFFER = {
-    **dict.fromkeys(("unit", "neighbours"), f"{KEPT}, though nothing is promised then over both of them together"),
+    **dict.fromkeys(("unit", "neighbours"), KEPT),
     **dict.fromkeys(CAP, "the plan that first named it set it so: write that, or let `concord domain` change it"),
 }
 """Hints for each field in which a plan's domain differs from the one on record."""
@@ -40,14 +31,10 @@ class LedgerState:
 
     head       the last of those records
     caps       every (ε, δ) that was set as a domain's cap, in order; all but the first by `concord domain`
-    restored   the last entry's digest of each history that a witness saw in place of this one and that was made good
-    witnessed, lost_its_witness   whether a witness sees the ledger; whether one was lost once
     """
 
     def __init__(self) -> None:
         self.head: LogRecord | None = None
-        self.restored: set[str] = set()
-        self.witnessed = self.lost_its_witness = False
         self.domains: dict[str, Domain] = {}
         self.caps: dict[str, tuple[tuple[float, float], ...]] = {}
         self.sessions: dict[str, Session] = {}
@@ -55,7 +42,6 @@ class LedgerState:
         self.parts = Parts()
         self._batches: dict[str, list[Batch]] = {}
         self._draws: dict[str, dict[str, str]] = {}
-        self._lost: dict[str, Charge] = {}
 
     @property
     def length(self) -> int:
@@ -86,12 +72,6 @@ class LedgerState:
             case Remark() as remark:
                 _require(entry.session == "" and self.remark(entry.domain, remark) == [entry])
                 self.remarks.add(entry.domain, remark)
-            case Restoration() as restoration:
-                _require((entry.domain, entry.session) == ("", "") and restoration.witnessed not in self.restored)
-                self._restore(restoration)
-            case Watch() as watch:
-                _require((entry.domain, entry.session) == ("", "") and (self.witnessed or watch.witnessed))
-                self._watch(watch)
             case Session() as opened:
                 _require((opened.domain, opened.id) == (entry.domain, entry.session))
                 _require(opened.domain in self.domains and opened.id not in self.sessions)
@@ -120,32 +100,6 @@ class LedgerState:
                 batches[step.index] = replace(batches[step.index], outcome=step)
             case Settlement():
                 self.sessions[session.id] = session.settle(step)
-
-    def _watch(self, watch: Watch) -> None:
-        if self.witnessed:  # by another, which is gone
-            self._end_all()
-            self.lost_its_witness = True
-            self.parts.lose()
-            self._lost = dict.fromkeys(self.domains, Charge()) | self._lost  # what else they spent, nobody knows
-        self.witnessed = watch.witnessed
-
-    def _restore(self, restoration: Restoration) -> None:
-        self.restored.add(restoration.witnessed)
-        self._end_all()
-        self.parts.lose()
-        for standing in restoration.standings:
-            name, known = standing.domain.name, self.domains.get(standing.domain.name)
-            _require(known is None or known.differs_only_in_cap(standing.domain))
-            if known != standing.domain:
-                self._cap(standing.domain)
-            self._lost[name] = self._lost.get(name, Charge()) + shortfall(standing.charge, least(self.totals(name)))
-
-    def _end_all(self) -> None:
-        """Charge every open session whole and close it: how far it went elsewhere is not known."""
-        for session in self.sessions.values():
-            if session.status == "open":
-                whole = Settlement(charge=session.reserved, status="closed")
-                self.sessions[session.id] = session.settle(whole)
 
     def having(self, domain: Domain) -> "LedgerState":
         """This state; if it does not name the domain yet, a state that holds only that domain."""
@@ -182,8 +136,7 @@ class LedgerState:
         return batches[index] if 0 <= index < len(batches) else None
 
     def total(self, domain: str) -> Charge:
-        """Everything settled and reserved in the domain, and what was lost to an older copy; of its parts, the most,
-        and of a stream's seasons."""
+        """Everything settled and reserved in the domain; of its parts, the most, and of a stream's seasons."""
         return largest(self.totals(domain))
 
     def counted(self, session: Session) -> Counted:
@@ -192,19 +145,11 @@ class LedgerState:
 
     def totals(self, domain: str, *also: Counted) -> dict[str, Charge]:
         """As `total`, for each part of the domain's units; `also` are further charges."""
-        return by_part([*map(self.counted, self.sessions_of(domain)), *also], self.lost(domain))
-
-    def lost(self, domain: str) -> Charge:
-        """What restorations charged for sessions that the ledger no longer knows."""
-        return self._lost.get(domain, Charge())
-
-    def standings(self) -> tuple[DomainBalance, ...]:
-        """Every domain and its charge, for a witness."""
-        return tuple(DomainBalance(domain=domain, charge=self.total(name)) for name, domain in self.domains.items())
+        return by_part([*map(self.counted, self.sessions_of(domain)), *also])
 
     def total_with(self, opening: Opening) -> Charge:
         """The domain's total after a further session. Raises BudgetRefused if its cost is infinite."""
-        name, part, stream = opening.domain, self.parts.touched_by(opening), self.parts.continued_by(opening)
+        name, part, stream = opening.domain, self.parts.touched_by(opening), opening.stream
         try:
             also = Counted(part, stream, self.domain(name).filter.charge(opening.whole))
             return largest(self.totals(name, also))
@@ -256,12 +201,10 @@ class LedgerState:
                 self.remarks.check_holding(name, (remark.about,))
             case "bound" | "secret":
                 self.remarks.check_only(name, remark)
-            case "linked" if remark.about == name:
-                raise WrongInput(f"domain {name!r} must be linked to another one than itself")
         return [] if self.remarks.has(name, remark) else [Entry(domain=name, event=remark)]
 
     def hold(self, name: str, files: Iterable[str], reason: str = "") -> list[Entry]:
-        """Remark that the domain holds those files, by keyed digest. Raises WrongInput if an unlinked domain does."""
+        """Remark that the domain holds those files, by keyed digest. Raises WrongInput if another domain does."""
         remarks = [Remark(kind="holds", about=file, reason=reason) for file in dict.fromkeys(files)]
         return [entry for remark in remarks for entry in self.remark(name, remark)]
 
@@ -297,22 +240,19 @@ class LedgerState:
 
     def follows(self, opening: Terms, known: Session) -> bool:
         """Whether a session that was opened now would be a later season of the stream of `known`."""
-        stream = self.parts.continued_by(opening)
-        return stream != "" and stream == self.parts.stream_of(known.id)
+        return opening.stream != "" and opening.stream == self.parts.stream_of(known.id)
 
     def _check_subset(self, domain: str) -> None:
-        """Raise BudgetRefused if a session has answered from the domain's secret subset, or a lost one may have.
+        """Raise BudgetRefused if a session has answered from the domain's secret subset.
 
         One session may answer from it: with e₁ and e₂ spent on the subset, the domain spends ln(1 + q·(e^(e₁+e₂) − 1)),
         which is more than the two amplified separately and added. Sessions over all rows compose with it as usual: who
         is in the subset is drawn independently of everything they draw.
         """
-        answered = any(known.relabelled for known in self.sessions_of(domain))
-        if answered or domain in self._lost:
-            past = "has answered" if answered else "may have answered, in a session that is lost,"
+        if any(known.relabelled for known in self.sessions_of(domain)):
             raise BudgetRefused(
-                f"domain {domain!r} {past} from its secret subset, and what is learned from one subset twice is not "
-                "amplified for each by itself: a plan without [relabel] may open further sessions in it"
+                f"domain {domain!r} has answered from its secret subset, and what is learned from one subset twice is "
+                "not amplified for each by itself: a plan without [relabel] may open further sessions in it"
             )
 
     def begin(self, name: str, batch: Batch) -> list[Entry]:

@@ -87,7 +87,6 @@ PANELS: dict[str, dict[str, tuple[str, ...]]] = {
     "Budget": {
         "budget": ("concord budget", "concord budget --json"),
         "domain": ('concord domain census --epsilon 8 --delta 8e-5 --reason "the board, 3 May"',),
-        "link": ('concord link census survey --reason "the survey drew from the census"',),
         "close": ("concord close census-1751dd7e", "concord close census-1751dd7e --whole"),
     },
     "Evidence": {
@@ -103,7 +102,6 @@ PANELS: dict[str, dict[str, tuple[str, ...]]] = {
         "ui": ("concord ui --port 8080",),
     },
     "Upkeep": {
-        "restore": ('concord restore --reason "disk failed, copy of Sunday"',),
         "forget": ("concord forget census-1751dd7e",),
         "erase": ("concord erase --domain census --unit P000123",),
     },

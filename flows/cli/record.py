@@ -50,50 +50,6 @@ def domain_command(
     say(f"domain {name}: cap is now ε = {rule.epsilon:g}, δ = {rule.delta:g}")
 
 
-@app.command("link")
-def link_command(
-    name: Annotated[str, typer.Argument(help="A domain.")],
-    other: Annotated[str, typer.Argument(help="Another domain, which need not exist yet.")],
-    reason: ReasonOption,
-    home: HomeOption = HOME,
-) -> None:
-    """Record that the same people may be in two domains.
-
-    If unit and neighbours agree, the guarantee of these people is the sum of both caps.
-    """
-    from concord.artifacts.guarantee import unpromised
-    from concord.artifacts.stores import checked_ledger
-    from concord.flows.environment import reopen
-
-    ledger = checked_ledger(reopen(home))
-    ledger.remark(name, "linked", other, reason)
-    promised = "the guarantee of people in both is the sum of both caps, if unit and neighbours agree"
-    say(f"domains {name} and {other} are linked: {promised}")
-    if domain := ledger.domain(name):
-        for warning in unpromised(domain, ledger.linked(name)):
-            say(f"      {warning}", mark="warning", style="yellow")
-
-
-@subcommand("restore")
-def restore_command(
-    call: Call,
-    reason: Annotated[str, typer.Option(help="What happened to the home, or to its witness; kept on the record.")],
-) -> None:
-    """Continue after the home was restored from a backup, or after its witness was lost.
-
-    What the witness recorded since the backup is charged. CONCORD_WITNESS names the witness, or a new one.
-    Each open session ends and is charged whole, and nothing returns.
-    """
-    from concord.artifacts.ledger.ledger import Ledger
-    from concord.flows.cli.show import show_budget
-    from concord.flows.environment import reopen
-    from concord.flows.results import budget_of
-
-    home = reopen(call.home)
-    Ledger.of(home).restore(reason)
-    call.end(budget_of(home), show_budget)
-
-
 @subcommand("close")
 def close_command(
     call: Call,

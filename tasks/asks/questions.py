@@ -9,7 +9,7 @@ Assumes      answers are those of `tasks.asking.questions`: one a shard, of disj
 Guarantees   a question is drawn for once, after it was paid for, and its file has the same bytes however often this
              runs; the answers of shards stay in the vault, and are destroyed when the session is forgotten
 Ends         with the session: after its one question, or at the cutoff
-Not covered  a ledger restored from an older copy that no witness knows. Two questions with the same name and
+Not covered  a ledger restored from an older copy. Two questions with the same name and
              different code are detected if both codes are known, values included; if not, a replay warns. Checked by
              tests/tasks/asks/test_questions.py and tests/promises/test_canary_kinds.py
 """

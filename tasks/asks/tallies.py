@@ -9,7 +9,7 @@ Guarantees   a round is drawn for once, after it was begun, and its file has the
              wherever it was stopped; a question or sums other than those on record stop it, and so does a question that
              its round did not pay for
 Ends         with the last round: the session is charged whole, also if it is closed before
-Not covered  a ledger restored from an older copy that no witness knows. Checked by tests/promises/test_drawn_once.py,
+Not covered  a ledger restored from an older copy. Checked by tests/promises/test_drawn_once.py,
              tests/tasks/asks/test_rounds.py and tests/promises/test_crash.py
 """
 

@@ -7,8 +7,8 @@ Public tables lie at VAULT/public/tables/KEY, where erasing a unit does not remo
 and so on, and readers of the first one can go on with it; the last two are kept. Frames have no such number.
 
 Assumes      one process writes a snapshot at a time (`tasks.data.sources`)
-Guarantees   no byte of a table leaves the vault unsealed, or unencrypted if the vault is encrypted; each part is
-             checked as it is read, and memory holds PARTS_IN_MEMORY of them. A snapshot is complete or absent
+Guarantees   no byte of a table leaves the vault unsealed; each part is checked as it is read, and memory holds
+             PARTS_IN_MEMORY of them. A snapshot is complete or absent
 Not covered  a folder that changes while it is read; an object of a store that changes is refused.
              Checked by tests/tasks/data/test_sources.py and tests/tasks/data/test_object_store.py
 """

@@ -111,7 +111,7 @@ def claim(stores: Stores, plan: Plan, files: Iterable[str]) -> None:
     """Record that the plan's domain, which is added if it is new, holds the private files at these places.
 
     A file is recognised by its real path or address within one vault, never by its content: a copy elsewhere is another
-    file. Raises WrongInput if a domain that this one is not linked to holds one of them.
+    file. Raises WrongInput if another domain holds one of them.
     """
     _name(stores, plan)
     stores.ledger.hold(plan.privacy.domain, names_held(stores.vault, files), reading_of(plan.data.private))

@@ -13,7 +13,7 @@ Guarantees   a step is drawn for once, however often this runs, and only after i
              copy of the vault is put back, or a second one is in use. A question or an exact answer other than those
              on record stop it
 Ends         with the session
-Not covered  a ledger restored from an older copy that no witness knows. Checked by tests/promises/test_door.py,
+Not covered  a ledger restored from an older copy. Checked by tests/promises/test_door.py,
              tests/promises/test_drawn_once.py and tests/promises/test_crash.py, over every kind of release
 """
 

@@ -39,8 +39,8 @@ def ready_secret(stores: Stores, domain: str) -> None:
     if is_lost(stores, domain):
         raise NotVerified(
             f"the vault lacks {vault.root}/secrets/{name}, by which domain {domain!r} knows who was erased or set "
-            "aside: restore a copy of it; if there is none, name another domain in the plan, remove the erased "
-            f"units from its table, and let `concord link {domain} OTHER` say that people may be in both"
+            "aside: restore a copy of it; if there is none, name another domain in the plan, and remove the "
+            "erased units from its table"
         )
     if not vault.has_secret(name):
         made = (kind.name for kind in folders_of_rows(vault) if kind.name != "tables")  # these are copies, by no secret

@@ -39,7 +39,7 @@ from concord.artifacts.schemas import Ref
 from concord.artifacts.stores import Stores
 from concord.tasks.publish.describe import domain_charge
 
-CHARGING = ("domain", "recap", "divide", "open", "settle", "watch", "restore")
+CHARGING = ("domain", "recap", "divide", "open", "settle")
 """Kinds of entries that may change the charges of a domain."""
 
 

@@ -27,19 +27,14 @@ from concord.artifacts.errors import NotVerified
 from concord.artifacts.guarantee import (
     CAVEATS,
     LABELS_ALONE,
-    LOST_WITNESS,
     PRECHECKED,
     RELABELLED,
     REWORDED,
     UNTESTED,
-    UNWITNESSED,
-    WITNESSED,
     WORDED_BEFORE,
     DomainCharge,
     Guarantee,
     faulty_caveat,
-    linked_caveat,
-    unpromised,
 )
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.reading import Reading
@@ -81,11 +76,11 @@ def describe(
         **{name: getattr(stated, name) for name in Stated.model_fields},
     )
     own = (released.read(file) for file in given[leading.id] if file.path.endswith(".json"))
-    warned = [*unpromised(domain, ledger.linked(domain.name))]
+    warned: tuple[str, ...] = ()
     if (student := certificate.learned) is not None:
         tables = tuple(file for file in certificate.leading.files if file.path.endswith(TABLE))
         learned = classes_named(tables, released) if tables and student.public_test is None else None
-        warned += student_warnings(certificate, learned)
+        warned = student_warnings(certificate, learned)
     return certificate.model_copy(update={"warnings": (*warned, *remarks_of(leading, own))})
 
 
@@ -131,7 +126,7 @@ def domain_charge(domain: Domain, ledger: Reading) -> DomainCharge:
     """The charges of a domain for each of its sessions, by `ledger`."""
     sessions, counted = ledger.sessions(domain.name), ledger.counted(domain.name)
     divided = ledger.division(domain.name) is not None
-    return DomainCharge.of(domain, sessions, ledger.lost(domain.name), counted, divided=divided)
+    return DomainCharge.of(domain, sessions, counted, divided=divided)
 
 
 def caveats(
@@ -147,11 +142,7 @@ def caveats(
     labels = (LABELS_ALONE,) if domain.labels_only else ()
     relabelled = (RELABELLED,) if any(session.relabelled for session in sessions) else ()
     untested = (UNTESTED,) if any(_is_untested(session, ledger) for session in sessions) else ()
-    others = ledger.linked(domain.name)
-    links = (linked_caveat(domain, others),) if others else ()
-    lost = (LOST_WITNESS,) if ledger.lost_its_witness else ()
-    witness = WITNESSED if ledger.witnessed else UNWITNESSED
-    due = (*faulty, *labels, *relabelled, *untested, *links, *CAVEATS, PRECHECKED, *lost, witness)
+    due = (*faulty, *labels, *relabelled, *untested, *CAVEATS, PRECHECKED)
     return tuple(WORDED_BEFORE.get(text, text) for text in due) if older(by, REWORDED) else due
 
 

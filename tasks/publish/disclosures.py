@@ -19,7 +19,6 @@ from sklearn.pipeline import Pipeline
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import in_one_line
-from concord.artifacts.guarantee import LINKED
 from concord.artifacts.measures import (
     AnyPublicTest,
     AnyTested,
@@ -288,8 +287,7 @@ def of_lifetime(certificate: Certificate) -> str:
     """What the domain may spend, and has spent."""
     domain = certificate.domain
     charged = "1 session has" if domain.sessions == 1 else f"{domain.sessions} sessions have"
-    spent = (
+    return (
         f"Over its lifetime the domain {domain.name} may spend {domain.cap.in_words}. So far {charged} been charged "
         f"ε = {domain.spent.epsilon:.3g} at δ = {domain.spent.delta:g}."
     )
-    return " ".join((spent, *(caveat for caveat in certificate.caveats if LINKED in caveat)))

@@ -225,7 +225,7 @@ def _before(domain: DomainCharge, at: int) -> float:
     season were touched by no earlier one of its stream."""
     charge = domain.charges[at]
     others = [each for each in domain.charges[:at] if not charge.stream or each.stream != charge.stream]
-    return domain.lost + max(shared(others, part) for part in (PARTS if charge.part == EVERY else (charge.part,)))
+    return max(shared(others, part) for part in (PARTS if charge.part == EVERY else (charge.part,)))
 
 
 def charge_of(session: Session, per_refusal: Cost, refusals: int) -> float:

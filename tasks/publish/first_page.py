@@ -29,7 +29,7 @@ from typing import Any, Literal
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from concord.artifacts.certificate import Certificate
-from concord.artifacts.guarantee import LINKED, Guarantee
+from concord.artifacts.guarantee import Guarantee
 from concord.artifacts.measures import Estimate, NumberTest, NumberTested, PublicTest, TestRecord
 from concord.artifacts.records import promised
 from concord.artifacts.schemas import Budget
@@ -90,7 +90,6 @@ class Facts:
     session: float
     others: float
     lifetime: str
-    linked: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,7 @@ def first_page(certificate: Certificate, checks: Checks | None = None) -> FirstP
     """The first page of a certificate, `reworded`; with the result of its checks, if they were made."""
     failed = [check for check in checks or () if not check["ok"]]
     passed = tuple(name_of(check) for check in checks or () if check["ok"] and not check["warning"])
-    warnings = tuple(warning for warning in certificate.warnings if LINKED not in warning)
+    warnings = certificate.warnings
     useful, verdict = verdict_of(certificate)
     level: Level = "plain" if useful and not warnings else "warned"
     reasons = warnings
@@ -219,7 +218,6 @@ def _facts(certificate: Certificate) -> Facts:
         session=100 * own,
         others=100 * max(0.0, domain.used - own),
         lifetime=_lifetime(certificate, own),
-        linked=tuple(warning for warning in certificate.warnings if LINKED in warning),
     )
 
 

@@ -83,7 +83,7 @@ def _series(session: Session, refused: NDArray[np.bool_], ledger: Ledger) -> dic
     by_row = spending(session, refused)
     by_batch = spending(session, refused, np.cumsum(committed, dtype=np.int64))
     domain = ledger.domain_of(session)
-    totals = running_totals(ledger.counted(domain.name), ledger.lost(domain.name))
+    totals = running_totals(ledger.counted(domain.name))
     by_session = [domain.filter.spent(total)[0] for total in totals]
     return {
         "epsilon_charged": list(zip(by_row.rows.tolist(), by_row.epsilon.tolist(), strict=True)),

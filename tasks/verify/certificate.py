@@ -157,11 +157,6 @@ class Certificates:
         for record, moment in ledger.history():
             had[record.domain] += record.kind == "open"
             opened[record.domain] += (record.kind == "open") - (record.kind == "settle")
-            if record.kind in ("watch", "restore"):
-                each = (
-                    (domain.name, session) for domain in moment.domains() for session in moment.sessions(domain.name)
-                )
-                opened = Counter(name for name, session in each if session.status == "open")
             if record.kind == "begin":
                 continue
             touched = [record.domain] if record.kind in ("open", "settle") else list(had)

@@ -12,8 +12,7 @@ Guarantees   found and named, if it was changed or is missing: a released label 
 Not covered  in MLflow, the words of a description or a note that another version wrote; additional records: nested
              runs, curves except for their last point, datasets, descriptions of experiments and registered models,
              times; the version that an alias names, which operators choose; a server, which may hold sessions of other
-             homes. After a recorded restoration, what the ledger lost is named and does not fail, since it was charged
-             as lost
+             homes
              Checked by test_verify.py, test_verify_mlflow.py and test_verify_home.py in tests/tasks/verify
 """
 
@@ -220,12 +219,8 @@ def _least_delta(settings: str, epsilon: float) -> float:
 def of_home(held: HomeContents, ledger: Reading) -> list[Check]:
     """The checks of what the home holds, and of the sessions that the ledger knows and this home never opened."""
     name, found, others = "the home's sessions", [*held.denied_by(ledger)], held.others(ledger)
-    text = "; ".join(found)
-    if found and ledger.restored:
-        lost = f"{text}: lost with what the ledger was restored without, and charged as lost; they cannot be verified"
-        checks = [Check(name=name, ok=True, warning=True, detail=lost)]
-    elif found:
-        checks = [Check(name=name, ok=False, detail=f"{text}: {AGAIN}")]
+    if found:
+        checks = [Check(name=name, ok=False, detail=f"{'; '.join(found)}: {AGAIN}")]
     else:
         checks = [Check(name=name, ok=True, detail="the ledger knows every session that the home holds")]
     if others:

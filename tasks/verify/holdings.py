@@ -57,24 +57,13 @@ class Amount:
         """The larger of each component."""
         return Amount(max(self.nats, other.nats), max(self.delta, other.delta))
 
-    def least(self, other: "Amount") -> "Amount":
-        """The smaller of each component."""
-        return Amount(min(self.nats, other.nats), min(self.delta, other.delta))
-
-    def lacking(self, other: "Amount") -> "Amount":
-        """The amount to add so that no component is less than in `other`."""
-        less = other + self.times(-1)
-        return Amount(max(Fraction(0), less.nats), max(Fraction(0), less.delta))
-
 
 @dataclass
 class DomainSums:
-    """A domain. `terms` (unit, neighbours, order) never change; `lost` is true if sessions may be missing from the
-    record.
+    """A domain. `terms` (unit, neighbours, order) never change.
 
     alone     what each part is charged for sessions of no stream
     seasons   of each stream, what its sessions are charged, each with the part it counts in
-    unknown   streams whose later seasons may not know whom earlier ones asked
     """
 
     terms: tuple[str, str, Fraction]
@@ -82,10 +71,8 @@ class DomainSums:
     split: tuple[Fraction, Fraction]
     alone: dict[str, Amount] = field(default_factory=lambda: dict.fromkeys(("learning", "test"), Amount()))
     seasons: dict[str, dict[str, tuple[str, Amount]]] = field(default_factory=dict)
-    unknown: set[str] = field(default_factory=set)
     divided: RecordBody | None = None
     relabelled: bool = False
-    lost: bool = False
 
     @classmethod
     def of(cls, body: RecordBody) -> "DomainSums":
@@ -126,19 +113,10 @@ class DomainSums:
                 totals[name] += reduce(Amount.most, touching, Amount())
         return totals
 
-    def lose(self) -> None:
-        """Record that sessions may be missing: units asked from now on may have been asked before."""
-        self.lost = True
-        self.unknown |= self.seasons.keys()
-
     def touched(self, body: RecordBody) -> str:
         """The only part of the recorded division that a session opened now reads; empty if it may read all."""
         known = self.divided is not None and body["division"] == self.divided["commitment"]
         return str(body["part"]) if known else ""
-
-    def lacking(self, seen: Amount) -> Amount:
-        """The amount to charge to every part so that none is charged less than `seen`."""
-        return reduce(Amount.least, self.charged.values()).lacking(seen)
 
     @property
     def budget(self) -> Amount:

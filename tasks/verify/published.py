@@ -26,7 +26,7 @@ from concord import __version__
 from concord.artifacts.certificate import CERTIFICATE_FILE, OPENED, Certificate
 from concord.artifacts.domains import NEIGHBOURS
 from concord.artifacts.errors import NotVerified, WrongInput
-from concord.artifacts.guarantee import CAVEATS, UNPROMISED, Guarantee
+from concord.artifacts.guarantee import CAVEATS, Guarantee
 from concord.artifacts.home.released import sha256
 from concord.artifacts.kinds import PrivateTest, Stream
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt
@@ -46,7 +46,7 @@ from concord.tasks.verify.signed import excerpt, kept_excerpt, signature, signer
 
 LEFT = (
     "whether these settings ran and no others; whether the ledger has a charge beyond its excerpt; what happened "
-    "later; whether people of this domain are also in a domain that is not linked to it; and what the publisher "
+    "later; whether people of this domain are also in another domain; and what the publisher "
     "states: [about], the number of private units, features, parameters of the student, and earlier sessions on tested "
     "units. Report and figures repeat the certificate. `concord verify --kept FOLDER` compares the certificate with "
     "the ledger of its home, and `concord verify LATER --kept FOLDER` with a later certificate"
@@ -125,9 +125,6 @@ def _left(at: PublishedSession, key: str | None) -> Iterator[Check]:
         if others := there - covered.keys() - {f"{session}/{ATTESTATION_FILE}"}:
             detail = f"not signed with the rest: {named(others)}"
             yield Check(name=f"{session}: other files", ok=True, warning=True, detail=detail)
-    for caveat in at.certificate.caveats:
-        if UNPROMISED in caveat:
-            yield Check(name=f"{session}: lifetime", ok=True, warning=True, detail=caveat)
     if is_version(opened := at.certificate.versions.get(OPENED, "")):
         yield from known_faults(session, opened, at.certificate.guarantee)
     yield Check(name=f"{session}: not checked here", ok=True, warning=True, detail=LEFT)
@@ -229,7 +226,7 @@ def _within_cap(certificate: Certificate) -> str:
     for part in shares.values() or [{}]:
         streams = {*in_every, *part} - {""}
         seasons = [max(in_every.get(stream, 0.0), part.get(stream, 0.0)) for stream in streams]
-        if not math.fsum([domain.lost, in_every.get("", 0.0), part.get("", 0.0), *seasons]) <= SLACK:
+        if not math.fsum([in_every.get("", 0.0), part.get("", 0.0), *seasons]) <= SLACK:
             raise NotVerified("the domain's sessions are charged more than its cap")
     for name in ("epsilon", "delta"):
         cap, spent, remaining = (getattr(of, name) for of in (domain.cap, domain.spent, domain.remaining))

@@ -20,10 +20,8 @@ Guarantees   every breach of the ledger's rule is named:
                 alone, any other in each; what is covered is the most of any part
              6  sessions that name one stream are its seasons, if their mechanism is of seasons: of a stream the most of
                 any season is covered, and of two streams both. Tests on the units of one release each are a stream of
-                their own, in the test part. After a loss no session is a season of a stream from before
+                their own, in the test part
              7  a domain is bound to one secret of a name, and to one question of a run and number
-             8  if a witness was lost or an older copy restored, every open session is charged whole, and a domain
-                no less than the witness saw
 Not covered  what was refused and not written; who may write the ledger can write another that keeps the rule
              Checked by tests/tasks/verify/test_reckoning.py, with faults planted in the code that writes the ledger
 """
@@ -79,14 +77,11 @@ class LedgerReplay:
         self._keys: set[str] = set()
         self._bound: dict[tuple[str, str, str], str] = {}
         self._tested: set[tuple[object, object]] = set()
-        self._witnessed = False
         self._enter: dict[str, Callable[[RecordKept, RecordBody], Iterator[str]]] = {
             "domain": self._domain,
             "recap": self._recap,
             "divide": self._divide,
             "remark": self._remark,
-            "watch": self._watch,
-            "restore": self._restore,
             "open": self._open,
             "begin": self._begin,
             "draw": self._draw,
@@ -127,32 +122,6 @@ class LedgerReplay:
             if self._bound.setdefault((record.domain, body["kind"], name), digest) != digest:
                 yield f"the domain is bound to another {BINDING[body['kind']]} of that name"
 
-    def _watch(self, _: RecordKept, body: RecordBody) -> Iterator[str]:
-        if self._witnessed:
-            self._end_all()
-            for account in self.accounts.values():
-                account.lose()
-        elif not body["witnessed"]:
-            yield "it ends what never began"
-        self._witnessed = body["witnessed"]
-
-    def _restore(self, _: RecordKept, body: RecordBody) -> Iterator[str]:
-        self._end_all()
-        for account in self.accounts.values():
-            account.lose()
-        for standing in body["standings"]:
-            name, seen = standing["domain"]["name"], DomainSums.of(standing["domain"])
-            account = self.accounts.setdefault(name, seen)
-            if account.terms != seen.terms:
-                yield f"unit, neighbours or order of domain {name} are not those it was named with"
-            yield from seen.faults()
-            account.cap, account.split, account.lost = seen.cap, seen.split, True
-            account.charge(account.lacking(Amount.of(standing["charge"])))
-
-    def _end_all(self) -> None:
-        for holding in self.holdings.values():
-            holding.open = False  # at its whole charge, which is the amount held for it
-
     def _open(self, record: RecordKept, body: RecordBody) -> Iterator[str]:
         account, kind, each = self.accounts[record.domain], Kind.of(body["mechanism"]), body["per_refusal"]
         if record.session in self.holdings or body["commitment"] in self._keys:
@@ -167,15 +136,15 @@ class LedgerReplay:
             cutoff=body["cutoff"],
             queries=body["queries"],
             part=account.touched(body),
-            stream="" if body["stream"] in account.unknown else body["stream"],
+            stream=body["stream"],
         )
         self.holdings[record.session] = holding
         yield from _priced(holding, body["mechanism"], account.order)
         if HIDDEN.get(kind.secret or "", account.neighbours) != account.neighbours:
             yield f"its mechanism hides {kind.secret}, and its domain compares: {account.neighbours}"
         if kind.relabel is not None:
-            if account.relabelled or account.lost:
-                yield "a second session may have answered from the domain's secret subset"
+            if account.relabelled:
+                yield "a second session answers from the domain's secret subset"
             account.relabelled = True
         if holding.part not in ("", *account.alone):
             yield f"it names a part that does not exist: {holding.part!r}"

@@ -20,7 +20,6 @@ from pydantic import ValidationError
 from concord import __version__
 from concord.artifacts.certificate import CERTIFICATE_FILE, OPENED, SCHEMA_FILE, Certificate, schema
 from concord.artifacts.errors import NotVerified, WrongInput
-from concord.artifacts.guarantee import LOST_WITNESS, UNWITNESSED, WITNESSED
 from concord.artifacts.home.released import sha256
 from concord.artifacts.home.signing import PAYLOAD_TYPE, PublicKey, payload_of
 from concord.artifacts.ledger.excerpt import EXCERPT_FILE, Excerpt
@@ -174,8 +173,6 @@ def _records(record: SessionRecord, moment: Reading) -> None:
 def _carries(certificate: Certificate, moment: Reading) -> None:
     """Check that unit, neighbours and charges are those of the excerpt; and if this version wrote the certificate, that
     the named proofs are the mechanisms', and that no caveat due by the excerpt is left out.
-
-    A witness may have been added later; the certificate may not claim one that is not in the excerpt.
     """
     domain, claim = moment.domain_of(moment.session(certificate.session)), certificate.guarantee
     equal("the unit", claim.unit, domain.unit)
@@ -188,8 +185,5 @@ def _carries(certificate: Certificate, moment: Reading) -> None:
     for record in certificate.sessions:
         equal("the mechanism", record.mechanism, mechanism_of(moment.session(record.session)))
     run = [moment.session(record.session) for record in (certificate.leading, *certificate.other_sessions)]
-    due = {*caveats(domain, run, moment)} - {LOST_WITNESS}
-    if moment.witnessed and UNWITNESSED in certificate.caveats:
-        due -= {WITNESSED}
-    for text in sorted(due - {*certificate.caveats}):
+    for text in sorted({*caveats(domain, run, moment)} - {*certificate.caveats}):
         raise NotVerified(f"the certificate leaves out what must stand in it: {text}")

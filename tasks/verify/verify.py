@@ -9,7 +9,7 @@ The ledger is read once and its history once more, however many sessions there a
 Assumes      a ledger whose chain holds records what happened
 Guarantees   a changed byte in a file or record named here is found, and the check that finds it names the file
              A command that was killed may leave MLflow one publication behind the signed files: that is a warning
-Not covered  a home folder restored whole from a backup, if no witness is named.
+Not covered  a home folder restored whole from a backup, unless a published folder of the newer one was kept.
              Checked by tests/tasks/verify/test_verify.py
 """
 
@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 
 from concord.artifacts.certificate import CERTIFICATE_FILE
 from concord.artifacts.errors import EnvironmentFailed, NotVerified, WrongInput
-from concord.artifacts.guarantee import unpromised
 from concord.artifacts.home.released import Released
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.kinds import Joint
@@ -85,7 +84,6 @@ def verify(home: Path, subject: str | None = None, test: str | None = None, key:
     except NotVerified as wrong:
         return [Check(name="ledger chain", ok=False, detail=str(wrong))]
     checks = [Check(name="ledger chain", ok=True, detail="every entry follows from the one before"), _rule(ledger)]
-    checks += [*_witness(ledger), *_lifetimes(ledger)]
     released = Released(home)
     from concord.artifacts.mlflow.read import Records  # heavy, and a published folder is verified without it
     from concord.artifacts.mlflow.store import OtherVersion
@@ -186,22 +184,6 @@ def _rule(ledger: Ledger) -> Check:
         return Check(name="ledger rule", ok=False, detail="; ".join(found[:SHOWN]) + more)
     detail = f"every charge, opening and settlement of {len(records)} entries is what the rule says"
     return Check(name="ledger rule", ok=True, detail=detail)
-
-
-def _witness(ledger: Ledger) -> list[Check]:
-    """Whether the ledger holds all that its witness saw; nothing if no witness was ever named."""
-    try:
-        named = ledger.check_witness()
-    except NotVerified as wrong:
-        return [Check(name="witness", ok=False, detail=str(wrong))]
-    return [Check(name="witness", ok=True, detail="the ledger holds all that its witness saw")] if named else []
-
-
-def _lifetimes(ledger: Ledger) -> Iterator[Check]:
-    """A warning of each domain whose cap promises nothing to people who may also be in a linked one."""
-    for domain in ledger.domains():
-        for text in unpromised(domain, ledger.linked(domain.name)):
-            yield Check(name=f"{domain.name}: lifetime", ok=True, warning=True, detail=text)
 
 
 def _subjects(

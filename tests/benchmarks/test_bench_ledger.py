@@ -6,7 +6,7 @@ from time import process_time
 
 import pytest
 
-from concord.artifacts.ledger.ledger import Ledger
+from concord.artifacts.ledger.ledger import Ledger, _catch_up
 from concord.artifacts.schemas import Ref
 from tests.artifacts.ledger.openings import batch, named, opening
 from tests.benchmarks.speed import MACHINE, Measured
@@ -26,9 +26,10 @@ def filled(folder: Path, batches: int) -> Ledger:
     with ledger._entries.writing() as rows:
         for index in range(batches):
             begun = batch(index=index, first=index, rows=1)
-            ledger._append(ledger._current(rows).begin("one", begun), rows)
+            _catch_up(ledger._state, rows)
+            ledger._append(ledger._state.begin("one", begun), rows)
             ref = Ref(path=f"one/labels/batch-{index:05d}.arrow", digest=f"{index:064x}")
-            ledger._current(rows)
+            _catch_up(ledger._state, rows)
             ledger._append(ledger._state.commit("one", begun.released_as(ref)), rows)
     return ledger
 

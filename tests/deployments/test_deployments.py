@@ -46,7 +46,7 @@ POOLS = {
 }
 """The template of each pool's jobs: Prefect's own, but for Kubernetes."""
 PINNED = re.compile(r"[\w./-]+(:\d+\.\d+[\w.-]*|@sha256:[0-9a-f]{64})")
-SECRET = re.compile(r"(?i)(secret_access_key|password|api_key|auth_string|token|vault_key)$")
+SECRET = re.compile(r"(?i)(secret_access_key|password|api_key|auth_string|token)$")
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 CONSTRAINTS = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().split() if "==" in line)
 DOCKERFILE = (FOLDER / "Dockerfile").read_text()

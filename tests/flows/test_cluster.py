@@ -24,7 +24,7 @@ from concord.artifacts.home.vault import KEY_BYTES, Vault
 from concord.artifacts.learners import TeachersPlan
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
-from concord.artifacts.settings import KEY, KEY_FILE, SIGNING_KEY
+from concord.artifacts.settings import SIGNING_KEY
 from concord.flows import cluster
 from concord.flows.cluster import task_runner
 from concord.flows.serving import SERVERS_OWN
@@ -163,7 +163,7 @@ def test_a_named_cluster_gives_the_same_labels_though_a_worker_is_killed_and_get
     for payload in sent:
         assert b"planted" not in payload
         assert not any(key in payload or key.hex().encode() in payload for key in keys)
-        assert not any(word.encode() in payload for word in (KEY_FILE, KEY, SIGNING_KEY))
+        assert SIGNING_KEY.encode() not in payload
     assert any(str(home).encode() in payload for payload in sent)  # paths are
 
 
@@ -179,7 +179,7 @@ def test_a_worker_must_see_the_home_and_a_stranger_is_not_let_in(
     assert Vault(tmp_path / "home/vault").digest("cluster")
     task_runner(teachers, tmp_path / "home")
     with Client(named.address, security=named.made.security, set_as_default=False) as client:  # type: ignore[no-untyped-call]
-        client.run(lambda: os.environ.update({KEY: "AAAA"}))
+        client.run(lambda: setattr(Vault, "digest", lambda *_: "another"))
         with pytest.raises(EnvironmentFailed, match=facts("worker", "home folder", "mount")):
             task_runner(teachers, tmp_path / "home")
     other = Security.temporary()  # type: ignore[no-untyped-call]

@@ -117,15 +117,6 @@ def test_a_copy_in_another_domain_does_not_end_its_run(
     assert says(capsys.readouterr().err, "clinic-a", "data.private", "bytes")
 
 
-def test_a_copy_in_a_linked_domain_is_not_even_noted(
-    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    named(plan_of(tmp_path / "a", "clinic-a"), home, "clinic-a-1")
-    Ledger.of(home).remark("clinic-a", "linked", "clinic-b")
-    named(plan_of(tmp_path / "b", "clinic-b"), home, "clinic-b-1")
-    assert "same bytes" not in capsys.readouterr().err
-
-
 def the_file_itself(_: Path, __: Path) -> None:
     """The same path."""
 
@@ -144,8 +135,6 @@ def test_a_file_belongs_to_the_domain_that_named_it_first_by_any_of_its_names(
         link(file, other)
     with pytest.raises(WrongInput, match=facts("data.private", "'clinic-a'")):
         named(plan, home)
-    Ledger.of(home).remark("clinic-a", "linked", "clinic-b")
-    named(plan, home)
 
 
 @pytest.mark.parametrize("field", ["public", "private"])

@@ -13,7 +13,6 @@ import pytest
 from concord import __version__
 from concord.artifacts.domains import Domain
 from concord.artifacts.home.vault import Vault
-from concord.artifacts.ledger.events import Remark
 from concord.artifacts.ledger.reading import Reading
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.parts import EVERY, LEARNING, TEST
@@ -65,7 +64,6 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Step]:
         Step("its own choice", tested, {**RECORDED["student_choice"], **ABOUT_IT}, STUDENT_CHOICE),
         Step("who learns by another key", kind(plan, other, LEARNING), votes),
         Step("who learns by another share", kind(narrower, own, LEARNING), votes),
-        Step("labels in a linked domain", replace(every, division=learning.division), votes, domain="linked"),
         Step("labels in another domain", every, votes, domain="apart"),
     )
     return {step.name: step for step in found}
@@ -73,10 +71,9 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Step]:
 
 def history(steps: dict[str, Step], names: tuple[str, ...]) -> Reading:
     book = LedgerState()
-    for domain in ("people", "linked", "apart"):
+    for domain in ("people", "apart"):
         write(book, lambda domain=domain: book.name(Domain.frozen(domain, **WIDE)))  # type: ignore[misc,arg-type]
     write(book, lambda: book.divide("people", steps[LEARNED].of.division))
-    write(book, lambda: book.remark("people", Remark(kind="linked", about="linked")))
     for at, name in enumerate(names):
         opened = opening(steps[name], at)
         write(book, lambda opened=opened: book.open(opened, further=True))  # type: ignore[misc]

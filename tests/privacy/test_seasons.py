@@ -6,21 +6,20 @@ The ledger is the real one; faults are planted in it.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 from concord import __version__
 from concord.artifacts import parts
 from concord.artifacts.errors import BudgetRefused
-from concord.artifacts.ledger.events import Entry, Watch
 from concord.artifacts.ledger.state import LedgerState
-from concord.artifacts.parts import EVERY, PARTS, Counted, Parts
+from concord.artifacts.parts import EVERY, PARTS, Counted
 from concord.artifacts.privacy import Charge, Cost
-from concord.artifacts.sessions import Opening, Terms
+from concord.artifacts.sessions import Opening
 from tests.privacy.test_divided import DELTA, DOMAIN, EPSILON, write
 
 MOST = 4
@@ -28,18 +27,15 @@ MOST = 4
 
 
 class Asked(NamedTuple):
-    """A session: its ε, the stream of which it is a season, and whether an older copy was put back before."""
+    """A session: its ε, and the stream of which it is a season."""
 
     epsilon: float
     stream: str = ""
-    restored: bool = False
 
 
 LARGE, SMALL = 1.2, 0.1
 """The cap covers two of the first kind nowhere, and one with some of the second."""
 KINDS = (Asked(LARGE), *(Asked(epsilon, stream) for stream in "ab" for epsilon in (LARGE, SMALL)))
-RESTORED = (Asked(LARGE, "a"), Asked(SMALL, "a", restored=True), Asked(LARGE, "a", restored=True))
-"""Seasons before and after an older copy of the home was put back, which does not know whom those before asked."""
 
 
 def opening(name: str, asked: Asked) -> Opening:
@@ -68,12 +64,7 @@ def book_of(opened: Iterable[Asked]) -> LedgerState | None:
     """The ledger after those sessions, each of which has ended. None: the last is refused."""
     book = LedgerState()
     write(book, lambda: book.name(DOMAIN))
-    write(book, lambda: [Entry(domain="", event=Watch(witnessed=True))])
-    lost = False
     for number, asked in enumerate(opened):
-        if asked.restored and not lost:
-            write(book, lambda: [Entry(domain="", event=Watch(witnessed=True, reason="it is gone"))])
-            lost = True
         try:
             write(book, lambda: book.open(opening(f"s-{number}", asked), further=True))  # noqa: B023
         except BudgetRefused:
@@ -90,18 +81,18 @@ def worst(kinds: tuple[Asked, ...]) -> float:
         return book_of(opened) is not None
 
     @cache
-    def gain(opened: tuple[Asked, ...], arrived: frozenset[tuple[str, bool]], loss: float) -> float:
+    def gain(opened: tuple[Asked, ...], arrived: frozenset[str], loss: float) -> float:
         """Σ (1 − e^(ε − loss))⁺ that is still to be had of a unit that is known to those streams."""
         best = max(0.0, 1 - math.exp(EPSILON - loss))
         for asked in kinds if len(opened) < MOST else ():
-            more, here = (*opened, asked), (asked.stream, asked.restored)
-            if (opened and opened[-1].restored and not asked.restored) or not admitted(more):
+            more = (*opened, asked)
+            if not admitted(more):
                 continue
             if asked.stream:  # it waits, or has been asked
                 best = max(best, gain(more, arrived, loss))
-            if here in arrived:
+            if asked.stream in arrived:
                 continue
-            odds, then = 1 / (1 + math.exp(-asked.epsilon)), arrived | ({here} if asked.stream else set())
+            odds, then = 1 / (1 + math.exp(-asked.epsilon)), arrived | ({asked.stream} if asked.stream else set())
             turned = round(loss + asked.epsilon, 6), round(loss - asked.epsilon, 6)
             best = max(best, odds * gain(more, then, turned[0]) + (1 - odds) * gain(more, then, turned[1]))
         return best
@@ -111,10 +102,6 @@ def worst(kinds: tuple[Asked, ...]) -> float:
 
 def test_a_unit_keeps_the_cap_in_whichever_seasons_it_arrives() -> None:
     assert worst(KINDS) <= DELTA
-
-
-def test_what_follows_a_restored_copy_may_ask_units_again_and_adds() -> None:
-    assert worst(RESTORED) <= DELTA
 
 
 def test_any_number_of_seasons_fits_beside_sessions_that_ask_everybody() -> None:
@@ -135,18 +122,14 @@ def test_seasons_follow_one_another_and_a_further_stream_must_be_asked_for() -> 
         book.open(opening("s-2", Asked(SMALL, "a")), further=True)
     with pytest.raises(BudgetRefused, match="must be asked for"):
         book.open(opening("s-2", Asked(SMALL, "b")), further=False)
-    restored = book_of(RESTORED[:2])
-    assert restored is not None
-    with pytest.raises(BudgetRefused, match="must be asked for"):
-        restored.open(opening("s-2", RESTORED[1]), further=False)
 
 
 # Faults in the ledger -------------------------------------------------------------------------------------------------
 
 
-def aligned(charges: Iterable[Counted], lost: Charge = parts.NOTHING) -> dict[str, Charge]:
+def aligned(charges: Iterable[Counted]) -> dict[str, Charge]:
     """The first seasons of all streams together, the second together, and so on: the most of these."""
-    alone, together, seen = lost, dict[int, Charge](), dict[str, int]()
+    alone, together, seen = Charge(), dict[int, Charge](), dict[str, int]()
     for each in charges:
         if not each.stream:
             alone += each.charge
@@ -159,44 +142,35 @@ def aligned(charges: Iterable[Counted], lost: Charge = parts.NOTHING) -> dict[st
     return dict.fromkeys(PARTS, alone + most)
 
 
-def one_stream(charges: Iterable[Counted], lost: Charge = parts.NOTHING) -> dict[str, Charge]:
+def one_stream(charges: Iterable[Counted]) -> dict[str, Charge]:
     """The most of all streams, and not their sum."""
-    return TRUE([each._replace(stream=each.stream and "all") for each in charges], lost)
+    return TRUE([each._replace(stream=each.stream and "all") for each in charges])
 
 
-def alone_or_streams(charges: Iterable[Counted], lost: Charge = parts.NOTHING) -> dict[str, Charge]:
+def alone_or_streams(charges: Iterable[Counted]) -> dict[str, Charge]:
     """Sessions over all units count as another season."""
-    return TRUE([each._replace(stream=each.stream or "none") for each in charges], lost)
+    return TRUE([each._replace(stream=each.stream or "none") for each in charges])
 
 
-def the_last(charges: Iterable[Counted], lost: Charge = parts.NOTHING) -> dict[str, Charge]:
+def the_last(charges: Iterable[Counted]) -> dict[str, Charge]:
     """Of each stream the last season."""
     kept = {each.stream or number: each for number, each in enumerate(charges)}
-    return TRUE([each._replace(part=EVERY) for each in kept.values()], lost)
-
-
-def whatever_names_one(_: Parts, session: Terms) -> str:
-    return session.stream
+    return TRUE([each._replace(part=EVERY) for each in kept.values()])
 
 
 TRUE = parts.by_part
-FAULTS: dict[str, tuple[tuple[Asked, ...], Any, str, Any]] = {
-    "streams that are aligned": (KINDS, "state", "by_part", aligned),
-    "streams do not add up": (KINDS, "state", "by_part", one_stream),
-    "a session over all units is a season": (KINDS, "state", "by_part", alone_or_streams),
-    "the last season counts, not the largest": (KINDS, "state", "by_part", the_last),
-    "a restored copy is believed": (RESTORED, Parts, "continued_by", whatever_names_one),
+FAULTS: dict[str, Callable[[Iterable[Counted]], dict[str, Charge]]] = {
+    "streams that are aligned": aligned,
+    "streams do not add up": one_stream,
+    "a session over all units is a season": alone_or_streams,
+    "the last season counts, not the largest": the_last,
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_breaks_the_cap(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    kinds, owner, name, planted = FAULTS[fault]
-    if owner == "state":
-        monkeypatch.setattr(f"concord.artifacts.ledger.state.{name}", planted)
-    else:
-        monkeypatch.setattr(owner, name, planted)
-    assert worst(kinds) > DELTA
+    monkeypatch.setattr("concord.artifacts.ledger.state.by_part", FAULTS[fault])
+    assert worst(KINDS) > DELTA
 
 
 def test_terms_say_their_stream_on_record() -> None:

@@ -10,7 +10,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from concord.artifacts.home.cipher import encrypted
 from concord.artifacts.home.vault import SEAL_BYTES, Vault
 from concord.tasks.asks.votes import read_votes
 from concord.tasks.data.cells import LABEL
@@ -37,7 +36,7 @@ def kept(home: Path, kind: str) -> dict[str, bytes]:
     """The contents of a kind of vault file, by path, in the order they were written; damaged files too."""
     vault = Vault(home / "vault")
     paths = sorted(files(home, kind), key=lambda path: path.stat().st_mtime_ns)
-    return {str(path.relative_to(vault.root)): _content(path, vault) for path in paths}
+    return {str(path.relative_to(vault.root)): path.read_bytes()[:-SEAL_BYTES] for path in paths}
 
 
 def files(home: Path, kind: str) -> list[Path]:
@@ -93,11 +92,3 @@ def _frames(home: Path) -> Iterator[tuple[str, pl.DataFrame]]:
     for kind in ("shards", "relabelled"):
         for path, data in kept(home, kind).items():
             yield path, pl.read_ipc(io.BytesIO(data))
-
-
-def _content(path: Path, vault: Vault) -> bytes:
-    if not encrypted(path):
-        return path.read_bytes()[:-SEAL_BYTES]
-    ref = vault.find(str(path.relative_to(vault.root)))
-    assert ref is not None
-    return vault.read(ref)

@@ -1,6 +1,5 @@
 """Failures reveal nothing private: before the door, at it, after it, and at the end of a session."""
 
-import base64
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,10 +9,8 @@ import polars as pl
 import pytest
 
 from concord.artifacts.errors import BudgetRefused, ConcordError, EnvironmentFailed, NotVerified, WrongInput
-from concord.artifacts.settings import KEY
 from tests.promises.canary import NAME, VALUE, private_rows
 from tests.promises.kept import files
-from tests.promises.marks import Marks, leaks
 from tests.promises.scene import Scene
 
 
@@ -83,25 +80,3 @@ def test_what_goes_wrong_after_a_run_tells_nothing(scene: Scene) -> None:
     (scene.home / "mlflow.db").unlink()
     (scene.home / "mlflow.db").mkdir()  # a folder cannot be put aside and replaced
     assert "MLflow" in scene.fails(EnvironmentFailed, data__test=None, student__refused="drop")
-
-
-@pytest.mark.slow
-def test_an_encrypted_vault_keeps_what_is_private_from_whoever_has_the_disk(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(KEY, base64.b64encode(bytes(range(32))).decode())
-    scene.run()
-    for key in (None, base64.b64encode(bytes(32)).decode()):
-        with monkeypatch.context() as other:
-            other.delenv(KEY) if key is None else other.setenv(KEY, key)
-            with pytest.raises(ConcordError) as refused:  # and meanwhile the vault cannot be read
-                scene.run(student__refused="drop")
-            scene.messages.append(str(refused.value))
-    with (
-        damaged(files(scene.home, "votes"), at=-9),
-        pytest.raises(NotVerified, match="not what was written") as changed,
-    ):
-        scene.run(start_from="release")
-    scene.messages.append(str(changed.value))
-    scene.nothing_got_out()
-    assert leaks([scene.home / "vault"], Marks(scene.marks().literals, {})) == []

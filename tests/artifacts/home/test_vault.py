@@ -1,6 +1,5 @@
-"""The vault, plain and encrypted: what others may read, what is read back, what a failing disk leaves behind."""
+"""The vault: what others may read, what is read back, what a failing disk leaves behind."""
 
-import base64
 import errno
 import multiprocessing
 import os
@@ -13,14 +12,7 @@ from concord.artifacts.errors import EnvironmentFailed, NotVerified
 from concord.artifacts.home.atomic import UNFINISHED
 from concord.artifacts.home.vault import Vault, derive, keyed_digest
 from concord.artifacts.schemas import Ref
-from concord.artifacts.settings import KEY
 from tests.support.sentences import facts
-
-
-@pytest.fixture(params=["plain", "encrypted"], autouse=True)
-def at_rest(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "encrypted":
-        monkeypatch.setenv(KEY, base64.b64encode(bytes(range(32))).decode())
 
 
 @pytest.fixture(params=[0o022, 0o000], ids=["usual umask", "no umask"])
@@ -276,11 +268,8 @@ def test_a_missing_secret_is_never_made_by_reading_it(vault: Vault) -> None:
 
 
 @pytest.mark.parametrize("planted", [bytes(64), bytes(range(32)), bytes(range(1, 32)), b""])
-def test_a_key_without_its_check_value_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: bytes
-) -> None:
+def test_a_key_without_its_check_value_is_refused(tmp_path: Path, planted: bytes) -> None:
     """Zeros are what a disk leaves of a file whose content was lost; 32 bytes are a key alone."""
-    monkeypatch.delenv(KEY, raising=False)
     root = Vault(tmp_path / "vault").root
     (root / "secrets" / "installation").write_bytes(planted)
     with pytest.raises(NotVerified, match="secrets/installation is damaged"):

@@ -192,7 +192,7 @@ def test_a_body_this_version_would_not_write_is_refused(written: Path, body: str
 def test_an_entry_of_a_later_version_is_refused(written: Path) -> None:
     chain = lines(written)
     with pytest.raises(NotVerified, match="does not know its kind"):
-        read([*chain, rechained(forged(chain, batch()), kind="witness")])
+        read([*chain, rechained(forged(chain, batch()), kind="pardon")])
 
 
 def rechained(line: LogRecord, **changes: str) -> LogRecord:

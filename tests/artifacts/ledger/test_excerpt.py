@@ -1,7 +1,6 @@
 """The excerpt: it adds up to what the ledger says of a domain's charges, hides the rest, and binds all of it."""
 
 import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,15 +15,18 @@ from concord.artifacts.ledger.events import LogRecord
 from concord.artifacts.ledger.excerpt import Excerpt, hiding
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.sessions import Opening
-from concord.artifacts.settings import WITNESS
 from concord.tasks.mechanisms.stable import StableVoting
 from concord.tasks.publish.describe import domain_charge
 from concord.tasks.verify.reckoning import ledger_faults
-from tests.artifacts.ledger.openings import CAP, DOMAIN, batch
-from tests.artifacts.ledger.witnessed import answer, put_back, watched
+from tests.artifacts.ledger.openings import CAP, DOMAIN, batch, outcome
 from tests.support.published import opening
 
 STABLE = StableVoting.calibrate(epsilon=0.2, delta=1e-6, cutoff=10)
+
+
+def answer(ledger: Ledger, index: int, name: str, refused: int = 1) -> None:
+    ledger.begin_batch(name, batch(index, first=100 * index))
+    ledger.commit_batch(name, outcome(index, refused=refused))
 
 
 def session(name: str, domain: str = "census") -> Opening:
@@ -67,21 +69,6 @@ def test_it_adds_up_to_what_the_ledger_says_and_keeps_its_rule(tmp_path: Path) -
     assert list(ledger_faults(found.records)) == []
     counts = {name: (moment.session(name).asked, moment.session(name).refused) for name in ("ended", "open", "other")}
     assert counts == {"ended": (200, 10), "open": (100, 1), "other": (0, 0)}  # an open one's progress is not told
-
-
-def test_a_ledger_restored_without_its_witness_adds_up_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = watched(tmp_path / "home")
-    monkeypatch.setenv(WITNESS, str(tmp_path / "witness"))
-    Ledger.of(home).remark("census", "linked", "survey")
-    answer(Ledger.of(home), 1)
-    ledger = put_back(home)
-    ledger.restore("disk failed")
-    domain = ledger.domain("census")
-    assert domain is not None
-    assert domain_charge(domain, excerpt(ledger, home).reading) == domain_charge(domain, ledger)
-    (restored,) = [line.body for line in excerpt(ledger, home).entries if line.kind == "restore"]
-    assert restored["reason"] == ""
-    assert restored["witnessed"] not in json.dumps([record.digest for record in ledger.records()])
 
 
 def test_nothing_of_the_operator_s_is_in_it(tmp_path: Path) -> None:

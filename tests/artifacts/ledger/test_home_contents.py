@@ -102,17 +102,6 @@ def test_what_is_no_certificate_denies_nothing(home: Path, text: str) -> None:
     checked_ledger(home)
 
 
-def test_what_a_restoration_lost_is_denied_no_more(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CONCORD_WITNESS", str(tmp_path / "witness"))
-    Ledger.of(home).name_domain("another", **DOMAIN)
-    (home / "ledger.db").unlink()
-    with pytest.raises(NotVerified, match="its witness saw"):
-        checked_ledger(home)
-    Ledger.of(home).restore("the disk died")
-    checked_ledger(home)
-    assert [*HomeContents(home).denied_by(Ledger.of(home))]
-
-
 def test_a_session_opened_while_the_home_is_looked_at_is_not_missed(home: Path) -> None:
     """Its files come after its entry, so the home is looked at first."""
     held = HomeContents(home)

@@ -1,4 +1,4 @@
-"""A ledger put back without its home, and without a witness: what the vault and the released files hold tells it."""
+"""A ledger put back without its home: what the vault and the released files hold tells it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.plan import Plan
 from concord.artifacts.stores import Stores
 from concord.tasks.door.admit import planned_domain
@@ -58,13 +57,3 @@ def test_a_ledger_that_lost_a_session_of_the_vault_opens_no_other(kept: tuple[St
     (tmp_path / "home/ledger.db").unlink()
     with pytest.raises(NotVerified, match=facts("vault: people-1", "the ledger does not know")):
         Stores.of(tmp_path / "home")
-
-
-def test_one_that_was_restored_goes_on(
-    kept: tuple[Stores, Plan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CONCORD_WITNESS", str(tmp_path / "witness"))
-    Stores.of(tmp_path / "home").ledger.hold("people", ["a file"])
-    (tmp_path / "home/ledger.db").unlink()
-    Ledger.of(tmp_path / "home").restore("the disk died")
-    assert planned_domain(Stores.of(tmp_path / "home"), kept[1]).name == "people"

@@ -22,7 +22,6 @@ COMMANDS = {
     "count": ("PLAN", "--by", "shade", "--epsilon", "0.5", "--yes"),
     "estimate": ("PLAN", "--epsilon", "0.2", "--yes"),
     "domain": ("people", "--epsilon", "20", "--delta", "1e-4", "--reason", "more"),
-    "link": ("people", "others", "--reason", "one clinic"),
     "close": ("SESSION",),
     "forget": ("SESSION",),
     "erase": ("--domain", "people"),

@@ -180,17 +180,6 @@ def test_a_snapshot_that_was_changed_is_not_read(tmp_path: Path, vault: Vault, m
     assert len(read(plan, vault, "c")) == 300
 
 
-def test_an_encrypted_vault_holds_no_cell_in_the_clear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CONCORD_VAULT_KEY", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
-    vault = Vault(tmp_path / "encrypted")
-    rows = [(f"CANARY{number}", "no", "u") for number in range(200)]
-    plan = plan_over(asked_of(monkeypatch, database(tmp_path / "ward.db", rows)), tmp_path, unit="unit")
-    assert len(read(plan, vault, "c")) == 200
-    files = [file for file in vault.root.rglob("*") if file.is_file()]
-    assert len(files) > 2
-    assert not any(b"CANARY" in file.read_bytes() for file in files)
-
-
 def frames(rows: pl.DataFrame) -> dict[str, Any]:
     return {"polars": rows, "Arrow": rows.to_arrow(), "pandas": rows.to_pandas()}
 

@@ -1,6 +1,5 @@
 """Only labels are secret: features of a part of the private table are the public rows, and no label decides which."""
 
-import base64
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -202,19 +201,6 @@ def test_public_rows_that_were_edited_are_made_again(tmp_path: Path, change: Cal
     change(place)
     assert public_rows(made("digest")).equals(rows)
     assert result == ["public rows are not what was written: made again"]
-
-
-def test_an_encrypted_vault_holds_no_public_row_in_plain_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not private, if only labels are secret, but whoever encrypts a vault expects to read nothing in it."""
-    found = {}
-    for key in ("", base64.b64encode(KEY).decode()):
-        monkeypatch.setenv("CONCORD_VAULT_KEY", key)
-        vault = vault_of(tmp_path / f"vault{bool(key)}")
-        made = with_public(changed(tables(tmp_path, people(300, 1))), vault, ["digest"])
-        found[bool(key)] = [b"dark" in path.read_bytes() for path in vault.root.rglob("*") if path.is_file()]
-        assert "dark" in public_rows(made)["shade"]
-    assert any(found[False])  # so that it would be seen
-    assert not any(found[True])
 
 
 # What does not hold, or fit -------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from concord.artifacts.guarantee import DomainCharge
 from concord.artifacts.ledger.ledger import Ledger
-from concord.artifacts.privacy import Charge, Cost
+from concord.artifacts.privacy import Cost
 from concord.artifacts.records import Counts
 from concord.artifacts.schemas import Ref
 from concord.tasks.mechanisms.noisy_votes import NoisyVotes
@@ -91,9 +91,9 @@ def test_the_domains_budget_adds_up_over_its_sessions(small: World) -> None:
     ledger = Ledger.of(small.home)
     item = ledger.session(SESSION)
     ended = replace(item, id="people-0", status="spent", settled=item.reserved)
-    domain = DomainCharge.of(ledger.domains()[0], [ended, item], ended.reserved)
-    total = float(3 * item.charge.renyi / ledger.domains()[0].filter.budget)
-    assert domain.lost + sum(charge.share for charge in domain.charges) == pytest.approx(total)
+    domain = DomainCharge.of(ledger.domains()[0], [ended, item])
+    total = float(2 * item.charge.renyi / ledger.domains()[0].filter.budget)
+    assert sum(charge.share for charge in domain.charges) == pytest.approx(total)
     svg = budget_figure(domain)
     for word in ("used by earlier sessions", "used", "set aside", "limit"):
         assert f">{word}<" in svg
@@ -113,7 +113,7 @@ def test_figures_are_the_same_bytes_for_the_same_facts_and_stand_alone(small: Wo
             spend_figure(now, spending(now, found.refused)),
             what_if_figure(now, spending(now, found.refused)),
             labels_figure(found.by_class, CLASSES, counts),
-            budget_figure(DomainCharge.of(ledger.domains()[0], ledger.sessions("people"), Charge())),
+            budget_figure(DomainCharge.of(ledger.domains()[0], ledger.sessions("people"))),
         ]
 
     first = draw()

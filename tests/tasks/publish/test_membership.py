@@ -51,7 +51,7 @@ def certificate_of(*settings: Mapping[str, Any], part: str = "") -> Certificate:
             "data_version": "1",
             "guarantee": claim.model_dump(),
             "sessions": records,
-            "domain": {**domain, "charges": [], "lost": 0.0},
+            "domain": {**domain, "charges": []},
         }
     )
 

@@ -9,7 +9,6 @@ from decimal import Decimal
 from typing import Any
 
 from concord.artifacts.domains import Filter
-from concord.artifacts.ledger import state
 from concord.artifacts.ledger.state import LedgerState
 from concord.artifacts.privacy import Charge
 from concord.artifacts.sessions import Session
@@ -65,20 +64,6 @@ FAULTS: dict[str, tuple[Any, str, Any]] = {
     ),
 }
 """Production code with one fault each, in what it writes."""
-
-RESTORED: dict[str, tuple[Any, str, Any]] = {
-    "loses what the witness saw": (state, "shortfall", lambda *_: Charge()),
-    "gives back what may be drawn elsewhere": (
-        LedgerState,
-        "_end_all",
-        lambda state: [
-            state.sessions.update({session.id: replace(session, status="closed", settled=Charge())})
-            for session in state.sessions.values()
-            if session.status == "open"
-        ],
-    ),
-}
-"""Faults that show when the ledger goes on after it was restored."""
 
 UNBOUNDED: dict[str, tuple[Any, str, Any]] = {
     "admits everything": (Filter, "admits", lambda *_: True),

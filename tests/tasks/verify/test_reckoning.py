@@ -1,7 +1,7 @@
 """The ledger's rule kept a second time: ledgers that break it and are chained well are found, whoever broke it.
 
 An honest ledger passes. What the issue found passes the chain and the book, and not this; and so does what production
-code with a fault planted in filter, charge, settlement or restoration writes.
+code with a fault planted in filter, charge or settlement writes.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,6 @@ from concord.artifacts.errors import BudgetRefused, NotVerified
 from concord.artifacts.ledger.events import Entry, LogRecord, RemarkKind, Remarks
 from concord.artifacts.ledger.ledger import Ledger
 from concord.artifacts.ledger.state import LedgerState
-from concord.artifacts.ledger.witness import Witness
 from concord.artifacts.sessions import Draw, Opening
 from concord.tasks.mechanisms.exponential import Universal
 from concord.tasks.mechanisms.mechanism import Mechanism
@@ -35,7 +34,7 @@ from tests.support.chained import Said, rewrite
 from tests.support.published import opening
 from tests.support.seasons import STREAM
 from tests.support.sentences import facts, says
-from tests.tasks.verify.ledger_faults import FAULTS, RESTORED, UNBOUNDED
+from tests.tasks.verify.ledger_faults import FAULTS, UNBOUNDED
 
 STABLE = StableVoting.calibrate(epsilon=1.0, delta=1e-6, cutoff=4)
 NOISY = NoisyVotes.calibrate(epsilon=1.0, delta=1e-6, queries=150, classes=2)
@@ -63,8 +62,8 @@ def asked(runs: Mechanism, name: str, **changes: Any) -> Opening:
 
 
 def history(home: Path) -> Ledger:
-    """Everything a ledger may go through: each kind of session, refusals, settlements, recaps, a copy put back."""
-    ledger = Ledger(f"sqlite:///{home / 'ledger.db'}", Witness(home.parent / f"{home.name}-witness"))
+    """Everything a ledger may go through: each kind of session, refusals, settlements, recaps."""
+    ledger = Ledger(f"sqlite:///{home / 'ledger.db'}")
     named(ledger)
     ledger.open_session(asked(STABLE, "s-1"))
     ledger.begin_batch("s-1", batch())
@@ -77,22 +76,15 @@ def history(home: Path) -> Ledger:
     ledger.begin_batch("s-2", batch(1, first=100))
     ledger.commit_batch("s-2", outcome(1, asked=50))
     ledger.recap("people", 9.0, 2e-4, "the board said so")
-    ledger.remark("people", "linked", "elsewhere")
+    ledger.remark("people", "erased", "digest of a unit")
     ledger.open_session(_chosen("s-3", secret="rows"), further=True)
     ledger.open_session(asked(VECTOR, "s-4"), further=True)
     ledger.settle("s-4", give_back=True)
     ledger.open_session(asked(RELABELLED, "s-5", epsilon=1.0, delta=1e-6), further=True)
     ledger.begin_batch("s-5", batch())
     ledger.commit_batch("s-5", outcome(refused=4))
-    older = (home / "ledger.db").read_bytes()
     ledger.open_session(asked(STABLE, "s-6"), further=True)
-    (home / "ledger.db").write_bytes(older)
-    put_back = Ledger(f"sqlite:///{home / 'ledger.db'}", Witness(home.parent / f"{home.name}-witness"))
-    put_back.restore("the disk died")
-    put_back.open_session(asked(STABLE, "s-7"), further=True)
-    (home.parent / f"{home.name}-witness").unlink()
-    put_back.restore("the machine that had it burnt")
-    return put_back
+    return ledger
 
 
 def _chosen(name: str, secret: Literal["rows", "labels"]) -> Opening:
@@ -293,28 +285,8 @@ def test_a_filter_that_admits_too_much_is_found(monkeypatch: pytest.MonkeyPatch,
     assert fault is not None or faults == []
 
 
-@pytest.mark.parametrize("fault", [None, *RESTORED])
-def test_what_a_restoration_forgets_is_found(home: Path, monkeypatch: pytest.MonkeyPatch, fault: str | None) -> None:
-    if fault is not None:
-        monkeypatch.setattr(*RESTORED[fault])
-    file, witness = home / "ledger.db", Witness(home.parent / "witness")
-    ledger = Ledger(f"sqlite:///{file}", witness)
-    named(ledger)
-    fill(ledger, (LARGE, 1))
-    older = file.read_bytes()
-    fill(ledger, (LARGE, 3))
-    file.write_bytes(older)
-    behind = Ledger(f"sqlite:///{file}", witness)
-    behind.restore("the disk died")
-    fill(behind, (LARGE, 2))
-    witness.path.unlink()
-    behind.restore("the machine that had it burnt")
-    fill(behind, (LARGE, 6))
-    assert bool(found(behind)) == (fault is not None)
-
-
-@pytest.mark.parametrize("fault", [*FAULTS, *RESTORED, *UNBOUNDED])
+@pytest.mark.parametrize("fault", [*FAULTS, *UNBOUNDED])
 def test_the_planted_faults_are_none_of_the_reckonings_own(fault: str) -> None:
     """What is planted is planted in code that the reckoning does not use."""
-    owner = {**FAULTS, **RESTORED, **UNBOUNDED}[fault][0]
+    owner = {**FAULTS, **UNBOUNDED}[fault][0]
     assert getattr(owner, "__module__", getattr(owner, "__name__", "")).startswith("concord.artifacts.")

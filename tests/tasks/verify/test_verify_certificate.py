@@ -11,7 +11,7 @@ import pytest
 
 from concord import __version__
 from concord.artifacts.certificate import OPENED, Certificate
-from concord.artifacts.guarantee import LOST_WITNESS, UNWITNESSED, WITNESSED, WORDED_BEFORE
+from concord.artifacts.guarantee import WORDED_BEFORE
 from concord.artifacts.home.released import Released
 from concord.artifacts.ledger.ledger import Ledger
 from concord.tasks.mechanisms.stable import StableVoting
@@ -97,7 +97,7 @@ def at(*place: Any, value: Any, new: bool = False) -> Callable[[dict[str, Any]],
 CHANGES: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "a caveat removed": (at("caveats", 1, value=None), "The guarantee covers what is published"),
     "a caveat added": (at("caveats", 1, value="It is safe."), "It is safe."),
-    "the witness": (at("caveats", -1, value=WITNESSED), "Concord cannot detect by itself"),
+    "a caveat changed": (at("caveats", 3, value="It is safe."), "Concord cannot detect by itself"),
     "the version of the data": (at("data_version", value="2"), "data_version is 2"),
     "the proof": (
         at(*LEADING, "mechanism", "proof", value="evident"),
@@ -196,39 +196,7 @@ def test_a_certificate_written_anew_tells_of_the_version_that_opened_the_session
 
 def test_it_stays_right_when_the_ledger_goes_on(home: Path) -> None:
     ledger = Ledger.of(home)
-    ledger.remark("people", "linked", "elsewhere", "the same people")
     ledger.name_domain("elsewhere", unit="one row", neighbours="add or remove one unit", epsilon=1.0, delta=1e-5)
     ledger.open_session(opening(STABLE, "people-2"), further=True)
     ledger.recap("people", 20.0, 1e-4, "the board said so")
     assert said_of(home) == ""
-
-
-def test_what_was_so_at_two_moments_was_not_so_at_once(home: Path) -> None:
-    ledger = Ledger.of(home)
-    ledger.name_domain("elsewhere", unit="one row", neighbours="add or remove one unit", epsilon=1.0, delta=1e-5)
-    ledger.open_session(opening(STABLE, "people-2"), further=True)
-    ledger.remark("people", "linked", "elsewhere", "the same people")
-    linked = (
-        "The domain people is linked on the record to elsewhere: the same people may be in each. Over the life of all "
-        "of them together they are promised the sum of the caps, ε = 5, δ = 5e-05, and no less."
-    )
-    assert "caveats is" in tell(home, lambda certificate: certificate["caveats"].insert(0, linked))
-
-
-def test_a_witness_is_told_from_none_and_from_a_lost_one(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CONCORD_WITNESS", str(tmp_path / "witness"))
-    assert "caveats is" in tell(home, at("caveats", -1, value=WITNESSED))
-    ledger = Ledger.of(home)
-    ledger.remark("people", "linked", "elsewhere")  # the first entry that it sees, before the ledger says so
-    assert said_of(home) == ""
-    (tmp_path / "witness").unlink()
-    ledger.restore("the machine that had it burnt")
-    assert said_of(home) == ""
-    lost = [LOST_WITNESS, WITNESSED]
-    assert tell(home, lambda certificate: certificate.update(caveats=[*certificate["caveats"][:-1], *lost])) == ""
-    lost = [LOST_WITNESS, UNWITNESSED]
-    assert "caveats is" in tell(
-        home, lambda certificate: certificate.update(caveats=[*certificate["caveats"][:-2], *lost])
-    )

@@ -11,7 +11,6 @@ import pytest
 
 from concord.artifacts.certificate import Certificate
 from concord.artifacts.errors import NotVerified
-from concord.artifacts.guarantee import WITNESSED
 from concord.artifacts.home.vault import Vault
 from concord.artifacts.ledger.excerpt import Excerpt
 from concord.artifacts.ledger.ledger import Ledger
@@ -50,15 +49,13 @@ UNTOLD: dict[str, Callable[[dict[str, Any]], object]] = {
     "a session more": lambda values: values["domain"].update(sessions=2),
     "a share": lambda values: values["domain"]["charges"][0].update(share=0.01),
     "a status": lambda values: values["domain"]["charges"][0].update(status="closed"),
-    "lost": lambda values: values["domain"].update(lost=0.1),
     "another domain": lambda values: values["domain"].update(name="elsewhere"),
     "refusals": lambda values: leading(values)["counts"].update(refused=19, answered=267),
     "teachers": lambda values: leading(values).update(teachers=1000),
     "a stream": lambda values: leading(values).update(stream="weekly"),
     "the proof": lambda values: leading(values)["mechanism"].update(proof="a page of theirs"),
-    "that nobody sees an older copy": lambda values: values["caveats"].pop(),
-    "that a pre-check was shown": lambda values: values["caveats"].pop(-2),
-    "that a witness sees it": lambda values: values["caveats"].__setitem__(-1, WITNESSED),
+    "that nobody sees an older copy": lambda values: values["caveats"].pop(-2),
+    "that a pre-check was shown": lambda values: values["caveats"].pop(),
     "the version": lambda values: values["versions"].update({"concord when opened": "0.1.0"}),
 }
 

@@ -126,20 +126,6 @@ def test_what_was_released_and_not_yet_committed_is_in_order(home: Path) -> None
     assert "on record" not in failing(verify(home))
 
 
-def test_what_a_restoration_lost_is_named_and_does_not_fail(
-    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = tmp_path / "home"
-    shutil.copytree(home, other)
-    monkeypatch.setenv("CONCORD_WITNESS", str(tmp_path / "witness"))
-    Ledger.of(other).name_domain("later", unit="one row", neighbours="add or remove one unit", epsilon=1.0, delta=1e-5)
-    cut_back(other, 1)
-    Ledger.of(other).restore("the disk died")
-    checks = verify(other)
-    assert failing(checks) == {}
-    assert SESSION in warned(checks)[HELD]
-
-
 def answer(home: Path) -> Session:
     """One more row through the ledger and into a file."""
     ledger, released = Ledger.of(home), Released(home)
